@@ -218,16 +218,19 @@ func (a *Activity[I, O]) queue(h *host, s *replay.Step, o *stepOptions, own bool
 	if h.activities[a.name].transactional || a.tx != nil {
 		return wrong("%s", txQueued)
 	}
+
 	if o.retry != nil && o.retry != a.opts.retry {
 		if err := o.retry.checkQueued(); err != nil {
 			return wrong("%w", err)
 		}
 	}
+
 	s.Task = a.spec
 	if own || s.Task == nil {
 		s.Task = o.spec(a.name)
 		s.Task.Retry.Given = o.retry != nil && o.retry != a.opts.retry
 	}
+
 	s.Policy, s.AttemptTimeout, s.Stored, s.Seal = replay.Policy{}, 0, nil, h.sealer("input of activity", a.name)
 	return nil
 }

@@ -40,6 +40,7 @@ func checkNumbers(cfg *attachment) error {
 		problems = append(problems, fault.New(fault.Invalid, format, args...))
 	}
 	checkTimes(wrong, namedTime{"DrainTimeout", cfg.DrainTimeout}, namedTime{"IdleAfter", cfg.IdleAfter})
+
 	for _, n := range []struct {
 		name  string
 		value int
@@ -48,6 +49,7 @@ func checkNumbers(cfg *attachment) error {
 			wrong("%s is %d, which is less than nothing", n.name, n.value)
 		}
 	}
+
 	if len(problems) == 0 {
 		return nil
 	}

@@ -93,6 +93,7 @@ func (h *hinter) run(ctx context.Context, m api.Mailer) {
 				}
 			}
 		}
+
 		pause := time.Hour
 		for _, n := range waiting {
 			pause = min(pause, eager[n]*time.Millisecond)

@@ -19,8 +19,9 @@ import (
 // does a stored message that cannot be read. A dead letter is not tried again. A task that failed
 // for good is a DeadTask instead.
 type DeadLetter struct {
-	ID     string
-	Kind   string // start, signal, settle, cancel, call; unreadable when the stored message is damaged
+	ID string
+	// start, signal, settle, cancel, call; unreadable when the stored message is damaged
+	Kind   string
 	Target Ref
 	At     time.Time // when it was sent or, in the engine's own database, refused
 	Reason string    // why it was refused
@@ -37,6 +38,7 @@ func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 					yield(DeadLetter{}, public(err))
 					return
 				}
+
 				for i := range page {
 					l := &page[i]
 					ref, err := ParseRef(l.Execution)
@@ -45,11 +47,13 @@ func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 					}
 					after = l.ID
 				}
+
 				if len(page) < deadLetterPage {
 					break
 				}
 			}
 		}
+
 		a.inboxLetters(ctx, yield)
 	}
 }
@@ -63,6 +67,7 @@ func (a *App) inboxLetters(ctx context.Context, yield func(DeadLetter, error) bo
 			yield(DeadLetter{}, public(err))
 			return
 		}
+
 		for i := range page {
 			l := &page[i]
 			sec, nsec := uuid.UUID(l.ID).Time().UnixTime()
@@ -78,6 +83,7 @@ func (a *App) inboxLetters(ctx context.Context, yield func(DeadLetter, error) bo
 			}
 			after = l.ID
 		}
+
 		ok = len(page) == deadLetterPage
 	}
 }

@@ -149,16 +149,19 @@ func (d DeadTasks) deadOf(ctx context.Context, dead *api.DeadTask) DeadTask {
 		ID: dead.ID.String(), Activity: b.Spec.Kind, Queue: b.Spec.Queue, Of: Ref{Workflow: b.Address.Type, Key: b.Address.Key, Run: dead.ID.Run.String()},
 		Scheduled: b.Scheduled.Std(), Died: b.At.Std(), Attempts: b.Attempts, Fingerprint: b.Fingerprint, Requeued: int(dead.Requeued), LeftOut: b.LeftOut,
 	}
+
 	if b.Failure != nil {
 		out.Err = remote(b.Failure)
 	}
 	if q := b.Requeued; !q.IsZero() {
 		out.As, out.RequeuedAt = Ref{Workflow: q.Address.Type, Key: q.Address.Key, Run: q.Run.String()}, q.At.Std()
 	}
+
 	for i := range b.Failed {
 		f := &b.Failed[i]
 		out.Failed = append(out.Failed, FailedAttempt{Number: f.Attempt, At: f.At.Std(), Worker: f.Worker, Err: remote(&f.Failure)})
 	}
+
 	if b.Input.Size() > 0 {
 		out.Input, out.InputIs = d.app.host.show(ctx, b.Input)
 	}

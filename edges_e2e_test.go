@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// What is wrong with a call is an ErrInvalid of the call: nothing is replaced, and no part of it is ignored.
+// What is wrong with a call is an ErrInvalid of the call: nothing is replaced, and no part of it is
+// ignored.
 func TestMistakesOfCallsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{-1, 5000} {
@@ -21,16 +22,19 @@ func TestMistakesOfCallsAreRefused(t *testing.T) {
 			t.Errorf("%d shards: %v", n, err)
 		}
 	}
+
 	const bad = "a\xffb"
 	wait := perdure.NewSignal[perdure.Void]("wait")
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, _ string) (int, error) { _, err := wait.Receive(ctx); return 0, err })
 	accounts := perdure.NewEntity[int]("account")
 	deposit := perdure.NewOperation(accounts, "deposit", func(perdure.EntityCtx, *int, int) (int, error) { return 0, errors.New("no") })
+
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		x, err := flow.Start(c, "", perdure.RawKey("k"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for what, call := range map[string]func() error{
 			"two keys":       func() error { _, err := flow.Start(c, "", perdure.RawKey("a"), perdure.RawKey("b")); return err },
 			"two kinds":      func() error { _, err := flow.Start(c, "", perdure.RawKey("a"), perdure.HashKey("b")); return err },
@@ -53,6 +57,7 @@ func TestMistakesOfCallsAreRefused(t *testing.T) {
 				t.Errorf("%s: %v, want an ErrInvalid", what, err)
 			}
 		}
+
 		// The character that stands for such bytes is a character like others.
 		if _, err := flow.Start(c, "\ufffd \\ufffd"); err != nil {
 			t.Error(err)
@@ -67,6 +72,7 @@ func TestErrorsNameAddressesAsUsersDo(t *testing.T) {
 	hold := make(chan struct{})
 	deposit := perdure.NewOperation(accounts, "deposit", func(perdure.EntityCtx, *int, int) (int, error) { <-hold; return 0, nil })
 	note := perdure.NewSignal[int]("note")
+
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		defer close(hold)
 		var full error

@@ -83,6 +83,7 @@ func encodableFields(t reflect.Type, seen []reflect.Type) error {
 			return fmt.Errorf("field %s: %w", f.Name, err)
 		}
 	}
+
 	if hidden > 0 && hidden == t.NumField() && len(seen) == 1 {
 		return fmt.Errorf("%s has no exported field, so nothing of it would be stored", t)
 	}

@@ -35,6 +35,7 @@ func (e Entities) Describe(ctx context.Context, ref EntityRef) (info EntityInfo,
 	if err != nil {
 		return EntityInfo{}, err
 	}
+
 	info = e.app.entityOf(ctx, &found.Entity)
 	info.Waiting = len(found.Waiting)
 	for i := range found.Waiting {
@@ -42,6 +43,7 @@ func (e Entities) Describe(ctx context.Context, ref EntityRef) (info EntityInfo,
 			info.Waiters = append(info.Waiters, linkRef(m.From))
 		}
 	}
+
 	if len(found.Reasons) > 0 {
 		info.Reason = found.Reasons[0].String()
 	}

@@ -95,6 +95,7 @@ func (d *desk) Compose(r api.Request) (model.Message, error) {
 	case *api.CallRequest:
 		return model.Message{Kind: model.MessageCall, To: r.Address, Name: r.Name, Input: r.Input, RequestID: r.RequestID, OneWay: r.OneWay, Brief: r.Brief}, nil
 	}
+
 	return model.Message{}, fault.New(fault.Internal, "what is %T", r)
 }
 
@@ -131,6 +132,7 @@ func TestEntityCtxSends(t *testing.T) {
 	act := DeclareActivity[string, string]("act")
 	sig, promise := NewSignal[int]("sig"), NewPromise[string]("promise")
 	var refused error
+
 	NewOperation(boxes, "send", func(ctx EntityCtx, _ *box, _ Void) (Void, error) {
 		run, err := wf.Start(ctx, "in", RawKey("run"), sig.With(1), Labels(map[string]string{"a": "b"}), ReuseAlways)
 		_, submitted := act.Submit(ctx, "task", RawKey("task"))
@@ -140,6 +142,7 @@ func TestEntityCtxSends(t *testing.T) {
 			other.Send(ctx, "o", 3, RequestID("q")), rpc.Send(ctx, "s", "best effort"),
 		)
 	})
+
 	d := newDesk()
 	app := attached(t, d, attachment{}, boxes)
 	r := d.made(model.Payload{}, "send", model.Payload{})
@@ -153,6 +156,7 @@ func TestEntityCtxSends(t *testing.T) {
 		return model.Address{Tenant: model.DefaultTenant, Type: typ, Key: key}
 	}
 	run := address("wf", "run")
+
 	want := []model.Message{
 		{Kind: model.MessageStart, To: run, Input: text(`"in"`), With: []model.Event{{Name: "sig", Input: text("1")}}, Reuse: model.ReuseAlways, Labels: []model.Label{{Name: "a", Value: "b"}}},
 		{Kind: model.MessageStart, To: address("task:act", "task"), Input: text(`"task"`), Task: &model.TaskSpec{Kind: "act", Queue: DefaultQueue}},
@@ -218,6 +222,7 @@ func TestCallsOfAClient(t *testing.T) {
 	keep := NewRPC(calm, "keep", func(EntityCtx, string) (int, error) { return 0, nil }, Persisted())
 	d := newDesk()
 	app := attached(t, d, attachment{}, boxes, calm)
+
 	c := app.With(t.Context())
 	for _, call := range []func() (int, error){
 		func() (int, error) { return put.Call(c, "k", "a", RequestID("r")) },
@@ -231,6 +236,7 @@ func TestCallsOfAClient(t *testing.T) {
 			t.Errorf("%d, %v", n, err)
 		}
 	}
+
 	k, s := model.Address{Tenant: model.DefaultTenant, Type: "entity:box", Key: "k"}, model.Address{Tenant: model.DefaultTenant, Type: "service:calm", Key: "k"}
 	want := []api.CallRequest{
 		{Address: k, Name: "put", Input: text(`"a"`), RequestID: "r"},
@@ -243,6 +249,7 @@ func TestCallsOfAClient(t *testing.T) {
 	if diff := cmp.Diff(want, d.calls); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+
 	for name, err := range map[string]error{
 		"the key of entity box is empty":      put.Send(c, "", "x"),
 		"contains a control character":        put.Send(c, "a\nb", "x"),
@@ -256,6 +263,7 @@ func TestCallsOfAClient(t *testing.T) {
 			t.Errorf("%v, want %s", err, name)
 		}
 	}
+
 	if err := app.Close(); err != nil {
 		t.Error(err)
 	}
@@ -266,14 +274,17 @@ func TestEntityPayloads(t *testing.T) {
 	t.Parallel()
 	boxes := NewEntity[box]("box")
 	other := DeclareOperation[string, int]("other", "add")
+
 	NewOperation(boxes, "put", func(ctx EntityCtx, b *box, s string) (string, error) {
 		was := b.Text
 		b.Text = s
 		return was, other.Send(ctx, "o", s)
 	})
+
 	d := newDesk()
 	app := attached(t, d, attachment{Payloads: payload.Codec{Format: payload.Msgpack}}, boxes)
 	h := app.host
+
 	stored := func(v any) model.Payload {
 		p, err := h.codec.Marshal(v)
 		if err == nil {
@@ -284,6 +295,7 @@ func TestEntityPayloads(t *testing.T) {
 		}
 		return p
 	}
+
 	r := d.made(stored(box{"old"}), "put", stored("new"))
 	if f := r.Results[0].Failure; f != nil {
 		t.Fatal(f)
@@ -304,6 +316,7 @@ func TestEncryptedStateThatStays(t *testing.T) {
 		b.Text = s
 		return Void{}, nil
 	})
+
 	keys, err := payload.NewKeys("k", map[string][]byte{"k": bytes.Repeat([]byte{1}, 32)}, bytes.Repeat([]byte{2}, 32))
 	if err != nil {
 		t.Fatal(err)
@@ -314,6 +327,7 @@ func TestEncryptedStateThatStays(t *testing.T) {
 	if !first.Changed || bytes.Contains(first.State.Data, []byte("a")) && first.State.Encoding == model.JSON {
 		t.Fatalf("the first state is %+v", first)
 	}
+
 	if r := d.made(first.State, "put", text(`"a"`)); r.Changed || r.Results[0].Failure != nil {
 		t.Errorf("the same state counts as another one: %+v", r)
 	}

@@ -9,16 +9,19 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// An operation that does not return blocks neither its caller nor its key: the caller gets a definite failure, the state is what it was, the next call is made,
-// and what the code does later reaches nobody.
+// An operation that does not return blocks neither its caller nor its key: the caller gets a
+// definite failure, the state is what it was, the next call is made, and what the code does later
+// reaches nobody.
 func TestHungOperation(t *testing.T) {
 	t.Parallel()
 	release, returned := make(chan struct{}), make(chan struct{})
 	accounts := perdure.NewEntity[account]("limited", perdure.OperationTimeout(100*time.Millisecond))
+
 	deposit := perdure.NewOperation(accounts, "deposit", func(_ perdure.EntityCtx, a *account, n int) (int, error) {
 		a.Cents += n
 		return a.Cents, nil
 	})
+
 	hang := perdure.NewOperation(accounts, "hang", func(_ perdure.EntityCtx, a *account, n int) (int, error) {
 		defer close(returned)
 		a.Cents += n
@@ -26,6 +29,7 @@ func TestHungOperation(t *testing.T) {
 		a.Cents += n
 		return a.Cents, nil
 	})
+
 	inFile(t, perdure.Group{accounts}, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		t.Helper()
 		if n, err := deposit.Call(c, "a", 5); err != nil || n != 5 {

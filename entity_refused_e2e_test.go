@@ -16,10 +16,12 @@ func TestRefusedMessagesOfAnEntity(t *testing.T) {
 	t.Parallel()
 	sig, nobody := perdure.NewSignal[int]("sig"), perdure.DeclareWorkflow[string, string]("nobody")
 	boxes := perdure.NewEntity[int]("box")
+
 	send := perdure.NewOperation(boxes, "send", func(ctx perdure.EntityCtx, n *int, by int) (int, error) {
 		*n += by
 		return *n, sig.Send(ctx, nobody.Execution(perdure.RawKey("k")), by)
 	})
+
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		got, err := send.Call(c, "b", 3)
 		want(t, got, err, 3)
@@ -35,17 +37,20 @@ func TestRefusedMessagesOfAnEntity(t *testing.T) {
 	}, boxes)
 }
 
-// Whoever sends a call is told that it is stored. A build that cannot make it must not have it vanish.
+// Whoever sends a call is told that it is stored. A build that cannot make it must not have it
+// vanish.
 func TestSentCallsThatABuildCannotMake(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "boxes.db")
 	counts, names := perdure.NewEntity[int]("box"), perdure.NewEntity[string]("box")
+
 	add := perdure.NewOperation(counts, "add", func(_ perdure.EntityCtx, n *int, by int) (int, error) {
 		if *n += by; *n > 10 {
 			return 0, errors.New("it is full") // it was made: the reply is dropped
 		}
 		return *n, nil
 	})
+
 	perdure.NewOperation(names, "add", func(_ perdure.EntityCtx, s *string, by int) (int, error) { return len(*s), nil })
 	remove := perdure.DeclareOperation[int, int]("box", "remove")
 	send := func(build perdure.Definition, op *perdure.Operation[int, int], n int) string {
@@ -58,6 +63,7 @@ func TestSentCallsThatABuildCannotMake(t *testing.T) {
 		if err := op.Send(c, "b", n); err != nil {
 			t.Fatal(err)
 		}
+
 		_, _ = op.Call(c, "b", 0) // behind it
 		var found []string
 		for l, err := range app.DeadLetters(t.Context()) {
@@ -66,8 +72,10 @@ func TestSentCallsThatABuildCannotMake(t *testing.T) {
 			}
 			found = append(found, fmt.Sprintf("%s to %s: %s", l.Kind, l.Target, l.Reason))
 		}
+
 		return strings.Join(found, "; ")
 	}
+
 	want(t, send(counts, add, 4), nil, "")
 	want(t, send(counts, add, 40), nil, "")
 	missing := `call to entity:box/b: box has no "remove" in this build: it has add`

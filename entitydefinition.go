@@ -43,11 +43,13 @@ func (d *entityDefinition) offer() model.EntityType {
 	if idle := d.opts.idle; idle != nil {
 		t.Idle = *idle
 	}
+
 	for i := range d.calls {
 		if c := &d.calls[i]; c.view {
 			t.Views = append(t.Views, c.name)
 		}
 	}
+
 	slices.Sort(t.Views)
 	return t
 }
@@ -59,17 +61,20 @@ func (d *entityDefinition) code(h *host) entity.Type {
 		t.State = d.state(h)
 	}
 	limit := time.Duration(0)
+
 	switch {
 	case d.opts.limit != nil:
 		limit = *d.opts.limit
 	case d.kind == entityKind:
 		limit = defaultOperationTimeout
 	}
+
 	for i := range d.calls {
 		handler := d.calls[i].handler(h)
 		handler.Limit = limit
 		t.Calls[d.calls[i].name] = handler
 	}
+
 	return t
 }
 
@@ -97,6 +102,7 @@ func (r *registry) checkEntity(d *entityDefinition) {
 	if len(d.calls) == 0 {
 		r.wrong("%s %s has no %s: define one, or do not pass it where its code is not (%s)", d.kind.word, d.name, d.kind.call, d.at)
 	}
+
 	defined := map[string]string{}
 	for i := range d.calls {
 		c := &d.calls[i]
@@ -117,8 +123,9 @@ type callBinding struct {
 	asked callTarget // what was declared
 	call  callDefinition
 
-	to   Definition // the entity that it is bound to; nil for an RPC, which is joined with its service by name
-	name string     // of that entity
+	// the entity that it is bound to; nil for an RPC, which is joined with its service by name
+	to   Definition
+	name string // of that entity
 }
 
 func (b callBinding) define(r *registry) {

@@ -54,6 +54,7 @@ func (o *entityOptions) check(wrong func(format string, args ...any), k *calleeK
 			wrong("Concurrency(%d) is below zero", *n)
 		}
 	}
+
 	if n := o.mailbox; n != nil && *n < 1 {
 		wrong("MailboxSize(%d) has no room for a call", *n)
 	}

@@ -16,13 +16,18 @@ var (
 
 // Errors of the engine, for errors.Is. The error itself names what and which.
 var (
-	ErrNotFound    = fault.NewSentinel("not found", fault.NotFound)                     // no such execution
-	ErrConflict    = fault.NewSentinel("conflict", fault.Conflict, fault.AlreadyExists) // contradicts what is stored: another input, closed, settled already
-	ErrInvalid     = fault.NewSentinel("invalid", fault.Invalid, fault.WrongType)       // the call itself is wrong
-	ErrWrongType   = fault.NewSentinel("wrong type", fault.WrongType)                   // a value does not fit the type that the code reads it as; also an ErrInvalid
-	ErrExhausted   = fault.NewSentinel("a limit is reached", fault.Exhausted)           // try later
-	ErrUnavailable = fault.NewSentinel("the store is away", fault.Unavailable)          // try again
-	ErrBlocked     = fault.NewSentinel("the execution is kept", fault.Blocked)          // it cannot go on until someone changes something
+	// no such execution
+	ErrNotFound = fault.NewSentinel("not found", fault.NotFound)
+	// contradicts what is stored: another input, closed, settled already
+	ErrConflict = fault.NewSentinel("conflict", fault.Conflict, fault.AlreadyExists)
+	// the call itself is wrong
+	ErrInvalid = fault.NewSentinel("invalid", fault.Invalid, fault.WrongType)
+	// a value does not fit the type that the code reads it as; also an ErrInvalid
+	ErrWrongType   = fault.NewSentinel("wrong type", fault.WrongType)
+	ErrExhausted   = fault.NewSentinel("a limit is reached", fault.Exhausted)  // try later
+	ErrUnavailable = fault.NewSentinel("the store is away", fault.Unavailable) // try again
+	// it cannot go on until someone changes something
+	ErrBlocked = fault.NewSentinel("the execution is kept", fault.Blocked)
 )
 
 var kinds = map[fault.Kind]error{

@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A policy field by field. Permanent and RetryAfter come from the activity, Except and If from whoever knows its errors.
+// A policy field by field. Permanent and RetryAfter come from the activity, Except and If from
+// whoever knows its errors.
 func ExampleRetryPolicy() {
 	charge := perdure.NewActivity("charge", func(ctx context.Context, cents int) (string, error) {
 		if perdure.Attempt(ctx) < 3 {
@@ -34,8 +35,8 @@ func ExampleRetryPolicy() {
 	// Output: charged 1999 after 3 attempts <nil>
 }
 
-// Errors that another attempt would not change end the step at once. The workflow sees what was recorded: a *RemoteError, the same value whenever it
-// is replayed.
+// Errors that another attempt would not change end the step at once. The workflow sees what was
+// recorded: a *RemoteError, the same value whenever it is replayed.
 func ExampleErrorType() {
 	charge := perdure.NewActivity("charge", func(_ context.Context, cents int) (string, error) {
 		return "", fmt.Errorf("charge %d: %w", cents, &cardError{51})
@@ -54,7 +55,8 @@ func ExampleErrorType() {
 	// Output: charge 1999: card refused, code 51 (*perdure_test.cardError) <nil>
 }
 
-// The key is the same for all attempts of a step, and for no other step: a service that knows keys does the work once.
+// The key is the same for all attempts of a step, and for no other step: a service that knows keys
+// does the work once.
 func ExampleIdempotencyKey() {
 	done := map[string]string{} // what the service remembers
 	charge := perdure.NewActivity("charge", func(ctx context.Context, cents int) (string, error) {
@@ -143,7 +145,8 @@ func (p *Party) plan(ctx perdure.WorkflowCtx, guests []string) ([]string, error)
 	return perdure.All(ctx, fs...)
 }
 
-// All activities of a group, and the workflow around it, are handed over at once. A field that was forgotten is named.
+// All activities of a group, and the workflow around it, are handed over at once. A field that was
+// forgotten is named.
 func ExampleGroupOf() {
 	party := NewParty(NewMailing("Ada"))
 	app := embedded.MustOpen("memory:", perdure.GroupOf(party))
@@ -207,12 +210,14 @@ func ExampleBindMachine() {
 		fmt.Println(err)
 		return
 	}
+
 	for range 2 {
 		if err := coin.Send(c, gate, 1); err != nil {
 			fmt.Println(err)
 			return
 		}
 	}
+
 	fmt.Println(gate.Result(c))
 	// Output: 2 <nil>
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An activity is a function with side effects. Its outcome is journaled; on replay it is returned without calling the function.
+// An activity is a function with side effects. Its outcome is journaled; on replay it is returned
+// without calling the function.
 func ExampleActivity() {
 	charge := perdure.NewActivity("charge", func(ctx context.Context, cents int) (string, error) {
 		// A real one would hand perdure.IdempotencyKey(ctx) to the payment service.
@@ -40,13 +41,15 @@ func ExampleDo() {
 		}
 		return total, nil
 	})
+
 	app := embedded.MustOpen("memory:", roll)
 	defer app.Close()
 	fmt.Println(roll.Run(app.With(context.Background()), []string{"a", "bb", "ccc"}))
 	// Output: 6 <nil>
 }
 
-// A failed attempt is repeated by the policy of the activity, or of the call. Pauses are durable: a process that dies meanwhile changes nothing.
+// A failed attempt is repeated by the policy of the activity, or of the call. Pauses are durable: a
+// process that dies meanwhile changes nothing.
 func ExampleRetryPolicy_perCall() {
 	errBusy := errors.New("busy")
 	book := perdure.NewActivity("book", func(ctx context.Context, seat string) (string, error) {
@@ -60,14 +63,17 @@ func ExampleRetryPolicy_perCall() {
 		Max:         time.Second,
 		If:          func(err error) bool { return errors.Is(err, errBusy) },
 	})
+
 	trip := perdure.NewWorkflow("trip", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		first, err := book.Run(ctx, "12a")
 		if err != nil {
 			return "", err
 		}
-		_, second := book.Run(ctx, "12b", perdure.Constant(2, time.Millisecond)) // this call has another policy
+		// this call has another policy
+		_, second := book.Run(ctx, "12b", perdure.Constant(2, time.Millisecond))
 		return fmt.Sprintf("%s; then %v", first, second), nil
 	})
+
 	app := embedded.MustOpen("memory:", trip, book)
 	defer app.Close()
 	fmt.Println(trip.Run(app.With(context.Background()), ""))
@@ -102,7 +108,8 @@ func ExampleRetryAfter() {
 	// Output: 2 <nil>
 }
 
-// An error that went through the journal is a RemoteError: what it wrapped is gone, its type and text are there.
+// An error that went through the journal is a RemoteError: what it wrapped is gone, its type and
+// text are there.
 func ExampleRemoteError() {
 	charge := perdure.NewActivity("charge", func(context.Context, int) (string, error) {
 		return "", perdure.Permanent(expiredCard{})

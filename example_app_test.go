@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An App runs executions and answers for them. Close lets running steps finish; everything else goes on when the store is opened again.
+// An App runs executions and answers for them. Close lets running steps finish; everything else
+// goes on when the store is opened again.
 func ExampleApp() {
 	double := perdure.NewWorkflow("double", func(_ perdure.WorkflowCtx, n int) (int, error) { return 2 * n, nil })
 	app, err := embedded.Open(context.Background(), "memory:", double)
@@ -19,7 +20,8 @@ func ExampleApp() {
 		panic(err)
 	}
 	defer app.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // ends the call, not the execution
+	// ends the call, not the execution
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	fmt.Println(double.Run(app.With(ctx), 21))
 	// Output: 42 <nil>
@@ -49,6 +51,7 @@ func ExampleExecutions_List() {
 		}
 		return "shipped", nil
 	})
+
 	app := embedded.MustOpen("memory:", orders)
 	defer app.Close()
 	c := app.With(context.Background())
@@ -80,13 +83,15 @@ func ExampleHistories_Events() {
 	// 2 closed  "Hello World" <nil>
 }
 
-// Terminate ends an execution at once, whatever its code says: no clean-up runs. Cancel is the friendly way.
+// Terminate ends an execution at once, whatever its code says: no clean-up runs. Cancel is the
+// friendly way.
 func ExampleExecutions_Terminate() {
 	stubborn := perdure.NewWorkflow("stubborn", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		for {
 			_ = ctx.Detached().Sleep(time.Hour) // heeds no cancellation
 		}
 	})
+
 	app := embedded.MustOpen("memory:", stubborn)
 	defer app.Close()
 	c := app.With(context.Background())
@@ -131,7 +136,8 @@ func ExampleExecutions_Pause() {
 	// 5 <nil>
 }
 
-// Stranded lists what no live process can continue: look at it after a deploy. Here, the new build has a new name for a workflow.
+// Stranded lists what no live process can continue: look at it after a deploy. Here, the new build
+// has a new name for a workflow.
 func ExampleExecutions_Stranded() {
 	wait := func(ctx perdure.WorkflowCtx, _ string) (string, error) { return "", ctx.Sleep(time.Hour) }
 	old, renamed := perdure.NewWorkflow("order", wait), perdure.NewWorkflow("purchase", wait)
@@ -155,7 +161,8 @@ func ExampleExecutions_Stranded() {
 	// Output: order o-1 / waits for a worker that offers workflow order: no live process has its code / <nil>
 }
 
-// Code that does not fit the history executes nothing: the execution is kept, and the reason names what was recorded and what the code asked for.
+// Code that does not fit the history executes nothing: the execution is kept, and the reason names
+// what was recorded and what the code asked for.
 func ExampleInfo() {
 	done := func(context.Context) (bool, error) { return true, nil }
 	goOn := perdure.NewSignal[perdure.Void]("go-on")
@@ -209,7 +216,8 @@ func ExampleInfo() {
 	// charged <nil>
 }
 
-// A pinned execution is continued only by the version of the program that began it. A deploy that forgets the old version shows as stranded.
+// A pinned execution is continued only by the version of the program that began it. A deploy that
+// forgets the old version shows as stranded.
 func ExamplePinned() {
 	goOn := perdure.NewSignal[perdure.Void]("go-on")
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (string, error) {

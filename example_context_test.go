@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A WorkflowCtx has a clock, chance and ids of its own, which give the same when the code is replayed. It is not a context.Context, so that nobody
-// hands it to something that has effects.
+// A WorkflowCtx has a clock, chance and ids of its own, which give the same when the code is
+// replayed. It is not a context.Context, so that nobody hands it to something that has effects.
 func ExampleWorkflowCtx() {
 	draw := perdure.NewWorkflow("draw", func(ctx perdure.WorkflowCtx, names []string) (bool, error) {
 		begin := ctx.Now()
@@ -63,13 +63,15 @@ func ExampleWorkflowCtx_WithTimeout() {
 		}
 		return "paid", nil
 	})
+
 	app := embedded.MustOpen("memory:", bill)
 	defer app.Close()
 	fmt.Println(bill.Run(app.With(context.Background()), "", paid.With(30)))
 	// Output: only 30 were paid in time <nil>
 }
 
-// A saga: each step that can be undone says how. When the workflow fails or is cancelled, what was done is undone in reverse.
+// A saga: each step that can be undone says how. When the workflow fails or is cancelled, what was
+// done is undone in reverse.
 func ExampleWorkflowCtx_OnFailure() {
 	var log []string
 	do := perdure.NewActivity("do", func(_ context.Context, what string) (perdure.Void, error) {
@@ -79,6 +81,7 @@ func ExampleWorkflowCtx_OnFailure() {
 		log = append(log, what)
 		return perdure.Void{}, nil
 	})
+
 	trip := perdure.NewWorkflow("trip", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		for _, what := range []string{"flight", "car", "hotel"} {
 			if _, err := do.Run(ctx, "book "+what); err != nil {
@@ -91,6 +94,7 @@ func ExampleWorkflowCtx_OnFailure() {
 		}
 		return "booked", nil
 	})
+
 	app := embedded.MustOpen("memory:", trip, do)
 	defer app.Close()
 	_, err := trip.Run(app.With(context.Background()), "")
@@ -101,13 +105,15 @@ func ExampleWorkflowCtx_OnFailure() {
 	// book flight, book car, return car, return flight
 }
 
-// Defer runs when the execution really ends, however it ends; a plain defer would also run whenever it leaves memory.
+// Defer runs when the execution really ends, however it ends; a plain defer would also run whenever
+// it leaves memory.
 func ExampleWorkflowCtx_Defer() {
 	var log []string
 	note := perdure.NewActivity("note", func(_ context.Context, what string) (perdure.Void, error) {
 		log = append(log, what)
 		return perdure.Void{}, nil
 	})
+
 	job := perdure.NewWorkflow("job", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		ctx.Defer(func(ctx perdure.WorkflowCtx) error {
 			_, err := note.Run(ctx, "machine returned")
@@ -116,6 +122,7 @@ func ExampleWorkflowCtx_Defer() {
 		_, err := note.Run(ctx, "worked")
 		return "", err
 	})
+
 	app := embedded.MustOpen("memory:", job, note)
 	defer app.Close()
 	_, err := job.Run(app.With(context.Background()), "")
@@ -123,7 +130,8 @@ func ExampleWorkflowCtx_Defer() {
 	// Output: [worked machine returned] <nil>
 }
 
-// Cancelling is a request: waits end with ErrCanceled, and the code may still do what has to be done.
+// Cancelling is a request: waits end with ErrCanceled, and the code may still do what has to be
+// done.
 func ExampleWorkflowCtx_Detached() {
 	job := perdure.NewWorkflow("job", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		if err := ctx.Sleep(time.Hour); errors.Is(err, perdure.ErrCanceled) {
@@ -132,6 +140,7 @@ func ExampleWorkflowCtx_Detached() {
 		}
 		return "", errors.New("an hour is over")
 	})
+
 	app := embedded.MustOpen("memory:", job)
 	defer app.Close()
 	c := app.With(context.Background())
@@ -157,6 +166,7 @@ func ExampleWorkflowCtx_OnInterrupt() {
 		})
 		return "", ctx.Sleep(time.Hour)
 	})
+
 	app := embedded.MustOpen("memory:", job)
 	defer app.Close()
 	c := app.With(context.Background())
@@ -179,6 +189,7 @@ func ExampleWorkflowCtx_Log() {
 		ctx.Log().Error("out of stock", "left", left)
 		return "", nil
 	})
+
 	handler := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		Level: slog.LevelError,
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr { // what differs each time
@@ -188,6 +199,7 @@ func ExampleWorkflowCtx_Log() {
 			return a
 		},
 	})
+
 	app, err := embedded.Config{Logger: slog.New(handler)}.Open(context.Background(), "memory:", stock)
 	if err != nil {
 		panic(err)
@@ -197,7 +209,8 @@ func ExampleWorkflowCtx_Log() {
 	// Output: level=ERROR msg="out of stock" workflow=stock key=lamps left=0
 }
 
-// Version keeps an execution on the path on which it began. Here a deploy puts a credit check before the charge.
+// Version keeps an execution on the path on which it began. Here a deploy puts a credit check
+// before the charge.
 func ExampleWorkflowCtx_Version() {
 	step := func(ctx perdure.WorkflowCtx, name string) error {
 		_, err := perdure.Do(ctx, name, func(context.Context) (bool, error) { return true, nil })

@@ -8,11 +8,13 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A workflow that lives long asks whether it should continue as new, between two pieces of its work.
+// A workflow that lives long asks whether it should continue as new, between two pieces of its
+// work.
 func ExampleWorkflowCtx_ShouldContinueAsNew() {
 	type inbox struct{ Handled int }
 	mail := perdure.NewSignal[string]("mail")
 	var desk *perdure.Workflow[inbox, int]
+
 	desk = perdure.NewWorkflow("desk", func(ctx perdure.WorkflowCtx, in inbox) (int, error) {
 		for !ctx.ShouldContinueAsNew() {
 			letter, err := mail.Receive(ctx)
@@ -26,6 +28,7 @@ func ExampleWorkflowCtx_ShouldContinueAsNew() {
 		}
 		return 0, desk.ContinueAsNew(in) // signals that were not taken go along
 	})
+
 	ctx := context.Background()
 	app, err := embedded.Open(ctx, "memory:", desk)
 	if err != nil {
@@ -37,11 +40,13 @@ func ExampleWorkflowCtx_ShouldContinueAsNew() {
 	if err != nil {
 		panic(err)
 	}
+
 	for _, letter := range []string{"a bill", "a cheque", "the end"} {
 		if err := mail.Send(c, x, letter); err != nil {
 			panic(err)
 		}
 	}
+
 	fmt.Println(x.Result(c))
 	// Output: 2 <nil>
 }

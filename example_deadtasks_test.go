@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A task that fails for good is kept with its input and every error; it is requeued when the cause is gone.
+// A task that fails for good is kept with its input and every error; it is requeued when the cause
+// is gone.
 func ExampleDeadTasks() {
 	var broken atomic.Bool
 	broken.Store(true)
@@ -62,6 +63,7 @@ func ExampleDeadTasks_RequeueAll() {
 		}
 		return page, nil
 	}, perdure.OnQueue("web"))
+
 	ctx := context.Background()
 	app := embedded.MustOpen("memory:", fetch)
 	defer app.Close()
@@ -79,6 +81,7 @@ func ExampleDeadTasks_RequeueAll() {
 	}
 	fmt.Println(len(groups), "group of", groups[0].Count)
 	broken.Store(false)
+
 	n := 0
 	for _, err := range app.DeadTasks().RequeueAll(ctx, perdure.DeadQuery{Fingerprint: groups[0].Fingerprint}, perdure.RequeueMany{Canary: true, Rate: 100}) {
 		if err != nil {
@@ -86,6 +89,7 @@ func ExampleDeadTasks_RequeueAll() {
 		}
 		n++
 	}
+
 	fmt.Println(n, "requeued")
 	fmt.Println(tasks[2].Result(c))
 	// Output:

@@ -28,7 +28,8 @@ func ExampleEntities_Describe() {
 		fmt.Println(info.Ref, string(info.State), err)
 	}
 
-	gauge := perdure.DeclareOperation[int, int]("gauge", "set") // whose code is in another program, which does not run
+	// whose code is in another program, which does not run
+	gauge := perdure.DeclareOperation[int, int]("gauge", "set")
 	if err := gauge.Send(c, "g-1", 7); err != nil {
 		panic(err)
 	}

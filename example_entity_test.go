@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An entity is a value for every key that only its operations change, one at a time. Nothing has to be started: the first operation finds the zero value.
+// An entity is a value for every key that only its operations change, one at a time. Nothing has to
+// be started: the first operation finds the zero value.
 func ExampleEntity() {
 	type stock struct{ Pieces int }
 	shelves := perdure.NewEntity[stock]("shelf")
@@ -18,6 +19,7 @@ func ExampleEntity() {
 		s.Pieces += n
 		return s.Pieces, nil
 	})
+
 	take := perdure.NewOperation(shelves, "take", func(_ perdure.EntityCtx, s *stock, n int) (int, error) {
 		s.Pieces -= n
 		if s.Pieces < 0 {
@@ -25,6 +27,7 @@ func ExampleEntity() {
 		}
 		return s.Pieces, nil
 	})
+
 	app := embedded.MustOpen("memory:", shelves)
 	defer app.Close()
 	c := app.With(context.Background())
@@ -41,7 +44,8 @@ func ExampleEntity() {
 	// {0} false <nil>
 }
 
-// A workflow calls operations as steps: each is done once, whatever crashes, and an error of one is an error to handle.
+// A workflow calls operations as steps: each is done once, whatever crashes, and an error of one is
+// an error to handle.
 func ExampleOperation() {
 	type seats struct{ Free int }
 	trains := perdure.NewEntity[seats]("train")
@@ -49,6 +53,7 @@ func ExampleOperation() {
 		s.Free += n
 		return s.Free, nil
 	})
+
 	book := perdure.NewOperation(trains, "book", func(_ perdure.EntityCtx, s *seats, n int) (int, error) {
 		if s.Free < n {
 			return s.Free, errors.New("it is full")
@@ -56,6 +61,7 @@ func ExampleOperation() {
 		s.Free -= n
 		return s.Free, nil
 	})
+
 	journey := perdure.NewWorkflow("journey", func(ctx perdure.WorkflowCtx, trains []string) (string, error) {
 		why := "the first one"
 		for _, train := range trains {
@@ -67,6 +73,7 @@ func ExampleOperation() {
 		}
 		return "", errors.New("no train has a seat")
 	})
+
 	app := embedded.MustOpen("memory:", trains, journey)
 	defer app.Close()
 	c := app.With(context.Background())
@@ -75,6 +82,7 @@ func ExampleOperation() {
 			panic(err)
 		}
 	}
+
 	fmt.Println(journey.Run(c, []string{"morning", "evening"}))
 	// Output: evening (because morning says: it is full), which has 2 seats left <nil>
 }
@@ -87,20 +95,24 @@ func ExampleNewView() {
 		l.Items = append(l.Items, item)
 		return len(l.Items), nil
 	})
+
 	last := perdure.NewView(lists, "last", func(l list, _ perdure.Void) (string, error) {
 		if len(l.Items) == 0 {
 			return "", errors.New("it is empty")
 		}
 		return l.Items[len(l.Items)-1], nil
 	})
+
 	app := embedded.MustOpen("memory:", lists)
 	defer app.Close()
 	c := app.With(context.Background())
 	for _, item := range []string{"milk", "bread"} {
-		if _, err := add.Call(c, "shopping", item, perdure.RequestID(item)); err != nil { // a repetition with the same id changes nothing
+		// a repetition with the same id changes nothing
+		if _, err := add.Call(c, "shopping", item, perdure.RequestID(item)); err != nil {
 			panic(err)
 		}
 	}
+
 	fmt.Println(last.Call(c, "shopping", perdure.Void{}))
 	fmt.Println(last.Call(c, "reading", perdure.Void{}))
 	// Output:
@@ -108,7 +120,8 @@ func ExampleNewView() {
 	//  it is empty
 }
 
-// What an operation sends leaves with its commit: new state, reply and messages are stored together, or nothing is.
+// What an operation sends leaves with its commit: new state, reply and messages are stored
+// together, or nothing is.
 func ExampleEntityCtx() {
 	type account struct{ Cents int }
 	order := perdure.NewSignal[int]("order")
@@ -116,19 +129,23 @@ func ExampleEntityCtx() {
 		cents, err := order.Receive(ctx)
 		return fmt.Sprintf("%s has %d", owner, cents), err
 	})
+
 	accounts := perdure.NewEntity[account]("account")
 	deposit := perdure.NewOperation(accounts, "deposit", func(ctx perdure.EntityCtx, a *account, cents int) (int, error) {
 		a.Cents += cents
 		if a.Cents > 1000 {
-			_, err := review.Start(ctx, ctx.Key(), perdure.RawKey(ctx.Key()), order.With(a.Cents)) // it may start, never wait
+			// it may start, never wait
+			_, err := review.Start(ctx, ctx.Key(), perdure.RawKey(ctx.Key()), order.With(a.Cents))
 			return a.Cents, err
 		}
 		return a.Cents, nil
 	})
+
 	shut := perdure.NewOperation(accounts, "close", func(ctx perdure.EntityCtx, a *account, _ perdure.Void) (string, error) {
 		ctx.Delete()
 		return fmt.Sprintf("%s existed: %v", ctx.Key(), ctx.Exists()), nil
 	})
+
 	app := embedded.MustOpen("memory:", accounts, review)
 	defer app.Close()
 	c := app.With(context.Background())
@@ -144,18 +161,21 @@ func ExampleEntityCtx() {
 	// ann existed: false <nil>
 }
 
-// Operations that refer to each other are declared, and joined with their code where the app is opened.
+// Operations that refer to each other are declared, and joined with their code where the app is
+// opened.
 func ExampleBindOperation() {
 	type tally struct{ Passed int }
 	players := perdure.NewEntity[tally]("player")
 	toss := perdure.DeclareOperation[int, int]("player", "toss")
 	over := perdure.NewSignal[int]("over")
+
 	game := perdure.NewWorkflow("game", func(ctx perdure.WorkflowCtx, rounds int) (int, error) {
 		if err := toss.Send(ctx, "ann", rounds); err != nil {
 			return 0, err
 		}
 		return over.Receive(ctx)
 	})
+
 	app := embedded.MustOpen("memory:", game, perdure.BindOperation(players, toss, func(ctx perdure.EntityCtx, t *tally, left int) (int, error) {
 		t.Passed++
 		if left == 0 {

@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Limits and breakers are named by activities, and defined by rules that are stored and may be changed while tasks run.
+// Limits and breakers are named by activities, and defined by rules that are stored and may be
+// changed while tasks run.
 func ExampleLimits() {
 	ctx := context.Background()
 	charge := perdure.NewActivity("charge", func(_ context.Context, cents int) (string, error) { return fmt.Sprint("charged ", cents), nil },
@@ -19,12 +20,14 @@ func ExampleLimits() {
 		fmt.Println(err)
 		return
 	}
+
 	defer app.Close()
 	rules := []error{
 		app.Limits().Set(ctx, perdure.LimitRule{Name: "bank", Concurrency: 5, Rate: 100, Period: time.Minute, Burst: 10}),
 		app.Breakers().SetRule(ctx, perdure.BreakerRule{Name: "bank", Failures: 10, Window: time.Minute, Reset: 30 * time.Second}),
 		app.Limits().Set(ctx, perdure.LimitRule{Name: "fair", Queue: "nowhere", Concurrency: 1}),
 	}
+
 	fmt.Println(rules[0], rules[1])
 	fmt.Println(rules[2])
 	task, err := charge.Submit(app.With(ctx), 250)
@@ -32,6 +35,7 @@ func ExampleLimits() {
 		fmt.Println(err)
 		return
 	}
+
 	fmt.Println(task.Result(app.With(ctx)))
 	limits, _ := app.Limits().List(ctx)
 	breakers, _ := app.Breakers().List(ctx)
@@ -44,7 +48,8 @@ func ExampleLimits() {
 	// bank 100 0 bank closed payments
 }
 
-// A circuit breaker of an activity that names none: the rule gives it one. People open it, and close it again.
+// A circuit breaker of an activity that names none: the rule gives it one. People open it, and
+// close it again.
 func ExampleBreakers() {
 	ctx := context.Background()
 	send := perdure.NewActivity("send", func(_ context.Context, to string) (string, error) { return "sent to " + to, nil }, perdure.OnQueue("mail"))
@@ -53,6 +58,7 @@ func ExampleBreakers() {
 		fmt.Println(err)
 		return
 	}
+
 	defer app.Close()
 	fmt.Println(app.Breakers().SetRule(ctx, perdure.BreakerRule{Name: "activity:send", Ratio: 0.5, Calls: 10}))
 	fmt.Println(app.Breakers().Trip(ctx, "activity:send", "the provider migrates"))
@@ -64,6 +70,7 @@ func ExampleBreakers() {
 		fmt.Println(err)
 		return
 	}
+
 	fmt.Println(task.Result(app.With(ctx)))
 	// Output:
 	// <nil>
@@ -82,6 +89,7 @@ func ExampleQueues() {
 		fmt.Println(err)
 		return
 	}
+
 	defer app.Close()
 	fmt.Println(app.Queues().Pause(ctx, "mail", "deploy"))
 	queues, _ := app.Queues().List(ctx)

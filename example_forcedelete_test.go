@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// ForceDelete removes an execution that cannot be ended in any other way, after its rows have been saved.
+// ForceDelete removes an execution that cannot be ended in any other way, after its rows have been
+// saved.
 func ExampleExecutions_ForceDelete() {
 	ctx := context.Background()
 	stuck := perdure.NewWorkflow("stuck", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -33,7 +34,8 @@ func ExampleExecutions_ForceDelete() {
 	// Output: true true
 }
 
-// Entities.ForceDelete removes an entity that cannot be read or changed, after its rows have been saved.
+// Entities.ForceDelete removes an entity that cannot be read or changed, after its rows have been
+// saved.
 func ExampleEntities_ForceDelete() {
 	ctx := context.Background()
 	account := perdure.NewEntity[int]("account")
@@ -41,6 +43,7 @@ func ExampleEntities_ForceDelete() {
 		*cents += n
 		return *cents, nil
 	})
+
 	app, err := embedded.Open(ctx, "memory:", account)
 	if err != nil {
 		panic(err)

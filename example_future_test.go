@@ -44,6 +44,7 @@ func ExampleGo() {
 		err := perdure.Wait(ctx, parts...)
 		return total, err
 	})
+
 	app := embedded.MustOpen("memory:", sums, square)
 	defer app.Close()
 	fmt.Println(sums.Run(app.With(context.Background()), 4))
@@ -71,6 +72,7 @@ func ExampleSelect() {
 			got += n
 		}
 	})
+
 	app := embedded.MustOpen("memory:", watch)
 	defer app.Close()
 	fmt.Println(watch.Run(app.With(context.Background()), "", poke.With(1), poke.With(1)))
@@ -110,7 +112,8 @@ func ExampleFirstN() {
 	// Output: [2 1] <nil>
 }
 
-// All waits for all of them and returns the values in order, or the first error, and then cancels the rest.
+// All waits for all of them and returns the values in order, or the first error, and then cancels
+// the rest.
 func ExampleAll() {
 	square := perdure.NewActivity("square", func(_ context.Context, n int) (int, error) {
 		if n < 0 {
@@ -118,6 +121,7 @@ func ExampleAll() {
 		}
 		return n * n, nil
 	})
+
 	squares := perdure.NewWorkflow("squares", func(ctx perdure.WorkflowCtx, ns []int) ([]int, error) {
 		parts := make([]*perdure.Future[int], len(ns))
 		for i, n := range ns {
@@ -125,6 +129,7 @@ func ExampleAll() {
 		}
 		return perdure.All(ctx, parts...)
 	})
+
 	app := embedded.MustOpen("memory:", squares, square)
 	defer app.Close()
 	c := app.With(context.Background())

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Retry continues an execution that failed, before the step that failed: what was done before counts as done.
+// Retry continues an execution that failed, before the step that failed: what was done before
+// counts as done.
 func ExampleExecutions_Retry() {
 	reserved, stock := 0, 0
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -24,6 +25,7 @@ func ExampleExecutions_Retry() {
 			return "shipped", nil
 		})
 	})
+
 	app := embedded.MustOpen("memory:", orders)
 	defer app.Close()
 	ctx := context.Background()

@@ -10,18 +10,21 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// What is done to several entities inside of Lock is done to all of them before anybody else is let in.
+// What is done to several entities inside of Lock is done to all of them before anybody else is let
+// in.
 func ExampleWorkflowCtx_Lock() {
 	type account struct{ Cents int }
 	type transfer struct {
 		From, To string
 		Cents    int
 	}
+
 	accounts := perdure.NewEntity[account]("account")
 	deposit := perdure.NewOperation(accounts, "deposit", func(_ perdure.EntityCtx, a *account, cents int) (int, error) {
 		a.Cents += cents
 		return a.Cents, nil
 	})
+
 	withdraw := perdure.NewOperation(accounts, "withdraw", func(_ perdure.EntityCtx, a *account, cents int) (int, error) {
 		if a.Cents < cents {
 			return a.Cents, errors.New("insufficient funds")
@@ -29,6 +32,7 @@ func ExampleWorkflowCtx_Lock() {
 		a.Cents -= cents
 		return a.Cents, nil
 	})
+
 	move := perdure.NewWorkflow("move", func(ctx perdure.WorkflowCtx, t transfer) (string, error) {
 		err := ctx.Lock(perdure.LockSet{accounts.Ref(t.From), accounts.Ref(t.To)}, func(ctx perdure.WorkflowCtx) error {
 			if _, err := withdraw.Call(ctx, t.From, t.Cents); err != nil {
@@ -39,6 +43,7 @@ func ExampleWorkflowCtx_Lock() {
 		})
 		return "moved", err
 	})
+
 	app := embedded.MustOpen("memory:", accounts, move)
 	defer app.Close()
 	c := app.With(context.Background())
@@ -47,8 +52,10 @@ func ExampleWorkflowCtx_Lock() {
 			panic(err)
 		}
 	}
+
 	var both sync.WaitGroup
-	for _, t := range []transfer{{"ann", "bob", 30}, {"bob", "ann", 20}} { // whoever is first: neither waits for ever
+	// whoever is first: neither waits for ever
+	for _, t := range []transfer{{"ann", "bob", 30}, {"bob", "ann", 20}} {
 		both.Go(func() { _, _ = move.Run(c, t) })
 	}
 	both.Wait()
@@ -66,6 +73,7 @@ func ExampleLockSet() {
 	type shelf struct{ Pieces int }
 	shelves := perdure.NewEntity[shelf]("shelf")
 	count := perdure.NewOperation(shelves, "count", func(_ perdure.EntityCtx, s *shelf, _ perdure.Void) (int, error) { return s.Pieces, nil })
+
 	inventory := perdure.NewWorkflow("inventory", func(ctx perdure.WorkflowCtx, keys []string) (string, error) {
 		set := perdure.LockSet{{Type: "warehouse", Key: "main"}} // one that only locks know of
 		for _, k := range keys {
@@ -73,6 +81,7 @@ func ExampleLockSet() {
 		}
 		total := 0
 		var other error
+
 		err := ctx.Lock(set, func(ctx perdure.WorkflowCtx) error {
 			for _, k := range keys {
 				n, err := count.Call(ctx, k, perdure.Void{})
@@ -81,11 +90,14 @@ func ExampleLockSet() {
 				}
 				total += n
 			}
-			_, other = count.Call(ctx, "elsewhere", perdure.Void{}) // an error of its own: nothing has been sent
+			// an error of its own: nothing has been sent
+			_, other = count.Call(ctx, "elsewhere", perdure.Void{})
 			return nil
 		})
+
 		return fmt.Sprintf("%d pieces; %v", total, other), err
 	})
+
 	app := embedded.MustOpen("memory:", shelves, inventory)
 	defer app.Close()
 	fmt.Println(inventory.Run(app.With(context.Background()), []string{"lamps", "desks"}))
@@ -105,6 +117,7 @@ func ExampleFence() {
 		last = token
 		return "printed " + text, nil
 	})
+
 	report := perdure.NewWorkflow("report", func(ctx perdure.WorkflowCtx, text string) (out string, err error) {
 		err = ctx.Lock(perdure.LockSet{printers.Ref("hall")}, func(ctx perdure.WorkflowCtx) error {
 			out, err = pages.Run(ctx, text)
@@ -116,6 +129,7 @@ func ExampleFence() {
 		_, err = pages.Run(ctx, text+" again")
 		return out + ", then: " + err.Error(), nil
 	})
+
 	app := embedded.MustOpen("memory:", report, pages)
 	defer app.Close()
 	fmt.Println(report.Run(app.With(context.Background()), "page 1"))

@@ -17,6 +17,7 @@ func ExampleWorkflowCtx_Lock_timeout() {
 		*s = append(*s, page)
 		return len(*s), nil
 	})
+
 	repaired := perdure.NewSignal[bool]("repaired")
 	repair := perdure.NewWorkflow("repair", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		return "done", ctx.Lock(perdure.LockSet{printers.Ref("p-1")}, func(ctx perdure.WorkflowCtx) error {
@@ -24,6 +25,7 @@ func ExampleWorkflowCtx_Lock_timeout() {
 			return err
 		})
 	})
+
 	letter := perdure.NewWorkflow("letter", func(ctx perdure.WorkflowCtx, page string) (string, error) {
 		err := ctx.WithTimeout(100*time.Millisecond).Lock(perdure.LockSet{printers.Ref("p-1")}, func(ctx perdure.WorkflowCtx) error {
 			_, err := print.Call(ctx, "p-1", page)
@@ -34,6 +36,7 @@ func ExampleWorkflowCtx_Lock_timeout() {
 		}
 		return "printed", err
 	})
+
 	ctx := context.Background()
 	app := embedded.MustOpen("memory:", printers, repair, letter)
 	defer app.Close()
@@ -42,6 +45,7 @@ func ExampleWorkflowCtx_Lock_timeout() {
 	if err != nil {
 		panic(err)
 	}
+
 	for held := false; !held; { // until it has the lock
 		info, err := app.Entities().Describe(ctx, printers.Ref("p-1"))
 		if err != nil {
@@ -49,6 +53,7 @@ func ExampleWorkflowCtx_Lock_timeout() {
 		}
 		held = info.Epoch != 0
 	}
+
 	fmt.Println(letter.Run(c, "dear", perdure.RawKey("l-1")))
 	for info, err := range app.Locks().List(ctx, "printer") {
 		fmt.Println(info.Ref, "is locked by", info.LockedBy.Workflow, info.LockedBy.Key, err)

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A signal is a message that the code takes when it wants it. Signals of a name are taken in the order in which they came.
+// A signal is a message that the code takes when it wants it. Signals of a name are taken in the
+// order in which they came.
 func ExampleSignal() {
 	item := perdure.NewSignal[string]("item")
 	packing := perdure.NewWorkflow("packing", func(ctx perdure.WorkflowCtx, n int) ([]string, error) {
@@ -24,6 +25,7 @@ func ExampleSignal() {
 		}
 		return box, nil
 	})
+
 	app := embedded.MustOpen("memory:", packing)
 	defer app.Close()
 	c := app.With(context.Background())
@@ -31,11 +33,14 @@ func ExampleSignal() {
 	if err != nil {
 		panic(err)
 	}
+
 	for _, it := range []string{"lamp", "desk"} {
-		if err := item.Send(c, exec, it, perdure.RequestID(it)); err != nil { // a repetition with the same id changes nothing
+		// a repetition with the same id changes nothing
+		if err := item.Send(c, exec, it, perdure.RequestID(it)); err != nil {
 			panic(err)
 		}
 	}
+
 	fmt.Println(exec.Result(c))
 	fmt.Println(errors.Is(item.Send(c, exec, "late"), perdure.ErrConflict)) // it has ended
 	// Output:
@@ -43,7 +48,8 @@ func ExampleSignal() {
 	// true
 }
 
-// Signal-with-start: the execution is started if it is not there, and gets the signal in the same commit.
+// Signal-with-start: the execution is started if it is not there, and gets the signal in the same
+// commit.
 func ExampleSignal_With() {
 	visit := perdure.NewSignal[string]("visit")
 	visitors := perdure.NewWorkflow("visitors", func(ctx perdure.WorkflowCtx, _ string) ([]string, error) {
@@ -54,9 +60,11 @@ func ExampleSignal_With() {
 		second, err := visit.Receive(ctx)
 		return []string{first, second}, err
 	})
+
 	app := embedded.MustOpen("memory:", visitors)
 	defer app.Close()
 	c := app.With(context.Background())
+
 	var exec perdure.Execution[[]string]
 	for _, who := range []string{"ann", "bob"} { // whoever comes first starts it
 		var err error
@@ -64,6 +72,7 @@ func ExampleSignal_With() {
 			panic(err)
 		}
 	}
+
 	fmt.Println(exec.Result(c))
 	// Output: [ann bob] <nil>
 }
@@ -74,6 +83,7 @@ func ExamplePromise() {
 		OK bool
 		By string
 	}
+
 	decision := perdure.NewPromise[verdict]("decision")
 	approval := perdure.NewWorkflow("approval", func(ctx perdure.WorkflowCtx, within time.Duration) (string, error) {
 		v, err := decision.Await(ctx.WithTimeout(within))
@@ -85,6 +95,7 @@ func ExamplePromise() {
 		}
 		return "decided by " + v.By, nil
 	})
+
 	app := embedded.MustOpen("memory:", approval)
 	defer app.Close()
 	c := app.With(context.Background())
@@ -101,12 +112,14 @@ func ExamplePromise() {
 	// expired <nil>
 }
 
-// An update is a request to running code, with a check, an answer, and steps of its own if it likes.
+// An update is a request to running code, with a check, an answer, and steps of its own if it
+// likes.
 func ExampleUpdate() {
 	type item struct {
 		SKU string
 		N   int
 	}
+
 	add := perdure.NewUpdate[item, int]("add")
 	checkout := perdure.NewSignal[perdure.Void]("checkout")
 	carts := perdure.NewWorkflow("cart", func(ctx perdure.WorkflowCtx, _ string) (int, error) {
@@ -123,6 +136,7 @@ func ExampleUpdate() {
 		_, err := checkout.Receive(ctx)
 		return total, err
 	})
+
 	app := embedded.MustOpen("memory:", carts)
 	defer app.Close()
 	c := app.With(context.Background())
@@ -153,6 +167,7 @@ func ExampleQuery() {
 		}
 		return "", ctx.Sleep(time.Hour)
 	})
+
 	app := embedded.MustOpen("memory:", count)
 	defer app.Close()
 	c := app.With(context.Background())
@@ -160,12 +175,14 @@ func ExampleQuery() {
 	if err != nil {
 		panic(err)
 	}
+
 	answer := ""
 	for answer != "2 of 4" {
 		if answer, err = progress.Ask(c, exec, perdure.Void{}); err != nil {
 			panic(err)
 		}
 	}
+
 	fmt.Println(answer)
 	// Output: 2 of 4
 }
@@ -185,6 +202,7 @@ func ExampleQuery_Ask() {
 		}
 		return len(all), nil
 	})
+
 	app := embedded.MustOpen("memory:", pick)
 	defer app.Close()
 	c := app.With(context.Background())
@@ -195,7 +213,8 @@ func ExampleQuery_Ask() {
 	// [item 0 item 1] <nil>
 }
 
-// State is durable and belongs to the execution: it can be read when no worker has the code, and after the end.
+// State is durable and belongs to the execution: it can be read when no worker has the code, and
+// after the end.
 func ExampleState() {
 	phase := perdure.NewState[string]("phase")
 	build := perdure.NewWorkflow("build", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -207,6 +226,7 @@ func ExampleState() {
 		p, _ := phase.Get(ctx)
 		return p, nil
 	})
+
 	app := embedded.MustOpen("memory:", build)
 	defer app.Close()
 	c := app.With(context.Background())

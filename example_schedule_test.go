@@ -34,7 +34,8 @@ func ExampleSchedule() {
 	// 1 0 2 * * * Europe/Berlin
 }
 
-// The time that the clock skips in spring is due at the moment after; the time that it repeats in autumn is due once.
+// The time that the clock skips in spring is due at the moment after; the time that it repeats in
+// autumn is due once.
 func ExampleSchedule_Next() {
 	nightly := perdure.NewSchedule("nightly", perdure.Cron("30 2 * * *", "Europe/Berlin"), digest.Job("everybody"))
 	spring, _ := nightly.Next(time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC), 2)
@@ -81,6 +82,7 @@ func ExampleJob() {
 	if err := s.Trigger(app.With(ctx)); err != nil {
 		panic(err)
 	}
+
 	for {
 		if n, err := app.Executions().Count(ctx, `label.team = "sales" and label.perdure.schedule = "s"`); n == 1 || err != nil {
 			fmt.Println(n, err)

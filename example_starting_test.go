@@ -47,7 +47,8 @@ func ExampleExecutionTimeout() {
 	// Output: true the execution did not end within 10ms
 }
 
-// A workflow may have a policy, as activities have: a failed run is followed by another one with the same input.
+// A workflow may have a policy, as activities have: a failed run is followed by another one with
+// the same input.
 func ExampleRetryPolicy_workflow() {
 	flaky := perdure.NewWorkflow("import", func(ctx perdure.WorkflowCtx, file string) (string, error) {
 		if ctx.Attempt() < 3 {
@@ -60,7 +61,8 @@ func ExampleRetryPolicy_workflow() {
 	c := app.With(context.Background())
 
 	fmt.Println(flaky.Run(c, "orders.csv"))
-	fmt.Println(flaky.Run(c, "prices.csv", perdure.Constant(2, time.Millisecond))) // this start has another policy
+	// this start has another policy
+	fmt.Println(flaky.Run(c, "prices.csv", perdure.Constant(2, time.Millisecond)))
 	// Output:
 	// orders.csv at attempt 3 <nil>
 	//  the file is locked

@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// State that a task saves is there for its next attempt: this one goes on behind the last page that was stored, on whatever worker it runs.
+// State that a task saves is there for its next attempt: this one goes on behind the last page that
+// was stored, on whatever worker it runs.
 func ExampleState_Save() {
 	page := perdure.NewState[int]("page")
 	importer := perdure.NewActivity("import", func(ctx context.Context, pages int) (int, error) {
@@ -69,7 +70,8 @@ func ExampleLog() {
 	// WARN that was all
 }
 
-// A task streams what it makes while it makes it. Who comes back names the last position that it has seen.
+// A task streams what it makes while it makes it. Who comes back names the last position that it
+// has seen.
 func ExampleStreamItem() {
 	chat := perdure.NewActivity("chat", func(ctx context.Context, prompt string) (string, error) {
 		var answer strings.Builder

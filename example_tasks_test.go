@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An activity with a queue is carried out by whoever serves the queue. The process that runs the workflow needs only its name and types.
+// An activity with a queue is carried out by whoever serves the queue. The process that runs the
+// workflow needs only its name and types.
 func ExampleOnQueue() {
 	type Photo struct{ ID string }
 	render := perdure.DeclareActivity[Photo, string]("render",
@@ -37,7 +38,8 @@ func ExampleOnQueue() {
 	_, _ = album, serve
 }
 
-// A task that no workflow waits for is submitted. It has a key, a result and a history, and can be cancelled, like an execution.
+// A task that no workflow waits for is submitted. It has a key, a result and a history, and can be
+// cancelled, like an execution.
 func ExampleActivity_Submit() {
 	clean := perdure.NewActivity("clean", func(_ context.Context, dir string) (int, error) { return len(dir), nil }, perdure.OnQueue("low"))
 	submit := func(ctx context.Context, app *perdure.App) error {
@@ -83,7 +85,8 @@ func ExampleSnooze() {
 	_ = deliver
 }
 
-// How many tasks a process executes at once, and which queues it serves beside those of its activities.
+// How many tasks a process executes at once, and which queues it serves beside those of its
+// activities.
 func ExampleTaskConfig_queues() {
 	open := func(ctx context.Context, defs ...perdure.Definition) (*perdure.App, error) {
 		return embedded.Config{Tasks: perdure.TaskConfig{
@@ -95,7 +98,8 @@ func ExampleTaskConfig_queues() {
 	_ = open
 }
 
-// Which option belongs where: to the activity, to one call, or to one submission. The last one that says something counts.
+// Which option belongs where: to the activity, to one call, or to one submission. The last one that
+// says something counts.
 func ExampleTaskOption() {
 	mail := perdure.NewActivity("mail", func(context.Context, string) (perdure.Void, error) { return perdure.Void{}, nil },
 		perdure.OnQueue("mail"), perdure.Limit("smtp"), perdure.Breaker("smtp"), perdure.ScheduleToStart(time.Hour))

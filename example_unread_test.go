@@ -8,7 +8,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An operator drops a signal that was sent by mistake. The code has not received it, and never does.
+// An operator drops a signal that was sent by mistake. The code has not received it, and never
+// does.
 func ExampleSignals() {
 	ctx := context.Background()
 	price, open := perdure.NewSignal[int]("price"), perdure.NewSignal[bool]("open")

@@ -16,7 +16,8 @@ func Example() {
 		if err != nil {
 			return "", err
 		}
-		return msg, ctx.Sleep(10 * time.Millisecond) // were the process killed here, the next one would go on
+		// were the process killed here, the next one would go on
+		return msg, ctx.Sleep(10 * time.Millisecond)
 	})
 	app := embedded.MustOpen("memory:", greet)
 	defer app.Close()
@@ -24,7 +25,8 @@ func Example() {
 	// Output: Hello World <nil>
 }
 
-// A workflow is a function whose effects are steps. An execution is identified by the workflow and a key, so Run and Start may be repeated.
+// A workflow is a function whose effects are steps. An execution is identified by the workflow and
+// a key, so Run and Start may be repeated.
 func ExampleWorkflow() {
 	type order struct {
 		ID    string
@@ -69,7 +71,8 @@ func ExampleWorkflow_Start() {
 	// 42 <nil>
 }
 
-// A workflow that runs another one is its parent. The child is an execution of its own, with its own history.
+// A workflow that runs another one is its parent. The child is an execution of its own, with its
+// own history.
 func ExampleWorkflow_Run_child() {
 	ship := perdure.NewWorkflow("ship", func(_ perdure.WorkflowCtx, item string) (string, error) { return item + " is on its way", nil })
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, items []string) ([]string, error) {
@@ -83,13 +86,15 @@ func ExampleWorkflow_Run_child() {
 		}
 		return perdure.All(ctx, parcels...)
 	})
+
 	app := embedded.MustOpen("memory:", orders, ship)
 	defer app.Close()
 	fmt.Println(orders.Run(app.With(context.Background()), []string{"lamp", "desk"}))
 	// Output: [lamp is on its way desk is on its way] <nil>
 }
 
-// ContinueAsNew keeps a history short: the next run has the same key, and gets what it needs as input.
+// ContinueAsNew keeps a history short: the next run has the same key, and gets what it needs as
+// input.
 func ExampleWorkflow_ContinueAsNew() {
 	type month struct{ N, Paid int }
 	rent := perdure.DeclareWorkflow[month, int]("rent") // declared, because it refers to itself
@@ -102,9 +107,11 @@ func ExampleWorkflow_ContinueAsNew() {
 		}
 		return 0, rent.ContinueAsNew(month{m.N + 1, m.Paid + 700})
 	})
+
 	app := embedded.MustOpen("memory:", code)
 	defer app.Close()
-	fmt.Println(rent.Run(app.With(context.Background()), month{}, perdure.RawKey("flat-7"))) // waits for the last run
+	// waits for the last run
+	fmt.Println(rent.Run(app.With(context.Background()), month{}, perdure.RawKey("flat-7")))
 	// Output: 8400 <nil>
 }
 
@@ -113,7 +120,8 @@ type shop struct{ price int }
 
 func (s *shop) quote(_ context.Context, n int) (int, error) { return n * s.price, nil }
 
-// A declared handle is a name and types, which a package can publish. The code is bound to it where its dependencies are, and a test binds other code.
+// A declared handle is a name and types, which a package can publish. The code is bound to it where
+// its dependencies are, and a test binds other code.
 func ExampleBinding() {
 	quote := perdure.DeclareActivity[int, int]("quote")
 	offers := perdure.NewWorkflow("offer", func(ctx perdure.WorkflowCtx, n int) (int, error) { return quote.Run(ctx, n) }, perdure.Uses(quote))
@@ -182,10 +190,12 @@ func ExampleParentClose() {
 		_, err := task.Start(ctx, 10*time.Millisecond, perdure.RawKey("free"), perdure.AbandonChild)
 		return "closed", err
 	})
+
 	app := embedded.MustOpen("memory:", parent, task)
 	defer app.Close()
 	c := app.With(context.Background())
 	fmt.Println(parent.Run(c, ""))
+
 	for _, key := range []string{"bound", "free"} {
 		child := task.Execution(perdure.RawKey(key))
 		waitFor(app, child.Ref, "") // its start is on its way

@@ -100,10 +100,12 @@ func (x Executions) Batch(ctx context.Context, query string, do func(c Client, e
 			yield(Info{}, err)
 			return
 		}
+
 		var op batch.Do
 		if do != nil {
 			op = func(ctx context.Context, e *api.Description) error { return do(x.app.With(ctx), infoOf(e)) }
 		}
+
 		for r := range batch.Run(ctx, x.app.host.backend, req, op) {
 			var e Info
 			if r.Execution != nil {
@@ -201,12 +203,14 @@ func infoOf(d *api.Description) Info {
 		Status: Status(d.Outcome.Status.String()), Started: d.Start.At.Std(), Closed: d.Outcome.At.Std(),
 		Attempt: d.Start.Tries(), Begins: d.Start.Begins.Std(), Expires: d.Start.Expires.Std(),
 	}
+
 	if len(d.Labels) > 0 {
 		i.Labels = make(map[string]string, len(d.Labels))
 		for _, l := range d.Labels {
 			i.Labels[l.Name] = l.Value
 		}
 	}
+
 	if len(d.Reasons) > 0 {
 		i.Reason = d.Reasons[0].String()
 	}
@@ -216,5 +220,6 @@ func infoOf(d *api.Description) Info {
 	if d.Outcome.Failure != nil {
 		i.Err = remote(d.Outcome.Failure)
 	}
+
 	return i
 }

@@ -103,11 +103,13 @@ func reasonOf(t *testing.T, app *perdure.App, to perdure.Target) string {
 	return info.Reason
 }
 
-// Never more than the limit run at a time, however many slots there are, and never fewer while enough wait; also when the limit changes meanwhile.
+// Never more than the limit run at a time, however many slots there are, and never fewer while
+// enough wait; also when the limit changes meanwhile.
 func TestLimitOfConcurrency(t *testing.T) {
 	t.Parallel()
 	m := newMeter()
 	var flaky atomic.Bool
+
 	mail := perdure.NewActivity("mail", func(ctx context.Context, n int) (int, error) {
 		defer m.enter("")()
 		time.Sleep(time.Duration(50+n%7) * time.Millisecond)
@@ -116,6 +118,7 @@ func TestLimitOfConcurrency(t *testing.T) {
 		}
 		return n, nil
 	}, perdure.OnQueue("mail"), perdure.Limit("smtp"), perdure.RetryPolicy{Initial: 10 * time.Millisecond})
+
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "smtp", Concurrency: 3}))
 		runs, err := mail.SubmitMany(c, numbers(300))
@@ -147,6 +150,7 @@ func TestLimitOfRate(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		return 0, nil
 	}, perdure.OnQueue("api"))
+
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "api", Queue: "api", Rate: 30, Period: time.Minute, Burst: 5}))
 		began := time.Now()
@@ -156,9 +160,11 @@ func TestLimitOfRate(t *testing.T) {
 		for _, at := range begun {
 			perMinute[int(at.Sub(began)/time.Minute)]++
 		}
-		if perMinute[0] != 30+4 || perMinute[1] != 30 || perMinute[2] != 30 { // the burst is there at once, then one every two seconds
+		// the burst is there at once, then one every two seconds
+		if perMinute[0] != 30+4 || perMinute[1] != 30 || perMinute[2] != 30 {
 			t.Errorf("%v began per minute", perMinute)
 		}
+
 		for i := 5; i < len(begun); i++ {
 			if d := begun[i].Sub(begun[i-1]); d < 2*time.Second-time.Millisecond || d > 2*time.Second+10*time.Millisecond {
 				t.Errorf("task %d began %s after the one before", i, d)
@@ -179,6 +185,7 @@ func TestLimitPerKey(t *testing.T) {
 		time.Sleep(time.Second)
 		return 0, nil
 	}, perdure.OnQueue("ship"))
+
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "per-customer", Activity: "ship", Key: "input.Customer", Concurrency: 2}))
 		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "all", Queue: "ship", Concurrency: 7}))
@@ -196,21 +203,25 @@ func TestLimitPerKey(t *testing.T) {
 		if len(limits) != 2 || len(limits[0].Uses) != 1 || limits[0].Uses[0].Held != 7 || len(limits[0].Uses[0].Holders) != 7 || len(limits[0].Uses[0].Waiters) != 20 {
 			t.Errorf("limits %+v", limits)
 		}
+
 		waiting := 0
 		for _, l := range limits {
 			for _, u := range l.Uses {
 				waiting += u.Waiting
 			}
 		}
+
 		if waiting != len(orders)-7 {
 			t.Errorf("%d tasks wait, want all that do not run", waiting)
 		}
 		all(t, c, runs, nil)
+
 		for i := range 6 {
 			if got := m.peak(fmt.Sprint("c", i)); got > 2 || got == 0 {
 				t.Errorf("customer %d had %d at a time", i, got)
 			}
 		}
+
 		if got := m.peak("all"); got != 7 {
 			t.Errorf("%d at a time in all", got)
 		}
@@ -222,16 +233,19 @@ func TestLimitThatIsMissing(t *testing.T) {
 	t.Parallel()
 	mail := perdure.NewActivity("mail", func(context.Context, int) (int, error) { return 7, nil }, perdure.OnQueue("mail"), perdure.Limit("smtp/eu"))
 	letter := perdure.NewWorkflow("letter", func(ctx perdure.WorkflowCtx, n int) (int, error) { return mail.Run(ctx, n) })
+
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		alone, err := mail.Submit(c, 1)
 		must(t, err)
 		flow, err := letter.Start(c, 1)
 		must(t, err)
+
 		for _, to := range []perdure.Target{alone, flow} {
 			if why := reasonOf(t, app, to); why != "waits for limit smtp/eu: no limit of that name is defined" {
 				t.Errorf("%v %s", to, why)
 			}
 		}
+
 		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "smtp", Concurrency: 1}))
 		got, err := alone.Result(c)
 		want(t, got, err, 7)
@@ -247,12 +261,14 @@ func TestLimitThatIsMissing(t *testing.T) {
 	}, mail, letter)
 }
 
-// Enough failures open the breaker: nothing runs and no attempt is consumed until it lets a probe through (E34, E35, E36).
+// Enough failures open the breaker: nothing runs and no attempt is consumed until it lets a probe
+// through (E34, E35, E36).
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
 	m := newMeter()
 	down.Store(true)
+
 	charge := perdure.NewActivity("charge", func(context.Context, int) (int, error) {
 		defer m.enter("")()
 		time.Sleep(time.Second)
@@ -261,6 +277,7 @@ func TestBreaker(t *testing.T) {
 		}
 		return 1, nil
 	}, perdure.OnQueue("bank"), perdure.Breaker("bank"), perdure.RetryPolicy{MaxAttempts: 3, Initial: time.Millisecond, Max: time.Millisecond})
+
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		must(t, app.Breakers().SetRule(t.Context(), perdure.BreakerRule{Name: "bank", Failures: 4, Reset: time.Minute}))
 		first, err := charge.SubmitMany(c, numbers(2))
@@ -269,21 +286,25 @@ func TestBreaker(t *testing.T) {
 		if len(m.times()) != 4 {
 			t.Fatalf("%d attempts have begun, want 4", len(m.times()))
 		}
+
 		opened := time.Now()
 		more, err := charge.SubmitMany(c, numbers(20))
 		must(t, err)
+
 		for _, x := range append(first, more...) {
 			if why := reasonOf(t, app, x); !strings.Contains(why, "waits for circuit breaker bank until ") || !strings.Contains(why, "4 failures in 1m0s") {
 				t.Fatalf("%v %s", x, why)
 			}
 		}
+
 		list, err := app.Breakers().List(t.Context())
 		must(t, err)
 		if len(list) != 1 || list[0].State != "open" || list[0].Name != "bank" || list[0].Rule.Failures != 4 || !list[0].Until.After(opened.Add(50*time.Second)) {
 			t.Errorf("breakers %+v", list)
 		}
 		down.Store(false)
-		all(t, c, append(first, more...), nil) // each of the first has one attempt left, which was not consumed
+		// each of the first has one attempt left, which was not consumed
+		all(t, c, append(first, more...), nil)
 		begun := m.times()
 		if at := begun[4]; at.Sub(opened) < 57*time.Second {
 			t.Errorf("the first probe began %s after it had opened", at.Sub(opened))
@@ -313,6 +334,7 @@ func TestBreakerHearsRetryAfter(t *testing.T) {
 		}
 		return n, nil
 	}, perdure.OnQueue("api"), perdure.Breaker("api"))
+
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		began := time.Now()
 		x, err := call.Submit(c, 1)
@@ -408,6 +430,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 				t.Errorf("%s: %v, want %v with %q", name, err, bad.kind, bad.says)
 			}
 		}
+
 		for name, bad := range map[string]perdure.BreakerRule{
 			"no name": {Failures: 1}, "a ratio above 1": {Name: "b", Ratio: 1.5}, "negative": {Name: "b", Failures: -1}, "calls for nothing": {Name: "b", Calls: 5},
 			"a short window": {Name: "b", Window: time.Microsecond},
@@ -416,6 +439,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+
 		if err := app.Limits().Delete(t.Context(), "bad"); !errors.Is(err, perdure.ErrNotFound) {
 			t.Errorf("delete of nothing: %v", err)
 		}
@@ -436,9 +460,11 @@ func TestLimitIsNotKeptForThePaused(t *testing.T) {
 		time.Sleep(time.Second)
 		return n, nil
 	}
+
 	both := perdure.NewActivity("both", work, perdure.OnQueue("slow"), perdure.Limit("a", "b"))
 	one := perdure.NewActivity("one", work, perdure.OnQueue("fast"), perdure.Limit("a"))
 	other := perdure.NewActivity("other", work, perdure.OnQueue("fast"), perdure.Limit("a", "c"))
+
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		for _, name := range []string{"a", "b", "c"} {
 			must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: name, Concurrency: 1}))
@@ -451,7 +477,8 @@ func TestLimitIsNotKeptForThePaused(t *testing.T) {
 		synctest.Wait()
 		behind, err := one.SubmitMany(c, numbers(4))
 		must(t, err)
-		must(t, behind[0].Cancel(c, "not needed")) // leaves the line, in which it stood for the others
+		// leaves the line, in which it stood for the others
+		must(t, behind[0].Cancel(c, "not needed"))
 		must(t, app.Queues().Pause(t.Context(), "slow", ""))
 		synctest.Wait()
 		limits, err := app.Limits().List(t.Context())
@@ -464,6 +491,7 @@ func TestLimitIsNotKeptForThePaused(t *testing.T) {
 		all(t, c, []perdure.Execution[int]{waiting}, nil)
 		limits, err = app.Limits().List(t.Context())
 		must(t, err)
+
 		for _, l := range limits {
 			if len(l.Uses) != 0 {
 				t.Errorf("limit %s is still used: %+v", l.Name, l.Uses)

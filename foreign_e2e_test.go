@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A durable call of a goroutine that workflow code has started is refused, also outside of tests. Where a call returns no error, the next
-// one of the workflow does, and the process lives on.
+// A durable call of a goroutine that workflow code has started is refused, also outside of tests.
+// Where a call returns no error, the next one of the workflow does, and the process lives on.
 func TestForeignGoroutines(t *testing.T) {
 	t.Parallel()
 	calls := map[string]func(perdure.WorkflowCtx) error{
@@ -24,6 +24,7 @@ func TestForeignGoroutines(t *testing.T) {
 		"Rand":  func(ctx perdure.WorkflowCtx) error { ctx.Rand().Int(); return nil },
 		"Log":   func(ctx perdure.WorkflowCtx) error { ctx.Log().Info("hello"); return nil },
 	}
+
 	undone := make(chan string, len(calls))
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, what string) (string, error) {
 		ctx.OnFailure(func(ctx perdure.WorkflowCtx) error {
@@ -42,6 +43,7 @@ func TestForeignGoroutines(t *testing.T) {
 		_, err := perdure.Do(ctx, "next", func(context.Context) (int, error) { return 1, nil })
 		return "fine", err
 	})
+
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		for what := range calls {
 			got, err := flow.Run(c, what)

@@ -21,10 +21,10 @@ func (x Executions) Fork(ctx context.Context, from Target, key Key, opts ...Past
 }
 
 // Retry continues an execution that failed, was cancelled or was terminated. A new run of its key
-// begins before the last step, child or call of an entity that failed, and makes it again; a step has
-// the same idempotency key. When none failed, the new run keeps the whole history, for a corrected
-// build to go on with. Result returns the outcome of the new run from then on. Retry returns
-// ErrConflict while the execution is open and when it has completed.
+// begins before the last step, child or call of an entity that failed, and makes it again; a step
+// has the same idempotency key. When none failed, the new run keeps the whole history, for a
+// corrected build to go on with. Result returns the outcome of the new run from then on. Retry
+// returns ErrConflict while the execution is open and when it has completed.
 func (x Executions) Retry(ctx context.Context, t Target, opts ...PastOption) (next Ref, err error) {
 	defer publish(&err)
 	o, err := x.app.pastOf(ctx, t, opts)
@@ -104,6 +104,7 @@ func (a *App) pastOf(ctx context.Context, t Target, opts []PastOption) (*pastOpt
 	if o.keyed && o.key.err != nil {
 		return o, o.key.err
 	}
+
 	for _, edit := range o.edits {
 		e, err := edit(ctx, a.host)
 		if err != nil {
@@ -111,11 +112,13 @@ func (a *App) pastOf(ctx context.Context, t Target, opts []PastOption) (*pastOpt
 		}
 		o.request.Edits = append(o.request.Edits, e)
 	}
+
 	o.request.Key = o.key.id
 	var err error
 	if t != nil {
 		o.request.Source, err = t.target().api()
 	}
+
 	return o, err
 }
 

@@ -64,6 +64,7 @@ func (w *groupWalk) fields(v reflect.Value, path string) {
 			continue
 		}
 		at := strings.TrimPrefix(path+"."+f.Name, ".")
+
 		switch {
 		case isHandle(f.Type):
 			w.handle(value, at)
@@ -86,10 +87,12 @@ func (w *groupWalk) handle(v reflect.Value, path string) {
 		w.r.wrong("group %s: field %s is nil (%s)", w.name, path, w.at)
 		return
 	}
+
 	if !v.CanInterface() {
 		w.r.wrong("group %s: field %s cannot be read: export the type that it is embedded by (%s)", w.name, path, w.at)
 		return
 	}
+
 	switch h := v.Interface().(type) {
 	case invocable:
 		w.called(h.callTarget(), path)
@@ -178,11 +181,13 @@ func hasHandles(t reflect.Type, seen []reflect.Type) bool {
 	if slices.Contains(seen, t) {
 		return false
 	}
+
 	seen = append(seen, t)
 	for f := range t.Fields() {
 		if (f.IsExported() || f.Anonymous) && (isHandle(f.Type) || hasHandles(f.Type, seen)) {
 			return true
 		}
 	}
+
 	return false
 }

@@ -20,7 +20,8 @@ type (
 		App    *perdure.App // no handle: may be nil
 	}
 	stock struct{ Reserve text }
-	// purchases is a workflow with its dependencies as fields: activities of its own, and groups that others use as well.
+	// purchases is a workflow with its dependencies as fields: activities of its own, and groups
+	// that others use as well.
 	purchases struct {
 		*payments
 		Stock *stock
@@ -122,14 +123,17 @@ func TestMistakesInGroups(t *testing.T) {
 				}
 				return
 			}
+
 			if err == nil {
 				t.Fatal("no mistake is found")
 			}
+
 			for _, text := range c.want {
 				if !strings.Contains(err.Error(), text) {
 					t.Errorf("error %q does not say %q", err, text)
 				}
 			}
+
 			if mistakes := max(strings.Count(err.Error(), "\n"), 1); mistakes != len(c.want) {
 				t.Errorf("error %q says something else than %q", err, c.want)
 			}

@@ -29,6 +29,7 @@ func (h Histories) Events(ctx context.Context, t Target) iter.Seq2[Event, error]
 			yield(Event{}, err)
 			return
 		}
+
 		req := api.HistoryRequest{Target: to, After: -1}
 		for {
 			page, err := h.app.host.backend.History(ctx, req)
@@ -131,6 +132,7 @@ func replayHistory(ctx context.Context, cfg attachment, r io.Reader, defs ...Def
 	if err != nil {
 		return err
 	}
+
 	h, err := history.Read(r)
 	if err != nil {
 		return err
@@ -139,6 +141,7 @@ func replayHistory(ctx context.Context, cfg attachment, r io.Reader, defs ...Def
 	if !ok {
 		return fault.New(fault.NotFound, "there is no definition of workflow %s", h.Start.Address.Type)
 	}
+
 	host := &host{activities: reg.activities, logger: cmp.Or(cfg.Logger, silent), codec: c, plain: c.Plain(), dry: true}
 	host.payloads = payloadTrouble(host.logger)
 	return replay.Check(ctx, replay.Config{

@@ -19,16 +19,17 @@ import (
 type host struct {
 	backend    api.Backend
 	activities map[string]activityDefinition
-	inputs     map[string]inputType // of workflows and tasks whose code is here, by the types of their addresses
-	logger     *slog.Logger
-	payloads   *episode.Log // those that cannot be read or written now
-	codec      *codec.Codec
-	plain      bool // the codec has nothing to do but JSON
-	maxStored  int
-	dry        bool   // a history is replayed: nothing is stored, so nothing needs its stored form
-	cluster    string // of the engine's store; empty when it does not tell
-	meter      *telemetry.Meter
-	tracer     *tracing.Tracer
+	// of workflows and tasks whose code is here, by the types of their addresses
+	inputs    map[string]inputType
+	logger    *slog.Logger
+	payloads  *episode.Log // those that cannot be read or written now
+	codec     *codec.Codec
+	plain     bool // the codec has nothing to do but JSON
+	maxStored int
+	dry       bool   // a history is replayed: nothing is stored, so nothing needs its stored form
+	cluster   string // of the engine's store; empty when it does not tell
+	meter     *telemetry.Meter
+	tracer    *tracing.Tracer
 }
 
 // forReplay is the host for code that only replays a history, to check it or to answer a query: it

@@ -59,6 +59,7 @@ func (j *Job) apply(opts []StartOption) {
 	if j.kind == schedule.KindWorkflow && (len(o.timed) > 0 || o.retry != nil) {
 		j.err = fault.New(fault.Invalid, "the job %s: a schedule says when executions begin, and the policy for failed runs is given to NewWorkflow", j.name)
 	}
+
 	for _, l := range o.labels {
 		if j.labels == nil {
 			j.labels = map[string]string{}

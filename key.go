@@ -125,6 +125,7 @@ func number(text string) any {
 		}
 		return text
 	}
+
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || digits(text) != digits(strconv.FormatFloat(f, 'e', -1, 64)) {
 		return text
@@ -132,6 +133,7 @@ func number(text string) any {
 	if i := int64(f); float64(i) == f && i > -1<<53 && i < 1<<53 {
 		return i
 	}
+
 	return f
 }
 

@@ -21,8 +21,8 @@ type request struct {
 	Note    *string   `json:"note"`
 }
 
-// The table of key derivation. The digests were computed by another program, as the SHA-256 of the msgpack of the value, and are stored: they
-// never change, in no format.
+// The table of key derivation. The digests were computed by another program, as the SHA-256 of the
+// msgpack of the value, and are stored: they never change, in no format.
 func TestKeyDerivation(t *testing.T) {
 	t.Parallel()
 	const (
@@ -31,6 +31,7 @@ func TestKeyDerivation(t *testing.T) {
 		ofNothing = "76be8b528d0075f7aae98d6fa57a6d3c83ae480a8469e668d7b0af968995ac71"
 		of42      = "684888c0ebb17f374298b65ee2807526c066094c701bcc7ebbe1c1095f494fc1"
 	)
+
 	in := request{OrderID: "order-42", Items: []float64{1, 300, -5, 2.5}, Gift: true}
 	for _, f := range []payload.Format{payload.JSON, payload.Msgpack} {
 		t.Run(f.Name(), func(t *testing.T) {
@@ -41,9 +42,11 @@ func TestKeyDerivation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			defer app.Close()
 			c := app.With(t.Context())
 			hashed := wf.KeyedBy(func(r request) perdure.Key { return perdure.HashKey(r.OrderID) })
+
 			raw := wf.KeyedBy(func(r request) perdure.Key { return perdure.RawKey(r.OrderID) })
 			for _, row := range []struct {
 				what  string
@@ -67,7 +70,8 @@ func TestKeyDerivation(t *testing.T) {
 	}
 }
 
-// Values that are equal have one key, values that are not have two, whatever Go type they come from.
+// Values that are equal have one key, values that are not have two, whatever Go type they come
+// from.
 func TestHashedNumbers(t *testing.T) {
 	t.Parallel()
 	digits, _ := new(big.Int).SetString("123456789012345678901234567890", 10)
@@ -88,6 +92,7 @@ func TestHashedNumbers(t *testing.T) {
 			}
 		}
 	}
+
 	seen := map[string]string{}
 	for _, text := range []string{
 		"18446744073709551615", "18446744073709551614", "18446744073709551616", "18446744073709551617", "9007199254740993", "9007199254740992.5",

@@ -48,6 +48,7 @@ func (l Limits) Set(ctx context.Context, r LimitRule) error {
 		Name: r.Name, Queue: r.Queue, Kind: r.Activity, Key: r.Key,
 		Numbers: api.Numbers{Concurrency: r.Concurrency, Rate: int64(r.Rate), Per: r.Period, Burst: int64(r.Burst)},
 	}
+
 	switch r.Per {
 	case "":
 	case perQueue:
@@ -57,6 +58,7 @@ func (l Limits) Set(ctx context.Context, r LimitRule) error {
 	default:
 		return fault.New(fault.Invalid, "limit %s: Per is %q, must be empty, queue or activity", r.Name, r.Per)
 	}
+
 	if r.Per != "" && r.Key != "" {
 		return fault.New(fault.Invalid, "limit %s is per %s and has a Key: one of both", r.Name, r.Per)
 	}

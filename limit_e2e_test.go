@@ -14,12 +14,14 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A workflow learns in time that it should continue as new, and what it learns is the same on replay, whatever the limits are then.
+// A workflow learns in time that it should continue as new, and what it learns is the same on
+// replay, whatever the limits are then.
 func TestContinueAsNewIsSuggested(t *testing.T) {
 	t.Parallel()
 	type batch struct{ Run, Done int }
 	var self *perdure.Workflow[batch, string]
 	tick := perdure.NewSignal[int]("tick")
+
 	self = perdure.NewWorkflow("feeder", func(ctx perdure.WorkflowCtx, b batch) (string, error) {
 		var seen []string
 		for !ctx.ShouldContinueAsNew() {
@@ -31,21 +33,25 @@ func TestContinueAsNewIsSuggested(t *testing.T) {
 			if ctx.HistoryLength() <= n || ctx.HistoryBytes() < before+10_000 {
 				return "", fmt.Errorf("a history of %d events and %d bytes has %d and %d one step later", n, before, ctx.HistoryLength(), ctx.HistoryBytes())
 			}
+
 			seen = append(seen, fmt.Sprint(ctx.HistoryLength(), ctx.HistoryBytes()))
 			if b.Done%7 == 0 { // it is unloaded, and replayed
 				if _, err := tick.Receive(ctx); err != nil {
 					return "", err
 				}
 			}
+
 			if len(seen) > 60 {
 				return "", errors.New("nobody has suggested to continue")
 			}
 		}
+
 		if b.Run == 2 {
 			return fmt.Sprint(len(seen) > 10 && len(seen) < 60, ctx.HistoryBytes() > 256<<10), nil
 		}
 		return "", self.ContinueAsNew(batch{b.Run + 1, b.Done})
 	})
+
 	synctest.Test(t, func(t *testing.T) {
 		app, err := embedded.Config{MaxHistory: 512 << 10}.Open(t.Context(), "memory:", self)
 		if err != nil {
@@ -57,6 +63,7 @@ func TestContinueAsNewIsSuggested(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for {
 			if got, err := x.Poll(c); err != nil || !got.Status.Open() {
 				break
@@ -64,6 +71,7 @@ func TestContinueAsNewIsSuggested(t *testing.T) {
 			time.Sleep(time.Minute) // of the bubble: it leaves memory
 			_ = tick.Send(c, x, 1)  // it may have ended
 		}
+
 		got, err := x.Result(c)
 		want(t, got, err, "true true")
 		// Each run has one mark at most, and its history fits the code.
@@ -74,6 +82,7 @@ func TestContinueAsNewIsSuggested(t *testing.T) {
 					marks++
 				}
 			}
+
 			if marks != 1 {
 				t.Errorf("%s has %d marks, want one", run.Ref, marks)
 			}
@@ -94,6 +103,7 @@ func TestWaitersOfAFullHistoryFail(t *testing.T) {
 	poke := perdure.NewUpdate[perdure.Void, int]("poke")
 	ask := perdure.NewQuery[perdure.Void, int]("ask")
 	note := perdure.NewSignal[string]("note")
+
 	flow := perdure.NewWorkflow("hoarder", func(ctx perdure.WorkflowCtx, _ string) (int, error) {
 		ask.Handle(ctx, func(perdure.Void) (int, error) { return 1, nil })
 		poke.Handle(ctx, func(ctx perdure.WorkflowCtx, _ perdure.Void) (int, error) {
@@ -109,6 +119,7 @@ func TestWaitersOfAFullHistoryFail(t *testing.T) {
 			}
 		}
 	})
+
 	synctest.Test(t, func(t *testing.T) {
 		app, err := embedded.Config{MaxHistory: 100_000}.Open(t.Context(), "memory:", flow)
 		if err != nil {
@@ -120,6 +131,7 @@ func TestWaitersOfAFullHistoryFail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		early := make(chan error, 3)
 		go func() { _, err := x.Result(c); early <- err }()
 		go func() { _, err := flow.Run(c, "", perdure.RawKey("k")); early <- err }()
@@ -128,6 +140,7 @@ func TestWaitersOfAFullHistoryFail(t *testing.T) {
 		if err := note.Send(c, x, "go"); err != nil {
 			t.Fatal(err)
 		}
+
 		full := func(what string, err error) {
 			t.Helper()
 			if !errors.Is(err, perdure.ErrExhausted) || !strings.Contains(err.Error(), "limit of its history") || !strings.Contains(err.Error(), "reset it") {
@@ -161,6 +174,7 @@ func TestSuggestionIsNotMadeInThePast(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "l.db")
 	tick := perdure.NewSignal[int]("tick")
+
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		told := ""
 		for i := range 3 {
@@ -176,6 +190,7 @@ func TestSuggestionIsNotMadeInThePast(t *testing.T) {
 		}
 		return told, nil
 	})
+
 	app, err := embedded.Open(t.Context(), url, flow)
 	if err != nil {
 		t.Fatal(err)
@@ -184,6 +199,7 @@ func TestSuggestionIsNotMadeInThePast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	says(t, app, x, "waits for signal tick")
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
@@ -192,6 +208,7 @@ func TestSuggestionIsNotMadeInThePast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer app.Close()
 	c := app.With(t.Context())
 	if err := tick.Send(c, x, 1); err != nil {

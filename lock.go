@@ -46,6 +46,7 @@ func (ctx WorkflowCtx) Lock(set LockSet, fn func(WorkflowCtx) error) error {
 	if fn == nil {
 		return fault.New(fault.Invalid, "the function that Lock is given is nil")
 	}
+
 	locks := make([]model.Address, len(set))
 	for i, ref := range set {
 		a, err := ref.address()
@@ -54,11 +55,13 @@ func (ctx WorkflowCtx) Lock(set LockSet, fn func(WorkflowCtx) error) error {
 		}
 		locks[i] = a
 	}
+
 	entered := false
 	err := ctx.x.Lock(locks, func(x replay.Ctx) error {
 		entered = true
 		return fn(WorkflowCtx{x})
 	})
+
 	if entered {
 		return err
 	}

@@ -34,6 +34,7 @@ func newBranch() *branch {
 		})
 		return left, err
 	})
+
 	b.token = perdure.NewActivity("token", func(ctx context.Context, key string) (int64, error) {
 		token, ok := perdure.Fence(ctx, b.accounts.Ref(key))
 		if _, other := perdure.Fence(ctx, b.accounts.Ref("other")); !ok || other {
@@ -41,6 +42,7 @@ func newBranch() *branch {
 		}
 		return token, nil
 	})
+
 	b.hold = perdure.NewWorkflow("hold", func(ctx perdure.WorkflowCtx, key string) (string, error) {
 		var word string
 		return word, ctx.Lock(perdure.LockSet{b.accounts.Ref(key)}, func(ctx perdure.WorkflowCtx) (err error) {
@@ -55,6 +57,7 @@ func newBranch() *branch {
 			return err
 		})
 	})
+
 	return b
 }
 
@@ -90,7 +93,8 @@ func (b *branch) tokenOf(run string) int64 {
 	}
 }
 
-// wantFree demands that nothing is locked. What the last holder let go of may still be on its way: a call of the account waits for that.
+// wantFree demands that nothing is locked. What the last holder let go of may still be on its way:
+// a call of the account waits for that.
 func (b *branch) wantFree(t *testing.T, c perdure.Client, app *perdure.App, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
@@ -114,6 +118,7 @@ func TestTransfersUnderLocks(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		var all sync.WaitGroup
 		for i := range rounds {
 			all.Go(func() {
@@ -123,6 +128,7 @@ func TestTransfersUnderLocks(t *testing.T) {
 				}
 			})
 		}
+
 		all.Wait()
 		sum := 0
 		for i := range accounts {
@@ -132,6 +138,7 @@ func TestTransfersUnderLocks(t *testing.T) {
 			}
 			sum += s.Cents
 		}
+
 		if sum != 100*accounts {
 			t.Errorf("the accounts hold %d, want %d", sum, 100*accounts)
 		}
@@ -146,6 +153,7 @@ func TestLockEndsWithItsRun(t *testing.T) {
 			name string
 			end  func(perdure.Ref) error
 		}
+
 		last := int64(0)
 		for _, e := range []ending{
 			{"completed", func(r perdure.Ref) error { return b.release.Send(c, r, "go") }},
@@ -164,10 +172,12 @@ func TestLockEndsWithItsRun(t *testing.T) {
 			}
 			last = token
 			later := make(chan error, 1)
+
 			go func() { // waits for the end of the lock
 				_, err := b.deposit.Call(c, "a", cents{1})
 				later <- err
 			}()
+
 			next, err := b.transfers.Start(c, transfer{"a", "b", 0}, perdure.RawKey("after "+e.name))
 			if err != nil {
 				t.Fatal(err)
@@ -175,6 +185,7 @@ func TestLockEndsWithItsRun(t *testing.T) {
 			if err := e.end(run.Ref); err != nil {
 				t.Fatal(e.name, err)
 			}
+
 			if err := <-later; err != nil {
 				t.Error(e.name, err)
 			}
@@ -182,6 +193,7 @@ func TestLockEndsWithItsRun(t *testing.T) {
 				t.Error(e.name, err)
 			}
 		}
+
 		b.wantFree(t, c, app, "a", "b")
 	})
 }
@@ -198,11 +210,13 @@ func TestLockTimesOut(t *testing.T) {
 			if !errors.Is(err, perdure.ErrTimeout) {
 				return "", fmt.Errorf("the error is %w", err)
 			}
-			left, err := b.deposit.Call(ctx, "free", cents{1}) // that was locked first, and is not any more
+			// that was locked first, and is not any more
+			left, err := b.deposit.Call(ctx, "free", cents{1})
 			return fmt.Sprint(left), err
 		})
 		return perdure.Group{patient}
 	}
+
 	onBranches(t, waits, func(t *testing.T, b *branch, c perdure.Client, app *perdure.App) {
 		run, err := b.hold.Start(c, "held", perdure.RawKey("h"))
 		if err != nil {
@@ -233,6 +247,7 @@ func TestLockIsInvalid(t *testing.T) {
 				ctx.Lock(perdure.LockSet{{Type: "account"}}, nothing),
 				ctx.Lock(perdure.LockSet{b.accounts.Ref("a")}, nil),
 			}
+
 			err := ctx.Lock(perdure.LockSet{b.accounts.Ref("a")}, func(in perdure.WorkflowCtx) error {
 				_, outside := b.deposit.Call(in, "b", cents{1})
 				_, itself := b.deposit.Call(ctx, "a", cents{1}) //perdure:allow outerctx what becomes of one who does it is tested
@@ -240,15 +255,19 @@ func TestLockIsInvalid(t *testing.T) {
 				errs = append(errs, in.Lock(perdure.LockSet{b.accounts.Ref("c")}, nothing), outside, itself, child, b.deposit.Send(in, "a", cents{1}))
 				return nil
 			})
+
 			for i, e := range errs {
 				if !errors.Is(e, perdure.ErrInvalid) {
 					return "", fmt.Errorf("error %d is %w", i, e)
 				}
 			}
+
 			return "done", err
 		})
+
 		return perdure.Group{wrong}
 	}
+
 	onBranches(t, mistakes, func(t *testing.T, _ *branch, c perdure.Client, _ *perdure.App) {
 		got, err := wrong.Run(c, perdure.Void{})
 		want(t, got, err, "done")
@@ -262,11 +281,13 @@ func TestFenceOutsideOfSteps(t *testing.T) {
 	}
 }
 
-// An update of another execution is refused inside of a section: its code may need what is locked there, and both would wait for each other.
+// An update of another execution is refused inside of a section: its code may need what is locked
+// there, and both would wait for each other.
 func TestUpdateInsideOfLock(t *testing.T) {
 	t.Parallel()
 	spend := perdure.NewUpdate[int, int]("spend")
 	stop := perdure.NewSignal[string]("stop")
+
 	onBranches(t, func(b *branch) perdure.Group {
 		keeper := perdure.NewWorkflow("keeper", func(ctx perdure.WorkflowCtx, key string) (string, error) {
 			spend.Handle(ctx, func(ctx perdure.WorkflowCtx, n int) (left int, err error) {
@@ -278,6 +299,7 @@ func TestUpdateInsideOfLock(t *testing.T) {
 			})
 			return stop.Receive(ctx)
 		})
+
 		asker := perdure.NewWorkflow("asker", func(ctx perdure.WorkflowCtx, key string) (string, error) {
 			to := perdure.Ref{Workflow: "keeper", Key: key}
 			err := ctx.Lock(perdure.LockSet{b.accounts.Ref(key)}, func(ctx perdure.WorkflowCtx) error {
@@ -290,6 +312,7 @@ func TestUpdateInsideOfLock(t *testing.T) {
 			left, err := spend.Call(ctx, to, 5) // outside it is fine
 			return fmt.Sprint("refused, then ", left), err
 		})
+
 		return perdure.Group{keeper, asker}
 	}, func(t *testing.T, _ *branch, c perdure.Client, _ *perdure.App) {
 		keeper := perdure.DeclareWorkflow[string, string]("keeper")

@@ -74,6 +74,7 @@ func (l *taskLog) Handle(ctx context.Context, r slog.Record) error {
 	if err := h.Handle(ctx, r); err != nil {
 		return err
 	}
+
 	attrs := strings.TrimPrefix(strings.TrimSuffix(line.String(), "\n"), `msg=""`)
 	item.Text = cutLine(text + attrs)
 	l.task.Log(item)

@@ -115,24 +115,29 @@ func TestMachineHearsEventsInOrder(t *testing.T) {
 		hear := func(format string, args ...any) { heard = append(heard, fmt.Sprintf(format, args...)) }
 		s := &script{}
 		s.start = func() perdure.Actions { return do(echo.Schedule("a", in)) }
+
 		s.completed = func(e perdure.ActivityCompleted) perdure.Actions {
 			out, err := echo.Result(e)
 			hear("%s %s %v %v", e.ID, out, err, e.At.IsZero())
 			return do(refuse.Schedule("b", "way"))
 		}
+
 		s.failed = func(e perdure.ActivityFailed) perdure.Actions {
 			hear("%s %s %v %v", e.ID, e.Activity, e.Err, errors.As(e.Err, new(*perdure.RemoteError)))
 			return do(perdure.StartTimer("c", 10*time.Millisecond))
 		}
+
 		s.fired = func(e perdure.TimerFired) perdure.Actions {
 			hear("%s", e.ID)
 			return do(kid.Child("d", in))
 		}
+
 		s.child = func(e perdure.ChildClosed) perdure.Actions {
 			out, err := kid.Result(e)
 			hear("%s %s %v", e.ID, out, err)
 			return do(scripted.Complete(strings.Join(heard, "; ")))
 		}
+
 		return s
 	}, func(t *testing.T, c perdure.Client, _ *perdure.App, x perdure.Execution[string]) {
 		got, err := x.Result(c)
@@ -206,6 +211,7 @@ func TestIdsAreUsedAgain(t *testing.T) {
 		s.fired = func(e perdure.TimerFired) perdure.Actions {
 			return do(perdure.Fail(fmt.Errorf("timer %s was cancelled", e.ID)))
 		}
+
 		s.completed = func(e perdure.ActivityCompleted) perdure.Actions {
 			out, err := echo.Result(e)
 			heard = append(heard, fmt.Sprint(out, err))
@@ -217,6 +223,7 @@ func TestIdsAreUsedAgain(t *testing.T) {
 			}
 			return do(scripted.Complete(strings.Join(heard, " ")))
 		}
+
 		return s
 	}, func(t *testing.T, c perdure.Client, _ *perdure.App, x perdure.Execution[string]) {
 		got, err := x.Result(c)
@@ -250,7 +257,8 @@ func TestDeadlineIsMoved(t *testing.T) {
 	})
 }
 
-// Signals of all names come in the order of the history; a machine that waits for nothing else says so and still hears them.
+// Signals of all names come in the order of the history; a machine that waits for nothing else says
+// so and still hears them.
 func TestMachineHearsSignals(t *testing.T) {
 	t.Parallel()
 	play(t, func(string) *script {
@@ -370,7 +378,8 @@ func TestWrongActionsFail(t *testing.T) {
 	}, kid)
 }
 
-// An activity gets its input as it was when it was scheduled, whatever the machine does with it afterwards.
+// An activity gets its input as it was when it was scheduled, whatever the machine does with it
+// afterwards.
 func TestInputIsACopy(t *testing.T) {
 	t.Parallel()
 	proceed := make(chan struct{})
@@ -378,6 +387,7 @@ func TestInputIsACopy(t *testing.T) {
 		<-proceed
 		return strings.Join(parts, "+"), nil
 	})
+
 	play(t, func(string) *script {
 		parts := []string{"a", "b"}
 		s := &script{start: func() perdure.Actions {
@@ -425,7 +435,8 @@ func TestMachineContinues(t *testing.T) {
 	})
 }
 
-// A machine is a plain value: what it does is tested by telling it events and comparing what it asks for, without any engine.
+// A machine is a plain value: what it does is tested by telling it events and comparing what it
+// asks for, without any engine.
 func TestMachineAsATranscript(t *testing.T) {
 	t.Parallel()
 	deal := perdure.NewWorkflow("deal", func(perdure.WorkflowCtx, int) (string, error) { return "", nil })
@@ -473,6 +484,7 @@ func TestMachineAsATranscript(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.event, got, c.want)
 		}
 	}
+
 	if _, err := echo.Result(refuse.Completed("b", "")); !errors.Is(err, perdure.ErrInvalid) {
 		t.Errorf("the result of another activity is %v", err)
 	}

@@ -53,6 +53,7 @@ func (a *Activity[I, O]) Schedule(id string, in I, opts ...CallOption) Action {
 	// The machine may change what it gives as input while the activity runs, so that gets a copy.
 	was := made("input of activity", a.name, in)
 	act.arg = func() string { return string(was.p.Data) }
+
 	act.begin = func(p *player) *replay.Future {
 		in, err := valueOf[I](&was, "input of activity", a.name)
 		if err != nil {
@@ -65,6 +66,7 @@ func (a *Activity[I, O]) Schedule(id string, in I, opts ...CallOption) Action {
 		s.Caller = act.at
 		return p.inbox.Step(s)
 	}
+
 	return act
 }
 

@@ -85,6 +85,7 @@ func (p *player) do(actions Actions) (end *Action) {
 			p.fail("action %d is empty: use Schedule, StartTimer, Child, CancelAction, Complete, ContinueWith or Fail", i+1)
 		}
 	}
+
 	return end
 }
 
@@ -123,6 +124,7 @@ func (p *player) event(m Machine, f *replay.Future) Actions {
 	if !ok {
 		return m.OnSignal(SignalReceived{Signal: f.Name(), At: at, out: out})
 	}
+
 	t.end()
 	switch {
 	case t.verb == verbTimer:
@@ -132,6 +134,7 @@ func (p *player) event(m Machine, f *replay.Future) Actions {
 	case err != nil:
 		return m.OnActivityFailed(ActivityFailed{ID: t.id, Activity: t.name, At: at, Err: err})
 	}
+
 	return m.OnActivityCompleted(ActivityCompleted{ID: t.id, Activity: t.name, At: at, out: out})
 }
 

@@ -12,7 +12,8 @@ import (
 // explode panics; its name is what the stacks must show.
 func explode() { panic("first line\nsecond line") }
 
-// Whoever gets the error of a panic gets its message and its stack, also from Describe and from the history.
+// Whoever gets the error of a panic gets its message and its stack, also from Describe and from the
+// history.
 func TestPanicsHaveStacks(t *testing.T) {
 	t.Parallel()
 	inline := perdure.NewActivity("inline", func(context.Context, perdure.Void) (int, error) { explode(); return 0, nil }, perdure.Constant(1, 0))
@@ -25,6 +26,7 @@ func TestPanicsHaveStacks(t *testing.T) {
 	update := perdure.NewUpdate[perdure.Void, int]("update")
 	query := perdure.NewQuery[perdure.Void, int]("query")
 	end := perdure.NewSignal[perdure.Void]("end")
+
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, what string) (int, error) {
 		switch what {
 		case "workflow":
@@ -42,11 +44,13 @@ func TestPanicsHaveStacks(t *testing.T) {
 		case "rpc":
 			return rpc.Call(ctx, "k", perdure.Void{})
 		}
+
 		update.Handle(ctx, func(perdure.WorkflowCtx, perdure.Void) (int, error) { explode(); return 0, nil })
 		query.Handle(ctx, func(perdure.Void) (int, error) { explode(); return 0, nil })
 		_, err := end.Receive(ctx)
 		return 0, err
 	})
+
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		check := func(what string, err error) {
 			t.Helper()
@@ -66,6 +70,7 @@ func TestPanicsHaveStacks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			check(what+" described", info.Err)
 			var last error
 			for e, err := range app.Histories().Events(t.Context(), x) {
@@ -76,8 +81,10 @@ func TestPanicsHaveStacks(t *testing.T) {
 					last = e.Err
 				}
 			}
+
 			check(what+" in the history", last)
 		}
+
 		task, err := queued.Submit(c, perdure.Void{})
 		if err != nil {
 			t.Fatal(err)
@@ -94,6 +101,7 @@ func TestPanicsHaveStacks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_, err = update.Call(c, x, perdure.Void{})
 		check("update", err)
 		_, err = query.Ask(c, x, perdure.Void{})

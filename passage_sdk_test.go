@@ -14,7 +14,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Activities that run where their workflow runs pass limits as tasks do. Whoever waits has no slot, and says what it waits for.
+// Activities that run where their workflow runs pass limits as tasks do. Whoever waits has no slot,
+// and says what it waits for.
 func TestInlineLimits(t *testing.T) {
 	t.Parallel()
 	m := newMeter()
@@ -25,10 +26,12 @@ func TestInlineLimits(t *testing.T) {
 			return n, nil
 		}
 	}
+
 	limited := perdure.NewActivity("limited", work("limited"), perdure.Limit("two"))
 	queued := perdure.NewActivity("queued", work("limited"), perdure.Limit("two"), perdure.OnQueue("q"))
 	paced := perdure.NewActivity("paced", func(context.Context, int) (int, error) { m.enter("paced")(); return 0, nil }, perdure.Limit("pace"))
 	free := perdure.NewActivity("free", work("free"))
+
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		switch {
 		case n < 0:
@@ -38,6 +41,7 @@ func TestInlineLimits(t *testing.T) {
 		}
 		return queued.Run(ctx, n)
 	})
+
 	fan := perdure.NewWorkflow("fan", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		var fs []*perdure.Future[int]
 		for i := range n {
@@ -46,6 +50,7 @@ func TestInlineLimits(t *testing.T) {
 		_, err := perdure.All(ctx, fs...)
 		return n, err
 	})
+
 	giveUp := perdure.NewWorkflow("give up", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		_, err := limited.Run(ctx.WithTimeout(time.Second/2), n)
 		if !errors.Is(err, perdure.ErrTimeout) {
@@ -53,6 +58,7 @@ func TestInlineLimits(t *testing.T) {
 		}
 		return free.Run(ctx, n)
 	})
+
 	synctest.Test(t, func(t *testing.T) {
 		app, err := embedded.Config{MaxSteps: 4}.Open(t.Context(), "memory:", limited, queued, paced, free, flow, fan, giveUp)
 		must(t, err)
@@ -61,12 +67,14 @@ func TestInlineLimits(t *testing.T) {
 		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "two", Concurrency: 2}))
 		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "pace", Rate: 2, Period: time.Second}))
 		began := time.Now()
+
 		var xs []perdure.Execution[int]
 		for i := range 20 {
 			x, err := flow.Start(c, i)
 			must(t, err)
 			xs = append(xs, x)
 		}
+
 		time.Sleep(time.Second / 10)
 		other, err := giveUp.Start(c, 100)
 		must(t, err)
@@ -76,19 +84,23 @@ func TestInlineLimits(t *testing.T) {
 			t.Errorf("a step without a limit waited for %s", d)
 		}
 		time.Sleep(3 * time.Second)
+
 		explained := false
 		for _, x := range xs {
 			info, err := app.Executions().Describe(t.Context(), x)
 			must(t, err)
 			explained = explained || info.Status == perdure.Running && strings.Contains(info.Reason, "waits for limit two")
 		}
+
 		if !explained {
 			t.Error("nobody says what it waits for")
 		}
+
 		for i, x := range xs {
 			got, err := x.Result(c)
 			want(t, got, err, i)
 		}
+
 		got, err = other.Result(c)
 		want(t, got, err, 100)
 		if d := time.Since(began).Round(100 * time.Millisecond); m.peak("limited") != 2 || d < 10*time.Second || d > 11*time.Second {
@@ -102,6 +114,7 @@ func TestInlineLimits(t *testing.T) {
 		}
 		limits, err := app.Limits().List(t.Context())
 		must(t, err)
+
 		for _, l := range limits {
 			for _, u := range l.Uses {
 				if u.Held != 0 || u.Waiting != 0 {
@@ -109,6 +122,7 @@ func TestInlineLimits(t *testing.T) {
 				}
 			}
 		}
+
 		queues, err := app.Queues().List(t.Context())
 		must(t, err)
 		for _, q := range queues {
@@ -119,11 +133,13 @@ func TestInlineLimits(t *testing.T) {
 	})
 }
 
-// An open breaker keeps attempts back without consuming any, also of activities that run where their workflow runs.
+// An open breaker keeps attempts back without consuming any, also of activities that run where
+// their workflow runs.
 func TestInlineBreaker(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
 	var calls atomic.Int32
+
 	call := perdure.NewActivity("call", func(context.Context, int) (int, error) {
 		calls.Add(1)
 		if down.Load() {
@@ -131,6 +147,7 @@ func TestInlineBreaker(t *testing.T) {
 		}
 		return 1, nil
 	}, perdure.Breaker("bank"), perdure.Constant(3, time.Millisecond))
+
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) { return call.Run(ctx, n) })
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		must(t, app.Breakers().SetRule(t.Context(), perdure.BreakerRule{Name: "bank", Failures: 2, Reset: 30 * time.Second}))
@@ -176,10 +193,12 @@ func TestCloseWhileStepsWait(t *testing.T) {
 		c := app.With(t.Context())
 		_, err = flow.Run(c, 2, perdure.RawKey("takes the only permit of the day"))
 		must(t, err)
+
 		for i := range 4 {
 			_, err := flow.Start(c, i)
 			must(t, err)
 		}
+
 		synctest.Wait()
 		began := time.Now()
 		must(t, app.Close())

@@ -175,6 +175,7 @@ func (h *host) show(ctx context.Context, p model.Payload) (text []byte, is strin
 	case p.Encoding == model.JSON:
 		return p.Data, fmt.Sprintf("%d bytes of json", len(p.Data))
 	}
+
 	is = fmt.Sprintf("%d bytes of %s", len(p.Data), p.Form())
 	plain, err := h.open(ctx, 1, "payload", "", p)
 	if err != nil {
@@ -183,6 +184,7 @@ func (h *host) show(ctx context.Context, p model.Payload) (text []byte, is strin
 	if plain.Encoding == model.JSON {
 		return plain.Data, is
 	}
+
 	var v any
 	if err := h.codec.Unmarshal(plain, &v); err != nil {
 		return nil, is
@@ -190,6 +192,7 @@ func (h *host) show(ctx context.Context, p model.Payload) (text []byte, is strin
 	if text, err = json.Marshal(v); err != nil {
 		return nil, is
 	}
+
 	return text, is
 }
 

@@ -20,6 +20,7 @@ func (q *Query[I, O]) Handle(ctx WorkflowCtx, fn func(I) (O, error)) {
 		panic(fault.New(fault.Invalid, "the handler of query %s is nil", q.name))
 	}
 	h := ctx.host()
+
 	ctx.x.HandleQuery(q.name, func(p model.Payload) (model.Payload, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 		defer cancel()
@@ -60,7 +61,8 @@ func (q *Query[I, O]) Ask(c Client, to Target, in I) (out O, err error) {
 	}
 
 	p, err := h.backend.Query(c.ctx, r)
-	if fault.Is(err, fault.Unavailable) && c.app.worker != nil { // its owner may lack the code that this process has
+	// its owner may lack the code that this process has
+	if fault.Is(err, fault.Unavailable) && c.app.worker != nil {
 		asked := model.Query{Name: r.Name, Input: r.Input}
 		if here, ok, why := c.app.worker.AskEnded(c.ctx, r.Target.Address, r.Target.Run, asked); ok {
 			p, err = here, why

@@ -23,12 +23,14 @@ type registry struct {
 	activities map[string]activityDefinition
 	entities   map[string]*entityDefinition // and services, by the types of their addresses
 	bound      []callBinding
-	added      map[Definition]bool // handles: passed twice, or in several groups, one is the same definition
-	needs      []need
-	outboxes   []outboxDefinition
-	schedules  []*Schedule
-	problems   []error
-	replaced   *registry // what stands instead of definitions of the same name; nil when there is nothing
+	// handles: passed twice, or in several groups, one is the same definition
+	added     map[Definition]bool
+	needs     []need
+	outboxes  []outboxDefinition
+	schedules []*Schedule
+	problems  []error
+	// what stands instead of definitions of the same name; nil when there is nothing
+	replaced *registry
 }
 
 func newRegistry(checkType func(reflect.Type) error) *registry {
@@ -154,12 +156,14 @@ func (r *registry) activity(d activityDefinition) {
 	if r.replaced != nil && r.replaced.activities[d.name].fn != nil {
 		return
 	}
+
 	if old, ok := r.activities[d.name]; ok && d.elsewhere() {
 		return // which says what is known
 	} else if ok && !old.elsewhere() {
 		r.wrong("two definitions of activity %s (%s, %s): pass one of them, or give it another name", d.name, old.at, d.at)
 		return
 	}
+
 	r.check("activity", d.name, d.at, d.types)
 	if d.wrong != nil {
 		r.wrong("activity %s: %w (%s)", d.name, d.wrong, d.at)

@@ -30,12 +30,14 @@ type (
 
 func (oneWay) MarshalJSON() ([]byte, error) { return []byte("1"), nil }
 
-// TestMistakesInDefinitions opens with one mistake at a time. Nothing is opened: there is no engine behind these.
+// TestMistakesInDefinitions opens with one mistake at a time. Nothing is opened: there is no engine
+// behind these.
 func TestMistakesInDefinitions(t *testing.T) {
 	t.Parallel()
 	_ = opaque{secret: ""}
 	wf := perdure.DeclareWorkflow[string, string]("wf")
 	act := perdure.DeclareActivity[string, string]("act")
+
 	workflow := func(opts ...perdure.WorkflowOption) perdure.Definition {
 		return perdure.NewWorkflow("w", nothing, opts...)
 	}
@@ -140,6 +142,7 @@ func TestMistakesInEntities(t *testing.T) {
 	declared := perdure.DeclareOperation[int, int]("e", "do")
 	viewless := perdure.NewEntity[int]("e")
 	perdure.NewView[int, int, int](viewless, "look", nil)
+
 	for name, c := range map[string]struct {
 		defs []perdure.Definition
 		want []string

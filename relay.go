@@ -27,8 +27,10 @@ const (
 	relayAtOnce = 16               // targets that are served at the same time
 	relayWithin = 20 * time.Second // to deliver one page
 	relayNotes  = 10 * time.Second // to read it, and to note what became of it
-	relayStale  = time.Minute      // what was read longer ago is read again: others may have passed it on, and the engine forgotten that
-	relayPause  = 30 * time.Second // at most, while the database is away
+	// what was read longer ago is read again: others may have passed it on, and the engine
+	// forgotten that
+	relayStale = time.Minute
+	relayPause = 30 * time.Second // at most, while the database is away
 )
 
 // eager are the pauses after a transaction of this process has put something: it will commit soon,
@@ -89,13 +91,15 @@ func (r *relay) round(ctx context.Context) (int, error) {
 
 // deliver sends letters, those of one target one after the other.
 func (r *relay) deliver(ctx context.Context, letters []userdb.Letter) (verdicts []userdb.Verdict) {
-	read := time.Now().Round(0) // without the monotonic part, which stands still while the machine sleeps
+	// without the monotonic part, which stands still while the machine sleeps
+	read := time.Now().Round(0)
 	byTarget := map[string][]userdb.Letter{}
 	for _, l := range letters {
 		byTarget[l.Execution] = append(byTarget[l.Execution], l)
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
+
 	slots := make(chan struct{}, relayAtOnce)
 	for _, line := range byTarget {
 		slots <- struct{}{}
@@ -107,6 +111,7 @@ func (r *relay) deliver(ctx context.Context, letters []userdb.Letter) (verdicts 
 			verdicts = append(verdicts, told...)
 		})
 	}
+
 	wg.Wait()
 	return verdicts
 }
@@ -157,7 +162,8 @@ func (r *relay) deliverOne(ctx context.Context, l *userdb.Letter) (userdb.Verdic
 		r.host.logger.Error("message of a transaction was refused and is kept as a dead letter", "id", l.ID, "kind", l.Kind, "execution", l.Execution)
 	default:
 		v.Later = true
-		v.Untried = kind == fault.Exhausted || kind == fault.Blocked // the engine has not taken it, see Engine.Send
+		// the engine has not taken it, see Engine.Send
+		v.Untried = kind == fault.Exhausted || kind == fault.Blocked
 	}
 	return v, true
 }

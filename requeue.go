@@ -26,6 +26,7 @@ func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption
 	if o.request.ID, err = api.ParseDeadID(id); err != nil {
 		return Ref{}, err
 	}
+
 	if o.input != nil {
 		p, err := o.input(ctx, d.app.host)
 		if err != nil {
@@ -33,6 +34,7 @@ func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption
 		}
 		o.request.Input = &p
 	}
+
 	reply, err := d.app.host.backend.Requeue(ctx, o.request)
 	if err != nil {
 		return Ref{}, err

@@ -110,12 +110,14 @@ func (p *RetryPolicy) check(wrong func(format string, args ...any)) {
 	if p.Max > 0 && p.Initial > p.Max {
 		wrong("RetryPolicy.Initial is %s, longer than its Max of %s", p.Initial, p.Max)
 	}
-	if c := p.Coefficient; c != 0 && !(c >= 1 && c <= maxCoefficient) { // also when it is not a number
+	// also when it is not a number
+	if c := p.Coefficient; c != 0 && !(c >= 1 && c <= maxCoefficient) {
 		wrong("RetryPolicy.Coefficient is %v: pauses do not get shorter, so it is at least 1 (0 stands for 2), and %d at most", c, int(maxCoefficient))
 	}
 	if j := p.Jitter; !(j >= 0 && j <= 1) {
 		wrong("RetryPolicy.Jitter is %v: it is a share, from 0 to 1", j)
 	}
+
 	for i, k := range p.Except {
 		switch {
 		case k.err != nil:
@@ -159,8 +161,9 @@ func (p *RetryPolicy) checkStored() error {
 type ErrorKind struct {
 	text    string // for people
 	matches func(error) bool
-	names   []string // of kinds and types of failures that are all that is meant; empty when no name says it
-	err     error    // what is wrong with it
+	// of kinds and types of failures that are all that is meant; empty when no name says it
+	names []string
+	err   error // what is wrong with it
 }
 
 // String names the errors that are meant.

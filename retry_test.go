@@ -18,8 +18,9 @@ type cardError struct{ code int }
 
 func (e *cardError) Error() string { return fmt.Sprint("card refused, code ", e.code) }
 
-// Every part of a policy decides how often and when an attempt is repeated. Each failed attempt is in the history, the last error is the error of
-// the step, and all attempts have the same idempotency key.
+// Every part of a policy decides how often and when an attempt is repeated. Each failed attempt is
+// in the history, the last error is the error of the step, and all attempts have the same
+// idempotency key.
 func TestRetryPolicy(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
@@ -82,6 +83,7 @@ func TestRetryPolicy(t *testing.T) {
 				}
 				return "ok", nil
 			}, c.policy)
+
 			w := perdure.NewWorkflow("w", func(ctx perdure.WorkflowCtx, in string) (string, error) {
 				out, err := act.Run(ctx, in)
 				if err != nil {
@@ -89,6 +91,7 @@ func TestRetryPolicy(t *testing.T) {
 				}
 				return out, nil
 			})
+
 			with(t, func(t *testing.T, client perdure.Client, app *perdure.App) {
 				x, err := w.Start(client, "in", perdure.RawKey("k"))
 				if err != nil {
@@ -98,6 +101,7 @@ func TestRetryPolicy(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				var got []string
 				var last time.Time
 				for e, err := range app.Histories().Events(t.Context(), x) {
@@ -115,6 +119,7 @@ func TestRetryPolicy(t *testing.T) {
 					}
 					last = e.Time
 				}
+
 				if got := strings.Join(append(got, end), " "); got != c.want {
 					t.Errorf("%s, want %s", got, c.want)
 				}
@@ -146,10 +151,12 @@ func TestJitter(t *testing.T) {
 	t.Parallel()
 	policy := perdure.RetryPolicy{MaxAttempts: 20, Initial: time.Second, Coefficient: 1, Jitter: 0.5}
 	act := perdure.NewActivity("act", func(context.Context, string) (string, error) { return "", io.EOF }, policy)
+
 	w := perdure.NewWorkflow("w", func(ctx perdure.WorkflowCtx, in string) (string, error) {
 		_, err := act.Run(ctx, in)
 		return err.Error(), nil
 	})
+
 	with(t, func(t *testing.T, client perdure.Client, app *perdure.App) {
 		x, err := w.Start(client, "in", perdure.RawKey("k"))
 		if err != nil {
@@ -158,6 +165,7 @@ func TestJitter(t *testing.T) {
 		if _, err := x.Result(client); err != nil {
 			t.Fatal(err)
 		}
+
 		var last time.Time
 		least, most := time.Hour, time.Duration(0)
 		for e, err := range app.Histories().Events(t.Context(), x) {
@@ -170,6 +178,7 @@ func TestJitter(t *testing.T) {
 			}
 			last = e.Time
 		}
+
 		if least < 500*time.Millisecond || most > 1510*time.Millisecond || most-least < 100*time.Millisecond {
 			t.Errorf("pauses from %s to %s, want some between 500ms and 1.5s", least, most)
 		}
@@ -224,12 +233,14 @@ func TestWrongPolicies(t *testing.T) {
 					t.Errorf("%s: opening says %v, want that activity charge: %s", what, err, c.want)
 				}
 			}
+
 			plain := perdure.NewActivity("charge", noop)
 			w := perdure.NewWorkflow("w", func(ctx perdure.WorkflowCtx, in string) (string, error) {
 				_, err := plain.Run(ctx, in, c.option)
 				_, err2 := perdure.Do(ctx, "pay", func(context.Context) (int, error) { return 0, nil }, c.option)
 				return fmt.Sprint(err, "; ", err2, "; ", errors.Is(err, perdure.ErrInvalid), errors.Is(err2, perdure.ErrInvalid)), nil
 			})
+
 			with(t, func(t *testing.T, client perdure.Client, _ *perdure.App) {
 				got, err := w.Run(client, "", perdure.RawKey("k"))
 				if err != nil || !strings.Contains(got, "activity charge: "+c.want) || !strings.Contains(got, "step pay: "+c.want) || !strings.HasSuffix(got, "true true") {

@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// BenchmarkCalls measures what the ways to call cost in a file, alone and with 64 callers: CPU time per call beside wall time.
+// BenchmarkCalls measures what the ways to call cost in a file, alone and with 64 callers: CPU time
+// per call beside wall time.
 func BenchmarkCalls(b *testing.B) {
 	type sum struct{ N int }
 	sums := perdure.NewEntity[sum]("sums")
@@ -24,6 +25,7 @@ func BenchmarkCalls(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	defer app.Close()
 	c := app.With(b.Context())
 	calls := map[string]func() error{

@@ -20,9 +20,11 @@ func (a *App) applySchedules(ctx context.Context, all []*Schedule) error {
 			return err
 		}
 	}
+
 	if !a.cfg.PruneSchedules {
 		return nil
 	}
+
 	for seen, err := range schedule.List(ctx, a.host.backend, a.cfg.Name) {
 		if err == nil && !defined[seen.Name] {
 			_, err = schedule.Ask(ctx, a.host.backend, seen.Name, &schedule.Command{Verb: schedule.VerbDelete})
@@ -31,6 +33,7 @@ func (a *App) applySchedules(ctx context.Context, all []*Schedule) error {
 			return fmt.Errorf("prune schedule %s: %w", seen.Name, err)
 		}
 	}
+
 	return nil
 }
 

@@ -56,9 +56,11 @@ type ScheduleInfo struct {
 	Triggered  int64 // of these, by Trigger
 	Backfilled int64 // of these, by Backfill
 	Skipped    int64 // times that were left out because something was open
-	Missed     int64 // times that were left out because it was paused, or nobody was there; counted up to 10,000 at a time
-	Failed     int64 // executions that failed
-	LastError  string
+	// times that were left out because it was paused, or nobody was there; counted up to 10,000 at
+	// a time
+	Missed    int64
+	Failed    int64 // executions that failed
+	LastError string
 }
 
 // Describe returns the definition and the state of the schedule. From a workflow it is a step.

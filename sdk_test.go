@@ -69,6 +69,7 @@ func TestSignalWithTimeout(t *testing.T) {
 		}
 		return doc + " approved by " + a.By, nil
 	})
+
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		one, err := approve.Start(c, "one", perdure.RawKey("1"))
 		if err != nil {
@@ -78,6 +79,7 @@ func TestSignalWithTimeout(t *testing.T) {
 		if err := approved.Send(c, one, approval{"eve", true}, perdure.RequestID("r")); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := one.Result(c)
 		want(t, got, err, "one approved by eve")
 		if err := approved.Send(c, one, approval{}); !errors.Is(err, perdure.ErrConflict) {
@@ -99,6 +101,7 @@ func TestPromise(t *testing.T) {
 		d, err := decision.Await(ctx.WithTimeout(time.Hour))
 		return d.By, err
 	})
+
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		e, err := decide.Start(c, "doc", perdure.RawKey("d"))
 		if err != nil {
@@ -108,6 +111,7 @@ func TestPromise(t *testing.T) {
 		if err != nil || ref != e.Ref {
 			t.Fatalf("%v is read as %v, %v", e, ref, err)
 		}
+
 		if err := decision.Resolve(c, ref, approval{By: "first"}); err != nil {
 			t.Fatal(err)
 		}
@@ -120,6 +124,7 @@ func TestPromise(t *testing.T) {
 		if err := decision.Reject(c, rejected, errors.New("no budget")); err != nil {
 			t.Fatal(err)
 		}
+
 		_, err = rejected.Result(c)
 		var remote *perdure.RemoteError
 		if !errors.As(err, &remote) || remote.Message != "no budget" {
@@ -138,9 +143,11 @@ func TestKeysAndReuse(t *testing.T) {
 		}
 		return n, nil
 	})
+
 	keyed := perdure.NewWorkflow("keyed", func(ctx perdure.WorkflowCtx, _ approval) (string, error) {
 		return ctx.Self().Key, nil
 	}).KeyedBy(func(a approval) perdure.Key { return perdure.RawKey(a.By) })
+
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		got, err := count.Run(c, false)
 		want(t, got, err, 1)
@@ -164,6 +171,7 @@ func TestKeysAndReuse(t *testing.T) {
 		if _, err := keyed.Run(c, approval{By: "eve", OK: true}); !errors.Is(err, perdure.ErrConflict) {
 			t.Errorf("same key, other input: %v", err)
 		}
+
 		for _, k := range []perdure.Key{perdure.RawKey(""), perdure.RawKey(strings.Repeat("k", 513)), perdure.RawKey("a\x00b"), perdure.RawKey("\xff")} {
 			if _, err := keyed.Start(c, approval{}, k); !errors.Is(err, perdure.ErrInvalid) {
 				t.Errorf("key %.20q: %v", k, err)
@@ -184,6 +192,7 @@ func TestChildrenAndCancel(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
+
 		before, err := child.Poll(ctx)
 		if err != nil {
 			return "", err
@@ -191,10 +200,12 @@ func TestChildrenAndCancel(t *testing.T) {
 		if err := child.Cancel(ctx, "not needed"); err != nil {
 			return "", err
 		}
+
 		_, err = child.Future(ctx).Get(ctx)
 		after, pollErr := ship.Execution(perdure.RawKey("slow")).Poll(ctx)
 		return fmt.Sprint(a, " ", before.Status, " ", errors.Is(err, perdure.ErrCanceled), " ", after.Status, " ", pollErr), nil
 	})
+
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		got, err := parent.Run(c, "p")
 		want(t, got, err, "shipped a running true canceled <nil>")
@@ -214,20 +225,24 @@ func TestContinueAsNewKeepsSignals(t *testing.T) {
 	t.Parallel()
 	tick := perdure.NewSignal[int]("tick")
 	sum := perdure.DeclareWorkflow[[]int, []int]("sum")
+
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		e, err := sum.Start(c, nil, perdure.RawKey("s"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i := range 5 {
 			if err := tick.Send(c, e, i); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		got, err := e.Result(c)
 		if err != nil || fmt.Sprint(got) != "[0 1 2 3 4]" {
 			t.Errorf("got %v, %v", got, err)
 		}
+
 		runs := 0
 		for info, err := range app.Executions().List(t.Context(), `workflow = "sum"`) {
 			if err != nil {
@@ -238,6 +253,7 @@ func TestContinueAsNewKeepsSignals(t *testing.T) {
 				t.Errorf("%+v", info)
 			}
 		}
+
 		if runs == 0 {
 			t.Error("nothing is listed")
 		}
@@ -262,35 +278,42 @@ func TestStepsAndErrors(t *testing.T) {
 		}
 		return perdure.IdempotencyKey(ctx), nil
 	}, perdure.Exponential(3))
+
 	broken := perdure.NewActivity("broken", func(context.Context, int) (string, error) {
 		return "", perdure.Permanent(myError{errors.New("no way")})
 	})
 	huge := perdure.NewActivity("huge", func(_ context.Context, n int) (string, error) { return strings.Repeat("x", n), nil })
 	nan := perdure.NewActivity("nan", func(context.Context, int) (any, error) { return func() {}, nil })
+
 	wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		start := ctx.Now()
 		key, err := flaky.Run(ctx, 3)
 		if err != nil || len(key) != 32 {
 			return "", fmt.Errorf("%q, %w", key, err)
 		}
-		if took := ctx.Now().Sub(start); took < 3*time.Second || took > 4*time.Second { // 1 s and 2 s
+		// 1 s and 2 s
+		if took := ctx.Now().Sub(start); took < 3*time.Second || took > 4*time.Second {
 			return "", fmt.Errorf("took %s", took)
 		}
+
 		_, exhausted := flaky.Run(ctx, 9)
 		_, permanent := broken.Run(ctx, 1)
 		_, tooLarge := huge.Run(ctx, 3<<20)
 		_, notEncodable := nan.Run(ctx, 1)
 		_, future := huge.Go(ctx, 3<<20).Get(ctx)
 		_, noName := perdure.Do(ctx, "", func(context.Context) (int, error) { return 0, nil })
+
 		var texts []string
 		for _, e := range []error{exhausted, permanent, tooLarge, notEncodable, future, noName} {
 			var r *perdure.RemoteError
 			texts = append(texts, fmt.Sprint(errors.As(e, &r), " ", errors.Is(e, perdure.ErrInvalid), " ", e))
 		}
+
 		var r *perdure.RemoteError
 		errors.As(permanent, &r)
 		return strings.Join(append(texts, r.Type), "\n"), ctx.Sleep(time.Minute)
 	})
+
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		got, err := wf.Run(c, "") // sleeps long enough to be unloaded and replayed
 		want(t, got, err, strings.Join([]string{
@@ -312,6 +335,7 @@ func TestCoroutinesSelectAndScopes(t *testing.T) {
 	t.Parallel()
 	poke := perdure.NewSignal[int]("poke")
 	double := perdure.NewActivity("double", func(_ context.Context, n int) (int, error) { return 2 * n, nil })
+
 	wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		var fs []*perdure.Future[int]
 		for i := range 3 {
@@ -322,12 +346,14 @@ func TestCoroutinesSelectAndScopes(t *testing.T) {
 				return double.Run(ctx, i)
 			}))
 		}
+
 		two, err := perdure.FirstN(ctx, 2, fs...)
 		if err != nil {
 			return "", err
 		}
 		_, canceled := fs[0].Get(ctx)
 		var log []string
+
 		next, late := poke.Next(ctx), ctx.Timer(2*time.Minute)
 		for range 3 {
 			first, err := perdure.Select(ctx, next, late)
@@ -343,15 +369,18 @@ func TestCoroutinesSelectAndScopes(t *testing.T) {
 			case first == late:
 				log = append(log, "late")
 			}
+
 			if first == late {
 				break
 			}
 		}
+
 		_, timeout := perdure.Race(ctx.WithTimeout(time.Minute), poke.Next(ctx))
 		_, nothing := perdure.Select(ctx)
 		_, isNil := perdure.Select(ctx, (*perdure.Future[int])(nil))
 		return fmt.Sprint(two, canceled, log, timeout, errors.Is(nothing, perdure.ErrInvalid), isNil != nil), nil
 	})
+
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		e, err := wf.Start(c, "", perdure.RawKey("w"))
 		if err != nil {
@@ -373,6 +402,7 @@ func TestCompensation(t *testing.T) {
 		_, err := perdure.Do(ctx, what, func(context.Context) (perdure.Void, error) { log = append(log, what); return perdure.Void{}, nil })
 		return err
 	}
+
 	wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, how string) (string, error) {
 		ctx.Defer(func(ctx perdure.WorkflowCtx) error { return say(ctx, "defer") })
 		ctx.OnFailure(func(ctx perdure.WorkflowCtx) error { return say(ctx, "undo 1") })
@@ -387,6 +417,7 @@ func TestCompensation(t *testing.T) {
 		}
 		return "fine", nil
 	})
+
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		for how, wanted := range map[string]string{"": "[defer]", "fail": "[undo 2 undo 1 defer]", "panic": "[undo 2 undo 1 defer]", "cancel": "[undo 2 undo 1 defer]"} {
 			log = nil
@@ -394,15 +425,18 @@ func TestCompensation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if how == "cancel" {
 				if err := e.Cancel(c, "enough"); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			_, err = e.Result(c)
 			if got := fmt.Sprint(log); got != wanted {
 				t.Errorf("%s: %s, want %s", how, got, wanted)
 			}
+
 			var r *perdure.RemoteError
 			switch errors.As(err, &r); how {
 			case "":
@@ -416,6 +450,7 @@ func TestCompensation(t *testing.T) {
 					t.Errorf("panic: %v", err)
 				}
 			}
+
 			var kinds []string
 			for ev, err := range app.Histories().Events(t.Context(), e) {
 				if err != nil {
@@ -423,6 +458,7 @@ func TestCompensation(t *testing.T) {
 				}
 				kinds = append(kinds, ev.Kind)
 			}
+
 			if len(kinds) < 3 || kinds[0] != "started" || kinds[len(kinds)-1] != "closed" {
 				t.Errorf("history %v", kinds)
 			}
@@ -449,6 +485,7 @@ func TestLogIsSilentOnReplay(t *testing.T) {
 		ctx.Log().Info("end")
 		return fmt.Sprint(again == fmt.Sprint(id, n, "k")), nil
 	})
+
 	synctest.Test(t, func(t *testing.T) {
 		app, err := embedded.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))}.Open(t.Context(), "memory:", wf)
 		if err != nil {
@@ -458,6 +495,7 @@ func TestLogIsSilentOnReplay(t *testing.T) {
 		got, err := wf.Run(app.With(t.Context()), "", perdure.RawKey("k"))
 		want(t, got, err, "true")
 	})
+
 	for _, line := range []string{"msg=begin", "msg=inside", "msg=end"} {
 		if n := strings.Count(out.String(), line); n != 1 {
 			t.Errorf("%s is logged %d times", line, n)

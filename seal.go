@@ -44,10 +44,12 @@ func (h *host) insist(ctx context.Context, p patience, what string, f func() (mo
 			}
 			return out, err
 		}
+
 		if trouble == nil {
 			trouble = h.payloads.Source("of", what)
 			defer trouble.Leave() // the last of those that fail ends the episode
 		}
+
 		trouble.Failed(err)
 		select {
 		case <-ctx.Done():

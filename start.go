@@ -146,12 +146,14 @@ func (o *startOptions) checkTerms(what string) error {
 	if o.terms.Delay != 0 && o.terms.NotBefore != 0 {
 		wrong("it has StartDelay and StartAt: give one of them")
 	}
+
 	if p := o.retry; p != nil {
 		p.check(wrong)
 		if err := p.checkStored(); err != nil {
 			wrong("%w", err)
 		}
 	}
+
 	return errors.Join(problems...)
 }
 

@@ -24,13 +24,15 @@ func describes(t *testing.T, app *perdure.App, to perdure.Target, status perdure
 	return info
 }
 
-// An execution whose start was put off has its key, takes signals and updates, and runs its code when its time has come.
+// An execution whose start was put off has its key, takes signals and updates, and runs its code
+// when its time has come.
 func TestStartDelay(t *testing.T) {
 	t.Parallel()
 	note := perdure.NewSignal[string]("note")
 	add := perdure.NewUpdate[int, int]("add")
 	ask := perdure.NewQuery[int, string]("ask")
 	var runs atomic.Int32
+
 	late := perdure.NewWorkflow("late", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		runs.Add(1)
 		began := ctx.Now()
@@ -41,6 +43,7 @@ func TestStartDelay(t *testing.T) {
 		}
 		return text + " " + began.UTC().Format(time.RFC3339), err
 	})
+
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		for i := range 2 {
 			started := time.Now()
@@ -70,6 +73,7 @@ func TestStartDelay(t *testing.T) {
 			if runs.Load() != int32(i) {
 				t.Fatal("the code has begun")
 			}
+
 			sum, err := add.Call(c, x, 2) // waits until there is code
 			want(t, sum, err, 3)
 			if d := time.Since(started).Round(100 * time.Millisecond); d != time.Minute && i == 0 {
@@ -82,6 +86,7 @@ func TestStartDelay(t *testing.T) {
 			}
 			must(t, err)
 		}
+
 		x, err := late.Start(c, "past", perdure.StartAt(time.Now().Add(-time.Minute)))
 		must(t, err)
 		must(t, note.Send(c, x, "at once"))
@@ -118,7 +123,8 @@ func TestStartDelay(t *testing.T) {
 	}, late)
 }
 
-// An execution that takes too long ends, with all of its runs and children, and tells everybody who waits.
+// An execution that takes too long ends, with all of its runs and children, and tells everybody who
+// waits.
 func TestExecutionTimeout(t *testing.T) {
 	t.Parallel()
 	counter := perdure.NewEntity[int]("counter")
@@ -128,6 +134,7 @@ func TestExecutionTimeout(t *testing.T) {
 	})
 	var runs atomic.Int32
 	var loop *perdure.Workflow[int, int]
+
 	loop = perdure.NewWorkflow("loop", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		runs.Add(1)
 		if n == 0 {
@@ -140,6 +147,7 @@ func TestExecutionTimeout(t *testing.T) {
 		}
 		return 0, loop.ContinueAsNew(n + 1)
 	})
+
 	holder := perdure.NewWorkflow("holder", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		_, err := child.Start(ctx, "a", perdure.RawKey("abandoned"), perdure.AbandonChild)
 		if err != nil {
@@ -150,6 +158,7 @@ func TestExecutionTimeout(t *testing.T) {
 		}
 		return "", ctx.Lock(perdure.LockSet{counter.Ref("x")}, func(ctx perdure.WorkflowCtx) error { return ctx.Sleep(24 * time.Minute) })
 	})
+
 	parent := perdure.NewWorkflow("parent", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		_, err := loop.Run(ctx, 5, perdure.ExecutionTimeout(time.Second))
 		if !errors.Is(err, perdure.ErrTimeout) {
@@ -157,6 +166,7 @@ func TestExecutionTimeout(t *testing.T) {
 		}
 		return "told", nil
 	})
+
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		began := time.Now()
 		x, err := loop.Start(c, 0, perdure.ExecutionTimeout(time.Minute))
@@ -182,11 +192,13 @@ func TestExecutionTimeout(t *testing.T) {
 			t.Errorf("ended with %v after %s, want two minutes", err, time.Since(began))
 		}
 		time.Sleep(time.Second) // a message tells the entity that its lock is free
+
 		locked := 0
 		for _, err := range app.Locks().List(t.Context(), "counter") {
 			must(t, err)
 			locked++
 		}
+
 		want(t, locked, nil, 0)
 		_, err = child.Execution(perdure.RawKey("canceled too")).Result(c)
 		if !errors.Is(err, perdure.ErrCanceled) {
@@ -223,6 +235,7 @@ func TestWorkflowRetry(t *testing.T) {
 		mu.Lock()
 		began = append(began, ctx.Now())
 		mu.Unlock()
+
 		switch {
 		case how == "panic" && ctx.Attempt() == 1:
 			panic("oh")
@@ -240,6 +253,7 @@ func TestWorkflowRetry(t *testing.T) {
 		case ctx.Attempt() < 3 || how == "always":
 			return "", fail
 		}
+
 		return fmt.Sprintf("%s %d", how, ctx.Attempt()), nil
 	}
 	plain := perdure.NewWorkflow("plain", body)
@@ -337,11 +351,13 @@ func TestWorkflowRetry(t *testing.T) {
 	}, plain, declared, loop, fragile, parent)
 }
 
-// Options of starts that make no sense are refused, and so are those of workflows that are given to tasks.
+// Options of starts that make no sense are refused, and so are those of workflows that are given to
+// tasks.
 func TestTermsAreChecked(t *testing.T) {
 	t.Parallel()
 	w := perdure.NewWorkflow("w", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })
 	act := perdure.NewActivity("a", func(context.Context, int) (int, error) { return 0, nil })
+
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		start := func(opts ...perdure.StartOption) error { _, err := w.Start(c, 1, opts...); return err }
 		submit := func(opts ...perdure.StartOption) error { _, err := act.Submit(c, 1, opts...); return err }
@@ -363,6 +379,7 @@ func TestTermsAreChecked(t *testing.T) {
 				t.Errorf("%v, want ErrInvalid: %s", err, what)
 			}
 		}
+
 		jobs := map[string]perdure.Job{
 			"a schedule says when executions begin": w.Job(1, perdure.StartDelay(time.Hour)),
 			"the policy for failed runs is given":   w.Job(1, perdure.Exponential(3)),

@@ -74,6 +74,7 @@ func stream[T any](ctx context.Context, kind model.ItemKind, v T) error {
 	if t == nil {
 		return nil
 	}
+
 	h := t.Owner().(*host)
 	name := t.Claim().Spec.Kind
 	p, err := encode(h, "streamed value of activity", name, v)
@@ -83,6 +84,7 @@ func stream[T any](ctx context.Context, kind model.ItemKind, v T) error {
 	if err == nil {
 		err = t.Stream(ctx, model.TaskItem{Kind: kind, Value: p, At: model.TimeOf(time.Now())})
 	}
+
 	return err
 }
 

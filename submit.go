@@ -108,10 +108,11 @@ func (a *Activity[I, O]) refused(of int, problems []error) error {
 
 // submission is what submissions of one call have in common.
 type submission[I any] struct {
-	o        startOptions
-	kind     string
-	key      func(I) Key
-	fresh    bool // those without a key get a new one; else it is derived from the step of the workflow
+	o    startOptions
+	kind string
+	key  func(I) Key
+	// those without a key get a new one; else it is derived from the step of the workflow
+	fresh    bool
 	requests string
 }
 

@@ -32,7 +32,8 @@ func TestStoredPolicy(t *testing.T) {
 
 var errUnknown = Permanent(ErrTimeout)
 
-// TestUnreadableAfter counts how often a task is tried whose input cannot be read: seldom enough for its history, soon enough for whoever finds the key.
+// TestUnreadableAfter counts how often a task is tried whose input cannot be read: seldom enough
+// for its history, soon enough for whoever finds the key.
 func TestUnreadableAfter(t *testing.T) {
 	t.Parallel()
 	c := &model.Claim{Scheduled: 1, Claimed: 1}

@@ -24,7 +24,8 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// desk is a backend that carries out tasks which stand alone, as plainly as can be: each is claimed at once by the one worker there is.
+// desk is a backend that carries out tasks which stand alone, as plainly as can be: each is claimed
+// at once by the one worker there is.
 type desk struct {
 	api.Backend
 	worker api.TaskWorker
@@ -56,16 +57,19 @@ func (d *desk) Start(ctx context.Context, r api.StartRequest) (api.StartReply, e
 		return d.Backend.Start(ctx, r)
 	}
 	d.mu.Lock()
+
 	if r.Address.Key == d.refuse {
 		d.mu.Unlock()
 		return api.StartReply{}, errors.New("refused")
 	}
+
 	d.started = append(d.started, r)
 	t, existing := d.tasks[r.Address]
 	if !existing {
 		t = &deskTask{req: r, done: make(chan model.Outcome, 1)}
 		d.tasks[r.Address] = t
 	}
+
 	d.mu.Unlock()
 	if !existing {
 		d.hand(t, model.Payload{})
@@ -105,6 +109,7 @@ func (d *desk) Report(_ context.Context, r model.TaskReport) error {
 	defer d.mu.Unlock()
 	t := d.tasks[r.Ref.Address]
 	t.reports = append(t.reports, r)
+
 	switch {
 	case r.Returned:
 		t.attempt--
@@ -116,6 +121,7 @@ func (d *desk) Report(_ context.Context, r model.TaskReport) error {
 	default:
 		t.done <- model.Outcome{Status: model.Failed, Failure: r.Failure}
 	}
+
 	return nil
 }
 
@@ -152,11 +158,13 @@ func openDesk(t *testing.T, cfg attach.Config, defs ...perdure.Definition) (perd
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := app.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return app.With(t.Context()), d
 }
 
@@ -240,6 +248,7 @@ func TestSubmitMany(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "1 of 1000 tasks of activity square were refused") || !strings.Contains(err.Error(), "input 7: refused") {
 		t.Errorf("error %v", err)
 	}
+
 	for i, x := range xs {
 		if i == 7 {
 			if x != (perdure.Execution[int]{}) {
@@ -251,6 +260,7 @@ func TestSubmitMany(t *testing.T) {
 			t.Fatalf("%d: %d, %v", i, got, err)
 		}
 	}
+
 	if _, err := square.SubmitMany(c, ins, perdure.RawKey("one")); !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), "KeyedBy") {
 		t.Errorf("one key for all: %v", err)
 	}
@@ -266,10 +276,12 @@ func TestTaskFails(t *testing.T) {
 	hard := errors.New("hard")
 	var mu sync.Mutex
 	tries := map[string]int{}
+
 	work := perdure.NewActivity("work", func(_ context.Context, how string) (int, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		tries[how]++
+
 		switch {
 		case how == "snooze" && tries[how] < 3:
 			return 0, perdure.Snooze(time.Hour)
@@ -282,8 +294,10 @@ func TestTaskFails(t *testing.T) {
 		case how == "twice" && tries[how] < 3:
 			return 0, perdure.RetryAfter(errors.New("later"), time.Minute)
 		}
+
 		return tries[how], nil
 	}, perdure.OnQueue("q"), perdure.RetryPolicy{MaxAttempts: 4, Except: []perdure.ErrorKind{perdure.ErrorIs(hard), perdure.ErrorNamed("panic"), perdure.ErrorIs(perdure.ErrTimeout)}})
+
 	c, d := openDesk(t, attach.Config{}, work)
 	for how, want := range map[string]string{
 		"fine": "1 <nil>", "hard": "0 it is hard", "panic": "0 panic: ouch", "permanent": "0 no", "twice": "3 <nil>", "snooze": "3 <nil>",
@@ -297,6 +311,7 @@ func TestTaskFails(t *testing.T) {
 			t.Errorf("%s: %s, want %s", how, got, want)
 		}
 	}
+
 	if tries["hard"] != 1 || tries["panic"] != 1 || tries["permanent"] != 1 {
 		t.Errorf("tries %v", tries)
 	}
@@ -314,7 +329,8 @@ func TestTaskFails(t *testing.T) {
 	}
 }
 
-// TestProgress hands progress from one attempt to the next, encrypted or not, and tells a handler that it was cancelled.
+// TestProgress hands progress from one attempt to the next, encrypted or not, and tells a handler
+// that it was cancelled.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	key := make([]byte, 32)
@@ -323,6 +339,7 @@ func TestProgress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, settings := range map[string]payload.Codec{
 		"plain": {}, "encrypted": {Chain: []payload.Transform{payload.Encrypt(keys)}},
 	} {
@@ -345,9 +362,11 @@ func TestProgress(t *testing.T) {
 						time.Sleep(time.Millisecond)
 					}
 				}
+
 				d.mu.Lock()
 				d.canceled = true
 				d.mu.Unlock()
+
 				for {
 					if err := perdure.Heartbeat(ctx, at); err != nil {
 						return fmt.Sprint(at, errors.Is(err, perdure.ErrCanceled)), nil
@@ -355,6 +374,7 @@ func TestProgress(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 			}, perdure.OnQueue("q"), perdure.HeartbeatTimeout(time.Second))
+
 			var c perdure.Client
 			c, d = openDesk(t, attach.Config{Payloads: settings}, copying)
 			x, err := copying.Submit(c, "film")
@@ -393,11 +413,13 @@ func (l *locked) Open(_ context.Context, _ payload.Meta, sealed []byte) ([]byte,
 
 func (*locked) Digester(context.Context) (func([]byte) []byte, error) { return nil, nil }
 
-// TestUnreadableProgressIsWaitedFor has an attempt begin where the progress of the last one cannot be read now: it is given back, and does not begin anew.
+// TestUnreadableProgressIsWaitedFor has an attempt begin where the progress of the last one cannot
+// be read now: it is given back, and does not begin anew.
 func TestUnreadableProgressIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	transform := &locked{text: "halfway"}
 	transform.left.Store(1)
+
 	pay := perdure.NewActivity("pay", func(ctx context.Context, _ string) (string, error) {
 		if at, resumed := perdure.LastProgress[picture](ctx); resumed {
 			return at.Name, nil
@@ -410,6 +432,7 @@ func TestUnreadableProgressIsWaitedFor(t *testing.T) {
 		}
 		return "", errors.New("gone")
 	}, perdure.OnQueue("q"))
+
 	c, d := openDesk(t, attach.Config{Payloads: payload.Codec{Chain: []payload.Transform{transform}}}, pay)
 	x, err := pay.Submit(c, "all")
 	if err != nil {
@@ -442,7 +465,8 @@ func TestInlineActivityHasNoTask(t *testing.T) {
 	}
 }
 
-// TestTaskOptionsAreChecked gives options that make no sense to activities, to calls and to submissions.
+// TestTaskOptionsAreChecked gives options that make no sense to activities, to calls and to
+// submissions.
 func TestTaskOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 201)
@@ -478,10 +502,12 @@ func TestTaskOptionsAreChecked(t *testing.T) {
 			t.Errorf("opening says %v\n  lacks %q", err, c.want)
 		}
 	}
+
 	act := perdure.NewActivity("act", func(context.Context, int) (int, error) { return 0, nil })
 	wf := perdure.NewWorkflow("wf", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })
 	c, _ := openDesk(t, attach.Config{}, act, wf)
 	signal := perdure.NewSignal[int]("s")
+
 	slash := perdure.NewActivity("a/b", func(context.Context, int) (int, error) { return 0, nil })
 	for what, got := range map[string]struct {
 		err  error
@@ -509,6 +535,7 @@ func TestDefinitionsWithQueues(t *testing.T) {
 	body := func(perdure.WorkflowCtx, int) (int, error) { return 0, nil }
 	fn := func(context.Context, int) (int, error) { return 0, nil }
 	type group struct{ Elsewhere *perdure.Activity[int, int] }
+
 	for name, c := range map[string]struct {
 		defs []perdure.Definition
 		want string
@@ -536,6 +563,7 @@ func TestDefinitionsWithQueues(t *testing.T) {
 			}
 		})
 	}
+
 	for _, c := range []struct {
 		cfg  perdure.TaskConfig
 		want string
@@ -554,18 +582,21 @@ func TestDefinitionsWithQueues(t *testing.T) {
 	}
 }
 
-// TestTestsHearOfTasks is what perduretest needs: the context of the test in that of a task, and to be told of every attempt.
+// TestTestsHearOfTasks is what perduretest needs: the context of the test in that of a task, and to
+// be told of every attempt.
 func TestTestsHearOfTasks(t *testing.T) {
 	t.Parallel()
 	type worldKey struct{}
 	ran := make(chan replay.Attempt, 10)
 	checks := &replay.Checks{Base: context.WithValue(context.Background(), worldKey{}, "world"), Ran: func(a replay.Attempt) { ran <- a }}
+
 	fake := perduretest.NewFake(func(ctx context.Context, how string) (string, error) {
 		if how == "panic" && perdure.Attempt(ctx) == 1 {
 			panic("ouch")
 		}
 		return fmt.Sprint(ctx.Value(worldKey{}), " ", perdure.IdempotencyKey(ctx) != ""), nil
 	})
+
 	work := perdure.DeclareActivity[string, string]("work", perdure.OnQueue("q"))
 	c, _ := openDesk(t, attach.Config{Checks: checks}, work.Bind(fake.Call))
 	for _, how := range []string{"fine", "panic"} {
@@ -577,11 +608,13 @@ func TestTestsHearOfTasks(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
+
 	for _, want := range []string{"work 1 <nil>", "work 1 panic: ouch", "work 2 <nil>"} {
 		if a := <-ran; fmt.Sprint(a.Step, " ", a.Number, " ", a.Err) != want || a.IdempotencyKey == "" {
 			t.Errorf("%+v, want %s", a, want)
 		}
 	}
+
 	if calls := fake.Calls(); len(calls) != 2 || calls[1].Attempt != 2 {
 		t.Errorf("calls %+v", calls)
 	}

@@ -74,11 +74,13 @@ func actWith(t *testing.T, cfg attach.Config, name string, defs ...perdure.Defin
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := app.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	s.worker.Activate(s.activation(name))
 	return s, <-s.turns
 }
@@ -109,6 +111,7 @@ func TestQueuedStep(t *testing.T) {
 	if len(turn.Commands) != 1 || turn.Commands[0].Kind != model.CommandSchedule || len(turn.Waits) != 1 {
 		t.Fatalf("turn %+v", turn)
 	}
+
 	e := turn.Commands[0].Event
 	want := model.Event{
 		Kind: model.EventTaskScheduled, ID: e.ID, Name: "thumbnail", Input: model.Payload{Data: []byte(`{"ID":1}`)}, Position: e.Position,
@@ -169,10 +172,12 @@ func TestSubmitFromAWorkflow(t *testing.T) {
 		y, err := thumbnail.Submit(ctx, picture{ID: n}, perdure.RawKey("mine"))
 		return x.String() + " " + y.String(), err
 	})
+
 	_, turn := act(t, "wf", wf)
 	if len(turn.Commands) != 2 {
 		t.Fatalf("turn %+v", turn)
 	}
+
 	a, b := &turn.Commands[0], &turn.Commands[1]
 	if a.Kind != model.CommandStartChild || a.Event.Target.Type != "task:thumbnail" || a.Event.Task == nil || a.Event.Task.Queue != "gpu" ||
 		a.Event.Policy != model.AbandonChild || len(a.Event.Target.Key) != 32 || b.Event.Target.Key != "mine" {
@@ -185,6 +190,7 @@ func TestWrongCallsOfTasks(t *testing.T) {
 	t.Parallel()
 	inline := perdure.NewActivity("inline", func(context.Context, int) (int, error) { return 1, nil })
 	var errs []error
+
 	wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
 		_, a := inline.Run(ctx, 1, perdure.HeartbeatTimeout(time.Minute))
 		_, b := perdure.Do(ctx, "do", func(context.Context) (int, error) { return 1, nil }, perdure.OnQueue("q"))
@@ -194,10 +200,12 @@ func TestWrongCallsOfTasks(t *testing.T) {
 		errs = []error{a, b, c, d, e}
 		return 0, nil
 	})
+
 	s, turn := act(t, "wf", wf, inline)
 	if turn.Close == nil {
 		s.closing(t)
 	}
+
 	for i, want := range []string{
 		"activity inline: HeartbeatTimeout is for an activity that has a queue", "step do: OnQueue is for activities", "give the policy to the activity", "the name of queue is empty",
 		"use ErrorNamed",
@@ -208,7 +216,8 @@ func TestWrongCallsOfTasks(t *testing.T) {
 	}
 }
 
-// TestQueuedStepIsEncrypted has a task scheduled by a workflow and executed by the worker of an app with the same keys: nothing of it can be read in between.
+// TestQueuedStepIsEncrypted has a task scheduled by a workflow and executed by the worker of an app
+// with the same keys: nothing of it can be read in between.
 func TestQueuedStepIsEncrypted(t *testing.T) {
 	t.Parallel()
 	key := bytes.Repeat([]byte{7}, 32)
@@ -220,11 +229,13 @@ func TestQueuedStepIsEncrypted(t *testing.T) {
 		return picture{p.ID + 1, p.Name + " seen " + perdure.IdempotencyKey(ctx)[:0]}, nil
 	}, perdure.OnQueue("q"))
 	var got picture
+
 	wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
 		var err error
 		got, err = secret.Run(ctx, picture{1, "cat"})
 		return 0, err
 	})
+
 	s, turn := actWith(t, attach.Config{Payloads: payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys)}}}, "wf", wf, secret)
 	e := turn.Commands[0].Event
 	if bytes.Contains(e.Input.Data, []byte("cat")) || e.Input.Encoding == "" {

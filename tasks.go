@@ -41,6 +41,7 @@ func (s Tasks) Logs(ctx context.Context, t Target, tail TaskTail) iter.Seq2[LogL
 		if err == nil && tail.After != 0 {
 			err = fault.New(fault.Invalid, "log of %s: After is a position of streamed items", t.target())
 		}
+
 		r := api.TaskLogsRequest{TaskTarget: to, Wait: tail.Follow, Limit: 500}
 		for err == nil {
 			var page api.TaskLogsPage
@@ -57,6 +58,7 @@ func (s Tasks) Logs(ctx context.Context, t Target, tail TaskTail) iter.Seq2[LogL
 			}
 			r.Run, r.After = page.Run, page.Cursor
 		}
+
 		yield(LogLine{}, public(err))
 	}
 }
@@ -85,6 +87,7 @@ func (s Tasks) Stream(ctx context.Context, t Target, tail TaskTail) iter.Seq2[St
 			}
 			r.Run = page.Run
 		}
+
 		yield(StreamItem{}, public(err))
 	}
 }

@@ -21,6 +21,7 @@ func TestQueuedActivity(t *testing.T) {
 		}
 		return 2 * n, nil
 	}, perdure.OnQueue("math"))
+
 	sum := perdure.NewWorkflow("sum", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		var fs []*perdure.Future[int]
 		for i := range n {
@@ -36,6 +37,7 @@ func TestQueuedActivity(t *testing.T) {
 		}
 		return total, ctx.Sleep(time.Hour)
 	})
+
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		got, err := sum.Run(c, 20)
 		want(t, got, err, 380)
@@ -49,6 +51,7 @@ func TestQueuedActivity(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i, x := range many {
 			got, err := x.Result(c)
 			want(t, got, err, 2*(i+1))
@@ -73,6 +76,7 @@ func TestProgressOutlivesAttempts(t *testing.T) {
 		}
 		return from, nil
 	}, perdure.OnQueue("disk"), perdure.HeartbeatTimeout(5*time.Minute))
+
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		x, err := copying.Submit(c, 10)
 		if err != nil {
@@ -83,7 +87,8 @@ func TestProgressOutlivesAttempts(t *testing.T) {
 	}, copying)
 }
 
-// The policy of a submission or a call counts in place of the activity's own, whatever that one says.
+// The policy of a submission or a call counts in place of the activity's own, whatever that one
+// says.
 func TestPolicyOfASubmission(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
@@ -91,9 +96,11 @@ func TestPolicyOfASubmission(t *testing.T) {
 		calls.Add(1)
 		return 0, errors.New("no")
 	}, perdure.OnQueue("q"), perdure.RetryPolicy{MaxAttempts: 7, If: func(error) bool { return false }})
+
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		return work.Run(ctx, n, perdure.Constant(4, time.Second))
 	})
+
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		attempts := func(what string, want int32, result func() error) {
 			t.Helper()
@@ -105,6 +112,7 @@ func TestPolicyOfASubmission(t *testing.T) {
 				t.Errorf("%s: %d attempts, want %d", what, got, want)
 			}
 		}
+
 		submit := func(opts ...perdure.StartOption) func() error {
 			return func() error {
 				x, err := work.Submit(c, 1, opts...)
@@ -115,9 +123,11 @@ func TestPolicyOfASubmission(t *testing.T) {
 				return err
 			}
 		}
+
 		attempts("the activity's own policy", 1, submit())
 		attempts("that of the submission", 3, submit(perdure.Exponential(3)))
 		attempts("that of the call", 4, func() error { _, err := flow.Run(c, 1); return err })
+
 		attempts("that of many submissions", 2*5, func() error {
 			xs, err := work.SubmitMany(c, []int{1, 2}, perdure.Constant(5, time.Second))
 			if err != nil {
@@ -128,6 +138,7 @@ func TestPolicyOfASubmission(t *testing.T) {
 			}
 			return err
 		})
+
 		for name, p := range map[string]perdure.RetryPolicy{
 			"If":                   {If: func(error) bool { return true }},
 			"ErrorNamed":           {Except: []perdure.ErrorKind{perdure.ErrorType[*perdure.RemoteError]()}},

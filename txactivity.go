@@ -51,6 +51,7 @@ func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 		if out, done, err := h.madeBefore(ctx, c.db, step); done || err != nil {
 			return out, err
 		}
+
 		out, stands, err := c.db.Run(ctx, &userdb.Attempt{
 			Step: h.outcomeOf(step), AsOf: step.AsOf(), Limit: limit,
 			Body: func(ctx context.Context, tx userdb.Tx) (model.Payload, error) {
@@ -61,12 +62,14 @@ func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 				return result(ctx, h, "output of activity", s.Name, out)
 			},
 		})
+
 		switch {
 		case userdb.Ended(err):
 			return out, Permanent(err)
 		case stands != nil:
 			return out, Permanent(stands)
 		}
+
 		return out, err
 	}
 
@@ -106,6 +109,7 @@ func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model
 		return told, nil
 	}
 	run, _ := s.Run() // it began before starts told
+
 	first, from := s.Again()
 	for run != first {
 		run = from.Run
@@ -123,6 +127,7 @@ func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model
 			return nil, fault.New(fault.Internal, "run %s speaks for run %s and has no past", run, first)
 		}
 	}
+
 	return runs, nil
 }
 

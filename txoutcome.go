@@ -22,7 +22,8 @@ const (
 // sweep removes outcomes of transactional activities that nobody can ask for any more, once in a
 // while.
 func (a *App) sweep(ctx context.Context, db *userdb.Database) {
-	timer := time.NewTimer(time.Minute + rand.N(10*time.Minute)) // processes that were started together need not sweep together
+	// processes that were started together need not sweep together
+	timer := time.NewTimer(time.Minute + rand.N(10*time.Minute))
 	defer timer.Stop()
 	trouble := episode.New(a.host.logger, "old outcomes of transactional activities cannot be removed yet", "old outcomes of transactional activities are removed again").Source()
 	for {
@@ -31,6 +32,7 @@ func (a *App) sweep(ctx context.Context, db *userdb.Database) {
 			return
 		case <-timer.C:
 		}
+
 		n, err := a.sweepOnce(ctx, db, time.Now())
 		switch {
 		case ctx.Err() != nil:
@@ -40,6 +42,7 @@ func (a *App) sweep(ctx context.Context, db *userdb.Database) {
 		case n > 0:
 			a.host.logger.Info("removed old outcomes of transactional activities", "rows", n)
 		}
+
 		if err == nil {
 			trouble.OK()
 		}
@@ -63,6 +66,7 @@ func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, wall time.Time
 	if wall.Before(now) {
 		now = wall
 	}
+
 	return db.Sweep(ctx, a.host.cluster, now, func(ctx context.Context, o userdb.Owner) (bool, error) {
 		ref, err := ParseRef(o.Execution + "#" + o.Run)
 		if err != nil {

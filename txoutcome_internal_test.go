@@ -18,6 +18,7 @@ func TestExpiredOutcomes(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	now := time.Now()
+
 	run := func(s model.Status, age time.Duration) *api.Description {
 		return &api.Description{Outcome: model.Outcome{Status: s, At: model.TimeOf(now.Add(-age))}}
 	}
@@ -38,6 +39,7 @@ func TestExpiredOutcomes(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
+
 	if _, err := expired(&api.Description{}, errors.New("away"), now, now); err == nil {
 		t.Error("an error of the engine decides nothing")
 	}
@@ -87,6 +89,7 @@ func TestOutcomesOfARunThatHasLeft(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	run, now := model.RunID{1}, time.Now()
+
 	next := func(s model.Status, earlier ...model.RunID) *api.Description {
 		return &api.Description{Current: true, Start: model.Start{Earlier: earlier}, Outcome: model.Outcome{Status: s, At: model.TimeOf(now.Add(-8 * day))}}
 	}
@@ -159,8 +162,8 @@ func (c closedAt) Describe(context.Context, api.Target) (api.Description, error)
 	return api.Description{Current: true, Outcome: model.Outcome{Status: model.Completed, At: model.TimeOf(c.at)}}, nil
 }
 
-// An outcome goes when the run has been closed for a week by the clock of the database and by that of the process. One that is wrong
-// removes nothing too early.
+// An outcome goes when the run has been closed for a week by the clock of the database and by that
+// of the process. One that is wrong removes nothing too early.
 func TestSweepGoesByTheClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

@@ -103,7 +103,8 @@ func (s *txSender) put(r api.Request) error {
 	}
 
 	if m.RequestID == "" {
-		m.RequestID = id.String() // the relay may deliver it twice; a row of the inbox is there once
+		// the relay may deliver it twice; a row of the inbox is there once
+		m.RequestID = id.String()
 	}
 	if err := s.site.Put(s.ctx, s.exec, id.String(), s.app.host.cluster, &m); err != nil {
 		return err

@@ -25,16 +25,19 @@ func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error
 		panic(fault.New(fault.Invalid, "the handler of update %s is nil", u.name))
 	}
 	h := ctx.host()
+
 	ctx.x.HandleUpdate(u.name, replay.UpdateHandler{
 		Seal: h.sealer("output of update", u.name),
 		Serve: func(x replay.Ctx, p model.Payload) (model.Payload, error) {
 			ctx := WorkflowCtx{x}
-			in, err := decode[I](ctx, "input of update", u.name, p) // whoever sent what cannot be read hears of it
+			// whoever sent what cannot be read hears of it
+			in, err := decode[I](ctx, "input of update", u.name, p)
 			for _, v := range validate {
 				if err == nil {
 					err = v(in)
 				}
 			}
+
 			if err != nil {
 				return model.Payload{}, err
 			}
@@ -42,6 +45,7 @@ func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error
 			if err != nil {
 				return model.Payload{}, err
 			}
+
 			return encodeFor(h, "output of update", u.name, out)
 		},
 	})

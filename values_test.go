@@ -29,6 +29,7 @@ func TestRefs(t *testing.T) {
 			t.Errorf("%s came back as %+v, %v", b, back, err)
 		}
 	}
+
 	for _, s := range []string{"", "wf", "/key", "wf/", "wf/key#run_short"} {
 		if r, err := perdure.ParseRef(s); !errors.Is(err, perdure.ErrInvalid) {
 			t.Errorf("%q is read as %+v, %v", s, r, err)
@@ -40,6 +41,7 @@ func TestHashKeys(t *testing.T) {
 	t.Parallel()
 	type ab struct{ A, B int }
 	type ba struct{ B, A int }
+
 	same := []perdure.Key{
 		perdure.HashKey(ab{1, 2}), perdure.HashKey(ba{2, 1}), perdure.HashKey(map[string]int{"A": 1, "B": 2}), perdure.HashKey(map[string]any{"B": 2.0, "A": int8(1)}),
 	}
@@ -48,6 +50,7 @@ func TestHashKeys(t *testing.T) {
 			t.Errorf("%d: %s, want %s", i, k, same[0])
 		}
 	}
+
 	seen := map[string]any{}
 	for _, v := range []any{"", "a", 1, "1", 1.5, nil, true, []int{1}, []string{"1"}, map[int]int{1: 1}, map[string]string{"1": "1"}, ab{1, 2}, ab{2, 1}} {
 		k := perdure.HashKey(v).String()
@@ -56,19 +59,23 @@ func TestHashKeys(t *testing.T) {
 		}
 		seen[k] = v
 	}
+
 	// The form is stored: it must never change.
 	for _, c := range []struct{ got, want string }{
-		{perdure.HashKey("order-42").String(), "3dafe17b85bbafdaaa96ff178b19f97c0cf2ad04d73804f589660c99d21033ed"}, // SHA-256 of a8 and the text
+		// SHA-256 of a8 and the text
+		{perdure.HashKey("order-42").String(), "3dafe17b85bbafdaaa96ff178b19f97c0cf2ad04d73804f589660c99d21033ed"},
 		{perdure.HashKey(approval{"eve", true}).String(), "78aa8f4744c1df68189c5b6bcfc517c84e334fcd95619dad6a2563f50dab7404"},
 	} {
 		if c.got != c.want {
 			t.Errorf("key %s, want %s", c.got, c.want)
 		}
 	}
+
 	big := make(map[int]string)
 	for i := range 100 {
 		big[i] = fmt.Sprint(i)
 	}
+
 	for range 10 {
 		if perdure.HashKey(big) != perdure.HashKey(big) {
 			t.Fatal("the key depends on the order of a map")
@@ -88,12 +95,14 @@ func TestExecutionsByQuery(t *testing.T) {
 		}
 		return "done", nil
 	})
+
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		for _, how := range []string{"fail", "wait", "done"} {
 			if _, err := wf.Start(c, how, perdure.RawKey("k-"+how)); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		time.Sleep(time.Minute)
 		for query, want := range map[string]string{
 			"": "k-done k-wait k-fail", `workflow = "wf" and status = "open"`: "k-wait", `status = "closed"`: "k-done k-fail",
@@ -115,6 +124,7 @@ func TestExecutionsByQuery(t *testing.T) {
 				t.Errorf("%s lists %q, want %q", query, got, want)
 			}
 		}
+
 		for query, want := range map[string]string{
 			`workflow`:                       `character 9: "=" or "in" expected at the end`,
 			`colour = "red"`:                 "character 1: workflow, key, status, reason, started, closed or label.<name> expected",
@@ -130,6 +140,7 @@ func TestExecutionsByQuery(t *testing.T) {
 				}
 			}
 		}
+
 		for info, err := range app.Executions().List(t.Context(), `status = "open"`) {
 			if err != nil {
 				t.Fatal(err)
@@ -141,7 +152,8 @@ func TestExecutionsByQuery(t *testing.T) {
 	}, wf)
 }
 
-// TestOtherCodeInAnotherApp binds a double for an activity whose real code is known; the app decides which one runs.
+// TestOtherCodeInAnotherApp binds a double for an activity whose real code is known; the app
+// decides which one runs.
 func TestOtherCodeInAnotherApp(t *testing.T) {
 	t.Parallel()
 	charge := perdure.NewActivity("charge", func(context.Context, int) (string, error) { return "real", nil })
@@ -156,8 +168,8 @@ func TestOtherCodeInAnotherApp(t *testing.T) {
 	}, wf, charge.Bind(func(context.Context, int) (string, error) { return "fake", nil }))
 }
 
-// TestReopen goes on where it was when the store is opened again: steps are not repeated, sleeps keep their end, code that no longer fits is blocked
-// and goes on once it fits again.
+// TestReopen goes on where it was when the store is opened again: steps are not repeated, sleeps
+// keep their end, code that no longer fits is blocked and goes on once it fits again.
 func TestReopen(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "app.db")
@@ -165,6 +177,7 @@ func TestReopen(t *testing.T) {
 	receipt := perdure.DeclareWorkflow[string, string]("receipt")
 	type v1 struct{ Number int }
 	type v2 struct{ Number string } // cannot hold what is recorded
+
 	good := receipt.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
 		r, err := perdure.Do(ctx, "number", func(context.Context) (v1, error) { return v1{int(ran.Add(1))}, nil })
 		if err != nil {
@@ -173,15 +186,18 @@ func TestReopen(t *testing.T) {
 		_, err = approved.Receive(ctx)
 		return fmt.Sprint(in, r.Number), err
 	})
+
 	bad := receipt.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
 		r, err := perdure.Do(ctx, "number", func(context.Context) (v2, error) { ran.Add(1); return v2{}, nil })
 		return in + r.Number, err
 	})
+
 	charge := perdure.NewActivity("charge", func(context.Context, int) (v1, error) { ran.Add(1); return v1{}, nil })
 	renamed := receipt.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
 		_, err := charge.Run(ctx, 1)
 		return in, err
 	})
+
 	open := func(d perdure.Definition) *perdure.App {
 		app, err := embedded.Open(t.Context(), url, d)
 		if err != nil {
@@ -189,6 +205,7 @@ func TestReopen(t *testing.T) {
 		}
 		return app
 	}
+
 	waitFor := func(app *perdure.App, what string) (reason string) {
 		t.Helper()
 		var info perdure.Info
@@ -203,6 +220,7 @@ func TestReopen(t *testing.T) {
 		t.Fatalf("reason %q, %v; want %q", info.Reason, err, what)
 		return ""
 	}
+
 	app := open(good)
 	if _, err := receipt.Start(app.With(t.Context()), "r-", perdure.RawKey("r")); err != nil {
 		t.Fatal(err)
@@ -211,14 +229,17 @@ func TestReopen(t *testing.T) {
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	app = open(bad)
-	if err := approved.Send(app.With(t.Context()), perdure.Ref{Workflow: "receipt", Key: "r"}, approval{}); err != nil { // news, so that it is loaded
+	// news, so that it is loaded
+	if err := approved.Send(app.With(t.Context()), perdure.Ref{Workflow: "receipt", Key: "r"}, approval{}); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(app, "replay mismatch: result of step number cannot be decoded")
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	app = open(renamed)
 	reason := waitFor(app, "which the code did not ask for; it asks for step charge at ")
 	if strings.Count(reason, "/values_test.go:") != 2 {
@@ -227,6 +248,7 @@ func TestReopen(t *testing.T) {
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	app = open(good)
 	defer app.Close()
 	got, err := receipt.Execution(perdure.RawKey("r")).Result(app.With(t.Context()))

@@ -77,6 +77,7 @@ func (a *App) watched(h pool.Handler) pool.Handler {
 		return h
 	}
 	run := h.Run
+
 	h.Run = func(ctx context.Context, t *pool.Task) (out model.Payload, err error) {
 		defer func() {
 			if v := recover(); v != nil {
@@ -89,6 +90,7 @@ func (a *App) watched(h pool.Handler) pool.Handler {
 		}()
 		return run(ctx, t)
 	}
+
 	return h
 }
 
@@ -108,12 +110,14 @@ func (a *App) joinEntities(ctx context.Context, r *registry) error {
 		return nil
 	}
 	offer := model.EntityOffer{Name: workerName(), Tenant: model.DefaultTenant}
+
 	cfg := entity.Config{Types: map[string]entity.Type{}, Logger: a.cfg.Logger}
 	for _, typ := range sortedKeys(r.entities) {
 		d := r.entities[typ]
 		offer.Types = append(offer.Types, d.offer())
 		cfg.Types[typ] = d.code(a.host)
 	}
+
 	if c := a.cfg.Checks; c != nil {
 		cfg.Base = c.Base
 	}
@@ -122,6 +126,7 @@ func (a *App) joinEntities(ctx context.Context, r *registry) error {
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", strings.Join(sortedKeys(r.entities), ", "), err)
 	}
+
 	w.Serve(session)
 	a.entities = w
 	return nil

@@ -119,6 +119,7 @@ func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
 			}
 			return model.Payload{}, err
 		}
+
 		p, err = encodeFor(ctx.host(), "output of workflow", w.name, out)
 		if err != nil {
 			return p, err

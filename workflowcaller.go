@@ -39,15 +39,18 @@ func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normali
 	if err := h.limit("input of workflow", ref.Workflow, in); err != nil {
 		return replay.Child{}, Permanent(err)
 	}
+
 	c := replay.Child{
 		Workflow: ref.Workflow, Key: ref.Key, Keyed: o.keyed, Input: in, Normalize: normalize, Policy: o.policy, Reuse: o.reuse,
 		Labels: o.labels, Task: o.spec, Terms: o.agreed(),
 	}
+
 	if !h.plain {
 		c.Identity, c.Seal = h.codec.Identity(in), func(ctx context.Context, to model.Address, p model.Payload) (model.Payload, error) {
 			return h.sealStart(ctx, patient, to, p)
 		}
 	}
+
 	return c, nil
 }
 

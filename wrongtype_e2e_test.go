@@ -16,7 +16,8 @@ import (
 // purchase is the input of today's code; other builds send something else.
 type purchase struct{ Cents int }
 
-// wrongType fails the test unless an error is that of a value of the wrong type, and says all of this.
+// wrongType fails the test unless an error is that of a value of the wrong type, and says all of
+// this.
 func wrongType(t *testing.T, what string, err error, says ...string) {
 	t.Helper()
 	if !errors.Is(err, perdure.ErrWrongType) || !errors.Is(err, perdure.ErrInvalid) {
@@ -30,8 +31,8 @@ func wrongType(t *testing.T, what string, err error, says ...string) {
 	}
 }
 
-// Whatever takes an input answers one of the wrong type with an error that names what was called, the type that its code reads, and what
-// the decoder said. Nobody waits for ever.
+// Whatever takes an input answers one of the wrong type with an error that names what was called,
+// the type that its code reads, and what the decoder said. Nobody waits for ever.
 func TestWrongType(t *testing.T) {
 	t.Parallel()
 	var (
@@ -91,6 +92,7 @@ func TestWrongType(t *testing.T) {
 				return len(said.Drain(ctx)), nil
 			}).Get(ctx)
 		}
+
 		change.Handle(ctx, func(_ perdure.WorkflowCtx, o purchase) (int, error) { return o.Cents, nil })
 		ask.Handle(ctx, func(o purchase) (int, error) { return o.Cents, nil })
 		_, err := go1.Receive(ctx)
@@ -196,8 +198,8 @@ func (l *listening) OnSignal(e perdure.SignalReceived) perdure.Actions {
 	return nil
 }
 
-// An input that another build has stored fails the run before it has done anything. A run that has begun is kept: the build that
-// began it could read its input.
+// An input that another build has stored fails the run before it has done anything. A run that has
+// begun is kept: the build that began it could read its input.
 func TestWrongTypeOfAnotherBuild(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "app.db")
@@ -257,7 +259,8 @@ func TestWrongTypeOfAnotherBuild(t *testing.T) {
 	c = app.With(t.Context())
 	_, err = e.Result(c)
 	wrongType(t, "started by another build", err, "input of workflow early cannot be decoded as perdure_test.purchase")
-	if err := errors.Join(go1.Send(c, b, perdure.Void{}), go1.Send(c, s, perdure.Void{})); err != nil { // news, so that they are loaded
+	// news, so that they are loaded
+	if err := errors.Join(go1.Send(c, b, perdure.Void{}), go1.Send(c, s, perdure.Void{})); err != nil {
 		t.Fatal(err)
 	}
 	for _, x := range []perdure.Execution[string]{b, s} {

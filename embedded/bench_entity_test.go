@@ -29,6 +29,7 @@ func newPurses() *purses {
 		s.Cents += n
 		return s.Cents, nil
 	})
+
 	p.show = perdure.NewView(p.entity, "show", func(s purse, _ perdure.Void) (int, error) { return s.Cents, nil })
 	p.three = perdure.NewWorkflow("three-calls", func(ctx perdure.WorkflowCtx, key string) (out int, err error) {
 		for i := range 3 {
@@ -38,6 +39,7 @@ func newPurses() *purses {
 		}
 		return out, nil
 	})
+
 	p.move = perdure.NewWorkflow("move", func(ctx perdure.WorkflowCtx, keys [2]string) (perdure.Void, error) {
 		return perdure.Void{}, ctx.Lock(perdure.LockSet{p.entity.Ref(keys[0]), p.entity.Ref(keys[1])}, func(ctx perdure.WorkflowCtx) error {
 			if _, err := p.add.Call(ctx, keys[0], -1); err != nil {
@@ -47,16 +49,19 @@ func newPurses() *purses {
 			return err
 		})
 	})
+
 	return p
 }
 
 func (p *purses) group() perdure.Group { return perdure.Group{p.entity, p.three, p.move} }
 
-// What calls and locks cost is mostly commits, one after the other. docs/performance.md says how many there are.
+// What calls and locks cost is mostly commits, one after the other. docs/performance.md says how
+// many there are.
 func TestCommitsOfCallsAndLocks(t *testing.T) {
 	t.Parallel()
 	p, reg := newPurses(), prometheus.NewRegistry()
 	c := open(t, embedded.Config{Metrics: reg}, "memory:", p.group()).With(t.Context())
+
 	const times = 50
 	for _, w := range []struct {
 		name string
@@ -81,8 +86,9 @@ func TestCommitsOfCallsAndLocks(t *testing.T) {
 	}
 }
 
-// BenchmarkEntities calls a no-op entity in every way, for 64 clients that wait, and reports the processor time of this process. Of workflows it is that of a
-// whole one; BenchmarkThreeSteps has what three steps cost that call nothing.
+// BenchmarkEntities calls a no-op entity in every way, for 64 clients that wait, and reports the
+// processor time of this process. Of workflows it is that of a whole one; BenchmarkThreeSteps has
+// what three steps cost that call nothing.
 func BenchmarkEntities(b *testing.B) {
 	p := newPurses()
 	key := func(i int64) string { return strconv.FormatInt(i, 10) }
@@ -129,6 +135,7 @@ func BenchmarkEntities(b *testing.B) {
 				b.SetParallelism(32)
 				b.ResetTimer()
 				before := processorTime(b)
+
 				b.RunParallel(func(pb *testing.PB) {
 					client := clients.Add(1)
 					for pb.Next() {
@@ -138,6 +145,7 @@ func BenchmarkEntities(b *testing.B) {
 						}
 					}
 				})
+
 				b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
 			})
 		}

@@ -25,10 +25,12 @@ func BenchmarkStarts(b *testing.B) {
 		b.Cleanup(func() { _ = app.Close() })
 		return app.With(b.Context())
 	}
+
 	measure := func(b *testing.B, begin time.Duration) {
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "starts/s")
 		b.ReportMetric(float64(processorTime(b)-begin)/float64(b.N), "cpu-ns/op")
 	}
+
 	b.Run("single", func(b *testing.B) {
 		c := open(b, "file:"+filepath.Join(b.TempDir(), "starts.db"))
 		b.ResetTimer()
@@ -40,6 +42,7 @@ func BenchmarkStarts(b *testing.B) {
 		}
 		measure(b, begin)
 	})
+
 	for _, s := range benchStores[:2] {
 		for _, size := range []int{100, 1000, 10_000} {
 			b.Run(fmt.Sprint("many-", size, "/", s.name), func(b *testing.B) {
@@ -47,6 +50,7 @@ func BenchmarkStarts(b *testing.B) {
 				b.ReportAllocs()
 				b.ResetTimer()
 				begin := processorTime(b)
+
 				for from := 0; from < b.N; from += size {
 					ins := make([]int, min(size, b.N-from))
 					for i := range ins {
@@ -62,6 +66,7 @@ func BenchmarkStarts(b *testing.B) {
 						}
 					}
 				}
+
 				measure(b, begin)
 			})
 		}

@@ -24,8 +24,8 @@ var benchStores = []struct {
 	{"postgres", func(b *testing.B) string { return pgtest.Start(b, pgtest.Options{Fsync: true}).NewDatabase(b) }},
 }
 
-// BenchmarkThreeSteps runs workflows of three no-op steps for 64 clients that wait for the result, and reports the processor time
-// of this process (that of PostgreSQL is not in it; bench/ has it).
+// BenchmarkThreeSteps runs workflows of three no-op steps for 64 clients that wait for the result,
+// and reports the processor time of this process (that of PostgreSQL is not in it; bench/ has it).
 func BenchmarkThreeSteps(b *testing.B) {
 	three := perdure.NewWorkflow("three", func(ctx perdure.WorkflowCtx, in int) (out int, err error) {
 		for _, name := range [...]string{"first", "second", "third"} {
@@ -48,6 +48,7 @@ func BenchmarkThreeSteps(b *testing.B) {
 			b.SetParallelism(32)
 			b.ResetTimer()
 			before := processorTime(b)
+
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					if _, err := three.Run(ctx, 7, perdure.RawKey(strconv.FormatInt(n.Add(1), 10))); err != nil {
@@ -56,6 +57,7 @@ func BenchmarkThreeSteps(b *testing.B) {
 					}
 				}
 			})
+
 			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
 		})
 	}
@@ -77,6 +79,7 @@ func BenchmarkTasks(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			before := processorTime(b)
+
 			for left := b.N; left > 0; left -= len(ins) {
 				xs, err := noop.SubmitMany(ctx, ins[:min(left, len(ins))])
 				if err != nil {
@@ -84,7 +87,9 @@ func BenchmarkTasks(b *testing.B) {
 				}
 				last = xs[len(xs)-1]
 			}
-			if _, err := last.Result(ctx); err != nil { // they are begun in the order of their submission
+
+			// they are begun in the order of their submission
+			if _, err := last.Result(ctx); err != nil {
 				b.Fatal(err)
 			}
 			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
@@ -92,7 +97,8 @@ func BenchmarkTasks(b *testing.B) {
 	}
 }
 
-// BenchmarkTasksOfOneWorkflow runs a workflow that waits for very many tasks at once; the figure per task should not depend on how many there are.
+// BenchmarkTasksOfOneWorkflow runs a workflow that waits for very many tasks at once; the figure
+// per task should not depend on how many there are.
 func BenchmarkTasksOfOneWorkflow(b *testing.B) {
 	noop := perdure.NewActivity("noop", func(_ context.Context, i int) (int, error) { return i, nil }, perdure.OnQueue("bench"))
 	many := perdure.NewWorkflow("many", func(ctx perdure.WorkflowCtx, n int) (int, error) {

@@ -17,6 +17,7 @@ func TestContinueAsNewWithManySignals(t *testing.T) {
 	text := perdure.NewSignal[string]("text")
 	next := perdure.NewPromise[int]("next")
 	flow := perdure.NewWorkflow[int, int]("flow", nil)
+
 	body := func(ctx perdure.WorkflowCtx, round int) (int, error) {
 		if round == 0 {
 			sent, err := next.Await(ctx)
@@ -32,11 +33,13 @@ func TestContinueAsNewWithManySignals(t *testing.T) {
 		}
 		return round, nil
 	}
+
 	app := open(t, embedded.Config{}, "file:"+filepath.Join(t.TempDir(), "perdure.db"), flow.Bind(body))
 	x, err := flow.Start(app.With(t.Context()), 0, perdure.RawKey("one"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	chunk, sent := strings.Repeat("x", 2<<20-1<<10), 0
 	for range 40 {
 		err := text.Send(app.With(t.Context()), x, chunk)
@@ -48,6 +51,7 @@ func TestContinueAsNewWithManySignals(t *testing.T) {
 		}
 		sent++
 	}
+
 	if sent == 0 || sent == 40 {
 		t.Fatalf("%d signals were accepted", sent)
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Calls of entities and services are counted by operation and outcome, and are spans of whoever called.
+// Calls of entities and services are counted by operation and outcome, and are spans of whoever
+// called.
 func TestCallsAreObserved(t *testing.T) {
 	t.Parallel()
 	accounts := perdure.NewEntity[int]("account", perdure.MailboxSize(1))
@@ -99,6 +100,7 @@ func TestLocksAreCounted(t *testing.T) {
 	t.Parallel()
 	rooms := perdure.NewEntity[int]("room")
 	leave := perdure.NewSignal[bool]("leave")
+
 	meeting := perdure.NewWorkflow("meeting", func(ctx perdure.WorkflowCtx, key string) (bool, error) {
 		err := ctx.Lock(perdure.LockSet{rooms.Ref(key)}, func(ctx perdure.WorkflowCtx) error {
 			_, err := leave.Receive(ctx)
@@ -106,9 +108,11 @@ func TestLocksAreCounted(t *testing.T) {
 		})
 		return true, err
 	})
+
 	reg := prometheus.NewRegistry()
 	app := open(t, embedded.Config{Metrics: reg}, "memory:", meeting)
 	c := app.With(t.Context())
+
 	var all []perdure.Execution[bool]
 	for _, key := range []string{"a", "b"} {
 		x, err := meeting.Start(c, key, perdure.RawKey(key))
@@ -117,6 +121,7 @@ func TestLocksAreCounted(t *testing.T) {
 		}
 		all = append(all, x)
 	}
+
 	wantMetrics(t, reg, map[string]float64{"lock_wait_seconds{room}": 2, "locks_held{room}": 2, "lock_waiters{room}": 0, "lock_held_seconds{}": empty})
 	b, err := app.Entities().Describe(t.Context(), rooms.Ref("b"))
 	if err != nil || b.LockedBy.Key != "b" || b.LockedAt.IsZero() {
@@ -128,6 +133,7 @@ func TestLocksAreCounted(t *testing.T) {
 	if err := app.Locks().Unlock(t.Context(), rooms.Ref("b"), b.Epoch); err != nil {
 		t.Error(err)
 	}
+
 	for _, x := range all {
 		if err := leave.Send(c, x, true); err != nil {
 			t.Fatal(err)
@@ -136,6 +142,7 @@ func TestLocksAreCounted(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	wantMetrics(t, reg, map[string]float64{
 		"lock_wait_seconds{room}": 2, "locks_held{room}": 0, "lock_held_seconds{room,released}": 1, "lock_held_seconds{room,taken}": 1,
 		"messages_total{lock,applied}": 2, "messages_total{grant,applied}": 2, "messages_total{release,applied}": 2, "messages_total{unlock,applied}": 1,

@@ -38,6 +38,7 @@ func TestErrorTextsAreCut(t *testing.T) {
 				return 0, perdure.Permanent(errors.New(text()))
 			}
 		}, perdure.RetryPolicy{MaxAttempts: 1})
+
 		if how == "task" {
 			_, err = task.Run(ctx, 1)
 		}
@@ -48,6 +49,7 @@ func TestErrorTextsAreCut(t *testing.T) {
 		if _, err := go1.Receive(ctx); err != nil {
 			return 0, err
 		}
+
 		return 0, errors.New(err.Error() + text())
 	})
 	url := "file:" + filepath.Join(t.TempDir(), "perdure.db")
@@ -105,6 +107,7 @@ func TestReasonsOfPeopleAreCut(t *testing.T) {
 	wait := perdure.NewSignal[int]("wait")
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, _ int) (int, error) { return wait.Receive(ctx) })
 	app := open(t, embedded.Config{}, "file:"+filepath.Join(t.TempDir(), "perdure.db"), flow)
+
 	reason := strings.Repeat("x", 1<<20)
 	for key, order := range map[string]func(perdure.Execution[int]) error{
 		"cancel":    func(x perdure.Execution[int]) error { return x.Cancel(app.With(t.Context()), reason) },

@@ -40,7 +40,8 @@ func ExampleConfig() {
 	// Output: 42 <nil>
 }
 
-// The store in the environment, so that the same program runs on a file on your machine and on PostgreSQL elsewhere.
+// The store in the environment, so that the same program runs on a file on your machine and on
+// PostgreSQL elsewhere.
 func ExampleMustOpen() {
 	url := os.Getenv("APP_STORE")
 	if url == "" {
@@ -52,8 +53,8 @@ func ExampleMustOpen() {
 	// Output: 2 <nil>
 }
 
-// A program that can be checked before it is deployed: `perdure deploy-check -- ./program` replays stored histories with
-// its code. Started otherwise, it goes on.
+// A program that can be checked before it is deployed: `perdure deploy-check -- ./program` replays
+// stored histories with its code. Started otherwise, it goes on.
 func ExampleAnswerDeployCheck() {
 	greet := perdure.NewWorkflow("greet", func(_ perdure.WorkflowCtx, name string) (string, error) { return "hello " + name, nil })
 	embedded.AnswerDeployCheck(greet)

@@ -26,6 +26,7 @@ func scrape(t *testing.T, g prometheus.Gatherer, families ...string) map[string]
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	values := map[string]float64{}
 	for _, f := range all {
 		name := strings.TrimPrefix(f.GetName(), "perdure_")
@@ -40,6 +41,7 @@ func scrape(t *testing.T, g prometheus.Gatherer, families ...string) map[string]
 			values[name+"{"+strings.Join(labels, ",")+"}"] = valueOf(f.GetType(), m)
 		}
 	}
+
 	return values
 }
 
@@ -54,7 +56,8 @@ func valueOf(kind dto.MetricType, m *dto.Metric) float64 {
 	}
 }
 
-// wantMetrics waits until the families have exactly these values: some are counted a moment after whoever waited was told.
+// wantMetrics waits until the families have exactly these values: some are counted a moment after
+// whoever waited was told.
 func wantMetrics(t *testing.T, g prometheus.Gatherer, want map[string]float64) {
 	t.Helper()
 	var families []string
@@ -62,7 +65,9 @@ func wantMetrics(t *testing.T, g prometheus.Gatherer, want map[string]float64) {
 		name, _, _ := strings.Cut(key, "{")
 		families = append(families, name)
 	}
-	maps.DeleteFunc(want, func(_ string, v float64) bool { return v < 0 }) // only names a family that is empty
+
+	// only names a family that is empty
+	maps.DeleteFunc(want, func(_ string, v float64) bool { return v < 0 })
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		diff := cmp.Diff(want, scrape(t, g, families...))
@@ -89,6 +94,7 @@ func TestMetricsOfWorkflows(t *testing.T) {
 		}
 		return n, nil
 	}, atOnce)
+
 	refuse := perdure.NewActivity("refuse", func(context.Context, int) (int, error) { return 0, perdure.Permanent(errors.New("no")) })
 	approved := perdure.NewSignal[string]("approved")
 	order := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, n int) (int, error) {
@@ -100,6 +106,7 @@ func TestMetricsOfWorkflows(t *testing.T) {
 		}
 		return n, ctx.Sleep(time.Millisecond)
 	})
+
 	broken := perdure.NewWorkflow("broken", func(ctx perdure.WorkflowCtx, n int) (int, error) { return refuse.Run(ctx, n) })
 	var chain *perdure.Workflow[int, int]
 	chain = perdure.NewWorkflow("chain", func(ctx perdure.WorkflowCtx, n int) (int, error) {
@@ -108,6 +115,7 @@ func TestMetricsOfWorkflows(t *testing.T) {
 		}
 		return 0, chain.ContinueAsNew(n - 1)
 	})
+
 	reg := prometheus.NewRegistry()
 	app := open(t, embedded.Config{Metrics: reg}, "memory:", order, broken, chain)
 	ctx := app.With(t.Context())
@@ -126,12 +134,14 @@ func TestMetricsOfWorkflows(t *testing.T) {
 			t.Fatal("a closed execution took a signal")
 		}
 	}
+
 	if _, err := broken.Run(ctx, 1); err == nil {
 		t.Fatal("broken did not fail")
 	}
 	if _, err := chain.Run(ctx, 2); err != nil {
 		t.Fatal(err)
 	}
+
 	wantMetrics(t, reg, map[string]float64{
 		"workflow_runs_started_total{order}": 3, "workflow_runs_started_total{broken}": 1, "workflow_runs_started_total{chain}": 3,
 		"workflow_runs_closed_total{completed,order}": 3, "workflow_runs_closed_total{failed,broken}": 1,
@@ -147,6 +157,7 @@ func TestMetricsOfWorkflows(t *testing.T) {
 		"activity_slots{}": 1024, "activity_slots_busy{}": 0, "activities_waiting{}": 0,
 		"lane_inbox{}": 0, "lane_held_bytes{}": 0, "nodes{}": 1,
 	})
+
 	commits := scrape(t, reg, "commits_total", "commit_seconds", "commit_rows", "commit_inputs", "lease_renewals_total", "shards_owned")
 	n := commits["commits_total{ok}"]
 	if n == 0 || commits["commit_seconds{}"] != n || commits["commit_rows{}"] != n || commits["commit_inputs{}"] != n {
@@ -158,6 +169,7 @@ func TestMetricsOfWorkflows(t *testing.T) {
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	if left := scrape(t, reg, "workflow_runs_started_total"); len(left) != 0 {
 		t.Errorf("metrics are left behind by an app that was closed: %v", left)
 	}
@@ -186,12 +198,15 @@ func TestMetricsOfTasks(t *testing.T) {
 		case to == "panic":
 			panic("ouch")
 		}
+
 		return to, nil
 	}, perdure.OnQueue("mails"), atOnce)
+
 	mailing := perdure.NewWorkflow("mailing", func(ctx perdure.WorkflowCtx, to string) (string, error) { return send.Run(ctx, to) })
 	reg := prometheus.NewRegistry()
 	app := open(t, embedded.Config{Metrics: reg, Tasks: perdure.TaskConfig{Slots: 7}}, "memory:", send, mailing)
 	ctx := app.With(t.Context())
+
 	submit := func(to string, fails bool, opts ...perdure.StartOption) {
 		t.Helper()
 		x, err := send.Submit(ctx, to, opts...)
@@ -202,6 +217,7 @@ func TestMetricsOfTasks(t *testing.T) {
 			t.Fatalf("%s: %v", to, err)
 		}
 	}
+
 	submit("a", false)
 	submit("b", false)
 	submit("flaky", false)
@@ -213,10 +229,12 @@ func TestMetricsOfTasks(t *testing.T) {
 	if _, err := mailing.Run(ctx, "c"); err != nil {
 		t.Fatal(err)
 	}
+
 	held, err := send.Submit(ctx, "held")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	wantMetrics(t, reg, map[string]float64{
 		"tasks{mails,claimed}": 1, "tasks{mails,waiting}": 0, "tasks{mails,delayed}": 0, "tasks{default,claimed}": 0, "tasks{default,waiting}": 0, "tasks{default,delayed}": 0,
 		"task_oldest_seconds{mails}": 0, "task_oldest_seconds{default}": 0,
@@ -225,6 +243,7 @@ func TestMetricsOfTasks(t *testing.T) {
 		"queue_slots{mails}": 7, "queue_slots{default}": 7, "queue_workers{mails}": 1, "queue_workers{default}": 1,
 		"queue_paused{mails}": 0, "queue_paused{default}": 0,
 	})
+
 	app.Tasks().Pause()
 	wantMetrics(t, reg, map[string]float64{"pool_closed{load}": 0, "pool_closed{memory}": 0, "pool_closed{paused}": 1, "pool_closed{draining}": 0})
 	app.Tasks().Resume()
@@ -232,6 +251,7 @@ func TestMetricsOfTasks(t *testing.T) {
 	if _, err := held.Result(ctx); err != nil {
 		t.Fatal(err)
 	}
+
 	// flaky: 3 attempts; slow and panic: 3 each; later: 2, of which one was given back.
 	wantMetrics(t, reg, map[string]float64{
 		"tasks_submitted_total{send,mails}": 9, "task_claims_total{send,mails}": 1 + 1 + 3 + 1 + 2 + 3 + 3 + 1 + 1, "task_pickup_seconds{send,mails}": 16,
@@ -244,6 +264,7 @@ func TestMetricsOfTasks(t *testing.T) {
 		"dead_tasks_requeued_total{}":                    empty, "dead_tasks_removed_total{}": empty,
 		"workflow_runs_started_total{mailing}": 1, "activity_attempts_total{}": empty,
 	})
+
 	for d, err := range app.DeadTasks().List(t.Context(), perdure.DeadQuery{}) {
 		if err != nil {
 			t.Fatal(err)
@@ -252,12 +273,14 @@ func TestMetricsOfTasks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	wantMetrics(t, reg, map[string]float64{"dead_tasks_requeued_total{send,mails}": 3, "dead_tasks_total{send,mails}": 6, "tasks_submitted_total{send,mails}": 12})
 	for _, err := range app.DeadTasks().Purge(t.Context(), perdure.DeadQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	wantMetrics(t, reg, map[string]float64{"dead_tasks_removed_total{}": 6})
 }
 
@@ -268,6 +291,7 @@ func TestMetricsOfLimitsBreakersAndSchedules(t *testing.T) {
 		<-hold
 		return 0, nil
 	}, perdure.OnQueue("calls"), perdure.Breaker("partner"))
+
 	nothing := perdure.NewWorkflow("nothing", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })
 	nightly := perdure.NewSchedule("nightly", perdure.Every(1000*time.Hour), nothing.Job(1))
 	reg := prometheus.NewRegistry()
@@ -276,6 +300,7 @@ func TestMetricsOfLimitsBreakersAndSchedules(t *testing.T) {
 	if err := app.Limits().Set(t.Context(), perdure.LimitRule{Name: "two", Queue: "calls", Concurrency: 2}); err != nil {
 		t.Fatal(err)
 	}
+
 	runs := make([]perdure.Execution[int], 5)
 	for i := range runs {
 		var err error
@@ -283,19 +308,24 @@ func TestMetricsOfLimitsBreakersAndSchedules(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	wantMetrics(t, reg, map[string]float64{
-		"limit_holders{two}": 2, "limit_permits{two}": 2, "limit_waiters{two}": 1, // those that wait for the same wait as one
+		// those that wait for the same wait as one
+		"limit_holders{two}": 2, "limit_permits{two}": 2, "limit_waiters{two}": 1,
 		"tasks{calls,claimed}": 2, "tasks{calls,waiting}": 3, "tasks{calls,delayed}": 0, "tasks{default,claimed}": 0, "tasks{default,waiting}": 0, "tasks{default,delayed}": 0,
 	})
+
 	if n := scrape(t, reg, "limit_refusals_total"); n["limit_refusals_total{limit}"] == 0 || len(n) != 1 {
 		t.Errorf("%v: nothing was refused, or not by the limit", n)
 	}
 	close(hold)
+
 	for _, x := range runs {
 		if _, err := x.Result(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := app.Breakers().Trip(t.Context(), "partner", "maintenance"); err != nil {
 		t.Fatal(err)
 	}
@@ -305,10 +335,12 @@ func TestMetricsOfLimitsBreakersAndSchedules(t *testing.T) {
 	if err := app.Breakers().Reset(t.Context(), "partner"); err != nil {
 		t.Fatal(err)
 	}
+
 	wantMetrics(t, reg, map[string]float64{
 		"breaker_state{partner,closed}": 1, "breaker_state{partner,open}": 0, "breaker_state{partner,half_open}": 0,
 		"breaker_transitions_total{partner,open}": 1, "breaker_transitions_total{partner,closed}": 1,
 	})
+
 	if err := nightly.Trigger(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -327,6 +359,7 @@ func TestMetricsAreBounded(t *testing.T) {
 		}
 		return n, nil
 	})
+
 	reg := prometheus.NewRegistry()
 	app := open(t, embedded.Config{Metrics: reg}, "memory:", w)
 	if _, err := w.Run(app.With(t.Context()), names); err != nil {

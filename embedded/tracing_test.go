@@ -28,12 +28,14 @@ func traced() (*sdktrace.TracerProvider, *tracetest.InMemoryExporter) {
 	return sdktrace.NewTracerProvider(sdktrace.WithSyncer(to)), to
 }
 
-// tree writes each span with those above it, as far as they were recorded: "caller > start order > activity charge". The order is that of the alphabet.
+// tree writes each span with those above it, as far as they were recorded: "caller > start order >
+// activity charge". The order is that of the alphabet.
 func tree(spans ...tracetest.SpanStub) (paths []string) {
 	byID := map[trace.SpanID]*tracetest.SpanStub{}
 	for i := range spans {
 		byID[spans[i].SpanContext.SpanID()] = &spans[i]
 	}
+
 	for i := range spans {
 		path := ""
 		for s := &spans[i]; s != nil; s = byID[s.Parent.SpanID()] {
@@ -47,6 +49,7 @@ func tree(spans ...tracetest.SpanStub) (paths []string) {
 		}
 		paths = append(paths, strings.TrimSuffix(path, " > "))
 	}
+
 	slices.Sort(paths)
 	return paths
 }
@@ -76,14 +79,16 @@ func find(t *testing.T, spans []tracetest.SpanStub, name string) tracetest.SpanS
 	return spans[i]
 }
 
-// The caller, the process that runs the workflow, and the process that executes the task each have their own exporter; the trace is one.
+// The caller, the process that runs the workflow, and the process that executes the task each have
+// their own exporter; the trace is one.
 func TestTraceOverProcesses(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t, pgtest.Options{}).NewDatabase(t)
 	provider, here := traced()
 	other, there := traced()
 	charge := perdure.NewActivity("charge", func(ctx context.Context, n int) (int, error) {
-		_, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("user").Start(ctx, "http call") // as otelhttp would
+		// as otelhttp would
+		_, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("user").Start(ctx, "http call")
 		span.End()
 		return n, nil
 	})
@@ -100,6 +105,7 @@ func TestTraceOverProcesses(t *testing.T) {
 		if _, err := charge.Run(ctx, n); err != nil {
 			return 0, err
 		}
+
 		all := make([]perdure.Execution[int], tasks)
 		for i := range all {
 			var err error
@@ -107,11 +113,13 @@ func TestTraceOverProcesses(t *testing.T) {
 				return 0, err
 			}
 		}
+
 		for _, x := range all {
 			if _, err := x.Result(ctx); err != nil {
 				return 0, err
 			}
 		}
+
 		return n, nil
 	})
 	cfg := embedded.Config{Tracer: provider, AllowUnsafe: true}
@@ -240,6 +248,7 @@ func TestTraceOfASchedule(t *testing.T) {
 	nightly := perdure.NewSchedule("nightly", perdure.Every(1000*time.Hour), job.Job(1))
 	app := open(t, embedded.Config{Tracer: provider}, "memory:", job, nightly)
 	to.Reset() // what applied the schedule
+
 	done := func() (n int) {
 		for _, s := range to.GetSpans() {
 			if s.Name == "workflow job" {
@@ -256,6 +265,7 @@ func TestTraceOfASchedule(t *testing.T) {
 			waitFor(t, spans, to)
 		}
 	}
+
 	spans := []tracetest.SpanStub(to.GetSpans())
 	roots := map[trace.TraceID]bool{}
 	for _, s := range spans {
@@ -269,9 +279,11 @@ func TestTraceOfASchedule(t *testing.T) {
 			t.Errorf("a span of our own code: %s", s.Name)
 		}
 	}
+
 	if len(roots) != 2 {
 		t.Errorf("two ticks have %d traces: %v", len(roots), tree(spans...))
 	}
+
 	for _, name := range []string{"start job > activity work", "start job > workflow job"} {
 		if n := len(slices.DeleteFunc(tree(spans...), func(p string) bool { return p != name })); n != 2 {
 			t.Errorf("%d times %q in %v", n, name, tree(spans...))
@@ -279,7 +291,8 @@ func TestTraceOfASchedule(t *testing.T) {
 	}
 }
 
-// A dead task that somebody requeues who is not traced, such as the command line, has one trace for all its attempts, as one that he submits.
+// A dead task that somebody requeues who is not traced, such as the command line, has one trace for
+// all its attempts, as one that he submits.
 func TestTraceOfARequeue(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -288,6 +301,7 @@ func TestTraceOfARequeue(t *testing.T) {
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) { return send.Run(ctx, n) })
 	app := open(t, embedded.Config{Tracer: provider, AllowUnsafe: true}, url, send, flow)
 	operator := open(t, embedded.Config{AllowUnsafe: true}, url, perdure.DeclareActivity[int, int]("send", perdure.OnQueue("mails")))
+
 	for _, run := range []func() error{
 		func() error {
 			x, err := send.Submit(app.With(t.Context()), 1)
@@ -305,6 +319,7 @@ func TestTraceOfARequeue(t *testing.T) {
 			t.Fatal("it did not fail")
 		}
 	}
+
 	for dead, err := range app.DeadTasks().List(t.Context(), perdure.DeadQuery{}) {
 		if err != nil {
 			t.Fatal(err)
@@ -325,12 +340,14 @@ func TestNoTrace(t *testing.T) {
 	t.Parallel()
 	provider, to := traced()
 	var inside bool
+
 	w := perdure.NewWorkflow("w", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		return perdure.Do(ctx, "work", func(ctx context.Context) (int, error) {
 			inside = trace.SpanContextFromContext(ctx).IsValid()
 			return n, nil
 		})
 	})
+
 	app := open(t, embedded.Config{}, "memory:", w)
 	ctx, span := provider.Tracer("test").Start(t.Context(), "caller")
 	if _, err := w.Run(app.With(ctx), 1); err != nil {

@@ -55,6 +55,7 @@ func TestWrongWorkflowsFail(t *testing.T) {
 	t.Parallel()
 	never, shown := perdure.NewSignal[int]("never"), perdure.NewState[int]("shown")
 	var counter atomic.Int64
+
 	step := func(ctx perdure.WorkflowCtx, name string, opts ...perdure.CallOption) error {
 		_, err := perdure.Do(ctx, name, func(context.Context) (int, error) { return 1, nil }, opts...)
 		return err
@@ -113,16 +114,19 @@ func TestWrongWorkflowsFail(t *testing.T) {
 			t.Parallel()
 			wrong := perdure.NewWorkflow("wrong", func(ctx perdure.WorkflowCtx, _ int) (int, error) { return 0, c.code(ctx) })
 			r := &recorder{TB: t}
+
 			bubble(t, func(t *testing.T) {
 				Config{Patience: 20 * 365 * 24 * time.Hour}.run(t, r, wrong, func(_ *testing.T, env *Env) {
 					_, _ = wrong.Run(env.With(), 1, perdure.RawKey("k"))
 				})
 			})
+
 			for _, want := range append(c.want, "histories:", "wrong/k: ") {
 				if !strings.Contains(r.String(), want) {
 					t.Errorf("%s\nhas no %q", r, want)
 				}
 			}
+
 			if !r.Failed() {
 				t.Error("the test has not failed")
 			}

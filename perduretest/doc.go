@@ -28,8 +28,9 @@
 // Mistakes that a program would get away with until the next crash or deploy fail the test, with
 // the place and the history:
 //
-//   - Code that does not do the same when it is executed again. Up to every point at which it can only wait or begin a step, the code
-//     is executed twice from its first line, and executions do not stay in memory while they wait. What it asks for must be the same.
+//   - Code that does not do the same when it is executed again. Up to every point at which it can
+//     only wait or begin a step, the code is executed twice from its first line, and executions do
+//     not stay in memory while they wait. What it asks for must be the same.
 //   - Durable calls from other goroutines, and inside of steps.
 //   - A step that is repeated in a loop without a StepKey.
 //   - Code that blocks otherwise than by a durable call.

@@ -16,7 +16,8 @@ var (
 	slow   = perdure.NewWorkflow("slow", func(ctx perdure.WorkflowCtx, n int) (int, error) { return slowly.Run(ctx, n) })
 )
 
-// TestRestartInTheMiddleOfAStep lets the process die while a body runs: it is executed again, at once, and what is left of the first one changes nothing.
+// TestRestartInTheMiddleOfAStep lets the process die while a body runs: it is executed again, at
+// once, and what is left of the first one changes nothing.
 func TestRestartInTheMiddleOfAStep(t *testing.T) {
 	t.Parallel()
 	bodies := NewFake(func(ctx context.Context, n int) (int, error) {
@@ -24,6 +25,7 @@ func TestRestartInTheMiddleOfAStep(t *testing.T) {
 		time.Sleep(time.Hour)
 		return n, nil
 	})
+
 	Run(t, perdure.Group{slow, slowly.Bind(bodies.Call)}, func(t *testing.T, env *Env) {
 		x, err := slow.Start(env.With(), 7)
 		if err != nil {
@@ -68,6 +70,7 @@ func TestDeployOfOtherCode(t *testing.T) {
 			return n, ctx.Sleep(time.Hour)
 		})
 	}
+
 	r := &recorder{TB: t}
 	bubble(t, func(t *testing.T) {
 		Config{Patience: time.Hour * 24}.run(t, r, named("before"), func(t *testing.T, env *Env) {
@@ -91,12 +94,14 @@ func TestDeployOfOtherCode(t *testing.T) {
 			}
 		})
 	})
+
 	if !r.Failed() || !strings.Contains(r.String(), "flow/f: is blocked by a replay mismatch: event 1 records step before at perduretest/env_test.go:") {
 		t.Errorf("reported: %s", r)
 	}
 }
 
-// TestEndsWithWork leaves activities behind: one that waits for its context, and one that does not look at it.
+// TestEndsWithWork leaves activities behind: one that waits for its context, and one that does not
+// look at it.
 func TestEndsWithWork(t *testing.T) {
 	t.Parallel()
 	var ended atomic.Int32
@@ -116,6 +121,7 @@ func TestEndsWithWork(t *testing.T) {
 		}
 		env.Settle()
 	})
+
 	if n := ended.Load(); n != 3 {
 		t.Errorf("%d of 3 bodies have ended with the test", n)
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// The program under test: an order is charged, waits for its parcel for thirty days, and is refunded when it does not arrive.
+// The program under test: an order is charged, waits for its parcel for thirty days, and is
+// refunded when it does not arrive.
 
 type order struct {
 	ID    string
@@ -113,6 +114,7 @@ func TestRetries(t *testing.T) {
 	t.Parallel()
 	charges := perduretest.NewFake(charged)
 	charges.FailFirst(2, errors.New("the bank is closed"))
+
 	perduretest.Run(t, perdure.Group{checkout, charge.Bind(charges.Call), refund.Bind(refunded)}, func(t *testing.T, env *perduretest.Env) {
 		exec, err := checkout.Start(env.With(), order{ID: "o4"}, arrived.With("home"))
 		if err != nil {
@@ -125,6 +127,7 @@ func TestRetries(t *testing.T) {
 		if _, err := exec.Result(env.With()); err != nil {
 			t.Fatal(err)
 		}
+
 		if waited := time.Since(began); waited != 2*time.Minute {
 			t.Errorf("waited %s", waited)
 		}
@@ -140,6 +143,7 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	charges := perduretest.NewFake(charged)
 	fakes := perdure.Group{charge.Bind(charges.Call), refund.Bind(refunded)}
+
 	perduretest.Run(t, perdure.Group{checkout, fakes}, func(t *testing.T, env *perduretest.Env) {
 		exec, err := checkout.Start(env.With(), order{ID: "o5"})
 		if err != nil {
@@ -154,6 +158,7 @@ func TestRestart(t *testing.T) {
 		if err := arrived.Send(env.With(), exec, "home"); err != nil {
 			t.Fatal(err)
 		}
+
 		if got, err := exec.Result(env.With()); got != "receipt-o5 delivered to home" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}

@@ -49,8 +49,9 @@ const (
 // Reported are
 //
 //   - another result of Drive, or an error of it or of Check;
-//   - steps that are not idempotent. A crash can lose the outcome of a body that has run, which is then executed again, so its effect must not happen
-//     twice. An effect is what the body says by [Effect]; more of them than without a crash is a failure;
+//   - steps that are not idempotent. A crash can lose the outcome of a body that has run, which is
+//     then executed again, so its effect must not happen twice. An effect is what the body says by
+//     [Effect]; more of them than without a crash is a failure;
 //   - effects that did not happen, and executions that are left open, with the reason.
 //
 // Every point is a test of its own, and a failure says how to run it again.
@@ -63,6 +64,7 @@ func Explore[R any](t *testing.T, setup func() Scenario[R]) {
 	if second := runOnce(t, setup, point{}); !reflect.DeepEqual(second.result, x.plain.result) {
 		t.Fatalf("perduretest: without any crash Drive returned %+v, and then %+v: have it return something that is the same every time", x.plain.result, second.result)
 	}
+
 	began := time.Now()
 	points, left := x.points()
 	for _, p := range points {
@@ -72,6 +74,7 @@ func Explore[R any](t *testing.T, setup func() Scenario[R]) {
 		}
 		t.Run(p.String(), func(t *testing.T) { x.try(t, p) })
 	}
+
 	t.Logf("perduretest: %d commits, %d crashes in %s%s", x.plain.commits, x.crashes, time.Since(began).Round(time.Millisecond), x.repeated())
 	if left > 0 {
 		t.Logf("perduretest: %d points were left out; raise MaxPoints to try them all", left)
@@ -120,11 +123,13 @@ func (x *explorer[R]) try(t *testing.T, p point) {
 		t.Skipf("this run made fewer commits than %d", p.commit)
 	}
 	x.crashes++
+
 	for step, n := range r.executed {
 		if n > x.plain.executed[step] {
 			x.again[step]++
 		}
 	}
+
 	r.compare(x.plain)
 	if !r.failed() {
 		return

@@ -101,6 +101,7 @@ func explored[R any](t *testing.T, setup func() Scenario[R]) (problems []string,
 	if x.plain.failed() {
 		t.Fatal(x.plain.problems)
 	}
+
 	points, _ := x.points()
 	for _, p := range points {
 		r := runOnce(t, setup, p)
@@ -112,6 +113,7 @@ func explored[R any](t *testing.T, setup func() Scenario[R]) (problems []string,
 			problems = append(problems, fmt.Sprintf("%s (%s): %s", p, r.commit, text))
 		}
 	}
+
 	return problems, hits
 }
 
@@ -133,7 +135,8 @@ func TestExploreFindsStepsThatAreNotIdempotent(t *testing.T) {
 	}
 }
 
-// TestExploreFindsOtherResults explores a workflow that asks something outside of a step, and one whose driver is not repeatable.
+// TestExploreFindsOtherResults explores a workflow that asks something outside of a step, and one
+// whose driver is not repeatable.
 func TestExploreFindsOtherResults(t *testing.T) {
 	t.Parallel()
 	problems, _ := explored(t, func() Scenario[int] {
@@ -150,6 +153,7 @@ func TestExploreFindsOtherResults(t *testing.T) {
 	if text := strings.Join(problems, "\n"); !strings.Contains(text, "the result is 2; without a crash it is 1") {
 		t.Errorf("found %q", text)
 	}
+
 	problems, _ = explored(t, func() Scenario[int] {
 		news := perdure.NewSignal[int]("news")
 		sum := perdure.NewWorkflow("sum", func(ctx perdure.WorkflowCtx, _ int) (total int, err error) {
@@ -162,6 +166,7 @@ func TestExploreFindsOtherResults(t *testing.T) {
 			}
 			return total, nil
 		})
+
 		return Scenario[int]{Definitions: perdure.Group{sum}, Drive: func(env *Env) (int, error) {
 			x, err := sum.Start(env.With(), 0, perdure.RawKey("s"))
 			if err != nil {

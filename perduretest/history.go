@@ -57,6 +57,7 @@ func (w *world) histories() string {
 	}
 	var b strings.Builder
 	b.WriteString("histories:\n")
+
 	for i := range rows {
 		if i == maxExecutions {
 			fmt.Fprintf(&b, "… and %d more executions\n", len(rows)-i)
@@ -64,6 +65,7 @@ func (w *world) histories() string {
 		}
 		b.WriteString(w.historyOf(&rows[i]))
 	}
+
 	if len(rows) == 0 {
 		b.WriteString("  nothing was started\n")
 	}
@@ -163,11 +165,13 @@ func (w *world) reasons(app *perdure.App) string {
 			fmt.Fprintf(&b, "  %s/%s %s\n", info.Ref.Workflow, info.Ref.Key, info.Reason)
 		}
 	}
+
 	if n > maxExecutions {
 		fmt.Fprintf(&b, "  … and %d more\n", n-maxExecutions)
 	}
 	if b.Len() == 0 {
 		return "no execution is open"
 	}
+
 	return "open executions:\n" + strings.TrimSuffix(b.String(), "\n")
 }

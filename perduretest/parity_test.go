@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// TestEveryVerbIsTried looks for the verbs of the face in everything_test.go: functions and methods that take or belong to a
-// WorkflowCtx, a Caller, a Sender, an App or a group of its verbs. A verb that is new is tried in a test before it is released.
+// TestEveryVerbIsTried looks for the verbs of the face in everything_test.go: functions and methods
+// that take or belong to a WorkflowCtx, a Caller, a Sender, an App or a group of its verbs. A verb
+// that is new is tried in a test before it is released.
 func TestEveryVerbIsTried(t *testing.T) {
 	t.Parallel()
 	const face = "github.com/perdure/perdure"
@@ -23,11 +24,13 @@ func TestEveryVerbIsTried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	files := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		path, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		files[path] = file
 	}
+
 	fset := token.NewFileSet()
 	imp := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
 	file, err := parser.ParseFile(fset, "everything_test.go", nil, 0)
@@ -38,20 +41,24 @@ func TestEveryVerbIsTried(t *testing.T) {
 	if _, err := (&types.Config{Importer: imp}).Check("everything", fset, []*ast.File{file}, info); err != nil {
 		t.Fatal(err)
 	}
+
 	tried := map[string]bool{}
 	for _, obj := range info.Uses {
 		if f, ok := obj.(*types.Func); ok && f.Pkg() != nil && f.Pkg().Path() == face {
 			tried[verbName(f)] = true
 		}
 	}
+
 	pkg, err := imp.Import(face)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	verbs := 0
 	for _, f := range functions(pkg) {
 		name := verbName(f)
-		// How an App ends is left to the environment; a database of the user is real, and is tried in internal/txtest.
+		// How an App ends is left to the environment; a database of the user is real, and is tried
+		// in internal/txtest.
 		left := map[string]bool{"App.Close": true, "App.Wait": true, "App.With": true, "App.InTx": true, "InPgx": true}
 		if !f.Exported() || !isVerb(f) || left[name] {
 			continue
@@ -60,6 +67,7 @@ func TestEveryVerbIsTried(t *testing.T) {
 			t.Errorf("perdure.%s is not tried in everything_test.go: add it, so that users can test what they write with it", name)
 		}
 	}
+
 	if verbs < 40 {
 		t.Errorf("only %d verbs were seen", verbs)
 	}

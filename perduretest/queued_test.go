@@ -22,13 +22,15 @@ var (
 	}, perdure.Uses(paint))
 )
 
-// TestQueuedActivities has a workflow whose activities are tasks: one fails once, and the process dies in the middle.
+// TestQueuedActivities has a workflow whose activities are tasks: one fails once, and the process
+// dies in the middle.
 func TestQueuedActivities(t *testing.T) {
 	t.Parallel()
 	fake := perduretest.NewFake(func(ctx context.Context, name string) (string, error) {
 		perduretest.Effect(ctx, "paint "+name)
 		return name + "!", nil
 	})
+
 	fake.FailFirst(1, errors.New("no paint"))
 	perduretest.Run(t, perdure.Group{gallery, paint.Bind(fake.Call)}, func(t *testing.T, env *perduretest.Env) {
 		x, err := gallery.Start(env.With(), []string{"a", "b", "c"}, perdure.RawKey("g"))
@@ -62,8 +64,10 @@ func TestSubmittedTasks(t *testing.T) {
 				return 0, perdure.Snooze(time.Hour)
 			}
 		}
+
 		return perdure.Attempt(ctx), nil
 	}, perdure.OnQueue("toil"))
+
 	perduretest.Run(t, work, func(t *testing.T, env *perduretest.Env) {
 		xs, err := work.SubmitMany(env.With(), []string{"fine", "bad", "long", "nap"})
 		if err != nil {
@@ -79,6 +83,7 @@ func TestSubmittedTasks(t *testing.T) {
 		if err := xs[2].Cancel(env.With(), "enough"); err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := xs[2].Result(env.With()); !errors.Is(err, perdure.ErrCanceled) {
 			t.Errorf("long: %v", err)
 		}

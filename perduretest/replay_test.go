@@ -49,6 +49,7 @@ func TestReplay(t *testing.T) {
 	t.Parallel()
 	files := fstest.MapFS{"testdata/a.jsonl": {Data: []byte(exported(t, perduretest.Config{}, "one", "two"))}, "testdata/notes.txt": {Data: []byte("none")}}
 	perduretest.Replay(t, files, "testdata/*.jsonl", stepper("one", "two"))
+
 	for name, code := range map[string]*perdure.Workflow[int, int]{
 		"a step that is gone": stepper("one"), "a step that is new": stepper("one", "two", "three"), "another order": stepper("two", "one"),
 	} {
@@ -61,6 +62,7 @@ func TestReplay(t *testing.T) {
 		}
 		_ = f.Close()
 	}
+
 	if err := perdure.Replay(t.Context(), io.LimitReader(strings.NewReader("none"), 4), stepper("one")); err == nil {
 		t.Error("a file that is no history was accepted")
 	}
@@ -79,6 +81,7 @@ func TestReplayOfSealedHistories(t *testing.T) {
 	if stored == 0 {
 		t.Fatal("nothing was offloaded")
 	}
+
 	files := fstest.MapFS{"a.jsonl": {Data: []byte(history)}}
 	cfg.Replay(t, files, "*.jsonl", stepper("one", "two"))
 	replay := func(p payload.Codec, code *perdure.Workflow[int, int]) error {
@@ -87,6 +90,7 @@ func TestReplayOfSealedHistories(t *testing.T) {
 	if err := replay(cfg.Payloads, stepper("one")); err == nil || !strings.Contains(err.Error(), "two") {
 		t.Errorf("code without a recorded step: %v", err)
 	}
+
 	other := perdure.NewWorkflow("stepper", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		for _, name := range []string{"one", "two"} {
 			if _, err := perdure.Do(ctx, name, func(context.Context) (int, error) { return 0, nil }, perdure.StepKey(name)); err != nil {

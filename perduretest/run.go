@@ -52,6 +52,7 @@ func (c Config) run(t *testing.T, tb testing.TB, def perdure.Definition, test fu
 	w.log = cmp.Or(c.Logger, slog.New(slog.NewTextHandler(tb.Output(), nil)))
 	w.found = func(text string) { tb.Errorf("perduretest: %s", text) }
 	env := &Env{w: w, fatal: func(err error) { tb.Fatalf("perduretest: %v", err) }}
+
 	defer func() {
 		if tb.Failed() {
 			tb.Logf("%s", w.report())
@@ -60,6 +61,7 @@ func (c Config) run(t *testing.T, tb testing.TB, def perdure.Definition, test fu
 			tb.Errorf("perduretest: close: %v", err)
 		}
 	}()
+
 	if err := w.open(def); err != nil {
 		tb.Fatalf("perduretest: %v", err)
 	}

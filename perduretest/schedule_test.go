@@ -64,8 +64,9 @@ func same(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// TestAYearOfNights has a schedule in Berlin for a year that begins and ends with it, with both changes of the clock, and a process that dies every month.
-// In short mode, it ends after the first change.
+// TestAYearOfNights has a schedule in Berlin for a year that begins and ends with it, with both
+// changes of the clock, and a process that dies every month. In short mode, it ends after the first
+// change.
 func TestAYearOfNights(t *testing.T) {
 	t.Parallel()
 	days := 366 // 2000 is a leap year
@@ -74,6 +75,7 @@ func TestAYearOfNights(t *testing.T) {
 	}
 	fake, defs := notes()
 	nightly := perdure.NewSchedule("nightly", perdure.Cron("30 2 * * *", "Europe/Berlin"), reporting.Job("day"))
+
 	perduretest.Run(t, perdure.Group{defs, nightly}, func(t *testing.T, env *perduretest.Env) {
 		for day := range days {
 			env.Advance(24 * time.Hour)
@@ -81,15 +83,18 @@ func TestAYearOfNights(t *testing.T) {
 				env.Restart()
 			}
 		}
+
 		got := texts(fake)
 		if len(got) != days || got[0] != "day 2000-01-01T01:30:00Z" {
 			t.Fatalf("%d nights, %q", len(got), got)
 		}
 		same(t, "spring", got[85:88], "day 2000-03-26T01:00:00Z", "day 2000-03-27T00:30:00Z", "day 2000-03-28T00:30:00Z")
+
 		if days == 366 {
 			same(t, "autumn", got[302:304], "day 2000-10-29T00:30:00Z", "day 2000-10-30T01:30:00Z")
 			same(t, "the last night", got[365:], "day 2000-12-31T01:30:00Z")
 		}
+
 		info := describe(t, env, nightly)
 		if info.Fired != int64(days) || info.Skipped+info.Missed+info.Failed != 0 || len(info.Last) != 10 || len(info.Open) != 0 {
 			t.Errorf("%+v", info)
@@ -97,12 +102,14 @@ func TestAYearOfNights(t *testing.T) {
 	})
 }
 
-// TestDowntime has a schedule that nobody could serve for a while: late ticks are caught up within the window, and counted beyond it.
+// TestDowntime has a schedule that nobody could serve for a while: late ticks are caught up within
+// the window, and counted beyond it.
 func TestDowntime(t *testing.T) {
 	t.Parallel()
 	fake, defs := notes()
 	hourly := perdure.NewSchedule("hourly", perdure.Every(time.Hour), reporting.Job("hour"), perdure.OverlapAllow, perdure.CatchUp(3*time.Hour))
 	self := perdure.Ref{Workflow: "perdure.schedule", Key: "hourly"}
+
 	perduretest.Run(t, perdure.Group{defs, hourly}, func(t *testing.T, env *perduretest.Env) {
 		env.Advance(90 * time.Minute)
 		if err := env.App().Executions().Pause(env.Context(), self, "the machine is off"); err != nil {
@@ -115,10 +122,13 @@ func TestDowntime(t *testing.T) {
 		if err := env.App().Executions().Resume(env.Context(), self); err != nil {
 			t.Fatal(err)
 		}
+
 		env.Advance(time.Hour)
 		got := texts(fake)
 		slices.Sort(got) // those that are late begin together
-		// The timer of two o'clock has fired in time, so that tick is not late, though nobody could act on it.
+
+		// The timer of two o'clock has fired in time, so that tick is not late, though nobody could
+		// act on it.
 		same(t, "hours", got, "hour 2000-01-01T01:00:00Z", "hour 2000-01-01T02:00:00Z",
 			"hour 2000-12-30T23:00:00Z", "hour 2000-12-31T00:00:00Z", "hour 2000-12-31T01:00:00Z", "hour 2000-12-31T02:00:00Z")
 		if info := describe(t, env, hourly); info.Fired != 6 || info.Missed != 365*24-4 {
@@ -142,6 +152,7 @@ func TestOverlapPolicies(t *testing.T) {
 			t.Parallel()
 			fake, defs := notes()
 			s := perdure.NewSchedule("s", perdure.Every(time.Hour), reporting.Job("slow"), c.policy)
+
 			perduretest.Run(t, perdure.Group{defs, s}, func(t *testing.T, env *perduretest.Env) {
 				env.Advance(4*time.Hour + 30*time.Minute)
 				tell := func() {
@@ -152,6 +163,7 @@ func TestOverlapPolicies(t *testing.T) {
 					}
 					env.Settle()
 				}
+
 				tell()
 				if c.policy != perdure.OverlapCancel {
 					env.Advance(time.Hour)
@@ -159,6 +171,7 @@ func TestOverlapPolicies(t *testing.T) {
 				} else {
 					env.Advance(time.Hour)
 				}
+
 				same(t, "reports", texts(fake), c.want...)
 				i := describe(t, env, s)
 				if got := fmt.Sprintf("fired %d, skipped %d, failed %d", i.Fired, i.Skipped, i.Failed); got != c.info {
@@ -177,6 +190,7 @@ func TestDefinitionsChange(t *testing.T) {
 		return perdure.NewSchedule("s", when, reporting.Job(in, perdure.Labels(map[string]string{"team": "ops"})))
 	}
 	first := define(perdure.Every(time.Hour), "first")
+
 	perduretest.Run(t, perdure.Group{defs, first}, func(t *testing.T, env *perduretest.Env) {
 		env.Advance(90 * time.Minute)
 		events := func() int {
@@ -191,6 +205,7 @@ func TestDefinitionsChange(t *testing.T) {
 		if err := first.Pause(env.With(), "a deploy"); err != nil {
 			t.Fatal(err)
 		}
+
 		env.Restart(defs, define(perdure.Every(time.Hour).Offset(30*time.Minute), "second"))
 		info := describe(t, env, first)
 		if !info.Paused || info.Why != "a deploy" || info.Fired != 1 || info.When != "every 1h0m0s, 30m0s after it" || info.Next != nil {
@@ -199,6 +214,7 @@ func TestDefinitionsChange(t *testing.T) {
 		if err := first.Resume(env.With()); err != nil {
 			t.Fatal(err)
 		}
+
 		env.Advance(time.Hour)
 		same(t, "reports", texts(fake), "first 2000-01-01T01:00:00Z", "second 2000-01-01T02:30:00Z")
 		n, err := env.App().Executions().Count(env.Context(), `label.perdure.schedule = "s" and label.team = "ops"`)
@@ -224,6 +240,7 @@ func TestWrongSchedules(t *testing.T) {
 		}
 		return err
 	}
+
 	job := reporting.Job("x")
 	for _, c := range []struct {
 		def  perdure.Definition
@@ -250,6 +267,7 @@ func TestWrongSchedules(t *testing.T) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
+
 	if _, err := attach.Open(t.Context(), attach.Config{PruneSchedules: true}); err == nil || !strings.Contains(err.Error(), "has a name") {
 		t.Error(err)
 	}

@@ -9,12 +9,14 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// TestScheduledTask submits a task every day: each once, under the key of its day, on the queue that the job names.
+// TestScheduledTask submits a task every day: each once, under the key of its day, on the queue
+// that the job names.
 func TestScheduledTask(t *testing.T) {
 	t.Parallel()
 	cleaned := perduretest.NewFake(func(context.Context, string) (int, error) { return 1, nil })
 	clean := perdure.DeclareActivity[string, int]("clean", perdure.OnQueue("low"))
 	daily := perdure.NewSchedule("daily", perdure.Cron("0 2 * * *", ""), clean.Job("logs", perdure.Labels(map[string]string{"team": "x"})))
+
 	perduretest.Run(t, perdure.Group{clean.Bind(cleaned.Call), daily}, func(t *testing.T, env *perduretest.Env) {
 		env.Advance(24 * time.Hour)
 		env.Restart()

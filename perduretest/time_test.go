@@ -17,7 +17,8 @@ var sleeper = perdure.NewWorkflow("sleeper", func(ctx perdure.WorkflowCtx, d tim
 	return ctx.Now().Sub(began), err
 })
 
-// TestAYearIsCheap bounds what virtual time costs. On a machine that is busy, anything may be slow once; but not ten times in a row.
+// TestAYearIsCheap bounds what virtual time costs. On a machine that is busy, anything may be slow
+// once; but not ten times in a row.
 func TestAYearIsCheap(t *testing.T) {
 	t.Parallel()
 	for _, once := range []bool{false, true} {
@@ -34,10 +35,12 @@ func TestAYearIsCheap(t *testing.T) {
 				}
 			})
 			fastest = min(fastest, time.Since(began))
-			if fastest < time.Second { // a few milliseconds as a rule; a node that did something every minute would need more
+			// a few milliseconds as a rule; a node that did something every minute would need more
+			if fastest < time.Second {
 				break
 			}
 		}
+
 		t.Logf("a year took %s (once: %v)", fastest, once)
 		if fastest >= time.Second {
 			t.Error("that is too long")
@@ -45,9 +48,9 @@ func TestAYearIsCheap(t *testing.T) {
 	}
 }
 
-// TestManyTimersInAYear spreads executions over a year, and ten times as many: each of them may cost
-// three times as much then, but not ten times as much. On a busy machine anything may be slow once, but
-// not five times in a row.
+// TestManyTimersInAYear spreads executions over a year, and ten times as many: each of them may
+// cost three times as much then, but not ten times as much. On a busy machine anything may be slow
+// once, but not five times in a row.
 func TestManyTimersInAYear(t *testing.T) {
 	t.Parallel()
 	n := 10_000
@@ -77,6 +80,7 @@ func spread(t *testing.T, n int) time.Duration {
 			}
 			all = append(all, x)
 		}
+
 		env.Advance(year / 2)
 		done := 0
 		for _, x := range all {
@@ -86,15 +90,18 @@ func spread(t *testing.T, n int) time.Duration {
 				done++
 			}
 		}
+
 		if done != n/2 {
 			t.Errorf("after half of the time %d of %d have ended", done, n)
 		}
 		env.Advance(year / 2)
+
 		for _, x := range all {
 			if _, err := x.Result(env.With()); err != nil {
 				t.Fatal(err)
 			}
 		}
 	})
+
 	return time.Since(began)
 }

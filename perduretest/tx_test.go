@@ -13,7 +13,8 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// Transactional activities and outboxes work on a SQLite file in virtual time, over a crash as well, and do not fill that time with looking.
+// Transactional activities and outboxes work on a SQLite file in virtual time, over a crash as
+// well, and do not fill that time with looking.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
 	db, err := sqlite.Open("file:" + filepath.Join(t.TempDir(), "bank.db"))
@@ -24,11 +25,13 @@ func TestTransactions(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), `create table ledger (id text)`); err != nil {
 		t.Fatal(err)
 	}
+
 	paid := perdure.NewSignal[string]("paid")
 	book := perdure.NewTxActivity("book", perdure.SQL(db), func(ctx context.Context, tx *sql.Tx, id string) (string, error) {
 		_, err := tx.ExecContext(ctx, `insert into ledger values (?)`, id)
 		return id, err
 	})
+
 	orders := perdure.NewWorkflow("orders", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		id, err := paid.Receive(ctx)
 		if err != nil {
@@ -39,6 +42,7 @@ func TestTransactions(t *testing.T) {
 		}
 		return book.Run(ctx, id)
 	})
+
 	perduretest.Run(t, perdure.Group{orders, book, perdure.Outbox(perdure.SQL(db))}, func(t *testing.T, env *perduretest.Env) {
 		tx, err := db.BeginTx(t.Context(), nil)
 		if err != nil {
@@ -54,6 +58,7 @@ func TestTransactions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(time.Second)
 		env.Restart()
 		if got, err := exec.Result(env.With()); err != nil || got != "p-1" {

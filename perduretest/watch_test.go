@@ -15,13 +15,15 @@ func (w told) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWatchNamesWhatIsBusy has a test that waits for something outside of its bubble, and one goroutine in it that waits for time to pass.
+// TestWatchNamesWhatIsBusy has a test that waits for something outside of its bubble, and one
+// goroutine in it that waits for time to pass.
 func TestWatchNamesWhatIsBusy(t *testing.T) {
 	t.Parallel()
 	w := told{make(chan string)}
 	release := make(chan struct{}) // outside of the bubble
 	timer := watch("TestX", 100*time.Millisecond, w)
 	defer timer.Stop()
+
 	go func() {
 		defer close(release)
 		text := <-w.texts
@@ -34,6 +36,7 @@ func TestWatchNamesWhatIsBusy(t *testing.T) {
 			t.Errorf("%s\nnames a goroutine that waits for time to pass", text)
 		}
 	}()
+
 	synctest.Test(t, func(*testing.T) {
 		go sleepsInside()
 		waitsOutside(release)

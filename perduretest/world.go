@@ -117,6 +117,7 @@ func (w *world) open(def perdure.Definition) error {
 	w.mu.Lock()
 	w.ended = nil
 	w.mu.Unlock()
+
 	cfg := crash.Config{
 		Store: w.mem, Plan: w.plan, Number: w.opened, Patience: w.cfg.Patience,
 		Engine: engine.Config{
@@ -129,6 +130,7 @@ func (w *world) open(def perdure.Definition) error {
 			},
 		},
 	}
+
 	p, err := crash.Open(cfg, def)
 	w.enter(p)
 	return err

@@ -51,11 +51,11 @@ type Client interface {
 	Pause(ctx context.Context, r CancelRequest) error
 	// Resume undoes Pause.
 	Resume(ctx context.Context, r CancelRequest) error
-	// Signals asks for the signals that the code of an execution has not taken, or has one shown, skipped or dropped. A signal that the
-	// code may be about to take is a Conflict.
+	// Signals asks for the signals that the code of an execution has not taken, or has one shown,
+	// skipped or dropped. A signal that the code may be about to take is a Conflict.
 	Signals(ctx context.Context, r SignalsRequest) (model.Calls, error)
-	// Update asks the code of an execution to change something and waits for its answer. The same request id is the same update.
-	// An error of the code is a *model.Failure.
+	// Update asks the code of an execution to change something and waits for its answer. The same
+	// request id is the same update. An error of the code is a *model.Failure.
 	Update(ctx context.Context, r UpdateRequest) (model.Payload, error)
 	// Query asks the code of an execution, open or closed. It changes nothing. An error of the code
 	// is a *model.Failure.
@@ -169,7 +169,8 @@ type CancelRequest struct {
 	RequestID string
 }
 
-// SignalsRequest is what an operator asks about the signals that the code of an execution has not taken.
+// SignalsRequest is what an operator asks about the signals that the code of an execution has not
+// taken.
 type SignalsRequest struct {
 	Target    Target
 	Do        string // model.MailboxList and the others

@@ -130,6 +130,7 @@ type QueueStatus struct {
 	Why                       string
 	Here                      bool // this process knows the counts
 	Waiting, Delayed, Claimed int
-	Oldest                    model.Time // since when the one that waits longest could begin; zero for none
-	Workers, Slots            int
+	// since when the one that waits longest could begin; zero for none
+	Oldest         model.Time
+	Workers, Slots int
 }

@@ -1,8 +1,8 @@
-// Package attach joins an App with an engine. Packages embedded and perduretest use it, and so do our
-// own tests and commands; programs use embedded.Open.
+// Package attach joins an App with an engine. Packages embedded and perduretest use it, and so do
+// our own tests and commands; programs use embedded.Open.
 //
-// It promises nothing of its own: Open and Replay are those of package perdure, which does not export
-// them.
+// It promises nothing of its own: Open and Replay are those of package perdure, which does not
+// export them.
 package attach
 
 import (
@@ -18,14 +18,14 @@ type Config = seam.Config[perdure.Definition, perdure.TaskConfig]
 
 var constructors = seam.Get[*perdure.App, perdure.Definition, perdure.TaskConfig]()
 
-// Open makes an App of the backend in cfg and serves the definitions. The error names every mistake in
-// them. The caller closes the backend when Open fails; afterwards App.Close does.
+// Open makes an App of the backend in cfg and serves the definitions. The error names every mistake
+// in them. The caller closes the backend when Open fails; afterwards App.Close does.
 func Open(ctx context.Context, cfg Config, defs ...perdure.Definition) (*perdure.App, error) {
 	return constructors.Open(ctx, cfg, defs...)
 }
 
-// Replay runs the code of the definitions against a history, with the payload settings and the logger of
-// cfg. See perdure.Replay.
+// Replay runs the code of the definitions against a history, with the payload settings and the
+// logger of cfg. See perdure.Replay.
 func Replay(ctx context.Context, cfg Config, history io.Reader, defs ...perdure.Definition) error {
 	return constructors.Replay(ctx, cfg, history, defs...)
 }

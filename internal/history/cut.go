@@ -417,8 +417,8 @@ func (c *cutter) keepSent(i int) {
 	c.blank(i)
 }
 
-// addAccepted adds messages that the run accepted behind the cut. Signals that an operator has dropped
-// stay dropped.
+// addAccepted adds messages that the run accepted behind the cut. Signals that an operator has
+// dropped stay dropped.
 func (c *cutter) addAccepted() {
 	dropped := map[int64]bool{}
 	for i := range c.h.Events {

@@ -6,8 +6,8 @@ import (
 	"hash/fnv"
 )
 
-// Operations on a mailbox: the Name of a MessageMailbox. An execution has a mailbox too: the signals
-// that its code has not taken.
+// Operations on a mailbox: the Name of a MessageMailbox. An execution has a mailbox too: the
+// signals that its code has not taken.
 const (
 	MailboxList = "list"
 	MailboxShow = "show" // one item with its input
@@ -58,8 +58,8 @@ func CallOf(position int, seq int64, at Time, m *Message) Call {
 	}
 }
 
-// SignalID returns the id of a signal that the code of a run has not taken. It changes with the run, because
-// another run may have another signal at the position.
+// SignalID returns the id of a signal that the code of a run has not taken. It changes with the
+// run, because another run may have another signal at the position.
 func SignalID(run RunID, e *Event) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s %d %q %q", run, e.At, e.Name, e.RequestID) // it never fails

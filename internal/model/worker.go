@@ -38,17 +38,17 @@ type Offer struct {
 	Version string
 }
 
-// TaskWorker executes tasks. The engine calls it, and so does whatever stands between the engine and the
-// worker. No method may block.
+// TaskWorker executes tasks. The engine calls it, and so does whatever stands between the engine
+// and the worker. No method may block.
 type TaskWorker interface {
-	// Execute hands over claims that are all committed, never more at a time than the worker has slots
-	// for.
+	// Execute hands over claims that are all committed, never more at a time than the worker has
+	// slots for.
 	Execute(claims []Claim)
 	// Stop tells the worker that the engine no longer waits for the outcome of a claim.
 	Stop(claim ClaimRef, why StopReason)
-	// Settled tells the worker that the engine has stored a report, or why the report counts for nothing:
-	// NotOwned when another worker has the claim. A report that is handed in twice is settled twice, with
-	// one effect.
+	// Settled tells the worker that the engine has stored a report, or why the report counts for
+	// nothing: NotOwned when another worker has the claim. A report that is handed in twice is
+	// settled twice, with one effect.
 	Settled(claim ClaimRef, err error)
 }
 
@@ -59,7 +59,7 @@ type StopReason uint8
 const (
 	// StopCanceled is a task that was cancelled. It may clean up, and its report counts.
 	StopCanceled StopReason = iota + 1
-	// StopLost is a claim that timed out, that another worker has, or whose run has ended. Its report
-	// counts for nothing.
+	// StopLost is a claim that timed out, that another worker has, or whose run has ended. Its
+	// report counts for nothing.
 	StopLost
 )

@@ -113,6 +113,8 @@ func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 			}
 		}
 		l.s.did(opTaken)
+	case model.EventSignalDropped:
+		l.fail("I11: event %d of %s drops a signal, and no operator has asked for it", e.Seq, r.id)
 	case model.EventPromiseSettled:
 		if _, twice := r.settled[e.Name]; twice {
 			l.fail("I9: promise %s of %s is settled twice", e.Name, r.id)

@@ -520,6 +520,7 @@ func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n
 		}
 		shard := r.address.shard
 		sh := l.nodes[b.Lane.Node].inc.shells[b.Lane.Lane]
+
 		_, moving := sh.moving[shard]
 		for id, t := range r.tasks {
 			ref := r.ref(id, t.claim)

@@ -111,7 +111,7 @@ func (m *machine) feed(e *model.Event) {
 			m.broken = fmt.Errorf("event %d pins the run a second time", e.Seq)
 		}
 		m.pin = e.Name
-	case model.EventStarted, model.EventClosed:
+	case model.EventStarted, model.EventClosed, model.EventSignalDropped: // no simulated operator drops signals
 		m.broken = fmt.Errorf("event %d is a %s", e.Seq, e.Kind)
 	}
 

@@ -195,7 +195,9 @@ func TestKnownSeedsOfLending(t *testing.T) {
 		// that a worker had the claim
 		4948,
 		20194, // a worker left while a slot of it stayed lent
-		42658, // a node forgot an owner because of an old view, and numbered its polls from 1 again: the owner dropped them
+		// a node forgot an owner because of an old view, and numbered its polls from 1 again: the
+		// owner dropped them
+		42658,
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
@@ -217,9 +219,11 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 		899,   // a lane handed over an expired claim, and its permit had gone to the next task
 		28654, // the claim of a task met the claim of a poisoned one in each batch
 		12865, // a lane missed a run because of a refused start
-		// the oracle knew only the last jump of the clock, and a node had joined after an earlier one
+		// the oracle knew only the last jump of the clock, and a node had joined after an earlier
+		// one
 		55346,
-		70794, // the oracle did not see a one-way delete of which the batch held only the request id
+		// the oracle did not see a one-way delete of which the batch held only the request id
+		70794,
 		// a time-out was undone, and the claim was handed over although another task had its permit
 		88703,
 		// a node took the page of a dead one, which had no tokens left, and did not wake the tasks

@@ -1,9 +1,9 @@
 // Package seam is where package perdure leaves its constructor for internal/attach, so that the
 // constructor is not part of what users see.
 //
-// Package perdure imports seam and calls Set once, when it is initialised. Package attach imports both
-// and calls Get. Nothing else uses seam: this package cannot name the types of perdure, and attach gives
-// them their names.
+// Package perdure imports seam and calls Set once, when it is initialised. Package attach imports
+// both and calls Get. Nothing else uses seam: this package cannot name the types of perdure, and
+// attach gives them their names.
 package seam
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// Config is how an app is joined with an engine. D is perdure.Definition, T is perdure.TaskConfig. A
-// zero field has the default that its comment names.
+// Config is how an app is joined with an engine. D is perdure.Definition, T is perdure.TaskConfig.
+// A zero field has the default that its comment names.
 type Config[D, T any] struct {
 	// Backend is the engine that the app speaks to.
 	Backend api.Backend
@@ -38,8 +38,8 @@ type Config[D, T any] struct {
 	Payloads payload.Codec
 	// Cluster is the id of the store.
 	Cluster string
-	// Search finds every value in the store that contains a text, all as of one moment, for the sweep of
-	// payloads. With nil there is no sweep.
+	// Search finds every value in the store that contains a text, all as of one moment, for the
+	// sweep of payloads. With nil there is no sweep.
 	Search func(ctx context.Context, text string, found func(value []byte) error) error
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
@@ -49,8 +49,8 @@ type Config[D, T any] struct {
 	Version string
 	// Name of the app. Schedules remember which app applied them by this name.
 	Name string
-	// PruneSchedules deletes the schedules that an app of this Name applied and that this app does not
-	// define.
+	// PruneSchedules deletes the schedules that an app of this Name applied and that this app does
+	// not define.
 	PruneSchedules bool
 	// Meter counts what the app does, and Tracer makes spans of it. Nil counts and traces nothing.
 	Meter  *telemetry.Meter
@@ -79,6 +79,6 @@ var constructors any
 // Set leaves the constructors here.
 func Set[A, D, T any](c Constructors[A, D, T]) { constructors = c }
 
-// Get returns the constructors. It panics for other types than those that were set, which is a mistake in
-// package attach.
+// Get returns the constructors. It panics for other types than those that were set, which is a
+// mistake in package attach.
 func Get[A, D, T any]() Constructors[A, D, T] { return constructors.(Constructors[A, D, T]) }

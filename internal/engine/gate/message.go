@@ -75,8 +75,8 @@ func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told [
 		}
 		g.exchange(now, r)
 
-		// The gate tells a task when a token accrues only when it refuses the task. The waiting tasks
-		// were refused before this node owned the limit, so they have to ask again.
+		// The gate tells a task when a token accrues only when it refuses the task. The waiting
+		// tasks were refused before this node owned the limit, so they have to ask again.
 		if _, token := r.local.Lacks(); token {
 			g.wake(r)
 		}

@@ -15,9 +15,10 @@ type actor struct {
 	kept    []*core.Item // calls that are only in memory, while the rest is read again
 	counted int          // bytes of all that waits, as the lane has counted them
 	rest    *list.Element
-	bytes   int                 // that it takes while it rests
-	damaged []model.MailboxItem // items that cannot be read, until they are moved out of the mailbox
-	until   model.Time          // when it leaves memory, if there is no call before
+	bytes   int // that it takes while it rests
+	// items that cannot be read, until they are moved out of the mailbox
+	damaged []model.MailboxItem
+	until   model.Time // when it leaves memory, if there is no call before
 }
 
 // job is a hand-over of calls to a worker. None of its effects exist before they are committed. A

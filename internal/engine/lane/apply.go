@@ -149,12 +149,14 @@ func (l *Lane) decide(now model.Time, e *entry, in *messageInput) (*core.Executi
 		// Once more.
 		return e.x, core.Decision{Answer: model.Answer{Run: m.ToRun, Status: in.fate.Status}}
 	}
+
 	if !in.aboutLetter() {
 		if d, busy := e.goesOn(m); busy {
 			return e.x, d
 		}
 		return core.Deliver(e.x, m, now, l.newRunFor(m), l.cfg.Limits)
 	}
+
 	var letter *core.Letter
 	if in.letter != nil {
 		if err := in.letter.err; err != nil {
@@ -162,6 +164,7 @@ func (l *Lane) decide(now model.Time, e *entry, in *messageInput) (*core.Executi
 		}
 		letter = in.letter.letter
 	}
+
 	return core.DeliverLetter(e.x, m, letter, now, l.newRunFor(m))
 }
 

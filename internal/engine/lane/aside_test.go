@@ -28,6 +28,7 @@ func (f *foreignQueries) sendsDamaged(to model.ShardID, ms ...*model.Message) {
 		}
 		b.Messages = append(b.Messages, row)
 	}
+
 	if _, err := f.r.st.Commit(f.r.t.Context(), b); err != nil {
 		f.r.t.Fatal(err)
 	}
@@ -76,7 +77,8 @@ func (r *rig) upgraded() {
 	}
 }
 
-// Messages that cannot be read are set aside: those behind them take effect, in their order, each once, and what was set aside is a dead letter with its bytes.
+// Messages that cannot be read are set aside: those behind them take effect, in their order, each
+// once, and what was set aside is a dead letter with its bytes.
 func TestDamagedMessagesAreSetAside(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -95,14 +97,17 @@ func TestDamagedMessagesAreSetAside(t *testing.T) {
 	if len(letters) != 4 {
 		t.Fatalf("%d dead letters, want 4", len(letters))
 	}
+
 	for _, l := range letters {
 		if string(l.Message.Input.Data) != "\xff\x01" || !strings.Contains(l.Message.ID, "from shard 3 to shard 0") {
 			t.Errorf("kept as %+v", l)
 		}
 	}
+
 	if len(r.aside) != 4 {
 		t.Errorf("told of %v", r.aside)
 	}
+
 	// What comes later goes on, also for a node that has just taken over.
 	r.restartBeside()
 	f.sendsDamaged(0, nil, &s[3])
@@ -117,7 +122,8 @@ func TestDamagedMessagesAreSetAside(t *testing.T) {
 	}
 }
 
-// A message of a newer build waits, while those behind it go on. Once a node can read it, it takes effect exactly once.
+// A message of a newer build waits, while those behind it go on. Once a node can read it, it takes
+// effect exactly once.
 func TestNewerMessageWaitsForTheUpgrade(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -129,11 +135,13 @@ func TestNewerMessageWaitsForTheUpgrade(t *testing.T) {
 	r.l.MailWaits()
 	r.settle()
 	r.wantEvents(a, received(1, 2)...)
+
 	for range 3 { // it is tried again, and told of once
 		r.pass(61 * time.Second)
 		r.l.MailWaits()
 		r.settle()
 	}
+
 	if len(r.letters()) != 0 || len(r.aside) != 1 || !r.aside[0].Newer {
 		t.Errorf("%d dead letters, told of %v", len(r.letters()), r.aside)
 	}
@@ -151,7 +159,8 @@ func TestNewerMessageWaitsForTheUpgrade(t *testing.T) {
 	r.wantEvents(a, want...)
 }
 
-// A batch that sets something aside and is refused harms nobody: messages before it and others go on, and it is tried again.
+// A batch that sets something aside and is refused harms nobody: messages before it and others go
+// on, and it is tried again.
 func TestSetAsideIsRefused(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -160,6 +169,7 @@ func TestSetAsideIsRefused(t *testing.T) {
 	r.began(a)
 	s := signals(a, 1, 3)
 	refusals := 0
+
 	r.refuse = func(b *store.Batch) error {
 		if len(b.Deferred) > 0 && refusals < 3 {
 			refusals++
@@ -170,6 +180,7 @@ func TestSetAsideIsRefused(t *testing.T) {
 		}
 		return nil
 	}
+
 	f.sendsDamaged(0, &s[0], nil, &s[1])
 	r.l.MailWaits()
 	r.settle()
@@ -177,11 +188,13 @@ func TestSetAsideIsRefused(t *testing.T) {
 	r.signal(a, "direct", "direct")
 	r.settle()
 	r.wantAnswer("direct", "")
+
 	for range 3 {
 		r.pass(61 * time.Second)
 		r.l.MailWaits()
 		r.settle()
 	}
+
 	r.wantEvents(a, "signal_received 1", "signal_received direct", "signal_received 2")
 	if n := len(r.letters()); n != 1 || refusals != 3 {
 		t.Errorf("%d dead letters after %d refusals", n, refusals)
@@ -195,6 +208,7 @@ func TestDamagedRequestsAreSetAside(t *testing.T) {
 	r.join(1)
 	a := in(0, 0)
 	r.began(a)
+
 	rows := []store.InboxRow{
 		{Shard: 0, ID: r.newRun(), Damaged: &model.Damaged{Raw: []byte{0xff}}},
 		{Shard: 0, ID: r.newRun(), Message: *newerSignal(a, "new")},
@@ -203,6 +217,7 @@ func TestDamagedRequestsAreSetAside(t *testing.T) {
 	if err := r.st.PutInbox(t.Context(), rows); err != nil {
 		t.Fatal(err)
 	}
+
 	r.l.MailWaits()
 	r.settle()
 	r.wantEvents(a, received(1, 1)...)
@@ -230,9 +245,11 @@ func TestDamagedItemsAreSetAside(t *testing.T) {
 	if len(items) != 3 {
 		t.Fatalf("%d items", len(items))
 	}
+
 	shard := a.Shard(shards)
 	key := store.EntityKey{Shard: shard, Address: a}
 	r.restart()
+
 	// The second of them is damaged, the third is of a newer build.
 	f := &store.Batch{Lane: r.cfg.Ref, Number: 1, At: r.now}
 	bad, late := items[1], items[2]
@@ -243,6 +260,7 @@ func TestDamagedItemsAreSetAside(t *testing.T) {
 	if _, err := r.st.Commit(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
+
 	r.dies()
 	r.joinEntities(1)
 	r.settle()
@@ -258,6 +276,7 @@ func TestDamagedItemsAreSetAside(t *testing.T) {
 	if len(r.aside) != 2 {
 		t.Errorf("told of %+v", r.aside)
 	}
+
 	r.reads = func(ld *lane.Load) *lane.LoadResult {
 		if ld.Kind != lane.LoadMail {
 			return nil
@@ -268,6 +287,7 @@ func TestDamagedItemsAreSetAside(t *testing.T) {
 		}
 		return &res
 	}
+
 	r.pass(61 * time.Second)
 	r.l.MailWaits()
 	r.settle()
@@ -285,6 +305,7 @@ func TestPagesWithoutRowsThatCannotBeRead(t *testing.T) {
 		r.timersIn(a, 10)
 		r.restart()
 		broken, reads := true, 0
+
 		r.reads = func(ld *lane.Load) *lane.LoadResult {
 			if ld.Kind != kind {
 				return nil
@@ -299,6 +320,7 @@ func TestPagesWithoutRowsThatCannotBeRead(t *testing.T) {
 			res.Err = skipped.Err("load")
 			return &res
 		}
+
 		r.join(1)
 		r.settle()
 		r.pass(time.Second)
@@ -319,6 +341,7 @@ func TestMisplacedRows(t *testing.T) {
 	a, other := in(0, 0), in(1, 0)
 	r.timersIn(a, 10)
 	r.restart()
+
 	r.reads = func(ld *lane.Load) *lane.LoadResult {
 		res := engine.Read(t.Context(), r.st, *ld, r.now)
 		run := r.newRun()
@@ -334,6 +357,7 @@ func TestMisplacedRows(t *testing.T) {
 		}
 		return &res
 	}
+
 	r.join(1)
 	r.settle()
 	r.pass(20 * time.Second)
@@ -343,7 +367,8 @@ func TestMisplacedRows(t *testing.T) {
 	}
 }
 
-// A batch that sets several messages aside and is never done in time is sent again with one of them.
+// A batch that sets several messages aside and is never done in time is sent again with one of
+// them.
 func TestSetAsideIsSplit(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -351,20 +376,24 @@ func TestSetAsideIsSplit(t *testing.T) {
 	a := in(0, 0)
 	r.began(a)
 	s := signals(a, 1, 3)
+
 	r.refuse = func(b *store.Batch) error {
 		if len(b.Deferred) > 1 {
 			return store.Errorf(store.Unknown, "commit", "injected")
 		}
 		return nil
 	}
+
 	f.sendsDamaged(0, &s[0], nil, nil, &s[1])
 	r.l.MailWaits()
 	r.settle()
+
 	for range 3 {
 		r.pass(61 * time.Second)
 		r.l.MailWaits()
 		r.settle()
 	}
+
 	r.wantEvents(a, received(1, 2)...)
 	if n := len(r.letters()); n != 2 {
 		t.Errorf("%d dead letters, want 2", n)

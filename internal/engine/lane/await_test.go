@@ -6,13 +6,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Who waits for an execution is told of the end of the chain; who waits for a run, of the end of that run.
+// Who waits for an execution is told of the end of the chain; who waits for a run, of the end of
+// that run.
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
 	first := r.began(a)
+
 	await := func(run model.RunID, token string, wantSure bool) {
 		t.Helper()
 		sure, err := r.l.Await(a, run, token)
@@ -20,6 +22,7 @@ func TestAwait(t *testing.T) {
 			t.Fatalf("%s: sure %v, %v; want %v", token, sure, err, wantSure)
 		}
 	}
+
 	await(model.RunID{}, "chain", true)
 	await(first, "first run", true)
 	await(model.RunID{7}, "another run", false)
@@ -36,11 +39,13 @@ func TestAwait(t *testing.T) {
 	await(second, "second run", true)
 	r.turn(a, model.Turn{Close: done()})
 	r.settle()
+
 	for _, token := range []string{"chain", "second run"} {
 		if res := r.answers[token].Result; res == nil || res.Run != second || res.Outcome.Status != model.Completed {
 			t.Errorf("%s = %+v", token, r.answers[token])
 		}
 	}
+
 	r.wantSilence("another run", "forgotten")
 	// A run that has ended, or that is not in memory: the caller must look.
 	await(model.RunID{}, "after", false)
@@ -74,7 +79,8 @@ func (r *rig) runs(a model.Address, reuse model.ReusePolicy, token any) {
 	r.take()
 }
 
-// Who runs an execution hears of its end, not of its beginning: of the end of the chain that the start began.
+// Who runs an execution hears of its end, not of its beginning: of the end of the chain that the
+// start began.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -91,6 +97,7 @@ func TestRun(t *testing.T) {
 	r.settle()
 	r.wantSilence("run")
 	second := r.current(a).Start.Run
+
 	// The end of the chain is on its way when somebody begins the next one.
 	r.turn(a, model.Turn{Close: done()})
 	r.flush()
@@ -124,7 +131,8 @@ func TestRunMeetsARun(t *testing.T) {
 	}
 }
 
-// A batch that is refused for a neighbour is applied in parts: nobody is answered twice, and the wait stays.
+// A batch that is refused for a neighbour is applied in parts: nobody is answered twice, and the
+// wait stays.
 func TestRunBesidePoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -160,7 +168,8 @@ func TestRunForgotten(t *testing.T) {
 	r.wantSilence("run")
 }
 
-// Whoever waits when the shard moves or the lane dies is told once, before or after the commit of the start, and asks the next owner.
+// Whoever waits when the shard moves or the lane dies is told once, before or after the commit of
+// the start, and asks the next owner.
 func TestRunWhoseOwnerGoes(t *testing.T) {
 	t.Parallel()
 	for _, committed := range []bool{false, true} {
@@ -173,6 +182,7 @@ func TestRunWhoseOwnerGoes(t *testing.T) {
 			if committed {
 				r.settle()
 			}
+
 			if end == "moves" {
 				r.giveUp(a.Shard(shards))
 				r.settle()
@@ -180,6 +190,7 @@ func TestRunWhoseOwnerGoes(t *testing.T) {
 				r.l.Die(errInjected)
 				r.take()
 			}
+
 			if got, ok := r.answers["run"]; !ok || got.Err == nil {
 				t.Errorf("%s, committed %v: %+v", end, committed, got)
 			}
@@ -187,17 +198,20 @@ func TestRunWhoseOwnerGoes(t *testing.T) {
 	}
 }
 
-// A node whose callers wait for an execution again and again, each for a moment, is kept and told once.
+// A node whose callers wait for an execution again and again, each for a moment, is kept and told
+// once.
 func TestNodeThatWaitsAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
 	r.began(a)
+
 	for _, id := range []string{"1", "2", "3"} {
 		r.post(model.Message{Kind: model.MessageWatch, To: a}, id)
 		r.settle()
 	}
+
 	r.hints = nil
 	r.turn(a, model.Turn{Close: done()})
 	r.settle()

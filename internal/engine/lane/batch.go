@@ -67,7 +67,9 @@ type effect struct {
 	moot    bool // the worker has let go before, because it reported something
 	hint    Hint
 	turn    *model.Turn
-	step    string        // or a request id: of effReply; of effAnswer and effAwait, one whose remembered answer is no longer needed
+	// or a request id: of effReply; of effAnswer and effAwait, one whose remembered answer is no
+	// longer needed
+	step    string
 	message *messageInput // of effExpect and effBegin
 	report  *reportInput  // of effSettled
 

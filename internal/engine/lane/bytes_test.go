@@ -34,8 +34,9 @@ func (r *rig) signalLarge(a model.Address, name string, n int, token any) {
 	r.send(model.Message{Kind: model.MessageSignal, To: a, Name: name, Input: payload(n)}, token)
 }
 
-// slowPath is a path to the store that moves so many bytes per second: a commit that would take longer than its limit ends without
-// a word, and has not landed. It notes how large the batches were that arrived.
+// slowPath is a path to the store that moves so many bytes per second: a commit that would take
+// longer than its limit ends without a word, and has not landed. It notes how large the batches
+// were that arrived.
 func slowPath(perSecond int, class store.Class, arrived *[]int) func(*store.Batch) error {
 	return func(b *store.Batch) error {
 		n := sizeOf(b)
@@ -48,7 +49,8 @@ func slowPath(perSecond int, class store.Class, arrived *[]int) func(*store.Batc
 	}
 }
 
-// No batch has more bytes than the limit and one input, whatever waits; inputs of one key keep their order.
+// No batch has more bytes than the limit and one input, whatever waits; inputs of one key keep
+// their order.
 func TestBatchIsCutByBytes(t *testing.T) {
 	t.Parallel()
 	const limit, large, n = 1 << 20, 300 << 10, 20
@@ -58,20 +60,24 @@ func TestBatchIsCutByBytes(t *testing.T) {
 	r.began(a)
 	var sizes []int
 	r.refuse = func(b *store.Batch) error { sizes = append(sizes, sizeOf(b)); return nil }
+
 	for i := range n {
 		r.startLarge(key(fmt.Sprint("k", i)), large, fmt.Sprint("start ", i))
 		r.signalLarge(a, fmt.Sprint("s", i), large, fmt.Sprint("signal ", i))
 	}
+
 	if !r.l.Full() {
 		t.Error("a lane whose batch is full takes more")
 	}
 	r.settle()
+
 	var want []string
 	for i := range n {
 		r.wantAnswer(fmt.Sprint("start ", i), "")
 		r.wantAnswer(fmt.Sprint("signal ", i), "")
 		want = append(want, fmt.Sprint("signal_received s", i))
 	}
+
 	r.wantEvents(a, want...)
 	if most := slices.Max(sizes); most > limit+large || len(sizes) > 2*n*large/limit+2 {
 		t.Errorf("batches of %v bytes, want few of at most %d each", sizes, limit+large)
@@ -101,12 +107,14 @@ func TestRowsCountAndNotOnlyInputs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxBatchBytes = 1 << 20 })
 	r.join(1)
+
 	const large, n = 400 << 10, 8
 	for i := range n {
 		r.began(key(fmt.Sprint("k", i)))
 		r.signalLarge(key(fmt.Sprint("k", i)), "s", large, fmt.Sprint("signal ", i))
 		r.settle()
 	}
+
 	var carried []int
 	r.refuse = func(b *store.Batch) error {
 		n := 0
@@ -118,7 +126,9 @@ func TestRowsCountAndNotOnlyInputs(t *testing.T) {
 		carried = append(carried, n)
 		return nil
 	}
-	for i := range n { // a turn of a few bytes, and the next run begins with a signal that was not taken
+
+	// a turn of a few bytes, and the next run begins with a signal that was not taken
+	for i := range n {
 		r.turn(key(fmt.Sprint("k", i)), model.Turn{Close: &model.Close{Status: model.Continued}, Seen: 1})
 	}
 	r.settle()
@@ -127,8 +137,8 @@ func TestRowsCountAndNotOnlyInputs(t *testing.T) {
 	}
 }
 
-// A batch that is not done in time is split, until what is left fits; nothing is lost, doubled or out of order. Without that the
-// same batch would be sent again for ever.
+// A batch that is not done in time is split, until what is left fits; nothing is lost, doubled or
+// out of order. Without that the same batch would be sent again for ever.
 func TestBatchThatIsNeverDoneInTime(t *testing.T) {
 	t.Parallel()
 	for _, class := range []store.Class{store.Unknown, store.Retryable} {
@@ -142,13 +152,16 @@ func TestBatchThatIsNeverDoneInTime(t *testing.T) {
 			r.began(target)
 			var arrived []int
 			r.refuse = slowPath(20<<10, class, &arrived)
+
 			for i := range n {
 				r.startLarge(key(fmt.Sprint("k", i)), large, fmt.Sprint("start ", i))
 				r.signalLarge(a, fmt.Sprint("s", i), large, fmt.Sprint("signal ", i))
 			}
+
 			r.turn(a, does(step("x"), signalTo(target, "m", "hello")))
 			r.settle()
 			r.pass(time.Minute)
+
 			want := make([]string, 0, n)
 			for i := range n {
 				r.wantAnswer(fmt.Sprint("start ", i), "")
@@ -158,6 +171,7 @@ func TestBatchThatIsNeverDoneInTime(t *testing.T) {
 				}
 				want = append(want, fmt.Sprint("signal_received s", i))
 			}
+
 			got := slices.DeleteFunc(r.events(a), func(e string) bool { return e == "step_completed x" || e == "sent m" || e == "answered m" })
 			if !slices.Equal(got, want) {
 				t.Errorf("signals = %q, want them in order, each once", got)
@@ -185,10 +199,12 @@ func TestInputThatIsNotDoneInTime(t *testing.T) {
 			r.wantAnswer("large", "")
 			var patience []int
 			r.refuse = func(b *store.Batch) error { patience = append(patience, b.Patience); return nil }
+
 			for i := range 4 {
 				r.start(key(fmt.Sprint("next ", i)), i)
 				r.settle()
 			}
+
 			if patience[0] == 0 || patience[3] != 0 {
 				t.Errorf("the next batches have the patience %v; want it to fade, as the path may be quick again", patience)
 			}
@@ -202,6 +218,7 @@ func TestBatchesGrowAgainAfterASlowPath(t *testing.T) {
 	const large, many = 100 << 10, 100
 	r := newRig(t)
 	var arrived []int
+
 	send := func(what string) {
 		for i := range many {
 			r.startLarge(key(fmt.Sprint(what, i)), large, fmt.Sprint(what, i))
@@ -212,6 +229,7 @@ func TestBatchesGrowAgainAfterASlowPath(t *testing.T) {
 			r.wantAnswer(fmt.Sprint(what, i), "")
 		}
 	}
+
 	r.refuse = slowPath(32<<10, store.Unknown, &arrived)
 	send("slow ")
 	arrived = nil
@@ -222,7 +240,8 @@ func TestBatchesGrowAgainAfterASlowPath(t *testing.T) {
 	}
 }
 
-// A store that cannot be reached is no reason to split: a smaller batch would not arrive either, and everything would be read again.
+// A store that cannot be reached is no reason to split: a smaller batch would not arrive either,
+// and everything would be read again.
 func TestOutageDoesNotSplit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -230,6 +249,7 @@ func TestOutageDoesNotSplit(t *testing.T) {
 		r.start(key(fmt.Sprint("k", i)), i)
 	}
 	r.flush()
+
 	for range 30 {
 		r.fail(store.Away)
 		for until := r.now.Add(2 * time.Second); r.commit == nil && r.now < until; r.flush() {
@@ -239,13 +259,15 @@ func TestOutageDoesNotSplit(t *testing.T) {
 			t.Fatalf("batch = %+v, want the same ten starts", r.commit)
 		}
 	}
+
 	r.settle()
 	for i := range 10 {
 		r.wantAnswer(i, "")
 	}
 }
 
-// A batch that was late before and has landed unseen is not applied again: the lane asks the fence first.
+// A batch that was late before and has landed unseen is not applied again: the lane asks the fence
+// first.
 func TestLateBatchThatLanded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -263,11 +285,13 @@ func TestLateBatchThatLanded(t *testing.T) {
 	if r.refence == nil || r.commit != nil {
 		t.Fatal("the fence does not move before the lane goes on")
 	}
+
 	r.settle()
 	for _, x := range []model.Address{a, b} {
 		r.wantAnswer(x.Key, "")
 		r.wantEvents(x, "signal_received s")
 	}
+
 	if r.dead != nil {
 		t.Error(r.dead)
 	}

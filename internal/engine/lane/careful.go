@@ -53,9 +53,10 @@ func proposals(inputs []input) (n int) {
 	return n
 }
 
-// staysApart reports whether a proposal has to wait for the next batch. Proposals of a refused batch
-// have no effect when the lane applies them again in halves, so the halves never show which of them
-// is the poison. The board would make all of them at once again. So the next ones go one per batch.
+// staysApart reports whether a proposal has to wait for the next batch. Proposals of a refused
+// batch have no effect when the lane applies them again in halves, so the halves never show which
+// of them is the poison. The board would make all of them at once again. So the next ones go one
+// per batch.
 func (l *Lane) staysApart(in input) bool {
 	return l.apart > 0 && l.open.proposals > 0 && len(l.open.inputs) > 0 && in.proposal()
 }
@@ -72,6 +73,7 @@ func (l *Lane) split(now model.Time) bool {
 		l.applyAgain(nil, l.undo(now))
 		return true
 	}
+
 	if len(first) < 2 {
 		return false
 	}
@@ -80,6 +82,7 @@ func (l *Lane) split(now model.Time) bool {
 	rest := l.undo(now)
 	half := halfOf(first)
 	l.applyAgain([]chunk{first[:half:half], first[half:]}, rest)
+
 	return true
 }
 
@@ -156,6 +159,7 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 	e.eviction.cancel()
 	// The reason why it was blocked is not stored. The turn is applied again and blocks it, or not.
 	l.workers.unstrand(e)
+
 	if e.hold.free() && !e.reading.history && l.workers.here[c.Worker] {
 		e.hold.giveBack(c)
 		l.runs[c.Run] = e
@@ -241,6 +245,7 @@ func (l *Lane) applyChunks(now model.Time) {
 		}
 		r.chunks = nil
 		l.MailWaits() // what was queued behind the kept messages was dropped
+
 		for _, e := range l.sorted(func(*entry) bool { return true }) {
 			if e.isEntity() {
 				l.operate(now, e)
@@ -251,6 +256,7 @@ func (l *Lane) applyChunks(now model.Time) {
 				l.maybeDrop(e)
 			}
 		}
+
 		l.serveBacklog(now)
 		l.seal(now)
 	}
@@ -288,6 +294,7 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 			l.done(in)
 			continue
 		}
+
 		if e.quarantine.why == nil {
 			switch in := in.(type) {
 			case *messageInput:
@@ -301,6 +308,7 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 				continue
 			}
 		}
+
 		l.apply(now, e, in)
 	}
 
@@ -415,6 +423,7 @@ func (in *messageInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	default:
 		in.refuse(l, wayOut(in.origin.message, blocked))
 	}
+
 	l.done(in)
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// L3: one poison among a hundred neighbours who do all kinds of things. All of them commit, exactly once; the poison stands alone.
+// L3: one poison among a hundred neighbours who do all kinds of things. All of them commit, exactly
+// once; the poison stands alone.
 func TestPoisonAmongNeighbours(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -134,7 +135,8 @@ func TestInputsDuringIsolation(t *testing.T) {
 	}
 }
 
-// A quarantined address refuses people with a reason, puts messages off, leaves timers where they are, and is tried again after a while.
+// A quarantined address refuses people with a reason, puts messages off, leaves timers where they
+// are, and is tried again after a while.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -189,7 +191,8 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// besidePoison is a rig with a worker that holds two runs. Of one of them the store refuses a step with the name poison.
+// besidePoison is a rig with a worker that holds two runs. Of one of them the store refuses a step
+// with the name poison.
 func besidePoison(t *testing.T) (r *rig, a, bad model.Address) {
 	t.Helper()
 	r = newRig(t)
@@ -201,7 +204,8 @@ func besidePoison(t *testing.T) (r *rig, a, bad model.Address) {
 	return r, a, bad
 }
 
-// A run that its worker reports as blocked shares its batch with a poison row of somebody else: the block is stored all the same.
+// A run that its worker reports as blocked shares its batch with a poison row of somebody else: the
+// block is stored all the same.
 func TestBlockBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -214,8 +218,8 @@ func TestBlockBesidePoison(t *testing.T) {
 	}
 }
 
-// A run is blocked, taken up by the next worker, and ended by it, before a neighbour's poison undoes all of that: the last worker is the one
-// whose turns count.
+// A run is blocked, taken up by the next worker, and ended by it, before a neighbour's poison
+// undoes all of that: the last worker is the one whose turns count.
 func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -236,7 +240,8 @@ func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	}
 }
 
-// The same, but the block is stored, and all workers have left when the turns of the last one are undone: the next one tries.
+// The same, but the block is stored, and all workers have left when the turns of the last one are
+// undone: the next one tries.
 func TestBlockedRunWhoseNextWorkerLeft(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -259,7 +264,8 @@ func TestBlockedRunWhoseNextWorkerLeft(t *testing.T) {
 	r.wantHolder(a, 3)
 }
 
-// The block itself cannot be stored: the run is quarantined, and tried again after that; no worker has to join for it.
+// The block itself cannot be stored: the run is quarantined, and tried again after that; no worker
+// has to join for it.
 func TestBlockThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, turn := range map[string]model.Turn{
@@ -272,17 +278,20 @@ func TestBlockThatIsRefused(t *testing.T) {
 			r.join(1)
 			a := key("a")
 			run := r.began(a)
+
 			block := func() {
 				r.turn(a, turn)
 				delete(r.held, run)
 				r.settle()
 			}
+
 			r.refuse = func(b *store.Batch) error {
 				if slices.ContainsFunc(b.Marks, func(m store.MarkRow) bool { return m.Blocked != nil && m.Blocked.Code == model.WaitMismatch }) {
 					return store.Errorf(store.Refused, "commit", "no room for the reason")
 				}
 				return nil
 			}
+
 			block()
 			if why, ok := r.l.Explain(a); !ok || why[0].Code != model.WaitPoison {
 				t.Errorf("explained as %v, want the quarantine", why)
@@ -292,6 +301,7 @@ func TestBlockThatIsRefused(t *testing.T) {
 			if r.holder(a) == 0 {
 				t.Fatal("the run is not tried again")
 			}
+
 			block()
 			if row := r.current(a); row.Blocked == nil || row.Blocked.Code != model.WaitMismatch {
 				t.Errorf("stored as blocked by %v", row.Blocked)
@@ -300,7 +310,8 @@ func TestBlockThatIsRefused(t *testing.T) {
 	}
 }
 
-// A blocked run is quarantined for something else: afterwards it is tried again, so that what is stored about it is true again.
+// A blocked run is quarantined for something else: afterwards it is tried again, so that what is
+// stored about it is true again.
 func TestBlockedRunAfterQuarantine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -316,6 +327,7 @@ func TestBlockedRunAfterQuarantine(t *testing.T) {
 	if r.holder(a) == 0 {
 		t.Fatal("the run is not tried again")
 	}
+
 	r.blocks(a)
 	r.settle()
 	r.wantBlocked(a)
@@ -329,6 +341,7 @@ func TestQuarantineAgain(t *testing.T) {
 	bad := key("bad")
 	r.began(bad)
 	r.refuse = poison("poison")
+
 	for range 3 {
 		r.turn(bad, steps("poison"))
 		r.settle()
@@ -340,10 +353,12 @@ func TestQuarantineAgain(t *testing.T) {
 			t.Fatal("the run is not tried again")
 		}
 	}
+
 	r.wantEvents(bad)
 }
 
-// A message that is itself the poison: its address is quarantined, those behind it in the same channel pass.
+// A message that is itself the poison: its address is quarantined, those behind it in the same
+// channel pass.
 func TestPoisonMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -366,6 +381,7 @@ func TestPoisonMessage(t *testing.T) {
 	if err != nil || len(left) != 0 {
 		t.Errorf("behind the cursor: %+v, %v, want nothing", left, err)
 	}
+
 	// Another node that takes the shards over finds the messages that were put off.
 	r.refuse = nil
 	r.restart()
@@ -398,7 +414,8 @@ func TestPoisonStart(t *testing.T) {
 	r.wantAnswer("again", "")
 }
 
-// refuseFree refuses to free a shard, as long as it is told to, and counts how often it was asked together with anything else.
+// refuseFree refuses to free a shard, as long as it is told to, and counts how often it was asked
+// together with anything else.
 func refuseFree(id model.ShardID, times *int) (refuse func(b *store.Batch) error, shared *int) {
 	shared = new(int)
 	return func(b *store.Batch) error {
@@ -413,7 +430,8 @@ func refuseFree(id model.ShardID, times *int) (refuse func(b *store.Batch) error
 	}, shared
 }
 
-// The freeing of a shard is refused, with others and with inputs of strangers beside it: it is tried again, alone, and they notice nothing.
+// The freeing of a shard is refused, with others and with inputs of strangers beside it: it is
+// tried again, alone, and they notice nothing.
 func TestFreeingIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -447,7 +465,8 @@ func TestFreeingIsRefused(t *testing.T) {
 	}
 }
 
-// A shard that can never be freed would have no owner who serves it: the node starts over, and others take what they want.
+// A shard that can never be freed would have no owner who serves it: the node starts over, and
+// others take what they want.
 func TestFreeingIsRefusedForEver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -473,6 +492,7 @@ func TestManyPoisons(t *testing.T) {
 		r.began(key(fmt.Sprint(i)))
 	}
 	r.refuse = poison("poison")
+
 	for i := range 20 {
 		id := "x"
 		if i%7 == 3 {
@@ -480,6 +500,7 @@ func TestManyPoisons(t *testing.T) {
 		}
 		r.turn(key(fmt.Sprint(i)), steps(id))
 	}
+
 	r.settle()
 	for i := range 20 {
 		if i%7 == 3 {
@@ -506,7 +527,9 @@ func TestWorkerLeavesDuringIsolation(t *testing.T) {
 		r.leave(1)
 		r.join(2)
 		r.settle()
-		// What the worker did is a fact or is done again: either way somebody has the run, or it is closed.
+
+		// What the worker did is a fact or is done again: either way somebody has the run, or it is
+		// closed.
 		row := r.current(a)
 		if row.Outcome.Status == model.Running && r.holder(a) != 2 {
 			t.Errorf("closing %v: the run is open and held by %d, want 2", closing, r.holder(a))
@@ -558,7 +581,8 @@ func TestDeathDuringIsolation(t *testing.T) {
 	}
 }
 
-// A timer that a refused batch stopped fires after all when the turn that stopped it comes to nothing.
+// A timer that a refused batch stopped fires after all when the turn that stopped it comes to
+// nothing.
 func TestTimerOfATurnThatCameToNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -577,7 +601,8 @@ func TestTimerOfATurnThatCameToNothing(t *testing.T) {
 	r.wantEvents(a, "timer_fired t5")
 }
 
-// A message waits for its address when the batch before it is refused: it is read from the store once more, and takes effect once.
+// A message waits for its address when the batch before it is refused: it is read from the store
+// once more, and takes effect once.
 func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -593,6 +618,7 @@ func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	r.turn(bad, steps("poison"))
 	r.flush()
 	var held []lane.Load // the read of the slow one takes its time
+
 	hold := func() {
 		for _, ld := range r.loads {
 			if ld.Kind == lane.LoadRun && ld.Address == slow {
@@ -610,6 +636,7 @@ func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 			r.commitNow()
 		}
 	}
+
 	if len(held) == 0 {
 		t.Fatal("the slow one is not read")
 	}
@@ -623,7 +650,8 @@ func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	}
 }
 
-// A batch in which a run leaves its worker is refused because of a stranger: the worker has it again, and hears what came meanwhile.
+// A batch in which a run leaves its worker is refused because of a stranger: the worker has it
+// again, and hears what came meanwhile.
 func TestWorkerHearsWhatItMissed(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)

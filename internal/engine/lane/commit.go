@@ -52,6 +52,7 @@ func (l *Lane) recover(now model.Time) {
 	if r.at > now || l.dead != nil {
 		return
 	}
+
 	switch r.stage {
 	case stageResend:
 		r.stage, r.at = stageNone, 0
@@ -160,6 +161,7 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	e := l.entries[b.batch.Starts[x.Index].Start.Address]
 	b.effects = deleteEffects(b.effects, run)
 	b.dropFacts(run)
+
 	for _, in := range b.inputs {
 		if m, ok := in.(*messageInput); ok && m.is(model.MessageStart) && m.address == e.address {
 			again := *m
@@ -168,6 +170,7 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 			l.budget.hold(&again)
 		}
 	}
+
 	l.forget(e)
 	l.unpost(now, e)
 	if x.Execution.Outcome.Status.Closed() {

@@ -28,10 +28,12 @@ func TestOneBatchInFlight(t *testing.T) {
 	if first == nil || len(first.Starts) != 1 {
 		t.Fatalf("batch = %+v, want one start", first)
 	}
+
 	for _, k := range []string{"b", "c", "d"} {
 		r.start(key(k), k)
 		r.flush()
 	}
+
 	number := first.Number
 	r.commitNow()
 	second := r.commit
@@ -47,7 +49,8 @@ func TestOneBatchInFlight(t *testing.T) {
 	}
 }
 
-// L2: effects only after the commit. The rig checks every call and answer against the store; here we see that nothing comes before.
+// L2: effects only after the commit. The rig checks every call and answer against the store; here
+// we see that nothing comes before.
 func TestNothingIsToldBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -100,7 +103,8 @@ func TestNothingIsToldBeforeTheCommit(t *testing.T) {
 	r.wantEvents(b, "signal_received hello")
 }
 
-// An answer that rests on provisional state waits for the commit of that state, although it writes nothing itself.
+// An answer that rests on provisional state waits for the commit of that state, although it writes
+// nothing itself.
 func TestAnswersWaitForWhatTheyRestOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -110,19 +114,22 @@ func TestAnswersWaitForWhatTheyRestOn(t *testing.T) {
 	r.send(model.Message{Kind: model.MessageSettle, To: a, Name: "p"}, "first")
 	r.send(model.Message{Kind: model.MessageSettle, To: a, Name: "p"}, "second")
 	r.flush()
-	r.send(model.Message{Kind: model.MessageSettle, To: a, Name: "p"}, "third") // while the first is in flight
+	// while the first is in flight
+	r.send(model.Message{Kind: model.MessageSettle, To: a, Name: "p"}, "third")
 	r.flush()
 	r.wantSilence("first", "second", "third")
 	r.commitNow()
 	r.wantAnswer("first", "")
 	r.wantAnswer("second", "conflict")
 	r.wantAnswer("third", "conflict")
+
 	// Nothing is provisional now: an answer that writes nothing comes at once.
 	r.send(model.Message{Kind: model.MessageSettle, To: a, Name: "p"}, "fourth")
 	r.wantAnswer("fourth", "conflict")
 }
 
-// Retryable and Away: the same batch is sent again, at once or with a growing pause, and everything is told once.
+// Retryable and Away: the same batch is sent again, at once or with a growing pause, and everything
+// is told once.
 func TestFailedCommitIsSentAgain(t *testing.T) {
 	t.Parallel()
 	for _, class := range []store.Class{store.Retryable, store.Away} {
@@ -131,6 +138,7 @@ func TestFailedCommitIsSentAgain(t *testing.T) {
 			r := newRig(t)
 			r.start(key("a"), "a")
 			r.flush()
+
 			number := r.commit.Number
 			for n := 1; n <= 20; n++ {
 				r.fail(class)
@@ -138,6 +146,7 @@ func TestFailedCommitIsSentAgain(t *testing.T) {
 				if class == store.Retryable && n <= 3 && r.commit == nil {
 					t.Fatalf("attempt %d: not sent again at once", n)
 				}
+
 				if r.commit == nil {
 					if at <= r.now || at > r.now.Add(time.Second) {
 						t.Fatalf("attempt %d: again at %s, want within a second of %s", n, at, r.now)
@@ -150,10 +159,12 @@ func TestFailedCommitIsSentAgain(t *testing.T) {
 					r.now = at
 					r.flush()
 				}
+
 				if r.commit == nil || r.commit.Number != number || len(r.commit.Starts) != 1 {
 					t.Fatalf("attempt %d: batch %+v, want number %d with one start", n, r.commit, number)
 				}
 			}
+
 			r.wantSilence("a")
 			r.settle()
 			r.wantAnswer("a", "")
@@ -161,7 +172,8 @@ func TestFailedCommitIsSentAgain(t *testing.T) {
 	}
 }
 
-// L4: after an unknown commit the fence is moved before anything else is done; then the batch is sent again if it did not land.
+// L4: after an unknown commit the fence is moved before anything else is done; then the batch is
+// sent again if it did not land.
 func TestUnknownCommitThatDidNotLand(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -175,11 +187,13 @@ func TestUnknownCommitThatDidNotLand(t *testing.T) {
 	if r.refence == nil || r.commit != nil || r.refence.Epoch != orphan.Lane.Epoch {
 		t.Fatalf("after an unknown commit: refence %+v, commit %v; want the fence of epoch %d to be moved first", r.refence, r.commit, orphan.Lane.Epoch)
 	}
+
 	r.wantSilence("a", "b")
 	r.refenceNow()
 	if r.commit == nil || r.commit.Number != orphan.Number || r.commit.Lane.Epoch == orphan.Lane.Epoch {
 		t.Fatalf("after the fence was moved: %+v, want batch %d under the new epoch", r.commit, orphan.Number)
 	}
+
 	// The orphan wakes up now: it can do nothing any more.
 	if _, err := r.st.Commit(t.Context(), &orphan); store.ClassOf(err) != store.Fenced {
 		t.Fatalf("the orphan committed: %v", err)
@@ -208,6 +222,7 @@ func TestUnknownCommitThatLanded(t *testing.T) {
 	if r.commit != nil || r.refence == nil || len(r.held[r.current(a).Start.Run].events) != 0 {
 		t.Fatal("something was done before the fence was moved")
 	}
+
 	r.refenceNow()
 	r.settle()
 	r.wantEvents(a, "step_completed x", "sent m", "answered m")
@@ -217,7 +232,8 @@ func TestUnknownCommitThatLanded(t *testing.T) {
 	}
 }
 
-// L4: it landed, and one of its starts met a run. What the commit would have told is found out by looking.
+// L4: it landed, and one of its starts met a run. What the commit would have told is found out by
+// looking.
 func TestUnknownCommitWithStarts(t *testing.T) {
 	t.Parallel()
 	for _, lookFails := range []bool{false, true} {
@@ -239,6 +255,7 @@ func TestUnknownCommitWithStarts(t *testing.T) {
 		if r.verify == nil {
 			t.Fatal("starts of a batch that landed unseen are not looked at")
 		}
+
 		r.wantSilence("old", "new")
 		if lookFails {
 			r.verify = nil
@@ -247,6 +264,7 @@ func TestUnknownCommitWithStarts(t *testing.T) {
 			r.wantSilence("old", "new")
 			r.pass(time.Second)
 		}
+
 		r.settle()
 		r.wantAnswer("new", "")
 		r.wantAnswer("old", "")
@@ -276,6 +294,7 @@ func TestUnknownCommitOfAFencedLane(t *testing.T) {
 	if _, err := r.l.Await(key("held"), model.RunID{}, "await"); err != nil {
 		t.Fatal(err)
 	}
+
 	r.fence()
 	r.fail(store.Unknown)
 	r.refenceNow()
@@ -334,17 +353,20 @@ func (r *rig) deadLaneDoesNothing() {
 	if r.commit != nil || r.refence != nil || len(r.loads) > 0 || r.l.Wake() != 0 {
 		r.t.Error("a dead lane asks for something")
 	}
+
 	for _, c := range r.calls {
 		if c.Kind != lane.CallEvict {
 			r.t.Errorf("a dead lane calls a worker: %+v", c)
 		}
 	}
+
 	if _, ok := r.l.Explain(key("held")); ok {
 		r.t.Error("a dead lane explains")
 	}
 }
 
-// A fence that stands anywhere else than at the batch in flight or right before it is a broken promise: the node starts over.
+// A fence that stands anywhere else than at the batch in flight or right before it is a broken
+// promise: the node starts over.
 func TestFenceThatStandsElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, off := range []int64{-2, 1, 5} {
@@ -369,6 +391,7 @@ func TestFenceCannotBeMoved(t *testing.T) {
 	r.start(key("a"), "a")
 	r.flush()
 	r.fail(store.Unknown)
+
 	for range 10 {
 		r.refence = nil
 		r.l.FinishRefence(r.now, 0, 0, store.Errorf(store.Away, "refence", "injected"))
@@ -382,6 +405,7 @@ func TestFenceCannotBeMoved(t *testing.T) {
 			t.Fatal("the fence is not moved again")
 		}
 	}
+
 	r.settle()
 	r.wantAnswer("a", "")
 }

@@ -77,6 +77,7 @@ func (l *Lane) whyStalled(now model.Time, e *entry, in *messageInput) string {
 	if waiting <= l.cfg.PerKey || age < maxLine {
 		return ""
 	}
+
 	why := "calls come faster than they are made"
 	switch {
 	case n.Row.Locked():
@@ -84,5 +85,6 @@ func (l *Lane) whyStalled(now model.Time, e *entry, in *messageInput) string {
 	case l.entityType(e) == nil:
 		why = noWorker(e).String()
 	}
+
 	return fmt.Sprintf("%d calls and requests of locks wait for %s already, the first for %s: %s", waiting, e.address, age.Round(time.Millisecond), why)
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// wantCrowded demands that a request was refused because too many wait, and that the error says how many, for how long, and why.
+// wantCrowded demands that a request was refused because too many wait, and that the error says how
+// many, for how long, and why.
 func (r *rig) wantCrowded(token any, says ...string) {
 	r.t.Helper()
 	r.wantAnswer(token, "exhausted")
@@ -29,7 +30,8 @@ func (r *rig) line(a model.Address, n int) {
 	}
 }
 
-// A line behind an execution that is being read for seconds grows no longer. The first ones are served in the end.
+// A line behind an execution that is being read for seconds grows no longer. The first ones are
+// served in the end.
 func TestLineIsRefusedByAge(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -67,7 +69,8 @@ func TestLineIsRefusedByAge(t *testing.T) {
 	}
 }
 
-// While the store takes no commit, a line is refused with that as the reason; so is one for a key that is too busy.
+// While the store takes no commit, a line is refused with that as the reason; so is one for a key
+// that is too busy.
 func TestLineIsRefusedWithItsReason(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.PerKey = 4 })
@@ -106,7 +109,8 @@ func TestLineIsRefusedByBytes(t *testing.T) {
 	r.settle()
 }
 
-// What has been applied may wait for ever: an update that the code does not answer is no backlog of the lane.
+// What has been applied may wait for ever: an update that the code does not answer is no backlog of
+// the lane.
 func TestUnansweredUpdatesAreNoLine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

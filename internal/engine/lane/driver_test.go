@@ -15,8 +15,9 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// rig drives a lane by hand on a store in memory: it does what the lane asks for only when the test says so, one thing at a time.
-// Whatever the lane tells anybody is checked against the store at that moment (L2: nothing is told before it is durable).
+// rig drives a lane by hand on a store in memory: it does what the lane asks for only when the test
+// says so, one thing at a time. Whatever the lane tells anybody is checked against the store at
+// that moment (L2: nothing is told before it is durable).
 type rig struct {
 	t     tb
 	st    *memory.Store
@@ -39,7 +40,8 @@ type rig struct {
 	// What it has told.
 	calls []lane.Call
 	told  []lane.TaskCall
-	// operations are calls of entities that workers have; handed is how often workers got one, by its input.
+	// operations are calls of entities that workers have; handed is how often workers got one, by
+	// its input.
 	operations []lane.OperateCall
 	handed     map[string]int
 	answers    map[any]lane.Answer
@@ -57,12 +59,14 @@ type rig struct {
 	refuse func(b *store.Batch) error
 	// reads, when set, replaces a read.
 	reads func(ld *lane.Load) *lane.LoadResult
-	// commits counts batches that were committed; turnedDown are the answers of the store itself to others.
+	// commits counts batches that were committed; turnedDown are the answers of the store itself to
+	// others.
 	commits    int
 	turnedDown []error
 	// removed are runs that batches have deleted.
 	removed map[model.RunID]bool
-	// facts are what the lane has told to those who count, landed what they should have counted; see facts_test.go.
+	// facts are what the lane has told to those who count, landed what they should have counted;
+	// see facts_test.go.
 	facts, landed map[string]int
 	messages      int
 	entityFacts   []string
@@ -180,6 +184,7 @@ func (r *rig) take() {
 		}
 		r.commit = out.Commit
 	}
+
 	if out.Refence != nil {
 		r.refence = out.Refence
 	}
@@ -195,18 +200,22 @@ func (r *rig) take() {
 	}
 	r.told = append(r.told, out.TaskCalls...)
 	r.operations = append(r.operations, out.Operate...)
+
 	for i := range out.Operate {
 		for _, c := range out.Operate[i].Operations.Calls {
 			r.handed[string(c.Input.Data)]++
 		}
 	}
+
 	for _, a := range out.Answers {
 		r.answer(a)
 	}
+
 	for _, m := range out.Mail {
 		r.durableMessage(m)
 		r.mail = append(r.mail, m)
 	}
+
 	r.hints = append(r.hints, out.Hints...)
 	r.aside = append(r.aside, out.Aside...)
 	r.large = append(r.large, out.Large...)
@@ -220,6 +229,7 @@ func (r *rig) call(c lane.Call) {
 	r.t.Helper()
 	r.calls = append(r.calls, c)
 	h := r.held[c.Run]
+
 	switch c.Kind {
 	case lane.CallActivate:
 		if h != nil {
@@ -282,7 +292,8 @@ func (r *rig) answer(a lane.Answer) {
 		r.t.Fatalf("%v is answered twice: %+v, then %+v", a.Token, old, a)
 	}
 	r.answers[a.Token] = a
-	if run := a.Answer.Run; a.Err == nil && !run.IsZero() && r.row(run) == nil && (a.Answer.Existing || !r.removed[run]) { // an answer may be remembered for longer than its run is
+	// an answer may be remembered for longer than its run is
+	if run := a.Answer.Run; a.Err == nil && !run.IsZero() && r.row(run) == nil && (a.Answer.Existing || !r.removed[run]) {
 		r.t.Fatalf("L2: %v is told of %s, which is not durable", a.Token, run)
 	}
 	if res := a.Result; res != nil {
@@ -319,21 +330,25 @@ func (r *rig) land() (store.Committed, error) {
 		r.t.Fatal("no batch is in flight")
 	}
 	r.commit = nil
+
 	if r.refuse != nil {
 		if err := r.refuse(b); err != nil {
 			return store.Committed{}, err
 		}
 	}
+
 	res, err := r.st.Commit(r.t.Context(), b)
 	if err != nil {
 		r.turnedDown = append(r.turnedDown, err)
 		return res, err
 	}
+
 	r.commits++
 	r.counts(b, res)
 	for _, k := range b.Deletes {
 		r.removed[k.Run] = true
 	}
+
 	return res, err
 }
 
@@ -428,6 +443,7 @@ func (r *rig) settle() {
 			return
 		}
 	}
+
 	r.t.Fatal("the lane does not come to rest")
 }
 
@@ -448,6 +464,7 @@ func (r *rig) pass(d time.Duration) {
 			r.t.Fatalf("the lane has nothing to do and wants to be woken at %s, which is now or past: it would spin", at)
 		}
 	}
+
 	r.t.Fatal("the lane is woken without end")
 }
 
@@ -507,6 +524,7 @@ func (r *rig) events(a model.Address) []string {
 	if row == nil {
 		return nil
 	}
+
 	var out []string
 	for _, e := range r.history(a, row.Start.Run) {
 		text := e.Kind.String()
@@ -517,6 +535,7 @@ func (r *rig) events(a model.Address) []string {
 		}
 		out = append(out, text)
 	}
+
 	return out
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Everybody whose call is only in memory is told when the entity moves, also those who wait behind others.
+// Everybody whose call is only in memory is told when the entity moves, also those who wait behind
+// others.
 func TestEntityMovesWithBriefCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -23,17 +24,20 @@ func TestEntityMovesWithBriefCalls(t *testing.T) {
 	}
 	r.giveUp(0, 1, 2, 3)
 	r.settle()
+
 	for _, token := range []string{"two", "three", "four"} {
 		if got := r.answers[token].Err; !errors.Is(got, lane.ErrNotOwner) {
 			t.Errorf("%s hears %v", token, got)
 		}
 	}
+
 	if got := r.answers["begun"].Err; !errors.Is(got, lane.ErrInterrupted) {
 		t.Errorf("the call that had begun hears %v", got)
 	}
 }
 
-// A request that comes by another process while the same call waits in memory only is stored: its row in the inbox is gone, and nobody would ask again.
+// A request that comes by another process while the same call waits in memory only is stored: its
+// row in the inbox is gone, and nobody would ask again.
 func TestEntityRequestRepeatedElsewhere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -46,6 +50,7 @@ func TestEntityRequestRepeatedElsewhere(t *testing.T) {
 	if n := r.inboxed(); n != 0 {
 		t.Fatalf("%d requests wait", n)
 	}
+
 	r.dies()
 	r.settle()
 	r.joinEntities(1)
@@ -56,7 +61,8 @@ func TestEntityRequestRepeatedElsewhere(t *testing.T) {
 	r.wantState(a, "1;")
 }
 
-// What comes by another process and is kept in memory only is made once: nobody begins before its row in the inbox is gone.
+// What comes by another process and is kept in memory only is made once: nobody begins before its
+// row in the inbox is gone.
 func TestBriefCallOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -71,6 +77,7 @@ func TestBriefCallOfAnotherProcess(t *testing.T) {
 	if len(r.operations) > 0 {
 		t.Fatal("it is made while its row is there")
 	}
+
 	r.pass(r.cfg.QuarantineFor + 2*time.Minute)
 	r.l.MailWaits()
 	r.settle()
@@ -92,12 +99,14 @@ func TestBriefCallOfAnotherProcess(t *testing.T) {
 	r.wantState(a, "1;")
 }
 
-// What an operation sends under a request id that was served before changes nothing, and whatever comes behind it on the same channel is not held up.
+// What an operation sends under a request id that was served before changes nothing, and whatever
+// comes behind it on the same channel is not held up.
 func TestEntitySendsARequestAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.joinEntities(1)
 	a, b := ledger("a"), ledger("b")
+
 	sends := func(token string, ms ...model.Message) {
 		r.operation(a, "fail", "", token)
 		r.settle()
@@ -109,6 +118,7 @@ func TestEntitySendsARequestAgain(t *testing.T) {
 		r.work()
 		r.wantAnswer(token, "")
 	}
+
 	call := func(in, request string) model.Message {
 		return model.Message{Kind: model.MessageCall, To: b, Name: "add", Input: model.TextPayload(in), OneWay: true, RequestID: request, Keep: true}
 	}
@@ -126,7 +136,8 @@ func TestEntitySendsARequestAgain(t *testing.T) {
 	}
 }
 
-// A lock that waited behind a call is granted when that is lost with its owner, although nobody sends anything any more.
+// A lock that waited behind a call is granted when that is lost with its owner, although nobody
+// sends anything any more.
 func TestLockBehindACallThatIsLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -139,6 +150,7 @@ func TestLockBehindACallThatIsLost(t *testing.T) {
 	if n := len(r.mailbox(a)); n != 1 {
 		t.Fatalf("%d items wait, want the lock", n)
 	}
+
 	r.dies()
 	r.settle()
 	got, err := r.st.LoadEntity(t.Context(), store.EntityKey{Shard: a.Shard(shards), Address: a}, 10, 1<<20)
@@ -147,7 +159,8 @@ func TestLockBehindACallThatIsLost(t *testing.T) {
 	}
 }
 
-// What waits for an entity whose shard is given up is sent away with everything that was noted of it, also while a lock waits its turn.
+// What waits for an entity whose shard is given up is sent away with everything that was noted of
+// it, also while a lock waits its turn.
 func TestEntityMovesWhileALockWaits(t *testing.T) {
 	t.Parallel()
 	for _, repeated := range []string{"another", "first"} {
@@ -155,30 +168,36 @@ func TestEntityMovesWhileALockWaits(t *testing.T) {
 		r.join(1)
 		a := ledger("a")
 		r.began(key("run"))
+
 		ask := func(request, token string) {
 			r.l.Deliver(r.now, &model.Message{Kind: model.MessageCall, To: a, Name: "add", Input: model.TextPayload("1"), RequestID: request}, false, token)
 			r.take()
 		}
+
 		ask("first", "in memory")
 		r.settle()
 		r.locks("run", a)
-		ask(repeated, "waits") // the request may have been served: its answer is looked for, and the call waits meanwhile
+		// the request may have been served: its answer is looked for, and the call waits meanwhile
+		ask(repeated, "waits")
 		r.giveUp(0, 1, 2, 3)
 		r.settle()
 		r.pass(r.cfg.DrainWait * 2)
 		r.settle()
+
 		for _, token := range []string{"in memory", "waits"} {
 			if got := r.answers[token].Err; !errors.Is(got, lane.ErrNotOwner) {
 				t.Errorf("%s hears %v", token, got)
 			}
 		}
+
 		if n := r.l.Held(); n != 0 {
 			t.Errorf("%d bytes are held by nothing (the request that waits is %s)", n, repeated)
 		}
 	}
 }
 
-// What a report costs is given back as it was counted, also when what it may not do is taken out of it.
+// What a report costs is given back as it was counted, also when what it may not do is taken out of
+// it.
 func TestImproperReportLeavesNoBytes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -40,11 +40,13 @@ func TestBriefCallIsNotMadeAgainWhenItsWorkerLeaves(t *testing.T) {
 	r.operations = nil
 	r.joinEntities(2)
 	r.work()
+
 	for _, token := range []string{"one", "two"} {
 		if got := r.answers[token].Err; !errors.Is(got, lane.ErrInterrupted) {
 			t.Errorf("%s hears %v", token, got)
 		}
 	}
+
 	r.wantOutput("three", "three")
 }
 
@@ -66,18 +68,21 @@ func TestBriefCallIsNotMadeAgainAfterARefusal(t *testing.T) {
 	r.fail(store.Refused)
 	r.operations = nil
 	r.work()
+
 	for _, token := range []string{"one", "two"} {
 		if got := r.answers[token].Err; !errors.Is(got, lane.ErrInterrupted) {
 			t.Errorf("%s hears %v", token, got)
 		}
 	}
+
 	r.wantOutput("three", "three")
 	if n := len(r.mailbox(a)); n != 0 {
 		t.Errorf("%d items are left", n)
 	}
 }
 
-// Whoever waits is told once that the node is fenced, also when the result has come and has not been applied.
+// Whoever waits is told once that the node is fenced, also when the result has come and has not
+// been applied.
 func TestBriefCallWhenTheLaneDies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -94,11 +99,13 @@ func TestBriefCallWhenTheLaneDies(t *testing.T) {
 	}
 }
 
-// Another process that makes a brief call hears of it too when nobody knows whether it was made, whatever has become of its owner: nobody else would ever answer.
+// Another process that makes a brief call hears of it too when nobody knows whether it was made,
+// whatever has become of its owner: nobody else would ever answer.
 func TestBriefCallOfAnotherProcessIsAnswered(t *testing.T) {
 	t.Parallel()
 	a := echo("a")
 	call := model.Message{Kind: model.MessageCall, To: a, Name: "echo", Input: model.TextPayload("x"), Brief: true}
+
 	begun := func(r *rig) { r.settle() }
 	for name, c := range map[string]struct {
 		first, then func(r *rig)
@@ -161,12 +168,14 @@ func TestBriefCallOfAnotherProcessIsAnswered(t *testing.T) {
 			r.settle()
 			r.joinEntities(2)
 			r.work()
+
 			switch got := r.remembered(key); {
 			case got == nil:
 				t.Error("nobody tells what came of it")
 			case c.made != (got.Failure == nil) || got.Failure != nil && got.Failure.Message != core.Interrupted:
 				t.Errorf("it is told %+v", got)
 			}
+
 			if n := len(r.mailbox(a)) + r.inboxed(); n != 0 {
 				t.Errorf("%d rows are left", n)
 			}

@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A call of a service that is not brief is stored before anybody makes it, also when a caller of this process made it, and its row goes with its answer.
+// A call of a service that is not brief is stored before anybody makes it, also when a caller of
+// this process made it, and its row goes with its answer.
 func TestServiceCallIsStoredFirst(t *testing.T) {
 	t.Parallel()
 	a := echo("a")
@@ -15,10 +16,12 @@ func TestServiceCallIsStoredFirst(t *testing.T) {
 	r.joinEntities(1)
 	r.operation(a, "echo", "1", "first")
 	r.operation(a, "echo", "2", "second", oneWay)
+
 	for r.commit == nil {
 		r.read()
 		r.flush()
 	}
+
 	if len(r.operations) != 0 {
 		t.Fatalf("%d calls are made before their rows are there", len(r.operations))
 	}
@@ -26,6 +29,7 @@ func TestServiceCallIsStoredFirst(t *testing.T) {
 	if len(r.operations) != 2 || len(r.mailbox(a)) != 2 {
 		t.Fatalf("%d calls are made, %d are stored, want both", len(r.operations), len(r.mailbox(a)))
 	}
+
 	r.wantSilence("first")
 	r.work()
 	r.wantOutput("first", "1")
@@ -46,6 +50,7 @@ func TestServiceCallOutlivesItsOwner(t *testing.T) {
 	if len(r.operations) != 1 {
 		t.Fatalf("%d calls are made, want one", len(r.operations))
 	}
+
 	r.operations = nil // the process dies in the body
 	r.restart()
 	r.settle()
@@ -56,7 +61,8 @@ func TestServiceCallOutlivesItsOwner(t *testing.T) {
 	}
 }
 
-// The refusal of a call whose request id belongs to another one does not begin that one before its row is there.
+// The refusal of a call whose request id belongs to another one does not begin that one before its
+// row is there.
 func TestRefusedServiceCallBeginsNothing(t *testing.T) {
 	t.Parallel()
 	a := echo("a")
@@ -64,10 +70,12 @@ func TestRefusedServiceCallBeginsNothing(t *testing.T) {
 	r := newRig(t)
 	r.joinEntities(1)
 	r.operation(a, "echo", "1", "first", under)
+
 	for r.commit == nil {
 		r.read()
 		r.flush()
 	}
+
 	r.operation(a, "echo", "2", "other", under)
 	r.read()
 	r.flush()

@@ -56,7 +56,8 @@ func (r *rig) serve(most int) {
 	}
 }
 
-// operated is what the code of the entities makes of calls. "add" adds its input, "fail" fails, "delete" ends the state, "pass to" sends one way, "read" is a view.
+// operated is what the code of the entities makes of calls. "add" adds its input, "fail" fails,
+// "delete" ends the state, "pass to" sends one way, "read" is a view.
 func operated(o *model.Operations) model.Operated {
 	res := model.Operated{Entity: o.Entity, Generation: o.Generation, State: o.State, Exists: o.Exists}
 	for _, c := range o.Calls {
@@ -77,8 +78,10 @@ func operated(o *model.Operations) model.Operated {
 		case "read", "echo":
 			out.Output = model.TextPayload(string(res.State.Data) + in)
 		}
+
 		res.Results = append(res.Results, out)
 	}
+
 	return res
 }
 
@@ -125,7 +128,8 @@ func (r *rig) wantState(a model.Address, want string) {
 	}
 }
 
-// Calls are made in order, together where they wait together, and answered when what they did is durable.
+// Calls are made in order, together where they wait together, and answered when what they did is
+// durable.
 func TestEntityCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -140,6 +144,7 @@ func TestEntityCalls(t *testing.T) {
 	if len(r.operations) != 1 {
 		t.Fatalf("%d hand-overs of one entity at once", len(r.operations))
 	}
+
 	r.serve(1)
 	r.wantSilence("one")
 	r.settle()
@@ -245,6 +250,7 @@ func TestEntityOneWay(t *testing.T) {
 	if n := len(r.mailbox(a)); n != 1 {
 		t.Fatalf("%d items", n)
 	}
+
 	r.dies()
 	r.settle()
 	r.joinEntities(1)
@@ -294,7 +300,8 @@ func TestEntityViews(t *testing.T) {
 	r.wantOutput("durable", "1;2;")
 }
 
-// What has landed can be read in the store before the lane hears of it. A view that is asked for then is made on it, and not on what was before: nobody sees the entity go back (L10).
+// What has landed can be read in the store before the lane hears of it. A view that is asked for
+// then is made on it, and not on what was before: nobody sees the entity go back (L10).
 func TestEntityViewsDoNotGoBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -334,6 +341,7 @@ func TestServiceCalls(t *testing.T) {
 	if n := len(r.operations); n != 2 {
 		t.Fatalf("%d overlap, want 2", n)
 	}
+
 	r.work()
 	for i := range 5 {
 		r.wantOutput(i, fmt.Sprint(i))
@@ -352,7 +360,8 @@ func TestServiceCalls(t *testing.T) {
 	}
 }
 
-// Who owns the entity no more makes nothing of it. Whoever waits is told; what may have been made at most once is not made again.
+// Who owns the entity no more makes nothing of it. Whoever waits is told; what may have been made
+// at most once is not made again.
 func TestEntityMoves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -364,11 +373,13 @@ func TestEntityMoves(t *testing.T) {
 	r.operation(a, "add", "2", "waits")
 	r.giveUp(0, 1, 2, 3)
 	r.settle()
+
 	for _, token := range []string{"made", "waits"} {
 		if got := r.answers[token].Err; !errors.Is(got, lane.ErrNotOwner) {
 			t.Errorf("%s hears %v", token, got)
 		}
 	}
+
 	if got := r.answers["begun"].Err; !errors.Is(got, lane.ErrInterrupted) {
 		t.Errorf("a brief call that had begun hears %v", got)
 	}
@@ -380,7 +391,8 @@ func TestEntityMoves(t *testing.T) {
 	r.wantState(a, "")
 }
 
-// A result that the store refuses harms nobody else; the others of the batch are committed, and memory knows what the store has.
+// A result that the store refuses harms nobody else; the others of the batch are committed, and
+// memory knows what the store has.
 func TestEntityWithPoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -389,12 +401,14 @@ func TestEntityWithPoison(t *testing.T) {
 	r.operation(a, "add", "1", "a1")
 	r.operation(b, "add", "1", "b1")
 	r.work()
+
 	r.refuse = func(batch *store.Batch) error {
 		if slices.ContainsFunc(batch.Entities, func(e store.EntityRow) bool { return strings.Contains(string(e.Entity.State.Data), "bad") }) {
 			return store.Errorf(store.Refused, "commit", "bad")
 		}
 		return nil
 	}
+
 	r.operation(a, "add", "bad", "a2")
 	r.operation(b, "add", "2", "b2")
 	r.operation(b, "add", "3", "b3", oneWay)
@@ -413,11 +427,13 @@ func TestEntityWithPoison(t *testing.T) {
 	r.wantOutput("a5", "1;5;")
 }
 
-// What was called a moment ago stays in memory, also when the call wrote nothing: the next one reads nothing.
+// What was called a moment ago stays in memory, also when the call wrote nothing: the next one
+// reads nothing.
 func TestEntitiesStayInMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.joinEntities(1)
+
 	for name, a := range map[string]model.Address{"echo": echo("s"), "fail": ledger("f"), "read": ledger("v")} {
 		r.operation(a, name, "1", name, brief)
 		r.work()

@@ -14,7 +14,8 @@ func (r *rig) joinBuild(w lane.WorkerID, views ...string) {
 	r.take()
 }
 
-// What is a view in one build and an operation in another is an operation: whoever makes it, what it changes is not lost.
+// What is a view in one build and an operation in another is an operation: whoever makes it, what
+// it changes is not lost.
 func TestViewThatIsAnOperationElsewhere(t *testing.T) {
 	t.Parallel()
 	a := ledger("a")
@@ -33,6 +34,7 @@ func TestViewThatIsAnOperationElsewhere(t *testing.T) {
 		}
 		r.wantState(a, "one;two;three;four;")
 	})
+
 	t.Run("afterwards", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
@@ -50,6 +52,7 @@ func TestViewThatIsAnOperationElsewhere(t *testing.T) {
 		r.wantOutput("again", "1;")
 		r.wantState(a, "1;")
 	})
+
 	t.Run("while a refused batch is dealt with", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
@@ -72,7 +75,8 @@ func TestViewThatIsAnOperationElsewhere(t *testing.T) {
 	})
 }
 
-// A view that is called as an operation is answered when that is stored: who does not own the entity any more cannot store it, and does not tell what was.
+// A view that is called as an operation is answered when that is stored: who does not own the
+// entity any more cannot store it, and does not tell what was.
 func TestViewCalledAsAnOperationProvesOwnership(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

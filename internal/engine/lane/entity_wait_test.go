@@ -15,7 +15,8 @@ func (r *rig) forget(a model.Address, token any) {
 	r.take()
 }
 
-// One of those who wait for the same request gives up: the others still wait for it, and hear what comes of it.
+// One of those who wait for the same request gives up: the others still wait for it, and hear what
+// comes of it.
 func TestEntityRequestSharedByTwo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -32,7 +33,8 @@ func TestEntityRequestSharedByTwo(t *testing.T) {
 	r.wantState(a, "1;")
 }
 
-// What nobody waits for any more is not made, also if the one who gave up last is not the one who asked first.
+// What nobody waits for any more is not made, also if the one who gave up last is not the one who
+// asked first.
 func TestEntityRequestForgottenByBoth(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -49,7 +51,8 @@ func TestEntityRequestForgottenByBoth(t *testing.T) {
 	r.wantState(a, "")
 }
 
-// An entity for which nothing waits any more leaves memory, also when the last call was given up by whoever made it.
+// An entity for which nothing waits any more leaves memory, also when the last call was given up by
+// whoever made it.
 func TestForgottenEntityLeavesMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -73,10 +76,12 @@ func TestRestingEntitiesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.joinEntities(1)
+
 	for i := range 100 {
 		r.operation(ledger(fmt.Sprint(i)), "add", strings.Repeat("x", 1<<20), i)
 		r.work()
 	}
+
 	if n := r.l.Entries(); n < 10 || n > 64 {
 		t.Errorf("%d states of a MiB are in memory", n)
 	}

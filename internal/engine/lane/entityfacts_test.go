@@ -54,7 +54,8 @@ func (r *rig) unlocks(run string) {
 	r.settle()
 }
 
-// Calls are counted when what they did is durable, each once: by operation and outcome, with the time that they waited and that a worker had them.
+// Calls are counted when what they did is durable, each once: by operation and outcome, with the
+// time that they waited and that a worker had them.
 func TestFactsOfCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })

@@ -31,7 +31,7 @@ type entry struct {
 	reading    reading    // what is being read
 	hold       holding    // which worker holds the run
 	eviction   eviction   // how the worker loses it
-	wait       waiting    // why the run does not move
+	wait       stall    // why the run does not move
 	tasks      taskBook   // what the board and the workers know of its tasks
 	quarantine quarantine // why the lane refuses inputs for it
 	queries    []*query   // asked of its code and not answered
@@ -112,8 +112,9 @@ type taskData struct {
 
 // shard is a slice of the address space that this lane owns.
 type shard struct {
-	id       model.ShardID
-	tenure   int                     // what was read before it became ours, perhaps not for the first time, is out of date
+	id model.ShardID
+	// what was read before it became ours, perhaps not for the first time, is out of date
+	tenure   int
 	received map[model.ShardID]int64 // committed cursors, by sender
 	sent     map[model.ShardID]int64 // last committed position, by receiver
 	entries  map[*entry]struct{}
@@ -124,8 +125,9 @@ type shard struct {
 	freeing  bool       // the batch that frees it is open or in flight
 	gone     bool       // another lane owns it now
 	crashed  bool       // its last owner has died: one of the calls that it has left may be why
-	lone     int        // calls of it that were made alone without having been marked by a dead owner, see suspect
-	listed   bool       // its runnable runs are known
+	// calls of it that were made alone without having been marked by a dead owner, see suspect
+	lone   int
+	listed bool // its runnable runs are known
 
 	alone    bool       // a batch that was to free it was refused: the next one does nothing else
 	refusals int        // of such batches

@@ -160,9 +160,10 @@ func (v *eviction) miss(run model.RunID, events []model.Event) {
 	}
 }
 
-// waiting is why the run of an address does not move.
-type waiting struct {
-	worker     bool           // it waits for a worker that offers its workflow, see workers.unserved
+// stall is why the run of an address does not move.
+type stall struct {
+	// it waits for a worker that offers its workflow, see workers.unserved
+	worker     bool
 	room       bool           // it waits for room in memory, see room.line
 	overlooked bool           // a page of runnable runs has shown another run than the current one
 	reasons    []model.Reason // what the code waits for, or what stands in the way
@@ -171,10 +172,11 @@ type waiting struct {
 
 // taskBook is what the board and the workers know of the tasks of a run.
 type taskBook struct {
-	run      model.RunID          // whose tasks these are
-	posted   postings             // what the board has been told
-	complete bool                 // the board knows how each task of the run stands
-	handing  int                  // claims that are to be handed over once their progress has been read
+	run      model.RunID // whose tasks these are
+	posted   postings    // what the board has been told
+	complete bool        // the board knows how each task of the run stands
+	// claims that are to be handed over once their progress has been read
+	handing  int
 	unhanded []*Load              // those of them whose progress came while the run was forgotten
 	written  map[string]*taskData // by task, of those that write data; nil when none does
 }

@@ -11,26 +11,38 @@ type FactKind uint8
 
 // Kinds of facts.
 const (
-	FactBatch     FactKind = iota + 1 // N inputs shared a commit
-	FactTurn                          // workflow code has taken a turn
-	FactStarted                       // a run of a workflow began
-	FactClosed                        // a run of a workflow ended: Status, Failure, Trace, Since, At
-	FactBlocked                       // a run stopped until a person changes something: Word is the reason
-	FactStep                          // an attempt of step Name beside its workflow ended: Outcome
-	FactSubmitted                     // a task came into being: Name and Queue, as in all that follow about tasks
-	FactClaimed                       // a worker has an attempt: Since is when it could have begun
-	FactAttempt                       // an attempt ended: Outcome, Failure, Since is when it was claimed
-	FactTimedOut                      // Word is which time-out of a task passed
-	FactDead                          // a task failed for good
-	FactRequeued                      // a dead letter was requeued
-	FactPurged                        // a dead letter was removed
-	FactTimer                         // a timer fired: Since is when it was due
-	FactMessage                       // a message was decided: Message, Refused; Name and Trace are its own, Of is the trace of the run
-	FactRemoved                       // N closed runs were removed
-	FactCall                          // operation Name of an entity was called: Outcome, Failure, Trace; Since: the call came, Handed: a worker got it
-	FactHandOver                      // a worker has made N calls of an entity: Since is when it got them
-	FactLocked                        // a section has locked an entity: Since is when it asked for it
-	FactUnlocked                      // a section has lost the lock of an entity: Since is when it got it, Word how: released or taken
+	FactBatch   FactKind = iota + 1 // N inputs shared a commit
+	FactTurn                        // workflow code has taken a turn
+	FactStarted                     // a run of a workflow began
+	// a run of a workflow ended: Status, Failure, Trace, Since, At
+	FactClosed
+	// a run stopped until a person changes something: Word is the reason
+	FactBlocked
+	FactStep // an attempt of step Name beside its workflow ended: Outcome
+	// a task came into being: Name and Queue, as in all that follow about tasks
+	FactSubmitted
+	FactClaimed // a worker has an attempt: Since is when it could have begun
+	// an attempt ended: Outcome, Failure, Since is when it was claimed
+	FactAttempt
+	FactTimedOut // Word is which time-out of a task passed
+	FactDead     // a task failed for good
+	FactRequeued // a dead letter was requeued
+	FactPurged   // a dead letter was removed
+	FactTimer    // a timer fired: Since is when it was due
+	// a message was decided: Message, Refused; Name and Trace are its own, Of is the trace of the
+	// run
+	FactMessage
+	FactRemoved // N closed runs were removed
+	// operation Name of an entity was called: Outcome, Failure, Trace; Since: the call came,
+	// Handed: a worker got it
+	FactCall
+	// a worker has made N calls of an entity: Since is when it got them
+	FactHandOver
+	// a section has locked an entity: Since is when it asked for it
+	FactLocked
+	// a section has lost the lock of an entity: Since is when it got it, Word how: released or
+	// taken
+	FactUnlocked
 )
 
 // Outcome is how an attempt of a step or task ended.

@@ -17,6 +17,7 @@ func (r *rig) count(facts []lane.Fact) {
 	if r.facts == nil {
 		r.facts, r.landed = map[string]int{}, map[string]int{}
 	}
+
 	for i := range facts {
 		f := &facts[i]
 		switch f.Kind {
@@ -59,6 +60,7 @@ func (r *rig) counts(b *store.Batch, res store.Committed) {
 			r.landed[what] += n
 		}
 	}
+
 	add("batches", 1)
 	tasks := 0
 	for i := range b.Starts {
@@ -69,6 +71,7 @@ func (r *rig) counts(b *store.Batch, res store.Committed) {
 			}
 		}
 	}
+
 	add("started", len(b.Starts)-len(res.Existing)-tasks)
 	add("tasks", tasks)
 	for i := range b.Closes {
@@ -76,6 +79,7 @@ func (r *rig) counts(b *store.Batch, res store.Committed) {
 			add("closed "+b.Closes[i].Outcome.Status.String(), 1)
 		}
 	}
+
 	for i := range b.Events {
 		switch e := &b.Events[i].Event; e.Kind {
 		case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed:
@@ -89,22 +93,26 @@ func (r *rig) counts(b *store.Batch, res store.Committed) {
 		default:
 		}
 	}
+
 	add("dead", len(b.Dead))
 	add("removed", len(b.Deletes))
 }
 
-// wantFacts compares what was told with what has landed: each once, whatever was refused, sent again or unknown in between.
+// wantFacts compares what was told with what has landed: each once, whatever was refused, sent
+// again or unknown in between.
 func (r *rig) wantFacts() {
 	r.t.Helper()
 	if !r.cfg.Watched {
 		return
 	}
-	if diff := cmp.Diff(r.landed, r.facts); diff != "" && r.dead == nil { // a lane that dies does not know what has landed
+	// a lane that dies does not know what has landed
+	if diff := cmp.Diff(r.landed, r.facts); diff != "" && r.dead == nil {
 		r.t.Errorf("facts (-landed +told):\n%s", diff)
 	}
 }
 
-// A batch that is refused as a whole is applied again in parts; a commit whose answer was lost is looked up. Either counts once.
+// A batch that is refused as a whole is applied again in parts; a commit whose answer was lost is
+// looked up. Either counts once.
 func TestFactsAreToldOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })
@@ -113,12 +121,14 @@ func TestFactsAreToldOnce(t *testing.T) {
 		r.start(key(k), k)
 	}
 	refusals := 2
+
 	r.refuse = func(*store.Batch) error {
 		if refusals--; refusals >= 0 {
 			return store.Errorf(store.Refused, "commit", "poison")
 		}
 		return nil
 	}
+
 	r.settle()
 	r.wantFacts()
 	if r.facts["started"] != 4 {
@@ -136,7 +146,8 @@ func TestFactsAreToldOnce(t *testing.T) {
 	}
 }
 
-// A start that finds its address taken when it is committed has started nothing, and the message counts once.
+// A start that finds its address taken when it is committed has started nothing, and the message
+// counts once.
 func TestFactsOfAStartThatWasNone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })
@@ -151,24 +162,28 @@ func TestFactsOfAStartThatWasNone(t *testing.T) {
 	if got := r.answers["again"]; got.Err != nil || !got.Answer.Existing {
 		t.Fatalf("the start that was repeated is answered by %+v", got)
 	}
+
 	r.wantFacts()
 	if r.facts["started"] != 1 || r.messages != 1 {
 		t.Errorf("%d runs were told to have started, and %d messages to have come the second time; want 1 and 1", r.facts["started"], r.messages)
 	}
 }
 
-// An activity returns the failure of another task, that was lost or timed out: its own attempt has failed. What the engine decides is what it says.
+// An activity returns the failure of another task, that was lost or timed out: its own attempt has
+// failed. What the engine decides is what it says.
 func TestOutcomesOfAttempts(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1, func(c *lane.Config) { c.Watched = true })
 	r.send(theTask("t", func(s *model.TaskSpec) { s.ToClose = time.Minute }), "t")
 	r.settle()
+
 	next := func() model.Claim {
 		r.pass(10 * time.Second)
 		b.propose()
 		r.settle()
 		return b.one()
 	}
+
 	b.report(b.one(), func(rep *model.TaskReport) {
 		rep.Failure = &model.Failure{Kind: "unavailable", Type: model.FailureLost}
 	})

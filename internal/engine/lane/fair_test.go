@@ -23,6 +23,7 @@ func TestHotKeyDoesNotStarveOthers(t *testing.T) {
 	}
 	r.signal(cold, "s", "cold")
 	r.flush()
+
 	count := func(b *store.Batch, a model.Address) (n int) {
 		for _, e := range b.Events {
 			if e.Run == r.current(a).Start.Run {
@@ -34,8 +35,10 @@ func TestHotKeyDoesNotStarveOthers(t *testing.T) {
 	if h, c := count(r.commit, hot), count(r.commit, cold); h != 4 || c != 1 {
 		t.Fatalf("the first batch has %d of the hot key and %d of the cold one, want 4 and 1", h, c)
 	}
+
 	for n := 4; n <= 20; n += 4 {
-		r.signal(cold, "s", fmt.Sprint("cold ", n)) // joins the next batch, however long the line of the hot key is
+		// joins the next batch, however long the line of the hot key is
+		r.signal(cold, "s", fmt.Sprint("cold ", n))
 		r.commitNow()
 		r.wantAnswer(n-1, "")
 		r.wantSilence(n, fmt.Sprint("cold ", n))
@@ -43,6 +46,7 @@ func TestHotKeyDoesNotStarveOthers(t *testing.T) {
 			t.Fatalf("after %d, the next batch has %d of the hot key and %d of the cold one", n, h, c)
 		}
 	}
+
 	r.settle()
 	r.wantAnswer("cold", "")
 	r.wantAnswer("cold 20", "")
@@ -63,12 +67,14 @@ func TestBacklogIsBounded(t *testing.T) {
 	for i := range 10 {
 		r.signal(a, fmt.Sprint(i), i)
 	}
+
 	var refused []any
 	for token, ans := range r.answers {
 		if kindOf(ans.Err) == "exhausted" {
 			refused = append(refused, token)
 		}
 	}
+
 	if len(refused) != 3 { // 2 applied, 5 wait
 		t.Errorf("%d were refused, want 3", len(refused))
 	}
@@ -94,6 +100,7 @@ func TestFullByBytes(t *testing.T) {
 	if r.l.Full() || idle != 0 {
 		t.Fatalf("an idle lane holds %d bytes", idle)
 	}
+
 	n := 0
 	for !r.l.Full() {
 		r.send(model.Message{Kind: model.MessageSignal, To: a, Name: "s", Input: model.Payload{Data: make([]byte, 1000)}}, n)
@@ -102,6 +109,7 @@ func TestFullByBytes(t *testing.T) {
 			t.Fatal("the lane is never full")
 		}
 	}
+
 	r.flush()
 	if !r.l.Full() || r.l.Held() < 50_000 || r.l.Held() > 60_000 {
 		t.Errorf("held %d bytes in flight, want at least 50,000 and not much more", r.l.Held())
@@ -150,11 +158,13 @@ func TestBatchRowsAreBounded(t *testing.T) {
 	}
 	most := 0
 	r.flush()
+
 	for r.commit != nil {
 		most = max(most, r.commit.Rows())
 		r.commitNow()
 		r.flush()
 	}
+
 	if most > 12 {
 		t.Errorf("a batch had %d rows, want about 10", most)
 	}
@@ -174,6 +184,7 @@ func TestReadsAreBounded(t *testing.T) {
 	if len(r.loads) != 3 {
 		t.Fatalf("%d reads are in flight, want 3", len(r.loads))
 	}
+
 	one := r.loads[0]
 	r.loads = r.loads[1:]
 	r.readOne(one)
@@ -190,7 +201,8 @@ func TestReadsAreBounded(t *testing.T) {
 	}
 }
 
-// So many reads wait that no more timers are fired: the lane waits for the reads instead of spinning.
+// So many reads wait that no more timers are fired: the lane waits for the reads instead of
+// spinning.
 func TestCrowdedLaneDoesNotSpin(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxLoads = 2 })
@@ -215,6 +227,7 @@ func TestCrowdedLaneDoesNotSpin(t *testing.T) {
 	if len(r.loads) != 2 {
 		t.Fatalf("%d reads are in flight, want 2", len(r.loads))
 	}
+
 	if at := r.l.Wake(); at != 0 && at <= r.now {
 		t.Errorf("wants to be woken at %s while it waits for reads: it would spin", at)
 	}

@@ -8,11 +8,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Other nodes that have waited for a long time are forgotten when others come: whether anybody of theirs still waits is not known.
+// Other nodes that have waited for a long time are forgotten when others come: whether anybody of
+// theirs still waits is not known.
 func TestWaitingNodesAreForgotten(t *testing.T) {
 	t.Parallel()
 	const n = 1200
 	r := newRig(t)
+
 	watch := func(i int) {
 		r.put(model.Message{Kind: model.MessageWatch, To: key(fmt.Sprint("k", i))}, fmt.Sprint("w", i))
 	}
@@ -20,6 +22,7 @@ func TestWaitingNodesAreForgotten(t *testing.T) {
 		r.start(key(fmt.Sprint("k", i)), i)
 		watch(i)
 	}
+
 	r.settle()
 	r.l.MailWaits()
 	r.settle()
@@ -27,15 +30,18 @@ func TestWaitingNodesAreForgotten(t *testing.T) {
 		t.Fatalf("somebody waits for %d executions, want %d", got, n)
 	}
 	r.pass(11 * time.Minute)
+
 	for i := range n + 1 { // those who say so again are remembered
 		if i%100 == 0 {
 			watch(i)
 		}
 	}
+
 	for i := n; i < 2*n; i++ {
 		r.start(key(fmt.Sprint("k", i)), i)
 		watch(i)
 	}
+
 	r.settle()
 	r.l.MailWaits()
 	r.settle()
@@ -53,13 +59,15 @@ func TestForgottenQueryThatWaits(t *testing.T) {
 	r.began(a)
 	r.release(a, "nothing")
 	r.settle()
-	r.send(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "query") // the run has left memory, and is read
+	// the run has left memory, and is read
+	r.send(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "query")
 	r.flush()
 	r.signal(a, "s", "signal")
 	r.l.Forget(a, "query")
 	if held := r.l.Held(); held == 0 {
 		t.Fatal("nothing waits")
 	}
+
 	r.settle()
 	r.wantSilence("query")
 	r.wantAnswer("signal", "")

@@ -158,7 +158,8 @@ func (in *messageInput) isForced() bool {
 }
 
 // isOrder reports whether a caller in another process waits for the answer to the input. The lane
-// refuses such an input while its address is quarantined, as it does for callers in its own process.
+// refuses such an input while its address is quarantined, as it does for callers in its own
+// process.
 func (in *messageInput) isOrder() bool {
 	m := in.origin.message
 	return !in.origin.inbox.IsZero() && (m.Order() || in.isRequest()) && !m.Node.IsZero() && !m.Keep
@@ -321,8 +322,8 @@ type claimReport interface {
 }
 
 // isTemporary reports whether a refusal is no final outcome: there was no room, or the code of the
-// run goes on, and the same request may succeed later. The lane does not remember it under the id of
-// the request.
+// run goes on, and the same request may succeed later. The lane does not remember it under the id
+// of the request.
 func isTemporary(f *model.Failure) bool {
 	return f != nil && (f.Kind == fault.Exhausted.String() || f.Type == model.FailureBusy)
 }

@@ -28,6 +28,7 @@ func quarantinedWithTasks(t *testing.T, tasks int, change ...func(*lane.Config))
 	if len(claims) != tasks {
 		t.Fatalf("%d tasks are executed, want %d", len(claims), tasks)
 	}
+
 	r.refuse = poison("s")
 	r.signal(bad, "s", "signal")
 	r.settle()
@@ -35,7 +36,8 @@ func quarantinedWithTasks(t *testing.T, tasks int, change ...func(*lane.Config))
 	return r, b, bad, claims
 }
 
-// heard are those claims whose report was answered since the last call, by whether the worker is to report again later.
+// heard are those claims whose report was answered since the last call, by whether the worker is to
+// report again later.
 func (b *bench) heard() (later, settled []model.ClaimRef) {
 	b.r.told = slices.DeleteFunc(b.r.told, func(c lane.TaskCall) bool {
 		if c.Kind != lane.TaskSettled {
@@ -51,8 +53,8 @@ func (b *bench) heard() (later, settled []model.ClaimRef) {
 	return later, settled
 }
 
-// Large reports for a quarantined run leave the lane to its neighbours, however many there are: inputs are taken, timers fire. When
-// the quarantine is over, every report counts.
+// Large reports for a quarantined run leave the lane to its neighbours, however many there are:
+// inputs are taken, timers fire. When the quarantine is over, every report counts.
 func TestReportsToQuarantinedLeaveRoom(t *testing.T) {
 	t.Parallel()
 	const tasks, size = 48, 64 << 10
@@ -117,7 +119,8 @@ func TestKeptReportsAreShared(t *testing.T) {
 	}
 }
 
-// A report that is kept for the next attempt to store it is not lost, and does not count twice, when the poison stays.
+// A report that is kept for the next attempt to store it is not lost, and does not count twice,
+// when the poison stays.
 func TestKeptReportsOutliveTheNextQuarantine(t *testing.T) {
 	t.Parallel()
 	r, b, bad, claims := quarantinedWithTasks(t, 3)
@@ -129,6 +132,7 @@ func TestKeptReportsOutliveTheNextQuarantine(t *testing.T) {
 	if r.l.Full() {
 		t.Fatal("the lane is full")
 	}
+
 	held := r.l.Held()
 	r.pass(5 * time.Minute)
 	if now := r.l.Held(); now > held || now == 0 {

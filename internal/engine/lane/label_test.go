@@ -33,7 +33,8 @@ func (r *rig) wantLabels(a model.Address, want ...string) {
 	}
 }
 
-// A batch has one write per label: of several changes the last one counts. What a refused batch would have changed is applied again.
+// A batch has one write per label: of several changes the last one counts. What a refused batch
+// would have changed is applied again.
 func TestLabelsOfABatch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -77,7 +78,8 @@ func TestLabelsOfABatch(t *testing.T) {
 	}
 }
 
-// A run that gives way twice, the second time to an earlier place, has the labels that it had there.
+// A run that gives way twice, the second time to an earlier place, has the labels that it had
+// there.
 func TestLabelsOfRunsWithAPast(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -87,6 +89,7 @@ func TestLabelsOfRunsWithAPast(t *testing.T) {
 	r.settle()
 	r.turn(a, does(step("one"), labeled("1", "l", "1"), labeled("2", "m", "2"), labeled("3", "o", "")))
 	r.settle()
+
 	reset := func(keep int) {
 		t.Helper()
 		run := r.current(a).Start.Run
@@ -97,6 +100,7 @@ func TestLabelsOfRunsWithAPast(t *testing.T) {
 		r.settle()
 		r.wantAnswer(keep, "")
 	}
+
 	reset(4)
 	r.wantLabels(a, "l=1", "m=2")
 	reset(1)

@@ -75,11 +75,13 @@ func New(cfg Config) *Lane {
 		resting:   resting{list: list.New()},
 		requests:  map[store.RequestKey]struct{}{},
 	}
+
 	l.budget.batch, l.room.limit = cfg.MaxBatchBytes, cfg.MaxHeld
 	l.open = &building{}
 	l.loads = newLoads()
 	l.timers = newWindow(cfg.TimerWindow)
 	l.mail = newMailroom()
 	l.workers = newWorkers(&cfg)
+
 	return l
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A request of another process that finds no room is refused, and may be sent again under the same id: the refusal is no outcome.
+// A request of another process that finds no room is refused, and may be sent again under the same
+// id: the refusal is no outcome.
 func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Limits.Signals = 1 })
@@ -26,6 +27,7 @@ func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
 	if got := r.refused(a, row); got == nil || got.Failure == nil || got.Failure.Kind != fault.Exhausted.String() {
 		t.Fatalf("the request was answered %+v", got)
 	}
+
 	r.wantHint(a)
 	r.turn(a, sleeps(model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Name: "s", Ref: 1}}))
 	r.settle()
@@ -34,7 +36,8 @@ func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
 	r.wantEvents(a, "signal_received s", "signal_taken s", "signal_received s")
 }
 
-// A message for which nobody waits is no dead letter when it finds no room: it is tried again until it does.
+// A message for which nobody waits is no dead letter when it finds no room: it is tried again until
+// it does.
 func TestLetterThatFindsNoRoomIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Limits.Signals = 1 })
@@ -47,6 +50,7 @@ func TestLetterThatFindsNoRoomIsTriedAgain(t *testing.T) {
 	if err := r.st.PutInbox(t.Context(), []store.InboxRow{{Shard: a.Shard(shards), ID: r.newRun(), Message: m}}); err != nil {
 		t.Fatal(err)
 	}
+
 	r.l.MailWaits()
 	r.settle()
 	r.wantEvents(a, "signal_received s")

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A requeue that shares a batch with a poison row is applied again, with the letter read again; the one behind it hears what it has begun.
+// A requeue that shares a batch with a poison row is applied again, with the letter read again; the
+// one behind it hears what it has begun.
 func TestRequeueBesidePoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -23,6 +24,7 @@ func TestRequeueBesidePoison(t *testing.T) {
 	r.now = r.now.Add(time.Minute)
 	r.l.Expire(r.now, model.ClaimRef{TaskRef: ref}, false, model.TimeoutToStart)
 	r.settle()
+
 	letter := func() *store.DeadRow {
 		row, err := r.st.LoadDead(t.Context(), store.DeadKey{RunKey: store.RunKey{Shard: a.Shard(shards), Run: old}, Task: model.TaskStep})
 		if err != nil || row == nil {
@@ -33,6 +35,7 @@ func TestRequeueBesidePoison(t *testing.T) {
 	if n := letter().Requeued; n != 0 {
 		t.Fatalf("requeued %d times", n)
 	}
+
 	poison := model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: "poison"}
 	refused := 0
 	r.refuse = func(b *store.Batch) error {
@@ -42,19 +45,23 @@ func TestRequeueBesidePoison(t *testing.T) {
 		}
 		return nil
 	}
+
 	order := model.Message{Kind: model.MessageRequeue, To: a, Letter: &model.LetterOrder{Do: model.LetterRequeue, Ref: ref}}
 	first, second := order, order
 	first.RequestID, second.RequestID = "1", "2"
+
 	// The letter is read first, so the poison is sent when the requeue is about to be applied.
 	r.l.Deliver(r.now, &first, true, "first")
 	r.l.Deliver(r.now, &second, true, "second")
 	r.flush()
+
 	for len(r.loads) > 0 && r.commit == nil {
 		if slices.ContainsFunc(r.loads, func(ld lane.Load) bool { return ld.Task == model.TaskStep }) {
 			r.l.Deliver(r.now, &model.Message{Kind: model.MessageStart, To: poison}, true, "poison")
 		}
 		r.read()
 	}
+
 	r.settle()
 	r.wantAnswer("first", "")
 	r.wantAnswer("second", "")
@@ -70,8 +77,8 @@ func TestRequeueBesidePoison(t *testing.T) {
 	}
 }
 
-// The shard is given up while a dead letter is being read for somebody. What has come behind that and is a fact is not left lying: the shard would
-// never be freed.
+// The shard is given up while a dead letter is being read for somebody. What has come behind that
+// and is a fact is not left lying: the shard would never be freed.
 func TestDrainWhileLetterIsRead(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 2)
@@ -88,6 +95,7 @@ func TestDrainWhileLetterIsRead(t *testing.T) {
 	if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadLetter {
 		t.Fatalf("reads %+v, want the letter", r.loads)
 	}
+
 	b.report(c)
 	r.giveUp(a.Shard(shards))
 	r.settle()

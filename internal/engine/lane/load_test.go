@@ -26,6 +26,7 @@ func TestReadsFail(t *testing.T) {
 		r.settle()
 		r.restart()
 		failures := 0
+
 		r.reads = func(ld *lane.Load) *lane.LoadResult {
 			if ld.Kind != kind || failures >= 5 {
 				return nil
@@ -33,6 +34,7 @@ func TestReadsFail(t *testing.T) {
 			failures++
 			return &lane.LoadResult{Err: store.Errorf(store.Away, "read", "injected")}
 		}
+
 		r.settle()
 		r.join(1)
 		row := store.InboxRow{Shard: a.Shard(shards), ID: r.newRun(), Message: model.Message{Kind: model.MessageSignal, To: a, Name: "inbox"}}
@@ -64,12 +66,14 @@ func TestCorruptRun(t *testing.T) {
 	r.timersIn(bad, 10)
 	r.timersIn(good, 10)
 	r.restart()
+
 	r.reads = func(ld *lane.Load) *lane.LoadResult {
 		if ld.Kind == lane.LoadRun && ld.Address == bad {
 			return &lane.LoadResult{Err: fault.New(fault.Corrupt, "event 3 of it cannot be decoded")}
 		}
 		return nil
 	}
+
 	r.join(1)
 	r.settle()
 	r.signal(bad, "s", "bad")
@@ -82,6 +86,7 @@ func TestCorruptRun(t *testing.T) {
 	if why, ok := r.l.Explain(bad); !ok || why[0].Code != model.WaitCorrupt || r.holder(bad) != 0 {
 		t.Errorf("explained as %v, held by %d", why, r.holder(bad))
 	}
+
 	// It is repaired: the lane finds out by itself.
 	r.reads = nil
 	r.pass(61 * time.Second)
@@ -91,23 +96,26 @@ func TestCorruptRun(t *testing.T) {
 	}
 }
 
-// A start that meets a run whose row cannot be understood is refused with the reason; nobody else of its batch notices, whether the commit told or
-// a look at what had landed.
+// A start that meets a run whose row cannot be understood is refused with the reason; nobody else
+// of its batch notices, whether the commit told or a look at what had landed.
 func TestStartMeetsAnUnreadableRun(t *testing.T) {
 	t.Parallel()
 	for _, unseen := range []bool{false, true} {
 		r := newRig(t)
 		r.join(1)
 		bad, good := key("bad"), key("good")
+
 		r.reads = func(ld *lane.Load) *lane.LoadResult {
 			if ld.Kind == lane.LoadRun && ld.Address == bad {
 				return &lane.LoadResult{Err: fault.New(fault.Corrupt, "its outcome cannot be decoded")}
 			}
 			return nil
 		}
+
 		r.start(bad, "bad")
 		r.start(good, "good")
 		r.flush()
+
 		// It is the first of the two that meets a run, which is not in the store of this test.
 		batch := *r.commit
 		if len(batch.Starts) != 2 || batch.Starts[0].Start.Address != bad {
@@ -117,6 +125,7 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 		unread := store.Unread(bad.Shard(shards), bad, errors.New("its outcome cannot be decoded"))
 		r.commit = &batch
 		r.landUnheard()
+
 		if unseen {
 			r.l.FinishCommit(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "the answer is lost"))
 			r.flush()
@@ -126,6 +135,7 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 		} else {
 			r.l.FinishCommit(r.now, store.Committed{Existing: []store.ExistingStart{{Index: 0, Execution: unread}}}, nil)
 		}
+
 		r.settle()
 		r.wantAnswer("bad", "blocked")
 		r.wantAnswer("good", "")
@@ -138,7 +148,8 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 	}
 }
 
-// Whoever repeats a request whose remembered answer cannot be understood hears that; it is not served a second time.
+// Whoever repeats a request whose remembered answer cannot be understood hears that; it is not
+// served a second time.
 func TestCorruptReply(t *testing.T) {
 	t.Parallel()
 	for _, c := range []lane.LoadResult{
@@ -153,12 +164,14 @@ func TestCorruptReply(t *testing.T) {
 		r.settle()
 		r.restart()
 		r.join(1)
+
 		r.reads = func(ld *lane.Load) *lane.LoadResult {
 			if ld.Kind == lane.LoadReply {
 				return &c
 			}
 			return nil
 		}
+
 		r.send(request(a, "u", "req-1"), "again")
 		r.settle()
 		r.wantAnswer("again", "corrupt")
@@ -180,6 +193,7 @@ func TestHistoryWithAHole(t *testing.T) {
 	r.turn(a, steps("x", "y", "z"))
 	r.settle()
 	r.restart()
+
 	r.reads = func(ld *lane.Load) *lane.LoadResult {
 		if ld.Kind != lane.LoadRun {
 			return nil
@@ -187,6 +201,7 @@ func TestHistoryWithAHole(t *testing.T) {
 		events := r.history(a, r.current(a).Start.Run)
 		return &lane.LoadResult{Execution: r.current(a), Events: []model.Event{events[0], events[2]}}
 	}
+
 	r.join(1)
 	r.settle()
 	if why, ok := r.l.Explain(a); !ok || why[0].Code != model.WaitCorrupt || r.holder(a) != 0 {
@@ -204,15 +219,19 @@ func TestReadIsOutOfDate(t *testing.T) {
 	r.join(2) // reads the history of both for the new worker
 	r.flush()
 	var old []lane.Load
+
 	var results []lane.LoadResult
 	for _, ld := range r.loads {
 		old = append(old, ld)
-		results = append(results, lane.LoadResult{Execution: r.current(ld.Address)}) // read now, slow to arrive
+		// read now, slow to arrive
+		results = append(results, lane.LoadResult{Execution: r.current(ld.Address)})
 	}
+
 	r.loads = nil
 	r.signal(a, "s", "signal")
 	r.flush()
 	r.commitNow()
+
 	// Then a batch with both is refused, so that their states are dropped.
 	r.signal(a, "t", "signal 2")
 	r.signal(bad, "poison", "poison")
@@ -248,7 +267,8 @@ func TestUnknownReads(t *testing.T) {
 	r.wantAnswer("signal", "not_found")
 }
 
-// A read that was sent for an input comes after the one that was sent, later, to hand the run to a worker: it does not take its place.
+// A read that was sent for an input comes after the one that was sent, later, to hand the run to a
+// worker: it does not take its place.
 func TestReadsComeInAnotherOrder(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -257,6 +277,7 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 	r.settle() // nobody holds it
 	r.restart()
 	r.join(1)
+
 	// hold makes the last read of the run that was asked for, and hands in all the other ones.
 	hold := func() (lane.Load, lane.LoadResult) {
 		t.Helper()
@@ -272,6 +293,7 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 		}
 		return ld, res
 	}
+
 	r.flush()
 	r.read() // which runs there are: this one is read to be handed over
 	r.flush()
@@ -282,6 +304,7 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 	if r.holder(a) == 0 {
 		t.Fatal("nobody holds the run")
 	}
+
 	r.blocks(a)
 	r.settle()
 	r.join(2)
@@ -298,8 +321,9 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 	}
 }
 
-// A run may be read twice at the same time: because it is runnable, and for an input. The slower of the two takes nothing away from what was read
-// for the next worker meanwhile, be it of the same run or of the next.
+// A run may be read twice at the same time: because it is runnable, and for an input. The slower of
+// the two takes nothing away from what was read for the next worker meanwhile, be it of the same
+// run or of the next.
 func TestReadIsOvertaken(t *testing.T) {
 	t.Parallel()
 	for _, continued := range []bool{false, true} {
@@ -320,14 +344,17 @@ func testReadIsOvertaken(t *testing.T, continued bool) {
 	r.join(1)
 	r.flush()
 	var slow lane.Load
+
 	for _, ld := range r.loads {
 		if ld.Kind == lane.LoadRunnable {
 			r.readOne(ld)
 		}
 	}
+
 	r.loads = slices.DeleteFunc(r.loads, func(ld lane.Load) bool { return ld.Kind == lane.LoadRunnable })
 	r.signal(a, "s", "signal")
 	r.flush()
+
 	r.loads = slices.DeleteFunc(r.loads, func(ld lane.Load) bool {
 		first := ld.Kind == lane.LoadRun && slow.ID == 0
 		if first {
@@ -335,16 +362,19 @@ func testReadIsOvertaken(t *testing.T, continued bool) {
 		}
 		return first
 	})
+
 	old := engine.Read(t.Context(), r.st, slow, r.now)
 	r.settle()
 	r.wantAnswer("signal", "")
 	if slow.ID == 0 || r.holder(a) != 1 {
 		t.Fatalf("read %d, held by %d; want it read twice, and held", slow.ID, r.holder(a))
 	}
+
 	if continued {
 		r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
 		r.settle()
 	}
+
 	r.turn(a, steps("x"))
 	r.flush()
 	if continued {
@@ -363,8 +393,8 @@ func testReadIsOvertaken(t *testing.T, continued bool) {
 }
 
 // A start assumes that its address is unused. Its run is in memory while a page of runnable runs
-// shows the one that is in the store. The store refuses the batch because of another row, so it does
-// not say that the start has met a run. The lane has to remember what the page has shown.
+// shows the one that is in the store. The store refuses the batch because of another row, so it
+// does not say that the start has met a run. The lane has to remember what the page has shown.
 func TestRunnableBehindAnAssumedStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxHeld = 1 })

@@ -134,6 +134,7 @@ func (l *Lane) acceptMail(now model.Time, ld *Load, r LoadResult) {
 			l.request(now, row)
 		}
 	}
+
 	l.mail.endRead(r.MoreMail)
 	if l.mail.takeTurns(r.Messages, r.MoreMail) {
 		l.mail.again = true
@@ -150,6 +151,7 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 	if e == nil {
 		return
 	}
+
 	l.mail.take(row.ID)
 	in := &messageInput{
 		inputBase: inputBase{address: e.address},

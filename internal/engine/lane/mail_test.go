@@ -83,7 +83,8 @@ func (r *rig) cursor(to, from model.ShardID) int64 {
 	return -1 // nothing is behind it
 }
 
-// Messages take effect in the order of their channel, each once, whatever the hints look like: lost, doubled, in another order.
+// Messages take effect in the order of their channel, each once, whatever the hints look like:
+// lost, doubled, in another order.
 func TestHintsOfMessages(t *testing.T) {
 	t.Parallel()
 	hints := map[string]func(r *rig, rows []store.MessageRow){
@@ -120,7 +121,8 @@ func TestHintsOfMessages(t *testing.T) {
 	}
 }
 
-// The cursor advances in the commit that consumes: nothing is applied twice after a restart in between.
+// The cursor advances in the commit that consumes: nothing is applied twice after a restart in
+// between.
 func TestCursorTravelsWithTheCommit(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -134,6 +136,7 @@ func TestCursorTravelsWithTheCommit(t *testing.T) {
 	if r.commit == nil || len(r.commit.Cursors) != 1 || r.commit.Cursors[0] != (store.CursorRow{To: 0, From: 3, Prev: 2, Next: 4}) {
 		t.Fatalf("batch = %+v, want the cursor to go from 2 to 4", r.commit)
 	}
+
 	r.commit = nil // the process dies before the commit
 	old := r.cfg.Ref
 	if err := r.st.Unregister(t.Context(), old.Node, old.Epoch); err != nil {
@@ -146,7 +149,8 @@ func TestCursorTravelsWithTheCommit(t *testing.T) {
 	r.wantEvents(a, received(1, 4)...)
 }
 
-// One message that cannot be applied yet lets those of other channels pass, and those behind it in its own wait.
+// One message that cannot be applied yet lets those of other channels pass, and those behind it in
+// its own wait.
 func TestMessagesWaitInTheirOwnChannel(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -165,12 +169,14 @@ func TestMessagesWaitInTheirOwnChannel(t *testing.T) {
 	if len(held) == 0 {
 		t.Fatal("the slow one is not read")
 	}
+
 	for range 3 {
 		if r.commit != nil {
 			r.commitNow()
 		}
 		r.flush()
 	}
+
 	r.wantEvents(quick, "signal_received 2")
 	r.wantEvents(slow)
 	r.loads = append(held, r.loads...)
@@ -190,12 +196,14 @@ func TestMoreMailThanAPage(t *testing.T) {
 		f.sends(signals(a, i+1, i+100)...)
 	}
 	reads := 0
+
 	r.reads = func(ld *lane.Load) *lane.LoadResult {
 		if ld.Kind == lane.LoadMail {
 			reads++
 		}
 		return nil
 	}
+
 	r.l.MailWaits()
 	r.settle()
 	r.wantEvents(a, received(1, n)...)
@@ -212,6 +220,7 @@ func TestMessagesThatTakeNoEffect(t *testing.T) {
 	ghost, a, child := in(0, 0), in(0, 1), in(3, 0)
 	r.began(a)
 	link := model.Link{Address: child, Run: model.RunID{9}, ID: "w"}
+
 	r.l.Messages(f.sends(
 		model.Message{Kind: model.MessageSignal, To: ghost, Name: "1"},
 		model.Message{Kind: model.MessageClosed, To: a, ToRun: model.RunID{8}, ID: "x"},
@@ -219,6 +228,7 @@ func TestMessagesThatTakeNoEffect(t *testing.T) {
 		model.Message{Kind: model.MessageWatch, To: ghost, From: link},
 		model.Message{Kind: model.MessageSignal, To: a, Name: "2"},
 	))
+
 	r.settle()
 	r.wantEvents(a, "signal_received 2")
 	if r.cursor(0, 3) != -1 {
@@ -229,13 +239,15 @@ func TestMessagesThatTakeNoEffect(t *testing.T) {
 	}
 }
 
-// Requests of other processes: served once, the answer is remembered, and the process that waits is told.
+// Requests of other processes: served once, the answer is remembered, and the process that waits is
+// told.
 func TestInbox(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
 	r.began(a)
+
 	keys := []store.RequestKey{
 		r.put(model.Message{Kind: model.MessageSignal, To: a, Name: "s"}, "req-1"),
 		r.put(model.Message{Kind: model.MessageSettle, To: a, Name: "p"}, "req-2"),
@@ -243,6 +255,7 @@ func TestInbox(t *testing.T) {
 		r.put(model.Message{Kind: model.MessageStart, To: a, Input: model.Payload{Data: []byte("other")}}, "req-4"),
 		r.put(model.Message{Kind: model.MessageWatch, To: a}, "req-5"),
 	}
+
 	r.l.MailWaits()
 	r.l.MailWaits()
 	r.settle()
@@ -253,6 +266,7 @@ func TestInbox(t *testing.T) {
 	if err != nil || len(got) != 5 {
 		t.Fatalf("remembered answers: %+v, %v", got, err)
 	}
+
 	for i, want := range []string{"", "", "conflict", "conflict", ""} {
 		ans, err := model.DecodeAnswer(got[i].Body)
 		if err != nil {
@@ -266,9 +280,11 @@ func TestInbox(t *testing.T) {
 			t.Errorf("answer to %s = %q, want %q", got[i].ID, kind, want)
 		}
 	}
+
 	if len(r.hints) != 5 || r.hints[0].Node != guest {
 		t.Errorf("hints = %+v, want five for the node that asked", r.hints)
 	}
+
 	// The watcher is told of the end.
 	r.hints = nil
 	r.turn(a, model.Turn{Close: done()})
@@ -276,6 +292,7 @@ func TestInbox(t *testing.T) {
 	if len(r.hints) != 1 || r.hints[0].Node != guest || r.hints[0].Address != a {
 		t.Errorf("hints after the end = %+v, want one for the node that waits", r.hints)
 	}
+
 	// Put again, it is seen as served and only its row goes.
 	r.put(model.Message{Kind: model.MessageSignal, To: a, Name: "s"}, "req-1")
 	r.l.MailWaits()
@@ -295,6 +312,7 @@ func TestInboxReadTwice(t *testing.T) {
 	if err := r.st.PutInbox(t.Context(), []store.InboxRow{row}); err != nil {
 		t.Fatal(err)
 	}
+
 	r.l.MailWaits()
 	r.flush()
 	r.read()
@@ -338,11 +356,13 @@ func TestMailForOneShardDoesNotStarveOthers(t *testing.T) {
 				return nil
 			}
 		}
+
 		if commits++; commits > 100 {
 			t.Error("the message for another shard is not read")
 			r.refuse = nil
 			return nil
 		}
+
 		f.sends(signals(busy, last+1, last+taken)...)
 		last += taken
 		return nil

@@ -16,8 +16,9 @@ type mailroom struct {
 	hungry []*pair                    // may hand on their next message
 	bytes  int                        // of the messages in all channels
 
-	inbox  map[model.RunID]struct{} // requests that were taken from the inbox and are not committed
-	served []model.RunID            // requests that were committed while the inbox was read: the read may still show them
+	inbox map[model.RunID]struct{} // requests that were taken from the inbox and are not committed
+	// requests that were committed while the inbox was read: the read may still show them
+	served []model.RunID
 
 	reading bool
 	again   bool          // mail was announced while the lane was reading, or had no room for it
@@ -218,7 +219,8 @@ type aside struct {
 	requests []store.InboxRow         // that cannot be read
 	told     map[model.RunID]struct{} // requests of newer builds that the lane has told of
 	alone    bool                     // several were refused together: they go one by one
-	until    model.Time               // when the next try is due after a refusal; zero when there was none
+	// when the next try is due after a refusal; zero when there was none
+	until model.Time
 }
 
 // empty reports whether there is nothing to move.
@@ -245,6 +247,7 @@ func (a *aside) report(out *Output, moved []Aside) {
 			a.told[m.id] = struct{}{}
 		}
 	}
+
 	if len(moved) > 0 {
 		a.until = 0
 		if len(a.requests) == 0 && !slices.ContainsFunc(a.pairs, (*pair).damaged) {

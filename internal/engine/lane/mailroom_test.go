@@ -20,7 +20,8 @@ func largeSignals(a model.Address, from, to int) []model.Message {
 	return ms
 }
 
-// settleWithin lets the lane come to rest. It demands in each round that messages of at most so many bytes wait in memory.
+// settleWithin lets the lane come to rest. It demands in each round that messages of at most so
+// many bytes wait in memory.
 func (r *rig) settleWithin(most int) {
 	r.t.Helper()
 	r.flush()
@@ -39,8 +40,8 @@ func (r *rig) settleWithin(most int) {
 	}
 }
 
-// Messages that wait in memory are bounded in bytes, whether other lanes hand them over or the lane reads them. Each takes
-// effect once and in order, although nobody tells the lane of it again.
+// Messages that wait in memory are bounded in bytes, whether other lanes hand them over or the lane
+// reads them. Each takes effect once and in order, although nobody tells the lane of it again.
 func TestMessagesInMemoryAreBounded(t *testing.T) {
 	t.Parallel()
 	hints := map[string]func(r *rig, rows []store.MessageRow){
@@ -91,7 +92,8 @@ func TestShardsThatMoveMakeRoomForMessages(t *testing.T) {
 	r.wantEvents(b, received(1, 4)...)
 }
 
-// Requests of other processes come in pages of so many bytes, and the lane reads on until the last one.
+// Requests of other processes come in pages of so many bytes, and the lane reads on until the last
+// one.
 func TestRequestsAreReadInPagesOfBytes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxMail = 4 * 3 * letterBytes })
@@ -103,6 +105,7 @@ func TestRequestsAreReadInPagesOfBytes(t *testing.T) {
 	}
 	r.l.MailWaits()
 	r.flush()
+
 	for {
 		if held := r.l.Held(); held > 5*letterBytes {
 			t.Fatalf("the lane has requests of %d bytes, more than a page", held)
@@ -115,11 +118,12 @@ func TestRequestsAreReadInPagesOfBytes(t *testing.T) {
 			break
 		}
 	}
+
 	r.wantEvents(a, received(1, 20)...)
 }
 
-// Queries of other processes that wait for an answer stay in the inbox. They are bounded, and the lane reads what is behind
-// them, however large they are.
+// Queries of other processes that wait for an answer stay in the inbox. They are bounded, and the
+// lane reads what is behind them, however large they are.
 func TestLargeQueriesKeepNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxMail = 4 * 2 * letterBytes })

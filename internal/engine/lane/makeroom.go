@@ -77,6 +77,7 @@ func (l *Lane) slim(e *entry) {
 	case e.x == nil || e.x.Size() <= l.cfg.KeepIdle:
 		return
 	}
+
 	bare, paused := !e.isEntity(), (*model.Reason)(nil)
 	if e.x != nil {
 		paused = e.x.Withheld()

@@ -31,7 +31,8 @@ func wantWords(t testing.TB, text string, words ...string) {
 	}
 }
 
-// refused is the refusal that the owner stored for the inbox row of another process; nil when there is none.
+// refused is the refusal that the owner stored for the inbox row of another process; nil when there
+// is none.
 func (r *rig) refused(a model.Address, row model.RunID) *model.Answer {
 	r.t.Helper()
 	return r.remembered(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: model.RefusedIDs + row.String()})
@@ -57,8 +58,8 @@ var secondComes = map[string]func(r *rig, a model.Address){
 	"after a restart":               func(r *rig, _ model.Address) { r.settle(); r.restart(); r.settle(); r.join(1) },
 }
 
-// A request id belongs to one kind, one name and one input. Another request under it is refused and does nothing, whenever and from wherever it comes; the first
-// one, repeated, is still answered.
+// A request id belongs to one kind, one name and one input. Another request under it is refused and
+// does nothing, whenever and from wherever it comes; the first one, repeated, is still answered.
 func TestMisusedRequestID(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -66,6 +67,7 @@ func TestMisusedRequestID(t *testing.T) {
 		m.Input = model.TextPayload(input)
 		return m
 	}
+
 	signal := request(a, "s", "req-1")
 	cases := map[string]struct {
 		first, second model.Message
@@ -99,6 +101,7 @@ func TestMisusedRequestID(t *testing.T) {
 				if remote {
 					how = "from another process"
 				}
+
 				t.Run(name+", "+when+", "+how, func(t *testing.T) {
 					t.Parallel()
 					r := newRig(t)
@@ -106,6 +109,7 @@ func TestMisusedRequestID(t *testing.T) {
 					r.began(a)
 					r.send(c.first, "first")
 					between(r, a)
+
 					if remote {
 						row := r.putRow(c.second)
 						r.l.MailWaits()
@@ -122,6 +126,7 @@ func TestMisusedRequestID(t *testing.T) {
 						r.settle()
 						r.wantMisused("second", c.words...)
 					}
+
 					r.send(c.first, "first again")
 					r.settle()
 					r.wantAnswer("first", "")
@@ -153,13 +158,15 @@ func TestSignalWithStartUnderTheIDOfAStart(t *testing.T) {
 	r.wantEvents(a)
 }
 
-// An update that has not been answered owns its request id: another one is refused at once, and the refusal takes nobody's place.
+// An update that has not been answered owns its request id: another one is refused at once, and the
+// refusal takes nobody's place.
 func TestMisusedRequestIDOfAnUpdate(t *testing.T) {
 	t.Parallel()
 	a := key("a")
 	first := model.Message{Kind: model.MessageUpdate, To: a, Name: "u", Input: model.TextPayload("1"), RequestID: "req-1"}
 	second := first
 	second.Input = model.TextPayload("2")
+
 	for when, between := range secondComes {
 		t.Run(when, func(t *testing.T) {
 			t.Parallel()
@@ -231,7 +238,8 @@ func TestMisusedRequestIDOfACall(t *testing.T) {
 	}
 }
 
-// Rows of the inbox whose request id is remembered are compared with what it was used for: one that is kept becomes a dead letter, a step hears the refusal.
+// Rows of the inbox whose request id is remembered are compared with what it was used for: one that
+// is kept becomes a dead letter, a step hears the refusal.
 func TestMisusedRequestIDInTheInbox(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -253,6 +261,7 @@ func TestMisusedRequestIDInTheInbox(t *testing.T) {
 	if err != nil || len(letters) != 1 || letters[0].Message.Name != "t" {
 		t.Fatalf("dead letters: %+v, %v, want the signal t", letters, err)
 	}
+
 	wantWords(t, letters[0].Message.ID, `"req-1"`, `signal "s"`)
 	if got := r.refused(a, again); got != nil {
 		t.Errorf("the repetition was refused: %+v", got)
@@ -262,7 +271,8 @@ func TestMisusedRequestIDInTheInbox(t *testing.T) {
 	}
 }
 
-// Answers that an older build stored do not say what they are for: every request under their id is taken for the same one, as it was.
+// Answers that an older build stored do not say what they are for: every request under their id is
+// taken for the same one, as it was.
 func TestRequestIDOfAnOlderBuild(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -275,8 +285,10 @@ func TestRequestIDOfAnOlderBuild(t *testing.T) {
 	if got := r.remembered(k); got == nil || got.For == nil || got.For.Name != "x" {
 		t.Fatalf("remembered %+v, want what it is for", got)
 	}
+
 	sealed := request(a, "y", "req-2")
-	sealed.Input = model.Payload{Data: []byte("nonce 1"), Encoding: "json+aes"} // an older client gives it no sum
+	// an older client gives it no sum
+	sealed.Input = model.Payload{Data: []byte("nonce 1"), Encoding: "json+aes"}
 	r.send(sealed, "sealed")
 	r.settle()
 	sealed.Input = model.Payload{Data: []byte("nonce 2"), Encoding: "json+aes"}

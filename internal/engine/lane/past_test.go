@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// reset hands in a message that has the current run of an address give way to one that begins with its first events.
+// reset hands in a message that has the current run of an address give way to one that begins with
+// its first events.
 func (r *rig) reset(a model.Address, keep int, token any) {
 	r.t.Helper()
 	run := r.current(a).Start.Run
@@ -47,6 +48,7 @@ func TestResetTakesTheRunFromItsWorker(t *testing.T) {
 	if sure, err := r.l.Await(a, model.RunID{}, "chain"); err != nil || !sure {
 		t.Fatal(sure, err)
 	}
+
 	if _, err := r.l.Await(a, old, "run"); err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +64,7 @@ func TestResetTakesTheRunFromItsWorker(t *testing.T) {
 	if r.timers(a) != 0 {
 		t.Error("timers of the old run are left")
 	}
+
 	// What the old worker still says changes nothing.
 	r.l.Turn(r.now, stale.worker, &model.Turn{Run: old, Generation: stale.gen, Seen: 2, Commands: []model.Command{step("late")}})
 	r.settle()
@@ -74,7 +77,8 @@ func TestResetTakesTheRunFromItsWorker(t *testing.T) {
 	}
 }
 
-// The history of a run is being read for a worker when the run gives way: what is read comes too late, and the new run is handed over all the same.
+// The history of a run is being read for a worker when the run gives way: what is read comes too
+// late, and the new run is handed over all the same.
 func TestResetWhileTheRunIsRead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -89,6 +93,7 @@ func TestResetWhileTheRunIsRead(t *testing.T) {
 	if len(r.loads) != 1 || r.holder(a) != 0 {
 		t.Fatalf("loads %v, held by %d", r.loads, r.holder(a))
 	}
+
 	r.reset(a, 1, "reset")
 	r.flush()
 	if r.commit == nil {
@@ -109,7 +114,8 @@ func TestResetWhileTheRunIsRead(t *testing.T) {
 	r.taken(a, old, 1)
 }
 
-// A run that is blocked waits for a worker with newer code; after a reset it does not wait any more, and is handed over once.
+// A run that is blocked waits for a worker with newer code; after a reset it does not wait any
+// more, and is handed over once.
 func TestResetOfABlockedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -125,11 +131,13 @@ func TestResetOfABlockedRun(t *testing.T) {
 	r.wantAnswer("reset", "")
 	r.taken(a, old, 0)
 	run := r.current(a).Start.Run
-	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: r.held[run].gen}) // it could go on, but not there
+	// it could go on, but not there
+	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: r.held[run].gen})
 	r.settle()
 	if r.holder(a) == 0 {
 		t.Fatal("nobody holds the new run: it waits for a worker that it does not need")
 	}
+
 	r.join(2)
 	r.settle()
 	activations := 0
@@ -138,12 +146,14 @@ func TestResetOfABlockedRun(t *testing.T) {
 			activations++
 		}
 	}
+
 	if activations != 2 {
 		t.Errorf("the new run was handed over %d times", activations)
 	}
 }
 
-// A run that has gone on since its history was read does not give way: what came since would be lost.
+// A run that has gone on since its history was read does not give way: what came since would be
+// lost.
 func TestResetOfARunThatWentOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -160,7 +170,8 @@ func TestResetOfARunThatWentOn(t *testing.T) {
 	}
 }
 
-// A delete waits for what is on its way to the store, and a start behind it begins afresh, in the same batch.
+// A delete waits for what is on its way to the store, and a start behind it begins afresh, in the
+// same batch.
 func TestDeleteThenStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -178,6 +189,7 @@ func TestDeleteThenStart(t *testing.T) {
 	if r.commit == nil || len(r.commit.Closes) != 1 || len(r.commit.Deletes) != 0 {
 		t.Fatalf("the first batch is %+v", r.commit)
 	}
+
 	r.commitNow()
 	if r.commit == nil || len(r.commit.Deletes) != 1 || len(r.commit.Starts) != 1 {
 		t.Fatalf("the second batch is %+v", r.commit)

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A run that waits leaves its worker at once, and is handed to nobody until it is resumed, whatever comes in.
+// A run that waits leaves its worker at once, and is handed to nobody until it is resumed, whatever
+// comes in.
 func TestPauseOfIdleRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -44,7 +45,8 @@ func TestPauseOfIdleRun(t *testing.T) {
 	r.wantEvents(a, "paused", "signal_received s", "resumed")
 }
 
-// A worker that runs a step may finish it: what it reports is recorded, it is told nothing more, and then the run is taken from it.
+// A worker that runs a step may finish it: what it reports is recorded, it is told nothing more,
+// and then the run is taken from it.
 func TestPauseOfBusyRun(t *testing.T) {
 	t.Parallel()
 	for _, resumed := range []bool{false, true} {
@@ -61,17 +63,20 @@ func TestPauseOfBusyRun(t *testing.T) {
 		if r.holder(a) != 1 || len(r.held[run].events) != 0 {
 			t.Fatalf("held by %d, told %v", r.holder(a), r.held[run].events)
 		}
+
 		want := []string{"paused", "signal_received s"}
 		if resumed { // while it is still held
 			r.order(model.MessageResume, a, "resume")
 			r.settle()
 			want = append(want, "resumed")
 		}
+
 		gen := r.held[run].gen
 		r.turn(a, steps("slow"))
 		r.settle()
 		want = append(want, "step_completed slow")
 		r.wantEvents(a, want...)
+
 		if !resumed {
 			r.wantHolder(a, 0)
 			r.wantEmpty()
@@ -79,10 +84,12 @@ func TestPauseOfBusyRun(t *testing.T) {
 			r.settle()
 			want = append(want, "resumed")
 		}
+
 		r.wantEvents(a, want...)
 		if r.holder(a) != 1 || r.held[run].gen == gen || len(r.held[run].events) != len(want) {
 			t.Errorf("held by %d with %d events, want %d", r.holder(a), len(r.held[run].events), len(want))
 		}
+
 		for _, why := range r.evicted() {
 			if strings.Contains(why, "leaves") {
 				t.Errorf("it was taken back because %q", why)
@@ -107,7 +114,8 @@ func TestPauseBesideAnEvent(t *testing.T) {
 	}
 }
 
-// A pause that is taken back before it is stored: the run leaves its worker and is handed over again.
+// A pause that is taken back before it is stored: the run leaves its worker and is handed over
+// again.
 func TestPauseAndResumeInOneBatch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -135,6 +143,7 @@ func TestPauseWithPoison(t *testing.T) {
 		r.parked(a)
 		r.began(b)
 		r.refuse = poison("bad")
+
 		if own {
 			r.refuse = func(batch *store.Batch) error {
 				if slices.ContainsFunc(batch.Events, func(e store.EventRow) bool { return e.Event.Kind == model.EventPaused }) {
@@ -143,9 +152,11 @@ func TestPauseWithPoison(t *testing.T) {
 				return nil
 			}
 		}
+
 		r.order(model.MessagePause, a, "pause")
 		r.turn(b, steps("bad"))
 		r.settle()
+
 		if own {
 			r.wantAnswer("pause", "blocked")
 			r.refuse = nil
@@ -156,14 +167,15 @@ func TestPauseWithPoison(t *testing.T) {
 			r.wantEvents(b, "step_completed bad")
 			continue
 		}
+
 		r.wantAnswer("pause", "")
 		r.wantEvents(a, "paused")
 		r.wantHolder(a, 0)
 	}
 }
 
-// A busy run is paused while its last turn is on its way, and the batch with that turn is refused because of another run: the
-// worker has the run again, and is told nothing while it is paused.
+// A busy run is paused while its last turn is on its way, and the batch with that turn is refused
+// because of another run: the worker has the run again, and is told nothing while it is paused.
 func TestPauseWhileATurnIsRefused(t *testing.T) {
 	t.Parallel()
 	a, b := key("a"), key("b")
@@ -248,7 +260,8 @@ func TestTimersWhilePaused(t *testing.T) {
 	r.wantEvents(a, "attempt_failed try", "paused", "timer_fired nap", "resumed", "step_completed try")
 }
 
-// A worker lets a run go in the moment in which a back-off ends and the run is paused: it does not repeat the step, and the run leaves it.
+// A worker lets a run go in the moment in which a back-off ends and the run is paused: it does not
+// repeat the step, and the run leaves it.
 func TestPauseOfAReleasedRunWhoseBackOffEnds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -265,6 +278,7 @@ func TestPauseOfAReleasedRunWhoseBackOffEnds(t *testing.T) {
 	if h := r.held[run]; len(h.retry) != 1 {
 		t.Fatalf("told to repeat %q", h.retry)
 	}
+
 	r.order(model.MessagePause, a, "pause")
 	r.release(a, "try") // was on its way when it was told
 	r.settle()
@@ -320,10 +334,12 @@ func TestResumeAfterJoin(t *testing.T) {
 			r.join(1)
 		}
 		r.began(a)
+
 		if blocked {
 			r.blocks(a)
 			r.settle()
 		}
+
 		r.order(model.MessagePause, a, "pause")
 		r.settle()
 		if why, ok := r.l.Explain(a); !ok || why[0].Code != model.WaitPaused {
@@ -425,7 +441,8 @@ func TestTerminateWithPoison(t *testing.T) {
 	}
 }
 
-// A run that has just begun does not end in the batch that begins it: a store need not be able to do that.
+// A run that has just begun does not end in the batch that begins it: a store need not be able to
+// do that.
 func TestTerminateInTheSameBatch(t *testing.T) {
 	t.Parallel()
 	for _, poisoned := range []bool{false, true} {
@@ -435,6 +452,7 @@ func TestTerminateInTheSameBatch(t *testing.T) {
 		r.began(a)
 		r.began(b)
 		refuse := poison("bad")
+
 		r.refuse = func(batch *store.Batch) error {
 			for i := range batch.Closes {
 				if slices.ContainsFunc(batch.Starts, func(s store.StartRow) bool { return s.Start.Run == batch.Closes[i].Run }) {
@@ -443,6 +461,7 @@ func TestTerminateInTheSameBatch(t *testing.T) {
 			}
 			return refuse(batch)
 		}
+
 		if poisoned {
 			r.turn(b, steps("bad"))
 		}

@@ -21,7 +21,8 @@ func pinTo(version string) model.Turn {
 	}
 }
 
-// A pinned run goes to workers of its version only, among several, over a restart, and when one comes later. While there is none it says so.
+// A pinned run goes to workers of its version only, among several, over a restart, and when one
+// comes later. While there is none it says so.
 func TestPin(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -32,6 +33,7 @@ func TestPin(t *testing.T) {
 	r.settle()
 	r.joinVersion(2, "two")
 	r.joinVersion(3, "one")
+
 	for range 4 { // whoever's turn it is
 		r.release(a, "s")
 		r.settle()
@@ -42,6 +44,7 @@ func TestPin(t *testing.T) {
 		}
 		r.rests(a)
 	}
+
 	r.leave(1)
 	r.settle()
 	if w := r.holder(a); w != 3 && w != 0 {
@@ -54,6 +57,7 @@ func TestPin(t *testing.T) {
 	if w := r.holder(a); w != 0 {
 		t.Fatalf("held by %d, which has another version", w)
 	}
+
 	if why, ok := r.l.Explain(a); !ok || why[0].Code != model.WaitWorker || !strings.Contains(why[0].String(), "version one of workflow wf") {
 		t.Errorf("explained as %v", why)
 	}
@@ -62,11 +66,13 @@ func TestPin(t *testing.T) {
 	if w := r.holder(a); w != 0 {
 		t.Fatalf("held by %d, which has another version", w)
 	}
+
 	r.joinVersion(5, "one")
 	r.settle()
 	if w := r.holder(a); w != 5 {
 		t.Fatalf("held by %d, want 5", w)
 	}
+
 	// The next run may begin on any version.
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
 	r.leave(5)

@@ -24,10 +24,12 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 		if !ok {
 			return ""
 		}
+
 		if e.tasks.run != x.Start.Run {
 			l.unpost(now, e)
 			e.tasks.run = x.Start.Run
 		}
+
 		e.tasks.posted.set(t.ID, posting{held: true, claim: claim, worker: id})
 		l.cfg.Board.Held(now, *it, claim, id, name)
 		return name
@@ -57,12 +59,14 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 	if l.cfg.Board == nil || e.gone || !e.known || e.quarantine.why != nil {
 		return
 	}
+
 	var few [1]string
 	for _, id := range e.tasks.posted.ids(few[:0]) {
 		if p, _ := e.tasks.posted.get(id); e.tasks.run != e.run() || e.outdated(id, p) {
 			l.unpostOne(now, e, id, how)
 		}
 	}
+
 	if e.x == nil || e.shard.gone {
 		return
 	}
@@ -207,6 +211,7 @@ func (l *Lane) explainTasks(e *entry) []model.Reason {
 		return nil
 	}
 	tasks := e.x.Tasks()
+
 	why := func(t *core.Task) (model.Reason, bool) {
 		r, ok := l.cfg.Board.Explain(model.TaskRef{Address: e.address, Run: e.run(), ID: t.ID})
 		if r.Code == model.WaitRetry {
@@ -214,11 +219,13 @@ func (l *Lane) explainTasks(e *entry) []model.Reason {
 		}
 		return r, ok
 	}
+
 	if e.x.Alone() {
 		if r, ok := why(tasks[0]); ok {
 			return []model.Reason{r}
 		}
 		return nil
 	}
+
 	return core.TaskReasons(e.wait.reasons, tasks, why)
 }

@@ -25,9 +25,11 @@ func TestPostingsAreAMap(t *testing.T) {
 				p.remove(k)
 				delete(model, k)
 			}
+
 			if want := slices.Sorted(maps.Keys(model)); p.len() != len(model) || !slices.Equal(p.ids(nil), want) {
 				t.Fatalf("got %d: %q, want %q", p.len(), p.ids(nil), want)
 			}
+
 			for _, k := range []string{"a", "b", "c"} {
 				got, ok := p.get(k)
 				if want, there := model[k]; ok != there || ok && got != want {

@@ -92,6 +92,7 @@ func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 	if r.commit == nil {
 		t.Fatal("the claim is not on its way to the store")
 	}
+
 	r.now = r.now.Add(11 * time.Second)
 	due := b.Due(r.now) // which the lane hears of after the commit
 	r.settle()

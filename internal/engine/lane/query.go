@@ -18,6 +18,7 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *messageInput) {
 		l.record(e, in, &core.Decision{Answer: model.Answer{Run: e.run(), Failure: f}})
 		return
 	}
+
 	q := l.questions.add(e, &in.origin)
 	l.budget.unhold(in)
 	if run := l.endedRun(e, q.message); !run.IsZero() {
@@ -25,6 +26,7 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *messageInput) {
 		l.recall(q)
 		return
 	}
+
 	switch {
 	case e.hold.free() || l.mustLeave(e) || e.hold.withheld:
 		l.dispatch(now, e) // or it is on its way already
@@ -158,6 +160,7 @@ func (l *Lane) dropQueries(e *entry, token any) {
 			l.dropQuery(q)
 		}
 	}
+
 	e.backlog.inputs = slices.DeleteFunc(e.backlog.inputs, func(in input) bool {
 		if m, ok := in.(*messageInput); !ok || m.origin.token != token || !m.is(model.MessageQuery) {
 			return false
@@ -165,6 +168,7 @@ func (l *Lane) dropQueries(e *entry, token any) {
 		l.done(in)
 		return true
 	})
+
 	if recalled {
 		l.maybeDrop(e)
 	}

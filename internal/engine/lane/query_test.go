@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A run that is not in memory is handed to a worker for a query. It writes nothing, so the run stays parked.
+// A run that is not in memory is handed to a worker for a query. It writes nothing, so the run
+// stays parked.
 func TestQueryOfParkedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -147,11 +148,14 @@ func TestQueryRefused(t *testing.T) {
 			if err := r.answers["q"].Err; err == nil || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("refused with %v, want %q in it", err, c.text)
 			}
-			if name != "quarantined" { // it waits in the inbox until the quarantine is over, as everything does
+
+			// it waits in the inbox until the quarantine is over, as everything does
+			if name != "quarantined" {
 				if ans := r.remembered(k); ans == nil || ans.Failure == nil || ans.Failure.Kind != c.kind {
 					t.Errorf("another process is told %+v", ans)
 				}
 			}
+
 			if n := r.l.Queries(); n != 0 {
 				t.Errorf("%d queries are left", n)
 			}
@@ -159,7 +163,8 @@ func TestQueryRefused(t *testing.T) {
 	}
 }
 
-// A run that leaves its worker before it has answered: whoever asked is told, after the commit, or asks again.
+// A run that leaves its worker before it has answered: whoever asked is told, after the commit, or
+// asks again.
 func TestQueryInterrupted(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -193,6 +198,7 @@ func TestQueryInterrupted(t *testing.T) {
 			r.settle()
 			c.happens(r)
 			r.settle()
+
 			if c.kind == "" {
 				r.wantSilence("q")
 				r.reply(a, "42")
@@ -200,6 +206,7 @@ func TestQueryInterrupted(t *testing.T) {
 			} else {
 				r.wantAnswer("q", c.kind)
 			}
+
 			if n := r.l.Queries(); n != 0 {
 				t.Errorf("%d queries are left", n)
 			}
@@ -222,6 +229,7 @@ func TestStaleAnswer(t *testing.T) {
 	if old.gen == r.held[run].gen {
 		t.Fatal("the run has not changed hands")
 	}
+
 	r.l.AnswerQuery(r.now, old.worker, lane.QueryAnswer{Run: run, Generation: old.gen, ID: old.asked[0].ID, Output: model.Payload{Data: []byte("old")}})
 	r.take()
 	r.wantSilence("q")
@@ -231,7 +239,8 @@ func TestStaleAnswer(t *testing.T) {
 	r.take()
 }
 
-// A release that is undone by a refused batch: whoever has the run again is asked what came meanwhile.
+// A release that is undone by a refused batch: whoever has the run again is asked what came
+// meanwhile.
 func TestQueryAfterUndoneRelease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -248,6 +257,7 @@ func TestQueryAfterUndoneRelease(t *testing.T) {
 	if n := r.reply(a, "42"); n == 0 {
 		t.Fatal("nobody was asked")
 	}
+
 	r.wantOutput("q", "42")
 }
 
@@ -270,7 +280,8 @@ func TestForgottenQuery(t *testing.T) {
 	r.wantSilence("gone")
 }
 
-// A query of another process stays in the inbox until its answer is stored: whoever dies before is asked again by the next owner.
+// A query of another process stays in the inbox until its answer is stored: whoever dies before is
+// asked again by the next owner.
 func TestQueryByInbox(t *testing.T) {
 	t.Parallel()
 	for _, dies := range []string{"", "before it is asked", "before it answers", "before the answer is stored"} {
@@ -287,11 +298,13 @@ func TestQueryByInbox(t *testing.T) {
 			if dies == "before the answer is stored" {
 				r.reply(a, "41")
 			}
+
 			if dies != "" {
 				r.restart()
 				r.join(1)
 				r.settle()
 			}
+
 			if r.inboxed() != 1 || r.remembered(k) != nil {
 				t.Errorf("%d rows are left, the answer is %v", r.inboxed(), r.remembered(k))
 			}
@@ -313,7 +326,8 @@ func TestQueryByInbox(t *testing.T) {
 	}
 }
 
-// Its run leaves the worker before it has answered: the row is read again, by whoever owns the shard.
+// Its run leaves the worker before it has answered: the row is read again, by whoever owns the
+// shard.
 func TestQueryByInboxInterrupted(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -336,6 +350,7 @@ func TestQueryByInboxInterrupted(t *testing.T) {
 			r.settle()
 			c.happens(r)
 			r.settle()
+
 			if c.kind == "" {
 				r.refuse = nil
 				r.pass(2 * time.Minute)
@@ -344,11 +359,13 @@ func TestQueryByInboxInterrupted(t *testing.T) {
 				r.reply(a, "42")
 				r.settle()
 			}
+
 			if c.kind == "recalled" { // the row is read again, and a worker replays the history
 				c.kind = ""
 				r.recall("42")
 				r.settle()
 			}
+
 			ans := r.remembered(k)
 			got := ""
 			if ans != nil && ans.Failure != nil {
@@ -361,7 +378,8 @@ func TestQueryByInboxInterrupted(t *testing.T) {
 	}
 }
 
-// What is asked and not answered is bounded, and does not stand in the way of other requests of other processes.
+// What is asked and not answered is bounded, and does not stand in the way of other requests of
+// other processes.
 func TestTooManyQueries(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxBacklog = 300 })
@@ -389,6 +407,7 @@ func TestTooManyQueries(t *testing.T) {
 	r.reply(a, "42")
 	r.settle()
 	r.wantOutput(0, "42")
+
 	answered, refused := 0, 0
 	for _, k := range keys {
 		switch ans := r.remembered(k); {
@@ -399,6 +418,7 @@ func TestTooManyQueries(t *testing.T) {
 			refused++
 		}
 	}
+
 	if answered != 250 || refused != 350 {
 		t.Errorf("%d queries of another process were answered and %d refused, want 250 and 350", answered, refused)
 	}
@@ -407,8 +427,8 @@ func TestTooManyQueries(t *testing.T) {
 	}
 }
 
-// A run that has ended is replayed by a worker for a query, whether somebody of this process asks or of another one. Nothing is
-// written but the answer for the other process.
+// A run that has ended is replayed by a worker for a query, whether somebody of this process asks
+// or of another one. Nothing is written but the answer for the other process.
 func TestQueryOfClosedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -438,7 +458,8 @@ func TestQueryOfClosedRun(t *testing.T) {
 		t.Errorf("another process is told %+v", ans)
 	}
 
-	// The worker leaves before it answers: the caller asks again. A caller that gives up is forgotten.
+	// The worker leaves before it answers: the caller asks again. A caller that gives up is
+	// forgotten.
 	r.join(2)
 	r.query(a, "again")
 	r.settle()

@@ -32,8 +32,9 @@ type village struct {
 	calls  map[any]*asked              // of clients, by token
 	posted map[string]store.RequestKey // requests of other processes, by input
 	briefs []string                    // inputs of calls that are made at most once
-	issued map[uint64]int              // commands that the holder of a run has issued, by generation
-	calm   bool                        // no batch has been refused
+	// commands that the holder of a run has issued, by generation
+	issued map[uint64]int
+	calm   bool // no batch has been refused
 }
 
 func newVillage(t *rapid.T) *village {
@@ -71,34 +72,41 @@ func (v *village) clients() func(*rapid.T) {
 		in, k := v.draw(t, "c")
 		v.call(asked{key: k, input: in, request: "r" + in}, "add")
 	}
+
 	actions["pass"] = func(t *rapid.T) {
 		in, k := v.draw(t, "p")
 		v.call(asked{key: k, input: in, request: "r" + in}, "pass "+rapid.SampledFrom(ledgers).Draw(t, "to"), oneWay)
 	}
+
 	actions["repeat"] = func(t *rapid.T) {
 		if c := v.calls[rapid.IntRange(0, v.n).Draw(t, "which")]; c != nil && strings.HasPrefix(c.input, "c") {
 			v.call(asked{key: c.key, input: c.input, request: c.request}, "add")
 		}
 	}
+
 	actions["forget"] = func(t *rapid.T) {
 		token := rapid.IntRange(0, v.n).Draw(t, "which")
 		if c := v.calls[token]; c != nil {
 			v.forget(ledger(c.key), token)
 		}
 	}
+
 	actions["fail"] = func(t *rapid.T) {
 		_, k := v.draw(t, "f")
 		v.operation(ledger(k), "fail", "", v.n)
 	}
+
 	actions["read"] = func(t *rapid.T) {
 		_, k := v.draw(t, "v")
 		v.operation(ledger(k), "read", "", v.n, brief)
 	}
+
 	actions["echo"] = func(t *rapid.T) {
 		in, k := v.draw(t, "e")
 		v.briefs = append(v.briefs, in)
 		v.operation(echo(k), "echo", in, v.n, brief)
 	}
+
 	actions["post"] = func(t *rapid.T) { // from another process
 		in, k := v.draw(t, "x")
 		m := model.Message{Kind: model.MessageCall, To: ledger(k), Name: "add", Input: model.TextPayload(in)}
@@ -111,10 +119,12 @@ func (v *village) clients() func(*rapid.T) {
 		}
 		v.posted[in] = v.post(m, "r"+in)
 	}
+
 	actions["take a lock away"] = func(t *rapid.T) {
 		_, k := v.draw(t, "u")
 		v.send(model.Message{Kind: model.MessageUnlock, To: ledger(k), RequestID: fmt.Sprint("r", v.n)}, v.n)
 	}
+
 	return oneOf(actions)
 }
 
@@ -146,12 +156,14 @@ func sectionIn(events []model.Event) (s section) {
 		default:
 		}
 	}
+
 	return s
 }
 
 func (s *section) granted() bool { return s.id != "" && s.has == len(s.locks) }
 
-// turnOf has the code of a run do something, if somebody holds it who knows of everything that it has done.
+// turnOf has the code of a run do something, if somebody holds it who knows of everything that it
+// has done.
 func (v *village) turnOf(t *rapid.T, do func(run string, s *section) []model.Command) {
 	name := rapid.SampledFrom(lockers).Draw(t, "run")
 	k := key(name)
@@ -189,6 +201,7 @@ func (v *village) runs() func(*rapid.T) {
 			Kind: model.MessageStart, To: key(rapid.SampledFrom(lockers).Draw(t, "run")), Reuse: model.ReuseAlways, RequestID: fmt.Sprint("r", v.n),
 		}, v.n)
 	}
+
 	actions["lock"] = func(t *rapid.T) {
 		v.turnOf(t, func(_ string, s *section) []model.Command {
 			if s.id != "" {
@@ -202,6 +215,7 @@ func (v *village) runs() func(*rapid.T) {
 			return []model.Command{{Kind: model.CommandLock, Event: model.Event{ID: fmt.Sprint("s", v.n), Locks: locks}}}
 		})
 	}
+
 	actions["call of a run"] = func(t *rapid.T) {
 		v.turnOf(t, func(run string, s *section) []model.Command {
 			in, k := v.draw(t, "o"+run+".")
@@ -214,6 +228,7 @@ func (v *village) runs() func(*rapid.T) {
 			return nil
 		})
 	}
+
 	actions["unlock"] = func(t *rapid.T) {
 		v.turnOf(t, func(_ string, s *section) []model.Command {
 			if s.id == "" || rapid.Bool().Draw(t, "later") {
@@ -222,6 +237,7 @@ func (v *village) runs() func(*rapid.T) {
 			return []model.Command{{Kind: model.CommandUnlock, Event: model.Event{Section: s.id}}}
 		})
 	}
+
 	actions["terminate"] = func(t *rapid.T) {
 		v.n++
 		v.send(model.Message{
@@ -229,6 +245,7 @@ func (v *village) runs() func(*rapid.T) {
 			Failure: &model.Failure{Message: "enough"},
 		}, v.n)
 	}
+
 	return oneOf(actions)
 }
 
@@ -241,6 +258,7 @@ func (v *village) machinery() func(*rapid.T) {
 			v.serve(1)
 		}
 	}
+
 	actions["flush"] = func(*rapid.T) { v.flush() }
 	actions["settle"] = func(*rapid.T) { v.settle() }
 	actions["recover"] = func(*rapid.T) {
@@ -251,16 +269,19 @@ func (v *village) machinery() func(*rapid.T) {
 			v.verifyNow()
 		}
 	}
+
 	actions["load"] = func(*rapid.T) {
 		if len(v.loads) > 0 {
 			v.read()
 		}
 	}
+
 	actions["commit"] = func(*rapid.T) {
 		if v.commit != nil {
 			v.commitNow()
 		}
 	}
+
 	return oneOf(actions)
 }
 
@@ -272,28 +293,33 @@ func (v *village) trouble() func(*rapid.T) {
 			v.operations = slices.DeleteFunc(v.operations, func(o lane.OperateCall) bool { return o.Worker == w })
 		}
 	}
+
 	actions["worker"] = func(t *rapid.T) {
 		leaves(t, 2)
 		if rapid.Bool().Draw(t, "comes again") {
 			v.joinEntities(2)
 		}
 	}
+
 	actions["all workers"] = func(t *rapid.T) {
 		for w := range lane.WorkerID(3) {
 			leaves(t, w+1)
 		}
 	}
+
 	actions["workers"] = func(t *rapid.T) {
 		leaves(t, 1)
 		v.join(1)
 		v.joinEntities(1)
 	}
+
 	actions["another build"] = func(t *rapid.T) {
 		leaves(t, 3)
 		if rapid.Bool().Draw(t, "comes") {
 			v.joinBuild(3)
 		}
 	}
+
 	actions["dies"] = func(t *rapid.T) {
 		if rapid.Bool().Draw(t, "knows it") {
 			v.l.Die(errInjected)
@@ -304,12 +330,14 @@ func (v *village) trouble() func(*rapid.T) {
 		v.join(1)
 		v.joinEntities(1)
 	}
+
 	actions["refuse"] = func(*rapid.T) {
 		if v.commit != nil {
 			v.calm = false
 			v.fail(store.Refused)
 		}
 	}
+
 	actions["unknown"] = func(t *rapid.T) {
 		switch {
 		case v.commit == nil:
@@ -321,6 +349,7 @@ func (v *village) trouble() func(*rapid.T) {
 			v.fail(store.Unknown)
 		}
 	}
+
 	actions["slow"] = func(*rapid.T) { // until the batch is split
 		for range 4 {
 			switch {
@@ -331,10 +360,12 @@ func (v *village) trouble() func(*rapid.T) {
 			}
 		}
 	}
+
 	actions["time"] = func(t *rapid.T) {
 		v.now = v.now.Add(time.Duration(rapid.IntRange(1, 90).Draw(t, "seconds")) * time.Second)
 		v.flush()
 	}
+
 	actions["gives up"] = func(t *rapid.T) { v.giveUp(model.ShardID(rapid.IntRange(0, shards-1).Draw(t, "shard"))) }
 	actions["acquires"] = func(*rapid.T) { v.acquireAgain() }
 	return oneOf(actions)
@@ -361,7 +392,8 @@ func (v *village) rest() {
 	v.work()
 }
 
-// finish ends the runs, those that have their locks first. If nobody has, nobody ever will: a lock or a grant is lost.
+// finish ends the runs, those that have their locks first. If nobody has, nobody ever will: a lock
+// or a grant is lost.
 func (v *village) finish() {
 	v.t.Helper()
 	for range len(lockers) + 1 {
@@ -376,6 +408,7 @@ func (v *village) finish() {
 			if s.id == "" || s.granted() {
 				ready = append(ready, key(k))
 			}
+
 			if s.calls != 0 && (s.id == "" || s.granted()) {
 				free := true // calls outside of locks wait for those who hold the entity
 				for _, a := range ledgers {
@@ -385,8 +418,10 @@ func (v *village) finish() {
 					v.t.Errorf("%d calls of %s are not answered", s.calls, k)
 				}
 			}
+
 			open = append(open, key(k))
 		}
+
 		if len(open) == 0 {
 			return
 		}
@@ -396,6 +431,7 @@ func (v *village) finish() {
 		v.n++
 		v.send(model.Message{Kind: model.MessageTerminate, To: ready[0], RequestID: fmt.Sprint("r", v.n), Failure: &model.Failure{Message: "the end"}}, v.n)
 	}
+
 	v.t.Fatal("runs do not end")
 }
 
@@ -424,6 +460,7 @@ func (v *village) count() {
 				last[run] = n
 			}
 		}
+
 		if v.locked(ledger(k)) {
 			v.t.Errorf("%s is locked by nobody who is there", k)
 		}
@@ -431,27 +468,32 @@ func (v *village) count() {
 			v.t.Errorf("%d calls of %s are left", n, k)
 		}
 	}
+
 	delete(made, "")
 	for in, times := range made {
 		if times != 1 {
 			v.t.Errorf("%s was made %d times", in, times)
 		}
 	}
+
 	for _, in := range v.briefs {
 		if v.handed[in] > 1 {
 			v.t.Errorf("%s is made at most once, and was handed to %d workers", in, v.handed[in])
 		}
 	}
+
 	for token, c := range v.calls {
 		a, ok := v.answers[token]
 		switch {
-		case !ok || a.Err != nil: // it was given up, or its owner has died; whoever called may repeat it
+		case !ok || a.Err != nil:
+			// it was given up, or its owner has died; whoever called may repeat it
 		case made[c.input] == 0 || strings.HasPrefix(c.input, "p") && made[c.input+"'"] == 0:
 			v.t.Errorf("%s was accepted and not made: %v", c.input, made)
 		case strings.HasPrefix(c.input, "c") && !strings.HasSuffix(string(a.Answer.Output.Data), c.input+";"):
 			v.t.Errorf("%s is answered %q", c.input, a.Answer.Output.Data)
 		}
 	}
+
 	for in, key := range v.posted {
 		a := v.remembered(key)
 		lost := a != nil && a.Failure != nil && a.Failure.Message == core.Interrupted && slices.Contains(v.briefs, in)
@@ -466,8 +508,9 @@ func (v *village) count() {
 	}
 }
 
-// Whatever happens to workers, commits and owners: what is answered was done once, what was accepted is done in the end, nothing is done twice, locks are free when nobody is left who
-// asked for them, and nothing of it stays in memory.
+// Whatever happens to workers, commits and owners: what is answered was done once, what was
+// accepted is done in the end, nothing is done twice, locks are free when nobody is left who asked
+// for them, and nothing of it stays in memory.
 func TestRandomEntities(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -477,6 +520,7 @@ func TestRandomEntities(t *testing.T) {
 			"": func(*rapid.T) {}, "client": v.clients(), "run": runs, "another run": runs, "go on": machinery, "and on": machinery, "and on and on": machinery,
 			"trouble": v.trouble(),
 		})
+
 		v.joinEntities(4)
 		v.join(4)
 		v.acquireAgain()

@@ -10,8 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TestRandomRuns is TestRandomLife with callers who start and wait at once, with every policy, and who may give up: each of the others is
-// answered once, whoever hears an end hears that of the chain that its own start began, and nothing is left that waits.
+// TestRandomRuns is TestRandomLife with callers who start and wait at once, with every policy, and
+// who may give up: each of the others is answered once, whoever hears an end hears that of the
+// chain that its own start began, and nothing is left that waits.
 func TestRandomRuns(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -30,6 +31,7 @@ func TestRandomRuns(t *testing.T) {
 			asked[token] = m
 			p.r.l.Run(p.r.now, &m, fresh, token)
 			p.r.take()
+
 			if m.RequestID != "" && rapid.IntRange(0, 2).Draw(t, "again") == 0 {
 				m := m
 				asked[token+" again"] = m
@@ -37,6 +39,7 @@ func TestRandomRuns(t *testing.T) {
 				p.r.take()
 			}
 		}
+
 		forget := func(t *rapid.T) {
 			all := slices.Sorted(maps.Keys(asked))
 			if len(all) == 0 {
@@ -46,6 +49,7 @@ func TestRandomRuns(t *testing.T) {
 			gone[token] = true
 			p.r.l.Forget(asked[token].To, token)
 		}
+
 		actions := map[string]func(*rapid.T){
 			"": func(t *rapid.T) { p.r.t = t }, "start": p.start, "run": run, "run 2": run, "run 3": run, "forget": forget,
 			"work": p.work, "work 2": p.work, "work 3": p.work, "work 4": p.work, "release": p.release, "flush": func(*rapid.T) { p.r.flush() },
@@ -57,6 +61,7 @@ func TestRandomRuns(t *testing.T) {
 		}
 		p.r.t = t
 		p.heal(t)
+
 		for token, m := range asked {
 			ans, ok := p.r.answers[token]
 			switch {
@@ -67,6 +72,7 @@ func TestRandomRuns(t *testing.T) {
 				t.Fatalf("%s hears of a run that %s began", token, p.r.row(ans.Result.Run).Start.RequestID)
 			}
 		}
+
 		if n := p.r.l.Waiters(); n != 0 {
 			t.Fatalf("%d addresses are waited for by nobody", n)
 		}

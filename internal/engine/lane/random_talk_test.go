@@ -13,7 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// answers are the commands that answer all updates which the code has been fed and has not answered.
+// answers are the commands that answer all updates which the code has been fed and has not
+// answered.
 func answers(h *holding) (cs []model.Command) {
 	for _, e := range h.events {
 		if e.Kind == model.EventUpdateReceived && !slices.ContainsFunc(h.events, func(x model.Event) bool {
@@ -32,12 +33,14 @@ type talk struct {
 	queries map[string]model.Address
 	posted  map[string]store.RequestKey // by other processes
 	gone    map[string]bool
-	seen    map[uint64]int // how many events whoever waits for an outcome has said to have seen, by generation
+	// how many events whoever waits for an outcome has said to have seen, by generation
+	seen map[uint64]int
 }
 
-// TestRandomTalk is TestRandomLife with updates, queries, pauses and terminates, of this process and of others: everybody is answered, every
-// update once and with one value however often it is asked, and when all have come to rest nothing is left in memory. The rig sees to it that
-// nobody is handed anything of a run that is paused.
+// TestRandomTalk is TestRandomLife with updates, queries, pauses and terminates, of this process
+// and of others: everybody is answered, every update once and with one value however often it is
+// asked, and when all have come to rest nothing is left in memory. The rig sees to it that nobody
+// is handed anything of a run that is paused.
 func TestRandomTalk(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -124,7 +127,8 @@ func (p *talk) forget(t *rapid.T) {
 	p.r.l.Forget(a, token)
 }
 
-// hear has workers that wait for an outcome say that they have seen what came meanwhile, as they must.
+// hear has workers that wait for an outcome say that they have seen what came meanwhile, as they
+// must.
 func (p *talk) hear() {
 	for _, run := range slices.SortedFunc(maps.Keys(p.r.held), model.RunID.Compare) {
 		h := p.r.held[run]
@@ -144,10 +148,12 @@ func (p *talk) heals() {
 	r := p.r
 	p.hear()
 	r.settle()
+
 	for len(r.recalls) > 0 {
 		r.recall("asked")
 		r.settle()
 	}
+
 	for _, a := range p.keys {
 		row := r.current(a)
 		if row == nil || row.Outcome.Status.Closed() {
@@ -173,6 +179,7 @@ func (p *talk) verify(t *rapid.T) {
 		}
 		ans, answered := r.answers[token]
 		n := 0
+
 		if row := r.current(a); row != nil {
 			h := r.history(a, row.Start.Run)
 			for _, e := range h {
@@ -181,6 +188,7 @@ func (p *talk) verify(t *rapid.T) {
 				}
 			}
 		}
+
 		switch {
 		case !answered && !p.gone[token]:
 			t.Fatalf("%s was never answered", token)
@@ -190,16 +198,19 @@ func (p *talk) verify(t *rapid.T) {
 			t.Fatalf("%s is told %q, and is answered in the history %d times", token, ans.Answer.Output.Data, n)
 		}
 	}
+
 	for token := range p.queries {
 		if _, answered := r.answers[token]; !answered && !p.gone[token] {
 			t.Fatalf("%s was never answered", token)
 		}
 	}
+
 	for token, k := range p.posted {
 		if r.remembered(k) == nil {
 			t.Fatalf("%s of another process was never answered", token)
 		}
 	}
+
 	if n := r.inboxed(); n != 0 {
 		t.Fatalf("%d requests are left in the inbox", n)
 	}

@@ -14,9 +14,10 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// TestRandomLife drives the lane with random inputs and faults: commits that fail in every way, poison, slow and failing reads, workers
-// that come and go, shards that move. Then everything heals, and every execution must have come to its end with each step, each
-// accepted signal and each message exactly once.
+// TestRandomLife drives the lane with random inputs and faults: commits that fail in every way,
+// poison, slow and failing reads, workers that come and go, shards that move. Then everything
+// heals, and every execution must have come to its end with each step, each accepted signal and
+// each message exactly once.
 func TestRandomLife(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -52,7 +53,8 @@ func TestRandomLife(t *testing.T) {
 	})
 }
 
-// life is a world of executions that each do two steps, sleep, send a signal to the next one, and end.
+// life is a world of executions that each do two steps, sleep, send a signal to the next one, and
+// end.
 type life struct {
 	r       *rig
 	keys    []model.Address
@@ -63,7 +65,8 @@ type life struct {
 	slow    bool
 	here    map[lane.WorkerID]bool
 	owned   map[model.ShardID]bool
-	// reported are outcomes that a worker has reported and that must come back before it goes on, by generation.
+	// reported are outcomes that a worker has reported and that must come back before it goes on,
+	// by generation.
 	reported map[uint64][]string
 	// waiting is how many events those know who wait for a timer and do nothing else.
 	waiting map[uint64]int
@@ -93,6 +96,7 @@ func newLife(t *rapid.T) *life {
 	for s := range model.ShardID(shards) {
 		p.owned[s] = true
 	}
+
 	p.r.refuse = func(b *store.Batch) error {
 		// While it is sick, nothing of the first execution can be stored but that it is.
 		bad := p.sick && slices.ContainsFunc(b.Events, func(e store.EventRow) bool { return p.r.row(e.Run) != nil && p.r.row(e.Run).Start.Address == p.keys[0] })
@@ -104,6 +108,7 @@ func newLife(t *rapid.T) *life {
 		}
 		return nil
 	}
+
 	p.join(1)
 	for range rapid.IntRange(0, 8).Draw(t, "starts") {
 		p.start(t)
@@ -181,6 +186,7 @@ func (p *life) program(h *holding) (t model.Turn) {
 	if t.Commands = answers(h); len(t.Commands) > 0 {
 		return t
 	}
+
 	switch {
 	case !has(model.EventStepCompleted, "one"):
 		t.Commands = []model.Command{step("one")}
@@ -188,7 +194,8 @@ func (p *life) program(h *holding) (t model.Turn) {
 		t.Commands = []model.Command{step("two"), timer("nap", p.r.now.Add(3*time.Second))}
 		t.Ahead = 1
 	case !has(model.EventTimerFired, "nap"):
-		t.Commands = []model.Command{timer("nap", p.r.now.Add(3*time.Second))} // as a replay asks again
+		// as a replay asks again
+		t.Commands = []model.Command{timer("nap", p.r.now.Add(3*time.Second))}
 		t.Waits = []model.Reason{{Code: model.WaitTimer}}
 	case !has(model.EventSent, "hello"):
 		i := slices.Index(p.keys, h.start.Address)
@@ -199,6 +206,7 @@ func (p *life) program(h *holding) (t model.Turn) {
 	default:
 		t.Close = done()
 	}
+
 	return t
 }
 
@@ -226,7 +234,8 @@ func (p *life) report(h *holding) {
 	p.r.take()
 }
 
-// release lets go of a run: with what it waits for when it waits, or because its worker does not want it any more.
+// release lets go of a run: with what it waits for when it waits, or because its worker does not
+// want it any more.
 func (p *life) release(t *rapid.T) {
 	var all []model.RunID
 	for run := range p.r.held {
@@ -252,6 +261,7 @@ func (p *life) commit(t *rapid.T) {
 	if p.r.commit == nil {
 		return
 	}
+
 	switch rapid.IntRange(0, 9).Draw(t, "outcome") {
 	case 0:
 		p.r.fail(store.Retryable)
@@ -360,12 +370,14 @@ func (p *life) heal(t *rapid.T) {
 			r.l.Leave(r.now, w)
 		}
 	}
+
 	p.join(9)
 	for _, a := range p.keys {
 		if p.started[a] {
 			r.start(a, p.token("start")) // one that was refused by a quarantine
 		}
 	}
+
 	quiet := 0
 	for round := 0; quiet < 3; round++ {
 		if round > 3000 {
@@ -375,22 +387,26 @@ func (p *life) heal(t *rapid.T) {
 		if p.nurse != nil {
 			p.nurse()
 		}
+
 		for s := range model.ShardID(shards) {
 			if !p.owned[s] && slices.Contains(r.freed, s) {
 				p.takeBack(s)
 			}
 		}
+
 		if h := p.holding(nil); h != nil {
 			p.report(h)
 			quiet = 0
 			continue
 		}
+
 		r.l.MailWaits()
 		r.pass(61 * time.Second)
 		if p.holding(nil) == nil {
 			quiet++
 		}
 	}
+
 	if r.dead != nil {
 		t.Fatalf("the lane died: %v", r.dead)
 	}
@@ -420,12 +436,14 @@ func (p *life) check(t *rapid.T) {
 			}
 			continue
 		}
+
 		if row.Outcome.Status == model.Terminated && p.terminated[a] {
 			continue
 		}
 		if row.Outcome.Status != model.Completed {
 			t.Fatalf("%s is %s and does not go on: %s", a.Key, row.Outcome.Status, p.describe())
 		}
+
 		count := map[string]int{}
 		for j, e := range r.history(a, row.Start.Run) {
 			if e.Seq != int64(j+1) {
@@ -433,18 +451,22 @@ func (p *life) check(t *rapid.T) {
 			}
 			count[fmt.Sprintf("%s %s%s", e.Kind, e.ID, e.Name)]++
 		}
+
 		for _, want := range []string{"step_completed one", "step_completed two", "timer_fired nap", "step_completed three", "sent hello"} {
 			if n := count[want]; n != 1 {
 				t.Fatalf("%s has %q %d times: %q", a.Key, want, n, r.events(a))
 			}
 		}
+
 		if r.timers(a) != 0 {
 			t.Fatalf("%s has timers left", a.Key)
 		}
 		before := p.keys[(i+len(p.keys)-1)%len(p.keys)]
-		if n := count["signal_received hello from "+before.Key]; n > r.runsOf(before) { // each of them says it once
+		// each of them says it once
+		if n := count["signal_received hello from "+before.Key]; n > r.runsOf(before) {
 			t.Fatalf("%s heard from %s %d times", a.Key, before.Key, n)
 		}
+
 		for token, to := range p.signals {
 			ans, answered := r.answers[token]
 			if again, ok := r.answers[token+" again"]; ok && ans.Err != nil {
@@ -460,6 +482,7 @@ func (p *life) check(t *rapid.T) {
 			}
 		}
 	}
+
 	if len(r.held) != 0 {
 		t.Fatalf("%d closed runs are still held", len(r.held))
 	}

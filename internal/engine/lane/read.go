@@ -14,19 +14,23 @@ type LoadKind uint8
 
 // Kinds of reads.
 const (
-	LoadRun       LoadKind = iota + 1 // the run (Run, or the current one of Address); while it is open with all events and timers
-	LoadReply                         // the remembered answer to RequestID of Address
-	LoadRunnable                      // a page of runnable runs of Shards behind After
-	LoadTimers                        // a page of timers of Shards behind Mark, due until Until
-	LoadMail                          // messages for Shards, and inbox rows for Shards and Leaving
-	LoadProgress                      // what earlier attempts of Task of Run reported last
-	LoadExpired                       // runs of Shards whose time is over, see store.LoadExpired: Limit, After, Before and Until bound the walk
-	LoadLetter                        // the dead letter of Task of Run
-	LoadFate                          // what has become of Claim
-	LoadWritten                       // how far Task of Run has written, and its states
-	LoadEntity                        // the entity Address with its mailbox
-	LoadMailbox                       // what waits for the entity Address
-	LoadMailboxes                     // a page of the entities of Shards behind Behind for which something waits
+	// the run (Run, or the current one of Address); while it is open with all events and timers
+	LoadRun      LoadKind = iota + 1
+	LoadReply             // the remembered answer to RequestID of Address
+	LoadRunnable          // a page of runnable runs of Shards behind After
+	LoadTimers            // a page of timers of Shards behind Mark, due until Until
+	LoadMail              // messages for Shards, and inbox rows for Shards and Leaving
+	LoadProgress          // what earlier attempts of Task of Run reported last
+	// runs of Shards whose time is over, see store.LoadExpired: Limit, After, Before and Until
+	// bound the walk
+	LoadExpired
+	LoadLetter  // the dead letter of Task of Run
+	LoadFate    // what has become of Claim
+	LoadWritten // how far Task of Run has written, and its states
+	LoadEntity  // the entity Address with its mailbox
+	LoadMailbox // what waits for the entity Address
+	// a page of the entities of Shards behind Behind for which something waits
+	LoadMailboxes
 )
 
 // Load is a read that the lane asks for.

@@ -87,6 +87,7 @@ func (in *messageInput) rowsKnown(l *Lane, e *entry) bool {
 		// A worker reads the history of a run that has ended, and must find its end.
 		return !e.dirty()
 	}
+
 	return true
 }
 
@@ -106,6 +107,7 @@ func (l *Lane) serveBacklog(now model.Time) {
 	if l.backlog.len() == 0 || l.recovery.careful() {
 		return
 	}
+
 	for _, e := range l.backlog.take() {
 		for len(e.backlog.inputs) > 0 && l.ready(e, e.backlog.inputs[0]) {
 			in := e.backlog.inputs[0]

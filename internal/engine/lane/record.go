@@ -43,6 +43,7 @@ func (l *Lane) recordAnswer(b *building, e *entry, in input, d *core.Decision) {
 	from := in.source()
 	m, _ := in.(*messageInput)
 	a := Answer{Token: from.token, Answer: d.Answer, Err: d.Refused()}
+
 	switch {
 	case d.Pending && b == nil:
 		l.expect(e, from)

@@ -18,7 +18,8 @@ type recovery struct {
 	stage    stage
 	at       model.Time // when to go on; zero for as soon as possible
 	attempts int
-	lost     int     // commits of the batch in flight whose outcome was unknown, and that did not land
+	// commits of the batch in flight whose outcome was unknown, and that did not land
+	lost     int
 	broken   int     // commits of it that the store broke off
 	patience int     // see store.Batch
 	chunks   []chunk // see careful.go

@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A quarantined run is removed by force, without its rows being read: its key is free, and whoever asked to end it before heard of the way out.
+// A quarantined run is removed by force, without its rows being read: its key is free, and whoever
+// asked to end it before heard of the way out.
 func TestForcedDelete(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -22,12 +23,14 @@ func TestForcedDelete(t *testing.T) {
 	r.timersIn(other, 10)
 	run := r.current(a).Start.Run
 	r.restart()
+
 	r.reads = func(ld *lane.Load) *lane.LoadResult {
 		if ld.Kind == lane.LoadRun && ld.Address == a && r.current(a) != nil {
 			return &lane.LoadResult{Err: fault.New(fault.Corrupt, "event 3 of it cannot be decoded")}
 		}
 		return nil
 	}
+
 	r.join(1)
 	r.settle()
 	r.l.Deliver(r.now, &model.Message{Kind: model.MessageTerminate, To: a, RequestID: "t"}, true, "terminate")
@@ -59,12 +62,14 @@ func TestForcedDeleteIsRefused(t *testing.T) {
 	r.join(1)
 	a, other := key("bad"), key("good")
 	run := r.began(a)
+
 	r.refuse = func(b *store.Batch) error {
 		if len(b.Removes) > 0 {
 			return store.Errorf(store.Refused, "commit", "injected")
 		}
 		return nil
 	}
+
 	r.l.Deliver(r.now, &model.Message{Kind: model.MessageDelete, To: a, Runs: []model.RunID{run}, Force: true}, true, "remove")
 	r.settle()
 	if err := r.answers["remove"].Err; !fault.Is(err, fault.Blocked) {
@@ -82,7 +87,8 @@ func TestForcedDeleteIsRefused(t *testing.T) {
 	}
 }
 
-// A removal by force of an earlier run leaves the current one alone: its worker keeps it, and who waits for it goes on waiting.
+// A removal by force of an earlier run leaves the current one alone: its worker keeps it, and who
+// waits for it goes on waiting.
 func TestForcedDeleteOfAnEarlierRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -108,8 +114,8 @@ func TestForcedDeleteOfAnEarlierRun(t *testing.T) {
 	}
 }
 
-// Nobody knows the current run of a quarantined address. When another run is removed, the current one is read again and goes on, and
-// who waits for it asks again.
+// Nobody knows the current run of a quarantined address. When another run is removed, the current
+// one is read again and goes on, and who waits for it asks again.
 func TestForcedDeleteBesideAnUnknownRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -120,12 +126,14 @@ func TestForcedDeleteBesideAnUnknownRun(t *testing.T) {
 	r.settle()
 	r.l.Run(r.now, &model.Message{Kind: model.MessageStart, To: a, Reuse: model.ReuseAlways}, false, "run")
 	r.settle()
+
 	r.refuse = func(b *store.Batch) error {
 		if len(b.Events) > 0 {
 			return store.Errorf(store.Refused, "commit", "injected")
 		}
 		return nil
 	}
+
 	r.signal(a, "s", "signal")
 	r.settle()
 	r.wantHolder(a, 0)
@@ -158,8 +166,9 @@ func (r *rig) unreadable(a model.Address) {
 	}
 }
 
-// An entity whose row cannot be read is removed by force. A section that waits for its lock hears of it, a call that nobody waits for becomes a dead letter, and the next
-// holder gets a larger token.
+// An entity whose row cannot be read is removed by force. A section that waits for its lock hears
+// of it, a call that nobody waits for becomes a dead letter, and the next holder gets a larger
+// token.
 func TestForcedDeleteOfAnEntity(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })
@@ -231,7 +240,8 @@ func TestForcedDeleteOfAnEntity(t *testing.T) {
 	}
 }
 
-// An entity that is in memory, with calls that workers have, is removed as well. What the workers make of the calls changes nothing.
+// An entity that is in memory, with calls that workers have, is removed as well. What the workers
+// make of the calls changes nothing.
 func TestForcedDeleteOfABusyEntity(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })
@@ -275,12 +285,14 @@ func TestForcedDeleteOfAnEntityThatChanges(t *testing.T) {
 	r := newRig(t)
 	r.joinEntities(1)
 	a := ledger("busy")
+
 	remove := func(token string, exported []byte, want string) {
 		t.Helper()
 		r.l.Deliver(r.now, &model.Message{Kind: model.MessageDelete, To: a, Force: true, Exported: exported}, true, token)
 		r.work()
 		r.wantAnswer(token, want)
 	}
+
 	none := r.exported(a)
 	r.operation(a, "add", "1", "one")
 	r.work()
@@ -312,6 +324,7 @@ func TestForcedDeleteRefused(t *testing.T) {
 			r.join(1)
 			r.joinEntities(1)
 			m := model.Message{Kind: model.MessageDelete, To: a, Force: true}
+
 			if a.IsEntity() {
 				r.operation(a, "add", "1", "one")
 				r.work()
@@ -320,6 +333,7 @@ func TestForcedDeleteRefused(t *testing.T) {
 				r.settle()
 				m.Runs = []model.RunID{r.current(a).Start.Run}
 			}
+
 			first, second := m, m
 			r.l.Deliver(r.now, &first, true, "first")
 			for r.flush(); r.commit == nil; {
@@ -338,7 +352,8 @@ func TestForcedDeleteRefused(t *testing.T) {
 	}
 }
 
-// An order of another process for what is quarantined is refused at once, each request once. Given again later, the order takes effect.
+// An order of another process for what is quarantined is refused at once, each request once. Given
+// again later, the order takes effect.
 func TestOrdersForWhatIsQuarantined(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

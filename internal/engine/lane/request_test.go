@@ -11,7 +11,8 @@ func request(a model.Address, name, id string) model.Message {
 	return model.Message{Kind: model.MessageSignal, To: a, Name: name, RequestID: id}
 }
 
-// A request id is remembered: a repetition gets the first answer and changes nothing, whenever it comes.
+// A request id is remembered: a repetition gets the first answer and changes nothing, whenever it
+// comes.
 func TestRepeatedRequest(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -35,12 +36,14 @@ func TestRepeatedRequest(t *testing.T) {
 			r.settle()
 			r.send(request(a, "s", "req-1"), "third")
 			r.settle()
+
 			for _, token := range []any{"first", "second", "third", "other"} {
 				r.wantAnswer(token, "")
 				if got, want := r.answers[token].Answer.Run, r.answers["first"].Answer.Run; got != want {
 					t.Errorf("%v names %s, want %s", token, got, want)
 				}
 			}
+
 			r.wantEvents(a, "signal_received s", "signal_received t")
 			if r.l.Held() != 0 {
 				t.Errorf("%d bytes are held by nothing", r.l.Held())
@@ -49,7 +52,8 @@ func TestRepeatedRequest(t *testing.T) {
 	}
 }
 
-// The refusal of a request that wrote something else is remembered; one that wrote nothing is decided anew.
+// The refusal of a request that wrote something else is remembered; one that wrote nothing is
+// decided anew.
 func TestRepeatedSignalWithStart(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -90,6 +94,7 @@ func TestRequestByBothWays(t *testing.T) {
 		if err := r.st.PutInbox(t.Context(), []store.InboxRow{row}); err != nil {
 			t.Fatal(err)
 		}
+
 		if inboxFirst {
 			r.l.MailWaits()
 			r.flush()
@@ -99,6 +104,7 @@ func TestRequestByBothWays(t *testing.T) {
 			r.send(request(a, "s", "req-1"), "direct")
 			r.l.MailWaits()
 		}
+
 		r.settle()
 		r.wantAnswer("direct", "")
 		r.wantEvents(a, "signal_received s")

@@ -9,10 +9,12 @@ import (
 )
 
 const (
-	expiredWalk  = 1000                  // runs that are looked at in one read
-	expiredPage  = 100                   // runs that are removed at a time
-	expiredPause = 50 * time.Millisecond // between two reads or pages, and while there is more urgent work
-	expiredShare = 8                     // a look goes over this part of what its round has seen before, if that is more than a read
+	expiredWalk = 1000 // runs that are looked at in one read
+	expiredPage = 100  // runs that are removed at a time
+	// between two reads or pages, and while there is more urgent work
+	expiredPause = 50 * time.Millisecond
+	// a look goes over this part of what its round has seen before, if that is more than a read
+	expiredShare = 8
 )
 
 // retention removes closed runs whose time is over. No index says where they are, so the lane walks
@@ -25,7 +27,8 @@ const (
 // Then the looks grow with the length of the walk, by an eighth each, so that the number of looks
 // of a round grows with the logarithm of its length.
 type retention struct {
-	at      model.Time      // of the next look, read or page; zero while one is under way, and before the first is planned
+	// of the next look, read or page; zero while one is under way, and before the first is planned
+	at      model.Time
 	looking bool            // a read is under way
 	after   store.RunKey    // where the walk goes on; zero for the beginning
 	walked  int             // runs that the round has looked at

@@ -15,7 +15,8 @@ import (
 
 const kept = time.Hour
 
-// expiring is a rig whose addresses have a closed run each, whose time is over. They are not in memory.
+// expiring is a rig whose addresses have a closed run each, whose time is over. They are not in
+// memory.
 func expiring(t *testing.T, addresses ...model.Address) (*rig, []model.RunID) {
 	t.Helper()
 	r := newRig(t, func(c *lane.Config) { c.Retention = kept })
@@ -50,7 +51,8 @@ func (r *rig) expire() {
 	r.flush()
 }
 
-// atRest checks that nothing is left of a removal, and that every batch was one that the store could take.
+// atRest checks that nothing is left of a removal, and that every batch was one that the store
+// could take.
 func (r *rig) atRest() {
 	r.t.Helper()
 	if len(r.turnedDown) > 0 {
@@ -69,7 +71,8 @@ func reuse(a model.Address, id string) model.Message {
 	return model.Message{Kind: model.MessageStart, To: a, Reuse: model.ReuseAlways, RequestID: id}
 }
 
-// busy has a batch in flight that has nothing to do with anybody, so that what comes next goes into the one behind it.
+// busy has a batch in flight that has nothing to do with anybody, so that what comes next goes into
+// the one behind it.
 func (r *rig) busy() {
 	r.t.Helper()
 	r.start(key("busy"), fmt.Sprint("busy at ", r.now))
@@ -79,8 +82,8 @@ func (r *rig) busy() {
 	}
 }
 
-// A start replaces the run that is about to be removed: the removal waits for its commit, wherever that is. A batch that did both would be refused,
-// because deletes come first.
+// A start replaces the run that is about to be removed: the removal waits for its commit, wherever
+// that is. A batch that did both would be refused, because deletes come first.
 func TestRemovalBehindStart(t *testing.T) {
 	t.Parallel()
 	for _, inFlight := range []bool{false, true} {
@@ -103,6 +106,7 @@ func TestRemovalBehindStart(t *testing.T) {
 			if r.commit == nil || len(r.commit.Starts) != 1 || r.commit.Starts[0].Replaces != runs[0] || len(r.commit.Deletes) != 0 {
 				t.Fatalf("in flight: %+v, want a start in place of the old run, and nothing that is deleted", r.commit)
 			}
+
 			r.commitNow()
 			if r.commit == nil || len(r.commit.Deletes) != 1 || r.row(runs[0]) == nil {
 				t.Fatalf("in flight: %+v, want the removal", r.commit)
@@ -117,8 +121,8 @@ func TestRemovalBehindStart(t *testing.T) {
 	}
 }
 
-// What comes for an address while a run of it is on its way out waits for that, and is decided by what is left. It must not be told of the run,
-// and not build on it.
+// What comes for an address while a run of it is on its way out waits for that, and is decided by
+// what is left. It must not be told of the run, and not build on it.
 func TestInputsDuringRemoval(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -139,7 +143,8 @@ func TestInputsDuringRemoval(t *testing.T) {
 		"query":                     {model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "not_found", false},
 	} {
 		for when, arrange := range map[string]func(r *rig){
-			"before": func(r *rig) { // its read is on its way when the removal comes, so that comes after it
+			// its read is on its way when the removal comes, so that comes after it
+			"before": func(r *rig) {
 				r.send(c.m, "asked")
 				r.expire()
 			},
@@ -201,10 +206,12 @@ func TestInputsDuringRemoval(t *testing.T) {
 				r.find()
 				arrange(r)
 				r.settle()
+
 				for len(r.recalls) > 0 { // a worker replays the run, which it may not find any more
 					r.recall("recalled")
 					r.settle()
 				}
+
 				r.pass(time.Second)
 				want, begins := c.answer, c.begins
 				if when == "before" {
@@ -215,6 +222,7 @@ func TestInputsDuringRemoval(t *testing.T) {
 						want = kindOf(r.answers["asked"].Err)
 					}
 				}
+
 				r.wantAnswer("asked", want)
 				if r.row(runs[0]) != nil {
 					t.Error("the run is still there")
@@ -235,7 +243,8 @@ func TestInputsDuringRemoval(t *testing.T) {
 	}
 }
 
-// The run was read for what came before its removal; what comes behind that finds the address free, in the same batch.
+// The run was read for what came before its removal; what comes behind that finds the address free,
+// in the same batch.
 func TestInputsBehindRemovalOfKnownRun(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -252,6 +261,7 @@ func TestInputsBehindRemovalOfKnownRun(t *testing.T) {
 			if r.commit != nil {
 				t.Fatalf("in flight: %+v while the run is read", r.commit)
 			}
+
 			r.read()
 			if r.commit == nil || len(r.commit.Deletes) != 1 || len(r.commit.Starts) != 1 || !r.commit.Starts[0].Replaces.IsZero() {
 				t.Fatalf("in flight: %+v, want the removal and a start in a free place", r.commit)
@@ -305,8 +315,8 @@ func TestRepetitionDuringRemoval(t *testing.T) {
 	}
 }
 
-// The quarantine of an address ends while the removal of its current run is in flight: the run is read for a worker then, and comes back from the store before it goes.
-// Nothing may build on it.
+// The quarantine of an address ends while the removal of its current run is in flight: the run is
+// read for a worker then, and comes back from the store before it goes. Nothing may build on it.
 func TestCureDuringRemoval(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]bool{"read before the commit": false, "told after the commit": true} {
@@ -314,12 +324,14 @@ func TestCureDuringRemoval(t *testing.T) {
 			t.Parallel()
 			a := key("a")
 			r, runs := expiring(t, a)
+
 			r.reads = func(ld *lane.Load) *lane.LoadResult {
 				if ld.Kind == lane.LoadRun {
 					return &lane.LoadResult{Err: fault.New(fault.Corrupt, "a flipped bit")}
 				}
 				return nil
 			}
+
 			r.signal(a, "s", "signal")
 			r.flush()
 			r.find()
@@ -329,10 +341,12 @@ func TestCureDuringRemoval(t *testing.T) {
 			if r.commit == nil || len(r.commit.Deletes) != 1 {
 				t.Fatalf("in flight: %+v, want the removal: a row goes whatever is in it", r.commit)
 			}
+
 			r.now = r.now.Add(61 * time.Second) // the quarantine is over
 			r.flush()
 			r.send(reuse(a, "q"), "start")
 			r.flush()
+
 			if late { // what was read before is told after
 				i := slices.IndexFunc(r.loads, func(ld lane.Load) bool { return ld.Kind == lane.LoadRun })
 				if i < 0 {
@@ -350,6 +364,7 @@ func TestCureDuringRemoval(t *testing.T) {
 				r.wantSilence("start")
 				r.commitNow()
 			}
+
 			r.settle()
 			r.wantAnswer("start", "")
 			if cur := r.current(a); cur == nil || cur.Start.Run != r.answers["start"].Answer.Run || !cur.Start.Replaced.IsZero() || r.holder(a) == 0 {
@@ -363,7 +378,8 @@ func TestCureDuringRemoval(t *testing.T) {
 	}
 }
 
-// An old run goes from an address whose current one is open, is not in memory, and is taken up at the same time: its worker keeps it.
+// An old run goes from an address whose current one is open, is not in memory, and is taken up at
+// the same time: its worker keeps it.
 func TestRemovalBesideOpenRun(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -384,6 +400,7 @@ func TestRemovalBesideOpenRun(t *testing.T) {
 	if r.commit == nil || len(r.commit.Deletes) != 1 || r.commit.Deletes[0].Run != old {
 		t.Fatalf("in flight: %+v, want the removal of the old run", r.commit)
 	}
+
 	r.join(2)
 	r.signal(a, "s", "signal")
 	r.flush()
@@ -396,12 +413,14 @@ func TestRemovalBesideOpenRun(t *testing.T) {
 	r.atRest()
 }
 
-// The store refuses the removal itself: no address suffers, what waited behind it goes on, and it is tried again with a later look.
+// The store refuses the removal itself: no address suffers, what waited behind it goes on, and it
+// is tried again with a later look.
 func TestRemovalThatIsRefused(t *testing.T) {
 	t.Parallel()
 	bad, other := key("bad"), key("other")
 	r, runs := expiring(t, bad, other)
 	refusals := 0
+
 	r.refuse = func(b *store.Batch) error {
 		if slices.ContainsFunc(b.Deletes, func(k store.RunKey) bool { return k.Run == runs[0] }) {
 			refusals++
@@ -409,6 +428,7 @@ func TestRemovalThatIsRefused(t *testing.T) {
 		}
 		return nil
 	}
+
 	r.find()
 	r.expire()
 	r.signal(bad, "s", "signal")
@@ -435,7 +455,8 @@ func TestRemovalThatIsRefused(t *testing.T) {
 	r.atRest()
 }
 
-// The shard goes to another node while its runs are found, wait for their turn, or are on their way out: what is not on its way stays, and the lane goes on with the others.
+// The shard goes to another node while its runs are found, wait for their turn, or are on their way
+// out: what is not on its way stays, and the lane goes on with the others.
 func TestRemovalWhileTheShardLeaves(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(r *rig){
@@ -490,6 +511,7 @@ func (o *old) read(ld *lane.Load) *lane.LoadResult {
 	to := min(from+ld.Limit, o.stay)
 	var page store.Expired
 	page.Walked = to - from
+
 	for i := from + 1; i <= to; i++ {
 		if o.expire[i] {
 			delete(o.expire, i)
@@ -499,12 +521,14 @@ func (o *old) read(ld *lane.Load) *lane.LoadResult {
 			page.Runs = append(page.Runs, h)
 		}
 	}
+
 	if page.Walked == ld.Limit {
 		page.Next.Shard = 1
 		binary.BigEndian.PutUint64(page.Next.Run[8:], uint64(to))
 	} else {
 		o.ends++
 	}
+
 	return &lane.LoadResult{Expired: page}
 }
 
@@ -526,7 +550,8 @@ func TestKeepAll(t *testing.T) {
 	}
 }
 
-// However many old runs stay, a round over them takes about an hour at most, in reads of a thousand; and few of them are little work.
+// However many old runs stay, a round over them takes about an hour at most, in reads of a
+// thousand; and few of them are little work.
 func TestWalkOverRunsThatStay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -541,6 +566,7 @@ func TestWalkOverRunsThatStay(t *testing.T) {
 			r.reads = o.read
 			r.pass(2 * time.Minute)
 			o.reads, o.limits, o.ends = nil, nil, 0
+
 			begun := r.now
 			for o.ends < 2 {
 				r.pass(time.Minute)
@@ -548,6 +574,7 @@ func TestWalkOverRunsThatStay(t *testing.T) {
 					t.Fatal("the round does not end")
 				}
 			}
+
 			if took := r.now.Std().Sub(begun.Std()) / 2; took > c.atMost+time.Minute {
 				t.Errorf("a round took %s", took)
 			}
@@ -557,8 +584,10 @@ func TestWalkOverRunsThatStay(t *testing.T) {
 			if c.atEach > 0 && len(o.reads) > 4 {
 				t.Errorf("%d reads in two rounds", len(o.reads))
 			}
+
 			last := -1
-			for _, from := range o.reads { // it goes on where it stopped, and begins anew at the end
+			// it goes on where it stopped, and begins anew at the end
+			for _, from := range o.reads {
 				if from <= last && from != 0 {
 					t.Fatalf("reads from %d after %d", from, last)
 				}
@@ -590,13 +619,15 @@ func TestWalkGoesOnWhileItFinds(t *testing.T) {
 	}
 }
 
-// Runs with a time of their own come with every read, whatever the walk has to do: more than one read returns go in the same look, and those that the store refuses to
-// remove are not tried again at once.
+// Runs with a time of their own come with every read, whatever the walk has to do: more than one
+// read returns go in the same look, and those that the store refuses to remove are not tried again
+// at once.
 func TestManyRunsWithATimeOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	own, far := 2500, &old{stay: 100_000}
 	r := newRig(t, func(cfg *lane.Config) { cfg.Retention = kept })
 	refusals, walks := 0, false
+
 	r.refuse = func(b *store.Batch) error {
 		if walks && len(b.Deletes) > 0 {
 			refusals++
@@ -605,6 +636,7 @@ func TestManyRunsWithATimeOfTheirOwn(t *testing.T) {
 		own -= len(b.Deletes)
 		return nil
 	}
+
 	r.reads = func(ld *lane.Load) *lane.LoadResult {
 		if ld.Kind != lane.LoadExpired {
 			return nil
@@ -621,6 +653,7 @@ func TestManyRunsWithATimeOfTheirOwn(t *testing.T) {
 		}
 		return &lane.LoadResult{Expired: page}
 	}
+
 	r.pass(45 * time.Second)
 	if own != 0 {
 		t.Errorf("%d runs are left after a look", own)

@@ -15,8 +15,8 @@ func sleeps(commands ...model.Command) model.Turn {
 	return model.Turn{Commands: commands, Waits: []model.Reason{{Code: model.WaitSignal, Name: "s"}}}
 }
 
-// Only the address of a run is in memory while nobody can continue it. What comes for it is recorded
-// all the same, and whoever offers its workflow gets everything.
+// Only the address of a run is in memory while nobody can continue it. What comes for it is
+// recorded all the same, and whoever offers its workflow gets everything.
 func TestStrandedRunsLeaveMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -81,11 +81,13 @@ func TestRoomForHistories(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxHeld, c.KeepIdle = 30<<10, 1 })
 	r.join(1)
+
 	const runs = 6
 	for i := range runs {
 		r.send(model.Message{Kind: model.MessageStart, To: key(strconv.Itoa(i)), Input: data(10 << 10)}, i)
 		r.settle()
 	}
+
 	used, line := r.l.Room()
 	if len(r.held) != 3 || line != 3 || used < 30<<10 || used > 45<<10 || r.l.Resident() != 3 {
 		t.Fatalf("%d are held, of %d bytes; %d are in line, %d in memory", len(r.held), used, line, r.l.Resident())
@@ -94,6 +96,7 @@ func TestRoomForHistories(t *testing.T) {
 	r.settle()
 	r.wantAnswer("signal", "") // what comes for a run in line is recorded
 	r.wantHolder(key("5"), 0)
+
 	for i := range runs {
 		a := key(strconv.Itoa(i))
 		if r.holder(a) == 0 {
@@ -107,11 +110,13 @@ func TestRoomForHistories(t *testing.T) {
 			t.Fatalf("%d are held", len(r.held))
 		}
 	}
+
 	r.wantEvents(key("5"), "signal_received s", "step_completed x")
 	r.wantHolder(key("0"), 0)
 	r.signal(key("0"), "s", "again")
 	r.settle()
 	r.wantHolder(key("0"), 1)
+
 	for i := range runs { // everything that was counted leaves with its run
 		a := key(strconv.Itoa(i))
 		if r.holder(a) == 0 {
@@ -121,6 +126,7 @@ func TestRoomForHistories(t *testing.T) {
 		r.turn(a, model.Turn{Close: &model.Close{Status: model.Completed}})
 		r.settle()
 	}
+
 	if used, line := r.l.Room(); used != 0 || line != 0 || len(r.held) != 0 {
 		t.Errorf("%d bytes and %d runs in line are left", used, line)
 	}
@@ -145,7 +151,8 @@ func TestRoomForOneLargeRun(t *testing.T) {
 	r.wantHolder(b, 1)
 }
 
-// A run that is being asked something keeps its worker. It makes room when it has answered, also when nothing else happens.
+// A run that is being asked something keeps its worker. It makes room when it has answered, also
+// when nothing else happens.
 func TestRoomAfterAQuery(t *testing.T) {
 	t.Parallel()
 	for _, given := range []string{"answered", "given up"} {
@@ -160,11 +167,13 @@ func TestRoomAfterAQuery(t *testing.T) {
 		r.began(b)
 		r.wantHolder(a, 1)
 		r.wantHolder(b, 0)
+
 		if h := r.held[run]; given == "answered" {
 			r.l.AnswerQuery(r.now, h.worker, lane.QueryAnswer{Run: run, Generation: h.gen, ID: h.asked[0].ID, Output: model.Payload{}})
 		} else {
 			r.l.Forget(a, "query")
 		}
+
 		r.settle()
 		r.wantHolder(a, 0)
 		r.wantHolder(b, 1)
@@ -178,10 +187,12 @@ func TestLargeHistoriesAreTold(t *testing.T) {
 	r.join(1)
 	a := key("a")
 	run := r.began(a)
+
 	for i := range 10 {
 		r.turn(a, sleeps(model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: strconv.Itoa(i), Output: data(900)}}))
 		r.settle()
 	}
+
 	if len(r.large) != 1 || r.large[0].Run != run || r.large[0].Bytes < 8_000 {
 		t.Errorf("told %v", r.large)
 	}
@@ -212,6 +223,7 @@ func TestCallsInMemoryAreBounded(t *testing.T) {
 		r.operation(ledger(strconv.Itoa(i)), "add", "", i, large)
 		r.settle()
 	}
+
 	r.wantSilence(0, 1)
 	r.wantAnswer(2, "exhausted")
 	r.forget(ledger("0"), 0)
@@ -227,30 +239,35 @@ func TestCallsInMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// What waits for one entity takes no room from its neighbours: neither what is stored, however much it is, nor what is only in
-// memory, of which one key may have a quarter of the room.
+// What waits for one entity takes no room from its neighbours: neither what is stored, however much
+// it is, nor what is only in memory, of which one key may have a quarter of the room.
 func TestNeighboursOfAFullEntityGoOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxBytes = 50_000 })
 	large := func(m *model.Message) { m.Input = data(10_000) }
 	r.join(1)
 	r.joinEntities(1)
+
 	for run, of := range map[string]string{"holder": "stored", "owner": "busy", "friend": "neighbour"} {
 		r.began(key(run))
 		r.locks(run, ledger(of))
 	}
+
 	for i := range 8 { // of which each is stored
 		r.operation(ledger("stored"), "add", "", i, large, oneWay)
 		r.settle()
 		r.wantAnswer(i, "")
 	}
+
 	if n := r.l.Calls(); n != 0 {
 		t.Errorf("calls of %d bytes that are stored take room from others", n)
 	}
+
 	for i := range 4 {
 		r.operation(ledger("busy"), "add", "", 100+i, large)
 		r.settle()
 	}
+
 	r.wantSilence(100)
 	for i := 1; i < 4; i++ {
 		r.wantAnswer(100+i, "exhausted")

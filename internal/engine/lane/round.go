@@ -68,10 +68,12 @@ func (l *Lane) Wake() model.Time {
 	if !l.Full() && !l.loads.crowded(l.cfg.MaxLoads) { // otherwise a result comes first
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
+
 	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.resting.wake(), l.asideWake()} {
 		if t != 0 && (wake == 0 || t < wake) {
 			wake = t
 		}
 	}
+
 	return wake
 }

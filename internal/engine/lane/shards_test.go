@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A shard is given up: it takes nothing new, idle runs are taken from their workers, and the last commit frees it.
+// A shard is given up: it takes nothing new, idle runs are taken from their workers, and the last
+// commit frees it.
 func TestGiveUpIdleShard(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -27,6 +28,7 @@ func TestGiveUpIdleShard(t *testing.T) {
 	if _, err := r.l.Await(gone, model.RunID{}, "await"); err != nil {
 		t.Fatal(err)
 	}
+
 	r.giveUp(1)
 	r.wantAnswer("await", "unavailable")
 	if r.l.Owns(1) || !r.l.Owns(2) || !slices.Equal(r.l.Shards(), []model.ShardID{0, 1, 2, 3}) {
@@ -41,6 +43,7 @@ func TestGiveUpIdleShard(t *testing.T) {
 	if !slices.Equal(r.freed, []model.ShardID{1}) || r.holder(gone) != 0 || r.holder(stays) == 0 {
 		t.Fatalf("freed %v, held by %d and %d", r.freed, r.holder(gone), r.holder(stays))
 	}
+
 	view, err := r.st.Members(t.Context())
 	if err != nil || !view.Owners[1].Node.IsZero() || view.Owners[2].Node.IsZero() {
 		t.Errorf("owners = %+v, %v", view.Owners, err)
@@ -48,6 +51,7 @@ func TestGiveUpIdleShard(t *testing.T) {
 	r.pass(5 * time.Second)
 	r.wantEvents(gone)
 	r.wantEvents(stays, "timer_fired t")
+
 	// It comes back: everything goes on.
 	r.acquire(1)
 	r.settle()
@@ -69,6 +73,7 @@ func TestGiveUpBusyShard(t *testing.T) {
 	if len(r.freed) != 0 || r.holder(a) != 1 {
 		t.Fatalf("freed %v, held by %d; want the running step to be waited for", r.freed, r.holder(a))
 	}
+
 	r.turn(a, steps("x"))
 	r.settle()
 	if r.holder(a) != 0 || !slices.Equal(r.freed, []model.ShardID{1}) {
@@ -77,6 +82,7 @@ func TestGiveUpBusyShard(t *testing.T) {
 	if got := r.history(a, run); len(got) != 1 || got[0].ID != "x" {
 		t.Errorf("history = %+v, want the outcome of the step", got)
 	}
+
 	// The worker did not hear of the eviction yet and reports another turn.
 	r.l.Turn(r.now, 1, &model.Turn{Run: run, Generation: 1, Seen: 1})
 	r.take()
@@ -103,7 +109,8 @@ func TestGiveUpWaitsOnlySoLong(t *testing.T) {
 	}
 }
 
-// Everything that touches the shard is committed before it is freed; what waits for it is sent away.
+// Everything that touches the shard is committed before it is freed; what waits for it is sent
+// away.
 func TestGiveUpWhileCommitting(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -118,6 +125,7 @@ func TestGiveUpWhileCommitting(t *testing.T) {
 	if len(r.commit.Free) != 0 {
 		t.Fatal("freed together with what is in flight")
 	}
+
 	for r.commit != nil {
 		free := slices.Contains(r.commit.Free, 1)
 		events := slices.ContainsFunc(r.commit.Events, func(e store.EventRow) bool { return e.Shard == 1 })
@@ -126,6 +134,7 @@ func TestGiveUpWhileCommitting(t *testing.T) {
 		}
 		r.commitNow()
 	}
+
 	r.settle()
 	r.wantAnswer("in flight", "")
 	r.wantAnswer("open", "")
@@ -147,6 +156,7 @@ func TestGiveUpWhileTheStoreIsAway(t *testing.T) {
 	r.signal(a, "1", "signal")
 	r.flush()
 	r.giveUp(1)
+
 	for range 20 {
 		r.fail(store.Away)
 		r.now = r.now.Add(time.Second)
@@ -158,13 +168,15 @@ func TestGiveUpWhileTheStoreIsAway(t *testing.T) {
 			t.Fatalf("wants to be woken at %s while a commit is in flight", at)
 		}
 	}
+
 	r.settle()
 	if len(r.freed) != 1 {
 		t.Error("not freed")
 	}
 }
 
-// Messages to a shard that moves away are not lost, and its channels begin where they stood when it comes back.
+// Messages to a shard that moves away are not lost, and its channels begin where they stood when it
+// comes back.
 func TestMessagesToAShardThatMoves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -184,6 +196,7 @@ func TestMessagesToAShardThatMoves(t *testing.T) {
 	if len(r.freed) != 1 || len(r.mail) == 0 {
 		t.Fatalf("freed %v, hints %v", r.freed, r.mail)
 	}
+
 	r.wantEvents(to, "signal_received 1")
 	r.acquire(1)
 	r.settle()
@@ -201,10 +214,12 @@ func TestSenderMoves(t *testing.T) {
 	from, to := in(1, 0), in(0, 0)
 	r.began(from)
 	r.began(to)
+
 	for i, m := range []string{"1", "2", "3"} {
 		r.turn(from, model.Turn{Commands: []model.Command{signalTo(to, "m"+m, m)}, Waits: []model.Reason{{Code: model.WaitNothing}}})
 		r.settle()
-		r.turn(from, model.Turn{Waits: []model.Reason{{Code: model.WaitNothing}}}) // it has heard the answer
+		// it has heard the answer
+		r.turn(from, model.Turn{Waits: []model.Reason{{Code: model.WaitNothing}}})
 		r.settle()
 		r.freed = nil
 		r.giveUp(1)
@@ -215,6 +230,7 @@ func TestSenderMoves(t *testing.T) {
 		r.acquire(1)
 		r.settle()
 	}
+
 	r.wantEvents(to, received(1, 3)...)
 }
 
@@ -263,7 +279,8 @@ func (r *rig) parked(a model.Address) model.RunID {
 	return run
 }
 
-// wantMoved demands that the shard is freed, nobody holds the run, and its history is what it should be.
+// wantMoved demands that the shard is freed, nobody holds the run, and its history is what it
+// should be.
 func (r *rig) wantMoved(a model.Address, events ...string) {
 	r.t.Helper()
 	if len(r.freed) != 1 || r.holder(a) != 0 {
@@ -280,7 +297,8 @@ func (r *rig) wantKept(a model.Address) {
 	}
 }
 
-// A run whose worker was handed news may have begun a step: it is waited for like any other that runs one.
+// A run whose worker was handed news may have begun a step: it is waited for like any other that
+// runs one.
 func TestGiveUpWaitsForWhoWasHandedNews(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -314,7 +332,8 @@ func TestGiveUpWaitsForNoStep(t *testing.T) {
 	r.wantMoved(a, "signal_received another")
 }
 
-// Several steps run at once: all of them are waited for, whatever comes meanwhile, and nothing new begins.
+// Several steps run at once: all of them are waited for, whatever comes meanwhile, and nothing new
+// begins.
 func TestGiveUpWaitsForEveryStep(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -335,6 +354,7 @@ func TestGiveUpWaitsForEveryStep(t *testing.T) {
 	r.turn(a, steps("y"))
 	r.settle()
 	r.wantMoved(a, "signal_received go", "step_completed x", "step_completed y")
+
 	for _, c := range r.calls {
 		if c.Kind == lane.CallDeliver {
 			t.Errorf("%v was delivered: the worker could begin another step", c.Events)
@@ -358,6 +378,7 @@ func TestGiveUpWaitsForARepeatedStep(t *testing.T) {
 	if last := r.calls[len(r.calls)-1]; last.Kind != lane.CallRetry {
 		t.Fatalf("last call = %+v, want the worker to be told", last)
 	}
+
 	r.turn(a, model.Turn{Waits: waits}) // was on its way when it was told
 	r.giveUp(1)
 	r.pass(4 * time.Second)
@@ -367,7 +388,8 @@ func TestGiveUpWaitsForARepeatedStep(t *testing.T) {
 	r.wantMoved(a, "attempt_failed x", "step_completed x")
 }
 
-// A worker that leaves may end the step that it runs, even if there is news for the run; then the run goes to another one.
+// A worker that leaves may end the step that it runs, even if there is news for the run; then the
+// run goes to another one.
 func TestLeavingWorkerEndsItsStep(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -385,7 +407,8 @@ func TestLeavingWorkerEndsItsStep(t *testing.T) {
 	r.wantEvents(a, "signal_received go", "step_completed x")
 }
 
-// Requests that were read before a shard went away and came back are out of date: whoever had it meanwhile may have served them.
+// Requests that were read before a shard went away and came back are out of date: whoever had it
+// meanwhile may have served them.
 func TestRequestsReadInAnEarlierTenure(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -398,6 +421,7 @@ func TestRequestsReadInAnEarlierTenure(t *testing.T) {
 	if err := r.st.PutInbox(t.Context(), []store.InboxRow{row}); err != nil {
 		t.Fatal(err)
 	}
+
 	r.l.MailWaits()
 	r.flush()
 	i := slices.IndexFunc(r.loads, func(ld lane.Load) bool { return ld.Kind == lane.LoadMail })
@@ -410,11 +434,13 @@ func TestRequestsReadInAnEarlierTenure(t *testing.T) {
 	if len(was.Inbox) != 1 {
 		t.Fatalf("read %+v", was)
 	}
+
 	r.giveUp(1)
 	r.settle()
 	if !slices.Contains(r.freed, 1) {
 		t.Fatalf("freed %v", r.freed)
 	}
+
 	// Another node has the shard for a while and serves the request.
 	other, err := r.st.Register(t.Context(), store.NodeInfo{ID: model.NodeID{0: 9}}, 1, time.Hour)
 	if err != nil {
@@ -423,6 +449,7 @@ func TestRequestsReadInAnEarlierTenure(t *testing.T) {
 	if _, err := r.st.Acquire(t.Context(), model.NodeID{0: 9}, other.Epoch, []model.ShardID{1}); err != nil {
 		t.Fatal(err)
 	}
+
 	_, err = r.st.Commit(t.Context(), &store.Batch{
 		Lane: store.LaneRef{Node: model.NodeID{0: 9}, Epoch: other.Epoch}, Number: 1, Inbox: []store.InboxKey{{Shard: 1, ID: row.ID}}, Free: []model.ShardID{1},
 	})
@@ -431,12 +458,14 @@ func TestRequestsReadInAnEarlierTenure(t *testing.T) {
 	}
 	r.acquire(1)
 	r.l.FinishLoad(r.now, late.ID, was)
+
 	r.refuse = func(b *store.Batch) error {
 		if len(b.Inbox) > 0 {
 			t.Errorf("a request that was read in an earlier tenure is served: %+v", b.Inbox)
 		}
 		return nil
 	}
+
 	r.settle()
 	r.wantEvents(a)
 }

@@ -6,9 +6,10 @@ import (
 )
 
 const (
-	inputBytes  = 256      // what an input costs beside what it carries
-	rowBytes    = 64       // what a row costs beside what it carries
-	fewestBytes = 64 << 10 // a batch may always carry so many, however slow the path to the store is
+	inputBytes = 256 // what an input costs beside what it carries
+	rowBytes   = 64  // what a row costs beside what it carries
+	// a batch may always carry so many, however slow the path to the store is
+	fewestBytes = 64 << 10
 )
 
 // decisionSize is roughly the number of bytes that the rows of a decision have. The row of an

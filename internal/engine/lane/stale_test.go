@@ -9,8 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A worker that reports while the batch that takes its run away is on its way is told at once that it holds it no more. Should that batch be refused, it has let go all the
-// same: the run is handed over anew, and not taken to be where it was.
+// A worker that reports while the batch that takes its run away is on its way is told at once that
+// it holds it no more. Should that batch be refused, it has let go all the same: the run is handed
+// over anew, and not taken to be where it was.
 func TestStaleWorkerBeforeARefusal(t *testing.T) {
 	t.Parallel()
 	for name, report := range map[string]func(r *rig, a model.Address){
@@ -39,7 +40,8 @@ func TestStaleWorkerBeforeARefusal(t *testing.T) {
 	}
 }
 
-// A report that names a run and the hand-over of another takes neither from its worker: the eviction that is on its way is told all the same.
+// A report that names a run and the hand-over of another takes neither from its worker: the
+// eviction that is on its way is told all the same.
 func TestReportOfAnotherHandOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -55,8 +57,9 @@ func TestReportOfAnotherHandOver(t *testing.T) {
 	r.wantHolder(b, 1)
 }
 
-// The board finds a worker silent whose claim is on its way to the store. The store refuses that batch because of another run, and
-// the worker gets the task again, under the same claim. It beats: what the board said before is not about this claim (E32).
+// The board finds a worker silent whose claim is on its way to the store. The store refuses that
+// batch because of another run, and the worker gets the task again, under the same claim. It beats:
+// what the board said before is not about this claim (E32).
 func TestSilenceOfAClaimThatWasUndone(t *testing.T) {
 	t.Parallel()
 	for _, beats := range []bool{true, false} {

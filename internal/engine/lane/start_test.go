@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// parked makes an execution that no worker holds and that is not in memory; the lane has been started anew.
+// parked makes an execution that no worker holds and that is not in memory; the lane has been
+// started anew.
 func parkedRig(t *testing.T, keys ...string) *rig {
 	t.Helper()
 	r := newRig(t)
@@ -22,7 +23,8 @@ func parkedRig(t *testing.T, keys ...string) *rig {
 	return r
 }
 
-// A start is written without a look. When the address has a run, the start is applied again to that one, with all that waited behind it.
+// A start is written without a look. When the address has a run, the start is applied again to that
+// one, with all that waited behind it.
 func TestStartMeetsOpenRun(t *testing.T) {
 	t.Parallel()
 	r := parkedRig(t, "a")
@@ -35,6 +37,7 @@ func TestStartMeetsOpenRun(t *testing.T) {
 	if len(r.loads) > 0 || r.commit == nil || !r.commit.Starts[0].IfAbsent {
 		t.Fatalf("the start was not written without a look: %+v, %+v", r.loads, r.commit)
 	}
+
 	r.settle()
 	for _, token := range []any{"start", "with"} {
 		r.wantAnswer(token, "")
@@ -42,6 +45,7 @@ func TestStartMeetsOpenRun(t *testing.T) {
 			t.Errorf("%v = %+v, want the existing %s", token, a, old)
 		}
 	}
+
 	r.wantAnswer("signal 1", "")
 	r.wantAnswer("other input", "conflict")
 	r.wantEvents(key("a"), "signal_received s1", "signal_received s2")
@@ -84,12 +88,14 @@ func TestManyStartsOfOneKey(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.join(1)
+
 	for i := range 10 {
 		r.start(key("a"), i)
 		if i%3 == 0 {
 			r.flush()
 		}
 	}
+
 	r.settle()
 	run := r.current(key("a")).Start.Run
 	existing := 0
@@ -101,6 +107,7 @@ func TestManyStartsOfOneKey(t *testing.T) {
 			existing++
 		}
 	}
+
 	if existing != 9 {
 		t.Errorf("%d of 10 starts found an existing run, want 9", existing)
 	}
@@ -123,6 +130,7 @@ func TestContinueAndReuseInOneBatch(t *testing.T) {
 	if row.Start.Previous != first || len(row.Start.Carried) != 1 {
 		t.Fatalf("next run = %+v", row.Start)
 	}
+
 	r.wantEvents(a, "signal_received s", "signal_received t")
 	if h := r.held[row.Start.Run]; h == nil || len(h.events) != 2 || len(r.held) != 1 {
 		t.Fatalf("the next run was not handed over whole: %+v", r.held)

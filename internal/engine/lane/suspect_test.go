@@ -43,8 +43,8 @@ func (r *rig) making() (inputs []string) {
 	return inputs
 }
 
-// deaths is the marks of each call in a mailbox, in order: how many deaths are counted, and how many of
-// them while the call was made alone.
+// deaths is the marks of each call in a mailbox, in order: how many deaths are counted, and how
+// many of them while the call was made alone.
 func (r *rig) deaths(a model.Address) string {
 	r.t.Helper()
 	var out []string
@@ -68,7 +68,8 @@ func (r *rig) wantDeaths(a model.Address, want string) {
 	}
 }
 
-// makeUntil makes calls one after the other until a worker has the given one, and checks that none is made beside another.
+// makeUntil makes calls one after the other until a worker has the given one, and checks that none
+// is made beside another.
 func (r *rig) makeUntil(input string) {
 	r.t.Helper()
 	r.settle()
@@ -95,7 +96,8 @@ func (r *rig) buried() (rows []store.InboxRow) {
 	return rows
 }
 
-// suspects leaves calls of two ledgers in the hands of workers and crashes. The ledgers are on different shards of the lane.
+// suspects leaves calls of two ledgers in the hands of workers and crashes. The ledgers are on
+// different shards of the lane.
 func suspects(t *testing.T) (r *rig, a, b model.Address) {
 	t.Helper()
 	r = newRig(t)
@@ -113,8 +115,8 @@ func suspects(t *testing.T) (r *rig, a, b model.Address) {
 	return r, a, b
 }
 
-// Calls that are found after a crash are counted in the store before anybody makes them, and then made
-// one at a time.
+// Calls that are found after a crash are counted in the store before anybody makes them, and then
+// made one at a time.
 func TestSuspectsAreCountedFirst(t *testing.T) {
 	t.Parallel()
 	r, a, b := suspects(t)
@@ -123,6 +125,7 @@ func TestSuspectsAreCountedFirst(t *testing.T) {
 	r.wantDeaths(a, "1:0.0 bomb:0.0 3:0.0")
 	r.makeUntil("bomb")
 	r.wantDeaths(a, "bomb:1.1 3:0.0")
+
 	for len(r.operations) > 0 {
 		if got := r.making(); len(got) != 1 {
 			t.Fatalf("workers make %q, want one call at a time", got)
@@ -130,6 +133,7 @@ func TestSuspectsAreCountedFirst(t *testing.T) {
 		r.serve(1)
 		r.settle()
 	}
+
 	r.wantState(a, "1;bomb;3;")
 	r.wantState(b, "9;")
 	if len(r.mailbox(a))+len(r.buried()) != 0 {
@@ -137,8 +141,8 @@ func TestSuspectsAreCountedFirst(t *testing.T) {
 	}
 }
 
-// When a shard has more suspects than are made alone at once, the others are made together first. Only
-// when that owner dies too are they made alone.
+// When a shard has more suspects than are made alone at once, the others are made together first.
+// Only when that owner dies too are they made alone.
 func TestManySuspects(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -171,8 +175,8 @@ func TestManySuspects(t *testing.T) {
 	r.wantState(few, "f0;f1;f2;")
 }
 
-// Calls that have been killed once while they were made alone are innocent: somebody kills the process
-// again and again, and each time another call is made alone.
+// Calls that have been killed once while they were made alone are innocent: somebody kills the
+// process again and again, and each time another call is made alone.
 func TestNobodyIsSetAsideByOneLoneDeath(t *testing.T) {
 	t.Parallel()
 	r, a, b := suspects(t)
@@ -203,6 +207,7 @@ func TestOrderlyEndIsNoLoneDeath(t *testing.T) {
 		r.wantMaking("1", "3", "bomb")
 		r.crash()
 	}
+
 	r.makeUntil("1")
 	if got := r.buried(); len(got) != 0 {
 		t.Errorf("set aside: %v", got)
@@ -225,8 +230,8 @@ func TestNoSuspectsAfterAnOrderlyEnd(t *testing.T) {
 	r.wantMaking("1")
 }
 
-// After a crash the calls of a lane are counted and made one at a time. The one that two processes have
-// made alone when they died is answered and kept as a dead letter, and its neighbours go on.
+// After a crash the calls of a lane are counted and made one at a time. The one that two processes
+// have made alone when they died is answered and kept as a dead letter, and its neighbours go on.
 func TestCallThatEndsItsProcess(t *testing.T) {
 	t.Parallel()
 	r, a, b := suspects(t)
@@ -265,11 +270,13 @@ func TestCallerOfACallThatEndsItsProcess(t *testing.T) {
 	r.joinEntities(1)
 	a := echo("a")
 	r.operation(a, "echo", "bomb", "first", func(m *model.Message) { m.RequestID = "req-1" })
+
 	for range 3 {
 		r.settle()
 		r.wantMaking("bomb")
 		r.crash()
 	}
+
 	r.settle()
 	r.wantMaking()
 	got := r.remembered(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "req-1"})
@@ -281,7 +288,8 @@ func TestCallerOfACallThatEndsItsProcess(t *testing.T) {
 	}
 }
 
-// A note that is not stored is made again, and a note whose answer is lost counts once. Nothing is made before.
+// A note that is not stored is made again, and a note whose answer is lost counts once. Nothing is
+// made before.
 func TestNoteIsNotStored(t *testing.T) {
 	t.Parallel()
 	for _, class := range []store.Class{store.Retryable, store.Unknown, store.Refused, store.Away} {
@@ -301,6 +309,7 @@ func TestNoteIsNotStored(t *testing.T) {
 			r.wantState(b, "9;")
 		})
 	}
+
 	t.Run("answer lost", func(t *testing.T) {
 		t.Parallel()
 		r, a, b := suspects(t)
@@ -317,8 +326,8 @@ func TestNoteIsNotStored(t *testing.T) {
 	})
 }
 
-// A process that dies after it has counted a call, and before anybody makes it, has counted it all the
-// same. Without a second lone death the call is not set aside.
+// A process that dies after it has counted a call, and before anybody makes it, has counted it all
+// the same. Without a second lone death the call is not set aside.
 func TestCrashAfterTheNote(t *testing.T) {
 	t.Parallel()
 	r, a, b := suspects(t)
@@ -327,6 +336,7 @@ func TestCrashAfterTheNote(t *testing.T) {
 	if got := r.deaths(a) + " " + r.deaths(b); strings.Count(got, ":1.1") != 1 {
 		t.Fatalf("counted: %s", got)
 	}
+
 	r.crash()
 	r.makeUntil("bomb")
 	r.wantDeaths(a, "bomb:1.1 3:0.0")
@@ -338,7 +348,8 @@ func TestCrashAfterTheNote(t *testing.T) {
 	}
 }
 
-// A shard is given up while a call of it is made by itself. The call is not lost, and the next in line has its turn.
+// A shard is given up while a call of it is made by itself. The call is not lost, and the next in
+// line has its turn.
 func TestShardIsGivenUpBesideALoneCall(t *testing.T) {
 	t.Parallel()
 	for _, answered := range []bool{false, true} {
@@ -390,6 +401,7 @@ func TestNoteOfTheSameNode(t *testing.T) {
 	if len(r.freed) != shards {
 		t.Fatalf("%v are free", r.freed)
 	}
+
 	r.acquire(0, 1, 2, 3)
 	r.makeUntil("1")
 	r.wantDeaths(a, "1:1.1 bomb:0.0 3:0.0")

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A task of a shard that is taken up goes on although somebody repeats the request that submitted it just then: the answer to that is remembered, and
-// nobody else asks for the run.
+// A task of a shard that is taken up goes on although somebody repeats the request that submitted
+// it just then: the answer to that is remembered, and nobody else asks for the run.
 func TestTaskIsTakenUpWhileItsRequestIsRepeated(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -28,8 +28,10 @@ func TestTaskIsTakenUpWhileItsRequestIsRepeated(t *testing.T) {
 	r.wantStatus(taskAt("t"), model.Completed)
 }
 
-// A claim is stored, and before anybody hears of it its worker is gone: it counts as lost, and nobody is told. That is undone, because it stands beside poison, while the shard is being given
-// up. Nobody has the claim now, and the next owner would wait for a worker of this node: so it is lost before the shard goes.
+// A claim is stored, and before anybody hears of it its worker is gone: it counts as lost, and
+// nobody is told. That is undone, because it stands beside poison, while the shard is being given
+// up. Nobody has the claim now, and the next owner would wait for a worker of this node: so it is
+// lost before the shard goes.
 func TestShardIsNotFreedWithAForsakenClaim(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -49,6 +51,7 @@ func TestShardIsNotFreedWithAForsakenClaim(t *testing.T) {
 	if r.commit == nil || len(r.commit.Events) != 1 {
 		t.Fatal("the claim is not on its way")
 	}
+
 	b.Leave(r.now, 1)
 	b.left = true
 	r.l.Expire(r.now, model.ClaimRef{TaskRef: ref, Claim: 1}, true, model.FailureLost)
@@ -60,6 +63,7 @@ func TestShardIsNotFreedWithAForsakenClaim(t *testing.T) {
 	if len(b.claims()) != 0 {
 		t.Fatal("somebody is told of a claim that has ended")
 	}
+
 	if !slices.Equal(r.freed, []model.ShardID{shard}) {
 		t.Errorf("freed %v", r.freed)
 	}
@@ -68,8 +72,9 @@ func TestShardIsNotFreedWithAForsakenClaim(t *testing.T) {
 	}
 }
 
-// The history of a run has been read for a worker and waits for an event that is on its way to the store. Meanwhile the run is terminated, and another one
-// begins: that is handed over with its own history, and at once.
+// The history of a run has been read for a worker and waits for an event that is on its way to the
+// store. Meanwhile the run is terminated, and another one begins: that is handed over with its own
+// history, and at once.
 func TestTerminatedWhileItsHistoryWaits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -84,6 +89,7 @@ func TestTerminatedWhileItsHistoryWaits(t *testing.T) {
 	if r.commit == nil {
 		t.Fatal("the signal is not on its way")
 	}
+
 	b := r.commit
 	r.l.Leave(r.now, 1)
 	r.flush()
@@ -95,6 +101,7 @@ func TestTerminatedWhileItsHistoryWaits(t *testing.T) {
 	if r.commit != b || len(b.Events) != 1 {
 		t.Fatalf("the signal is not on its way any more: %+v", r.commit)
 	}
+
 	r.settle()
 	r.wantAnswer("start", "")
 	run := r.current(a).Start.Run

@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// An owner dies right after it has stored that a task is canceled, and before it has told the worker. The next owner tells it.
+// An owner dies right after it has stored that a task is canceled, and before it has told the
+// worker. The next owner tells it.
 func TestCancelUnderAnotherOwner(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -19,6 +20,7 @@ func TestCancelUnderAnotherOwner(t *testing.T) {
 	if n := b.stops(true); n != 0 {
 		t.Fatalf("the worker is told %d times before the owner knows that it is stored", n)
 	}
+
 	b.dies()
 	r.settle()
 	if n := b.stops(true); n != 1 {
@@ -29,7 +31,8 @@ func TestCancelUnderAnotherOwner(t *testing.T) {
 	r.wantStatus(c.Ref.Address, model.Canceled)
 }
 
-// A claim that nobody was told of is handed over by the next owner. When the task was canceled meanwhile, the claim says so.
+// A claim that nobody was told of is handed over by the next owner. When the task was canceled
+// meanwhile, the claim says so.
 func TestCanceledClaimIsHandedOver(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -39,10 +42,12 @@ func TestCanceledClaimIsHandedOver(t *testing.T) {
 	b.dies()
 	r.send(model.Message{Kind: model.MessageCancel, To: taskAt("t")}, "cancel")
 	r.flush()
+
 	for len(r.loads) > 0 {
 		r.read()
 		r.flush()
 	}
+
 	r.landUnheard()
 	r.told = nil // of the second owner
 	b.dies()

@@ -123,7 +123,8 @@ func (b *bench) settled(c model.Claim) (errs []error) {
 	return errs
 }
 
-// wantSettled demands that the reports of a claim are answered with these kinds of errors, in their order; "" is none.
+// wantSettled demands that the reports of a claim are answered with these kinds of errors, in their
+// order; "" is none.
 func (b *bench) wantSettled(c model.Claim, kinds ...string) {
 	b.r.t.Helper()
 	errs := b.settled(c)
@@ -171,8 +172,9 @@ func taskCommand(id string) model.Command {
 	}}
 }
 
-// A claim in the commit of the start, one of a task that waits, and the schedule of another stand in a batch that is refused because of
-// somebody else. All of them happen, once, and nobody hears of anything before.
+// A claim in the commit of the start, one of a task that waits, and the schedule of another stand
+// in a batch that is refused because of somebody else. All of them happen, once, and nobody hears
+// of anything before.
 func TestRefusedBatchWithClaims(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -191,10 +193,12 @@ func TestRefusedBatchWithClaims(t *testing.T) {
 	if len(b.claims()) != 0 {
 		t.Fatal("claims are handed over that are not durable")
 	}
+
 	for range 3 {
 		r.settle()
 		b.propose() // what went back to the board in between
 	}
+
 	claims := b.claims()
 	if len(claims) != 3 {
 		t.Fatalf("%d claims are handed over, want 3: %+v", len(claims), claims)
@@ -233,7 +237,8 @@ func TestCancelBesidePoison(t *testing.T) {
 	b.wantSlots(0)
 }
 
-// Who executes a task of a run that is quarantined goes on, and what it reports meanwhile counts when the quarantine is over.
+// Who executes a task of a run that is quarantined goes on, and what it reports meanwhile counts
+// when the quarantine is over.
 func TestReportToQuarantined(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -274,7 +279,8 @@ func TestReportToQuarantined(t *testing.T) {
 	}
 }
 
-// A shard that is given up waits for those who execute its tasks, but not for ever. From its last commit on nothing is written for it.
+// A shard that is given up waits for those who execute its tasks, but not for ever. From its last
+// commit on nothing is written for it.
 func TestDrainWithTasks(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 2)
@@ -302,7 +308,8 @@ func TestDrainWithTasks(t *testing.T) {
 	}
 	b.wantSlots(0)
 
-	// Whoever owns it next finds the claim. Its worker is elsewhere: it is waited for, and its report comes by mail.
+	// Whoever owns it next finds the claim. Its worker is elsewhere: it is waited for, and its
+	// report comes by mail.
 	b.away = true
 	b.Leave(r.now, 1)
 	r.acquire(shard)
@@ -317,7 +324,8 @@ func TestDrainWithTasks(t *testing.T) {
 	r.wantStatus(a, model.Completed)
 }
 
-// What an attempt before has reported is read before the next one is handed over. Whatever comes in between, it is handed over, once.
+// What an attempt before has reported is read before the next one is handed over. Whatever comes in
+// between, it is handed over, once.
 func TestProgressIsReadMeanwhile(t *testing.T) {
 	t.Parallel()
 	again := func(t *testing.T) (*rig, *bench) {
@@ -337,6 +345,7 @@ func TestProgressIsReadMeanwhile(t *testing.T) {
 		}
 		return r, b
 	}
+
 	t.Run("the run is forgotten", func(t *testing.T) {
 		t.Parallel()
 		r, b := again(t)
@@ -354,6 +363,7 @@ func TestProgressIsReadMeanwhile(t *testing.T) {
 			t.Errorf("attempt %d is handed over", c.Attempt)
 		}
 	})
+
 	t.Run("the shard moves", func(t *testing.T) {
 		t.Parallel()
 		r, b := again(t)
@@ -372,8 +382,9 @@ func TestProgressIsReadMeanwhile(t *testing.T) {
 	})
 }
 
-// A claim is about to be handed over when the removal of an older run of its address is refused, and with it what was known of the address. It is handed
-// over all the same: nobody else would tell its worker, and no shard would be freed before.
+// A claim is about to be handed over when the removal of an older run of its address is refused,
+// and with it what was known of the address. It is handed over all the same: nobody else would tell
+// its worker, and no shard would be freed before.
 func TestProgressIsReadWhileRemovalIsRefused(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1, func(c *lane.Config) { c.Retention = kept })
@@ -383,6 +394,7 @@ func TestProgressIsReadWhileRemovalIsRefused(t *testing.T) {
 		}
 		return nil
 	}
+
 	r.send(theTask("t"), "old")
 	r.settle()
 	b.report(b.one())
@@ -401,6 +413,7 @@ func TestProgressIsReadWhileRemovalIsRefused(t *testing.T) {
 	if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadProgress {
 		t.Fatalf("reads %+v, want the progress", r.loads)
 	}
+
 	progress := r.loads[0]
 	r.loads = nil
 	if r.commit == nil || len(r.commit.Deletes) != 1 {
@@ -414,7 +427,8 @@ func TestProgressIsReadWhileRemovalIsRefused(t *testing.T) {
 	r.wantStatus(m.To, model.Completed)
 }
 
-// A start that finds its address in use had reserved a worker: that is free again, and does not hear of it.
+// A start that finds its address in use had reserved a worker: that is free again, and does not
+// hear of it.
 func TestReservedStartMeetsRun(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -424,6 +438,7 @@ func TestReservedStartMeetsRun(t *testing.T) {
 	if _, err := r.st.FenceNode(t.Context(), model.NodeID{15: 1}, 1, true); err != nil {
 		t.Fatal(err)
 	}
+
 	r.commit, r.loads = nil, nil
 	r.l = lane.New(r.cfg)
 	r.l.Acquire(r.now, r.acquired())
@@ -466,7 +481,8 @@ func TestStaleProposals(t *testing.T) {
 	r.wantEvents(a, "task_scheduled t", "withdrawn t")
 	b.wantSlots(0)
 
-	// Of a task that has been given back meanwhile, and whose time has not come. It is not forgotten.
+	// Of a task that has been given back meanwhile, and whose time has not come. It is not
+	// forgotten.
 	r.send(theTask("t"), "t")
 	r.settle()
 	c := b.one()
@@ -484,7 +500,8 @@ func TestStaleProposals(t *testing.T) {
 	b.wantSlots(1)
 }
 
-// The board takes a deadline to have passed that has not, as far as the run knows: the task waits on.
+// The board takes a deadline to have passed that has not, as far as the run knows: the task waits
+// on.
 func TestDeadlineThatComesToNothing(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -499,7 +516,8 @@ func TestDeadlineThatComesToNothing(t *testing.T) {
 	b.one()
 }
 
-// turnstile lets one task through at a time, and counts those that hold it without having been let through.
+// turnstile lets one task through at a time, and counts those that hold it without having been let
+// through.
 type turnstile struct {
 	in   map[model.TaskRef]bool
 	over int
@@ -524,7 +542,8 @@ func (g *turnstile) Give(_ model.Time, it *queue.Item, _ queue.Outcome) { delete
 
 func (*turnstile) Group(*queue.Item) string { return "" }
 
-// wantOne has the board propose what it would like, and demands that it is one claim, which was let through.
+// wantOne has the board propose what it would like, and demands that it is one claim, which was let
+// through.
 func (g *turnstile) wantOne(b *bench) {
 	b.r.t.Helper()
 	b.propose()
@@ -544,7 +563,8 @@ func newTurnstile(t *testing.T) (*rig, *bench, *turnstile) {
 	return r, b, g
 }
 
-// A claim shares its batch with a row that the store refuses. It is undone, and made again only when it is let through again: somebody else may have got what it was let through with.
+// A claim shares its batch with a row that the store refuses. It is undone, and made again only
+// when it is let through again: somebody else may have got what it was let through with.
 func TestClaimBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, b, g := newTurnstile(t)
@@ -560,13 +580,15 @@ func TestClaimBesidePoison(t *testing.T) {
 	if len(g.in) > 0 {
 		t.Fatalf("%d tasks are let through before the board has proposed any", len(g.in))
 	}
+
 	if cs := b.claims(); len(cs) != 0 {
 		t.Fatalf("%d claims are handed over that nobody has proposed", len(cs))
 	}
 	g.wantOne(b)
 }
 
-// A proposal is on its way to the lane while the run is paused and goes on again: the task has left the board and come back, and is claimed only when it is let through again.
+// A proposal is on its way to the lane while the run is paused and goes on again: the task has left
+// the board and come back, and is claimed only when it is let through again.
 func TestProposalOfATaskThatCameBack(t *testing.T) {
 	t.Parallel()
 	r, b, g := newTurnstile(t)
@@ -585,7 +607,8 @@ func TestProposalOfATaskThatCameBack(t *testing.T) {
 	g.wantOne(b)
 }
 
-// The same report before and after its commit is answered as the first; one of a claim that was taken away is refused.
+// The same report before and after its commit is answered as the first; one of a claim that was
+// taken away is refused.
 func TestRepeatedReports(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -608,6 +631,7 @@ func TestRepeatedReports(t *testing.T) {
 		r.send(m, how)
 		r.settle()
 		c = b.one()
+
 		switch how {
 		case "to close":
 			r.now = r.now.Add(2 * time.Minute)
@@ -621,6 +645,7 @@ func TestRepeatedReports(t *testing.T) {
 		default:
 			r.send(model.Message{Kind: model.MessageTerminate, To: m.To}, how+"!")
 		}
+
 		r.settle()
 		if b.stops(false) != 1 {
 			t.Errorf("%s: the worker is told %d times to stop, want 1", how, b.stops(false))
@@ -694,6 +719,7 @@ func TestLostWorkers(t *testing.T) {
 	r.send(theTask("t"), "t")
 	r.settle()
 	a := taskAt("t")
+
 	for i := range 3 {
 		b.Slots(r.now, 1, 1)
 		for _, m := range b.Match(r.now) {
@@ -705,6 +731,7 @@ func TestLostWorkers(t *testing.T) {
 		r.dies()
 		r.settle()
 	}
+
 	o := r.current(a).Outcome
 	if o.Status != model.Failed || o.Failure.Type != model.FailurePoison {
 		t.Errorf("the task is %s: %v", o.Status, o.Failure)
@@ -718,8 +745,10 @@ func TestLostWorkers(t *testing.T) {
 	}
 }
 
-// The clock of the store has been put back since the last event, and a claim is recorded at the time of that. The board counts from when it heard of the claim, and finds its worker silent too
-// early. That comes to nothing, and is found again: a claim whose deadlines did not run would be held for ever.
+// The clock of the store has been put back since the last event, and a claim is recorded at the
+// time of that. The board counts from when it heard of the claim, and finds its worker silent too
+// early. That comes to nothing, and is found again: a claim whose deadlines did not run would be
+// held for ever.
 func TestDeadlineThatIsFoundTooEarly(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -746,7 +775,8 @@ func TestDeadlineThatIsFoundTooEarly(t *testing.T) {
 	b.wantSlots(0)
 }
 
-// A start that assumes that there is no run of its address has not looked: until it is stored, a claim may be there of which the board does not know.
+// A start that assumes that there is no run of its address has not looked: until it is stored, a
+// claim may be there of which the board does not know.
 func TestKnownAfterAssumedStarts(t *testing.T) {
 	t.Parallel()
 	r, _ := newBench(t, 0)

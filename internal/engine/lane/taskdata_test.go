@@ -40,6 +40,7 @@ func (r *rig) data(c model.Claim) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	lines, err := r.st.LoadLogs(r.t.Context(), key, c.Ref.ID, store.LogPlace{}, 1000)
 	if err != nil {
 		r.t.Fatal(err)
@@ -51,6 +52,7 @@ func (r *rig) data(c model.Claim) string {
 	for i := range lines {
 		out = append(out, lines[i].Text)
 	}
+
 	for i := range items {
 		it, err := items[i].StreamItem()
 		if err != nil {
@@ -58,6 +60,7 @@ func (r *rig) data(c model.Claim) string {
 		}
 		out = append(out, fmt.Sprint(it.Position, string(it.Value.Data)))
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -78,7 +81,8 @@ func writer(t tb) (*rig, *bench, model.Claim) {
 	return r, b, b.one()
 }
 
-// What a claim writes is answered when it is durable, also that of a repetition; nothing is read again for the next one.
+// What a claim writes is answered when it is durable, also that of a repetition; nothing is read
+// again for the next one.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	r, b, c := writer(t)
@@ -134,6 +138,7 @@ func TestWriteByMail(t *testing.T) {
 	if a := r.remembered(k); a == nil || a.Failure != nil {
 		t.Fatalf("the answer is %+v", a)
 	}
+
 	r.wantHint(c.Ref.Address)
 	k = r.post(writeOf(c, 1, logged("a")), "w2") // it has lost patience
 	r.settle()
@@ -185,7 +190,8 @@ func TestPoisonousWrite(t *testing.T) {
 	r.wantEvents(key("bad"), "step_completed fine")
 }
 
-// Whoever listens is told of the next commit, not before it, and once; another node as long as it says that it listens.
+// Whoever listens is told of the next commit, not before it, and once; another node as long as it
+// says that it listens.
 func TestWatchers(t *testing.T) {
 	t.Parallel()
 	r, _, c := writer(t)
@@ -195,6 +201,7 @@ func TestWatchers(t *testing.T) {
 	if err := r.l.Watch(c.Ref.Address, "gone"); err != nil {
 		t.Fatal(err)
 	}
+
 	r.l.Unwatch(c.Ref.Address, "gone")
 	r.post(model.Message{Kind: model.MessageWatch, To: c.Ref.Address, Name: model.WatchChanges}, "w")
 	r.settle()
@@ -203,6 +210,7 @@ func TestWatchers(t *testing.T) {
 	if err := r.l.Watch(c.Ref.Address, "two"); err != nil {
 		t.Fatal(err)
 	}
+
 	r.send(writeOf(c, 1, logged("a")), "first")
 	r.flush()
 	r.read()
@@ -220,6 +228,7 @@ func TestWatchers(t *testing.T) {
 	if err := r.l.Watch(c.Ref.Address, "three"); err != nil {
 		t.Fatal(err)
 	}
+
 	r.giveUp(c.Ref.Address.Shard(shards))
 	r.wantAnswer("three", "")
 	if err := r.l.Watch(c.Ref.Address, "four"); err == nil {
@@ -235,11 +244,13 @@ func TestWatchersOfWhatNeverChanges(t *testing.T) {
 	if err := r.l.Watch(key("here"), "here"); err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range 300 {
 		r.post(model.Message{Kind: model.MessageWatch, To: key(fmt.Sprint(i)), Name: model.WatchChanges}, fmt.Sprint(i))
 		r.settle()
 		r.now = r.now.Add(10 * time.Second)
 	}
+
 	if n := r.l.Watchers(); n < 12 || n > 100 {
 		t.Errorf("%d addresses are listened to, of which 12 were named in the last two minutes", n)
 	}
@@ -249,7 +260,8 @@ func TestWatchersOfWhatNeverChanges(t *testing.T) {
 	r.wantAnswer("here", "")
 }
 
-// Whatever becomes of commits, what is stored in the end is what was written, each item once, in order: those who write repeat what was not answered.
+// Whatever becomes of commits, what is stored in the end is what was written, each item once, in
+// order: those who write repeat what was not answered.
 func TestWritesSurviveTrouble(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -260,6 +272,7 @@ func TestWritesSurviveTrouble(t *testing.T) {
 			items = append(items, logged(fmt.Sprint(i)))
 			want = append(want, fmt.Sprint(i))
 		}
+
 		n := 0
 		for told := 0; told < len(items); {
 			from, to := rapid.IntRange(0, told).Draw(rt, "from"), rapid.IntRange(told+1, len(items)).Draw(rt, "to")
@@ -270,6 +283,7 @@ func TestWritesSurviveTrouble(t *testing.T) {
 			if len(r.loads) > 0 {
 				r.read()
 			}
+
 			switch rapid.IntRange(0, 3).Draw(rt, "trouble") {
 			case 0:
 				if r.commit != nil {
@@ -288,12 +302,16 @@ func TestWritesSurviveTrouble(t *testing.T) {
 					r.fail(store.Unknown)
 				}
 			}
+
 			if rapid.Bool().Draw(rt, "wait") || to == len(items) {
-				r.pass(2 * time.Second) // after several failures a commit is tried again a little later
+				// after several failures a commit is tried again a little later
+				r.pass(2 * time.Second)
 				r.wantAnswer(token, "")
 			}
+
 			told = to
 		}
+
 		r.pass(2 * time.Second)
 		r.wantData(c, strings.Join(want, " "))
 	})

@@ -41,7 +41,8 @@ func TestDelayedStartOfATakenKey(t *testing.T) {
 	}
 }
 
-// An execution that waits for its start time is nobody's. It begins when its time has come, whoever owns it by then, with what came in before.
+// An execution that waits for its start time is nobody's. It begins when its time has come, whoever
+// owns it by then, with what came in before.
 func TestDelayedStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -55,6 +56,7 @@ func TestDelayedStart(t *testing.T) {
 	if x := r.current(key("a")); !x.Parked || len(x.Waits) != 1 || x.Waits[0].Code != model.WaitStart || x.Waits[0].Until != x.Start.Begins {
 		t.Fatalf("stored as %+v", x)
 	}
+
 	r.restart()
 	r.settle()
 	r.join(1)
@@ -108,10 +110,12 @@ func TestNextAttempt(t *testing.T) {
 	r.send(model.Message{Kind: model.MessageStart, To: key("a"), Input: model.Payload{Data: []byte("1")}, Terms: &model.Terms{Retry: &model.Retry{MaxAttempts: 2, Initial: time.Minute}}}, "start")
 	r.settle()
 	first := r.current(key("a")).Start.Run
+
 	fails := func() {
 		r.turn(key("a"), model.Turn{Close: &model.Close{Status: model.Failed, Failure: &model.Failure{Message: "oh"}}})
 		r.settle()
 	}
+
 	commits := r.commits
 	fails()
 	x := r.current(key("a"))

@@ -8,9 +8,11 @@ import (
 )
 
 const (
-	timerPage  = 1000
-	stormPage  = 5000 // when there are more than a page, or most of what is read is passed over because its kind is behind
-	timerBurst = 500  // due timers that are fired in one round
+	timerPage = 1000
+	// when there are more than a page, or most of what is read is passed over because its kind is
+	// behind
+	stormPage  = 5000
+	timerBurst = 500 // due timers that are fired in one round
 )
 
 // fireTimers fires due timers as far as there is room, and reads on well before the window is used

@@ -24,7 +24,8 @@ func (r *rig) timersIn(a model.Address, seconds ...int) {
 	r.settle()
 }
 
-// wantFired demands that the timers of the given seconds have fired, each once and not before its time.
+// wantFired demands that the timers of the given seconds have fired, each once and not before its
+// time.
 func (r *rig) wantFired(a model.Address, since model.Time, seconds ...int) {
 	r.t.Helper()
 	row := r.current(a)
@@ -38,6 +39,7 @@ func (r *rig) wantFired(a model.Address, since model.Time, seconds ...int) {
 			}
 		}
 	}
+
 	slices.Sort(got)
 	if !slices.Equal(got, seconds) {
 		r.t.Errorf("timers of %s that fired: %v, want %v", a.Key, got, seconds)
@@ -67,11 +69,13 @@ func TestTimersFireOnTime(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	from := r.now
+
 	var all []int
 	for i := range 20 {
 		r.timersIn(key(fmt.Sprint(i)), i*7, i*7+3)
 		all = append(all, i*7)
 	}
+
 	r.pass(time.Duration(all[len(all)-1]+10) * time.Second)
 	for i := range 20 {
 		row := r.current(key(fmt.Sprint(i)))
@@ -84,8 +88,8 @@ func TestTimersFireOnTime(t *testing.T) {
 	}
 }
 
-// A timer that is committed while a refill is in flight is judged against the bound that the refill asked for, whichever way the
-// two cross.
+// A timer that is committed while a refill is in flight is judged against the bound that the refill
+// asked for, whichever way the two cross.
 func TestTimerCommittedDuringRefill(t *testing.T) {
 	t.Parallel()
 	for _, order := range []string{"read, commit, result", "commit, read, result", "read, result, commit", "commit result last"} {
@@ -101,18 +105,22 @@ func TestTimerCommittedDuringRefill(t *testing.T) {
 			if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadTimers {
 				t.Fatalf("loads = %+v, want a refill", r.loads)
 			}
+
 			refill := r.loads[0]
 			r.loads = nil
 			var read []store.Timer
+
 			look := func() {
 				var err error
 				if read, err = r.st.LoadTimers(t.Context(), refill.Shards, refill.Mark, refill.Until, refill.Limit); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			result := func() { r.l.FinishLoad(r.now, refill.ID, lane.LoadResult{Timers: read}); r.flush() }
 			r.turn(a, does(timer("t25", r.now.Add(25*time.Second)), timer("t40", r.now.Add(40*time.Second))))
 			r.flush()
+
 			switch order {
 			case "read, commit, result":
 				look()
@@ -132,6 +140,7 @@ func TestTimerCommittedDuringRefill(t *testing.T) {
 				result()
 				r.l.FinishCommit(r.now, res, err)
 			}
+
 			r.pass(26 * time.Second)
 			r.wantFired(a, from, 25)
 			r.pass(20 * time.Second)
@@ -147,6 +156,7 @@ func TestMoreTimersThanTheWindow(t *testing.T) {
 		r := newRig(t, func(c *lane.Config) { c.TimerWindow = limit })
 		r.join(1)
 		from := r.now
+
 		var want [4][]int
 		for i := range 4 {
 			for j := range 25 {
@@ -156,6 +166,7 @@ func TestMoreTimersThanTheWindow(t *testing.T) {
 			want[i] = slices.Compact(want[i])
 			r.timersIn(key(fmt.Sprint(i)), want[i]...)
 		}
+
 		r.pass(2 * time.Minute)
 		for i := range 4 {
 			r.wantFired(key(fmt.Sprint(i)), from, want[i]...)
@@ -177,6 +188,7 @@ func TestWindowShrinksDuringRefill(t *testing.T) {
 	if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadTimers {
 		t.Fatalf("loads = %+v, want a refill", r.loads)
 	}
+
 	// Far more than the window holds is committed before the refill comes back.
 	var turn model.Turn
 	var want []int
@@ -184,6 +196,7 @@ func TestWindowShrinksDuringRefill(t *testing.T) {
 		turn.Commands = append(turn.Commands, timer(fmt.Sprint(i), r.now.Add(time.Duration(i)*time.Second)))
 		want = append(want, i)
 	}
+
 	r.turn(a, turn)
 	r.turn(b, turn)
 	r.flush()
@@ -208,6 +221,7 @@ func TestRefillShrinksTheWindow(t *testing.T) {
 	r.flush()
 	refill := r.loads[0]
 	r.loads = nil
+
 	// Five that the refill finds, and as many as fit into the window twice that it does not see.
 	var want []int
 	commit := func(first, n, every int) {
@@ -220,6 +234,7 @@ func TestRefillShrinksTheWindow(t *testing.T) {
 		r.flush()
 		r.commitNow()
 	}
+
 	commit(10, 10, 5)
 	found := engineTimers(r, refill)
 	commit(1, 9, 1)
@@ -239,7 +254,8 @@ func engineTimers(r *rig, ld lane.Load) []store.Timer {
 	return ts
 }
 
-// Due timers are served in turn between kinds of workflows: a storm of one does not delay the others.
+// Due timers are served in turn between kinds of workflows: a storm of one does not delay the
+// others.
 func TestTimerStormOfOneKind(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxBatchRows = 20 })
@@ -247,12 +263,14 @@ func TestTimerStormOfOneKind(t *testing.T) {
 	calm := model.Address{Tenant: "default", Type: "calm", Key: "c"}
 	r.began(calm)
 	r.turn(calm, model.Turn{Commands: []model.Command{timer("t", r.now.Add(2*time.Second))}, Waits: []model.Reason{{Code: model.WaitTimer}}})
+
 	for i := range 200 {
 		a := model.Address{Tenant: "default", Type: "storm", Key: fmt.Sprint(i)}
 		r.start(a, i)
 		r.settle()
 		r.turn(a, model.Turn{Commands: []model.Command{timer("t", r.now.Add(time.Second))}, Waits: []model.Reason{{Code: model.WaitTimer}}})
 	}
+
 	r.settle()
 	r.now = r.now.Add(3 * time.Second) // all are due; those of the storm before the other one
 	batches := 0
@@ -284,6 +302,7 @@ func TestFullWindowAndAnotherShard(t *testing.T) {
 	if len(r.freed) != 1 {
 		t.Fatalf("freed = %v", r.freed)
 	}
+
 	r.timersIn(mine, 21, 22, 23, 24, 25, 26)
 	r.pass(11 * time.Second)
 	r.acquire(1)
@@ -326,6 +345,7 @@ func TestTimerStartedAgain(t *testing.T) {
 	r.wantFired(a, from)
 	r.pass(6 * time.Second)
 	r.wantFired(a, from, 10)
+
 	// Earlier than before.
 	from = r.now
 	b := key("b")
@@ -357,7 +377,8 @@ func TestTimerStartedAgainInAFullWindow(t *testing.T) {
 	r.wantFired(a, from, 5)
 }
 
-// The same while a refill brings the row as it was before: that one does not take the place of the new one.
+// The same while a refill brings the row as it was before: that one does not take the place of the
+// new one.
 func TestTimerStartedAgainDuringRefill(t *testing.T) {
 	t.Parallel()
 	for _, later := range []int{28, 45} { // within what the refill asks for, and beyond
@@ -371,6 +392,7 @@ func TestTimerStartedAgainDuringRefill(t *testing.T) {
 		if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadTimers {
 			t.Fatalf("loads = %+v, want a refill", r.loads)
 		}
+
 		refill := r.loads[0]
 		r.loads = nil
 		read, err := r.st.LoadTimers(t.Context(), refill.Shards, refill.Mark, refill.Until, refill.Limit)
@@ -390,7 +412,8 @@ func TestTimerStartedAgainDuringRefill(t *testing.T) {
 	}
 }
 
-// The back-off of a step: the worker that holds the run is told; one that let go gets the run again.
+// The back-off of a step: the worker that holds the run is told; one that let go gets the run
+// again.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	for _, released := range []bool{false, true} {
@@ -401,11 +424,13 @@ func TestBackoff(t *testing.T) {
 		retry := model.Command{Kind: model.CommandRetry, Delay: 5 * time.Second, Event: model.Event{ID: "x", Attempt: 1}}
 		r.turn(a, model.Turn{Commands: []model.Command{retry}, Waits: []model.Reason{{Code: model.WaitRetry}}})
 		r.settle()
+
 		if released {
 			r.release(a, "retry")
 			r.settle()
 			r.wantHolder(a, 0)
 		}
+
 		r.pass(4 * time.Second)
 		if h := r.held[run]; released != (h == nil) || h != nil && len(h.retry) > 0 {
 			t.Fatalf("released %v: woken too early", released)
@@ -415,6 +440,7 @@ func TestBackoff(t *testing.T) {
 		if h == nil || !released && !slices.Equal(h.retry, []string{"x"}) || len(h.events) != 1 {
 			t.Fatalf("released %v: %+v, want the step to be run again", released, h)
 		}
+
 		r.turn(a, steps("x"))
 		r.settle()
 		if r.timers(a) != 0 {
@@ -434,6 +460,7 @@ func TestLaneWithoutShardsSleeps(t *testing.T) {
 	if len(r.freed) != 4 || len(r.held) != 0 {
 		t.Fatalf("freed %v, held %d", r.freed, len(r.held))
 	}
+
 	r.pass(time.Hour)
 	if at := r.l.Wake(); at != 0 && at <= r.now {
 		t.Errorf("wants to be woken at %s", at)
@@ -444,7 +471,8 @@ func TestLaneWithoutShardsSleeps(t *testing.T) {
 	r.wantFired(key("a"), from, 100)
 }
 
-// The window overflows after a shard was added and before its timers were read: they are not taken for read.
+// The window overflows after a shard was added and before its timers were read: they are not taken
+// for read.
 func TestWindowShrinksAfterAShardWasAdded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 2 })
@@ -460,6 +488,7 @@ func TestWindowShrinksAfterAShardWasAdded(t *testing.T) {
 	if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadTimers {
 		t.Fatalf("loads = %+v, want a refill", r.loads)
 	}
+
 	refill := r.loads
 	r.loads = nil
 	r.acquire(1)

@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Whoever sends an update hears what the code answers, once that is durable. The same request again gets the same answer, whenever it comes.
+// Whoever sends an update hears what the code answers, once that is durable. The same request again
+// gets the same answer, whenever it comes.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -37,7 +38,8 @@ func TestUpdate(t *testing.T) {
 	r.wantEvents(a, "update_received u", "update_answered answer 42")
 }
 
-// The owner dies at any moment: whoever asks its successor under the same id waits for the same answer, or gets it.
+// The owner dies at any moment: whoever asks its successor under the same id waits for the same
+// answer, or gets it.
 func TestUpdateOverTakeover(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -74,10 +76,12 @@ func TestUpdateOverTakeover(t *testing.T) {
 			r.join(1)
 			r.update(a, "req-1", "second")
 			r.settle()
+
 			if _, told := r.answers["second"]; !told {
 				r.turn(a, does(replied(1, "42")))
 				r.settle()
 			}
+
 			r.wantOutput("second", "42")
 			r.wantEvents(a, "update_received u", "update_answered answer 42")
 		})
@@ -182,7 +186,8 @@ func TestForgottenUpdate(t *testing.T) {
 	}
 }
 
-// An update of another process: its row is consumed when it is accepted, its answer remembered when the code gives it, and the node told.
+// An update of another process: its row is consumed when it is accepted, its answer remembered when
+// the code gives it, and the node told.
 func TestUpdateByInbox(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -194,7 +199,9 @@ func TestUpdateByInbox(t *testing.T) {
 	if n := r.inboxed(); n != 0 || r.remembered(k) != nil || len(r.hints) != 0 {
 		t.Errorf("%d rows are left, the answer is %v, hints %v", n, r.remembered(k), r.hints)
 	}
-	r.post(model.Message{Kind: model.MessageUpdate, To: a, Name: "u"}, "req-1") // it has lost patience
+
+	// it has lost patience
+	r.post(model.Message{Kind: model.MessageUpdate, To: a, Name: "u"}, "req-1")
 	r.settle()
 	r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}, Waits: []model.Reason{{Code: model.WaitSignal}}})
 	r.settle()
@@ -216,7 +223,8 @@ func TestUpdateByInbox(t *testing.T) {
 	r.wantEmpty()
 }
 
-// Updates that are open when a run ends are refused in the commit that ends it; those of a run that continues are answered by the next.
+// Updates that are open when a run ends are refused in the commit that ends it; those of a run that
+// continues are answered by the next.
 func TestUpdateAtTheEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -246,7 +254,8 @@ func TestUpdateAtTheEnd(t *testing.T) {
 	r.wantEmpty()
 }
 
-// A signal of a workflow under a request id that was used before is consumed once and has no effect; its sender is told the first answer.
+// A signal of a workflow under a request id that was used before is consumed once and has no
+// effect; its sender is told the first answer.
 func TestRepeatedRequestOfWorkflow(t *testing.T) {
 	t.Parallel()
 	for _, quarantined := range []bool{false, true} {
@@ -255,6 +264,7 @@ func TestRepeatedRequestOfWorkflow(t *testing.T) {
 		a, b := in(0, 0), in(1, 0)
 		r.began(a)
 		r.began(b)
+
 		if quarantined {
 			r.refuse = poison("bad")
 			r.turn(b, steps("bad"))
@@ -265,10 +275,12 @@ func TestRepeatedRequestOfWorkflow(t *testing.T) {
 			r.settle()
 			r.wantAnswer("client", "")
 		}
+
 		send := signalTo(b, "send", "s")
 		send.Message.RequestID = "req-1"
 		r.turn(a, does(send))
 		r.settle()
+
 		if quarantined {
 			r.pass(59_000_000_000)
 			r.wantEvents(a, "sent send")
@@ -279,6 +291,7 @@ func TestRepeatedRequestOfWorkflow(t *testing.T) {
 			r.settle()
 			r.wantAnswer("client", "")
 		}
+
 		r.wantEvents(a, "sent send", "answered send")
 		r.wantEvents(b, "signal_received s")
 		left, _, err := r.st.LoadMessages(t.Context(), []model.ShardID{0, 1, 2, 3}, 100, 1<<30)
@@ -288,8 +301,9 @@ func TestRepeatedRequestOfWorkflow(t *testing.T) {
 	}
 }
 
-// Whoever sent an update to a certain run repeats it when the update is with the next run already: it waits for the same answer. A refusal would
-// be remembered under the id of the request, and the answer could not be stored any more.
+// Whoever sent an update to a certain run repeats it when the update is with the next run already:
+// it waits for the same answer. A refusal would be remembered under the id of the request, and the
+// answer could not be stored any more.
 func TestUpdateOfARunThatWentOn(t *testing.T) {
 	t.Parallel()
 	for name, goOn := range map[string]func(r *rig, a model.Address){

@@ -8,8 +8,10 @@ import (
 )
 
 const (
-	awaitFor    = 10 * time.Minute // how long the lane tells another node; it looks every second anyway
-	fewestSweep = 1024             // addresses below which the lane does not look for nodes to forget
+	// how long the lane tells another node; it looks every second anyway
+	awaitFor = 10 * time.Minute
+	// addresses below which the lane does not look for nodes to forget
+	fewestSweep = 1024
 )
 
 // waiter waits for the end of an execution, or for an answer of its code. It is a caller of this
@@ -78,12 +80,14 @@ func (ws *waiters) remove(a model.Address, pick func(*waiter) bool) {
 	if len(all) == 0 {
 		return
 	}
+
 	left := all[:0]
 	for i := range all { // by index: a copy of each waiter would be an allocation
 		if !pick(&all[i]) {
 			left = append(left, all[i])
 		}
 	}
+
 	clear(all[len(left):])
 	if len(left) == 0 {
 		delete(ws.at, a)

@@ -66,12 +66,14 @@ func (ws *watchers) keep(a model.Address, keep func(*watcher) bool) {
 	if len(all) == 0 {
 		return
 	}
+
 	left := all[:0]
 	for i := range all { // by index: a copy of each watcher would be an allocation
 		if keep(&all[i]) {
 			left = append(left, all[i])
 		}
 	}
+
 	clear(all[len(left):])
 	if len(left) == 0 {
 		delete(ws.at, a)

@@ -24,16 +24,18 @@ type window struct {
 	heap    timerHeap
 	known   map[timerKey]model.Time // when it is due: an older entry of the same timer is void
 	lines   map[kind]*line
-	order   []*line               // lines with due timers, in turn
-	due     int                   // timers in lines that are due
-	behind  int                   // lines that are behind
-	horizon store.TimerMark       // everything up to here is known, of lines that are not behind
-	asked   model.Time            // bound of the refill in flight; 0 when there is none
-	changed map[timerKey]struct{} // started or stopped since it was asked for: what it brings of them is out of date
-	crossed bool                  // some were committed while a refill was in flight, and kept
-	stale   bool                  // a place up to which timers are known was moved back while a refill is in flight
-	more    bool                  // the last page was full
-	fresh   bool                  // nothing has been read yet
+	order   []*line         // lines with due timers, in turn
+	due     int             // timers in lines that are due
+	behind  int             // lines that are behind
+	horizon store.TimerMark // everything up to here is known, of lines that are not behind
+	asked   model.Time      // bound of the refill in flight; 0 when there is none
+	// started or stopped since it was asked for: what it brings of them is out of date
+	changed map[timerKey]struct{}
+	crossed bool // some were committed while a refill was in flight, and kept
+	// a place up to which timers are known was moved back while a refill is in flight
+	stale bool
+	more  bool // the last page was full
+	fresh bool // nothing has been read yet
 }
 
 // line is what the window has of one kind of workflow. Due timers are served in turn between lines.
@@ -43,8 +45,9 @@ type line struct {
 	last   store.TimerMark // none of them lies behind this
 	due    []store.Timer   // timers that are due, in order
 	behind bool
-	from   store.TimerMark // while it is behind: everything of it up to here is known, and nothing behind it is kept
-	denied bool            // had no room for all that a page brought
+	// while it is behind: everything of it up to here is known, and nothing behind it is kept
+	from   store.TimerMark
+	denied bool // had no room for all that a page brought
 }
 
 type timerKey struct {
@@ -181,6 +184,7 @@ func (w *window) trim(share int) {
 		if due, ok := w.known[timerKey{t.Run, t.ID}]; !ok || due != t.Due {
 			continue
 		}
+
 		n, place := w.lines[kindOf(&t)], markOf(&t)
 		if taken[n]++; taken[n]+len(n.due) > share {
 			if last == (store.TimerMark{}) {
@@ -189,11 +193,13 @@ func (w *window) trim(share int) {
 			}
 			w.fallBehind(n, last)
 		}
+
 		last = place
 		if n.behind && compareMarks(place, n.from) > 0 {
 			w.forget(&t)
 			continue
 		}
+
 		kept = append(kept, t)
 	}
 
@@ -216,11 +222,13 @@ func (w *window) cut() {
 	}
 	clear(w.heap[w.limit:])
 	w.heap = w.heap[:w.limit]
+
 	defer func() {
 		for _, n := range w.lines {
 			w.dismiss(n)
 		}
 	}()
+
 	// Only ever back: after a reset there may be timers in front of it that have not been read.
 	if last := markOf(&w.heap[w.limit-1]); compareMarks(last, w.horizon) < 0 {
 		w.horizon = last
@@ -306,17 +314,20 @@ func (w *window) next() (t store.Timer, ok bool) {
 	w.order = w.order[1:]
 	t, n.due[0] = n.due[0], store.Timer{}
 	w.due--
+
 	if n.due = n.due[1:]; len(n.due) > 0 {
 		w.order = append(w.order, n)
 	} else {
 		n.due = nil
 	}
+
 	k := timerKey{t.Run, t.ID}
 	if due, known := w.known[k]; known && due == t.Due {
 		delete(w.known, k)
 		n.n--
 		ok = true
 	}
+
 	w.dismiss(n)
 	return t, ok
 }
@@ -388,6 +399,7 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 				w.fallBehind(n, last)
 			}
 		}
+
 		last = place
 	}
 
@@ -420,6 +432,7 @@ func (w *window) move(p page) {
 		w.horizon = p.end
 		return
 	}
+
 	for _, n := range w.lines {
 		switch {
 		case !n.behind || compareMarks(n.from, p.after) < 0:

@@ -17,7 +17,8 @@ type complains interface {
 	Fatalf(format string, args ...any)
 }
 
-// windowRig is a window beside the store that it reads, in which timers begin, are stopped and fire.
+// windowRig is a window beside the store that it reads, in which timers begin, are stopped and
+// fire.
 type windowRig struct {
 	t      complains
 	w      window
@@ -145,7 +146,8 @@ func (r *windowRig) counts() {
 	}
 }
 
-// Whatever the order of commits, reads and results, every timer fires, none twice for one commit and none before its time, whoever has more than its share.
+// Whatever the order of commits, reads and results, every timer fires, none twice for one commit
+// and none before its time, whoever has more than its share.
 func TestWindowLosesNoTimer(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -154,10 +156,12 @@ func TestWindowLosesNoTimer(t *testing.T) {
 			t: t, w: newWindow(limit), now: 1_000_000_000, stored: map[timerKey]store.Timer{}, fired: map[timerKey]bool{}, gone: map[model.ShardID]bool{},
 			limit: rapid.SampledFrom([]int{1, 3, 10}).Draw(t, "page"),
 		}
+
 		r.limit = min(r.limit, limit)
 		r.w.reset()
 		moves := rapid.Bool().Draw(t, "moves") // a reset hides what was lost before it
 		kinds := []string{"a", "b", "c", "d", "e", "f"}[:rapid.IntRange(1, 6).Draw(t, "kinds")]
+
 		steps := map[string]func(*rapid.T){
 			"start": func(t *rapid.T) {
 				if r.next < 250 {
@@ -218,12 +222,15 @@ func TestWindowLosesNoTimer(t *testing.T) {
 			},
 			"": func(*rapid.T) { r.counts() },
 		}
+
 		t.Repeat(steps)
-		// Everything is due; now it fires within a number of rounds that has to do with how much there is.
+		// Everything is due; now it fires within a number of rounds that has to do with how much
+		// there is.
 		if len(r.gone) > 0 { // otherwise nothing is read again: what has been lost stays lost
 			clear(r.gone)
 			r.w.reset()
 		}
+
 		r.now = r.now.Add(2 * time.Minute)
 		for i := 0; i < 2000 && len(r.stored) > 0; i++ {
 			r.ask()
@@ -233,13 +240,15 @@ func TestWindowLosesNoTimer(t *testing.T) {
 			r.commit()
 			r.counts()
 		}
+
 		if len(r.stored) > 0 {
 			t.Fatalf("%d timers have never fired: %v", len(r.stored), r.sorted())
 		}
 	})
 }
 
-// A kind with far more timers than the window holds takes its share, and those of others come in time.
+// A kind with far more timers than the window holds takes its share, and those of others come in
+// time.
 func TestWindowIsFair(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -254,6 +263,7 @@ func TestWindowIsFair(t *testing.T) {
 		for i := range 30 {
 			r.start("calm", 0, rapid.ByteMax(3).Draw(t, "order"), due(1+i%10))
 		}
+
 		for s := range 12 {
 			r.now = begin.Add(due(s))
 			for range 30 { // what there is time for within the second
@@ -272,19 +282,23 @@ func TestWindowIsFair(t *testing.T) {
 	})
 }
 
-// A timer of a kind that is behind is committed while a refill for that kind is in flight, at a place that the refill has passed: it is kept all the same.
+// A timer of a kind that is behind is committed while a refill for that kind is in flight, at a
+// place that the refill has passed: it is kept all the same.
 func TestWindowKeepsWhatARefillHasPassed(t *testing.T) {
 	t.Parallel()
 	r := &windowRig{t: t, w: newWindow(8), now: 1_000_000_000, stored: map[timerKey]store.Timer{}, fired: map[timerKey]bool{}, gone: map[model.ShardID]bool{}, limit: 8}
 	for i := range byte(20) {
-		r.start("storm", 0, 10+i, 10*time.Second) // before anything was read: they are in the store only
+		// before anything was read: they are in the store only
+		r.start("storm", 0, 10+i, 10*time.Second)
 	}
 	r.w.reset()
+
 	for range 4 {
 		r.ask()
 		r.look()
 		r.arrive()
 	}
+
 	if r.w.behind != 1 {
 		t.Fatalf("%d kinds are behind, want one", r.w.behind)
 	}
@@ -295,9 +309,11 @@ func TestWindowKeepsWhatARefillHasPassed(t *testing.T) {
 	if !r.catch || r.w.asked == 0 {
 		t.Fatal("no refill for the kind that is behind")
 	}
+
 	r.look()
 	r.start("storm", 0, 15, -time.Second) // due at the same moment as the others, and between them
 	r.arrive()
+
 	for range 100 {
 		r.ask()
 		r.look()
@@ -305,6 +321,7 @@ func TestWindowKeepsWhatARefillHasPassed(t *testing.T) {
 		r.fire(7)
 		r.commit()
 	}
+
 	if len(r.stored) > 0 {
 		t.Fatalf("%d timers have never fired: %v", len(r.stored), r.sorted())
 	}

@@ -55,6 +55,7 @@ func TestWorkerLeaves(t *testing.T) {
 	if h == nil || h.worker != 2 || len(h.events) != 3 || h.gen <= old {
 		t.Fatalf("the next worker has %+v, want three events and a later generation than %d", h, old)
 	}
+
 	// A turn of the old one comes late.
 	r.l.Turn(r.now, 1, &model.Turn{Run: run, Generation: old, Seen: 1, Commands: []model.Command{step("late")}})
 	r.take()
@@ -66,7 +67,8 @@ func TestWorkerLeaves(t *testing.T) {
 	r.wantHolder(a, 2) // the late turn has not taken the run from it
 }
 
-// The outcome of a step is on its way when the worker leaves: the next one must not run the step again.
+// The outcome of a step is on its way when the worker leaves: the next one must not run the step
+// again.
 func TestWorkerLeavesBeforeItsCommit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -82,13 +84,15 @@ func TestWorkerLeavesBeforeItsCommit(t *testing.T) {
 	if h := r.held[run]; h != nil && len(h.events) == 0 {
 		t.Fatal("handed over without an outcome that is on its way")
 	}
+
 	r.settle()
 	if h := r.held[run]; h == nil || h.worker != 2 || len(h.events) != 1 {
 		t.Errorf("the next worker has %+v", h)
 	}
 }
 
-// A worker withdraws: nothing new goes to it. It gives back what it holds, and loses at once what gets news.
+// A worker withdraws: nothing new goes to it. It gives back what it holds, and loses at once what
+// gets news.
 func TestWorkerWithdraws(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -110,15 +114,18 @@ func TestWorkerWithdraws(t *testing.T) {
 	r.turn(busy, steps("x"))
 	r.release(parks, "s")
 	run := r.current(gives).Start.Run
-	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: r.held[run].gen}) // it does not know what the run waits for
+	// it does not know what the run waits for
+	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: r.held[run].gen})
 	r.take()
 	r.settle()
+
 	for _, a := range []model.Address{idle, busy, gives} {
 		h := r.held[r.current(a).Start.Run]
 		if h == nil || h.worker != 2 || len(h.events) != len(r.events(a)) {
 			t.Errorf("%s is held as %+v, want it with worker 2 and all its events", a.Key, h)
 		}
 	}
+
 	if row := r.current(parks); !row.Parked || r.holder(parks) != 0 {
 		t.Errorf("parked %v, held by %d", row.Parked, r.holder(parks))
 	}
@@ -130,7 +137,8 @@ func TestWorkerWithdraws(t *testing.T) {
 	}
 }
 
-// A blocked run waits for code that fits: it is handed to the next worker that joins, and events alone do not wake it.
+// A blocked run waits for code that fits: it is handed to the next worker that joins, and events
+// alone do not wake it.
 func TestBlockedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -151,11 +159,13 @@ func TestBlockedRun(t *testing.T) {
 	if h := r.held[run]; h == nil || len(h.events) != 1 {
 		t.Fatalf("the worker that joined has %+v", h)
 	}
+
 	r.turn(a, steps("y"))
 	r.settle()
 	if row := r.current(a); row.Blocked != nil {
 		t.Errorf("still blocked by %v", row.Blocked)
 	}
+
 	// After a restart of the node a blocked run is tried again as well.
 	r.blocks(a)
 	r.settle()
@@ -176,10 +186,12 @@ func TestInvalidTurnBlocks(t *testing.T) {
 	r.turn(bad, does(step("x"), model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 9}}))
 	r.turn(full, steps("a", "b", "c"))
 	r.settle()
+
 	for _, a := range []model.Address{bad, full} {
 		r.wantEvents(a)
 		r.wantHolder(a, 0)
 	}
+
 	if row := r.current(bad); row.Blocked == nil || row.Blocked.Code != model.WaitMismatch {
 		t.Errorf("blocked by %v, want a mismatch", row.Blocked)
 	}
@@ -211,6 +223,7 @@ func TestRelease(t *testing.T) {
 	if h := r.held[run]; h == nil || len(h.events) != 1 {
 		t.Fatalf("held as %+v, want it kept with the news", h)
 	}
+
 	r.release(a, "s")
 	r.flush()
 	r.wantHolder(a, 1)           // the mark is not durable yet
@@ -220,6 +233,7 @@ func TestRelease(t *testing.T) {
 	if h := r.held[run]; h == nil || len(h.events) != 2 {
 		t.Fatalf("held as %+v, want it activated again with both signals", h)
 	}
+
 	if row := r.current(a); row.Parked {
 		t.Error("parked although there was news")
 	}
@@ -232,6 +246,7 @@ func TestRelease(t *testing.T) {
 	if _, ok := r.l.Explain(a); ok {
 		t.Error("a parked run is still in memory")
 	}
+
 	// A stale wish.
 	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: 1, Seen: 2})
 	r.take()
@@ -244,6 +259,7 @@ func TestGenerations(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.Lanes = 3; c.Ref.Lane = 0 })
 	r.join(1)
 	seen := map[uint64]bool{}
+
 	check := func() {
 		t.Helper()
 		for _, c := range r.calls {
@@ -257,23 +273,26 @@ func TestGenerations(t *testing.T) {
 		}
 		r.calls = nil
 	}
+
 	for i := range 10 {
 		r.began(key(fmt.Sprint(i)))
 	}
 	check()
+
 	for range 3 {
 		r.restart()
 		r.join(1)
 		r.settle()
 		check()
 	}
+
 	if len(seen) != 40 {
 		t.Errorf("%d activations, want 40", len(seen))
 	}
 }
 
-// A worker whose code ran ahead to its end keeps the run until it hears from the lane: whatever becomes of the turn, it hears that the run is
-// gone, or what came in between.
+// A worker whose code ran ahead to its end keeps the run until it hears from the lane: whatever
+// becomes of the turn, it hears that the run is gone, or what came in between.
 func TestEndThatRanAheadIsAnswered(t *testing.T) {
 	t.Parallel()
 	news := func(r *rig, a model.Address) {
@@ -364,11 +383,13 @@ func TestEndThatRanAheadIsAnswered(t *testing.T) {
 				c.after(r, a)
 			}
 			r.settle() // no time passes
+
 			for _, call := range r.calls[told:] {
 				if call.Run == run && call.Generation == h.gen && call.Kind == c.kind && strings.Contains(call.Reason, c.reason) {
 					return
 				}
 			}
+
 			t.Errorf("calls after the turn: %+v, want the worker to hear %d %q", r.calls[told:], c.kind, c.reason)
 		})
 	}

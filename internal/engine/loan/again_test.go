@@ -14,18 +14,18 @@ import (
 // quiet is a node on which nothing happens: it has no workers, no claims and no tasks.
 type quiet struct{}
 
-func (quiet) Alive(model.NodeID) bool                                     { return true }
-func (quiet) LookAround()                                                 {}
-func (quiet) GiveBack([]model.ClaimRef)                                   {}
-func (quiet) Lane(model.ClaimRef) loan.ClaimLane                               { return nil }
-func (quiet) Serving() bool                                               { return true }
+func (quiet) Alive(model.NodeID) bool                                             { return true }
+func (quiet) LookAround()                                                         {}
+func (quiet) GiveBack([]model.ClaimRef)                                           {}
+func (quiet) Lane(model.ClaimRef) loan.ClaimLane                                  { return nil }
+func (quiet) Serving() bool                                                       { return true }
 func (quiet) Hire(*loan.BorrowedWorker, model.TaskOffer, model.NodeID) loan.Hired { return nil }
-func (quiet) Workers() []loan.Own                                         { return nil }
-func (quiet) Unserved() []queue.Want                                      { return nil }
-func (quiet) Unlend([]queue.WorkerID) []queue.Want                        { return nil }
-func (quiet) Holds(queue.WorkerID, model.ClaimRef) bool                   { return false }
-func (quiet) Beat(queue.WorkerID, model.ClaimRef) bool                    { return false }
-func (quiet) KeptFor() map[model.NodeID]bool                              { return nil }
+func (quiet) Workers() []loan.Own                                                 { return nil }
+func (quiet) Unserved() []queue.Want                                              { return nil }
+func (quiet) Unlend([]queue.WorkerID) []queue.Want                                { return nil }
+func (quiet) Holds(queue.WorkerID, model.ClaimRef) bool                           { return false }
+func (quiet) Beat(queue.WorkerID, model.ClaimRef) bool                            { return false }
+func (quiet) KeptFor() map[model.NodeID]bool                                      { return nil }
 
 // A node lends slots to an owner that it has not seen in a view yet: the owner is new, and knocks.
 // Then a view arrives that was taken before the owner came, so the node forgets the owner. When

@@ -276,15 +276,18 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 			if row.Seen {
 				continue
 			}
+
 			if is, err := wasRefused(w.conn, &row); err != nil {
 				return err
 			} else if is {
 				continue
 			}
+
 			if _, err := w.exec(sqlPutInbox, int(row.Shard), row.ID[:], int64(row.NotBefore), body); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	})
 }
