@@ -31,7 +31,7 @@ type entry struct {
 	reading    reading    // what is being read
 	hold       holding    // which worker holds the run
 	eviction   eviction   // how the worker loses it
-	wait       stall    // why the run does not move
+	wait       stall      // why the run does not move
 	tasks      taskBook   // what the board and the workers know of its tasks
 	quarantine quarantine // why the lane refuses inputs for it
 	queries    []*query   // asked of its code and not answered
