@@ -128,6 +128,8 @@ func (r *recorder) talk() {
 	end(r, x)
 	r.write("messages", x)
 
+	r.drops()
+
 	c := begin(r, canceled, 0, "plain")
 	r.waits(c, "signal word")
 	r.must(c.Cancel(r.c, "changed my mind"))
@@ -148,6 +150,29 @@ func (r *recorder) talk() {
 	r.write("family", f)
 	r.write("watched", other)
 	r.write("leaf", leaf.Execution(perdure.RawKey("plain-keyed")))
+}
+
+// drops records a run whose operator drops one unread signal and skips another.
+func (r *recorder) drops() {
+	x := begin(r, messages, 1, "dropped")
+	for _, w := range []string{"one", "two", "dropped", "skipped", "three"} {
+		r.must(word.Send(r.c, x, w))
+	}
+	r.waits(x, "promise choice")
+
+	unread, err := r.app.Signals().List(r.t.Context(), x)
+	r.must(err)
+	if len(unread) != 3 {
+		r.t.Fatalf("%d signals are unread, want 3", len(unread))
+	}
+	r.must(r.app.Signals().Drop(r.t.Context(), x, unread[0].ID, "sent by mistake"))
+	_, err = r.app.Signals().Skip(r.t.Context(), x, unread[1].ID, "not yet")
+	r.must(err)
+
+	r.must(choice.Resolve(r.c, x, "tea"))
+	r.must(second.Reject(r.c, x, errors.New("no coffee")))
+	end(r, x)
+	r.write("dropped", x)
 }
 
 func (r *recorder) chains() {
