@@ -284,8 +284,8 @@ func (w *world) closeAll(ps []*process) (orderly bool, err error) {
 	orderly = true
 	for i, p := range ps {
 		ok, err := p.Close()
-		if k := w.strike.kind; k != nil && k.span > 0 && fault.Is(err, fault.Timeout) {
-			ok, err = false, nil // it has waited for the store long enough
+		if k := w.strike.kind; k != nil && k.span > 0 && (fault.Is(err, fault.Timeout) || fault.Is(err, fault.Unavailable)) {
+			ok, err = false, nil // it has waited for the store long enough, and says what is not stored
 		}
 		if err != nil {
 			return false, fmt.Errorf("close process %d: %w", p.Number, err)
