@@ -35,7 +35,7 @@ func TestMismatchNamesTheLineOfAPoll(t *testing.T) {
 	}))
 	_ = begin.Send(caller(t, app), exec, "x")
 	info := reason(t, app, exec, "replay mismatch")
-	if !strings.Contains(info.Reason, "position_test.go:18") {
+	if !strings.Contains(info.Reason, "position_test.go:20") {
 		t.Errorf("reason %q does not name the line of the poll", info.Reason)
 	}
 }
