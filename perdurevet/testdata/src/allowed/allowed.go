@@ -66,7 +66,7 @@ func rightHelper(ctx perdure.WorkflowCtx, _ int) (time.Time, error) { return sta
 
 func otherCheck(ctx perdure.WorkflowCtx, _ int) (time.Time, error) {
 	/* want `silences nothing: remove it, or move it to the line of the finding` */ //perdure:allow random the wrong one
-	return time.Now(), nil                                                         // want `time\.Now in workflow code`
+	return time.Now(), nil                                                          // want `time\.Now in workflow code`
 }
 
 func noReason(ctx perdure.WorkflowCtx, _ int) (time.Time, error) {
