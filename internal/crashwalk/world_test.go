@@ -285,7 +285,8 @@ func (w *world) closeAll(ps []*process) (orderly bool, err error) {
 	for i, p := range ps {
 		ok, err := p.Close()
 		if k := w.strike.kind; k != nil && k.span > 0 && (fault.Is(err, fault.Timeout) || fault.Is(err, fault.Unavailable)) {
-			ok, err = false, nil // it has waited for the store long enough, and says what is not stored
+			// it has waited for the store long enough, and says what is not stored
+			ok, err = false, nil
 		}
 		if err != nil {
 			return false, fmt.Errorf("close process %d: %w", p.Number, err)
