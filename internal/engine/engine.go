@@ -294,7 +294,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			away = err
 			pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
 			e.lease.Failed(err, "again_in", pause)
-			if !e.sleepUnlessStopping(ctx, pause) {
+			if !sleepUnless(ctx, e.stopping, pause) {
 				return e.stopUnregistered(away)
 			}
 			continue
@@ -351,26 +351,23 @@ func transient(err error) bool {
 	return false
 }
 
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+// sleep waits. It returns false if ctx has ended.
+func sleep(ctx context.Context, d time.Duration) bool { return sleepUnless(ctx, nil, d) }
 
 // pause waits before a retry. It returns false if ctx or the engine has ended.
 func (e *Engine) pause(ctx context.Context, d time.Duration) bool {
+	return sleepUnless(ctx, e.stopped, d)
+}
+
+// sleepUnless waits. It returns false if ctx has ended or the channel is closed.
+func sleepUnless(ctx context.Context, over <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
 	case <-ctx.Done():
-	case <-e.stopped:
+	case <-over:
 	}
 	return false
 }

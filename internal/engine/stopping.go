@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"context"
 	"errors"
-	"time"
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
@@ -33,20 +31,6 @@ func (e *Engine) isStopping() bool {
 // hurry tells all lanes that the node stops.
 func (inc *incarnation) hurry() {
 	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Hurry() })
-}
-
-// sleepUnlessStopping waits before the node tries to register again. It reports false when the
-// node stops.
-func (e *Engine) sleepUnlessStopping(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-	case <-e.stopping:
-	}
-	return false
 }
 
 // stopUnregistered ends an engine that had no lease when it was told to stop. The error is why
