@@ -63,8 +63,8 @@ func (a *App) inbox() (api.Inbox, bool) {
 }
 
 // hinter wakes the owners of shards for which transactions of this process have put something into
-// the engine's inbox. Nobody tells when they commit, so it hints a few times, ever more slowly;
-// later ones are found by the owners, who look every two seconds.
+// the engine's inbox. The transaction does not report its commit, so the app hints a few times,
+// ever more slowly; later ones are found by the owners, who look every two seconds.
 type hinter struct{ shards chan model.ShardID }
 
 // hint is for one shard. A hint too many is dropped.

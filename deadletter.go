@@ -15,9 +15,9 @@ import (
 // DeadLetter is a message that was refused after its transaction or its entity operation had
 // committed: a start, signal, settlement, cancel request or call. Causes are another input for a
 // key that is in use, and an execution that is closed or does not exist. A call whose operation the
-// build lacks, or whose entity state it cannot read, becomes a dead letter whoever sent it, and so
-// does a stored message that cannot be read. A dead letter is not tried again. A task that failed
-// for good is a DeadTask instead.
+// build lacks, or whose entity state it cannot read, becomes a dead letter, and so does a stored
+// message that cannot be read. A dead letter is not tried again. A task that failed permanently is
+// a DeadTask instead.
 type DeadLetter struct {
 	ID string
 	// start, signal, settle, cancel, call; unreadable when the stored message is damaged
@@ -27,8 +27,9 @@ type DeadLetter struct {
 	Reason string    // why it was refused
 }
 
-// DeadLetters are the messages that were refused when nobody waited any more: those in the outboxes
-// of this app, and those in the engine's own database. They stay until somebody deletes their rows.
+// DeadLetters are the messages that were refused after their sender had stopped waiting: those in
+// the outboxes of this app, and those in the engine's own database. They stay until an operator
+// deletes their rows.
 func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		for _, r := range a.relays {

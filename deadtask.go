@@ -16,7 +16,7 @@ type DeadTasks struct{ app *App }
 // DeadTasks operates the tasks that failed permanently.
 func (a *App) DeadTasks() DeadTasks { return DeadTasks{a} }
 
-// List returns tasks that failed permanently, those that died last first. Inputs and attempts are
+// List returns tasks that failed permanently, the newest first. Inputs and attempts are
 // left out; Describe has them.
 func (d DeadTasks) List(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, error] {
 	r := q.request()
@@ -108,7 +108,7 @@ type DeadTask struct {
 type FailedAttempt struct {
 	Number int
 	At     time.Time
-	Worker string // as in Event; empty when nobody had begun it
+	Worker string // as in Event; empty if no worker had started it
 	Err    error
 }
 

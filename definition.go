@@ -64,5 +64,6 @@ type activityDefinition struct {
 
 func (d activityDefinition) define(r *registry) { r.activity(d) }
 
-// elsewhere reports whether whoever serves its queue has the code, and nobody needs it here.
+// elsewhere reports whether the workers of its queue have the code, so that this app does not need
+// it.
 func (d *activityDefinition) elsewhere() bool { return d.fn == nil && !d.bound && d.queue != "" }

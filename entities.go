@@ -23,7 +23,7 @@ func (e Entities) List(ctx context.Context, entity, prefix string) iter.Seq2[Ent
 	return e.app.listEntities(ctx, entity, api.EntityListRequest{KeyPrefix: prefix})
 }
 
-// Describe returns the committed state of an entity, its lock and what waits for it. It waits for
+// Describe returns the committed state of an entity, its lock and its waiting calls. It waits for
 // nothing. An entity that does not exist is no error.
 func (e Entities) Describe(ctx context.Context, ref EntityRef) (info EntityInfo, err error) {
 	defer publish(&err)
@@ -66,7 +66,7 @@ func (e Entities) ForceDelete(ctx context.Context, ref EntityRef, export io.Writ
 	return public(err)
 }
 
-// EntityInfo describes an entity, its lock, and what waits for it.
+// EntityInfo describes an entity, its lock, and its waiting calls.
 type EntityInfo struct {
 	Ref EntityRef
 	// Exists is true when the entity has a state. An entity without a state may be locked.

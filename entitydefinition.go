@@ -31,7 +31,7 @@ type callDefinition struct {
 	handler func(*host) entity.Handler // nil without code
 }
 
-// offer is what the engine is told of the entity or service.
+// offer describes the entity or service to the engine.
 func (d *entityDefinition) offer() model.EntityType {
 	t := model.EntityType{Type: d.typ(), Concurrency: 1}
 	if n := d.opts.concurrency; n != nil {

@@ -121,8 +121,8 @@ const (
 
 // unreadableAfter is how long a task waits whose payloads cannot be read here: a key or a store is
 // missing, which another worker may have. It grows with the age of the task: every try is in the
-// history, and a workflow that waits for a thousand such tasks would fill it within minutes, and
-// fail for good.
+// history, and a workflow that waits for a thousand such tasks would fill it within minutes and
+// then fail.
 func unreadableAfter(c *model.Claim) time.Duration {
 	return min(max(c.Claimed.Sub(c.Scheduled)/2, minUnreadable), maxUnreadable)
 }

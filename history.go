@@ -85,7 +85,7 @@ type Event struct {
 	Kind     string // such as step_completed, timer_fired, signal_received
 	Name     string // of the step, signal, promise or child
 	Attempt  int
-	// Queue and Worker are those of a task: the queue that carries it, and the worker that has
+	// Queue and Worker belong to a task: the queue that carries it, and the worker that has
 	// claimed it. A worker is worker@node, or worker@node/owner when the node lent it to the owner
 	// of the run.
 	Queue, Worker string
@@ -149,5 +149,5 @@ func replayHistory(ctx context.Context, cfg attachment, r io.Reader, defs ...Def
 	}, h)
 }
 
-// maxReplayed bounds a payload where nobody has said how large it may be.
+// maxReplayed bounds a payload that has no configured limit.
 const maxReplayed = 64 << 20

@@ -105,7 +105,7 @@ func (h *host) state(ctx context.Context, ref Ref) (state, error) {
 	}
 
 	if len(d.Outcome.Output.Data) > 0 {
-		// Whoever looks keeps the value: what is stored may refer to a blob that goes with the
+		// The caller keeps the value: what is stored may refer to a blob that goes with the
 		// execution.
 		out, err := h.open(ctx, brief, "output of workflow", ref.Workflow, d.Outcome.Output)
 		if err != nil {
@@ -117,7 +117,7 @@ func (h *host) state(ctx context.Context, ref Ref) (state, error) {
 }
 
 // stateOf reads state that an execution has set. That there is no such execution does not change by
-// asking again. Whoever looks keeps the value, as in state.
+// asking again. The caller keeps the value, as in state.
 func (h *host) stateOf(ctx context.Context, ref Ref, name string) (model.Payload, bool, error) {
 	t, err := ref.api()
 	if err != nil {
@@ -134,7 +134,7 @@ func (h *host) stateOf(ctx context.Context, ref Ref, name string) (model.Payload
 	return p, err == nil, err
 }
 
-// entity reads the state of an entity. Whoever looks keeps the value, as in state.
+// entity reads the state of an entity. The caller keeps the value, as in state.
 func (h *host) entity(ctx context.Context, a model.Address) (model.Payload, bool, error) {
 	info, err := h.backend.Entity(ctx, a)
 	if fault.Is(err, fault.Invalid) {

@@ -119,8 +119,8 @@ type LimitUse struct {
 type OtherKeys struct{ Keys, Held, Waiting int }
 
 // Limit makes a task hold a permit of each named limit while it runs. A limit is shared by all
-// processes of a store; [Limits.Set] says how many permits it has. A task that names a limit which
-// nobody has set waits until it is set. "name/key" takes a permit of one key.
+// processes of a store; [Limits.Set] says how many permits it has. A task that names a limit
+// without a rule waits until an operator sets one. "name/key" takes a permit of one key.
 //
 //	perdure.NewActivity("mail", mail, perdure.OnQueue("mail"), perdure.Limit("smtp"))
 func Limit(names ...string) TaskOption {

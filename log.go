@@ -43,8 +43,8 @@ type taskLog struct {
 
 func newTaskLog(t *pool.Task) *taskLog { return &taskLog{task: t} }
 
-// attributes writes those of a record, beside what has a column of its own: the time is left out of
-// the record, the level is told from an attribute of that name by its type.
+// attributes writes the attributes of a record that have no column of their own: the time is left
+// out of the record, the level is told from an attribute of that name by its type.
 var attributes = slog.HandlerOptions{
 	Level: slog.LevelDebug,
 	ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {

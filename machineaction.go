@@ -13,7 +13,7 @@ import (
 )
 
 // Action is something that a Machine asks for. An action that begins something has an id, which its
-// events carry and which the history shows. The id must differ from those of all pending actions;
+// events carry and which the history shows. The id must differ from the ids of all pending actions;
 // the id of a finished one may be used again.
 type Action struct {
 	verb  verb
@@ -106,8 +106,8 @@ func (w *Workflow[I, O]) Complete(out O) Action {
 	return Action{verb: verbComplete, name: w.name, arg: argument(out), out: &out}
 }
 
-// ContinueWith ends this run of a Machine and begins the next with in, under the same key; signals
-// that it has not heard of go along. It must be the last action of its list.
+// ContinueWith ends this run of a Machine and begins the next with in, under the same key; the next
+// run gets the signals that the machine has not handled. It must be the last action of its list.
 func (w *Workflow[I, O]) ContinueWith(in I) Action {
 	return Action{verb: verbContinue, name: w.name, arg: argument(in), err: w.ContinueAsNew(in)}
 }

@@ -15,7 +15,7 @@ type Mailboxes struct{ app *App }
 // Mailboxes operates the mailboxes of entities.
 func (a *App) Mailboxes() Mailboxes { return Mailboxes{a} }
 
-// List returns what waits for an entity, in order, at most the first 1,000 calls. The owner of the
+// List returns the waiting calls of an entity, in order, at most the first 1,000. The owner of the
 // entity answers, on whichever node it is. Without an owner, List returns what is stored.
 func (m Mailboxes) List(ctx context.Context, ref EntityRef) ([]MailboxCall, error) {
 	return m.mailbox(ctx, ref, model.MailboxList, "")

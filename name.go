@@ -26,7 +26,7 @@ func checkName(kind, name string) error {
 	return nil
 }
 
-// noSlash refuses a name that could not be told from the key behind it.
+// noSlash refuses a name with a slash, which would look like a name and a key.
 func noSlash(kind, name string) error {
 	if strings.Contains(name, "/") {
 		return fault.New(fault.Invalid, "the name of %s %q contains a slash, which separates it from the key", kind, name)

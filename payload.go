@@ -91,7 +91,7 @@ func misfit[T any](kind, name string, err error) error {
 
 // recorded is the outcome of a step as the code knows it. When today's type cannot hold what is
 // recorded, the code does not fit the history: the execution is blocked, as by any other mismatch,
-// and goes on with a build that can.
+// and continues with a build that can.
 func recorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	v, err := decode[T](ctx, kind, name, p)
 	if err != nil {
@@ -100,7 +100,7 @@ func recorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	return v
 }
 
-// sent is a value that somebody sent to the run, where the code cannot be given an error. A value
+// sent is a value that a client sent to the run, where the code cannot be given an error. A value
 // that does not fit fails the run: it was wrong when it came, and nobody else can read it for this
 // code.
 func sent[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
@@ -196,7 +196,7 @@ func (h *host) show(ctx context.Context, p model.Payload) (text []byte, is strin
 	return text, is
 }
 
-// plainInput is a recorded input for a message to people; nil when it cannot be told.
+// plainInput is a recorded input for a message to people; nil when it is not known.
 func (h *host) plainInput(p model.Payload) []byte {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()

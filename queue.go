@@ -36,7 +36,7 @@ func (q Queues) Resume(ctx context.Context, name string) error {
 	return public(q.app.cfg.Backend.ResumeQueue(ctx, model.DefaultTenant, name))
 }
 
-// QueueInfo is the state of a queue. The numbers are those of this process: tasks of runs that it
+// QueueInfo is the state of a queue. The numbers count this process only: tasks of runs that it
 // owns, whichever process executes them, and its own workers.
 type QueueInfo struct {
 	Name    string

@@ -29,7 +29,7 @@ type registry struct {
 	outboxes  []outboxDefinition
 	schedules []*Schedule
 	problems  []error
-	// what stands instead of definitions of the same name; nil when there is nothing
+	// the definitions that replace others of the same name; nil when there is nothing
 	replaced *registry
 }
 
@@ -40,7 +40,7 @@ func newRegistry(checkType func(reflect.Type) error) *registry {
 	}
 }
 
-// register collects definitions, and those that stand instead of others; the error names every
+// register collects definitions and their replacements; the error names every
 // mistake.
 func register(defs []Definition, checkType func(reflect.Type) error, instead ...Definition) (*registry, error) {
 	r := newRegistry(checkType)
@@ -107,7 +107,7 @@ func (r *registry) wrong(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Errorf(format, args...))
 }
 
-// distinct drops what is said twice: what is passed and also used is looked at twice.
+// distinct drops duplicates: what is passed and also used is looked at twice.
 func distinct(problems []error) []error {
 	said := map[string]bool{}
 	return slices.DeleteFunc(problems, func(err error) bool {
@@ -260,7 +260,7 @@ func (r *registry) inputs() map[string]inputType {
 	return all
 }
 
-// databases are those of transactional activities, each once.
+// databases returns the databases of transactional activities, each once.
 func (r *registry) databases() (all []*userdb.Database) {
 	for _, name := range sortedKeys(r.activities) {
 		if db := r.activities[name].db; db != nil && !slices.ContainsFunc(all, db.Same) {
@@ -289,7 +289,7 @@ func (r *registry) openDatabases(ctx context.Context) error {
 	return nil
 }
 
-// callerPosition is file:line of whoever called the exported function that calls it.
+// callerPosition returns file:line of the code that called the exported function.
 func callerPosition() string {
 	_, file, line, ok := runtime.Caller(2)
 	if !ok {

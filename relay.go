@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// relay passes on what waits in one outbox.
+// relay delivers the messages of one outbox.
 type relay struct {
 	db      *userdb.Database
 	every   time.Duration
@@ -89,7 +89,7 @@ func (r *relay) round(ctx context.Context) (int, error) {
 	return r.db.Relay(ctx, &userdb.Round{Cluster: r.host.cluster, Reach: r.mailer.Reach, Deliver: r.deliver, Within: relayWithin})
 }
 
-// deliver sends letters, those of one target one after the other.
+// deliver sends messages. It sends messages to the same target one after the other.
 func (r *relay) deliver(ctx context.Context, letters []userdb.Letter) (verdicts []userdb.Verdict) {
 	// without the monotonic part, which stands still while the machine sleeps
 	read := time.Now().Round(0)

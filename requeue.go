@@ -53,7 +53,7 @@ func (d DeadTasks) UndoRequeue(ctx context.Context, id string) (err error) {
 	return d.app.host.backend.UndoRequeue(ctx, api.UndoRequest{ID: key})
 }
 
-// RequeueAll requeues the dead tasks that the query selects, those that died last first, and yields
+// RequeueAll requeues the dead tasks that the query selects, the newest first, and yields
 // each of them with As set. It leaves out tasks that were requeued before, unless the query says
 // otherwise. An error of one task does not stop the others. A zero DeadTask comes with the error
 // that ends the whole call, such as a canary that failed. Queues, priorities, limits and breakers

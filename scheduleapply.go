@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// applySchedules makes the definitions those that count, and removes those that this app had
-// applied and does not define any more, if it is asked to.
+// applySchedules stores the schedules that the app defines. On request it removes schedules that
+// the app had applied before and no longer defines.
 func (a *App) applySchedules(ctx context.Context, all []*Schedule) error {
 	defined := map[string]bool{}
 	for _, s := range all {

@@ -56,8 +56,8 @@ type ScheduleInfo struct {
 	Triggered  int64 // of these, by Trigger
 	Backfilled int64 // of these, by Backfill
 	Skipped    int64 // times that were left out because something was open
-	// times that were left out because it was paused, or nobody was there; counted up to 10,000 at
-	// a time
+	// times that were left out because it was paused, or no process was running; counted up to
+	// 10,000 at a time
 	Missed    int64
 	Failed    int64 // executions that failed
 	LastError string

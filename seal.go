@@ -16,7 +16,7 @@ import (
 type patience int
 
 const (
-	brief   patience = 5 // attempts; somebody waits for an answer
+	brief   patience = 5 // attempts; a caller waits for an answer
 	patient patience = 0 // as long as the context lives
 )
 
@@ -24,7 +24,7 @@ const (
 const (
 	firstPause  = 100 * time.Millisecond
 	maxPause    = 15 * time.Second
-	openTimeout = 30 * time.Second // for reading where nobody gives a context
+	openTimeout = 30 * time.Second // for reads without a context of a caller
 )
 
 // payloadTrouble logs payloads that cannot be read or written.
@@ -32,7 +32,7 @@ func payloadTrouble(log *slog.Logger) *episode.Log {
 	return episode.New(log, "payloads cannot be read or written now; the app tries again", "payloads can be read and written again")
 }
 
-// insist calls f until it succeeds, fails for good, or patience or the context end.
+// insist calls f until it succeeds, fails permanently, or until patience or the context ends.
 func (h *host) insist(ctx context.Context, p patience, what string, f func() (model.Payload, error)) (model.Payload, error) {
 	var trouble *episode.Source
 	pause := firstPause
@@ -47,7 +47,7 @@ func (h *host) insist(ctx context.Context, p patience, what string, f func() (mo
 
 		if trouble == nil {
 			trouble = h.payloads.Source("of", what)
-			defer trouble.Leave() // the last of those that fail ends the episode
+			defer trouble.Leave() // the last failing call ends the episode
 		}
 
 		trouble.Failed(err)

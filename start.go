@@ -98,8 +98,8 @@ func StartAt(t time.Time) interface {
 	return startAt(t)
 }
 
-// ExecutionTimeout ends an execution d after its start. It covers all runs: those that continue as
-// new, attempts that a RetryPolicy adds, and the pauses between them. The default is no limit.
+// ExecutionTimeout ends an execution d after its start. It covers all runs: continued runs,
+// attempts that a RetryPolicy adds, and the pauses between them. The default is no limit.
 //
 // The execution ends as failed, with an error that is ErrTimeout and has the Type
 // "timeout.execution". Its code does not run again, so no clean-up runs. Its locks are released,

@@ -63,13 +63,13 @@ func (o *stepOptions) check() error {
 	return errors.Join(problems...)
 }
 
-// namedTime is a duration that somebody has given.
+// namedTime is a duration of an option, with the name of the option.
 type namedTime struct {
 	name  string
 	value time.Duration
 }
 
-// checkTimes refuses what is less than nothing, or so long that sums with it could overflow.
+// checkTimes refuses durations that are negative, or so long that sums with them could overflow.
 func checkTimes(wrong func(format string, args ...any), times ...namedTime) {
 	for _, d := range times {
 		switch {

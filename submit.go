@@ -92,7 +92,7 @@ func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]E
 	return runs, a.refused(len(ins), problems)
 }
 
-// refused is one error for those of many that were refused.
+// refused returns one error for all refused tasks of a call.
 func (a *Activity[I, O]) refused(of int, problems []error) error {
 	const most = 10
 	if len(problems) == 0 {

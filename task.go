@@ -34,7 +34,7 @@ func ScheduleToClose(d time.Duration) TaskOption {
 	return taskOption{"ScheduleToClose", func(s *taskSettings) { s.total = d }}
 }
 
-// Priority makes a queue begin tasks before those of smaller priority. The default is 0; negative
+// Priority makes a queue start tasks before tasks of smaller priority. The default is 0; negative
 // numbers are allowed.
 func Priority(n int) TaskOption {
 	return taskOption{"Priority", func(s *taskSettings) { s.priority = n }}

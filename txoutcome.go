@@ -19,8 +19,8 @@ const (
 	orphaned = 30 * 24 * time.Hour
 )
 
-// sweep removes outcomes of transactional activities that nobody can ask for any more, once in a
-// while.
+// sweep removes outcomes of transactional activities that no step can ask for again, from time to
+// time.
 func (a *App) sweep(ctx context.Context, db *userdb.Database) {
 	// processes that were started together need not sweep together
 	timer := time.NewTimer(time.Minute + rand.N(10*time.Minute))
@@ -107,8 +107,8 @@ func mayBeRetried(s model.Status) bool {
 }
 
 // expired decides about the outcomes of a run: they go when it has been closed for the retention
-// time and cannot be retried. The outcome of a step may be older and still be needed, when nobody
-// was there to journal it.
+// time and cannot be retried. The outcome of a step may be older and still be needed, when no
+// process was running to journal it.
 func expired(d *api.Description, err error, last, now time.Time) (bool, error) {
 	switch {
 	case fault.Is(err, fault.NotFound):

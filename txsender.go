@@ -45,7 +45,7 @@ type txSender struct {
 	dialect userdb.Dialect
 
 	mu   sync.Mutex
-	site *userdb.Site // where the transaction is; nil until somebody looked
+	site *userdb.Site // where the transaction is; nil until the first look
 }
 
 func (s *txSender) sender() outlet { return s }

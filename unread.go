@@ -51,7 +51,7 @@ func (s Signals) Skip(ctx context.Context, t Target, id, reason string) (UnreadS
 }
 
 // Drop removes a signal that the code of an execution has not received: the code never
-// receives it. The reason is kept in the history. The errors are those of Skip.
+// receives it. The reason is kept in the history. It returns the same errors as Skip.
 func (s Signals) Drop(ctx context.Context, t Target, id, reason string) error {
 	_, err := s.signal(ctx, t, api.SignalsRequest{Do: model.MailboxDrop, ID: id, Reason: reason})
 	return err

@@ -30,7 +30,7 @@ func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error
 		Seal: h.sealer("output of update", u.name),
 		Serve: func(x replay.Ctx, p model.Payload) (model.Payload, error) {
 			ctx := WorkflowCtx{x}
-			// whoever sent what cannot be read hears of it
+			// the sender of an unreadable input gets the error
 			in, err := decode[I](ctx, "input of update", u.name, p)
 			for _, v := range validate {
 				if err == nil {

@@ -94,7 +94,7 @@ func (a *App) watched(h pool.Handler) pool.Handler {
 	return h
 }
 
-// closeTasks takes no new tasks, waits for those that run, and gives the others back.
+// closeTasks takes no new tasks, waits for running tasks, and returns the others.
 func (a *App) closeTasks() error {
 	if a.tasks == nil {
 		return nil
@@ -132,7 +132,7 @@ func (a *App) joinEntities(ctx context.Context, r *registry) error {
 	return nil
 }
 
-// closeEntities takes no new calls and waits for those that are being made.
+// closeEntities takes no new calls and waits for running calls.
 func (a *App) closeEntities() error {
 	if a.entities == nil {
 		return nil
