@@ -84,7 +84,7 @@ func TestReadsEndWithTheLease(t *testing.T) {
 	describe(t, first.app, probe, stageOne)
 	found := loseRenewals(proxy)
 	second := openAppWith(t, url, l, keeping(lease))
-	ownsAll(t, url)
+	ownsAll(t, url, second)
 	c := second.app.With(t.Context())
 	if err := firstStage.Send(c, probe, ""); err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 	first.signal(syscall.SIGSTOP)
 	found := loseRenewals(proxy)
 	second := openAppWith(t, url, l, keeping(lease))
-	ownsAll(t, url)
+	ownsAll(t, url, second)
 	c := second.app.With(t.Context())
 	probe := stages.Execution(perdure.RawKey("probe"))
 	if err := firstStage.Send(c, probe, ""); err != nil {
@@ -180,10 +180,12 @@ func loseRenewals(proxy *pgproxy.Proxy) (found func()) {
 	}
 }
 
-// ownsAll waits until the only remaining node owns all shards. From then on, this node answers all
-// requests itself.
-func ownsAll(t *testing.T, url string) {
+// ownsAll waits until the node is the only one left, owns all shards and knows it. From then on, it
+// answers all requests itself. A node that does not know it yet would leave a request in the inbox,
+// where the former owner would meet it.
+func ownsAll(t *testing.T, url string, node *bench) {
 	t.Helper()
+	node.book.await(t, 0, "acquired shards", nil, healing)
 	conn := connect(t, url)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
