@@ -1,11 +1,13 @@
 package chaos_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/cli"
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
@@ -218,4 +221,10 @@ func callEndsItsProcess(t *testing.T, url string) {
 	fourth := spawn(t, url, duty{l, 0, 10 * time.Second}, envBomb+"=1")
 	fourth.awaitLine("settled", 3*time.Minute)
 	fourth.retire(3 * time.Minute)
+
+	var out, bad bytes.Buffer
+	if code := cli.Main(t.Context(), []string{"doctor", "--store", url}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &bad}); code != 0 ||
+		!strings.Contains(out.String(), "1 messages were refused") || !strings.Contains(out.String(), "processes died while explode") {
+		t.Errorf("doctor: exit code %d, %s%s; want the call that was set aside", code, &out, &bad)
+	}
 }

@@ -63,6 +63,9 @@ func (o *options) findings(found []finding) (err error) {
 func (o *options) examine(ctx context.Context) ([]finding, error) {
 	schema, err := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema})
 	var found []finding
+	if fault.Is(err, fault.Unavailable) {
+		return nil, err // a second attempt would wait as long again
+	}
 	if err != nil {
 		// A server that may lose commits is a finding like any other. The command still checks the
 		// rest.
@@ -112,10 +115,11 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 }
 
 // mailFinding looks for messages that the engine cannot read: damaged messages, which it set aside,
-// and messages of a newer version, which wait.
+// and messages of a newer version, which wait. It also counts the messages that the engine refused
+// after their senders had stopped waiting, such as a call that ended its processes.
 func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 	const page, pageBytes = 1000, 16 << 20
-	damaged, newer, example := 0, 0, ""
+	damaged, newer, refused, example, refusal := 0, 0, 0, "", ""
 	for after := (model.RunID{}); ; {
 		letters, err := s.LoadDeadLetters(ctx, after, page)
 		if err != nil {
@@ -128,6 +132,8 @@ func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 				damaged, example = damaged+1, l.Damaged.Why
 			case l.Message.Kind == model.MessageNothing:
 				damaged, example = damaged+1, l.Message.ID
+			default:
+				refused, refusal = refused+1, l.Message.ID // the reason
 			}
 			after = letters[i].ID
 		}
@@ -157,6 +163,8 @@ func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 		return finding{"messages", "problem", fmt.Sprintf("%d messages are damaged and set aside, such as %s", damaged, example)}, nil
 	case newer > 0:
 		return finding{"messages", "warning", fmt.Sprintf("%d messages wait for a node with a newer version, such as %s", newer, example)}, nil
+	case refused > 0:
+		return finding{"messages", "warning", fmt.Sprintf("%d messages were refused and are kept as dead letters, such as: %s", refused, refusal)}, nil
 	}
 
 	return finding{"messages", "ok", "all messages are readable"}, nil

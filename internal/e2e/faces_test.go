@@ -66,8 +66,8 @@ func (w *stalls) describeAll(p *place) map[string]string {
 	for _, x := range w.all {
 		if p.app == nil {
 			text, _ := w.perdureCLI("workflow", "explain", x.ref.Workflow+"/"+x.ref.Key)
-			line, rest, _ := strings.Cut(text, "\n")
-			found[x.name] = strings.TrimSuffix(strings.TrimPrefix(line, "It "), ".")
+			reason, rest, _ := strings.Cut(text, ".\n") // a stack has several lines
+			found[x.name] = flat(strings.TrimPrefix(reason, "It "))
 			found[x.name+" because"] = rest
 			continue
 		}
@@ -76,11 +76,14 @@ func (w *stalls) describeAll(p *place) map[string]string {
 			found[x.name] = err.Error()
 			continue
 		}
-		found[x.name], found[x.name+" because"] = info.Reason, strings.Join(info.Because, "\n")
+		found[x.name], found[x.name+" because"] = flat(info.Reason), strings.Join(info.Because, "\n")
 	}
 
 	return found
 }
+
+// flat returns a text in one line: a terminal shows no tabs.
+func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // listReasons returns the reasons in a list.
 func (w *stalls) listReasons(p *place) map[string]string {
@@ -103,7 +106,7 @@ func (w *stalls) strandedReasons(p *place) map[string]string {
 func reasonsOf(lines []listedLine) map[string]string {
 	found := map[string]string{}
 	for _, l := range lines {
-		found[l.ref()] = l.Reason
+		found[l.ref()] = flat(l.Reason)
 	}
 	return found
 }
@@ -115,7 +118,7 @@ func (w *stalls) collect(all func(func(perdure.Info, error) bool)) map[string]st
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		found[info.Ref.Workflow+"/"+info.Ref.Key] = info.Reason
+		found[info.Ref.Workflow+"/"+info.Ref.Key] = flat(info.Reason)
 	}
 	return found
 }
@@ -250,8 +253,8 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
 		w := &stalls{t: t, s: s, free: make(chan struct{})}
-		t.Cleanup(func() { close(w.free) })
 		s.cfg.MaxHistory, s.cfg.IdleAfter, s.cfg.DrainTimeout = 1<<20, 50*time.Millisecond, time.Second
+		s.cfg.Tasks.Slots = stallSlots
 		w.past()
 		w.damage()
 
@@ -262,14 +265,17 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 			perdure.NewWorkflow("newer", waitsForWordAfterStep), perdure.NewWorkflow("pinned", waitsForWord, perdure.Pinned()),
 		}
 		schedules := stallSchedules(flow)
-		defs = append(defs, schedules...)
+		defs = append(append(defs, schedules...), w.definitions()...)
 		s.cfg.Version = "v2"
 		places := []*place{w.place("the first process", append(defs, onlyA)...)}
 		if s.kind == "postgres" {
 			places = append(places, w.place("the second process", append(defs, onlyB, vault)...))
 		}
+		t.Cleanup(func() { close(w.free) }) // before the apps are closed
 		w.awaitOwners(len(places))
 		w.present(places[0].app, held, flow)
+		w.refused(places[0].app, flow)
+		w.busy(places[0].app, flow, stallSlots*len(places)-1)
 		for range 2 { // the second one waits for the end of the first
 			if err := schedules[2].(*perdure.Schedule).Trigger(caller(t, places[0].app)); err != nil {
 				t.Fatal(err)
@@ -301,6 +307,7 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 // damage changes rows directly in the store.
 func (w *stalls) damage() {
 	w.s.damage("history", "body", "seq = 2")
+	w.s.change("entities", "body", "key = 'damaged'")
 	if w.s.kind == "postgres" {
 		w.s.sql(`update perdure.history h set kind = 200 from perdure.executions e where e.run = h.run and e.workflow = 'newer' and h.seq = 1`)
 	}
@@ -496,7 +503,7 @@ func (w *stalls) queues() {
 	if q := found["closed"]; q.Open != 3 || !q.Paused || q.Reason != "inventory" || len(q.Unserved) > 0 {
 		w.t.Errorf("the paused queue: %+v", q)
 	}
-	if q := found["open"]; q.Open != 6 || len(q.Unserved) > 0 {
+	if q := found["open"]; q.Open != 6+w.fills || len(q.Unserved) > 0 {
 		w.t.Errorf("the queue that is served: %+v", q)
 	}
 }
@@ -533,6 +540,26 @@ func (w *stalls) late(places []*place) {
 				_, err := stallGhost.Call(c, "x", 1)
 				return err
 			}, "ghost/x waits for a worker that offers entity ghost: no live process has its code"},
+			"a call in line": {func(c perdure.Client) error {
+				_, err := w.squeeze.Call(c, "a", 1)
+				return err
+			}, "alley/a waits for alley/a: calls before it are being made, squeeze since"},
+			"code that blocks": {func(c perdure.Client) error {
+				_, err := w.deaf.Execution(perdure.RawKey("k")).Result(c)
+				return err
+			}, "deaf/k blocks outside durable calls"},
+			"an execution whose rows the store refuses": {func(c perdure.Client) error {
+				_, err := refusedFlow.Execution(perdure.RawKey("k")).Result(c)
+				return err
+			}, "refused/k is quarantined"},
+			"a call of an entity whose rows the store refuses": {func(c perdure.Client) error {
+				_, err := stallPut.Call(c, "refused", 1)
+				return err
+			}, "not this one"},
+			"a call of an entity whose row is damaged": {func(c perdure.Client) error {
+				_, err := stallPut.Call(c, "damaged", 1)
+				return err
+			}, "cannot be read"},
 			"an update": {func(c perdure.Client) error {
 				_, err := stallChange.Call(c, perdure.Ref{Workflow: "flow", Key: "timer"}, "x")
 				return err

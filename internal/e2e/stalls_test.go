@@ -31,6 +31,11 @@ type stalls struct {
 	s    *site
 	all  []stall
 	free chan struct{} // closing it ends the blocked bodies
+
+	squeeze *perdure.Operation[int, int]      // blocks its entity
+	fill    *perdure.Activity[string, string] // blocks a slot
+	deaf    *perdure.Workflow[string, string] // blocks outside durable calls
+	fills   int                               // tasks of fill
 }
 
 // The definitions. Declared activities have no code in the owner.
@@ -88,6 +93,11 @@ func (w *stalls) flow(held *perdure.Activity[string, string]) *perdure.Workflow[
 		case "put":
 			_, err := stallPut.Call(ctx, arg, 1)
 			return "", err
+		case "squeeze":
+			_, err := w.squeeze.Call(ctx, arg, 1)
+			return "", err
+		case "fill":
+			return w.fill.Run(ctx, "x")
 		case "stow":
 			_, err := stow.Call(ctx, arg, 1)
 			return "", err
@@ -152,12 +162,13 @@ func (w *stalls) past() {
 	t, s := w.t, w.s
 	gone, pinned := perdure.DeclareWorkflow[string, string]("gone"), perdure.NewWorkflow("pinned", waitsForWord, perdure.Pinned())
 	s.cfg.Version = "v1"
-	app := s.open(gone.Bind(waitsForWord), pinned, old("a"), damaged, perdure.NewWorkflow("newer", waitsForWordAfterStep))
+	app := s.open(gone.Bind(waitsForWord), pinned, old("a"), damaged, stallBox, perdure.NewWorkflow("newer", waitsForWordAfterStep))
 	c := caller(t, app)
 	for _, d := range []*perdure.Workflow[string, string]{gone, pinned, old("a"), damaged, perdure.NewWorkflow("newer", waitsForWordAfterStep)} {
 		reason(t, app, started(t, c, d, "x", perdure.RawKey("k")), "signal word")
 	}
-	if err := app.Close(); err != nil {
+	_, err := stallPut.Call(c, "damaged", 1)
+	if err := errors.Join(err, app.Close()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -38,6 +38,13 @@ var edges = []mutant{
 		tests: [][]string{sdkTest("TestCloseWhileStepsWait$")},
 	},
 	{
+		name:  "a refused signal leaves no mark on its run",
+		file:  "internal/engine/lane/careful.go",
+		old:   "		return e.run()\n",
+		new:   "		return model.RunID{}\n",
+		tests: [][]string{laneTest("TestRefusedSignalMarksItsRun$")},
+	},
+	{
 		name:  "requests of other processes wait for the end of a quarantine",
 		file:  "internal/engine/lane/input.go",
 		old:   "(m.Order() || in.isRequest())",

@@ -64,7 +64,7 @@ func (j *judge) next(ctx context.Context, tenant string, r *model.Reason) (a mod
 // moves.
 func (j *judge) why(ctx context.Context, a model.Address) (reasons []model.Reason, ok bool) {
 	if a.IsEntity() {
-		info, err := j.entityAt(ctx, a)
+		info, err := j.whyEntity(ctx, a)
 		return info.Reasons, err == nil && len(info.Reasons) > 0
 	}
 	j.ask(ctx, []model.Address{a})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -43,6 +44,20 @@ func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	return []model.Reason{core.EntityReason(&info.Entity, out)}
 }
 
+// whyEntity is entityAt for an explanation of its callers: an entity that cannot be read is their
+// reason and not an error.
+func (j *judge) whyEntity(ctx context.Context, a model.Address) (api.EntityInfo, error) {
+	info, err := j.entityAt(ctx, a)
+	if !fault.Is(err, fault.Corrupt) {
+		return info, err
+	}
+	info.Entity.Address, info.Reasons = a, []model.Reason{model.Unreadable(err)}
+	if told := j.told[a]; len(told) > 0 && told[0].Code.Blocks() {
+		info.Reasons = told
+	}
+	return info, nil
+}
+
 // holders names the sections that hold the locks that a run waits for.
 func (j *judge) holders(ctx context.Context, of *model.Start, reasons []model.Reason) ([]model.Reason, error) {
 	if len(reasons) == 0 || reasons[0].Code != model.WaitLock {
@@ -64,7 +79,7 @@ func (j *judge) throughEntities(ctx context.Context, of *model.Start, reasons []
 			break
 		}
 
-		info, err := j.entityAt(ctx, a)
+		info, err := j.whyEntity(ctx, a)
 		if err != nil {
 			return reasons, err
 		}

@@ -24,7 +24,7 @@ func (s *Service) explainLate(ctx context.Context, a model.Address, err error) e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), latePatience)
 	defer cancel()
 
-	return because(err, s.whyLate(ctx, a))
+	return s.lateReason(ctx, a).add(err)
 }
 
 // lateMany is late for many addresses. Together they wait as long as one does, and one address of
@@ -32,24 +32,24 @@ func (s *Service) explainLate(ctx context.Context, a model.Address, err error) e
 // shard.
 func (s *Service) lateMany(ctx context.Context) func(a model.Address, err error) error {
 	var end time.Time
-	found := map[model.ShardID][]api.Link{}
+	found := map[model.ShardID]lateReason{}
 
 	return func(a model.Address, err error) error {
 		if !tooLate(ctx, err) {
 			return err
 		}
 		shard := s.shard(a)
-		links, known := found[shard]
+		why, known := found[shard]
 		if !known {
 			if end.IsZero() {
 				end = time.Now().Add(latePatience)
 			}
 			brief, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
 			defer cancel()
-			links = s.whyLate(brief, a)
-			found[shard] = links
+			why = s.lateReason(brief, a)
+			found[shard] = why
 		}
-		return because(err, links)
+		return why.add(err)
 	}
 }
 
@@ -58,28 +58,39 @@ func tooLate(ctx context.Context, err error) bool {
 	return err != nil && fault.Is(err, fault.Timeout) && errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
-// because adds reasons to an error.
-func because(err error, links []api.Link) error {
-	if len(links) == 0 {
+// lateReason is why a request was not served before the deadline of its caller: the reason of the
+// execution or entity and the chain of its causes, or the error that kept the service from reading
+// them. It is empty if the reason is unknown.
+type lateReason struct {
+	links []api.Link
+	err   error
+}
+
+// add adds the reason to the error of the caller.
+func (r lateReason) add(err error) error {
+	switch {
+	case r.err != nil:
+		return fault.New(fault.Timeout, "%w; the reason is unknown, because the store cannot be read: %v", err, r.err)
+	case len(r.links) == 0:
 		return err
 	}
-	texts := make([]string, len(links))
-	for i, l := range links {
+
+	texts := make([]string, len(r.links))
+	for i, l := range r.links {
 		texts[i] = l.String()
 	}
 	return fault.New(fault.Timeout, "%w; %s", err, strings.Join(texts, "; "))
 }
 
-// whyLate returns why an execution or entity has not done what a caller waited for, and the chain
-// of its causes. It is empty if that is unknown.
-func (s *Service) whyLate(ctx context.Context, a model.Address) []api.Link {
+// lateReason returns why an execution or entity has not done what a caller waited for.
+func (s *Service) lateReason(ctx context.Context, a model.Address) lateReason {
 	j, err := s.judge(ctx, a.Tenant)
 	if err != nil {
-		return nil
+		return lateReason{err: err}
 	}
 	// whatever the execution waits for, nobody takes what is sent to it
 	if why, ok := j.world.Unowned(s.shard(a)); ok {
-		return []api.Link{{Subject: nameOf(a), Reason: why}}
+		return lateReason{links: []api.Link{{Subject: nameOf(a), Reason: why}}}
 	}
 
 	var reasons []model.Reason
@@ -91,16 +102,16 @@ func (s *Service) whyLate(ctx context.Context, a model.Address) []api.Link {
 	}
 
 	if len(reasons) == 0 {
-		return nil
+		return lateReason{}
 	}
 	chain := []api.Link{{Subject: nameOf(a), Reason: reasons[0]}}
-	return append(chain, j.follow(ctx, &model.Start{Address: a}, reasons)...)
+	return lateReason{links: append(chain, j.follow(ctx, &model.Start{Address: a}, reasons)...)}
 }
 
 // lateEntity returns why an entity has not answered. The call of a caller that gave up may no
 // longer wait, so its mailbox may not show the reason.
 func (j *judge) lateEntity(ctx context.Context, a model.Address) []model.Reason {
-	info, err := j.entityAt(ctx, a)
+	info, err := j.whyEntity(ctx, a)
 	if err != nil {
 		return nil
 	}

@@ -22,6 +22,10 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 		l.refuseAside(now, l.flight)
 	}
 
+	var run model.RunID // of the input that stands alone
+	if len(first) == 1 {
+		run = l.storedRun(first[0])
+	}
 	rest := l.undo(now)
 	if len(first) > 1 {
 		l.apart = proposals(first) + proposals(rest)
@@ -33,7 +37,7 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 	case len(first) == 1 && freed:
 		chunks = []chunk{first} // perhaps it is the freeing of a shard that was refused
 	case len(first) == 1:
-		chunks = l.isolate(now, first[0], err)
+		chunks = l.isolate(now, first[0], run, err)
 	default:
 		half := len(first) / 2
 		chunks = []chunk{first[:half:half], first[half:]}
@@ -177,9 +181,22 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 	}
 }
 
+// storedRun returns the run that an applied input is about. A message does not name it: then it is
+// the current run of the address. It is zero if the store has no row of the run yet.
+func (l *Lane) storedRun(in input) model.RunID {
+	b := in.base()
+	if !b.run.IsZero() {
+		return b.run
+	}
+	if e := l.entry(b.address); e != nil && !e.pending.fresh && !e.pending.starting {
+		return e.run()
+	}
+	return model.RunID{}
+}
+
 // isolate quarantines the address of the one input that the store refuses, and stores the reason
-// where operators see it.
-func (l *Lane) isolate(now model.Time, in input, err error) []chunk {
+// in the row of its run, where operators see it.
+func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []chunk {
 	switch in.(type) {
 	case *quarantineInput:
 		l.done(in) // not even the reason can be stored; memory has it
@@ -208,8 +225,8 @@ func (l *Lane) isolate(now model.Time, in input, err error) []chunk {
 	// The quarantine refuses the input, or puts a message off, which is a write. The note makes the
 	// reason visible in the store.
 	chunks := []chunk{{in}}
-	if b := in.base(); !b.run.IsZero() {
-		note := &quarantineInput{inputBase{address: b.address, run: b.run}, &why}
+	if !run.IsZero() {
+		note := &quarantineInput{inputBase{address: in.base().address, run: run}, &why}
 		l.budget.hold(note)
 		chunks = append(chunks, chunk{note})
 	}

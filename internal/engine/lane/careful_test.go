@@ -191,6 +191,34 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
+// A signal names no run. When the store refuses it, the row of the current run says so, until the
+// run has continued.
+func TestRefusedSignalMarksItsRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	bad, fresh := key("bad"), key("poison")
+	r.began(bad)
+	r.refuse = poison("poison")
+	r.signal(bad, "poison", "client")
+	r.start(fresh, "start") // it has no row that could say so
+	r.settle()
+	r.wantAnswer("client", "blocked")
+	r.wantAnswer("start", "blocked")
+	if row := r.current(bad); row.Blocked == nil || row.Blocked.Code != model.WaitPoison {
+		t.Errorf("the row says %v, want that the run is quarantined", row.Blocked)
+	}
+
+	r.refuse = nil
+	r.pass(2 * time.Minute)
+	r.turn(bad, steps("x"))
+	r.settle()
+	if row := r.current(bad); row.Blocked != nil {
+		t.Errorf("still blocked by %v", row.Blocked)
+	}
+	r.wantEvents(bad, "step_completed x")
+}
+
 // besidePoison is a rig with a worker that holds two runs. Of one of them the store refuses a step
 // with the name poison.
 func besidePoison(t *testing.T) (r *rig, a, bad model.Address) {

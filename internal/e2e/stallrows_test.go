@@ -1,0 +1,139 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// stallSlots is how many tasks each process of the stalls executes at a time.
+const stallSlots = 3
+
+// definitions returns code that blocks until the test ends.
+func (w *stalls) definitions() []perdure.Definition {
+	alley := perdure.NewEntity[int]("alley")
+	w.squeeze = perdure.NewOperation(alley, "squeeze", func(_ perdure.EntityCtx, n *int, by int) (int, error) {
+		<-w.free
+		*n += by
+		return *n, nil
+	})
+	w.fill = perdure.NewActivity("fill", func(ctx context.Context, s string) (string, error) {
+		select {
+		case <-w.free:
+		case <-ctx.Done():
+		}
+		return s, ctx.Err()
+	}, perdure.OnQueue("open"))
+	w.deaf = perdure.NewWorkflow("deaf", func(perdure.WorkflowCtx, string) (string, error) {
+		<-w.free
+		return "", nil
+	})
+	return []perdure.Definition{alley, w.fill, w.deaf, refusedFlow, mutedFlow}
+}
+
+// The store refuses all rows of the first workflow but the mark that says so, and of the second one
+// this mark too.
+var (
+	refusedFlow = perdure.NewWorkflow("refused", waitsForWord)
+	mutedFlow   = perdure.NewWorkflow("muted", waitsForWord)
+)
+
+// refused starts executions and entities whose rows the store refuses or has lost.
+func (w *stalls) refused(owner *perdure.App, flow *perdure.Workflow[string, string]) {
+	t, c := w.t, caller(w.t, owner)
+	t.Helper()
+
+	if _, err := stallPut.Call(c, "refused", 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []*perdure.Workflow[string, string]{refusedFlow, mutedFlow} {
+		x := started(t, c, d, "x", perdure.RawKey("k"))
+		reason(t, owner, x, "signal word")
+		w.add(stall{
+			name: x.Ref.Workflow + " rows", ref: x.Ref, code: model.WaitPoison, want: []string{"is quarantined", "not this one"},
+			memory: d == mutedFlow,
+		})
+	}
+	w.s.refuseRows()
+
+	for _, d := range []*perdure.Workflow[string, string]{refusedFlow, mutedFlow} {
+		x := d.Execution(perdure.RawKey("k"))
+		err := stallWord.Send(c, x, "go on")
+		fails(t, "a signal to "+x.Ref.Workflow, err, perdure.ErrBlocked, "not this one")
+	}
+	call := func(name, key, because string) {
+		t.Helper()
+		w.add(stall{
+			name: name, ref: started(t, c, flow, "put "+key, perdure.RawKey(keyOf(name))).Ref, code: model.WaitAnswer,
+			want: []string{"answer of box/" + key}, because: []string{"box/" + key + " " + because}, memory: true,
+		})
+	}
+	call("call of an entity whose rows the store refuses", "refused", "is quarantined")
+	call("call of an entity whose row is damaged", "damaged", "cannot be read")
+}
+
+// refuseRows makes the database refuse rows of the workflows refused and muted, and of the entity
+// box/refused.
+func (s *site) refuseRows() {
+	s.t.Helper()
+	if s.kind == "sqlite" {
+		s.sql(`create trigger no_event before insert on perdure_history when exists (select 1 from perdure_executions e where e.run = new.run and e.workflow in ('refused', 'muted'))
+begin select raise(abort, 'not this one'); end;
+create trigger no_mark before update on perdure_executions when old.workflow = 'muted' begin select raise(abort, 'not this one'); end;
+create trigger no_state before update on perdure_entities when old.key = 'refused' begin select raise(abort, 'not this one'); end;`)
+		return
+	}
+
+	for _, statement := range []string{
+		`create function perdure.no_event() returns trigger language plpgsql as $$ begin
+  if exists (select from perdure.executions e where e.shard = new.shard and e.run = new.run and e.workflow in ('refused', 'muted')) then raise exception 'not this one'; end if;
+  return new;
+end $$`,
+		`create function perdure.no_mark() returns trigger language plpgsql as $$ begin
+  if old.workflow = 'muted' then raise exception 'not this one'; end if;
+  return new;
+end $$`,
+		`create function perdure.no_state() returns trigger language plpgsql as $$ begin
+  if old.key = 'refused' then raise exception 'not this one'; end if;
+  return new;
+end $$`,
+		`create trigger no_event before insert on perdure.history for each row execute function perdure.no_event()`,
+		`create trigger no_mark before update on perdure.executions for each row execute function perdure.no_mark()`,
+		`create trigger no_state before update on perdure.entities for each row execute function perdure.no_state()`,
+	} {
+		s.sql(statement)
+	}
+}
+
+// busy occupies every slot and an entity, so that what follows waits in line. free is the number of
+// slots that are not taken yet.
+func (w *stalls) busy(owner *perdure.App, flow *perdure.Workflow[string, string], free int) {
+	t, c := w.t, caller(w.t, owner)
+	t.Helper()
+	add := func(name, in string, code model.ReasonCode, want, because string) perdure.Ref {
+		t.Helper()
+		ref := started(t, c, flow, in, perdure.RawKey(keyOf(name))).Ref
+		x := stall{name: name, ref: ref, code: code, want: []string{want}, memory: true}
+		if because != "" {
+			x.because = []string{because}
+		}
+		w.add(x)
+		return ref
+	}
+
+	reason(t, owner, perdure.Ref{Workflow: "task:fails", Key: keyOf("task that fails")}, "after: no luck")
+	for i := range free {
+		reason(t, owner, add(fmt.Sprint("fills slot ", i), "fill", model.WaitStep, "runs step fill", ""), "runs step fill")
+	}
+	w.fills = free + 1
+	add("task in line", "fill", model.WaitLine, "waits in line in queue open", "")
+
+	first := add("call that runs", "squeeze a", model.WaitAnswer, "answer of alley/a", "")
+	reason(t, owner, first, "answer of alley/a")
+	add("call in line", "squeeze a", model.WaitAnswer, "answer of alley/a", "alley/a waits for alley/a: calls before it are being made")
+
+	x := started(t, c, w.deaf, "x", perdure.RawKey("k"))
+	w.add(stall{name: "code that blocks", ref: x.Ref, code: model.WaitStuck, want: []string{"blocks outside durable calls", "stallrows_test.go"}, memory: true})
+}
