@@ -76,6 +76,9 @@ func victim(url string) int {
 	if os.Getenv(envBomb) != "" {
 		defs = bombDefinitions()
 	}
+	if os.Getenv(envInline) != "" {
+		defs = heldForever()
+	}
 	app, err := cfg.Open(ctx, url, defs)
 	if err != nil {
 		fmt.Println("open:", err)
@@ -100,7 +103,7 @@ func victim(url string) int {
 			return 1
 		}
 		<-terminate
-	} else if os.Getenv(envIdle) != "" || os.Getenv(envTasks) != "" || os.Getenv(envLend) != "" {
+	} else if os.Getenv(envIdle) != "" || os.Getenv(envTasks) != "" || os.Getenv(envLend) != "" || os.Getenv(envInline) != "" {
 		<-terminate
 	} else if os.Getenv(envPersisted) != "" {
 		callAndDie(ctx, app, terminate)

@@ -18,7 +18,7 @@ var requests = []mutant{
 		file:  "internal/replay/drop.go",
 		old:   "	r.drops[e.Ref] = int(e.Ref - 1)\n",
 		new:   "	r.drops[e.Ref] = 1 << 40\n",
-		tests: [][]string{{"./internal/replay", "-run", "TestDroppedSignalIsNotSelected$"}},
+		tests: [][]string{{"./internal/replay", "-run", "TestDroppedSignalResolvesNoReceive$"}},
 	},
 	{
 		name:  "a replay takes a signal away that the code had noticed",

@@ -133,7 +133,7 @@ var share = []mutant{
 		file:  "internal/engine/flow/seat.go",
 		old:   "		k.Book.Clean(f.clean(v, alive, dead))\n",
 		new:   "		k.Book.Clean(nil)\n",
-		tests: [][]string{shared},
+		tests: [][]string{shared, {"./internal/chaos", "-run", "TestKilledProcessReturnsInlinePermits$/^postgres$"}},
 	},
 	{
 		name:  "claims of a dead node are reported as counted before that is stored",

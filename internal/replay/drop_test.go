@@ -59,6 +59,31 @@ func TestDroppedSignalIsNotSelected(t *testing.T) {
 	})
 }
 
+// A signal that was dropped before the code ran resolves no receive: two receives get the signals
+// after it, in their order.
+func TestDroppedSignalResolvesNoReceive(t *testing.T) {
+	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
+		f, g := x.Next("s"), x.Next("t")
+		other := x.Go(func(x replay.Ctx) (any, error) {
+			h := x.Next("s")
+			err := x.Get(h)
+			return string(h.Payload().Data), err
+		})
+		err := x.All([]*replay.Future{f, g, other})
+		return say(err, string(f.Payload().Data), string(g.Payload().Data), other.Value()), nil
+	}, func(e *engine) {
+		e.crash()
+		for _, v := range []string{"bad", "1", "2"} {
+			e.signal("s", v)
+		}
+		e.drop(1)
+		e.activate(-1)
+		e.signal("t", "3")
+		e.settle()
+		e.wantClosed(t, model.Completed, "<nil> 1 3 2")
+	})
+}
+
 // Code that has noticed a signal loses it where it was dropped: what another receive has got
 // because of it stays as it was. A replay finds the same.
 func TestDroppedSignalWasNoticed(t *testing.T) {
