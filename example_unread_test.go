@@ -26,6 +26,12 @@ func ExampleSignals() {
 	if err != nil {
 		panic(err)
 	}
+	for range 3 {
+		if err := perdure.NewSignal[string]("noise").Send(app.With(ctx), x, "hum"); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println(app.Signals().DropAll(ctx, x, "noise", "a broken sender"))
 	for _, cents := range []int{0, 995} {
 		if err := price.Send(app.With(ctx), x, cents); err != nil {
 			panic(err)
@@ -44,6 +50,7 @@ func ExampleSignals() {
 	}
 	fmt.Println(x.Result(app.With(ctx)))
 	// Output:
+	// 3 <nil>
 	// 1 price 0 <nil>
 	// <nil>
 	// 995 <nil>

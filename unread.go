@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/batch"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -55,6 +56,23 @@ func (s Signals) Skip(ctx context.Context, t Target, id, reason string) (UnreadS
 func (s Signals) Drop(ctx context.Context, t Target, id, reason string) error {
 	_, err := s.signal(ctx, t, api.SignalsRequest{Do: model.MailboxDrop, ID: id, Reason: reason})
 	return err
+}
+
+// DropAll drops the signals of a name that the code of an execution has not received, oldest first,
+// and returns how many it dropped. Signals that arrive in the meantime may stay. The reason is kept
+// in the history. It drops them in pages: if it returns an error, the signals that it has counted
+// stay dropped, and it can be called again for the others. It returns ErrConflict as Skip does.
+func (s Signals) DropAll(ctx context.Context, t Target, name, reason string) (dropped int, err error) {
+	to, err := t.target().api()
+	if err != nil {
+		return 0, err
+	}
+	if err := checkText("the name of the signal", name, maxName); err != nil {
+		return 0, err
+	}
+	err = batch.DropSignals(ctx, s.app.host.backend.Signals, api.SignalsRequest{Target: to, ID: name, Reason: reason}, func(*model.Call) { dropped++ })
+
+	return dropped, public(err)
 }
 
 func (s Signals) signal(ctx context.Context, t Target, r api.SignalsRequest) (UnreadSignal, error) {

@@ -341,6 +341,10 @@ func TestTalking(t *testing.T) {
 		if last, err := app.Signals().Skip(ctx, x, signals[0].ID, "later"); err != nil || last.Position != 2 {
 			t.Errorf("%+v, %v", last, err)
 		}
+		sent := perdure.NewSignal[int]("noise").Send(env.With(), x, 1)
+		if n, err := app.Signals().DropAll(ctx, x, "noise", "a mistake"); n != 1 || errors.Join(sent, err) != nil {
+			t.Errorf("%d signals are dropped, %v", n, err)
+		}
 		if err := app.Executions().Resume(ctx, x); err != nil {
 			t.Fatal(err)
 		}

@@ -174,7 +174,7 @@ type CancelRequest struct {
 type SignalsRequest struct {
 	Target    Target
 	Do        string // model.MailboxList and the others
-	ID        string // of the signal, unless it is a list
+	ID        string // of the signal; the name for model.MailboxDropNamed; empty for a list
 	Reason    string // of a skip or a drop
 	RequestID string
 }

@@ -26,8 +26,8 @@ var (
 	guardedFlow = perdure.DeclareWorkflow[int, int]("guarded-flow")
 )
 
-// inlineDefinitions returns two workflows. Each calls an activity without a queue: one under a limit
-// and one behind a breaker.
+// inlineDefinitions returns two workflows. Each calls an activity without a queue: one under a
+// limit and one behind a breaker.
 func inlineDefinitions(limited, guarded func(ctx context.Context, n int) error) perdure.Group {
 	under := perdure.NewActivity("limited", func(ctx context.Context, n int) (int, error) { return n, limited(ctx, n) }, perdure.Limit("two"))
 	behind := perdure.NewActivity("guarded", func(ctx context.Context, n int) (int, error) { return n, guarded(ctx, n) }, perdure.Breaker("bank"))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 )
 
 // patient is a backend that limits how long each change of an execution or a dead task waits for
@@ -46,6 +47,10 @@ func (p patient) Import(ctx context.Context, r api.ImportRequest) (api.PastReply
 
 func (p patient) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteReply, error) {
 	return within(ctx, p.most, r, p.Backend.Delete)
+}
+
+func (p patient) Signals(ctx context.Context, r api.SignalsRequest) (model.Calls, error) {
+	return within(ctx, p.most, r, p.Backend.Signals)
 }
 
 // membersLimit is how long a command looks for the reason of a missing answer.

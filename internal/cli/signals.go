@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/batch"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -81,7 +83,8 @@ func (o *options) signals(ctx context.Context, r *signalsOrder, name string, do 
 		return err
 	}
 
-	return o.within(ctx, r.timeout, func(ctx context.Context, b api.Backend) error {
+	return o.with(ctx, false, func(b api.Backend) error {
+		b = patient{b, r.timeout}
 		t, err := named.find(ctx, b)
 		if err != nil {
 			return err
@@ -158,15 +161,10 @@ func newSignalsDrop(o *options) *cobra.Command {
 			}
 
 			return o.signals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
-				ids := args[1:]
 				if name != "" {
-					found, err := signalsNamed(ctx, b, t, name)
-					if err != nil {
-						return err
-					}
-					ids = found
+					return o.dropSignals(ctx, b, &r, t, name)
 				}
-				return o.dropSignals(ctx, b, &r, t, ids)
+				return o.dropSignal(ctx, b, &r, t, args[1])
 			})
 		},
 	}
@@ -177,50 +175,53 @@ func newSignalsDrop(o *options) *cobra.Command {
 	return cmd
 }
 
-// signalsNamed returns the ids of the unread signals of a name that a list shows.
-func signalsNamed(ctx context.Context, b api.Backend, t api.Target, name string) (ids []string, err error) {
-	c, err := b.Signals(ctx, api.SignalsRequest{Target: t, Do: model.MailboxList})
-	for i := range c.Calls {
-		if c.Calls[i].Operation == name {
-			ids = append(ids, c.Calls[i].ID)
-		}
+// dropSignal drops one signal.
+func (o *options) dropSignal(ctx context.Context, b api.Backend, r *signalsOrder, t api.Target, id string) error {
+	c, err := b.Signals(ctx, r.request(t, model.MailboxDrop, id))
+	if err != nil {
+		return err
 	}
-
-	return ids, err
-}
-
-// dropSignals drops signals. It prints the dropped signals even if one of them fails.
-func (o *options) dropSignals(ctx context.Context, b api.Backend, r *signalsOrder, t api.Target, ids []string) error {
 	lines := []signalLine{}
-	var failed error
-	for _, id := range ids {
-		c, err := b.Signals(ctx, r.request(t, model.MailboxDrop, id))
-		if err != nil {
-			failed = err
-			break
-		}
-		for i := range c.Calls {
-			lines = append(lines, signalLineOf(&c.Calls[i]))
-		}
+	for i := range c.Calls {
+		lines = append(lines, signalLineOf(&c.Calls[i]))
+		o.dropped(t, &lines[i])
 	}
 	if o.output == "json" {
-		if err := o.json(lines); err != nil {
-			return err
-		}
-		return failed
-	}
-	for i := range lines {
-		if _, err := fmt.Fprintf(o.Out, "dropped signal %s %s of %s\n", lines[i].Name, lines[i].ID, nameOf(t.Address)); err != nil {
-			return err
-		}
-	}
-	if len(ids) == 0 {
-		if _, err := fmt.Fprintf(o.Out, "%s has no unread signal of this name\n", nameOf(t.Address)); err != nil {
-			return err
-		}
+		return o.json(lines)
 	}
 
-	return failed
+	return nil
+}
+
+// dropSignals drops the signals of a name. It prints each one when it is dropped. At the end it
+// prints how many it dropped, even if it could not drop all of them.
+func (o *options) dropSignals(ctx context.Context, b api.Backend, r *signalsOrder, t api.Target, name string) error {
+	lines := []signalLine{}
+	failed := batch.DropSignals(ctx, b.Signals, api.SignalsRequest{Target: t, ID: name, Reason: r.reason}, func(c *model.Call) {
+		lines = append(lines, signalLineOf(c))
+		o.dropped(t, &lines[len(lines)-1])
+	})
+	if o.output == "json" {
+		return errors.Join(failed, o.json(lines))
+	}
+
+	text := fmt.Sprintf("dropped %d signals %s of %s", len(lines), name, nameOf(t.Address))
+	switch {
+	case failed != nil:
+		text += "; others may be left"
+	case len(lines) == 0:
+		text = nameOf(t.Address) + " has no unread signal of this name"
+	}
+	_, err := fmt.Fprintln(o.Out, text)
+
+	return errors.Join(failed, err)
+}
+
+// dropped prints a dropped signal.
+func (o *options) dropped(t api.Target, l *signalLine) {
+	if o.output != "json" {
+		fmt.Fprintf(o.Out, "dropped signal %s %s of %s\n", l.Name, l.ID, nameOf(t.Address))
+	}
 }
 
 // unread prints unread signals.

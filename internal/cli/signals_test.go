@@ -2,12 +2,15 @@ package cli_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/model"
 )
 
 // An operator shows, skips and drops signals in a file that no program has open.
@@ -66,5 +69,39 @@ func TestSignalsOfAFile(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	do("no unread signal", 0, "workflow", "signals", "drop", "waits/w", "--name", "word", "--yes")
+	dropMany(t, url, do, waits)
 	do("twice", 0, "workflow", "show", "waits/w", "-o", "json")
+}
+
+// dropMany drops all signals of two names. Each name has more than one commit drops, and both
+// together have more than a list shows.
+func dropMany(t *testing.T, url string, do func(want string, code int, args ...string) string, waits *perdure.Workflow[string, int]) {
+	t.Helper()
+	app, err := embedded.Open(t.Context(), url, waits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const many = model.MailboxDropped + 10
+	for _, name := range []string{"noise", "rest"} {
+		var senders sync.WaitGroup
+		for i := range 10 {
+			senders.Go(func() {
+				for range many / 10 {
+					err := perdure.NewSignal[int](name).Send(app.With(t.Context()), waits.Execution(perdure.RawKey("w")), i)
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		senders.Wait()
+	}
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, name := range []string{"rest", "noise"} { // first the one behind the other
+		do(fmt.Sprintf("dropped %d signals %s of waits/w", many, name), 0, "workflow", "signals", "drop", "waits/w", "--name", name, "--yes")
+		do("no unread signal", 0, "workflow", "signals", "drop", "waits/w", "--name", name, "--yes")
+	}
 }

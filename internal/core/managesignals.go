@@ -65,6 +65,10 @@ func (x *Execution) notUnread(m *model.Message) string {
 // manageSignal skips or drops a signal. The caller has made sure that no worker may be about to
 // take it: a turn that takes a signal which is not there any more would contradict the history.
 func (x *Execution) manageSignal(d *Decision, m *model.Message, now model.Time, lim Limits) {
+	if m.Name == model.MailboxDropNamed {
+		x.dropNamed(d, m, now, lim)
+		return
+	}
 	e := x.FindSignal(m.ID)
 	switch {
 	case m.Name != model.MailboxSkip && m.Name != model.MailboxDrop:
@@ -76,10 +80,7 @@ func (x *Execution) manageSignal(d *Decision, m *model.Message, now model.Time, 
 	}
 
 	signal := *e
-	drop := model.Event{
-		Kind: model.EventSignalDropped, Name: signal.Name, Ref: signal.Seq, Seen: x.noticed(signal.Seq), RequestID: m.RequestID,
-		Failure: m.Failure.Bounded(),
-	}
+	drop := x.dropOf(&signal, m)
 	again := model.Event{Kind: model.EventSignalReceived, Name: signal.Name, Input: signal.Input, RequestID: signal.RequestID}
 	size := drop.Size()
 	if m.Name == model.MailboxSkip {
@@ -100,6 +101,44 @@ func (x *Execution) manageSignal(d *Decision, m *model.Message, now model.Time, 
 		left = model.SignalOf(len(x.signals), x.Start.Run, &x.signals[len(x.signals)-1])
 	}
 	d.Answer.Output = (&model.Calls{Calls: []model.Call{left}, Total: len(x.signals)}).Encode()
+}
+
+// dropOf is the event that drops a signal.
+func (x *Execution) dropOf(signal *model.Event, m *model.Message) model.Event {
+	return model.Event{
+		Kind: model.EventSignalDropped, Name: signal.Name, Ref: signal.Seq, Seen: x.noticed(signal.Seq), RequestID: m.RequestID,
+		Failure: m.Failure.Bounded(),
+	}
+}
+
+// HasSignal reports whether the code has not taken a signal of a name.
+func (x *Execution) HasSignal(name string) bool { return x.signalsOf(name) > 0 }
+
+// dropNamed drops the oldest signals of a name, as many as fit into the history and into one
+// commit. The answer lists them. Its total is how many signals of the name are left.
+func (x *Execution) dropNamed(d *Decision, m *model.Message, now model.Time, lim Limits) {
+	var all []model.Event
+	for i := range x.signals {
+		if len(all) < model.MailboxDropped && x.signals[i].Name == m.ID {
+			all = append(all, x.signals[i])
+		}
+	}
+
+	dropped := &model.Calls{Calls: []model.Call{}}
+	for i := range all {
+		drop := x.dropOf(&all[i], m)
+		if why := x.full(drop.Size(), lim); why != "" {
+			if i == 0 {
+				d.refuse(fault.Exhausted, why)
+				return
+			}
+			break
+		}
+		x.append(d, now, drop)
+		dropped.Calls = append(dropped.Calls, model.SignalOf(0, x.Start.Run, &all[i]))
+	}
+	dropped.Total = x.signalsOf(m.ID)
+	d.Answer.Output = dropped.Encode()
 }
 
 // noticed reports whether something durable may rest on the signal at a position being there,

@@ -96,6 +96,29 @@ func (k *signalDesk) reads() {
 	k.x = x
 }
 
+// An operator drops all signals of one name, a page at a time, and no signal of another name.
+func TestDropNamedSignals(t *testing.T) {
+	t.Parallel()
+	k := newSignalDesk(t)
+	const more = 7
+	for range model.MailboxDropped + more {
+		k.signal("go")
+	}
+	k.signal("stop")
+
+	for _, want := range []struct{ dropped, left int }{{model.MailboxDropped, more}, {more, 0}, {0, 0}} {
+		d := k.send(&model.Message{Kind: model.MessageMailbox, Name: model.MailboxDropNamed, ID: "go", Failure: &model.Failure{Message: "why"}})
+		c, err := model.DecodeCalls(d.Answer.Output)
+		if err != nil || d.Refused() != nil || len(c.Calls) != want.dropped || c.Total != want.left || len(d.Events) != want.dropped {
+			t.Fatalf("%d are dropped by %d events and %d are left, %v, %v; want %+v", len(c.Calls), len(d.Events), c.Total, err, d.Refused(), want)
+		}
+		k.reads()
+	}
+	if got := k.names(); got != "stop" {
+		t.Errorf("%q is left", got)
+	}
+}
+
 // What an operator does with an unread signal is an event of the history: whoever reads that has
 // the same signals.
 func TestManagedSignals(t *testing.T) {

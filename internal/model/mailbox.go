@@ -13,7 +13,12 @@ const (
 	MailboxShow = "show" // one item with its input
 	MailboxSkip = "skip" // move one item behind the others
 	MailboxDrop = "drop" // remove one item; its caller gets a failure
+	// remove the oldest signals of a name, at most MailboxDropped; the message's ID is the name
+	MailboxDropNamed = "drop-named"
 )
+
+// MailboxDropped is how many signals one MailboxDropNamed removes at most.
+const MailboxDropped = 500
 
 // MailboxListed is the maximum number of items in a list.
 const MailboxListed = 1000

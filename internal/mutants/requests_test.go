@@ -39,7 +39,7 @@ var requests = []mutant{
 		file:  "internal/engine/lane/manage.go",
 		old:   "	if e.hold.free() || !e.hold.busy && e.hold.told >= e.x.Next-1 ||",
 		new:   "	if true || e.hold.free() || !e.hold.busy && e.hold.told >= e.x.Next-1 ||",
-		tests: [][]string{{"./internal/e2e", "-run", "TestOperatorManagesSignals$/^memory$"}},
+		tests: [][]string{laneTest("TestSignalThatTheCodeMayBeAboutToTake$"), {"./internal/e2e", "-run", "TestOperatorManagesSignals$/^memory$"}},
 	},
 	{
 		name:  "a reset brings a dropped signal back",

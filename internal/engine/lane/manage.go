@@ -44,10 +44,17 @@ func (l *Lane) tellDropped(e *entry, it *core.Item) {
 // worker that has been told news, or that runs a step, may have begun something with the signal
 // that it has not reported yet.
 func (e *entry) goesOn(m *model.Message) (d core.Decision, busy bool) {
-	if m.Kind != model.MessageMailbox || m.Name != model.MailboxSkip && m.Name != model.MailboxDrop || e.x == nil {
+	if m.Kind != model.MessageMailbox || e.x == nil {
 		return d, false
 	}
-	if e.hold.free() || !e.hold.busy && e.hold.told >= e.x.Next-1 || e.x.FindSignal(m.ID) == nil {
+	there := false
+	switch m.Name {
+	case model.MailboxSkip, model.MailboxDrop:
+		there = e.x.FindSignal(m.ID) != nil
+	case model.MailboxDropNamed:
+		there = e.x.HasSignal(m.ID)
+	}
+	if e.hold.free() || !e.hold.busy && e.hold.told >= e.x.Next-1 || !there {
 		return d, false
 	}
 

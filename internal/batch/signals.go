@@ -1,0 +1,37 @@
+package batch
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Signals asks about the unread signals of an execution: api.Client.Signals.
+type Signals func(ctx context.Context, r api.SignalsRequest) (model.Calls, error)
+
+// DropSignals drops the unread signals of the name in r.ID, oldest first, in pages of one commit
+// each, and tells each signal. Signals that arrive after the first page may stay, so it ends
+// although more of them come. When it returns an error, everything that it told is dropped for
+// good.
+func DropSignals(ctx context.Context, ask Signals, r api.SignalsRequest, tell func(*model.Call)) error {
+	r.Do = model.MailboxDropNamed
+	for first, left := true, 0; first || left > 0; first = false {
+		page, err := ask(ctx, r)
+		if err != nil {
+			return err
+		}
+		for i := range page.Calls {
+			tell(&page.Calls[i])
+		}
+
+		if first {
+			left = page.Total
+		} else {
+			left -= max(len(page.Calls), 1)
+		}
+		left = min(left, page.Total)
+	}
+
+	return nil
+}

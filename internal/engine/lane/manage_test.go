@@ -1,0 +1,68 @@
+package lane_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// An operator cannot skip or drop a signal while the worker may be about to take it: while it runs
+// a step, and while it has been told of events that it has not answered. The signal stays. Once the
+// code waits, or no worker has the run, the same request succeeds. A list always does.
+func TestSignalThatTheCodeMayBeAboutToTake(t *testing.T) {
+	t.Parallel()
+	for _, do := range []string{model.MailboxSkip, model.MailboxDrop, model.MailboxDropNamed} {
+		t.Run(do, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			a := key("a")
+			run := r.began(a)
+			waits, tried := []model.Reason{{Code: model.WaitSignal, Name: "never"}}, 0
+			try := func(seq int64, want string) {
+				t.Helper()
+				tried++
+				id := "go"
+				if do != model.MailboxDropNamed {
+					events, err := r.st.LoadEvents(t.Context(), store.RunKey{Shard: a.Shard(shards), Run: run}, seq-1, 1, 1<<20)
+					if err != nil || len(events) != 1 {
+						t.Fatalf("%+v, %v", events, err)
+					}
+					id = model.SignalID(run, &events[0])
+				}
+				token := fmt.Sprint("try ", tried)
+				r.send(model.Message{Kind: model.MessageMailbox, To: a, Name: do, ID: id}, token)
+				r.settle()
+				r.wantAnswer(token, want)
+			}
+
+			// The worker has the start, and then the signal, and has not answered yet.
+			r.signal(a, "go", "first")
+			r.settle()
+			try(1, "conflict")
+			r.send(model.Message{Kind: model.MessageMailbox, To: a, Name: model.MailboxList}, "list")
+			r.settle()
+			r.wantAnswer("list", "")
+			r.wantEvents(a, "signal_received go")
+
+			// It runs a step.
+			r.turn(a, model.Turn{Running: true, Waits: []model.Reason{{Code: model.WaitStep, Name: "x"}}})
+			r.settle()
+			try(1, "conflict")
+
+			// It waits.
+			r.turn(a, model.Turn{Waits: waits})
+			r.settle()
+			try(1, "")
+
+			// No worker has the run.
+			r = newRig(t)
+			run = r.began(a)
+			r.signal(a, "go", "second")
+			r.settle()
+			try(1, "")
+		})
+	}
+}
