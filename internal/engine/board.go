@@ -26,7 +26,7 @@ type board struct {
 
 	mu   sync.Mutex
 	b    *queue.Board
-	gate *flow.Gatekeeper
+	gate *flow.BoardGate
 
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
@@ -52,7 +52,7 @@ func newBoard(inc *incarnation) *board {
 	if inc.eng.cfg.Store.Info().Shared {
 		book = ledger.New(limit.Place(inc.epoch))
 	}
-	k := flow.NewGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
+	k := flow.NewBoardGate(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
 		if s := inc.eng.taskWorkers.get(id); s != nil {
 			return s.at(claim)
 		}
@@ -100,14 +100,14 @@ func (b *board) settle(now model.Time) {
 }
 
 // Look implements flow.Board.
-func (b *board) Look(do func(*flow.Gatekeeper, *queue.Board)) {
+func (b *board) Look(do func(*flow.BoardGate, *queue.Board)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	do(b.gate, b.b)
 }
 
 // Change implements flow.Board.
-func (b *board) Change(now model.Time, do func(*flow.Gatekeeper, *queue.Board) (moved bool)) {
+func (b *board) Change(now model.Time, do func(*flow.BoardGate, *queue.Board) (moved bool)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	moved := do(b.gate, b.b)
@@ -506,10 +506,10 @@ func (b *board) tellOthers(waits bool) {
 		return
 	}
 	if waits {
-		b.inc.borrower.Nudge()
+		b.inc.borrower.Wake()
 	}
 	if b.inc.lender.Wanted() {
-		b.inc.lender.Nudge()
+		b.inc.lender.Wake()
 	}
 }
 

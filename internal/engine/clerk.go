@@ -194,7 +194,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.A
 	}
 	if asked.Use() != nil {
 		// The store does not take a request whose answer it already has, so no hint would arrive.
-		k.lookout.Nudge()
+		k.lookout.LookNow()
 	}
 	look := time.NewTicker(clerkTrust)
 	defer look.Stop()
@@ -277,7 +277,7 @@ func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey)
 	k.runs[key] = append(k.runs[key], c)
 	k.mu.Unlock()
 	k.lookout.Expect()
-	k.lookout.Nudge()
+	k.lookout.LookNow()
 	trust := time.NewTimer(clerkTrust)
 	defer trust.Stop()
 

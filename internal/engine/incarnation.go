@@ -23,12 +23,12 @@ import (
 // incarnation is one life of the node, from its registration to the loss of its lease or its
 // orderly end.
 type incarnation struct {
-	eng   *Engine
-	self  store.NodeInfo
-	epoch int64
-	lanes []*laneShell
-	board *board
-	seat  *flow.Seat // among the nodes that share limits
+	eng         *Engine
+	self        store.NodeInfo
+	epoch       int64
+	lanes       []*laneShell
+	board       *board
+	participant *flow.Participant // among the nodes that share limits
 	// These let workers execute tasks of other nodes, in both directions. They are nil if only one
 	// process can open the store.
 	borrower *lending.Borrower
@@ -131,7 +131,7 @@ func (inc *incarnation) run(ctx context.Context) error {
 	unstored := inc.gaveUpOnStore(cause)
 	// Nothing of this incarnation is in flight.
 	if orderly || unstored != nil || errors.Is(cause, errClockBack) {
-		inc.seat.Leave(ctx)
+		inc.participant.Leave(ctx)
 		inc.unregister(ctx)
 	}
 
@@ -338,14 +338,14 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, r re
 		inc.alive.Store(&alive)
 		inc.owners = v.Owners
 		inc.eng.flow.Heard(v.Settings)
-		if inc.seat.Viewed(&v, len(inc.member.Owned())) {
-			inc.member.Nudge()
+		if inc.participant.Viewed(&v, len(inc.member.Owned())) {
+			inc.member.RenewNow()
 		}
 		if inc.borrower != nil {
 			inc.borrower.Seen(&v)
 			inc.lender.Seen(&v)
 			if v.PeerMail {
-				inc.peers.Nudge()
+				inc.peers.LookNow()
 			}
 		}
 	}
@@ -447,7 +447,7 @@ func (inc *incarnation) moved(shards []model.ShardID, ours bool) {
 		inc.board.join(s)
 	}
 
-	inc.lender.Nudge()
+	inc.lender.Wake()
 }
 
 // lane returns the lane of a shard that is ours; nil if it is not.
@@ -502,17 +502,17 @@ func (inc *incarnation) hinted(h notify.Hint) {
 		}
 	case notify.Closed:
 		if h.Node == inc.self.ID {
-			inc.eng.clerk.lookout.Nudge()
+			inc.eng.clerk.lookout.LookNow()
 		}
 	case notify.Membership:
-		inc.post(inc.member.Nudge)
+		inc.post(inc.member.RenewNow)
 	case notify.Settings:
 		if h.Node != inc.self.ID {
-			inc.eng.flow.Nudged()
+			inc.eng.flow.ReadSoon()
 		}
 	case notify.Peer:
 		if h.Node == inc.self.ID && inc.peers != nil {
-			inc.peers.Nudge()
+			inc.peers.LookNow()
 		}
 	}
 }

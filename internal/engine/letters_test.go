@@ -33,11 +33,11 @@ func runsOf(t *testing.T, st store.Store, workflow string) int64 {
 	return n
 }
 
-func order(row *store.DeadRow, do model.LetterVerb) *model.Message {
+func order(row *store.DeadRow, do model.DeadTaskVerb) *model.Message {
 	ref := model.TaskRef{Address: row.Body.Address, Run: row.Run, ID: row.Task}
-	m := &model.Message{Kind: model.MessageRequeue, To: ref.Address, Letter: &model.LetterOrder{Do: do, Ref: ref, Count: row.Requeued}}
-	if do == model.LetterUndo {
-		m.To, m.Letter.Run = row.Body.Requeued.Address, row.Body.Requeued.Run
+	m := &model.Message{Kind: model.MessageRequeue, To: ref.Address, DeadTask: &model.DeadTaskOrder{Do: do, Ref: ref, Count: row.Requeued}}
+	if do == model.DeadTaskUndo {
+		m.To, m.DeadTask.Run = row.Body.Requeued.Address, row.Body.Requeued.Run
 	}
 	return m
 }
@@ -69,7 +69,7 @@ func TestRequeueOnce(t *testing.T) {
 				t.Fatalf("%d dead letters", len(dead))
 			}
 
-			runs := make10(ctx, t, e, order(&dead[0], model.LetterRequeue))
+			runs := make10(ctx, t, e, order(&dead[0], model.DeadTaskRequeue))
 			if n := runsOf(t, st, m.To.Type); n != 2 {
 				t.Fatalf("%d runs, want 2", n)
 			}
@@ -78,10 +78,10 @@ func TestRequeueOnce(t *testing.T) {
 				t.Fatalf("%+v", dead[0])
 			}
 
-			if _, err := e.Send(ctx, order(&dead[0], model.LetterPurge)); !fault.Is(err, fault.Conflict) {
+			if _, err := e.Send(ctx, order(&dead[0], model.DeadTaskPurge)); !fault.Is(err, fault.Conflict) {
 				t.Errorf("purge of a letter whose run is open: %v", err)
 			}
-			if _, err := e.Send(ctx, order(&dead[0], model.LetterUndo)); err != nil {
+			if _, err := e.Send(ctx, order(&dead[0], model.DeadTaskUndo)); err != nil {
 				t.Fatal(err)
 			}
 			if r, err := e.Await(ctx, m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Canceled {
@@ -92,7 +92,7 @@ func TestRequeueOnce(t *testing.T) {
 			if dead[0].Requeued != 0 || !dead[0].Body.Requeued.IsZero() {
 				t.Fatalf("%+v", dead[0])
 			}
-			make10(ctx, t, e, order(&dead[0], model.LetterRequeue))
+			make10(ctx, t, e, order(&dead[0], model.DeadTaskRequeue))
 			if n := runsOf(t, st, m.To.Type); n != 3 {
 				t.Fatalf("%d runs, want 3", n)
 			}
@@ -102,12 +102,12 @@ func TestRequeueOnce(t *testing.T) {
 				t.Fatalf("%+v, %v", r, err)
 			}
 			dead = letters(t, st)
-			if _, err := e.Send(ctx, order(&dead[0], model.LetterUndo)); !fault.Is(err, fault.Conflict) {
+			if _, err := e.Send(ctx, order(&dead[0], model.DeadTaskUndo)); !fault.Is(err, fault.Conflict) {
 				t.Errorf("undo of what has ended: %v", err)
 			}
 
 			for range 2 {
-				if _, err := e.Send(ctx, order(&dead[0], model.LetterPurge)); err != nil {
+				if _, err := e.Send(ctx, order(&dead[0], model.DeadTaskPurge)); err != nil {
 					t.Errorf("purge: %v", err)
 				}
 			}
@@ -187,7 +187,7 @@ func TestRequeueOfAStep(t *testing.T) {
 		}
 
 		dead := letters(t, st)[0]
-		a, err := e.Send(t.Context(), order(&dead, model.LetterRequeue))
+		a, err := e.Send(t.Context(), order(&dead, model.DeadTaskRequeue))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestRequeueOfAStep(t *testing.T) {
 			t.Fatalf("%+v, answered %s", dead.Body.Requeued, a.Run)
 		}
 
-		if _, err := e.Send(t.Context(), order(&dead, model.LetterUndo)); err != nil {
+		if _, err := e.Send(t.Context(), order(&dead, model.DeadTaskUndo)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -207,7 +207,7 @@ func TestRequeueOfAStep(t *testing.T) {
 		}
 
 		// Once more: the key is used again, the run is another.
-		if a, err = e.Send(t.Context(), order(&dead, model.LetterRequeue)); err != nil {
+		if a, err = e.Send(t.Context(), order(&dead, model.DeadTaskRequeue)); err != nil {
 			t.Fatal(err)
 		}
 		// The dead task is marked. Whether the new task has started or is in flight, the next
@@ -256,7 +256,7 @@ func TestOldDeadLettersGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		dead := letters(t, st)
-		if _, err := e.Send(ctx, order(&dead[0], model.LetterRequeue)); err != nil {
+		if _, err := e.Send(ctx, order(&dead[0], model.DeadTaskRequeue)); err != nil {
 			t.Fatal(err)
 		}
 
@@ -300,7 +300,7 @@ func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
 		}
 		time.Sleep(time.Hour - 10*time.Second)
 		dead := letters(t, st)[0]
-		a, err := e.Send(ctx, order(&dead, model.LetterRequeue))
+		a, err := e.Send(ctx, order(&dead, model.DeadTaskRequeue))
 		if err != nil {
 			t.Fatal(err)
 		}

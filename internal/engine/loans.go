@@ -20,7 +20,7 @@ func (n loans) Alive(node model.NodeID) bool {
 	return alive != nil && slices.Contains(*alive, node.String())
 }
 
-func (n loans) LookAround() { n.inc.post(n.inc.member.Nudge) }
+func (n loans) LookAround() { n.inc.post(n.inc.member.RenewNow) }
 
 func (n loans) GiveBack(claims []model.ClaimRef) { n.inc.eng.giveBack(claims) }
 

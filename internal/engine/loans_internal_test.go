@@ -74,7 +74,7 @@ func pollOf(seq uint64, name string, lend int) *peer.Poll {
 
 // uses returns the limits that tasks hold or wait for.
 func uses(b *board) (list []flow.LimitUse) {
-	b.Look(func(k *flow.Gatekeeper, tasks *queue.Board) { list = k.Uses(tasks) })
+	b.Look(func(k *flow.BoardGate, tasks *queue.Board) { list = k.Uses(tasks) })
 	return list
 }
 
@@ -190,7 +190,7 @@ func TestClaimOfDeadMakerCountsOn(t *testing.T) {
 	if len(uses(b)) != 0 {
 		t.Error("a claim counts that its maker counts")
 	}
-	b.Look(func(k *flow.Gatekeeper, tasks *queue.Board) { k.Inherit(now, map[string]bool{c.String(): true}, tasks) })
+	b.Look(func(k *flow.BoardGate, tasks *queue.Board) { k.Inherit(now, map[string]bool{c.String(): true}, tasks) })
 
 	for range 2 {
 		if u := uses(b); len(u) != 1 || u[0].Held != 1 {

@@ -53,7 +53,7 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 			}
 			ref := model.TaskRef{Address: row.Body.Address, Run: row.Run, ID: row.Task}
 			ms = append(ms, &model.Message{
-				Kind: model.MessageRequeue, To: ref.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: ref, Count: row.Requeued, Run: row.Body.Requeued.Run},
+				Kind: model.MessageRequeue, To: ref.Address, DeadTask: &model.DeadTaskOrder{Do: model.DeadTaskPurge, Ref: ref, Count: row.Requeued, Run: row.Body.Requeued.Run},
 			})
 		}
 

@@ -173,7 +173,7 @@ func repeatable(m *model.Message) bool {
 	case model.MessageMailbox:
 		return m.Name == model.MailboxList || m.Name == model.MailboxShow
 	case model.MessageRequeue:
-		return m.Letter.Do == model.LetterPurge
+		return m.DeadTask.Do == model.DeadTaskPurge
 	}
 
 	return false

@@ -62,7 +62,7 @@ func (inc *incarnation) sweepOnce(ctx context.Context) (int, error) {
 	now := inc.eng.clock.now()
 
 	n, err := inc.eng.cfg.Store.Sweep(ctx, store.SweepRequest{
-		Shards: mine, RequestsBefore: now.Add(-inc.eng.cfg.RetainRequest), LettersBefore: now.Add(-inc.eng.cfg.RetainLetter),
+		Shards: mine, RequestsBefore: now.Add(-inc.eng.cfg.RetainRequest), DeadLettersBefore: now.Add(-inc.eng.cfg.RetainDeadLetter),
 		LogsBefore: now.Add(-inc.eng.cfg.RetainLogs), SettingsBefore: now.Add(-retainTombstones), PeerMailBefore: now.Add(-retainPeerMail), Limit: sweepRows,
 	})
 	if err != nil {

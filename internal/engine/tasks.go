@@ -324,7 +324,7 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool)
 			} else if s.eng.cfg.Store.Info().Shared && served != nil {
 				if len(s.offer.Tenants) > 0 {
 					s.sendAbroad(r.Ref)
-					inc.lender.Nudge()
+					inc.lender.Wake()
 				} else {
 					s.mail(r)
 				}
@@ -407,7 +407,7 @@ func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *mo
 	l := inc.keeper(ref.Address.Shard(len(inc.owner)))
 	if l == nil && inc.lender != nil {
 		s.note(ref, progress)
-		inc.lender.Nudge()
+		inc.lender.Wake()
 		return held, canceled, nil
 	}
 

@@ -82,7 +82,7 @@ func (inc *incarnation) resume() {
 	}
 	inc.eng.cfg.Log.Info("the machine was suspended", "for", (asleep - inc.suspended).Round(time.Millisecond))
 	inc.suspended = asleep
-	inc.member.Nudge()
+	inc.member.RenewNow()
 	inc.wakeSleepers()
 }
 

@@ -68,7 +68,7 @@ func (p *parser) space() {
 func (p *parser) word() string {
 	p.space()
 	from := p.pos
-	for p.pos < len(p.text) && (model.LabelLetter(p.text[p.pos]) || p.text[p.pos] == ':' || p.text[p.pos] == '+') {
+	for p.pos < len(p.text) && (model.IsLabelByte(p.text[p.pos]) || p.text[p.pos] == ':' || p.text[p.pos] == '+') {
 		p.pos++
 	}
 	return p.text[from:p.pos]

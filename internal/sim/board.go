@@ -102,10 +102,10 @@ func (b *board) match(now model.Time) []queue.Match {
 }
 
 // Look implements flow.Board.
-func (b *board) Look(do func(*flow.Gatekeeper, *queue.Board)) { do(b.keeper.g, b.b) }
+func (b *board) Look(do func(*flow.BoardGate, *queue.Board)) { do(b.keeper.g, b.b) }
 
 // Change implements flow.Board.
-func (b *board) Change(now model.Time, do func(*flow.Gatekeeper, *queue.Board) (moved bool)) {
+func (b *board) Change(now model.Time, do func(*flow.BoardGate, *queue.Board) (moved bool)) {
 	moved := do(b.keeper.g, b.b)
 	b.keeper.changed(now)
 	b.settle(now)
@@ -301,10 +301,10 @@ func (b *board) Propose() {
 
 	if u := b.inc.purse; u != nil {
 		if len(u.others) > 0 && b.b.Waits() {
-			u.nudgeDebtor()
+			u.wakeDebtor()
 		}
 		if u.creditor.Wanted() {
-			u.nudgeCreditor()
+			u.wakeCreditor()
 		}
 	}
 

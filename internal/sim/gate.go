@@ -28,11 +28,11 @@ import (
 // one process uses the store. The checks of limits and breakers in this file hold for each node
 // separately; share.go checks all nodes together.
 
-// keeper is the production gatekeeper of a node, with an observer. The observer sees the questions
-// of the board, the answers, and the state of the gate afterwards.
+// keeper is the production gate of the board of a node, with an observer. The observer sees the
+// questions of the board, the answers, and the state of the gate afterwards.
 type keeper struct {
 	b *board
-	g *flow.Gatekeeper
+	g *flow.BoardGate
 
 	knew map[model.ClaimRef]bool // claims that the board knows
 	// let has the tasks that have a pass. kept has the tasks that still hold something although the
@@ -95,7 +95,7 @@ func newKeeper(b *board) *keeper {
 		book = limits.New(b.inc.place())
 	}
 
-	k.g = flow.NewGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
+	k.g = flow.NewBoardGate(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
 		if i := slices.IndexFunc(p.hands, func(h *hand) bool { return h.id == id }); i >= 0 {
 			h := p.hands[i]
 			return h.held[claim] != nil, h.reported[claim] != nil

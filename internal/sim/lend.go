@@ -39,8 +39,8 @@ type purse struct {
 func newPurse(inc *incarnation) *purse {
 	s := inc.p.s
 	u := &purse{inc: inc, pace: loan.Standard.For(s.plan.ttl), leaving: make([]bool, s.plan.shards)}
-	u.debtor = loan.NewDebtor(loan.DebtorConfig{Owner: u, Board: u, Pace: u.pace, Nudge: u.nudgeDebtor, NewStream: s.newRun})
-	u.creditor = loan.NewCreditor(loan.CreditorConfig{Self: inc.self.ID, Host: host{u}, Pace: u.pace, Nudge: u.nudgeCreditor})
+	u.debtor = loan.NewDebtor(loan.DebtorConfig{Owner: u, Board: u, Pace: u.pace, Wake: u.wakeDebtor, NewStream: s.newRun})
+	u.creditor = loan.NewCreditor(loan.CreditorConfig{Self: inc.self.ID, Host: host{u}, Pace: u.pace, Wake: u.wakeCreditor})
 	return u
 }
 
@@ -92,7 +92,7 @@ func (u *purse) seen(v *store.View) {
 		}
 	}
 	if len(u.others) > 0 {
-		u.nudgeDebtor()
+		u.wakeDebtor()
 	}
 	loan.Regain(u.creditor.Seen(v))
 }
@@ -148,7 +148,7 @@ func (u *purse) moved(shards []model.ShardID, ours bool) {
 		u.inc.board.join(h)
 	}
 
-	u.nudgeCreditor()
+	u.wakeCreditor()
 }
 
 // own returns the workers of the process that take tasks, also workers that have left and still
@@ -157,8 +157,8 @@ func (u *purse) own() []*hand {
 	return slices.DeleteFunc(slices.Clone(u.inc.p.hands), func(h *hand) bool { return len(h.offer.Tenants) == 0 })
 }
 
-// nudgeDebtor schedules a round of the debtor.
-func (u *purse) nudgeDebtor() {
+// wakeDebtor schedules a round of the debtor.
+func (u *purse) wakeDebtor() {
 	u.lookAfter(time.Duration(u.inc.p.s.between(0, 5*millisecond)) * time.Microsecond)
 }
 
@@ -194,8 +194,8 @@ func (u *purse) look() {
 	}
 }
 
-// nudgeCreditor schedules a round of the creditor.
-func (u *purse) nudgeCreditor() { u.roundAfter(0) }
+// wakeCreditor schedules a round of the creditor.
+func (u *purse) wakeCreditor() { u.roundAfter(0) }
 
 func (u *purse) roundAfter(wait time.Duration) {
 	s := u.inc.p.s
@@ -229,9 +229,9 @@ func (u *purse) poll(p *loan.OpenPoll) {
 	u.polls = append(u.polls, p)
 	s.did(opPolled)
 	if s.opts.Trace {
-		s.logf("%s polls %s: %+v", u.inc.name(), s.ledger.name(p.Node), p.Letter)
+		s.logf("%s polls %s: %+v", u.inc.name(), s.ledger.name(p.Node), p.Poll)
 	}
-	s.mix(21, p.Letter.Seq, uint64(len(p.Letter.Workers)))
+	s.mix(21, p.Poll.Seq, uint64(len(p.Poll.Workers)))
 
 	for _, x := range p.Lent() {
 		if x.Count > 0 {
@@ -241,7 +241,7 @@ func (u *purse) poll(p *loan.OpenPoll) {
 
 	u.after(u.pace.CallTimeout, func() { u.failed(p) })
 	u.tell(p.Node, func(to *purse) {
-		to.polled(from, &p.Letter, func(a *peer.PollReply) {
+		to.polled(from, &p.Poll, func(a *peer.PollReply) {
 			to.tell(from, func(*purse) { u.heard(p, a) })
 		})
 	})
@@ -357,7 +357,7 @@ func (u *purse) tell(node model.NodeID, hear func(to *purse)) {
 func (u *purse) Alive(node model.NodeID) bool { return slices.Contains(u.inc.alive, node) }
 
 // LookAround implements loan.Node.
-func (u *purse) LookAround() { seatLife{u.inc}.LookAround() }
+func (u *purse) LookAround() { participantLife{u.inc}.LookAround() }
 
 // GiveBack implements loan.Node.
 func (u *purse) GiveBack(refs []model.ClaimRef) {

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Letter is a message in an outbox.
-type Letter struct {
+// OutboxMessage is a message in an outbox.
+type OutboxMessage struct {
 	ID        string `json:"id"`
 	Kind      string `json:"kind"`
 	Execution string `json:"execution"`
@@ -30,7 +30,7 @@ type Letter struct {
 }
 
 // Message decodes the message.
-func (l *Letter) Message() (model.Message, error) {
+func (l *OutboxMessage) Message() (model.Message, error) {
 	body, err := hex.DecodeString(l.Body)
 	if err != nil {
 		return model.Message{}, err
@@ -128,11 +128,11 @@ func (s *Site) Put(ctx context.Context, exec Exec, id, cluster string, m *model.
 func (d *Database) Schema() string { return d.src.Schema }
 
 // DeadLetters returns refused messages, in the order of their ids, after the given one.
-func (d *Database) DeadLetters(ctx context.Context, cluster, after string, limit int) (letters []Letter, err error) {
+func (d *Database) DeadLetters(ctx context.Context, cluster, after string, limit int) (letters []OutboxMessage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, short)
 	defer cancel()
 	var text string
-	if err = d.read(ctx, d.sql(Outbox, d.dialect.letters), []any{cluster, after, int64(limit)}, &text); err != nil {
+	if err = d.read(ctx, d.sql(Outbox, d.dialect.deadLetters), []any{cluster, after, int64(limit)}, &text); err != nil {
 		return nil, err
 	}
 	return letters, json.Unmarshal([]byte(text), &letters)

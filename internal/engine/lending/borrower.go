@@ -73,7 +73,7 @@ func (h hirer) Hire(w *loan.BorrowedWorker, offer model.TaskOffer, node model.No
 func NewBorrower(self model.NodeID, owner BorrowerNode, board Board) *Borrower {
 	b := &Borrower{self: self, owner: owner, board: board, kick: make(chan struct{}, 1)}
 	b.debtor = loan.NewDebtor(loan.DebtorConfig{
-		Owner: hirer{owner, b}, Board: board, Pace: loan.Standard, Nudge: b.Nudge,
+		Owner: hirer{owner, b}, Board: board, Pace: loan.Standard, Wake: b.Wake,
 		NewStream: func() model.RunID { return model.RunID(uuid.Must(uuid.NewV7())) },
 	})
 	return b
@@ -94,8 +94,8 @@ func (b *Borrower) Covered(w queue.Want) bool {
 	return others != nil && others.Cover(w)
 }
 
-// Nudge makes the borrower look around soon: a task may wait for a worker.
-func (b *Borrower) Nudge() {
+// Wake makes the borrower look around soon: a task may wait for a worker.
+func (b *Borrower) Wake() {
 	select {
 	case b.kick <- struct{}{}:
 	default:
@@ -159,7 +159,7 @@ func (b *Borrower) Seen(v *store.View) {
 		}
 	}
 	if len(others) > 0 {
-		b.Nudge()
+		b.Wake()
 	}
 }
 

@@ -13,5 +13,5 @@
 //     of this package: a proposal to a borrowed worker is counted by its Borrower (Worker.Expect),
 //     which takes the lock.
 //   - The board calls Worker.Expect, Found, Dropped and Covered without its own lock. HasOthers,
-//     Wanted and Nudge take no lock.
+//     Wanted and Wake take no lock.
 package lending

@@ -27,7 +27,7 @@ type Lender struct {
 // NewLender returns the lender of a node. The caller must connect it before it runs.
 func NewLender(self model.NodeID, host loan.Host) *Lender {
 	d := &Lender{host: host, kick: make(chan struct{}, 1)}
-	d.creditor = loan.NewCreditor(loan.CreditorConfig{Self: self, Host: host, Pace: loan.Standard, Nudge: d.Nudge})
+	d.creditor = loan.NewCreditor(loan.CreditorConfig{Self: self, Host: host, Pace: loan.Standard, Wake: d.Wake})
 	return d
 }
 
@@ -37,9 +37,9 @@ func (d *Lender) Connect(line peer.Line) { d.line = line }
 // Wanted reports whether an owner has tasks for free slots.
 func (d *Lender) Wanted() bool { return d.wanted.Load() }
 
-// Nudge makes the lender look around soon: slots may be free, or a worker may have something to
+// Wake makes the lender look around soon: slots may be free, or a worker may have something to
 // report.
-func (d *Lender) Nudge() {
+func (d *Lender) Wake() {
 	select {
 	case d.kick <- struct{}{}:
 	default:
@@ -117,7 +117,7 @@ func (d *Lender) round(ctx context.Context) time.Duration {
 // poll asks an owner once.
 func (d *Lender) poll(ctx context.Context, p *loan.OpenPoll) {
 	brief, cancel := context.WithTimeout(ctx, loan.Standard.CallTimeout)
-	raw, err := d.line.Call(brief, p.Node, peer.Encode(&p.Letter))
+	raw, err := d.line.Call(brief, p.Node, peer.Encode(&p.Poll))
 	cancel()
 	var a *peer.PollReply
 	if err == nil {

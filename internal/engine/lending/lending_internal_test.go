@@ -242,7 +242,7 @@ func (h *host) Take(claims []model.Claim, _ model.NodeID) bool {
 		h.mu.Lock()
 		h.held, h.reported = false, true
 		h.mu.Unlock()
-		h.lender.Nudge()
+		h.lender.Wake()
 	})
 	return true
 }

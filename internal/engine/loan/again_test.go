@@ -34,8 +34,8 @@ func TestOwnerListensToANodeThatHadForgottenIt(t *testing.T) {
 	t.Parallel()
 	now, self, owner := time.Unix(1_000_000, 0), model.NodeID{1}, model.NodeID{2}
 	nothing := func() {}
-	creditor := loan.NewCreditor(loan.CreditorConfig{Self: self, Host: quiet{}, Pace: loan.Standard, Nudge: nothing})
-	debtor := loan.NewDebtor(loan.DebtorConfig{Owner: quiet{}, Board: quiet{}, Pace: loan.Standard, Nudge: nothing, NewStream: func() model.RunID { return model.RunID{1} }})
+	creditor := loan.NewCreditor(loan.CreditorConfig{Self: self, Host: quiet{}, Pace: loan.Standard, Wake: nothing})
+	debtor := loan.NewDebtor(loan.DebtorConfig{Owner: quiet{}, Board: quiet{}, Pace: loan.Standard, Wake: nothing, NewStream: func() model.RunID { return model.RunID{1} }})
 	early := &store.View{Members: []store.Member{{NodeInfo: store.NodeInfo{ID: self}}}}
 	later := &store.View{Members: []store.Member{{NodeInfo: store.NodeInfo{ID: self}}, {NodeInfo: store.NodeInfo{ID: owner}}}}
 
@@ -47,12 +47,12 @@ func TestOwnerListensToANodeThatHadForgottenIt(t *testing.T) {
 			t.Fatalf("%d polls, want one", len(polls))
 		}
 		p := polls[0]
-		debtor.Polled(now, self, &p.Letter, func(a *peer.PollReply) {
+		debtor.Polled(now, self, &p.Poll, func(a *peer.PollReply) {
 			answered = true
 			creditor.Heard(now, p, a)
 			creditor.Done(now, p, a)
 		})
-		debtor.Reply(now, self, p.Letter.Seq)
+		debtor.Reply(now, self, p.Poll.Seq)
 		return answered
 	}
 

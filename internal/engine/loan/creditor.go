@@ -21,8 +21,8 @@ type CreditorConfig struct {
 	Self model.NodeID
 	Host Host
 	Pace Pace
-	// Nudge asks the caller to call Round soon.
-	Nudge func()
+	// Wake asks the caller to call Round soon.
+	Wake func()
 }
 
 // Creditor lets workers of a node execute tasks of runs that other nodes own. It polls an owner
@@ -100,7 +100,7 @@ func (c *Creditor) Seen(v *store.View) (home []Lent) {
 			home = append(home, l.kept...)
 		}
 	}
-	c.cfg.Nudge()
+	c.cfg.Wake()
 	return home
 }
 
@@ -119,7 +119,7 @@ func (c *Creditor) Knocked(from model.NodeID, k *peer.Knock) {
 		l.after, l.pause = time.Time{}, 0
 	}
 	l.poll = l.poll || k.Poll
-	c.cfg.Nudge()
+	c.cfg.Wake()
 }
 
 func (c *Creditor) loan(node model.NodeID) *loan {
@@ -228,5 +228,5 @@ func (c *Creditor) Over(ref model.ClaimRef, maker model.NodeID) {
 		return
 	}
 	c.loan(maker).poll = true
-	c.cfg.Nudge()
+	c.cfg.Wake()
 }

@@ -22,8 +22,8 @@ type DebtorConfig struct {
 	Owner Owner
 	Board Board
 	Pace  Pace
-	// Nudge asks the caller to call Round soon.
-	Nudge func()
+	// Wake asks the caller to call Round soon.
+	Wake func()
 	// NewStream draws the name of a stream of entries.
 	NewStream func() model.RunID
 }
@@ -244,7 +244,7 @@ func (d *Debtor) Close() {
 func (d *Debtor) Found(now time.Time, node model.NodeID, ref model.ClaimRef) {
 	if _, known := d.unheard[ref]; !known {
 		d.unheard[ref] = unheard{node, now}
-		d.cfg.Nudge()
+		d.cfg.Wake()
 	}
 }
 

@@ -272,6 +272,6 @@ func (n *neighbour) flush(now time.Time) {
 	case n.answer != nil && n.expected <= 0:
 		n.reply(now)
 	case n.answer == nil:
-		n.d.cfg.Nudge()
+		n.d.cfg.Wake()
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 // OpenPoll is a poll of an owner in flight.
 type OpenPoll struct {
-	Node   model.NodeID
-	Letter peer.Poll
+	Node model.NodeID
+	Poll peer.Poll
 
 	loan   *loan
 	lent   []Lent
@@ -27,7 +27,7 @@ type OpenPoll struct {
 func (c *Creditor) compose(now time.Time, l *loan, workers []Own) *OpenPoll {
 	p := &OpenPoll{Node: l.node, loan: l, began: now, wanted: len(l.wants) > 0, lent: l.kept, sent: make([]map[model.ClaimRef]uint64, len(l.kept))}
 	c.seq++
-	p.Letter = peer.Poll{Seq: c.seq, Stream: l.stream, Seen: l.seen}
+	p.Poll = peer.Poll{Seq: c.seq, Stream: l.stream, Seen: l.seen}
 	l.kept = nil
 
 	room := progressSize
@@ -46,7 +46,7 @@ func (c *Creditor) compose(now time.Time, l *loan, workers []Own) *OpenPoll {
 			l.node,
 			func(ref model.ClaimRef) bool { return c.cfg.Host.Lane(ref) == nil },
 			func(ref model.ClaimRef) bool { return c.owner(ref) == l.node }, &room)
-		p.Letter.Workers = append(p.Letter.Workers, w)
+		p.Poll.Workers = append(p.Poll.Workers, w)
 	}
 
 	return p
@@ -59,7 +59,7 @@ func (p *OpenPoll) Lent() []Lent { return p.lent }
 func (c *Creditor) Failed(now time.Time, p *OpenPoll) {
 	p.loan.calling, p.loan.poll = false, true
 	c.rest(now, p.loan)
-	c.cfg.Nudge()
+	c.cfg.Wake()
 }
 
 // rest delays the next poll.
@@ -148,7 +148,7 @@ func (c *Creditor) Done(now time.Time, p *OpenPoll, a *peer.PollReply) {
 	} else {
 		c.rest(now, l) // slots were lent and tasks wait, but no claim came
 	}
-	c.cfg.Nudge()
+	c.cfg.Wake()
 }
 
 // CarryOut lets workers execute the entries of an owner. It returns how many claims each worker

@@ -106,8 +106,8 @@ func (k Asker) inquire(ctx context.Context, to model.NodeID, q asked) (told info
 		return told, fault.New(fault.Internal, "ask node %s: %w", to, err)
 	}
 	self, id := model.NodeID(uuid.Must(uuid.NewV7())), newID()
-	letter := store.PeerMail{To: to, From: self, ID: id, Body: append([]byte{inquiry}, body...)}
-	if err := k.Mail.PutPeerMail(ctx, []store.PeerMail{letter}); err != nil {
+	mail := store.PeerMail{To: to, From: self, ID: id, Body: append([]byte{inquiry}, body...)}
+	if err := k.Mail.PutPeerMail(ctx, []store.PeerMail{mail}); err != nil {
 		return told, err
 	}
 	k.Hints.Publish(notify.Hint{Kind: notify.Peer, Node: to})
@@ -119,13 +119,13 @@ func (k Asker) inquire(ctx context.Context, to model.NodeID, q asked) (told info
 		case <-time.After(pause):
 		}
 
-		letters, err := k.Mail.TakePeerMail(ctx, self, page, pageBytes)
+		replies, err := k.Mail.TakePeerMail(ctx, self, page, pageBytes)
 		if err != nil {
 			return told, err
 		}
 
-		for i := range letters {
-			if l := &letters[i]; l.Re != id || len(l.Body) == 0 || l.Body[0] != answer {
+		for i := range replies {
+			if l := &replies[i]; l.Re != id || len(l.Body) == 0 || l.Body[0] != answer {
 				continue
 			} else if err := decMode.Unmarshal(l.Body[1:], &told); err != nil {
 				return told, fault.New(fault.Corrupt, "what node %s said: %w", to, err)

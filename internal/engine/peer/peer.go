@@ -135,8 +135,8 @@ func (p *Post) send(m store.PeerMail, kind byte, body []byte) {
 	p.lookout.Expect()
 }
 
-// Nudge says that something may have arrived.
-func (p *Post) Nudge() { p.lookout.Nudge() }
+// LookNow says that something may have arrived.
+func (p *Post) LookNow() { p.lookout.LookNow() }
 
 // Run sends and receives messages until ctx ends.
 func (p *Post) Run(ctx context.Context) {

@@ -47,7 +47,7 @@ func TestPost(t *testing.T) {
 					p := peer.New(peer.Config{Self: id, Mail: st, Hints: c.hints, Log: slog.New(slog.DiscardHandler), Handler: echo{heard}})
 					defer c.hints.Subscribe(func(h notify.Hint) {
 						if h.Kind == notify.Peer && h.Node == id {
-							p.Nudge()
+							p.LookNow()
 						}
 					})()
 					go p.Run(ctx)
@@ -59,7 +59,7 @@ func TestPost(t *testing.T) {
 					go func() {
 						for ctx.Err() == nil {
 							time.Sleep(time.Second)
-							posts[1].Nudge()
+							posts[1].LookNow()
 						}
 					}()
 				}
@@ -139,7 +139,7 @@ func TestInquiry(t *testing.T) {
 			p := peer.New(peer.Config{Self: id, Mail: st, Hints: hints, Log: slog.New(slog.DiscardHandler), Handler: h})
 			defer hints.Subscribe(func(h notify.Hint) {
 				if h.Kind == notify.Peer && h.Node == id {
-					p.Nudge()
+					p.LookNow()
 				}
 			})()
 			go p.Run(ctx)

@@ -64,9 +64,9 @@ func cloneMessage(m model.Message) model.Message {
 	}
 	m.Past, m.Runs = clonePast(m.Past), slices.Clone(m.Runs)
 
-	if m.Letter = clonePointer(m.Letter); m.Letter != nil && m.Letter.Input != nil {
-		p := clonePayload(*m.Letter.Input)
-		m.Letter.Input = &p
+	if m.DeadTask = clonePointer(m.DeadTask); m.DeadTask != nil && m.DeadTask.Input != nil {
+		p := clonePayload(*m.DeadTask.Input)
+		m.DeadTask.Input = &p
 	}
 
 	if m.Report = clonePointer(m.Report); m.Report != nil {

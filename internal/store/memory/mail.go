@@ -202,7 +202,7 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 			sh.forget(oldest)
 		}
 
-		left = sh.sweepLetters(r.LettersBefore, left)
+		left = sh.sweepLetters(r.DeadLettersBefore, left)
 		left = sh.sweepLines(&r, sh.sweepGarbage(left))
 	}
 	left = s.settings.sweep(r.SettingsBefore, left)

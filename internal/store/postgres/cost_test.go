@@ -316,7 +316,7 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	epoch, _, err := s.Refence(ctx, l.Ref)
 	check(err)
 	l.Ref.Epoch = epoch
-	_, err = s.Sweep(ctx, store.SweepRequest{Shards: []model.ShardID{1}, RequestsBefore: storetest.Noon, LogsBefore: storetest.Noon, LettersBefore: storetest.Noon, SettingsBefore: storetest.Noon, Limit: 10})
+	_, err = s.Sweep(ctx, store.SweepRequest{Shards: []model.ShardID{1}, RequestsBefore: storetest.Noon, LogsBefore: storetest.Noon, DeadLettersBefore: storetest.Noon, SettingsBefore: storetest.Noon, Limit: 10})
 	check(err)
 }
 

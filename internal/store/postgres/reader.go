@@ -135,8 +135,8 @@ delete from {schema}.task_logs where ctid = any (array(
 				swept += int(tag.RowsAffected())
 			}
 
-			if r.LettersBefore != 0 && swept < r.Limit {
-				if tag, err = tx.Exec(ctx, s.sql(sweepLetters), shards, runArg(store.OldestID(r.LettersBefore)), r.Limit-swept); err != nil {
+			if r.DeadLettersBefore != 0 && swept < r.Limit {
+				if tag, err = tx.Exec(ctx, s.sql(sweepLetters), shards, runArg(store.OldestID(r.DeadLettersBefore)), r.Limit-swept); err != nil {
 					return err
 				}
 				swept += int(tag.RowsAffected())

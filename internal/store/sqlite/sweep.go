@@ -44,7 +44,7 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err
 			}
 
 			swept += n
-			if n, err = sweepLetters(w.conn, shard, r.LettersBefore, r.Limit-swept); err != nil {
+			if n, err = sweepLetters(w.conn, shard, r.DeadLettersBefore, r.Limit-swept); err != nil {
 				return err
 			}
 			swept += n

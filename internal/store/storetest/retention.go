@@ -395,7 +395,7 @@ func testSweepLetters(x *suite) {
 	})
 
 	sweep := func(before model.Time, limit int, shards ...model.ShardID) int {
-		return try(x.Store.Sweep(x.Context(), store.SweepRequest{Shards: shards, LettersBefore: before, Limit: limit})).or(x)
+		return try(x.Store.Sweep(x.Context(), store.SweepRequest{Shards: shards, DeadLettersBefore: before, Limit: limit})).or(x)
 	}
 	for i, c := range []struct {
 		before model.Time

@@ -26,7 +26,7 @@ func limited(key string) *queue.Item {
 }
 
 // takes asks for a task until everything that it needs is written.
-func takes(t *testing.T, now model.Time, k *Gatekeeper, it *queue.Item) (ok bool, why model.Reason) {
+func takes(t *testing.T, now model.Time, k *BoardGate, it *queue.Item) (ok bool, why model.Reason) {
 	t.Helper()
 	ok, why, _ = k.Take(now, it)
 	for range 3 {
@@ -56,7 +56,7 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 	for _, later := range []string{"comes to nothing", "is executed, too", "is executed while rules change", "was claimed by a node that is no more", "is the same one"} {
 		t.Run(later, func(t *testing.T) {
 			at := map[model.ClaimRef]bool{} // claims that workers execute
-			k := NewGatekeeper(ledger.New(1), func(_ queue.WorkerID, c model.ClaimRef) (executes, reported bool) { return at[c], false })
+			k := NewBoardGate(ledger.New(1), func(_ queue.WorkerID, c model.ClaimRef) (executes, reported bool) { return at[c], false })
 			k.SetRules(now, set, queue.New(queue.Config{Gate: k}))
 			it, other := limited("it"), limited("other")
 			first, second := model.ClaimRef{TaskRef: it.Ref, Claim: 1}, model.ClaimRef{TaskRef: it.Ref, Claim: 5}
@@ -122,7 +122,7 @@ func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 	for _, executes := range []bool{false, true} {
 		book := ledger.New(1)
 		book.SetAlone(true)
-		k := NewGatekeeper(book, func(queue.WorkerID, model.ClaimRef) (bool, bool) { return executes, !executes })
+		k := NewBoardGate(book, func(queue.WorkerID, model.ClaimRef) (bool, bool) { return executes, !executes })
 		k.SetRules(now, oneAtATime(t), queue.New(queue.Config{Gate: k}))
 		it, other := limited("it"), limited("other")
 		if ok, why := takes(t, now, k, it); !ok || k.Shared(it.Ref) {
@@ -147,7 +147,7 @@ func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 func TestClaimOfANodeThatIsNoMore(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(100)
-	k := NewGatekeeper(ledger.New(1), func(queue.WorkerID, model.ClaimRef) (bool, bool) { return false, false })
+	k := NewBoardGate(ledger.New(1), func(queue.WorkerID, model.ClaimRef) (bool, bool) { return false, false })
 	tasks := queue.New(queue.Config{Gate: k})
 	k.SetRules(now, oneAtATime(t), tasks)
 	it := limited("it")

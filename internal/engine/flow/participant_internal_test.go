@@ -89,7 +89,7 @@ func TestCountedBeforeItIsSaid(t *testing.T) {
 	d, other := newDesk(1, set), newDesk(3, set)
 	st := &heralded{shared: shared{Store: memory.New(memory.Options{})}}
 	f := New(Config{Store: st, Log: slog.New(slog.DiscardHandler), Node: d, Timeout: time.Minute})
-	d.seat = f.NewSeat(1, d, quiet{})
+	d.participant = f.NewParticipant(1, d, quiet{})
 	if err := f.Load(ctx, 1<<62); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestCountedBeforeItIsSaid(t *testing.T) {
 		}
 	}
 
-	if err := d.seat.search(ctx, map[limit.Place]bool{1: true, 3: true}, []limit.Place{2}, 1); err != nil || said != 1 {
+	if err := d.participant.search(ctx, map[limit.Place]bool{1: true, 3: true}, []limit.Place{2}, 1); err != nil || said != 1 {
 		t.Errorf("said %d times, %v", said, err)
 	}
 }
