@@ -20,7 +20,7 @@ type slowMailer struct {
 	slow string
 }
 
-func (*slowMailer) Remembers() time.Duration { return 24 * time.Hour }
+func (*slowMailer) RequestRetention() time.Duration { return 24 * time.Hour }
 
 func (m *slowMailer) Deliver(ctx context.Context, to *model.Message) error {
 	if to.To.Key != m.slow {

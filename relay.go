@@ -65,7 +65,7 @@ func (r *relay) run(ctx context.Context) {
 			return
 		case err != nil:
 			pause = min(2*max(pause, r.every), max(relayPause, r.every))
-			r.trouble.Failed(err, "again_in", pause)
+			r.trouble.Fail(err, "again_in", pause)
 		case n > 0:
 			pause = 0
 		case looks < len(eager):
@@ -136,7 +136,7 @@ func (r *relay) deliverLine(ctx context.Context, line []userdb.OutboxMessage, re
 // deliverOne sends a message. It reports false when nothing can be said about it.
 func (r *relay) deliverOne(ctx context.Context, l *userdb.OutboxMessage) (userdb.Verdict, bool) {
 	v := userdb.Verdict{ID: l.ID}
-	if remembers := r.mailer.Remembers(); l.InDoubt(remembers) {
+	if remembers := r.mailer.RequestRetention(); l.InDoubt(remembers) {
 		v.Refused = "it may have been delivered: the outcome of an attempt at " + userdb.Time(l.Tried).Format(time.RFC3339) +
 			" is not known, and the engine may have forgotten it since (it remembers a message for " + remembers.String() + "); to send it again could take effect twice"
 		r.host.logger.Error("message of a transaction may have been delivered and is kept as a dead letter", "id", l.ID, "kind", l.Kind, "execution", l.Execution)

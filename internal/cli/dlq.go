@@ -48,8 +48,8 @@ func (f *deadFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.until, "until", "", "died before this time, or this long ago")
 }
 
-// given reports whether any flag sets a condition.
-func (f *deadFlags) given() bool {
+// isSet reports whether any flag sets a condition.
+func (f *deadFlags) isSet() bool {
 	return len(f.activities)+len(f.queues) > 0 || f.fingerprint != "" || f.since != "" || f.until != ""
 }
 
@@ -339,7 +339,7 @@ func newDlqRequeue(o *options) *cobra.Command {
   perdure dlq requeue --fingerprint 4687430c57e24563 --dry-run
   perdure dlq requeue --activity mail --canary --rate 10 --yes`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 || (len(args) == 1) == (f.given() || all) {
+			if len(args) > 1 || (len(args) == 1) == (f.isSet() || all) {
 				return fault.New(fault.Invalid, "requeue needs either the id of a dead task, or conditions such as --activity, or --all")
 			}
 			return nil
@@ -375,7 +375,7 @@ func newDlqRequeue(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.requeued(one.ID.String(), &reply, one.DryRun)
+				return o.printRequeue(one.ID.String(), &reply, one.DryRun)
 			}
 
 			if one.DryRun {
@@ -399,7 +399,7 @@ func newDlqRequeue(o *options) *cobra.Command {
 	return cmd
 }
 
-func (o *options) requeued(id string, r *api.RequeueReply, dry bool) error {
+func (o *options) printRequeue(id string, r *api.RequeueReply, dry bool) error {
 	name := r.Address.Type + "/" + r.Address.Key
 	if o.output == "json" {
 		line := map[string]any{"id": id, "execution": name, "existing": r.Existing, "dry_run": dry}
@@ -566,7 +566,7 @@ func newDlqPurge(o *options) *cobra.Command {
   perdure dlq purge --fingerprint 4687430c57e24563 --yes
   perdure dlq purge dead_7_06g5v0zkv0s00000000000000c`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 || (len(args) == 1) == (f.given() || older > 0 || all) {
+			if len(args) > 1 || (len(args) == 1) == (f.isSet() || older > 0 || all) {
 				return fault.New(fault.Invalid, "purge needs either the id of a dead task, or conditions such as --older, or --all")
 			}
 			return nil

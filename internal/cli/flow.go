@@ -351,7 +351,7 @@ func shapeRule(b *api.Breaker) *ruleShape {
 	return &ruleShape{b.Name, b.Failures, b.Ratio, b.Calls, text(b.Window), text(b.Reset), b.Probes, b.Successes}
 }
 
-func (r *ruleShape) opens() string {
+func (r *ruleShape) openText() string {
 	var parts []string
 	if r.Failures > 0 {
 		parts = append(parts, fmt.Sprintf("%d failures", r.Failures))
@@ -413,7 +413,7 @@ func (o *options) breakerRules(ctx context.Context, b api.Backend) error {
 	list, rows := make([]*ruleShape, len(found)), make([][]string, len(found))
 	for i := range found {
 		list[i] = shapeRule(&found[i])
-		rows[i] = []string{list[i].Name, list[i].opens(), dash(list[i].Reset), number(list[i].Probes), number(list[i].Successes)}
+		rows[i] = []string{list[i].Name, list[i].openText(), dash(list[i].Reset), number(list[i].Probes), number(list[i].Successes)}
 	}
 	if o.output == "json" {
 		return o.json(list)

@@ -42,7 +42,7 @@ func (o *options) with(ctx context.Context, dry bool, do func(b api.Backend) err
 	if err != nil {
 		return err
 	}
-	err = o.unanswered(ctx, n, do(n.Backend()))
+	err = o.hintAtNodes(ctx, n, do(n.Backend()))
 	return errors.Join(err, n.Close())
 }
 
@@ -100,7 +100,7 @@ func newWorkflowFork(o *options) *cobra.Command {
 				return err
 			}
 			reply, err := b.Fork(ctx, r)
-			return o.begun(t, &reply, dry, err)
+			return o.printPast(t, &reply, dry, err)
 		})
 
 	cmd.Flags().StringVar(&key, "key", "", "key of the new execution")
@@ -116,7 +116,7 @@ func newWorkflowRetry(o *options) *cobra.Command {
 	cmd := o.changing("retry", "Retry failed executions from their failed step", "",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			reply, err := b.Retry(ctx, api.PastRequest{Source: t, DryRun: dry})
-			return o.begun(t, &reply, dry, err)
+			return o.printPast(t, &reply, dry, err)
 		})
 	return o.orAll(cmd, verb{
 		use: "retry", done: "retried:", of: ` and status in ("failed", "canceled", "terminated")`,
@@ -137,15 +137,15 @@ func newWorkflowReset(o *options) *cobra.Command {
 				return err
 			}
 			reply, err := b.Reset(ctx, r)
-			return o.begun(t, &reply, dry, err)
+			return o.printPast(t, &reply, dry, err)
 		})
 	cmd.Flags().StringVar(&to, "to", "", "keep the events before this step, or up to this position")
 	_ = cmd.MarkFlagRequired("to") // an error means that the flag does not exist
 	return cmd
 }
 
-// begun prints the past that a run started with, or would start with.
-func (o *options) begun(source api.Target, r *api.PastReply, dry bool, err error) error {
+// printPast prints the past that a run started with, or would start with.
+func (o *options) printPast(source api.Target, r *api.PastReply, dry bool, err error) error {
 	if err != nil {
 		return err
 	}
@@ -352,7 +352,7 @@ func newWorkflowImport(o *options) *cobra.Command {
 			}
 			return o.with(cmd.Context(), dry, func(b api.Backend) error {
 				reply, err := patient{b, timeout}.Import(cmd.Context(), api.ImportRequest{History: *h, Tenant: model.DefaultTenant, Key: key, DryRun: dry})
-				return o.begun(api.Target{}, &reply, dry, err)
+				return o.printPast(api.Target{}, &reply, dry, err)
 			})
 		},
 	}

@@ -71,7 +71,7 @@ func (o *options) within(ctx context.Context, d time.Duration, do func(ctx conte
 
 	asked, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	return o.unanswered(ctx, n, late(asked, do(asked, n.Backend())))
+	return o.hintAtNodes(ctx, n, late(asked, do(asked, n.Backend())))
 }
 
 // input reads JSON from the value of a flag: the value itself, @file, or - for standard input. It

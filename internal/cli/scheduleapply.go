@@ -99,7 +99,7 @@ func (e *scheduleEntry) command(app string) (schedule.Command, error) {
 		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: must have either workflow or activity", e.Name)
 	}
 
-	if given := e.Task.given(); e.Activity == "" && len(given) > 0 {
+	if given := e.Task.names(); e.Activity == "" && len(given) > 0 {
 		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: %s: only allowed with activity", e.Name, strings.Join(given, ", "))
 	}
 

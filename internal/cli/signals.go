@@ -237,7 +237,7 @@ func (o *options) unread(c *model.Calls) error {
 	if err := o.table("#\tID\tNAME\tSINCE\tBYTES\tREQUEST", rows); err != nil {
 		return err
 	}
-	o.left(c)
+	o.printOmitted(c)
 
 	return nil
 }

@@ -208,11 +208,11 @@ func taskWrote(w *world, h *histories) error {
 	ctx := context.Background()
 	for _, r := range h.runs {
 		key := store.RunKey{Shard: r.row.Shard, Run: r.row.Start.Run}
-		states, err := w.mem.LoadTaskData(ctx, key, store.States(model.TaskStep))
+		states, err := w.mem.LoadTaskData(ctx, key, store.StateRange(model.TaskStep))
 		if err != nil || len(states) != 1 || string(states[0].Value.Data) != "3" {
 			return wrong("states are %v, %v", states, err)
 		}
-		items, err := w.mem.LoadTaskData(ctx, key, store.Streamed(model.TaskStep, 0, 0))
+		items, err := w.mem.LoadTaskData(ctx, key, store.StreamRange(model.TaskStep, 0, 0))
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func (h *hand) Stop(ref model.ClaimRef, why model.StopReason) {
 	h.stopped[ref] = append(h.stopped[ref], why)
 }
 
-func (h *hand) Settled(ref model.ClaimRef, err error) {
+func (h *hand) Settle(ref model.ClaimRef, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.settled[ref] = append(h.settled[ref], err)

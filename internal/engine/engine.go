@@ -294,7 +294,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			}
 			away = err
 			pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
-			e.lease.Failed(err, "again_in", pause)
+			e.lease.Fail(err, "again_in", pause)
 			if !sleepUnless(ctx, e.stopping, pause) {
 				return e.stopUnregistered(away)
 			}

@@ -52,7 +52,7 @@ func (n flowNode) Works() bool { return len(n.e.taskWorkers.all()) > 0 }
 // participantLife implements flow.Life.
 type participantLife struct{ inc *incarnation }
 
-func (l participantLife) Known(ctx context.Context) (shards []model.ShardID, ok bool, err error) {
+func (l participantLife) KnownShards(ctx context.Context) (shards []model.ShardID, ok bool, err error) {
 	for _, s := range l.inc.lanes {
 		known := make(chan []model.ShardID, 1)
 		if !s.inbox.result(func(l *lane.Lane, _ model.Time) { known <- l.Known() }) {

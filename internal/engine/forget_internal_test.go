@@ -83,7 +83,7 @@ func TestCanceledWaitsAreForgotten(t *testing.T) {
 				return err
 			},
 			"listen": func(ctx context.Context) error {
-				_, stop, err := e.Changed(ctx, to)
+				_, stop, err := e.WatchChanges(ctx, to)
 				if err == nil {
 					stop()
 				}
@@ -126,7 +126,7 @@ func TestListenersThatHaveLeftAreForgotten(t *testing.T) {
 
 		var stops []func()
 		for i := range 100 {
-			_, stop, err := k.changed(t.Context(), model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: strconv.Itoa(i)})
+			_, stop, err := k.listen(t.Context(), model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: strconv.Itoa(i)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// letters returns all dead tasks of a store.
-func letters(t *testing.T, st store.Store) []store.DeadRow {
+// deadTasks returns all dead tasks of a store.
+func deadTasks(t *testing.T, st store.Store) []store.DeadRow {
 	t.Helper()
 	page, err := st.ListDead(t.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 1000})
 	if err != nil {
@@ -64,7 +64,7 @@ func TestRequeueOnce(t *testing.T) {
 			if err := h.session.Leave(ctx); err != nil {
 				t.Fatal(err)
 			}
-			dead := letters(t, st)
+			dead := deadTasks(t, st)
 			if len(dead) != 1 {
 				t.Fatalf("%d dead letters", len(dead))
 			}
@@ -73,7 +73,7 @@ func TestRequeueOnce(t *testing.T) {
 			if n := runsOf(t, st, m.To.Type); n != 2 {
 				t.Fatalf("%d runs, want 2", n)
 			}
-			dead = letters(t, st)
+			dead = deadTasks(t, st)
 			if dead[0].Requeued != 1 || dead[0].Body.Requeued.Run != runs[0] {
 				t.Fatalf("%+v", dead[0])
 			}
@@ -88,7 +88,7 @@ func TestRequeueOnce(t *testing.T) {
 				t.Fatalf("%+v, %v", r, err)
 			}
 
-			dead = letters(t, st)
+			dead = deadTasks(t, st)
 			if dead[0].Requeued != 0 || !dead[0].Body.Requeued.IsZero() {
 				t.Fatalf("%+v", dead[0])
 			}
@@ -101,7 +101,7 @@ func TestRequeueOnce(t *testing.T) {
 			if r, err := e.Await(ctx, m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
 				t.Fatalf("%+v, %v", r, err)
 			}
-			dead = letters(t, st)
+			dead = deadTasks(t, st)
 			if _, err := e.Send(ctx, order(&dead[0], model.DeadTaskUndo)); !fault.Is(err, fault.Conflict) {
 				t.Errorf("undo of what has ended: %v", err)
 			}
@@ -112,7 +112,7 @@ func TestRequeueOnce(t *testing.T) {
 				}
 			}
 
-			if left := letters(t, st); len(left) != 0 {
+			if left := deadTasks(t, st); len(left) != 0 {
 				t.Errorf("%d letters are left", len(left))
 			}
 		})
@@ -177,7 +177,7 @@ func TestRequeueOfAStep(t *testing.T) {
 		if _, err := e.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		for len(letters(t, st)) == 0 {
+		for len(deadTasks(t, st)) == 0 {
 			time.Sleep(time.Second)
 		}
 		brief, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -186,13 +186,13 @@ func TestRequeueOfAStep(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		dead := letters(t, st)[0]
+		dead := deadTasks(t, st)[0]
 		a, err := e.Send(t.Context(), order(&dead, model.DeadTaskRequeue))
 		if err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		dead = letters(t, st)[0]
+		dead = deadTasks(t, st)[0]
 		to := dead.Body.Requeued.Address
 		if r := dead.Body.Requeued.Run; r != a.Run || to.Type != model.TaskPrefix+"work" || runsOf(t, st, to.Type) != 1 {
 			t.Fatalf("%+v, answered %s", dead.Body.Requeued, a.Run)
@@ -202,7 +202,7 @@ func TestRequeueOfAStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if dead = letters(t, st)[0]; dead.Requeued != 0 {
+		if dead = deadTasks(t, st)[0]; dead.Requeued != 0 {
 			t.Fatalf("%+v", dead)
 		}
 
@@ -255,17 +255,17 @@ func TestOldDeadLettersGo(t *testing.T) {
 		if err := h.session.Leave(ctx); err != nil {
 			t.Fatal(err)
 		}
-		dead := letters(t, st)
+		dead := deadTasks(t, st)
 		if _, err := e.Send(ctx, order(&dead[0], model.DeadTaskRequeue)); err != nil {
 			t.Fatal(err)
 		}
 
 		time.Sleep(50 * time.Minute)
-		if n := len(letters(t, st)); n != 3 {
+		if n := len(deadTasks(t, st)); n != 3 {
 			t.Errorf("%d letters before their time, want 3", n)
 		}
 		time.Sleep(15 * time.Minute)
-		if left := letters(t, st); len(left) != 1 || left[0].Run != dead[0].Run {
+		if left := deadTasks(t, st); len(left) != 1 || left[0].Run != dead[0].Run {
 			t.Errorf("left: %+v, want the one whose run is open", left)
 		}
 	})
@@ -299,14 +299,14 @@ func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour - 10*time.Second)
-		dead := letters(t, st)[0]
+		dead := deadTasks(t, st)[0]
 		a, err := e.Send(ctx, order(&dead, model.DeadTaskRequeue))
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		synctest.Wait()
-		to := letters(t, st)[0].Body.Requeued.Address
+		to := deadTasks(t, st)[0].Body.Requeued.Address
 		if _, err := e.Await(ctx, to, a.Run); err != nil {
 			t.Fatal(err)
 		}
@@ -316,11 +316,11 @@ func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)
-		if n := len(letters(t, st)); n != 1 {
+		if n := len(deadTasks(t, st)); n != 1 {
 			t.Errorf("%d letters, although the run may be about to begin", n)
 		}
 		time.Sleep(time.Minute)
-		if n := len(letters(t, st)); n != 0 {
+		if n := len(deadTasks(t, st)); n != 0 {
 			t.Errorf("%d letters are left", n)
 		}
 	})

@@ -106,7 +106,7 @@ func (e *Engine) AskQueues(ctx context.Context, node model.NodeID) ([]peer.Queue
 // counts returns the tasks of the board by queue.
 func (b *board) counts() (counts []peer.QueueCount) {
 	b.mu.Lock()
-	stats, abandoned := b.b.Stats(), b.b.Abandoned(maxLines)
+	stats, abandoned := b.b.Stats(), b.b.AbandonedWants(maxLines)
 	b.mu.Unlock()
 
 	for i := range stats.Queues {

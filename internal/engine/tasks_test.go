@@ -63,7 +63,7 @@ func (h *hand) Stop(ref model.ClaimRef, _ model.StopReason) {
 	h.mu.Unlock()
 }
 
-func (h *hand) Settled(ref model.ClaimRef, err error) {
+func (h *hand) Settle(ref model.ClaimRef, err error) {
 	h.mu.Lock()
 	h.settled[ref] = err
 	h.news.Broadcast()

@@ -101,8 +101,8 @@ func (n flowNode) Works() bool { return len(n.p.hands) > 0 }
 // participantLife implements flow.Life for an incarnation.
 type participantLife struct{ inc *incarnation }
 
-// Known asks one lane after the other, and stops at a lane that no longer answers.
-func (l participantLife) Known(context.Context) (shards []model.ShardID, ok bool, err error) {
+// KnownShards asks one lane after the other, and stops at a lane that no longer answers.
+func (l participantLife) KnownShards(context.Context) (shards []model.ShardID, ok bool, err error) {
 	s, p := l.inc.p.s, l.inc.p
 	for _, sh := range l.inc.shells {
 		ok = false
@@ -143,8 +143,8 @@ func (inc *incarnation) place() limit.Place { return limit.Place(inc.epoch) }
 
 // viewed updates the limits with the members of a view, after a renewal.
 func (inc *incarnation) viewed(v *store.View) {
-	inc.p.flow.Heard(v.Settings)
-	if inc.participant.Viewed(v, len(inc.member.Owned())) {
+	inc.p.flow.ReadIfNewer(v.Settings)
+	if inc.participant.UpdateMembers(v, len(inc.member.Owned())) {
 		inc.member.RenewNow()
 	}
 }

@@ -321,7 +321,7 @@ func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
 // The board calls settled when a worker of the process is done with a claim, and the outcome is
 // durable or irrelevant.
 func (k *keeper) settled(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
-	if !k.g.Settled(now, ref, how) {
+	if !k.g.FreeOrphan(now, ref, how) {
 		return false
 	}
 	k.given(ref.TaskRef, how)
@@ -404,7 +404,7 @@ func (k *keeper) changed(now model.Time) {
 
 // find records claims that hold something and did not before.
 func (k *keeper) find() (any bool) {
-	k.b.b.Taken(func(it *queue.Item) { any = k.holds(it) || any })
+	k.b.b.VisitTaken(func(it *queue.Item) { any = k.holds(it) || any })
 	return any
 }
 

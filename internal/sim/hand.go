@@ -241,7 +241,7 @@ func (h *hand) send(r *model.TaskReport) {
 		h.abroad.Report(r.Ref)
 		u.wakeCreditor()
 	case inc.owner[shard] || u != nil && u.leaving[shard]:
-		inc.board.moved = inc.board.b.Reported(p.now(), h.id, r.Ref) || inc.board.moved
+		inc.board.moved = inc.board.b.MarkReported(p.now(), h.id, r.Ref) || inc.board.moved
 		sh := inc.shells[int(shard)%len(inc.shells)]
 		c := newCall(p, func(a *lane.Answer) {
 			if a.Err != nil {
@@ -318,7 +318,7 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 		s.logf("%s hears of claim %d of %s %s: %v", h.offer.Name, ref.Claim, short(ref.Run), ref.ID, err)
 	}
 	delete(h.reported, ref)
-	h.abroad.Settled(ref)
+	h.abroad.DropReport(ref)
 	h.vanish()
 	s.checkSettled(ref, err)
 	h.done(ref, r)

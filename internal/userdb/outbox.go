@@ -80,7 +80,7 @@ func findPostgres(ctx context.Context, exec Exec, inbox string, schemas []string
 	}
 	place := "0"
 	for i, s := range slices.Backward(schemas) {
-		place = fmt.Sprintf("case when to_regclass('%s') is not null then %d else %s end", qualified(s, Outbox), i+1, place)
+		place = fmt.Sprintf("case when to_regclass('%s') is not null then %d else %s end", qualify(s, Outbox), i+1, place)
 	}
 	n, err := exec(ctx, `select 1 from generate_series(1, (case when `+inbox+` then 1 else 0 end) + 2 * (`+place+`))
 where current_setting('server_version_num') is not null`)
@@ -117,9 +117,9 @@ func (s *Site) Put(ctx context.Context, exec Exec, id, cluster string, m *model.
 		id, cluster, m.Kind.String(), m.To.Type+"/"+m.To.Key, model.AppendMessage(nil, m))
 	switch {
 	case err != nil:
-		return fault.New(fault.Unavailable, "put a %s into %s: %w", m.Kind, qualified(s.schema, Outbox), err)
+		return fault.New(fault.Unavailable, "put a %s into %s: %w", m.Kind, qualify(s.schema, Outbox), err)
 	case n != 1:
-		return fault.New(fault.Internal, "put a %s into %s: %d rows were written", m.Kind, qualified(s.schema, Outbox), n)
+		return fault.New(fault.Internal, "put a %s into %s: %d rows were written", m.Kind, qualify(s.schema, Outbox), n)
 	}
 	return nil
 }

@@ -67,12 +67,12 @@ func (d *Database) Relay(ctx context.Context, r *Round) (n int, err error) {
 
 	if d.dialect == &postgres {
 		err = d.within(ctx, func(tx Tx) error {
-			mine, err := d.held(ctx, tx, messages)
+			mine, err := d.filterOwn(ctx, tx, messages)
 			if err != nil || len(mine) == 0 {
 				return err
 			}
 			verdicts := r.deliver(ctx, mine)
-			n = decided(verdicts)
+			n = countFinal(verdicts)
 			return d.judge(ctx, tx, mine, verdicts)
 		})
 		return n, err
@@ -80,7 +80,7 @@ func (d *Database) Relay(ctx context.Context, r *Round) (n int, err error) {
 
 	verdicts := r.deliver(ctx, messages)
 	err = d.patiently(ctx, func(tx Tx) error { return d.judge(ctx, tx, messages, verdicts) })
-	return decided(verdicts), err
+	return countFinal(verdicts), err
 }
 
 // startAttempt reads a page and records that its messages are about to be delivered. It returns an
@@ -115,7 +115,7 @@ func (d *Database) startAttempt(ctx context.Context, r *Round) (messages []Outbo
 	err = d.patiently(ctx, func(tx Tx) error {
 		err := d.attempt(ctx, tx, messages)
 		if err == nil {
-			mine, err = d.held(ctx, tx, messages)
+			mine, err = d.filterOwn(ctx, tx, messages)
 		}
 		return err
 	})
@@ -126,15 +126,15 @@ func (d *Database) startAttempt(ctx context.Context, r *Round) (messages []Outbo
 // attempt records an attempt to deliver messages. It leaves out messages for which another relay
 // has recorded an attempt since they were read.
 func (d *Database) attempt(ctx context.Context, tx Tx, messages []OutboxMessage) error {
-	_, err := tx.Exec(ctx, d.sql(Outbox, d.dialect.attempt), numbered(messages, 0))
+	_, err := tx.Exec(ctx, d.sql(Outbox, d.dialect.attempt), encodeTries(messages, 0))
 	return err
 }
 
-// held returns the messages whose last attempt is this one. It leaves out messages that follow a
-// missing one to the same target.
-func (d *Database) held(ctx context.Context, tx Tx, messages []OutboxMessage) ([]OutboxMessage, error) {
+// filterOwn returns the messages whose last attempt is this one. It leaves out messages that follow
+// a missing one to the same target.
+func (d *Database) filterOwn(ctx context.Context, tx Tx, messages []OutboxMessage) ([]OutboxMessage, error) {
 	var text string
-	if err := tx.QueryRow(ctx, d.sql(Outbox, d.dialect.held), numbered(messages, 1)).Scan(&text); err != nil {
+	if err := tx.QueryRow(ctx, d.sql(Outbox, d.dialect.held), encodeTries(messages, 1)).Scan(&text); err != nil {
 		return nil, err
 	}
 	var ids []string
@@ -148,8 +148,8 @@ func (d *Database) held(ctx context.Context, tx Tx, messages []OutboxMessage) ([
 	}), nil
 }
 
-// numbered encodes the ids of messages with their numbers of attempts, for a statement.
-func numbered(messages []OutboxMessage, more int) string {
+// encodeTries encodes the ids of messages with their numbers of attempts, for a statement.
+func encodeTries(messages []OutboxMessage, more int) string {
 	tries := make(map[string]int, len(messages))
 	for i := range messages {
 		tries[messages[i].ID] = messages[i].Tries + more
@@ -167,8 +167,8 @@ func (d *Database) patiently(ctx context.Context, fn func(Tx) error) error {
 	}
 }
 
-// decided returns the number of messages with a final verdict.
-func decided(verdicts []Verdict) (n int) {
+// countFinal returns the number of messages with a final verdict.
+func countFinal(verdicts []Verdict) (n int) {
 	for _, v := range verdicts {
 		if v.Later || !v.Untried {
 			n++

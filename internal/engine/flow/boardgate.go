@@ -142,8 +142,8 @@ func (k *BoardGate) busyWith(id queue.WorkerID, claim model.ClaimRef) bool {
 	return executes || reported
 }
 
-// Held remembers which worker has a claim that holds something.
-func (k *BoardGate) Held(ref model.TaskRef, claim int64, id queue.WorkerID) {
+// RecordWorker remembers which worker has a claim that holds something.
+func (k *BoardGate) RecordWorker(ref model.TaskRef, claim int64, id queue.WorkerID) {
 	if k.Book == nil {
 		return
 	}
@@ -196,9 +196,9 @@ func (k *BoardGate) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	k.Gate.Give(now, &g, outcomes[how])
 }
 
-// Settled frees what an orphan claim holds, because its worker is done with it. It reports whether
-// anything became free.
-func (k *BoardGate) Settled(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
+// FreeOrphan frees what an orphan claim holds, because its worker is done with it. It reports
+// whether anything became free.
+func (k *BoardGate) FreeOrphan(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
 	o := k.orphans[ref.TaskRef]
 	if o == nil || o.claim != ref.Claim {
 		return false
@@ -245,7 +245,7 @@ func (k *BoardGate) LetGo(now model.Time) (any bool) {
 	for _, ref := range k.orphanTasks() {
 		o := k.orphans[ref]
 		claim := model.ClaimRef{TaskRef: ref, Claim: o.claim}
-		if !k.busyWith(o.worker, claim) && k.Settled(now, claim, queue.Neither) {
+		if !k.busyWith(o.worker, claim) && k.FreeOrphan(now, claim, queue.Neither) {
 			any = true
 		}
 	}
@@ -261,7 +261,7 @@ func (k *BoardGate) RetryAfter(now model.Time, it *queue.Item, until model.Time)
 // SetRules applies new rules. Tasks that already run count towards them as well.
 func (k *BoardGate) SetRules(now model.Time, rules *rule.Set, tasks *queue.Board) {
 	k.Gate.SetRules(now, rules)
-	tasks.Taken(func(it *queue.Item) { k.Hold(now, it) })
+	tasks.VisitTaken(func(it *queue.Item) { k.Hold(now, it) })
 	for _, ref := range k.orphanTasks() {
 		g := k.item(&k.orphans[ref].item)
 		k.Gate.Hold(now, &g)
@@ -286,11 +286,11 @@ func (k *BoardGate) Inherit(now model.Time, alive map[string]bool, tasks *queue.
 	}
 
 	if gone != nil {
-		tasks.Taken(func(it *queue.Item) {
+		tasks.VisitTaken(func(it *queue.Item) {
 			if c, mine := gone[it.Ref]; mine {
 				k.Hold(now, it)
 				// it must still count here if the run moves again
-				k.Held(it.Ref, c.claim, c.worker)
+				k.RecordWorker(it.Ref, c.claim, c.worker)
 			}
 		})
 	}

@@ -409,9 +409,9 @@ func (f *Flow) pausedQueues() map[Queue]string {
 	return paused
 }
 
-// Heard learns the settings counter with each lease renewal, and reads the settings if it has
+// ReadIfNewer learns the settings counter with each lease renewal, and reads the settings if it has
 // grown.
-func (f *Flow) Heard(counter int64) {
+func (f *Flow) ReadIfNewer(counter int64) {
 	f.mu.Lock()
 	news := counter > f.upTo
 	f.mu.Unlock()
@@ -423,7 +423,7 @@ func (f *Flow) Heard(counter int64) {
 			if err := f.Load(ctx, counter); err == nil {
 				f.loads.OK()
 			} else if ctx.Err() == nil {
-				f.loads.Failed(err)
+				f.loads.Fail(err)
 			}
 		})
 	}

@@ -336,8 +336,8 @@ type State struct {
 	Paused map[string]string // by queue, with the reason
 }
 
-// Used returns State with the uses of limits. It asks all nodes for them.
-func (f *Flow) Used(ctx context.Context, tenant string) (State, error) {
+// StateWithUses returns State with the uses of limits. It asks all nodes for them.
+func (f *Flow) StateWithUses(ctx context.Context, tenant string) (State, error) {
 	uses, known, err := f.askNodes(ctx)
 	if err != nil {
 		return State{}, err

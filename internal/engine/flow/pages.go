@@ -26,7 +26,7 @@ func (f *Flow) showPage(now model.Time, k *BoardGate, n int, body []byte) {
 	if k.Book == nil {
 		return
 	}
-	if err := k.Book.Seen(now, n, body); err != nil {
+	if err := k.Book.ApplyPage(now, n, body); err != nil {
 		f.log.Error("the limits of tasks cannot be read; tasks that need them keep waiting", "page", n, "error", err)
 	}
 }
@@ -38,7 +38,7 @@ func (f *Flow) writePages(ctx context.Context) error {
 		return nil
 	}
 
-	due := s.due()
+	due := s.duePages()
 	for _, n := range due {
 		if f.participant() != s {
 			// That life is over. Its book no longer sees what others write, so a page from it would

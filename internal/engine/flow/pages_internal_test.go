@@ -85,7 +85,7 @@ func TestPagesOfALifeThatEnds(t *testing.T) {
 			d.keeper.Take(deskTime, &queue.Item{Ref: ref, Spec: &model.TaskSpec{Kind: "work", Queue: "q", Limits: []string{limits[i].Name}}})
 		}
 		d.keeper.Book.Post()
-		return d.keeper.Book.Due(deskTime)
+		return d.keeper.Book.DuePages(deskTime)
 	}
 
 	st := &shared{Store: memory.New(memory.Options{})}

@@ -20,9 +20,9 @@ import (
 
 // Life is one life of a node, from its registration to its end, as far as a Participant needs it.
 type Life interface {
-	// Known returns the shards whose claims the board knows completely. ok is false if this life
-	// ends.
-	Known(ctx context.Context) (shards []model.ShardID, ok bool, err error)
+	// KnownShards returns the shards whose claims the board knows completely. ok is false if this
+	// life ends.
+	KnownShards(ctx context.Context) (shards []model.ShardID, ok bool, err error)
 	// LookAround makes the node look at the members soon. It never waits.
 	LookAround()
 }
@@ -37,8 +37,8 @@ type Participant struct {
 	life  Life
 
 	searching atomic.Bool // for claims of dead nodes
-	// listed holds the places that were on pages of the ledger at the last view. Only Viewed uses
-	// it.
+	// listed holds the places that were on pages of the ledger at the last view. Only UpdateMembers
+	// uses it.
 	listed map[limit.Place]bool
 }
 
@@ -59,10 +59,10 @@ func (s *Participant) uses() (list []LimitUse) {
 	return list
 }
 
-// due returns the pages that may have to be written now.
-func (s *Participant) due() (pages []int) {
+// duePages returns the pages that may have to be written now.
+func (s *Participant) duePages() (pages []int) {
 	now := s.flow.node.Now()
-	s.board.Look(func(k *BoardGate, _ *queue.Board) { pages = k.Book.Due(now) })
+	s.board.Look(func(k *BoardGate, _ *queue.Board) { pages = k.Book.DuePages(now) })
 	return pages
 }
 
@@ -78,10 +78,10 @@ func foundKey(place limit.Place) store.SettingKey {
 	return store.SettingKey{Kind: settingFound, Name: strconv.FormatInt(int64(place), 10)}
 }
 
-// Viewed updates the limits with the members of the cluster, after a lease renewal. owned is the
-// number of shards that this node owns. Viewed reports whether the node should look at the members
-// again soon. The caller must not call it concurrently.
-func (s *Participant) Viewed(v *store.View, owned int) (again bool) {
+// UpdateMembers updates the limits with the members of the cluster, after a lease renewal. owned is
+// the number of shards that this node owns. UpdateMembers reports whether the node should look at
+// the members again soon. The caller must not call it concurrently.
+func (s *Participant) UpdateMembers(v *store.View, owned int) (again bool) {
 	f := s.flow
 	if !f.store.Info().Shared {
 		return false
@@ -125,7 +125,7 @@ func (s *Participant) Viewed(v *store.View, owned int) (again bool) {
 			if err := s.search(ctx, alive, dead, owned); err == nil {
 				f.searches.OK()
 			} else if ctx.Err() == nil {
-				f.searches.Failed(err)
+				f.searches.Fail(err)
 			}
 		}) {
 			s.searching.Store(false)
@@ -175,7 +175,7 @@ func (s *Participant) search(ctx context.Context, alive map[limit.Place]bool, de
 
 	var shards []model.ShardID
 	for try := 0; ; try++ {
-		known, ok, err := s.life.Known(ctx)
+		known, ok, err := s.life.KnownShards(ctx)
 		if err != nil || !ok {
 			return err
 		}
@@ -285,7 +285,7 @@ func (s *Participant) Leave(ctx context.Context) {
 			f.log.Warn("cannot give back permits; other nodes wait until they notice that this node is gone", "error", err)
 			return
 		}
-		if len(s.due()) == 0 {
+		if len(s.duePages()) == 0 {
 			return
 		}
 	}

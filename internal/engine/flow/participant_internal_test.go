@@ -63,7 +63,7 @@ func TestForgetWhatHasChanged(t *testing.T) {
 // quiet is a life that knows its only shard.
 type quiet struct{}
 
-func (quiet) Known(context.Context) ([]model.ShardID, bool, error) {
+func (quiet) KnownShards(context.Context) ([]model.ShardID, bool, error) {
 	return []model.ShardID{0}, true, nil
 }
 func (quiet) LookAround() {}
@@ -94,15 +94,15 @@ func TestCountedBeforeItIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	d.keeper.Hold(deskTime, limited("of the dead"))
+	d.keeper.Hold(deskTime, limitedItem("of the dead"))
 	d.keeper.Book.Post()
-	due := d.keeper.Book.Due(deskTime)
+	due := d.keeper.Book.DuePages(deskTime)
 	if len(due) != 1 {
 		t.Fatalf("pages %v are due", due)
 	}
 
 	st.before = func() { // another node is faster
-		other.keeper.Take(deskTime, limited("other"))
+		other.keeper.Take(deskTime, limitedItem("other"))
 		other.keeper.Book.Post()
 		body, needed, err := other.keeper.Book.Compose(deskTime, due[0])
 		if err != nil || !needed {

@@ -63,7 +63,7 @@ type answer struct {
 // Uses returns the uses of this node. The gate knows which tasks hold a limit and which groups wait
 // for it; the board knows how many tasks those groups have.
 func (k *BoardGate) Uses(tasks *queue.Board) (list []LimitUse) {
-	kept := tasks.Kept(maxUses)
+	kept := tasks.CountKept(maxUses)
 	for _, s := range k.Limits() {
 		use := LimitUse{Resource: s.Resource, Held: len(s.Holders), Holders: s.Holders[:min(len(s.Holders), maxUses)]}
 		for _, name := range s.Groups {

@@ -138,7 +138,7 @@ func TestNobodyIsAskedWithoutNeed(t *testing.T) {
 	if _, err := Of(st).State(t.Context(), "t"); err != nil || st.times != 1 {
 		t.Errorf("%v, %d writes are left", err, st.times)
 	}
-	if _, err := Of(st).Used(t.Context(), "t"); err == nil || st.times != 0 {
+	if _, err := Of(st).StateWithUses(t.Context(), "t"); err == nil || st.times != 0 {
 		t.Errorf("%v, %d writes are left", err, st.times)
 	}
 }

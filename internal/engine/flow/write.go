@@ -95,7 +95,7 @@ func (f *Flow) saveAll(ctx context.Context) {
 		}
 
 		pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
-		f.saves.Failed(err, "again_in", pause)
+		f.saves.Fail(err, "again_in", pause)
 		f.mu.Lock()
 		f.again, f.look = true, true // the write may have landed
 		f.mu.Unlock()

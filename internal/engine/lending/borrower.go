@@ -144,12 +144,12 @@ func (b *Borrower) round() (again bool) {
 	return again
 }
 
-// Seen takes in the members.
-func (b *Borrower) Seen(v *store.View) {
+// SetMembers takes in the members.
+func (b *Borrower) SetMembers(v *store.View) {
 	others := loan.OthersOf(v, b.self)
 	b.others.Store(&others)
 	b.mu.Lock()
-	gone := b.debtor.Seen(v, others)
+	gone := b.debtor.SetMembers(v, others)
 	b.mu.Unlock()
 	b.board.LetGo()
 	b.owner.GiveBack(gone.Back)
@@ -170,11 +170,12 @@ func (b *Borrower) close() {
 	b.debtor.Close()
 }
 
-// Found reports a claim that a worker of another live node may have. The borrower asks that node.
-func (b *Borrower) Found(node model.NodeID, ref model.ClaimRef) {
+// AskAbout reports a claim that a worker of another live node may have. The borrower asks that
+// node.
+func (b *Borrower) AskAbout(node model.NodeID, ref model.ClaimRef) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.debtor.Found(time.Now(), node, ref)
+	b.debtor.AskAbout(time.Now(), node, ref)
 }
 
 // Dropped reports whether the node of a claim has said that it does not have it, at a time when the
@@ -185,10 +186,10 @@ func (b *Borrower) Dropped(ref model.ClaimRef) bool {
 	return b.debtor.Dropped(ref)
 }
 
-// Polled takes in a poll of another node.
-func (b *Borrower) Polled(from model.NodeID, p *peer.Poll, answer func([]byte)) {
+// HandlePoll takes in a poll of another node.
+func (b *Borrower) HandlePoll(from model.NodeID, p *peer.Poll, answer func([]byte)) {
 	b.mu.Lock()
-	terms, taken := b.debtor.Polled(time.Now(), from, p, func(a *peer.PollReply) { answer(peer.Encode(a)) })
+	terms, taken := b.debtor.HandlePoll(time.Now(), from, p, func(a *peer.PollReply) { answer(peer.Encode(a)) })
 	b.mu.Unlock()
 	if !taken {
 		return

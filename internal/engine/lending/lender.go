@@ -85,16 +85,16 @@ func (d *Lender) close() {
 	}
 }
 
-// Seen takes in the members and the owners of shards.
-func (d *Lender) Seen(v *store.View) {
+// SetMembers takes in the members and the owners of shards.
+func (d *Lender) SetMembers(v *store.View) {
 	var home []loan.Lent
-	d.with(func(c *loan.Creditor) { home = c.Seen(v) })
+	d.with(func(c *loan.Creditor) { home = c.SetMembers(v) })
 	loan.Regain(home)
 }
 
-// Knocked takes in a knock of an owner.
-func (d *Lender) Knocked(from model.NodeID, k *peer.Knock) {
-	d.with(func(c *loan.Creditor) { c.Knocked(from, k) })
+// HandleKnock takes in a knock of an owner.
+func (d *Lender) HandleKnock(from model.NodeID, k *peer.Knock) {
+	d.with(func(c *loan.Creditor) { c.HandleKnock(from, k) })
 }
 
 // Over informs the node that has made an ended claim, soon, if that node no longer owns the run.
@@ -125,13 +125,13 @@ func (d *Lender) poll(ctx context.Context, p *loan.OpenPoll) {
 	}
 
 	if err != nil {
-		loan.Regain(p.Lent())
-		d.with(func(c *loan.Creditor) { c.Failed(time.Now(), p) })
+		loan.Regain(p.LentSlots())
+		d.with(func(c *loan.Creditor) { c.FailPoll(time.Now(), p) })
 		return
 	}
 
 	var fresh []peer.Entry
-	d.with(func(c *loan.Creditor) { fresh = c.Heard(time.Now(), p, a) })
+	d.with(func(c *loan.Creditor) { fresh = c.HandleReply(time.Now(), p, a) })
 	loan.Regain(p.Home(a, loan.CarryOut(d.host, p.Node, fresh)))
-	d.with(func(c *loan.Creditor) { c.Done(time.Now(), p, a) })
+	d.with(func(c *loan.Creditor) { c.FinishPoll(time.Now(), p, a) })
 }

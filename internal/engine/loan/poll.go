@@ -52,11 +52,11 @@ func (c *Creditor) compose(now time.Time, l *loan, workers []Own) *OpenPoll {
 	return p
 }
 
-// Lent returns the slots that the owner may use until the poll ends.
-func (p *OpenPoll) Lent() []Lent { return p.lent }
+// LentSlots returns the slots that the owner may use until the poll ends.
+func (p *OpenPoll) LentSlots() []Lent { return p.lent }
 
-// Failed ends a poll without an answer. The caller must have called Regain for its slots.
-func (c *Creditor) Failed(now time.Time, p *OpenPoll) {
+// FailPoll ends a poll without an answer. The caller must have called Regain for its slots.
+func (c *Creditor) FailPoll(now time.Time, p *OpenPoll) {
 	p.loan.calling, p.loan.poll = false, true
 	c.rest(now, p.loan)
 	c.cfg.Wake()
@@ -68,14 +68,15 @@ func (c *Creditor) rest(now time.Time, l *loan) {
 	l.after = now.Add(l.pause)
 }
 
-// Heard takes in the answer to a poll, and returns its new entries. The caller must let the workers
-// execute them (CarryOut), end the loan of the unused slots (Home, Regain), and then call Done.
-func (c *Creditor) Heard(now time.Time, p *OpenPoll, a *peer.PollReply) (fresh []peer.Entry) {
+// HandleReply takes in the answer to a poll, and returns its new entries. The caller must let the
+// workers execute them (CarryOut), end the loan of the unused slots (Home, Regain), and then call
+// FinishPoll.
+func (c *Creditor) HandleReply(now time.Time, p *OpenPoll, a *peer.PollReply) (fresh []peer.Entry) {
 	for i, refs := range p.sent {
 		for _, ref := range a.Strange {
 			delete(refs, ref)
 		}
-		p.lent[i].Own.Told(refs)
+		p.lent[i].Own.DropSentNews(refs)
 	}
 
 	if len(a.Strange) > 0 {
@@ -137,8 +138,8 @@ func Regain(home []Lent) {
 	}
 }
 
-// Done ends an answered poll.
-func (c *Creditor) Done(now time.Time, p *OpenPoll, a *peer.PollReply) {
+// FinishPoll ends an answered poll.
+func (c *Creditor) FinishPoll(now time.Time, p *OpenPoll, a *peer.PollReply) {
 	l := p.loan
 	l.kept = p.kept
 	l.calling, l.polled = false, p.began

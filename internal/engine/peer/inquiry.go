@@ -33,9 +33,9 @@ type QueueCount struct {
 
 // Informant is a Handler that answers inquiries.
 type Informant interface {
-	// Inquired receives the runs or entities that another process asks about. It answers once, now
-	// or later, or never, with the reasons of the ones that it knows better than the store.
-	Inquired(all []model.Address, answer func(map[model.Address][]model.Reason))
+	// HandleInquiry receives the runs or entities that another process asks about. It answers once,
+	// now or later, or never, with the reasons of the ones that it knows better than the store.
+	HandleInquiry(all []model.Address, answer func(map[model.Address][]model.Reason))
 	// Queues returns the tasks of its runs, by queue. ok is false if it is not sure to own them. It
 	// does not block.
 	Queues() (counts []QueueCount, ok bool)
@@ -158,7 +158,7 @@ func (p *Post) handleInquiry(m *store.PeerMail) {
 	}
 
 	if !q.Queues {
-		h.Inquired(q.Addresses, func(found map[model.Address][]model.Reason) { reply(answerTo(q.Addresses, found)) })
+		h.HandleInquiry(q.Addresses, func(found map[model.Address][]model.Reason) { reply(answerTo(q.Addresses, found)) })
 	} else if counts, ok := h.Queues(); ok && len(counts) <= maxQueues {
 		reply(informed{Queues: counts})
 	}

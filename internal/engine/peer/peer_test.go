@@ -17,13 +17,13 @@ import (
 // echo answers with the question, unless that is empty, and keeps notes.
 type echo struct{ words chan string }
 
-func (e echo) Asked(_ model.NodeID, q []byte, answer func([]byte)) {
+func (e echo) HandleQuestion(_ model.NodeID, q []byte, answer func([]byte)) {
 	if len(q) > 0 {
 		answer(append([]byte("re "), q...))
 	}
 }
 
-func (e echo) Told(_ model.NodeID, w []byte) { e.words <- string(w) }
+func (e echo) HandleNote(_ model.NodeID, w []byte) { e.words <- string(w) }
 
 // Two nodes ask each other, with hints at once and without them soon. A node that gets no answer
 // gives up. A node that sends nothing does not ask the store.
@@ -110,7 +110,7 @@ type informant struct {
 	known model.Address
 }
 
-func (i informant) Inquired(all []model.Address, answer func(map[model.Address][]model.Reason)) {
+func (i informant) HandleInquiry(all []model.Address, answer func(map[model.Address][]model.Reason)) {
 	found := map[model.Address][]model.Reason{}
 	for _, a := range all {
 		if a == i.known {

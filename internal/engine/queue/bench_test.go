@@ -55,7 +55,7 @@ func BenchmarkWaitMatchHoldRemove(b *testing.B) {
 				board.Add(1<<30, it)
 				m := board.Match(1 << 30)[0]
 				held := items[number(m.Ref)]
-				board.Held(1<<30, held, claimOf(m.Ref, 1), m.Worker)
+				board.Hold(1<<30, held, claimOf(m.Ref, 1), m.Worker)
 				claimed[i%len(claimed)] = m
 			}
 		})
@@ -79,7 +79,7 @@ func BenchmarkReserveHoldRemove(b *testing.B) {
 		if !ok {
 			b.Fatal("no worker")
 		}
-		board.Held(1, *it, claimOf(it.Ref, 1), id)
+		board.Hold(1, *it, claimOf(it.Ref, 1), id)
 		board.Remove(1, it.Ref, Succeeded)
 	}
 }

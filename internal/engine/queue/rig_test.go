@@ -225,13 +225,13 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 				it.Claimed = r.now - 2
 			}
 			c := r.claim(it.Ref)
-			same(t, "Held", r.board.Held(r.now, it, c, id), r.naive.held(r.now, it, c, id))
+			same(t, "Held", r.board.Hold(r.now, it, c, id), r.naive.hold(r.now, it, c, id))
 		},
 		"commit all": func(t *rapid.T) { // what usually happens to proposals
 			for _, k := range append([]*naiveTask(nil), r.naive.tasks...) {
 				if k.state == "matched" || k.state == "reserved" {
 					c, it, id := r.claim(k.Ref), k.Item, k.worker
-					same(t, "Held", r.board.Held(r.now, it, c, id), r.naive.held(r.now, it, c, id))
+					same(t, "Held", r.board.Hold(r.now, it, c, id), r.naive.hold(r.now, it, c, id))
 				}
 			}
 		},
@@ -259,9 +259,9 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 			if k := r.naive.find(c.TaskRef); k != nil && rapid.Bool().Draw(t, "right worker") {
 				id = k.worker
 			}
-			same(t, "Reported", r.board.Reported(r.now, id, c), r.naive.reported(r.now, id, c))
+			same(t, "Reported", r.board.MarkReported(r.now, id, c), r.naive.markReported(r.now, id, c))
 		},
-		"due": func(t *rapid.T) { same(t, "Due", r.board.Due(r.now), r.naive.due(r.now)) },
+		"due": func(t *rapid.T) { same(t, "Due", r.board.TakeDue(r.now), r.naive.takeDue(r.now)) },
 		"pause": func(t *rapid.T) {
 			name := siteName{rapid.SampledFrom(r.tenants).Draw(t, "tenant"), rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue")}
 			if rapid.IntRange(0, 2).Draw(t, "resume") > 0 {
@@ -292,8 +292,8 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 				name, room := rapid.SampledFrom([]string{"g", "h"}).Draw(t, "limit"), rapid.IntRange(0, 3).Draw(t, "room of it")
 				r.gate.room[name], r.mirror.room[name] = room, room
 			}
-			r.board.Changed(r.now, groups...)
-			r.naive.changed(r.now, groups...)
+			r.board.Reopen(r.now, groups...)
+			r.naive.reopen(r.now, groups...)
 		},
 	}
 }

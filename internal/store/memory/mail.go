@@ -175,7 +175,7 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	}
 	answered := 0
 	for i := range r.Answered {
-		if sh, row := s.remembered(&r.Answered[i]); row != nil {
+		if sh, row := s.findReply(&r.Answered[i]); row != nil {
 			sh.forget(row)
 			answered++
 		}

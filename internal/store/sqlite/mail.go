@@ -174,12 +174,12 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.
 			if err != nil {
 				return err
 			}
-			page = page.merged(&part)
+			page = page.merge(&part)
 		}
 
 		out, more = page.rows, page.more
 		for i := range out {
-			if err := seen(c, &out[i]); err != nil {
+			if err := setSeen(c, &out[i]); err != nil {
 				return err
 			}
 		}
@@ -212,9 +212,9 @@ func (p *requestPage) add(row store.InboxRow, size int) bool {
 	return true
 }
 
-// merged returns the page with the first rows of two pages. The caller merges the pages of many
+// merge returns the page with the first rows of two pages. The caller merges the pages of many
 // shards one by one, so it never holds more than two.
-func (p *requestPage) merged(o *requestPage) requestPage {
+func (p *requestPage) merge(o *requestPage) requestPage {
 	if len(o.rows) == 0 {
 		return *p
 	}
@@ -232,8 +232,8 @@ func (p *requestPage) merged(o *requestPage) requestPage {
 	return m
 }
 
-// seen sets Seen if the request is remembered.
-func seen(c *conn, row *store.InboxRow) (err error) {
+// setSeen sets Seen if the request is remembered.
+func setSeen(c *conn, row *store.InboxRow) (err error) {
 	m := &row.Message
 	if m.RequestID == "" {
 		return nil
@@ -270,7 +270,7 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 		for i := range rows {
 			row := rows[i]
 			body := enc.next()
-			if err := seen(w.conn, &row); err != nil {
+			if err := setSeen(w.conn, &row); err != nil {
 				return err
 			}
 			if row.Seen {

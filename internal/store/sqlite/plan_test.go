@@ -114,7 +114,7 @@ func TestHotStatementsSearch(t *testing.T) {
 		sqlDeadMark: dead, sqlDeadDelete: dead, sqlLoadDead: dead,
 		sqlDeadBefore: "perdure_dead_age (shard=? AND (at,run,task)>(?,?,?) AND at<?)",
 		sqlDropDatum:  data + " AND task=? AND name=?)", dataRange(store.DataRange{}): data + ")",
-		dataRange(store.Written("t")): data + " AND task=? AND name>?)", dataRange(store.Streamed("t", 1, 1)): data + " AND task=? AND name>? AND name<?)",
+		dataRange(store.WrittenRange("t")): data + " AND task=? AND name>?)", dataRange(store.StreamRange("t", 1, 1)): data + " AND task=? AND name>? AND name<?)",
 		sqlLoadLogs:  logs + " AND (at,epoch,batch,n)>(?,?,?,?))",
 		sqlSweepData: data + " AND task=? AND name=?)", sqlSweepLogs: logs + " AND at=? AND epoch=? AND batch=? AND n=?)",
 		sqlOldLogs: "perdure_task_logs_age (shard=? AND at<?)", sqlSweepLog: logs + " AND at=? AND epoch=? AND batch=? AND n=?)",

@@ -112,11 +112,11 @@ func testEveryTable(x *suite) {
 		return *e
 	}
 
-	if x.stored(c.old) != nil {
+	if x.loadRun(c.old) != nil {
 		x.Error("the deleted run is there")
 	}
 	x.Want("started run", c.fresh.Execution(), run(c.fresh))
-	x.Want("closed run", c.open.Closed(model.Completed, true), run(c.open))
+	x.Want("closed run", c.open.ClosedRow(model.Completed, true), run(c.open))
 	parked := c.parked.Execution()
 	parked.Parked, parked.Waits = true, c.parked.Park().Waits
 	x.Want("parked run", parked, run(c.parked))
@@ -311,7 +311,7 @@ func testTableOrder(x *suite) {
 	})
 
 	got := try(x.Store.LoadExecution(x.Context(), a.Shard, a.Start.Address, model.RunID{})).or(x)
-	closed := a.Closed(model.Completed, true)
+	closed := a.ClosedRow(model.Completed, true)
 	x.Want("run that started and ended in one batch", &closed, got)
 
 	// A timer may be stopped and started again, and StopAll comes last.
@@ -336,7 +336,7 @@ func testTableOrder(x *suite) {
 		b.Marks = []store.MarkRow{next.Park()}
 	})
 
-	was := p.Closed(model.Continued, false)
+	was := p.ClosedRow(model.Continued, false)
 	x.Want("parked run after its close", &was, try(x.Store.LoadExecution(x.Context(), p.Shard, p.Start.Address, p.Run)).or(x))
 }
 
