@@ -169,11 +169,11 @@ func (b *board) Overdue(claim model.ClaimRef) bool {
 //arch:parameters given by lane.Board
 func (b *board) Hold(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
 	b.mu.Lock()
+	c := queue.HeldClaim{Ref: model.ClaimRef{TaskRef: it.Ref, Claim: claim}, Worker: id}
 	if _, _, maker := splitWorker(worker); b.gate.Book != nil && b.livesElsewhere(maker) {
-		b.gate.Maker = maker
+		c.Maker = maker
 	}
-	b.b.Hold(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
-	b.gate.Maker = ""
+	b.b.Hold(now, it, c)
 	b.gate.RecordWorker(it.Ref, claim, id)
 	b.settle(now)
 	b.moved = true // its deadlines start
@@ -193,9 +193,7 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 // Forget implements lane.Board.
 func (b *board) Forget(now model.Time, ref model.TaskRef) {
 	b.mu.Lock()
-	b.gate.Forgets = true
-	b.b.Remove(now, ref, queue.Neither)
-	b.gate.Forgets = false
+	b.b.Remove(now, ref, queue.Forgotten)
 	b.leaveGate(now, ref)
 	b.settle(now)
 	b.moved = true

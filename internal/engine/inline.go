@@ -139,7 +139,7 @@ func (b *board) adopt() {
 	now := b.inc.eng.clock.now()
 	for ref, p := range all.running {
 		b.offerInline(now, ref.Address.Tenant, p.spec.Kind)
-		b.b.Hold(now, p.item(now, ref), model.ClaimRef{TaskRef: ref}, queue.InlineWorker)
+		b.b.Hold(now, p.item(now, ref), queue.HeldClaim{Ref: model.ClaimRef{TaskRef: ref}, Worker: queue.InlineWorker})
 	}
 }
 

@@ -96,15 +96,15 @@ var share = []mutant{
 	{
 		name:  "a claim whose run moves away no longer holds its permits",
 		file:  "internal/engine/flow/boardgate.go",
-		old:   "			if executes || reported && (k.Forgets || k.Shared(it.Ref)) {\n",
+		old:   "			if executes || reported && (how == queue.Forgotten || k.Shared(it.Ref)) {\n",
 		new:   "			if executes && reported {\n",
 		tests: [][]string{shared},
 	},
 	{
 		name:  "a permit is free while its worker executes the task",
 		file:  "internal/engine/flow/boardgate.go",
-		old:   "			if executes || reported && (k.Forgets || k.Shared(it.Ref)) {\n",
-		new:   "			if (executes || reported) && (k.Forgets || k.Shared(it.Ref)) {\n",
+		old:   "			if executes || reported && (how == queue.Forgotten || k.Shared(it.Ref)) {\n",
+		new:   "			if (executes || reported) && (how == queue.Forgotten || k.Shared(it.Ref)) {\n",
 		tests: [][]string{shared, {"./internal/engine/flow", "-run", "TestPermitOfAWorkerThatIsAtIt$"}},
 	},
 	{
@@ -145,7 +145,7 @@ var share = []mutant{
 	{
 		name:  "no node counts the claims of a dead node",
 		file:  "internal/engine/flow/boardgate.go",
-		old:   "				k.Hold(now, it)\n				// it must still count",
+		old:   "				k.Hold(now, it, \"\")\n				// it must still count",
 		new:   "				// it must still count",
 		tests: [][]string{{"./internal/engine/flow", "-run", "TestClaimOfANodeThatIsNoMore$"}},
 	},

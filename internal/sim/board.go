@@ -147,12 +147,12 @@ func (b *board) Overdue(claim model.ClaimRef) bool { return b.b.Overdue(claim) }
 //
 //arch:parameters the interface of the board that lanes use
 func (b *board) Hold(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
+	c := queue.HeldClaim{Ref: model.ClaimRef{TaskRef: it.Ref, Claim: claim}, Worker: id}
 	if _, _, maker := splitWorker(worker); b.keeper != nil && b.keeper.g.Book != nil && b.livesElsewhere(maker) {
-		b.keeper.g.Maker = maker
+		c.Maker = maker
 	}
-	b.b.Hold(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
+	b.b.Hold(now, it, c)
 	if b.keeper != nil {
-		b.keeper.g.Maker = ""
 		b.keeper.g.RecordWorker(it.Ref, claim, id)
 		b.keeper.knew[model.ClaimRef{TaskRef: it.Ref, Claim: claim}] = true
 	}
@@ -170,11 +170,7 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 
 // Forget implements lane.Board.
 func (b *board) Forget(now model.Time, ref model.TaskRef) {
-	if b.keeper != nil {
-		b.keeper.g.Forgets = true
-		defer func() { b.keeper.g.Forgets = false }()
-	}
-	b.Remove(now, ref, queue.Neither)
+	b.Remove(now, ref, queue.Forgotten)
 }
 
 // Find implements lane.Board.

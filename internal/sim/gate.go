@@ -244,9 +244,9 @@ func (k *keeper) spend(now model.Time, ref model.TaskRef, u rule.Use) {
 }
 
 // Hold implements queue.Gate.
-func (k *keeper) Hold(now model.Time, it *queue.Item) {
+func (k *keeper) Hold(now model.Time, it *queue.Item, maker string) {
 	delete(k.kept, it.Ref)
-	k.g.Hold(now, it)
+	k.g.Hold(now, it, maker)
 	k.holds(it)
 }
 

@@ -45,12 +45,12 @@ func notes(t *testing.T, db *sql.DB) (ids []string) {
 	return ids
 }
 
-func reached(context.Context) error { return nil }
+func reach(context.Context) error { return nil }
 
 // relay makes one round and returns the messages that were to be delivered.
 func relay(t *testing.T, d *userdb.Database, verdict func(*userdb.OutboxMessage) (userdb.Verdict, bool)) (got []userdb.OutboxMessage) {
 	t.Helper()
-	_, err := d.Relay(t.Context(), &userdb.Round{Cluster: "c", Reach: reached, Deliver: func(_ context.Context, messages []userdb.OutboxMessage) (verdicts []userdb.Verdict) {
+	_, err := d.Relay(t.Context(), &userdb.Round{Cluster: "c", Reach: reach, Deliver: func(_ context.Context, messages []userdb.OutboxMessage) (verdicts []userdb.Verdict) {
 		got = messages
 		for i := range messages {
 			if v, ok := verdict(&messages[i]); ok {
@@ -249,7 +249,7 @@ func TestOutboxOfAnOlderVersion(t *testing.T) {
 func TestSlowDeliveryKeepsBackNobody(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		putMessages(t, db, "a", "b")
-		_, err := d.Relay(t.Context(), &userdb.Round{Cluster: "c", Within: time.Millisecond, Reach: reached, Deliver: func(ctx context.Context, _ []userdb.OutboxMessage) []userdb.Verdict {
+		_, err := d.Relay(t.Context(), &userdb.Round{Cluster: "c", Within: time.Millisecond, Reach: reach, Deliver: func(ctx context.Context, _ []userdb.OutboxMessage) []userdb.Verdict {
 			<-ctx.Done()
 			return []userdb.Verdict{{ID: "a", Later: true}, {ID: "b"}}
 		}})

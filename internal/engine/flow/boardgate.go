@@ -41,11 +41,6 @@ type BoardGate struct {
 	// The current settings.
 	rules  *rule.Set
 	paused map[Queue]string
-
-	// Context of the board's current call: Maker is the other node that has made the claim, and
-	// Forgets says that a task leaves memory.
-	Maker   string
-	Forgets bool
 }
 
 // ours is a claim of a worker of this node, or of one that is lent to it.
@@ -103,9 +98,9 @@ func (k *BoardGate) Take(now model.Time, it *queue.Item) (ok bool, why model.Rea
 }
 
 // Hold implements queue.Admitter.
-func (k *BoardGate) Hold(now model.Time, it *queue.Item) {
-	if k.Maker != "" {
-		k.foreign[it.Ref] = counted{node: k.Maker}
+func (k *BoardGate) Hold(now model.Time, it *queue.Item, maker string) {
+	if maker != "" {
+		k.foreign[it.Ref] = counted{node: maker}
 	}
 	if _, counted := k.foreign[it.Ref]; counted {
 		return
@@ -181,7 +176,7 @@ func (k *BoardGate) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 		delete(k.claims, it.Ref)
 		if mine {
 			executes, reported := k.at(c.worker, model.ClaimRef{TaskRef: it.Ref, Claim: c.claim})
-			if executes || reported && (k.Forgets || k.Shared(it.Ref)) {
+			if executes || reported && (how == queue.Forgotten || k.Shared(it.Ref)) {
 				k.orphans[it.Ref] = &orphan{*it, c.claim, c.worker, how}
 				return
 			}
@@ -207,7 +202,7 @@ func (k *BoardGate) FreeOrphan(now model.Time, ref model.ClaimRef, how queue.Out
 	if k.restoreEarlier(ref.TaskRef) {
 		return false
 	}
-	if o.how != queue.Neither {
+	if o.how == queue.Succeeded || o.how == queue.Failed {
 		how = o.how
 	}
 	g := k.item(&o.item)
@@ -261,7 +256,7 @@ func (k *BoardGate) RetryAfter(now model.Time, it *queue.Item, until model.Time)
 // SetRules applies new rules. Tasks that already run count towards them as well.
 func (k *BoardGate) SetRules(now model.Time, rules *rule.Set, tasks *queue.Board) {
 	k.Gate.SetRules(now, rules)
-	tasks.VisitTaken(func(it *queue.Item) { k.Hold(now, it) })
+	tasks.VisitTaken(func(it *queue.Item) { k.Hold(now, it, "") })
 	for _, ref := range k.orphanTasks() {
 		g := k.item(&k.orphans[ref].item)
 		k.Gate.Hold(now, &g)
@@ -288,7 +283,7 @@ func (k *BoardGate) Inherit(now model.Time, alive map[string]bool, tasks *queue.
 	if gone != nil {
 		tasks.VisitTaken(func(it *queue.Item) {
 			if c, mine := gone[it.Ref]; mine {
-				k.Hold(now, it)
+				k.Hold(now, it, "")
 				// it must still count here if the run moves again
 				k.RecordWorker(it.Ref, c.claim, c.worker)
 			}
@@ -304,4 +299,6 @@ func (k *BoardGate) Group(it *queue.Item) string {
 	return name
 }
 
-var outcomes = [...]breaker.Outcome{queue.Neither: breaker.Neither, queue.Succeeded: breaker.Succeeded, queue.Failed: breaker.Failed}
+var outcomes = [...]breaker.Outcome{
+	queue.Neither: breaker.Neither, queue.Forgotten: breaker.Neither, queue.Succeeded: breaker.Succeeded, queue.Failed: breaker.Failed,
+}

@@ -71,9 +71,7 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 			take("the first attempt", it, true)
 			at[first] = true
 			k.RecordWorker(it.Ref, first.Claim, 1)
-			k.Forgets = true // its run moves away
-			k.Give(now, it, queue.Neither)
-			k.Forgets = false
+			k.Give(now, it, queue.Forgotten) // its run moves away
 			take("another task while the first worker is at it", other, false)
 
 			switch later {
@@ -81,11 +79,11 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 				take("the next attempt", it, true)
 				k.Give(now, it, queue.Neither)
 			case "was claimed by a node that is no more":
-				k.Hold(now, it)
+				k.Hold(now, it, "")
 				k.RecordWorker(it.Ref, second.Claim, 0)
 				k.Give(now, it, queue.Neither)
 			case "is the same one":
-				k.Hold(now, it)
+				k.Hold(now, it, "")
 				k.RecordWorker(it.Ref, first.Claim, 1)
 				k.Give(now, it, queue.Succeeded)
 			default:
@@ -93,11 +91,9 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 				at[second] = true
 				k.RecordWorker(it.Ref, second.Claim, 2)
 				if later == "is executed while rules change" {
-					k.Hold(now, it)
+					k.Hold(now, it, "")
 				}
-				k.Forgets = true
-				k.Give(now, it, queue.Neither)
-				k.Forgets = false
+				k.Give(now, it, queue.Forgotten)
 				delete(at, second)
 				k.FreeOrphan(now, second, queue.Succeeded)
 			}
@@ -151,9 +147,7 @@ func TestClaimOfANodeThatIsNoMore(t *testing.T) {
 	tasks := queue.New(queue.Config{Gate: k})
 	k.SetRules(now, oneAtATime(t), tasks)
 	it := limitedItem("it")
-	k.Maker = "other"
-	tasks.Hold(now, *it, model.ClaimRef{TaskRef: it.Ref, Claim: 1}, 0)
-	k.Maker = ""
+	tasks.Hold(now, *it, queue.HeldClaim{Ref: model.ClaimRef{TaskRef: it.Ref, Claim: 1}, Maker: "other"})
 	k.Inherit(now, map[string]bool{"other": true}, tasks)
 	if k.Holds(it.Ref) {
 		t.Error("the claim is counted here, too, while the node that made it lives")

@@ -94,7 +94,7 @@ func TestCountedBeforeItIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	d.keeper.Hold(deskTime, limitedItem("of the dead"))
+	d.keeper.Hold(deskTime, limitedItem("of the dead"), "")
 	d.keeper.Book.Post()
 	due := d.keeper.Book.DuePages(deskTime)
 	if len(due) != 1 {

@@ -30,7 +30,7 @@ func (b *bench) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 }
 
 func (b *bench) Hold(now model.Time, it queue.Item, claim int64, id queue.WorkerID, _ string) {
-	b.Board.Hold(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
+	b.Board.Hold(now, it, queue.HeldClaim{Ref: model.ClaimRef{TaskRef: it.Ref, Claim: claim}, Worker: id})
 }
 
 func (b *bench) Find(name string, claim model.ClaimRef) (queue.WorkerID, bool) {
@@ -531,7 +531,7 @@ func (g *turnstile) Take(_ model.Time, it *queue.Item) (bool, model.Reason, mode
 	return true, model.Reason{}, 0
 }
 
-func (g *turnstile) Hold(_ model.Time, it *queue.Item) {
+func (g *turnstile) Hold(_ model.Time, it *queue.Item, _ string) {
 	if !g.in[it.Ref] {
 		g.over++
 	}

@@ -323,11 +323,19 @@ func (b *Board) Unreserve(now model.Time, ref model.TaskRef) {
 	b.arm(t)
 }
 
+// HeldClaim is a committed claim.
+type HeldClaim struct {
+	Ref    model.ClaimRef
+	Worker WorkerID // 0 if it is not here
+	// Maker is the other node that has made the claim and counts it; empty if this node counts it.
+	Maker string
+}
+
 // Hold says that a claim is committed; its deadlines start. The board need not know the task: after
 // recovery, a claim has no worker (WorkerID 0), and its worker may come back for it (Beat). Hold
 // reports whether the worker is here. If not, the claim has no worker, and the caller may give it
 // back.
-func (b *Board) Hold(now model.Time, it Item, claim model.ClaimRef, id WorkerID) (here bool) {
+func (b *Board) Hold(now model.Time, it Item, c HeldClaim) (here bool) {
 	b.advance(now)
 	t := b.tasks[keyOf(&it.Ref)]
 	if t == nil {
@@ -343,11 +351,11 @@ func (b *Board) Hold(now model.Time, it Item, claim model.ClaimRef, id WorkerID)
 		t.Claimed = now
 	}
 	if !permits && b.cfg.Gate != nil {
-		b.cfg.Gate.Hold(now, &t.Item)
+		b.cfg.Gate.Hold(now, &t.Item, c.Maker)
 	}
-	t.state, t.claim, t.beat = held, claim.Claim, now
+	t.state, t.claim, t.beat = held, c.Ref.Claim, now
 	t.site.claimed++
-	w := b.workers[id]
+	w := b.workers[c.Worker]
 	b.assign(t, w)
 	b.arm(t)
 

@@ -16,6 +16,9 @@ const (
 	Neither   Outcome = iota // it was withdrawn or given back, or did not start
 	Succeeded                // the attempt succeeded
 	Failed                   // the attempt failed
+	// The task leaves the memory of this node, because its run moves away or is unloaded. A worker
+	// may still execute the attempt.
+	Forgotten
 )
 
 // Admitter decides whether a task may start now: limits and breakers. The board calls it; the gate
@@ -25,8 +28,9 @@ type Admitter interface {
 	// and when to ask again (0: after the caller has called Reopen).
 	Take(now model.Time, it *Item) (ok bool, why model.Reason, again model.Time)
 	// Hold takes what the item needs even if there is no room: the claim is durable and was made
-	// elsewhere, or before this process started.
-	Hold(now model.Time, it *Item)
+	// elsewhere, or before this process started. maker is the other node that has made the claim
+	// and counts it; empty if this node counts it.
+	Hold(now model.Time, it *Item, maker string)
 	// Give returns what a claim held; how is the outcome of the attempt. The board then asks for
 	// its group again. If other groups may pass now, the caller of the board must call Reopen.
 	Give(now model.Time, it *Item, how Outcome)

@@ -408,7 +408,7 @@ func (n *naive) hold(now model.Time, it Item, claim model.ClaimRef, id WorkerID)
 		t.Claimed = now
 	}
 	if !permits {
-		n.gate.Hold(now, &t.Item)
+		n.gate.Hold(now, &t.Item, "")
 	}
 	here := n.worker(id) != nil
 	t.state, t.claim, t.beat, t.worker = "held", claim.Claim, now, 0

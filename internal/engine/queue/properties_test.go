@@ -113,7 +113,7 @@ func TestE19SpentTasksAreReportedAndNotHandedOut(t *testing.T) {
 		if got := b.Match(1); len(got) != 1 {
 			t.Fatalf("attempt %d is not handed out", it.Attempt+1)
 		}
-		b.Hold(1, it, claimOf(it.Ref, int64(it.Attempt)), 1)
+		b.Hold(1, it, HeldClaim{Ref: claimOf(it.Ref, int64(it.Attempt)), Worker: 1})
 		b.Remove(1, it.Ref, Failed)
 	}
 
@@ -248,7 +248,7 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 		now := model.Time(1)
 
 		if recovered {
-			b.Hold(now, it, claim, 0)
+			b.Hold(now, it, HeldClaim{Ref: claim})
 			now += model.Time(rapid.IntRange(0, 7).Draw(t, "comes back after"))
 			if got := b.TakeDue(now); got != nil {
 				t.Fatalf("lost within the grace: %v", got)
@@ -257,7 +257,7 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 				t.Fatal("the worker may not come back")
 			}
 		} else {
-			b.Hold(now, it, claim, 1)
+			b.Hold(now, it, HeldClaim{Ref: claim, Worker: 1})
 		}
 
 		for range rapid.IntRange(0, 30).Draw(t, "beats") {
@@ -369,19 +369,19 @@ func TestE43DrainingWorkers(t *testing.T) {
 		claim := claimOf(m.Ref, int64(i+1))
 		switch i {
 		case 0: // succeeds
-			b.Hold(1, it, claim, 1)
+			b.Hold(1, it, HeldClaim{Ref: claim, Worker: 1})
 			if !b.MarkReported(1, 1, claim) || b.MarkReported(1, 1, claim) {
 				t.Error("a report counts once")
 			}
 			b.Remove(1, m.Ref, Succeeded)
 		case 1: // fails
-			b.Hold(1, it, claim, 1)
+			b.Hold(1, it, HeldClaim{Ref: claim, Worker: 1})
 			b.Remove(1, m.Ref, Failed)
 			b.Add(1, it)
 		case 2: // the commit of the claim fails
 			b.Unreserve(1, m.Ref)
 		case 3: // is given back because the worker leaves
-			b.Hold(1, it, claim, 1)
+			b.Hold(1, it, HeldClaim{Ref: claim, Worker: 1})
 		}
 
 		if i < 3 {
@@ -415,7 +415,7 @@ func TestHeldTellsThatTheWorkerLeft(t *testing.T) {
 	if got := b.Leave(1, 1); got != nil {
 		t.Errorf("it held %v", got)
 	}
-	if b.Hold(1, it, claimOf(it.Ref, 1), 1) {
+	if b.Hold(1, it, HeldClaim{Ref: claimOf(it.Ref, 1), Worker: 1}) {
 		t.Error("the worker is here")
 	}
 	if got := b.TakeDue(3); len(got) != 1 || got[0].Kind != DueLost || got[0].Claim != 1 {
@@ -649,7 +649,7 @@ func TestDeadlinesSaturate(t *testing.T) {
 	}
 	it.Spec = &model.TaskSpec{Kind: "x", Queue: "q", ToClose: 1<<63 - 1, Silence: 1<<63 - 1}
 	b.Join(1, 1, offering(1))
-	b.Hold(model.MaxTime-5, it, claimOf(it.Ref, 1), 1)
+	b.Hold(model.MaxTime-5, it, HeldClaim{Ref: claimOf(it.Ref, 1), Worker: 1})
 	if got := b.TakeDue(model.MaxTime); got != nil {
 		t.Errorf("%v", got)
 	}

@@ -84,7 +84,7 @@ func TestRowsPerWorkflow(t *testing.T) {
 	l.f.Store = s
 	const batches, workflows = 40, 100 // 10 runs per batch
 	for range batches {
-		l.lane.Write(func(b *store.Batch) { l.mixed(b, 13) })
+		l.lane.Write(func(b *store.Batch) { l.writeMixed(b, 13) })
 	}
 	_ = s.Close()
 	after := statistics(t, base)

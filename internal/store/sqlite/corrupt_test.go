@@ -260,8 +260,8 @@ func TestRowsWithoutIDsSpoilNoPage(t *testing.T) {
 	}
 }
 
-// filled makes a closed file with something in it and returns what can be read from it.
-func filled(t *testing.T) (image []byte, scope storetest.Scope, want storetest.Contents) {
+// filledImage makes a closed file with something in it and returns what can be read from it.
+func filledImage(t *testing.T) (image []byte, scope storetest.Scope, want storetest.Contents) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "app.db")
 	s := openTest(t, Config{Path: path})
@@ -300,7 +300,7 @@ func filled(t *testing.T) (image []byte, scope storetest.Scope, want storetest.C
 
 func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 	t.Parallel()
-	image, scope, want := filled(t)
+	image, scope, want := filledImage(t)
 	events := map[store.RunKey]map[int64]string{}
 	for _, h := range want.Events {
 		events[h.Run] = map[int64]string{}
@@ -406,7 +406,7 @@ func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 func TestTruncatedFileIsNoticed(t *testing.T) {
 	t.Parallel()
 	sequential(t)
-	image, scope, _ := filled(t)
+	image, scope, _ := filledImage(t)
 
 	path := filepath.Join(t.TempDir(), "app.db")
 	for _, size := range []int{1, 50, 100, 4096, 8192, 3 * 8192, len(image) / 2, len(image) - 8192, len(image) - 1} {
