@@ -164,7 +164,7 @@ func tasksEnd(dead int64) func(w *world, h *histories) error {
 	return func(w *world, h *histories) error {
 		n, err := w.mem.CountDead(context.Background(), store.DeadQuery{Tenant: model.DefaultTenant})
 		if err != nil || n != dead {
-			return wrong("there are %d dead letters, want %d: %v", n, dead, err)
+			return wrong("there are %d dead tasks, want %d: %v", n, dead, err)
 		}
 
 		for _, r := range h.runs {

@@ -66,7 +66,7 @@ func TestRequeueOnce(t *testing.T) {
 			}
 			dead := deadTasks(t, st)
 			if len(dead) != 1 {
-				t.Fatalf("%d dead letters", len(dead))
+				t.Fatalf("%d dead tasks", len(dead))
 			}
 
 			runs := make10(ctx, t, e, order(&dead[0], model.DeadTaskRequeue))
@@ -79,7 +79,7 @@ func TestRequeueOnce(t *testing.T) {
 			}
 
 			if _, err := e.Send(ctx, order(&dead[0], model.DeadTaskPurge)); !fault.Is(err, fault.Conflict) {
-				t.Errorf("purge of a letter whose run is open: %v", err)
+				t.Errorf("purge of a dead task whose run is open: %v", err)
 			}
 			if _, err := e.Send(ctx, order(&dead[0], model.DeadTaskUndo)); err != nil {
 				t.Fatal(err)
@@ -113,7 +113,7 @@ func TestRequeueOnce(t *testing.T) {
 			}
 
 			if left := deadTasks(t, st); len(left) != 0 {
-				t.Errorf("%d letters are left", len(left))
+				t.Errorf("%d dead tasks are left", len(left))
 			}
 		})
 	}
@@ -232,7 +232,7 @@ func TestRequeueOfAStep(t *testing.T) {
 }
 
 // Old dead tasks are removed automatically, unless the run that they were requeued as is open.
-func TestOldDeadLettersGo(t *testing.T) {
+func TestOldDeadTasksGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})
@@ -262,7 +262,7 @@ func TestOldDeadLettersGo(t *testing.T) {
 
 		time.Sleep(50 * time.Minute)
 		if n := len(deadTasks(t, st)); n != 3 {
-			t.Errorf("%d letters before their time, want 3", n)
+			t.Errorf("%d dead tasks before their time, want 3", n)
 		}
 		time.Sleep(15 * time.Minute)
 		if left := deadTasks(t, st); len(left) != 1 || left[0].Run != dead[0].Run {
@@ -273,7 +273,7 @@ func TestOldDeadLettersGo(t *testing.T) {
 
 // The run of an old requeued dead task does not exist while the message that starts it is in
 // flight. The dead task stays, and is removed when the run has certainly been removed.
-func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
+func TestOldDeadTaskWhoseRequeueIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})
@@ -317,11 +317,11 @@ func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		if n := len(deadTasks(t, st)); n != 1 {
-			t.Errorf("%d letters, although the run may be about to begin", n)
+			t.Errorf("%d dead tasks, although the run may be about to begin", n)
 		}
 		time.Sleep(time.Minute)
 		if n := len(deadTasks(t, st)); n != 0 {
-			t.Errorf("%d letters are left", n)
+			t.Errorf("%d dead tasks are left", n)
 		}
 	})
 }

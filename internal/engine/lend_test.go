@@ -223,7 +223,7 @@ func TestTasksOfAnotherNode(t *testing.T) {
 
 // Whatever messages between nodes are lost or duplicated, and whichever nodes join and leave: every
 // task ends, and none is executed twice without a reason.
-func TestTasksOfAnotherNodeWithLostLetters(t *testing.T) {
+func TestTasksOfAnotherNodeWithLostMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0.3, 0.1)
@@ -474,7 +474,7 @@ func TestIdleNodesSayNothing(t *testing.T) {
 		execute(t, a, 50, model.TaskSpec{}) // nor do nodes with equal workers and free slots
 		time.Sleep(time.Hour)
 		if n := w.st.calls.Load(); n != 0 {
-			t.Errorf("%d calls for letters", n)
+			t.Errorf("%d calls for messages", n)
 		}
 	})
 }

@@ -189,9 +189,9 @@ func TestNothingIsShared(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		letter, err := s.LoadDead(t.Context(), dead.DeadKey)
-		if err != nil || letter == nil {
-			t.Fatal(letter, err)
+		deadTask, err := s.LoadDead(t.Context(), dead.DeadKey)
+		if err != nil || deadTask == nil {
+			t.Fatal(deadTask, err)
 		}
 		old, err := s.LoadDeadBefore(t.Context(), f.Shards(), model.MaxTime, store.DeadPlace{}, 10)
 		if err != nil || len(old) != 1 {
@@ -216,7 +216,7 @@ func TestNothingIsShared(t *testing.T) {
 			t.Fatal(items, err)
 		}
 
-		for _, v := range []any{c, existing, outcomes, one, letter, old, settings, changes, loaded, items} {
+		for _, v := range []any{c, existing, outcomes, one, deadTask, old, settings, changes, loaded, items} {
 			pointers(reflect.ValueOf(v), into, fmt.Sprintf("%T", v))
 			kept = append(kept, v)
 		}

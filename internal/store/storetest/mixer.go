@@ -214,7 +214,7 @@ func (m *mixer) cursor() {
 	m.b.Cursors = append(m.b.Cursors, store.CursorRow{To: pair[0], From: pair[1], Prev: prev, Next: next})
 }
 
-// dead is a dead letter of the oracle, and whether the batch leaves it alone so far.
+// dead is a dead task of the oracle, and whether the batch leaves it alone so far.
 func (m *mixer) dead() (row store.DeadRow, ok bool) {
 	page := try(m.stores[1].s.ListDead(m.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 20})).or(m)
 	if len(page.Rows) == 0 {

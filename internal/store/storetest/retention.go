@@ -19,7 +19,7 @@ var retentionTests = []test{
 	{name: "an imported run counts from its beginning", run: testExpiredImported},
 	{name: "what is deleted does not expire again", run: testExpiredDeleted},
 	{name: "a refused batch leaves what expires", run: testExpiredRefused},
-	{name: "dead letters go when they are old", run: testSweepLetters},
+	{name: "dead letters go when they are old", run: testSweepDeadLetters},
 }
 
 const day = model.Time(86_400_000_000)
@@ -378,19 +378,19 @@ func testExpiredRefused(x *suite) {
 	x.Want("what expires", headsOf(own, closed), x.expiredRuns(model.MaxTime, model.MaxTime, 10, 1).Runs)
 }
 
-func testSweepLetters(x *suite) {
+func testSweepDeadLetters(x *suite) {
 	l := x.Join(1).Lanes[0]
 	s, other := x.SubjectIn(1), x.SubjectIn(2)
-	letter := func(s Subject, at, notBefore model.Time) store.InboxRow {
+	deadLetter := func(s Subject, at, notBefore model.Time) store.InboxRow {
 		r := s.Request(x.idAt(at), "")
 		r.NotBefore = notBefore
 		return r
 	}
 
-	waits := letter(s, Noon, Noon)
+	waits := deadLetter(s, Noon, Noon)
 	l.Write(func(b *store.Batch) {
 		b.Deferred = []store.InboxRow{
-			letter(s, Noon, model.MaxTime), letter(s, Noon+1, model.MaxTime), letter(s, Noon+day, model.MaxTime), letter(other, Noon, model.MaxTime), waits,
+			deadLetter(s, Noon, model.MaxTime), deadLetter(s, Noon+1, model.MaxTime), deadLetter(s, Noon+day, model.MaxTime), deadLetter(other, Noon, model.MaxTime), waits,
 		}
 	})
 
