@@ -55,7 +55,8 @@ func newLimit(o *options) *cobra.Command {
 	return cmd
 }
 
-// limitShape is a limit in JSON.
+// limitShape is a limit as the command prints it in JSON: the stored rule in the words of users,
+// with the tasks that use it.
 type limitShape struct {
 	Name        string     `json:"name"`
 	Queue       string     `json:"queue,omitempty"`
@@ -86,12 +87,9 @@ type useShape struct {
 
 func shapeLimit(l *api.LimitStatus) limitShape {
 	r, n := &l.Rule, &l.Rule.Numbers
-	s := limitShape{Name: r.Name, Queue: r.Queue, Activity: r.Kind, Per: string(r.Per), Key: r.Key, Concurrency: n.Concurrency, Burst: n.Burst}
-	if r.Per == api.PerKind {
-		s.Per = "activity"
-	}
-	if n.Rate > 0 {
-		s.Rate = rule.FormatRate(n.Rate, n.Per)
+	s := limitShape{
+		Name: r.Name, Queue: r.Queue, Activity: r.Kind, Per: r.Per.Word(), Key: r.Key,
+		Concurrency: n.Concurrency, Rate: rule.FormatRate(n.Rate, n.Per), Burst: n.Burst,
 	}
 
 	for _, u := range l.Uses {
@@ -240,9 +238,7 @@ func newLimitSet(o *options) *cobra.Command {
 					return err
 				}
 			}
-			if l.Per = rule.Scope(per); per == "activity" {
-				l.Per = api.PerKind
-			}
+			l.Per = rule.ScopeOf(per)
 			if err := b.SetLimit(ctx, model.DefaultTenant, l, anyQueue); err != nil || l.Queue != "" || l.Kind != "" || o.alone() {
 				return err
 			}
