@@ -180,8 +180,7 @@ changes nothing.`,
 	cmd.Flags().Int64Var(&epoch, "epoch", 0, "epoch of the lock, as perdure lock list shows it; the command fails if the lock has another epoch now")
 	cmd.Flags().BoolVar(&force, "force", false, "take the lock from any section that holds it")
 	cmd.MarkFlagsMutuallyExclusive("epoch", "force")
-	patience(cmd, &timeout)
-	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the entity"
+	entityPatience(cmd, &timeout)
 	return cmd
 }
 

@@ -81,8 +81,7 @@ moves one call to the end. drop removes one call, and its caller gets an error t
 			return o.mailbox(cmd.Context(), timeout, mailboxOrder{name: args[0], do: model.MailboxList}, o.printCalls)
 		},
 	}
-	patience(cmd, &timeout)
-	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the entity"
+	entityPatience(cmd, &timeout)
 	cmd.AddCommand(
 		o.mailboxVerb(model.MailboxShow, "Show one waiting call with its input", o.printCall),
 		o.mailboxVerb(model.MailboxSkip, "Move one waiting call to the end; its id changes", o.printChanged("moved call %s of %s to the end; its new id is %s\n")),
@@ -103,8 +102,7 @@ func (o *options) mailboxVerb(do, short string, done func(a model.Address, id st
 			return o.mailbox(cmd.Context(), timeout, mailboxOrder{args[0], do, args[1]}, done)
 		},
 	}
-	patience(cmd, &timeout)
-	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the entity"
+	entityPatience(cmd, &timeout)
 
 	return cmd
 }
@@ -140,22 +138,23 @@ func (o *options) printCalls(_ model.Address, _ string, c *model.Calls) error {
 		lines[i] = l
 		rows[i] = []string{strconv.Itoa(l.Position), l.ID, what, stamp(c.Calls[i].At), strconv.Itoa(l.Bytes), l.caller(), l.state()}
 	}
+	return o.printWaiting(c, lines, "#\tID\tOPERATION\tSINCE\tBYTES\tCALLER\tSTATE", rows)
+}
+
+// printWaiting prints a list of calls or signals that wait, in JSON or as a table, and says how
+// many of them the list does not show.
+func (o *options) printWaiting(c *model.Calls, lines any, head string, rows [][]string) error {
 	if o.output == "json" {
 		return o.json(lines)
 	}
-	if err := o.table("#\tID\tOPERATION\tSINCE\tBYTES\tCALLER\tSTATE", rows); err != nil {
+	if err := o.table(head, rows); err != nil {
 		return err
 	}
-	o.printOmitted(c)
-
-	return nil
-}
-
-// printOmitted prints how many items of a mailbox the list does not show.
-func (o *options) printOmitted(c *model.Calls) {
 	if n := c.Total - len(c.Calls); n > 0 {
 		fmt.Fprintf(o.Err, "%d more are not listed; the list has the first %d.\n", n, len(c.Calls))
 	}
+
+	return nil
 }
 
 // printCall prints one call with its input.

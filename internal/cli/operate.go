@@ -41,6 +41,12 @@ func patience(cmd *cobra.Command, d *time.Duration) {
 	cmd.Flags().Var(span(d, 30*time.Second), "timeout", "how long to wait for the owner of the execution")
 }
 
+// entityPatience is patience for a command that waits for the owner of an entity.
+func entityPatience(cmd *cobra.Command, d *time.Duration) {
+	patience(cmd, d)
+	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the entity"
+}
+
 // openLimit is the longest time for which a command tries to open its store.
 const openLimit = 30 * time.Second
 

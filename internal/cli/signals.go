@@ -41,7 +41,6 @@ func (r *signalsOrder) flags(cmd *cobra.Command, acts bool) {
 		cmd.Flags().StringVar(&r.requestID, "request-id", "", "id that makes the request safe to repeat: a repetition gets the same answer")
 	}
 	patience(cmd, &r.timeout)
-	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the execution"
 }
 
 func newWorkflowSignals(o *options) *cobra.Command {
@@ -81,13 +80,7 @@ func (o *options) signals(ctx context.Context, r *signalsOrder, name string, do 
 		return err
 	}
 
-	return o.within(ctx, r.timeout, func(ctx context.Context, b api.Backend) error {
-		t, err := named.find(ctx, b)
-		if err != nil {
-			return err
-		}
-		return do(ctx, b, t)
-	})
+	return o.withExecution(ctx, r.timeout, named, do)
 }
 
 func newSignalsShow(o *options) *cobra.Command {
@@ -231,15 +224,7 @@ func (o *options) unread(c *model.Calls) error {
 		lines[i] = l
 		rows[i] = []string{strconv.Itoa(l.Position), l.ID, l.Name, stamp(c.Calls[i].At), strconv.Itoa(l.Bytes), l.RequestID}
 	}
-	if o.output == "json" {
-		return o.json(lines)
-	}
-	if err := o.table("#\tID\tNAME\tSINCE\tBYTES\tREQUEST", rows); err != nil {
-		return err
-	}
-	o.printOmitted(c)
-
-	return nil
+	return o.printWaiting(c, lines, "#\tID\tNAME\tSINCE\tBYTES\tREQUEST", rows)
 }
 
 // unreadSignal prints one unread signal with its value.

@@ -52,15 +52,26 @@ func (o *options) printResults(all []actionResult, done string) error {
 	return nil
 }
 
+// withExecution finds the named execution and calls do with it.
+func (o *options) withExecution(
+	ctx context.Context, timeout time.Duration, named subject, do func(ctx context.Context, b api.Backend, t api.Target) error,
+) error {
+	return o.within(ctx, timeout, func(ctx context.Context, b api.Backend) error {
+		t, err := named.find(ctx, b)
+		if err != nil {
+			return err
+		}
+		return do(ctx, b, t)
+	})
+}
+
 // acting changes one execution and prints that it is done.
 func (o *options) acting(
 	ctx context.Context, timeout time.Duration, named subject, done string, do func(ctx context.Context, b api.Backend, t api.Target) error,
 ) error {
 	var t api.Target
-	err := o.within(ctx, timeout, func(ctx context.Context, b api.Backend) (err error) {
-		if t, err = named.find(ctx, b); err != nil {
-			return err
-		}
+	err := o.withExecution(ctx, timeout, named, func(ctx context.Context, b api.Backend, found api.Target) error {
+		t = found
 		return do(ctx, b, t)
 	})
 	if err != nil {
