@@ -81,9 +81,9 @@ func (f *deadFlags) request() (api.DeadRequest, error) {
 	return r, nil
 }
 
-// selecting completes the fingerprint of a request, which may be abbreviated, and calls do with the
-// open store.
-func (o *options) selecting(ctx context.Context, dry bool, r *api.DeadRequest, do func(b api.Backend) error) error {
+// withSelection completes the fingerprint of a request, which may be abbreviated, and calls do with
+// the open store.
+func (o *options) withSelection(ctx context.Context, dry bool, r *api.DeadRequest, do func(b api.Backend) error) error {
 	return o.with(ctx, dry, func(b api.Backend) error {
 		if r.Fingerprint != "" {
 			if err := findFingerprint(ctx, b, r); err != nil {
@@ -159,7 +159,7 @@ func newDlqList(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.selecting(cmd.Context(), true, &r, func(b api.Backend) error { return o.listDead(cmd.Context(), b, r, limit) })
+			return o.withSelection(cmd.Context(), true, &r, func(b api.Backend) error { return o.listDead(cmd.Context(), b, r, limit) })
 		},
 	}
 
@@ -219,7 +219,7 @@ func newDlqGroups(o *options) *cobra.Command {
 				return err
 			}
 			r.Limit = 1000
-			return o.selecting(cmd.Context(), true, &r, func(b api.Backend) error {
+			return o.withSelection(cmd.Context(), true, &r, func(b api.Backend) error {
 				groups, err := b.GroupDead(cmd.Context(), r)
 				if err != nil {
 					return err
@@ -439,7 +439,7 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 	}
 
 	if !how.DryRun && !yes {
-		return o.selecting(ctx, true, &r, func(b api.Backend) error {
+		return o.withSelection(ctx, true, &r, func(b api.Backend) error {
 			n, err := b.CountDead(ctx, r)
 			if err == nil {
 				err = fault.New(fault.Invalid, "the conditions select %d dead tasks: add --yes to requeue them, or --dry-run to list them", n)
@@ -448,7 +448,7 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 		})
 	}
 
-	return o.selecting(ctx, how.DryRun, &r, func(b api.Backend) error {
+	return o.withSelection(ctx, how.DryRun, &r, func(b api.Backend) error {
 		verb := "requeued:"
 		if how.DryRun {
 			verb = "would be requeued:"
@@ -608,7 +608,7 @@ func newDlqPurge(o *options) *cobra.Command {
 			}
 
 			if !dry && !yes {
-				return o.selecting(ctx, true, &r, func(b api.Backend) error {
+				return o.withSelection(ctx, true, &r, func(b api.Backend) error {
 					n, err := b.CountDead(ctx, r)
 					if err == nil {
 						err = fault.New(fault.Invalid, "the conditions select %d dead tasks: add --yes to delete them, or --dry-run to list them", n)
@@ -617,7 +617,7 @@ func newDlqPurge(o *options) *cobra.Command {
 				})
 			}
 
-			return o.selecting(ctx, dry, &r, func(b api.Backend) error {
+			return o.withSelection(ctx, dry, &r, func(b api.Backend) error {
 				return o.tellDead(purgeVerb(dry), dry, batch.PurgeAll(ctx, patient{b, timeout}, r, dry))
 			})
 		},

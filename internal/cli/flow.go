@@ -129,16 +129,16 @@ func (s *limitShape) of() string {
 	return strings.Join(parts, ", ")
 }
 
-func (o *options) limits(ctx context.Context) ([]limitShape, error) {
+func (o *options) readLimits(ctx context.Context) ([]limitShape, error) {
 	n, err := o.look(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer n.Close()
-	return o.limitShapes(ctx, n.Backend())
+	return o.shapeLimits(ctx, n.Backend())
 }
 
-func (o *options) limitShapes(ctx context.Context, b api.Backend) ([]limitShape, error) {
+func (o *options) shapeLimits(ctx context.Context, b api.Backend) ([]limitShape, error) {
 	found, err := b.Limits(ctx, model.DefaultTenant)
 	list := make([]limitShape, len(found))
 	for i := range found {
@@ -151,7 +151,7 @@ func newLimitList(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List limits", Args: cobra.NoArgs, Long: "List limits. " + elsewhere, Example: "  perdure limit list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := o.limits(cmd.Context())
+			list, err := o.readLimits(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -171,7 +171,7 @@ func newLimitShow(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "show name", Short: "Show a limit", Args: cobra.ExactArgs(1), Long: "Show a limit. " + elsewhere, Example: "  perdure limit show smtp",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := o.limits(cmd.Context())
+			list, err := o.readLimits(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -376,7 +376,7 @@ func newBreakerList(o *options) *cobra.Command {
 			if rules {
 				return o.breakerRules(cmd.Context(), n.Backend())
 			}
-			return o.breakers(cmd.Context(), n.Backend())
+			return o.printBreakers(cmd.Context(), n.Backend())
 		},
 	}
 
@@ -384,7 +384,7 @@ func newBreakerList(o *options) *cobra.Command {
 	return cmd
 }
 
-func (o *options) breakers(ctx context.Context, b api.Backend) error {
+func (o *options) printBreakers(ctx context.Context, b api.Backend) error {
 	found, err := b.Breakers(ctx, model.DefaultTenant)
 	if err != nil {
 		return err

@@ -19,9 +19,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// changing makes a command that changes one execution. With --dry-run it only prints what it would
-// do.
-func (o *options) changing(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target, dry bool) error) *cobra.Command {
+// changeCommand makes a command that changes one execution. With --dry-run it only prints what it
+// would do.
+func (o *options) changeCommand(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target, dry bool) error) *cobra.Command {
 	var dry bool
 	var timeout time.Duration
 	cmd := o.about(use, short, example, &dry, func(ctx context.Context, b api.Backend, t api.Target) error {
@@ -85,7 +85,7 @@ func newWorkflowFork(o *options) *cobra.Command {
 	var set []string
 	var reuse bool
 
-	cmd := o.changing("fork", "Start another execution with the past of a run",
+	cmd := o.changeCommand("fork", "Start another execution with the past of a run",
 		"  perdure workflow fork order/42 --key 42-again --from charge\n  perdure workflow fork order/42 --key what-if --set charge='{\"ok\":true}'",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			r := api.PastRequest{Source: t, Key: key, DryRun: dry}
@@ -113,7 +113,7 @@ func newWorkflowFork(o *options) *cobra.Command {
 }
 
 func newWorkflowRetry(o *options) *cobra.Command {
-	cmd := o.changing("retry", "Retry failed executions from their failed step", "",
+	cmd := o.changeCommand("retry", "Retry failed executions from their failed step", "",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			reply, err := b.Retry(ctx, api.PastRequest{Source: t, DryRun: dry})
 			return o.printPast(t, &reply, dry, err)
@@ -130,7 +130,7 @@ func newWorkflowRetry(o *options) *cobra.Command {
 
 func newWorkflowReset(o *options) *cobra.Command {
 	var to string
-	cmd := o.changing("reset", "Restart an execution from an earlier point of its history", "  perdure workflow reset order/42 --to charge\n  perdure workflow reset order/42 --to 7",
+	cmd := o.changeCommand("reset", "Restart an execution from an earlier point of its history", "  perdure workflow reset order/42 --to charge\n  perdure workflow reset order/42 --to 7",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			r := api.PastRequest{Source: t, DryRun: dry}
 			if err := place(&r, to); err != nil {
@@ -212,7 +212,7 @@ func positions(events []model.Event) []int64 {
 func newWorkflowDelete(o *options) *cobra.Command {
 	var yes, force bool
 	var export string
-	cmd := o.changing("delete", "Delete closed executions, or with --force one that cannot be read or continued", "",
+	cmd := o.changeCommand("delete", "Delete closed executions, or with --force one that cannot be read or continued", "",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			name := t.Address.Type + "/" + t.Address.Key
 			saved := "" // the file with the saved rows

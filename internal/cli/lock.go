@@ -51,7 +51,7 @@ func newLockList(o *options) *cobra.Command {
 		Example: "  perdure lock list\n  perdure lock list account --prefix eu- -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.locked = true
-			found, more, err := o.entities(cmd.Context(), args, &f)
+			found, more, err := o.readEntities(cmd.Context(), args, &f)
 			if err != nil {
 				return err
 			}
@@ -92,11 +92,11 @@ func newLockWaiters(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "waiters entity/key", Short: "List the executions that wait for the lock of an entity, in their order", Args: cobra.ExactArgs(1),
 		Example: "  perdure lock waiters account/42", ValidArgsFunction: o.entityNames(true),
-		RunE: o.withEntity(o.waiters),
+		RunE: o.withEntity(o.printWaiters),
 	}
 }
 
-func (o *options) waiters(info *api.EntityInfo) error {
+func (o *options) printWaiters(info *api.EntityInfo) error {
 	n, waiters, rows := &info.Entity, []waitLine{}, [][]string{}
 	for i := range info.Waiting {
 		it := &info.Waiting[i]

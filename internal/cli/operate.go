@@ -307,7 +307,7 @@ func (o *options) settle(use, short, example string, fill func(*api.SettleReques
 				return err
 			}
 			r.Name = args[1]
-			return o.acting(cmd.Context(), timeout, named, "settled promise "+r.Name+" of", func(ctx context.Context, b api.Backend, t api.Target) error {
+			return o.actOn(cmd.Context(), timeout, named, "settled promise "+r.Name+" of", func(ctx context.Context, b api.Backend, t api.Target) error {
 				r.Target = t
 				return b.Settle(ctx, r)
 			})

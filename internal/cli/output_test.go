@@ -56,7 +56,7 @@ var looks = []string{
 // printers are tables of commands that read more than the test can prepare.
 var printers = map[string]func(o *options) error{
 	"doctor": func(o *options) error {
-		return o.findings([]finding{{"schema", "ok", "version 8, 64 shards"}, {"executions", "warning", "3 of 12 open ones cannot go on, such as order/" + hashA + " " + prose}})
+		return o.printFindings([]finding{{"schema", "ok", "version 8, 64 shards"}, {"executions", "warning", "3 of 12 open ones cannot go on, such as order/" + hashA + " " + prose}})
 	},
 	"stress": func(o *options) error {
 		return o.printStress(&stressReport{Workflows: 1000, Failed: 10, Seconds: 1.25, PerSecond: 800, P50: 1.5, P99: 12.25, FailedPart: 1, Concurrent: 64, Workers: 100})

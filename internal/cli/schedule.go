@@ -32,9 +32,9 @@ starts run when your program runs.`,
 	return cmd
 }
 
-// serving is within for commands that the code of a schedule must answer. On a file no other
-// process runs that code, so the command runs it.
-func (o *options) serving(ctx context.Context, d time.Duration, do func(ctx context.Context, b api.Backend) error) error {
+// withScheduleCode is within for commands that the code of a schedule must answer. On a file no
+// other process runs that code, so the command runs it.
+func (o *options) withScheduleCode(ctx context.Context, d time.Duration, do func(ctx context.Context, b api.Backend) error) error {
 	return o.within(ctx, d, func(ctx context.Context, b api.Backend) error {
 		if o.alone() {
 			stop, err := schedule.Serve(ctx, b, o.log())
@@ -103,8 +103,8 @@ func lineOf(s *schedule.Seen, n int) scheduleLine {
 	return l
 }
 
-// standing returns the status of a schedule for people, with the most important fact first.
-func (l *scheduleLine) standing() string {
+// stateText returns the status of a schedule for people, with the most important fact first.
+func (l *scheduleLine) stateText() string {
 	switch {
 	case l.Trouble != "":
 		return l.Trouble
@@ -157,7 +157,7 @@ func newScheduleList(o *options) *cobra.Command {
 				if len(l.Status.Recent) > 0 {
 					last = instantText(l.Status.Recent[0].Tick)
 				}
-				rows[i] = []string{l.Name, l.When, l.Spec.Job.Type(), next, last, l.standing()}
+				rows[i] = []string{l.Name, l.When, l.Spec.Job.Type(), next, last, l.stateText()}
 			}
 
 			return o.table("SCHEDULE\tWHEN\tBEGINS\tNEXT\tLAST?\tSTATUS", rows)
@@ -209,7 +209,7 @@ func newScheduleShow(o *options) *cobra.Command {
 
 		rows := [][]string{
 			{"Schedule", s.Name},
-			{"Status", l.standing()},
+			{"Status", l.stateText()},
 			{"When", l.When},
 			{"Begins", jobText(&s.Spec.Job)},
 			{"Input", o.text(s.Spec.Job.Input.Payload)},
@@ -351,7 +351,7 @@ func (o *options) sendCommand(use, short, example string, make func() (schedule.
 			if err != nil {
 				return err
 			}
-			return o.serving(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
+			return o.withScheduleCode(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
 				a, err := schedule.Ask(ctx, b, args[0], &c)
 				if err != nil {
 					return err

@@ -172,7 +172,7 @@ that were applied under the same app name and are no longer in the file.
 				return o.applyAll(ctx, b, plan{&f, commands, prune, dry})
 			}
 			if !dry {
-				return o.serving(cmd.Context(), timeout, do)
+				return o.withScheduleCode(cmd.Context(), timeout, do)
 			}
 			n, err := o.look(cmd.Context())
 			if err != nil {

@@ -174,7 +174,7 @@ Run this command after a deploy. If no program is running, it lists all open exe
 				}
 			}
 
-			return o.summaries(found)
+			return o.printSummaries(found)
 		},
 	}
 }

@@ -65,8 +65,8 @@ func (o *options) withExecution(
 	})
 }
 
-// acting changes one execution and prints that it is done.
-func (o *options) acting(
+// actOn changes one execution and prints that it is done.
+func (o *options) actOn(
 	ctx context.Context, timeout time.Duration, named subject, done string, do func(ctx context.Context, b api.Backend, t api.Target) error,
 ) error {
 	var t api.Target
@@ -117,7 +117,7 @@ func (o *options) verb(v verb) *cobra.Command {
 			if f.dryRun {
 				return fault.New(fault.Invalid, "--dry-run needs --query")
 			}
-			return o.acting(cmd.Context(), f.timeout, named, v.done, do)
+			return o.actOn(cmd.Context(), f.timeout, named, v.done, do)
 		},
 	}
 

@@ -55,7 +55,7 @@ func TestRequeueOnce(t *testing.T) {
 			defer stop()
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			h := newHand(e, 1, func(model.Claim) *model.TaskReport { return failing("never") })
+			h := newHand(e, 1, func(model.Claim) *model.TaskReport { return failureOf("never") })
 			m := submit("a", model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})
 			if r, err := e.Execute(ctx, m); err != nil || r.Outcome.Status != model.Failed {
 				t.Fatalf("%+v, %v", r, err)
@@ -245,7 +245,7 @@ func TestOldDeadTasksGo(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		h := newHand(e, 10, func(model.Claim) *model.TaskReport { return failing("never") })
+		h := newHand(e, 10, func(model.Claim) *model.TaskReport { return failureOf("never") })
 		for _, key := range []string{"a", "b", "c"} {
 			if _, err := e.Execute(ctx, submit(key, model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})); err != nil {
 				t.Fatal(err)

@@ -185,7 +185,7 @@ func (inc *incarnation) runMembership(ctx, inner context.Context) {
 		case <-done:
 			done, draining = nil, true
 			enough = time.After(drainLimit)
-			inc.eng.Stopping()
+			inc.eng.PrepareStop()
 			m.Drain()
 		case <-enough:
 			inc.eng.cfg.Log.Warn("the node stops with shards that it could not give up", "count", len(m.Owned()))

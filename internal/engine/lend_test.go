@@ -312,7 +312,7 @@ func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
 					}
 				}
 				if c.Attempt == 1 {
-					return failing("once more")
+					return failureOf("once more")
 				}
 				return &model.TaskReport{Output: c.Progress}
 			default:

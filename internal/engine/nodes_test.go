@@ -474,7 +474,7 @@ func TestFailuresOfUnknownOutcome(t *testing.T) {
 		st := &unsure{Store: r.st}
 		r.st = st
 		ctx := t.Context()
-		node := r.join(1, func(*member, model.Claim) *model.TaskReport { return failing("down") })
+		node := r.join(1, func(*member, model.Claim) *model.TaskReport { return failureOf("down") })
 		time.Sleep(15 * time.Second)
 		config := breaker.Config{Failures: 4, Window: time.Hour, Reset: time.Minute}
 		if err := node.Flow().SetBreaker(ctx, model.DefaultTenant, rule.Breaker{Name: "bank", Config: config}); err != nil {
@@ -527,7 +527,7 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			c.end(m, string(claim.Input.Data))
 			if broken.Load() {
-				return failing("down")
+				return failureOf("down")
 			}
 			return &model.TaskReport{Output: claim.Input}
 		}

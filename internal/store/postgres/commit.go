@@ -176,8 +176,8 @@ func (w *writer) removal(index int, rows []store.RunKey) {
 	w.execute()
 }
 
-// leaving stores the removal times of closed runs that have their own.
-func (w *writer) leaving(o []int32) {
+// writeLeaving stores the removal times of closed runs that have their own.
+func (w *writer) writeLeaving(o []int32) {
 	if len(o) == 0 {
 		return
 	}
@@ -353,7 +353,7 @@ func (w *writer) writeRuns() {
 		w.int8s(n, func(i int) int64 { return int64(rows[o[i]].Outcome.At) })
 		w.bodies(n, func(dst []byte, i int) []byte { return model.AppendOutcome(dst, &rows[o[i]].Outcome) })
 		w.execute()
-		w.leaving(slices.DeleteFunc(o, func(i int32) bool { return rows[i].Outcome.Leaves == 0 }))
+		w.writeLeaving(slices.DeleteFunc(o, func(i int32) bool { return rows[i].Outcome.Leaves == 0 }))
 	}
 
 	if rows := w.batch.Marks; len(rows) > 0 {
