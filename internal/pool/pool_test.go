@@ -46,7 +46,7 @@ func TestOutcomesAreReported(t *testing.T) {
 			{"success", succeed, func(r *model.TaskReport) bool { return r.Failure == nil && string(r.Output.Data) == "out" }},
 			{"error", fail, func(r *model.TaskReport) bool { return r.Failure.Message == "boom" && !r.Failure.Permanent }},
 			{"panic", panicNow, func(r *model.TaskReport) bool {
-				return r.Failure.Kind == model.FailurePanic && strings.Contains(r.Failure.Stack, "panics")
+				return r.Failure.Kind == model.FailurePanic && strings.Contains(r.Failure.Stack, "panicNow")
 			}},
 			{"an error that panics", mute, func(r *model.TaskReport) bool {
 				return r.Failure.Kind == model.FailurePanic && strings.Contains(r.Failure.Stack, "nobodysError")

@@ -288,7 +288,7 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 			t.Fatalf("Wake = %d, want %d", wake, end+1)
 		}
 
-		same(t, "Due", b.TakeDue(end+1), []Due{{Ref: it.Ref, Claim: 1, Kind: kind}})
+		same(t, "TakeDue", b.TakeDue(end+1), []Due{{Ref: it.Ref, Claim: 1, Kind: kind}})
 		if b.Beat(end+1, 1, claim) {
 			t.Fatal("held after it was reported")
 		}

@@ -259,9 +259,9 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 			if k := r.naive.find(c.TaskRef); k != nil && rapid.Bool().Draw(t, "right worker") {
 				id = k.worker
 			}
-			same(t, "Reported", r.board.MarkReported(r.now, id, c), r.naive.markReported(r.now, id, c))
+			same(t, "MarkReported", r.board.MarkReported(r.now, id, c), r.naive.markReported(r.now, id, c))
 		},
-		"due": func(t *rapid.T) { same(t, "Due", r.board.TakeDue(r.now), r.naive.takeDue(r.now)) },
+		"due": func(t *rapid.T) { same(t, "TakeDue", r.board.TakeDue(r.now), r.naive.takeDue(r.now)) },
 		"pause": func(t *rapid.T) {
 			name := siteName{rapid.SampledFrom(r.tenants).Draw(t, "tenant"), rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue")}
 			if rapid.IntRange(0, 2).Draw(t, "resume") > 0 {
