@@ -352,8 +352,8 @@ func TestForcedDeleteRefused(t *testing.T) {
 	}
 }
 
-// newQuarantined returns a rig with a run whose events cannot be decoded. repair makes them readable
-// again.
+// newQuarantined returns a rig with a run whose events cannot be decoded. repair makes them
+// readable again.
 func newQuarantined(t *testing.T) (r *rig, a model.Address, repair func()) {
 	t.Helper()
 	r, a = newRig(t), key("bad")

@@ -22,8 +22,8 @@ var dropTasks = []string{
 	`drop table perdure.dead`, `drop table perdure.task_data`, `drop table perdure.task_logs`, `drop table perdure.settings`, `drop table perdure.settings_counter`,
 }
 
-// openUpgraded takes a store with a run back to an older version and opens it again. The run must still
-// be there.
+// openUpgraded takes a store with a run back to an older version and opens it again. The run must
+// still be there.
 func openUpgraded(t *testing.T, version int, undo ...string) (*storetest.Fixture, *storetest.Lane) {
 	t.Helper()
 	base := pgtest.URL(t)

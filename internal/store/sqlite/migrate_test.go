@@ -20,8 +20,8 @@ const (
 const dropTasks = dropEntities + `drop table perdure_dead; drop table perdure_task_data; drop table perdure_task_logs; drop table perdure_settings;
 	delete from perdure_meta where name in ('settings', 'settings_swept');`
 
-// openUpgraded is a store with a run, which was brought back to an older version and is opened again:
-// it has what it had.
+// openUpgraded is a store with a run, which was brought back to an older version and is opened
+// again: it has what it had.
 func openUpgraded(t *testing.T, undo string, version int) (*storetest.Fixture, *storetest.Lane) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "app.db")
