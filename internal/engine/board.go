@@ -627,7 +627,7 @@ func (b *board) Reconsider() {
 	b.Propose()
 }
 
-// handleTimer is called by the timer.
+// handleTimer proposes when the timer fires.
 func (b *board) handleTimer() {
 	b.mu.Lock()
 	b.alarm, b.moved = 0, true

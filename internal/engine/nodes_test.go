@@ -281,7 +281,7 @@ func (c *counter) end(m *member, key string) {
 	c.by[m]++
 }
 
-// countEnded returns how many tasks a node has executed, and begun how many all of them have
+// countEnded returns how many tasks a node has executed, and countBegun how many all of them
 // started.
 func (c *counter) countEnded(m *member) int {
 	c.mu.Lock()
