@@ -198,6 +198,9 @@ func TestKnownSeedsOfLending(t *testing.T) {
 		// a node forgot an owner because of an old view, and numbered its polls from 1 again: the
 		// owner dropped them
 		42658,
+		// a node that was fenced and did not know it refused the report of a claim that the next
+		// owner had made
+		84928, 200032,
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)

@@ -130,6 +130,9 @@ func (in *reportInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 
 // apply records how the claim ended, and tells the worker after the commit.
 func (in *reportInput) apply(l *Lane, now model.Time, e *entry) {
+	if e.contradicts(in.fate, &in.report.Ref) {
+		l.confirm(e)
+	}
 	switch {
 	case in.fate != nil && in.fate.Reported: // it is repeated, and answered in the same way
 		l.record(e, in, &core.Decision{})
@@ -264,7 +267,8 @@ func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 	task := taskOf(e, in.id)
 	switch p, ok := e.tasks.posted.get(in.id); {
 	case e.x == nil || e.run() != in.run || task == nil || !task.Held || task.Claim != in.claim:
-		l.afterCommit(e, effect{kind: effStop, entry: e, run: in.run, task: &handover{id: in.id, worker: in.worker, claim: in.claim}})
+		l.stopUnknown(e, in)
+		return
 	case ok && p.held && p.claim == in.claim && p.worker != in.worker:
 		p.worker, p.warned = in.worker, false
 		e.tasks.posted.set(in.id, p)
@@ -272,6 +276,15 @@ func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 		l.postTask(now, e, task) // which warns the worker if it should come to an end
 	}
 	l.skip(e, in)
+}
+
+// stopUnknown tells a worker to stop a claim that it does not have, or no longer has.
+func (l *Lane) stopUnknown(e *entry, in *attachInput) {
+	if !e.hasPassed(in.run, in.claim) {
+		l.confirm(e)
+	}
+	l.afterCommit(e, effect{kind: effStop, entry: e, run: in.run, task: &handover{id: in.id, worker: in.worker, claim: in.claim}})
+	l.record(e, in, &core.Decision{}) // so that a refused batch does not lose the stop
 }
 
 // Progress hands in how far a claim is. The lane keeps the last one of each task beside the
