@@ -114,4 +114,11 @@ var load = []mutant{
 		new:   "false",
 		tests: [][]string{laneTest("TestLineIsRefusedByAge$")},
 	},
+	{
+		name:  "a claim that is not stored times out",
+		file:  "internal/engine/lane/claim.go",
+		old:   "	early := e.dirty() && ",
+		new:   "	early := false && ",
+		tests: [][]string{laneTest("TestClaimThatIsNotStoredDoesNotTimeOut$")},
+	},
 }

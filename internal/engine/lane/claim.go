@@ -186,6 +186,14 @@ func (l *Lane) Expire(now model.Time, ref model.ClaimRef, held bool, what string
 	}
 }
 
+// ready lets a time-out of an attempt wait until its claim is durable: no worker begins before
+// that. If the attempt timed out in memory, the board would propose the task again, and while the
+// store is away the task would spend all its attempts without a worker.
+func (in *expiryInput) ready(l *Lane, e *entry) bool {
+	early := e.dirty() && (in.what == model.TimeoutSilence || in.what == model.TimeoutToClose)
+	return !early && l.ensureKnown(e)
+}
+
 // apply ends the attempt whose deadline has passed, if it has.
 func (in *expiryInput) apply(l *Lane, now model.Time, e *entry) {
 	if e.x == nil || e.run() != in.run {
