@@ -258,4 +258,11 @@ var requests = []mutant{
 		new:   "			if false {\n",
 		tests: [][]string{{"./internal/store/postgres", "-run", "TestConformance$/^inbox$"}, {"./internal/store/postgres", "-run", "TestPutDuringARefusal$"}},
 	},
+	{
+		name:  "the answer of a signal is a refusal because it was refused once",
+		file:  "internal/engine/lane/mail.go",
+		old:   "sent.isRequest() && e.quarantine.why != nil\n",
+		new:   "sent.isRequest() && sent.refusedOnce\n",
+		tests: [][]string{laneTest("TestRefusedRequestThatTakesEffect$")},
+	},
 }

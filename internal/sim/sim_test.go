@@ -235,6 +235,9 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 		// a commit took long, and claims of one task timed out again and again before they were
 		// durable
 		66967,
+		// a signal took effect, and its answer was remembered as a refusal, because a refusal of it
+		// had been undone
+		127005,
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
