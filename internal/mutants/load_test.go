@@ -121,4 +121,11 @@ var load = []mutant{
 		new:   "	early := false && ",
 		tests: [][]string{laneTest("TestClaimThatIsNotStoredDoesNotTimeOut$")},
 	},
+	{
+		name:  "claims of a batch that is split meet in the next one",
+		file:  "internal/engine/lane/careful.go",
+		old:   "	l.apart = proposals(first) + proposals(rest)\n	half",
+		new:   "	l.apart = 0\n	half",
+		tests: [][]string{laneTest("TestClaimsThatAreTooMuchTogether$")},
+	},
 }

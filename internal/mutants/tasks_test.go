@@ -170,4 +170,11 @@ var tasks = []mutant{
 		new:   "	return b.batch.Empty()",
 		tests: laneTasks("TestReportOfAClaimOfTheNextOwner$"),
 	},
+	{
+		name:  "the loss of a worker ends the claim that another worker has made again",
+		file:  "internal/engine/lane/claim.go",
+		old:   "	return id == p.worker\n",
+		new:   "	return id < 0*p.worker\n",
+		tests: laneTasks("TestLossOfAClaimThatWasMadeAgain$"),
+	},
 }

@@ -214,8 +214,13 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 		return d
 	}
 
-	// A worker that is with another node has not gone: its report comes by mail.
 	task := e.x.Task(in.id)
+	if in.what == model.FailureLost && task != nil && task.Held && task.Claim == in.claim && l.isHere(e, task, ref) {
+		l.resumeDeadlines(now, e, in)
+		return d
+	}
+
+	// A worker that is with another node has not gone: its report comes by mail.
 	if in.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
 		if task.Claim == in.claim && l.cfg.Board.Dropped(task.Worker, ref) { // it never began
 			d.Decision = core.Report(e.x, &model.TaskReport{Ref: ref, Returned: true}, now, l.cfg.Limits)
@@ -233,6 +238,17 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 		l.resumeDeadlines(now, e, in)
 	}
 	return d
+}
+
+// isHere reports whether the worker that has a claim is on the board. If the claim of a lost worker
+// was undone, another worker may have made it again under the same number.
+func (l *Lane) isHere(e *entry, t *core.Task, ref model.ClaimRef) bool {
+	p, ok := e.tasks.posted.get(t.ID)
+	if !ok || !p.held || p.claim != t.Claim || p.worker == 0 {
+		return false
+	}
+	id, _ := l.cfg.Board.Find(t.Worker, ref)
+	return id == p.worker
 }
 
 // outcomeOfExpiry is what a deadline says about the other side that the task calls: that it took

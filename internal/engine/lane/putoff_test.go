@@ -78,6 +78,31 @@ func TestClaimsBesidePoison(t *testing.T) {
 	}
 }
 
+// The same with a store that does not take two claims in time. The lane splits the batch, and the
+// claims must not meet in the next one.
+func TestClaimsThatAreTooMuchTogether(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	r.send(theTask("a"), "a")
+	r.send(theTask("b"), "b")
+	r.settle()
+	r.refuse = func(batch *store.Batch) error {
+		if len(batch.Events) > 1 {
+			return store.Errorf(store.Unknown, "commit", "too late")
+		}
+		return nil
+	}
+	b.Slots(r.now, 1, 2)
+	for range 3 {
+		b.propose()
+		r.settle()
+	}
+
+	if got := b.claims(); len(got) != 2 {
+		t.Errorf("handed over are %+v, want both", got)
+	}
+}
+
 // The commit of a claim takes longer than its worker may be silent. The board has found that out
 // before the claim is durable, and the attempt is about to time out. No worker may begin it.
 func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
