@@ -58,6 +58,9 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *messageInput) {
 	if r := in.origin.message.Report; in.is(model.MessageReport) && e.x != nil && e.run() == r.Ref.Run {
 		how = l.noteReport(now, e, r)
 	}
+	if ref := in.report(); ref != nil && e.contradicts(in.fate, ref) {
+		l.confirm(e)
+	}
 	x, d := l.decide(now, e, in)
 
 	// A start that is refused without a look has not found out whether there is a run.

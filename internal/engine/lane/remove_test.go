@@ -445,3 +445,61 @@ func TestRequestsForWhatIsQuarantined(t *testing.T) {
 		t.Errorf("the signal took effect %d times", signals)
 	}
 }
+
+// The refusal of a signal for a quarantined run is undone, because it is in a batch with a poisoned
+// row. The quarantine has ended by then, so the signal takes effect. Its answer is remembered under
+// its request id like any other, and the same signal has no effect again.
+func TestRefusedRequestThatTakesEffect(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("bad")
+	r.start(a, "one")
+	r.settle()
+	r.restart()
+	damaged := true
+	r.reads = func(ld *lane.Load) *lane.LoadResult {
+		if damaged && ld.Kind == lane.LoadRun && ld.Address == a {
+			return &lane.LoadResult{Err: fault.New(fault.Corrupt, "event 3 of it cannot be decoded")}
+		}
+		return nil
+	}
+	r.join(1)
+	r.settle()
+
+	// The refusal waits behind a commit.
+	r.start(key("first"), "first")
+	r.flush()
+	signal := model.Message{Kind: model.MessageSignal, To: a, Name: "s", RequestID: "signal"}
+	id := r.putRow(signal)
+	r.l.MailWaits()
+	r.flush()
+	r.read() // the row
+	r.read() // whether its id is remembered
+	r.start(key("poison"), "poison")
+	r.flush()
+
+	damaged = false
+	r.now = r.now.Add(2 * time.Minute)
+	r.flush()
+	r.refuse = poison("poison")
+	r.commitNow()
+	if b := r.commit; b == nil || len(b.Inbox) != 1 || len(b.Starts) != 1 {
+		t.Fatalf("the refusal and the poisoned start are not in one batch: %+v", b)
+	}
+	r.settle()
+	r.wantEvents(a, "signal_received s")
+	k := store.RequestKey{Shard: a.Shard(shards), Address: a, ID: signal.RequestID}
+	if answer := r.remembered(k); answer == nil || answer.Failure != nil {
+		t.Errorf("under the id of the signal there is the answer %+v", answer)
+	}
+	k.ID = model.RefusedIDs + id.String()
+	if answer := r.remembered(k); answer != nil {
+		t.Errorf("the signal took effect, and its refusal is remembered: %+v", answer)
+	}
+
+	r.putRow(signal)
+	r.l.MailWaits()
+	r.settle()
+	r.wantEvents(a, "signal_received s")
+}
