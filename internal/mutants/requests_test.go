@@ -170,8 +170,8 @@ var requests = []mutant{
 	{
 		name:  "the refusal of a misused id replaces the remembered answer",
 		file:  "internal/engine/lane/mail.go",
-		old:   "	case known && answered.misused || d.Misused || isMessage && sent.refusedOnce && sent.isRequest() || !again && !query && isTemporary(d.Answer.Failure):\n",
-		new:   "	case known && answered.misused || isMessage && sent == nil:\n",
+		old:   "	case known && answered.misused || d.Misused || quarantined || !again && !query && isTemporary(d.Answer.Failure):\n",
+		new:   "	case known && answered.misused || quarantined && sent == nil:\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfAnUpdate$")},
 	},
 	{
