@@ -660,7 +660,7 @@ func (x *Label) GetValue() string {
 type Event struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Position int64                  `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
-	// In nanoseconds since 1970.
+	// In microseconds since 1970.
 	At            int64  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
 	Kind          uint32 `protobuf:"varint,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	Body          []byte `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`

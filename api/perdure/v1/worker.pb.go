@@ -437,6 +437,7 @@ type WorkerItem struct {
 	//	*WorkerItem_TaskWrite
 	//	*WorkerItem_ReadStates
 	//	*WorkerItem_Slots
+	//	*WorkerItem_Goodbye
 	Item          isWorkerItem_Item `protobuf_oneof:"item"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -596,6 +597,15 @@ func (x *WorkerItem) GetSlots() *Slots {
 	return nil
 }
 
+func (x *WorkerItem) GetGoodbye() *Goodbye {
+	if x != nil {
+		if x, ok := x.Item.(*WorkerItem_Goodbye); ok {
+			return x.Goodbye
+		}
+	}
+	return nil
+}
+
 type isWorkerItem_Item interface {
 	isWorkerItem_Item()
 }
@@ -652,6 +662,10 @@ type WorkerItem_Slots struct {
 	Slots *Slots `protobuf:"bytes,13,opt,name=slots,proto3,oneof"`
 }
 
+type WorkerItem_Goodbye struct {
+	Goodbye *Goodbye `protobuf:"bytes,14,opt,name=goodbye,proto3,oneof"`
+}
+
 func (*WorkerItem_Join) isWorkerItem_Item() {}
 
 func (*WorkerItem_Leave) isWorkerItem_Item() {}
@@ -678,6 +692,8 @@ func (*WorkerItem_ReadStates) isWorkerItem_Item() {}
 
 func (*WorkerItem_Slots) isWorkerItem_Item() {}
 
+func (*WorkerItem_Goodbye) isWorkerItem_Item() {}
+
 // ServerItem is one thing that the server says.
 type ServerItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -701,6 +717,7 @@ type ServerItem struct {
 	//	*ServerItem_WriteReply
 	//	*ServerItem_States
 	//	*ServerItem_TurnRefused
+	//	*ServerItem_MoreEvents
 	Item          isServerItem_Item `protobuf_oneof:"item"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -905,6 +922,15 @@ func (x *ServerItem) GetTurnRefused() *TurnRefused {
 	return nil
 }
 
+func (x *ServerItem) GetMoreEvents() *MoreEvents {
+	if x != nil {
+		if x, ok := x.Item.(*ServerItem_MoreEvents); ok {
+			return x.MoreEvents
+		}
+	}
+	return nil
+}
+
 type isServerItem_Item interface {
 	isServerItem_Item()
 }
@@ -978,8 +1004,11 @@ type ServerItem_States struct {
 }
 
 type ServerItem_TurnRefused struct {
-	// Why the server could not take an item that has no answer of its own. The worker loses the run.
 	TurnRefused *TurnRefused `protobuf:"bytes,18,opt,name=turn_refused,json=turnRefused,proto3,oneof"`
+}
+
+type ServerItem_MoreEvents struct {
+	MoreEvents *MoreEvents `protobuf:"bytes,19,opt,name=more_events,json=moreEvents,proto3,oneof"`
 }
 
 func (*ServerItem_Joined) isServerItem_Item() {}
@@ -1018,6 +1047,8 @@ func (*ServerItem_States) isServerItem_Item() {}
 
 func (*ServerItem_TurnRefused) isServerItem_Item() {}
 
+func (*ServerItem_MoreEvents) isServerItem_Item() {}
+
 // Join offers what a worker can run in one role.
 type Join struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1025,7 +1056,7 @@ type Join struct {
 	// The name of the worker, for people and in histories.
 	Name    string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
-	// Workflows, activities, or entities and services, depending on the role.
+	// Workflows or activities, depending on the role.
 	Kinds []string `protobuf:"bytes,4,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	// Workflows whose runs only workers of the version that began them continue.
 	Pinned []string `protobuf:"bytes,5,rep,name=pinned,proto3" json:"pinned,omitempty"`
@@ -1034,8 +1065,9 @@ type Join struct {
 	// How many tasks it executes at once.
 	Slots int64 `protobuf:"varint,7,opt,name=slots,proto3" json:"slots,omitempty"`
 	// The names of limits and breakers that the code of the activities uses.
-	Limits        []string `protobuf:"bytes,8,rep,name=limits,proto3" json:"limits,omitempty"`
-	Breakers      []string `protobuf:"bytes,9,rep,name=breakers,proto3" json:"breakers,omitempty"`
+	Limits        []string      `protobuf:"bytes,8,rep,name=limits,proto3" json:"limits,omitempty"`
+	Breakers      []string      `protobuf:"bytes,9,rep,name=breakers,proto3" json:"breakers,omitempty"`
+	Entities      []*EntityType `protobuf:"bytes,10,rep,name=entities,proto3" json:"entities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1133,6 +1165,95 @@ func (x *Join) GetBreakers() []string {
 	return nil
 }
 
+func (x *Join) GetEntities() []*EntityType {
+	if x != nil {
+		return x.Entities
+	}
+	return nil
+}
+
+// EntityType is an entity or a service that a worker has the code of.
+type EntityType struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With its prefix.
+	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// Operations that change nothing.
+	Views []string `protobuf:"bytes,2,rep,name=views,proto3" json:"views,omitempty"`
+	// How many calls of one service and key may overlap; 0 for any number.
+	Concurrency int64 `protobuf:"varint,3,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
+	// How many calls may wait for one key; 0 for the default.
+	Mailbox int64 `protobuf:"varint,4,opt,name=mailbox,proto3" json:"mailbox,omitempty"`
+	// How long an idle entity stays in memory, in nanoseconds; 0 for the default.
+	Idle          int64 `protobuf:"varint,5,opt,name=idle,proto3" json:"idle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EntityType) Reset() {
+	*x = EntityType{}
+	mi := &file_perdure_v1_worker_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EntityType) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EntityType) ProtoMessage() {}
+
+func (x *EntityType) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_worker_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EntityType.ProtoReflect.Descriptor instead.
+func (*EntityType) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *EntityType) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *EntityType) GetViews() []string {
+	if x != nil {
+		return x.Views
+	}
+	return nil
+}
+
+func (x *EntityType) GetConcurrency() int64 {
+	if x != nil {
+		return x.Concurrency
+	}
+	return 0
+}
+
+func (x *EntityType) GetMailbox() int64 {
+	if x != nil {
+		return x.Mailbox
+	}
+	return 0
+}
+
+func (x *EntityType) GetIdle() int64 {
+	if x != nil {
+		return x.Idle
+	}
+	return 0
+}
+
 // Joined answers a join.
 type Joined struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1145,7 +1266,7 @@ type Joined struct {
 
 func (x *Joined) Reset() {
 	*x = Joined{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[7]
+	mi := &file_perdure_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1278,7 @@ func (x *Joined) String() string {
 func (*Joined) ProtoMessage() {}
 
 func (x *Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[7]
+	mi := &file_perdure_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1291,7 @@ func (x *Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Joined.ProtoReflect.Descriptor instead.
 func (*Joined) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Joined) GetRole() Role {
@@ -1199,7 +1320,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[8]
+	mi := &file_perdure_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1332,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[8]
+	mi := &file_perdure_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1345,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Leave) GetRole() Role {
@@ -1252,7 +1373,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[9]
+	mi := &file_perdure_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1385,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[9]
+	mi := &file_perdure_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1398,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Left) GetRole() Role {
@@ -1292,6 +1413,43 @@ func (x *Left) GetError() *ErrorDetail {
 		return x.Error
 	}
 	return nil
+}
+
+// Goodbye ends the session of a worker that has left in all of its roles.
+type Goodbye struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Goodbye) Reset() {
+	*x = Goodbye{}
+	mi := &file_perdure_v1_worker_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Goodbye) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Goodbye) ProtoMessage() {}
+
+func (x *Goodbye) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_worker_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
+func (*Goodbye) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 // Activation hands a run over, with its history so far.
@@ -1309,15 +1467,18 @@ type Activation struct {
 	// Whether the code has run before, although the events may not show it.
 	Begun bool `protobuf:"varint,8,opt,name=begun,proto3" json:"begun,omitempty"`
 	// Limits of the history; 0 for none.
-	MaxEvents     int64 `protobuf:"varint,9,opt,name=max_events,json=maxEvents,proto3" json:"max_events,omitempty"`
-	MaxBytes      int64 `protobuf:"varint,10,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	MaxEvents int64 `protobuf:"varint,9,opt,name=max_events,json=maxEvents,proto3" json:"max_events,omitempty"`
+	MaxBytes  int64 `protobuf:"varint,10,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	// Whether further events of the history follow in MoreEvents. The run is handed over with the
+	// last of them.
+	More          bool `protobuf:"varint,11,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Activation) Reset() {
 	*x = Activation{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[10]
+	mi := &file_perdure_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1490,7 @@ func (x *Activation) String() string {
 func (*Activation) ProtoMessage() {}
 
 func (x *Activation) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[10]
+	mi := &file_perdure_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1503,7 @@ func (x *Activation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activation.ProtoReflect.Descriptor instead.
 func (*Activation) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Activation) GetAddress() *Address {
@@ -1415,6 +1576,82 @@ func (x *Activation) GetMaxBytes() int64 {
 	return 0
 }
 
+func (x *Activation) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// MoreEvents goes on with the history of an activation that is too large for one frame.
+type MoreEvents struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           []byte                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Events        []*Event               `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
+	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoreEvents) Reset() {
+	*x = MoreEvents{}
+	mi := &file_perdure_v1_worker_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoreEvents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoreEvents) ProtoMessage() {}
+
+func (x *MoreEvents) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_worker_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoreEvents.ProtoReflect.Descriptor instead.
+func (*MoreEvents) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *MoreEvents) GetRun() []byte {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *MoreEvents) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *MoreEvents) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *MoreEvents) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
 // Deliver brings the events that follow, all of them committed.
 type Deliver struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1427,7 +1664,7 @@ type Deliver struct {
 
 func (x *Deliver) Reset() {
 	*x = Deliver{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[11]
+	mi := &file_perdure_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1439,7 +1676,7 @@ func (x *Deliver) String() string {
 func (*Deliver) ProtoMessage() {}
 
 func (x *Deliver) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[11]
+	mi := &file_perdure_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1452,7 +1689,7 @@ func (x *Deliver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deliver.ProtoReflect.Descriptor instead.
 func (*Deliver) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Deliver) GetRun() []byte {
@@ -1488,7 +1725,7 @@ type RetryStep struct {
 
 func (x *RetryStep) Reset() {
 	*x = RetryStep{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[12]
+	mi := &file_perdure_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1737,7 @@ func (x *RetryStep) String() string {
 func (*RetryStep) ProtoMessage() {}
 
 func (x *RetryStep) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[12]
+	mi := &file_perdure_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1750,7 @@ func (x *RetryStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryStep.ProtoReflect.Descriptor instead.
 func (*RetryStep) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RetryStep) GetRun() []byte {
@@ -1549,7 +1786,7 @@ type Evict struct {
 
 func (x *Evict) Reset() {
 	*x = Evict{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[13]
+	mi := &file_perdure_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +1798,7 @@ func (x *Evict) String() string {
 func (*Evict) ProtoMessage() {}
 
 func (x *Evict) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[13]
+	mi := &file_perdure_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +1811,7 @@ func (x *Evict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evict.ProtoReflect.Descriptor instead.
 func (*Evict) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Evict) GetRun() []byte {
@@ -1612,7 +1849,7 @@ type Query struct {
 
 func (x *Query) Reset() {
 	*x = Query{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[14]
+	mi := &file_perdure_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1861,7 @@ func (x *Query) String() string {
 func (*Query) ProtoMessage() {}
 
 func (x *Query) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[14]
+	mi := &file_perdure_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1874,7 @@ func (x *Query) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Query.ProtoReflect.Descriptor instead.
 func (*Query) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Query) GetRun() []byte {
@@ -1690,7 +1927,7 @@ type Recall struct {
 
 func (x *Recall) Reset() {
 	*x = Recall{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[15]
+	mi := &file_perdure_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1939,7 @@ func (x *Recall) String() string {
 func (*Recall) ProtoMessage() {}
 
 func (x *Recall) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[15]
+	mi := &file_perdure_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1952,7 @@ func (x *Recall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recall.ProtoReflect.Descriptor instead.
 func (*Recall) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Recall) GetAddress() *Address {
@@ -1774,7 +2011,7 @@ type QueryAnswer struct {
 
 func (x *QueryAnswer) Reset() {
 	*x = QueryAnswer{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[16]
+	mi := &file_perdure_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +2023,7 @@ func (x *QueryAnswer) String() string {
 func (*QueryAnswer) ProtoMessage() {}
 
 func (x *QueryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[16]
+	mi := &file_perdure_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +2036,7 @@ func (x *QueryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryAnswer.ProtoReflect.Descriptor instead.
 func (*QueryAnswer) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *QueryAnswer) GetRun() []byte {
@@ -1855,7 +2092,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[17]
+	mi := &file_perdure_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +2104,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[17]
+	mi := &file_perdure_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +2117,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Command) GetKind() uint32 {
@@ -1950,7 +2187,7 @@ type Close struct {
 
 func (x *Close) Reset() {
 	*x = Close{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[18]
+	mi := &file_perdure_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2199,7 @@ func (x *Close) String() string {
 func (*Close) ProtoMessage() {}
 
 func (x *Close) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[18]
+	mi := &file_perdure_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2212,7 @@ func (x *Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Close.ProtoReflect.Descriptor instead.
 func (*Close) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Close) GetStatus() uint32 {
@@ -2061,7 +2298,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[19]
+	mi := &file_perdure_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2073,7 +2310,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[19]
+	mi := &file_perdure_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2086,7 +2323,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Turn) GetRun() []byte {
@@ -2164,7 +2401,7 @@ type TurnRefused struct {
 
 func (x *TurnRefused) Reset() {
 	*x = TurnRefused{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[20]
+	mi := &file_perdure_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2413,7 @@ func (x *TurnRefused) String() string {
 func (*TurnRefused) ProtoMessage() {}
 
 func (x *TurnRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[20]
+	mi := &file_perdure_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2426,7 @@ func (x *TurnRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnRefused.ProtoReflect.Descriptor instead.
 func (*TurnRefused) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TurnRefused) GetRun() []byte {
@@ -2226,7 +2463,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[21]
+	mi := &file_perdure_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2238,7 +2475,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[21]
+	mi := &file_perdure_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2251,7 +2488,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Release) GetRun() []byte {
@@ -2294,7 +2531,7 @@ type Pass struct {
 
 func (x *Pass) Reset() {
 	*x = Pass{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[22]
+	mi := &file_perdure_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2543,7 @@ func (x *Pass) String() string {
 func (*Pass) ProtoMessage() {}
 
 func (x *Pass) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[22]
+	mi := &file_perdure_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2556,7 @@ func (x *Pass) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pass.ProtoReflect.Descriptor instead.
 func (*Pass) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Pass) GetRef() *TaskRef {
@@ -2353,7 +2590,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[23]
+	mi := &file_perdure_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2602,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[23]
+	mi := &file_perdure_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2615,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Begin) GetRef() *TaskRef {
@@ -2400,7 +2637,7 @@ type Kept struct {
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[24]
+	mi := &file_perdure_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2412,7 +2649,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[24]
+	mi := &file_perdure_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2425,7 +2662,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Kept) GetRef() *TaskRef {
@@ -2455,7 +2692,7 @@ type Passed struct {
 
 func (x *Passed) Reset() {
 	*x = Passed{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[25]
+	mi := &file_perdure_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +2704,7 @@ func (x *Passed) String() string {
 func (*Passed) ProtoMessage() {}
 
 func (x *Passed) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[25]
+	mi := &file_perdure_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +2717,7 @@ func (x *Passed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passed.ProtoReflect.Descriptor instead.
 func (*Passed) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Passed) GetRef() *TaskRef {
@@ -2523,7 +2760,7 @@ type OperationCall struct {
 
 func (x *OperationCall) Reset() {
 	*x = OperationCall{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[26]
+	mi := &file_perdure_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2535,7 +2772,7 @@ func (x *OperationCall) String() string {
 func (*OperationCall) ProtoMessage() {}
 
 func (x *OperationCall) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[26]
+	mi := &file_perdure_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2548,7 +2785,7 @@ func (x *OperationCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationCall.ProtoReflect.Descriptor instead.
 func (*OperationCall) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *OperationCall) GetName() string {
@@ -2587,7 +2824,7 @@ type Operations struct {
 
 func (x *Operations) Reset() {
 	*x = Operations{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[27]
+	mi := &file_perdure_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2599,7 +2836,7 @@ func (x *Operations) String() string {
 func (*Operations) ProtoMessage() {}
 
 func (x *Operations) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[27]
+	mi := &file_perdure_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2612,7 +2849,7 @@ func (x *Operations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operations.ProtoReflect.Descriptor instead.
 func (*Operations) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Operations) GetEntity() *Address {
@@ -2671,7 +2908,7 @@ type OperationResult struct {
 
 func (x *OperationResult) Reset() {
 	*x = OperationResult{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[28]
+	mi := &file_perdure_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +2920,7 @@ func (x *OperationResult) String() string {
 func (*OperationResult) ProtoMessage() {}
 
 func (x *OperationResult) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[28]
+	mi := &file_perdure_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +2933,7 @@ func (x *OperationResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationResult.ProtoReflect.Descriptor instead.
 func (*OperationResult) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *OperationResult) GetOutput() *Payload {
@@ -2742,7 +2979,7 @@ type Operated struct {
 
 func (x *Operated) Reset() {
 	*x = Operated{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[29]
+	mi := &file_perdure_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2754,7 +2991,7 @@ func (x *Operated) String() string {
 func (*Operated) ProtoMessage() {}
 
 func (x *Operated) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[29]
+	mi := &file_perdure_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2767,7 +3004,7 @@ func (x *Operated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operated.ProtoReflect.Descriptor instead.
 func (*Operated) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Operated) GetEntity() *Address {
@@ -2837,7 +3074,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[30]
+	mi := &file_perdure_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2849,7 +3086,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[30]
+	mi := &file_perdure_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2862,7 +3099,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Claim) GetRef() *TaskRef {
@@ -2975,7 +3212,7 @@ type StopClaim struct {
 
 func (x *StopClaim) Reset() {
 	*x = StopClaim{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[31]
+	mi := &file_perdure_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2987,7 +3224,7 @@ func (x *StopClaim) String() string {
 func (*StopClaim) ProtoMessage() {}
 
 func (x *StopClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[31]
+	mi := &file_perdure_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3000,7 +3237,7 @@ func (x *StopClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopClaim.ProtoReflect.Descriptor instead.
 func (*StopClaim) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{31}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StopClaim) GetRef() *TaskRef {
@@ -3040,7 +3277,7 @@ type TaskReport struct {
 
 func (x *TaskReport) Reset() {
 	*x = TaskReport{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[32]
+	mi := &file_perdure_v1_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3052,7 +3289,7 @@ func (x *TaskReport) String() string {
 func (*TaskReport) ProtoMessage() {}
 
 func (x *TaskReport) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[32]
+	mi := &file_perdure_v1_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3065,7 +3302,7 @@ func (x *TaskReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskReport.ProtoReflect.Descriptor instead.
 func (*TaskReport) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TaskReport) GetRef() *TaskRef {
@@ -3129,7 +3366,7 @@ type Settled struct {
 
 func (x *Settled) Reset() {
 	*x = Settled{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[33]
+	mi := &file_perdure_v1_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3378,7 @@ func (x *Settled) String() string {
 func (*Settled) ProtoMessage() {}
 
 func (x *Settled) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[33]
+	mi := &file_perdure_v1_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3391,7 @@ func (x *Settled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settled.ProtoReflect.Descriptor instead.
 func (*Settled) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{33}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Settled) GetRef() *TaskRef {
@@ -3190,7 +3427,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[34]
+	mi := &file_perdure_v1_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3202,7 +3439,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[34]
+	mi := &file_perdure_v1_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3215,7 +3452,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{34}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Beat) GetRef() *TaskRef {
@@ -3250,7 +3487,7 @@ type Beats struct {
 
 func (x *Beats) Reset() {
 	*x = Beats{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[35]
+	mi := &file_perdure_v1_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3262,7 +3499,7 @@ func (x *Beats) String() string {
 func (*Beats) ProtoMessage() {}
 
 func (x *Beats) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[35]
+	mi := &file_perdure_v1_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3275,7 +3512,7 @@ func (x *Beats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beats.ProtoReflect.Descriptor instead.
 func (*Beats) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{35}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Beats) GetId() uint64 {
@@ -3303,7 +3540,7 @@ type BeatReply struct {
 
 func (x *BeatReply) Reset() {
 	*x = BeatReply{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[36]
+	mi := &file_perdure_v1_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3315,7 +3552,7 @@ func (x *BeatReply) String() string {
 func (*BeatReply) ProtoMessage() {}
 
 func (x *BeatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[36]
+	mi := &file_perdure_v1_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3328,7 +3565,7 @@ func (x *BeatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReply.ProtoReflect.Descriptor instead.
 func (*BeatReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{36}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BeatReply) GetHeld() bool {
@@ -3357,7 +3594,7 @@ type BeatReplies struct {
 
 func (x *BeatReplies) Reset() {
 	*x = BeatReplies{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[37]
+	mi := &file_perdure_v1_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3369,7 +3606,7 @@ func (x *BeatReplies) String() string {
 func (*BeatReplies) ProtoMessage() {}
 
 func (x *BeatReplies) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[37]
+	mi := &file_perdure_v1_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3382,7 +3619,7 @@ func (x *BeatReplies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReplies.ProtoReflect.Descriptor instead.
 func (*BeatReplies) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{37}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BeatReplies) GetId() uint64 {
@@ -3421,7 +3658,7 @@ type TaskItem struct {
 
 func (x *TaskItem) Reset() {
 	*x = TaskItem{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[38]
+	mi := &file_perdure_v1_worker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3433,7 +3670,7 @@ func (x *TaskItem) String() string {
 func (*TaskItem) ProtoMessage() {}
 
 func (x *TaskItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[38]
+	mi := &file_perdure_v1_worker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3446,7 +3683,7 @@ func (x *TaskItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskItem.ProtoReflect.Descriptor instead.
 func (*TaskItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{38}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TaskItem) GetKind() uint32 {
@@ -3505,7 +3742,7 @@ type TaskWrite struct {
 
 func (x *TaskWrite) Reset() {
 	*x = TaskWrite{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[39]
+	mi := &file_perdure_v1_worker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +3754,7 @@ func (x *TaskWrite) String() string {
 func (*TaskWrite) ProtoMessage() {}
 
 func (x *TaskWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[39]
+	mi := &file_perdure_v1_worker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +3767,7 @@ func (x *TaskWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWrite.ProtoReflect.Descriptor instead.
 func (*TaskWrite) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{39}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TaskWrite) GetId() uint64 {
@@ -3579,7 +3816,7 @@ type WriteReply struct {
 
 func (x *WriteReply) Reset() {
 	*x = WriteReply{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[40]
+	mi := &file_perdure_v1_worker_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3591,7 +3828,7 @@ func (x *WriteReply) String() string {
 func (*WriteReply) ProtoMessage() {}
 
 func (x *WriteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[40]
+	mi := &file_perdure_v1_worker_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3604,7 +3841,7 @@ func (x *WriteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply.ProtoReflect.Descriptor instead.
 func (*WriteReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{40}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WriteReply) GetId() uint64 {
@@ -3633,7 +3870,7 @@ type ReadStates struct {
 
 func (x *ReadStates) Reset() {
 	*x = ReadStates{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[41]
+	mi := &file_perdure_v1_worker_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3645,7 +3882,7 @@ func (x *ReadStates) String() string {
 func (*ReadStates) ProtoMessage() {}
 
 func (x *ReadStates) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[41]
+	mi := &file_perdure_v1_worker_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3658,7 +3895,7 @@ func (x *ReadStates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadStates.ProtoReflect.Descriptor instead.
 func (*ReadStates) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{41}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReadStates) GetId() uint64 {
@@ -3693,7 +3930,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[42]
+	mi := &file_perdure_v1_worker_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3705,7 +3942,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[42]
+	mi := &file_perdure_v1_worker_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3718,7 +3955,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{42}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *State) GetName() string {
@@ -3747,7 +3984,7 @@ type States struct {
 
 func (x *States) Reset() {
 	*x = States{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[43]
+	mi := &file_perdure_v1_worker_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3759,7 +3996,7 @@ func (x *States) String() string {
 func (*States) ProtoMessage() {}
 
 func (x *States) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[43]
+	mi := &file_perdure_v1_worker_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3772,7 +4009,7 @@ func (x *States) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use States.ProtoReflect.Descriptor instead.
 func (*States) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{43}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *States) GetId() uint64 {
@@ -3806,7 +4043,7 @@ type Slots struct {
 
 func (x *Slots) Reset() {
 	*x = Slots{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[44]
+	mi := &file_perdure_v1_worker_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +4055,7 @@ func (x *Slots) String() string {
 func (*Slots) ProtoMessage() {}
 
 func (x *Slots) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[44]
+	mi := &file_perdure_v1_worker_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +4068,7 @@ func (x *Slots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slots.ProtoReflect.Descriptor instead.
 func (*Slots) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{44}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Slots) GetSlots() int64 {
@@ -3873,7 +4110,7 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\x11last_message_kind\x18\x06 \x01(\rR\x0flastMessageKind\x12\x16\n" +
 	"\x06tenant\x18\a \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05grace\x18\b \x01(\x03R\x05grace\x12\x1b\n" +
-	"\tmax_frame\x18\t \x01(\x03R\bmaxFrame\"\x8c\x05\n" +
+	"\tmax_frame\x18\t \x01(\x03R\bmaxFrame\"\xbd\x05\n" +
 	"\n" +
 	"WorkerItem\x12&\n" +
 	"\x04join\x18\x01 \x01(\v2\x10.perdure.v1.JoinH\x00R\x04join\x12)\n" +
@@ -3892,8 +4129,9 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"task_write\x18\v \x01(\v2\x15.perdure.v1.TaskWriteH\x00R\ttaskWrite\x129\n" +
 	"\vread_states\x18\f \x01(\v2\x16.perdure.v1.ReadStatesH\x00R\n" +
 	"readStates\x12)\n" +
-	"\x05slots\x18\r \x01(\v2\x11.perdure.v1.SlotsH\x00R\x05slotsB\x06\n" +
-	"\x04item\"\x97\a\n" +
+	"\x05slots\x18\r \x01(\v2\x11.perdure.v1.SlotsH\x00R\x05slots\x12/\n" +
+	"\agoodbye\x18\x0e \x01(\v2\x13.perdure.v1.GoodbyeH\x00R\agoodbyeB\x06\n" +
+	"\x04item\"\xd2\a\n" +
 	"\n" +
 	"ServerItem\x12,\n" +
 	"\x06joined\x18\x01 \x01(\v2\x12.perdure.v1.JoinedH\x00R\x06joined\x12&\n" +
@@ -3921,8 +4159,10 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\vwrite_reply\x18\x10 \x01(\v2\x16.perdure.v1.WriteReplyH\x00R\n" +
 	"writeReply\x12,\n" +
 	"\x06states\x18\x11 \x01(\v2\x12.perdure.v1.StatesH\x00R\x06states\x12<\n" +
-	"\fturn_refused\x18\x12 \x01(\v2\x17.perdure.v1.TurnRefusedH\x00R\vturnRefusedB\x06\n" +
-	"\x04item\"\xea\x01\n" +
+	"\fturn_refused\x18\x12 \x01(\v2\x17.perdure.v1.TurnRefusedH\x00R\vturnRefused\x129\n" +
+	"\vmore_events\x18\x13 \x01(\v2\x16.perdure.v1.MoreEventsH\x00R\n" +
+	"moreEventsB\x06\n" +
+	"\x04item\"\x9e\x02\n" +
 	"\x04Join\x12$\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x10.perdure.v1.RoleR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3932,7 +4172,16 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\x06queues\x18\x06 \x03(\tR\x06queues\x12\x14\n" +
 	"\x05slots\x18\a \x01(\x03R\x05slots\x12\x16\n" +
 	"\x06limits\x18\b \x03(\tR\x06limits\x12\x1a\n" +
-	"\bbreakers\x18\t \x03(\tR\bbreakers\"]\n" +
+	"\bbreakers\x18\t \x03(\tR\bbreakers\x122\n" +
+	"\bentities\x18\n" +
+	" \x03(\v2\x16.perdure.v1.EntityTypeR\bentities\"\x86\x01\n" +
+	"\n" +
+	"EntityType\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x05views\x18\x02 \x03(\tR\x05views\x12 \n" +
+	"\vconcurrency\x18\x03 \x01(\x03R\vconcurrency\x12\x18\n" +
+	"\amailbox\x18\x04 \x01(\x03R\amailbox\x12\x12\n" +
+	"\x04idle\x18\x05 \x01(\x03R\x04idle\"]\n" +
 	"\x06Joined\x12$\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x10.perdure.v1.RoleR\x04role\x12-\n" +
 	"\x05error\x18\x02 \x01(\v2\x17.perdure.v1.ErrorDetailR\x05error\"I\n" +
@@ -3941,7 +4190,8 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\bpatience\x18\x02 \x01(\x03R\bpatience\"[\n" +
 	"\x04Left\x12$\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x10.perdure.v1.RoleR\x04role\x12-\n" +
-	"\x05error\x18\x02 \x01(\v2\x17.perdure.v1.ErrorDetailR\x05error\"\xa2\x02\n" +
+	"\x05error\x18\x02 \x01(\v2\x17.perdure.v1.ErrorDetailR\x05error\"\t\n" +
+	"\aGoodbye\"\xb6\x02\n" +
 	"\n" +
 	"Activation\x12-\n" +
 	"\aaddress\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\aaddress\x12\x10\n" +
@@ -3957,7 +4207,16 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"max_events\x18\t \x01(\x03R\tmaxEvents\x12\x1b\n" +
 	"\tmax_bytes\x18\n" +
-	" \x01(\x03R\bmaxBytes\"f\n" +
+	" \x01(\x03R\bmaxBytes\x12\x12\n" +
+	"\x04more\x18\v \x01(\bR\x04more\"}\n" +
+	"\n" +
+	"MoreEvents\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\fR\x03run\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x12)\n" +
+	"\x06events\x18\x03 \x03(\v2\x11.perdure.v1.EventR\x06events\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"f\n" +
 	"\aDeliver\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x1e\n" +
 	"\n" +
@@ -4189,7 +4448,7 @@ func file_perdure_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_perdure_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_perdure_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_perdure_v1_worker_proto_goTypes = []any{
 	(Role)(0),               // 0: perdure.v1.Role
 	(*WorkerFrame)(nil),     // 1: perdure.v1.WorkerFrame
@@ -4199,159 +4458,166 @@ var file_perdure_v1_worker_proto_goTypes = []any{
 	(*WorkerItem)(nil),      // 5: perdure.v1.WorkerItem
 	(*ServerItem)(nil),      // 6: perdure.v1.ServerItem
 	(*Join)(nil),            // 7: perdure.v1.Join
-	(*Joined)(nil),          // 8: perdure.v1.Joined
-	(*Leave)(nil),           // 9: perdure.v1.Leave
-	(*Left)(nil),            // 10: perdure.v1.Left
-	(*Activation)(nil),      // 11: perdure.v1.Activation
-	(*Deliver)(nil),         // 12: perdure.v1.Deliver
-	(*RetryStep)(nil),       // 13: perdure.v1.RetryStep
-	(*Evict)(nil),           // 14: perdure.v1.Evict
-	(*Query)(nil),           // 15: perdure.v1.Query
-	(*Recall)(nil),          // 16: perdure.v1.Recall
-	(*QueryAnswer)(nil),     // 17: perdure.v1.QueryAnswer
-	(*Command)(nil),         // 18: perdure.v1.Command
-	(*Close)(nil),           // 19: perdure.v1.Close
-	(*Turn)(nil),            // 20: perdure.v1.Turn
-	(*TurnRefused)(nil),     // 21: perdure.v1.TurnRefused
-	(*Release)(nil),         // 22: perdure.v1.Release
-	(*Pass)(nil),            // 23: perdure.v1.Pass
-	(*Begin)(nil),           // 24: perdure.v1.Begin
-	(*Kept)(nil),            // 25: perdure.v1.Kept
-	(*Passed)(nil),          // 26: perdure.v1.Passed
-	(*OperationCall)(nil),   // 27: perdure.v1.OperationCall
-	(*Operations)(nil),      // 28: perdure.v1.Operations
-	(*OperationResult)(nil), // 29: perdure.v1.OperationResult
-	(*Operated)(nil),        // 30: perdure.v1.Operated
-	(*Claim)(nil),           // 31: perdure.v1.Claim
-	(*StopClaim)(nil),       // 32: perdure.v1.StopClaim
-	(*TaskReport)(nil),      // 33: perdure.v1.TaskReport
-	(*Settled)(nil),         // 34: perdure.v1.Settled
-	(*Beat)(nil),            // 35: perdure.v1.Beat
-	(*Beats)(nil),           // 36: perdure.v1.Beats
-	(*BeatReply)(nil),       // 37: perdure.v1.BeatReply
-	(*BeatReplies)(nil),     // 38: perdure.v1.BeatReplies
-	(*TaskItem)(nil),        // 39: perdure.v1.TaskItem
-	(*TaskWrite)(nil),       // 40: perdure.v1.TaskWrite
-	(*WriteReply)(nil),      // 41: perdure.v1.WriteReply
-	(*ReadStates)(nil),      // 42: perdure.v1.ReadStates
-	(*State)(nil),           // 43: perdure.v1.State
-	(*States)(nil),          // 44: perdure.v1.States
-	(*Slots)(nil),           // 45: perdure.v1.Slots
-	(*ErrorDetail)(nil),     // 46: perdure.v1.ErrorDetail
-	(*Address)(nil),         // 47: perdure.v1.Address
-	(*Event)(nil),           // 48: perdure.v1.Event
-	(*Payload)(nil),         // 49: perdure.v1.Payload
-	(*Failure)(nil),         // 50: perdure.v1.Failure
-	(*Label)(nil),           // 51: perdure.v1.Label
-	(*Retry)(nil),           // 52: perdure.v1.Retry
-	(*TaskRef)(nil),         // 53: perdure.v1.TaskRef
-	(*TaskSpec)(nil),        // 54: perdure.v1.TaskSpec
+	(*EntityType)(nil),      // 8: perdure.v1.EntityType
+	(*Joined)(nil),          // 9: perdure.v1.Joined
+	(*Leave)(nil),           // 10: perdure.v1.Leave
+	(*Left)(nil),            // 11: perdure.v1.Left
+	(*Goodbye)(nil),         // 12: perdure.v1.Goodbye
+	(*Activation)(nil),      // 13: perdure.v1.Activation
+	(*MoreEvents)(nil),      // 14: perdure.v1.MoreEvents
+	(*Deliver)(nil),         // 15: perdure.v1.Deliver
+	(*RetryStep)(nil),       // 16: perdure.v1.RetryStep
+	(*Evict)(nil),           // 17: perdure.v1.Evict
+	(*Query)(nil),           // 18: perdure.v1.Query
+	(*Recall)(nil),          // 19: perdure.v1.Recall
+	(*QueryAnswer)(nil),     // 20: perdure.v1.QueryAnswer
+	(*Command)(nil),         // 21: perdure.v1.Command
+	(*Close)(nil),           // 22: perdure.v1.Close
+	(*Turn)(nil),            // 23: perdure.v1.Turn
+	(*TurnRefused)(nil),     // 24: perdure.v1.TurnRefused
+	(*Release)(nil),         // 25: perdure.v1.Release
+	(*Pass)(nil),            // 26: perdure.v1.Pass
+	(*Begin)(nil),           // 27: perdure.v1.Begin
+	(*Kept)(nil),            // 28: perdure.v1.Kept
+	(*Passed)(nil),          // 29: perdure.v1.Passed
+	(*OperationCall)(nil),   // 30: perdure.v1.OperationCall
+	(*Operations)(nil),      // 31: perdure.v1.Operations
+	(*OperationResult)(nil), // 32: perdure.v1.OperationResult
+	(*Operated)(nil),        // 33: perdure.v1.Operated
+	(*Claim)(nil),           // 34: perdure.v1.Claim
+	(*StopClaim)(nil),       // 35: perdure.v1.StopClaim
+	(*TaskReport)(nil),      // 36: perdure.v1.TaskReport
+	(*Settled)(nil),         // 37: perdure.v1.Settled
+	(*Beat)(nil),            // 38: perdure.v1.Beat
+	(*Beats)(nil),           // 39: perdure.v1.Beats
+	(*BeatReply)(nil),       // 40: perdure.v1.BeatReply
+	(*BeatReplies)(nil),     // 41: perdure.v1.BeatReplies
+	(*TaskItem)(nil),        // 42: perdure.v1.TaskItem
+	(*TaskWrite)(nil),       // 43: perdure.v1.TaskWrite
+	(*WriteReply)(nil),      // 44: perdure.v1.WriteReply
+	(*ReadStates)(nil),      // 45: perdure.v1.ReadStates
+	(*State)(nil),           // 46: perdure.v1.State
+	(*States)(nil),          // 47: perdure.v1.States
+	(*Slots)(nil),           // 48: perdure.v1.Slots
+	(*ErrorDetail)(nil),     // 49: perdure.v1.ErrorDetail
+	(*Address)(nil),         // 50: perdure.v1.Address
+	(*Event)(nil),           // 51: perdure.v1.Event
+	(*Payload)(nil),         // 52: perdure.v1.Payload
+	(*Failure)(nil),         // 53: perdure.v1.Failure
+	(*Label)(nil),           // 54: perdure.v1.Label
+	(*Retry)(nil),           // 55: perdure.v1.Retry
+	(*TaskRef)(nil),         // 56: perdure.v1.TaskRef
+	(*TaskSpec)(nil),        // 57: perdure.v1.TaskSpec
 }
 var file_perdure_v1_worker_proto_depIdxs = []int32{
-	3,  // 0: perdure.v1.WorkerFrame.hello:type_name -> perdure.v1.Hello
-	5,  // 1: perdure.v1.WorkerFrame.items:type_name -> perdure.v1.WorkerItem
-	4,  // 2: perdure.v1.ServerFrame.welcome:type_name -> perdure.v1.Welcome
-	6,  // 3: perdure.v1.ServerFrame.items:type_name -> perdure.v1.ServerItem
-	7,  // 4: perdure.v1.WorkerItem.join:type_name -> perdure.v1.Join
-	9,  // 5: perdure.v1.WorkerItem.leave:type_name -> perdure.v1.Leave
-	20, // 6: perdure.v1.WorkerItem.turn:type_name -> perdure.v1.Turn
-	22, // 7: perdure.v1.WorkerItem.release:type_name -> perdure.v1.Release
-	17, // 8: perdure.v1.WorkerItem.query_answer:type_name -> perdure.v1.QueryAnswer
-	23, // 9: perdure.v1.WorkerItem.pass:type_name -> perdure.v1.Pass
-	26, // 10: perdure.v1.WorkerItem.passed:type_name -> perdure.v1.Passed
-	30, // 11: perdure.v1.WorkerItem.operated:type_name -> perdure.v1.Operated
-	33, // 12: perdure.v1.WorkerItem.task_report:type_name -> perdure.v1.TaskReport
-	36, // 13: perdure.v1.WorkerItem.beats:type_name -> perdure.v1.Beats
-	40, // 14: perdure.v1.WorkerItem.task_write:type_name -> perdure.v1.TaskWrite
-	42, // 15: perdure.v1.WorkerItem.read_states:type_name -> perdure.v1.ReadStates
-	45, // 16: perdure.v1.WorkerItem.slots:type_name -> perdure.v1.Slots
-	8,  // 17: perdure.v1.ServerItem.joined:type_name -> perdure.v1.Joined
-	10, // 18: perdure.v1.ServerItem.left:type_name -> perdure.v1.Left
-	11, // 19: perdure.v1.ServerItem.activation:type_name -> perdure.v1.Activation
-	12, // 20: perdure.v1.ServerItem.deliver:type_name -> perdure.v1.Deliver
-	13, // 21: perdure.v1.ServerItem.retry_step:type_name -> perdure.v1.RetryStep
-	14, // 22: perdure.v1.ServerItem.evict:type_name -> perdure.v1.Evict
-	15, // 23: perdure.v1.ServerItem.query:type_name -> perdure.v1.Query
-	16, // 24: perdure.v1.ServerItem.recall:type_name -> perdure.v1.Recall
-	24, // 25: perdure.v1.ServerItem.begin:type_name -> perdure.v1.Begin
-	25, // 26: perdure.v1.ServerItem.kept:type_name -> perdure.v1.Kept
-	28, // 27: perdure.v1.ServerItem.operations:type_name -> perdure.v1.Operations
-	31, // 28: perdure.v1.ServerItem.claim:type_name -> perdure.v1.Claim
-	32, // 29: perdure.v1.ServerItem.stop_claim:type_name -> perdure.v1.StopClaim
-	34, // 30: perdure.v1.ServerItem.settled:type_name -> perdure.v1.Settled
-	38, // 31: perdure.v1.ServerItem.beat_replies:type_name -> perdure.v1.BeatReplies
-	41, // 32: perdure.v1.ServerItem.write_reply:type_name -> perdure.v1.WriteReply
-	44, // 33: perdure.v1.ServerItem.states:type_name -> perdure.v1.States
-	21, // 34: perdure.v1.ServerItem.turn_refused:type_name -> perdure.v1.TurnRefused
-	0,  // 35: perdure.v1.Join.role:type_name -> perdure.v1.Role
-	0,  // 36: perdure.v1.Joined.role:type_name -> perdure.v1.Role
-	46, // 37: perdure.v1.Joined.error:type_name -> perdure.v1.ErrorDetail
-	0,  // 38: perdure.v1.Leave.role:type_name -> perdure.v1.Role
-	0,  // 39: perdure.v1.Left.role:type_name -> perdure.v1.Role
-	46, // 40: perdure.v1.Left.error:type_name -> perdure.v1.ErrorDetail
-	47, // 41: perdure.v1.Activation.address:type_name -> perdure.v1.Address
-	48, // 42: perdure.v1.Activation.events:type_name -> perdure.v1.Event
-	48, // 43: perdure.v1.Deliver.events:type_name -> perdure.v1.Event
-	49, // 44: perdure.v1.Query.input:type_name -> perdure.v1.Payload
-	47, // 45: perdure.v1.Recall.address:type_name -> perdure.v1.Address
-	49, // 46: perdure.v1.Recall.input:type_name -> perdure.v1.Payload
-	49, // 47: perdure.v1.QueryAnswer.output:type_name -> perdure.v1.Payload
-	50, // 48: perdure.v1.QueryAnswer.failure:type_name -> perdure.v1.Failure
-	48, // 49: perdure.v1.Command.event:type_name -> perdure.v1.Event
-	51, // 50: perdure.v1.Command.labels:type_name -> perdure.v1.Label
-	49, // 51: perdure.v1.Close.output:type_name -> perdure.v1.Payload
-	50, // 52: perdure.v1.Close.failure:type_name -> perdure.v1.Failure
-	49, // 53: perdure.v1.Close.input:type_name -> perdure.v1.Payload
-	52, // 54: perdure.v1.Close.retry:type_name -> perdure.v1.Retry
-	18, // 55: perdure.v1.Turn.commands:type_name -> perdure.v1.Command
-	19, // 56: perdure.v1.Turn.close:type_name -> perdure.v1.Close
-	46, // 57: perdure.v1.TurnRefused.error:type_name -> perdure.v1.ErrorDetail
-	53, // 58: perdure.v1.Pass.ref:type_name -> perdure.v1.TaskRef
-	54, // 59: perdure.v1.Pass.spec:type_name -> perdure.v1.TaskSpec
-	49, // 60: perdure.v1.Pass.input:type_name -> perdure.v1.Payload
-	53, // 61: perdure.v1.Begin.ref:type_name -> perdure.v1.TaskRef
-	53, // 62: perdure.v1.Kept.ref:type_name -> perdure.v1.TaskRef
-	53, // 63: perdure.v1.Passed.ref:type_name -> perdure.v1.TaskRef
-	54, // 64: perdure.v1.Passed.spec:type_name -> perdure.v1.TaskSpec
-	49, // 65: perdure.v1.OperationCall.input:type_name -> perdure.v1.Payload
-	47, // 66: perdure.v1.Operations.entity:type_name -> perdure.v1.Address
-	49, // 67: perdure.v1.Operations.state:type_name -> perdure.v1.Payload
-	27, // 68: perdure.v1.Operations.calls:type_name -> perdure.v1.OperationCall
-	49, // 69: perdure.v1.OperationResult.output:type_name -> perdure.v1.Payload
-	50, // 70: perdure.v1.OperationResult.failure:type_name -> perdure.v1.Failure
-	47, // 71: perdure.v1.Operated.entity:type_name -> perdure.v1.Address
-	29, // 72: perdure.v1.Operated.results:type_name -> perdure.v1.OperationResult
-	49, // 73: perdure.v1.Operated.state:type_name -> perdure.v1.Payload
-	53, // 74: perdure.v1.Claim.ref:type_name -> perdure.v1.TaskRef
-	54, // 75: perdure.v1.Claim.spec:type_name -> perdure.v1.TaskSpec
-	49, // 76: perdure.v1.Claim.input:type_name -> perdure.v1.Payload
-	49, // 77: perdure.v1.Claim.progress:type_name -> perdure.v1.Payload
-	53, // 78: perdure.v1.StopClaim.ref:type_name -> perdure.v1.TaskRef
-	53, // 79: perdure.v1.TaskReport.ref:type_name -> perdure.v1.TaskRef
-	49, // 80: perdure.v1.TaskReport.output:type_name -> perdure.v1.Payload
-	50, // 81: perdure.v1.TaskReport.failure:type_name -> perdure.v1.Failure
-	53, // 82: perdure.v1.Settled.ref:type_name -> perdure.v1.TaskRef
-	46, // 83: perdure.v1.Settled.error:type_name -> perdure.v1.ErrorDetail
-	53, // 84: perdure.v1.Beat.ref:type_name -> perdure.v1.TaskRef
-	49, // 85: perdure.v1.Beat.progress:type_name -> perdure.v1.Payload
-	35, // 86: perdure.v1.Beats.beats:type_name -> perdure.v1.Beat
-	37, // 87: perdure.v1.BeatReplies.replies:type_name -> perdure.v1.BeatReply
-	46, // 88: perdure.v1.BeatReplies.error:type_name -> perdure.v1.ErrorDetail
-	49, // 89: perdure.v1.TaskItem.value:type_name -> perdure.v1.Payload
-	53, // 90: perdure.v1.TaskWrite.ref:type_name -> perdure.v1.TaskRef
-	39, // 91: perdure.v1.TaskWrite.items:type_name -> perdure.v1.TaskItem
-	46, // 92: perdure.v1.WriteReply.error:type_name -> perdure.v1.ErrorDetail
-	53, // 93: perdure.v1.ReadStates.ref:type_name -> perdure.v1.TaskRef
-	49, // 94: perdure.v1.State.value:type_name -> perdure.v1.Payload
-	43, // 95: perdure.v1.States.states:type_name -> perdure.v1.State
-	46, // 96: perdure.v1.States.error:type_name -> perdure.v1.ErrorDetail
-	1,  // 97: perdure.v1.WorkerService.Work:input_type -> perdure.v1.WorkerFrame
-	2,  // 98: perdure.v1.WorkerService.Work:output_type -> perdure.v1.ServerFrame
-	98, // [98:99] is the sub-list for method output_type
-	97, // [97:98] is the sub-list for method input_type
-	97, // [97:97] is the sub-list for extension type_name
-	97, // [97:97] is the sub-list for extension extendee
-	0,  // [0:97] is the sub-list for field type_name
+	3,   // 0: perdure.v1.WorkerFrame.hello:type_name -> perdure.v1.Hello
+	5,   // 1: perdure.v1.WorkerFrame.items:type_name -> perdure.v1.WorkerItem
+	4,   // 2: perdure.v1.ServerFrame.welcome:type_name -> perdure.v1.Welcome
+	6,   // 3: perdure.v1.ServerFrame.items:type_name -> perdure.v1.ServerItem
+	7,   // 4: perdure.v1.WorkerItem.join:type_name -> perdure.v1.Join
+	10,  // 5: perdure.v1.WorkerItem.leave:type_name -> perdure.v1.Leave
+	23,  // 6: perdure.v1.WorkerItem.turn:type_name -> perdure.v1.Turn
+	25,  // 7: perdure.v1.WorkerItem.release:type_name -> perdure.v1.Release
+	20,  // 8: perdure.v1.WorkerItem.query_answer:type_name -> perdure.v1.QueryAnswer
+	26,  // 9: perdure.v1.WorkerItem.pass:type_name -> perdure.v1.Pass
+	29,  // 10: perdure.v1.WorkerItem.passed:type_name -> perdure.v1.Passed
+	33,  // 11: perdure.v1.WorkerItem.operated:type_name -> perdure.v1.Operated
+	36,  // 12: perdure.v1.WorkerItem.task_report:type_name -> perdure.v1.TaskReport
+	39,  // 13: perdure.v1.WorkerItem.beats:type_name -> perdure.v1.Beats
+	43,  // 14: perdure.v1.WorkerItem.task_write:type_name -> perdure.v1.TaskWrite
+	45,  // 15: perdure.v1.WorkerItem.read_states:type_name -> perdure.v1.ReadStates
+	48,  // 16: perdure.v1.WorkerItem.slots:type_name -> perdure.v1.Slots
+	12,  // 17: perdure.v1.WorkerItem.goodbye:type_name -> perdure.v1.Goodbye
+	9,   // 18: perdure.v1.ServerItem.joined:type_name -> perdure.v1.Joined
+	11,  // 19: perdure.v1.ServerItem.left:type_name -> perdure.v1.Left
+	13,  // 20: perdure.v1.ServerItem.activation:type_name -> perdure.v1.Activation
+	15,  // 21: perdure.v1.ServerItem.deliver:type_name -> perdure.v1.Deliver
+	16,  // 22: perdure.v1.ServerItem.retry_step:type_name -> perdure.v1.RetryStep
+	17,  // 23: perdure.v1.ServerItem.evict:type_name -> perdure.v1.Evict
+	18,  // 24: perdure.v1.ServerItem.query:type_name -> perdure.v1.Query
+	19,  // 25: perdure.v1.ServerItem.recall:type_name -> perdure.v1.Recall
+	27,  // 26: perdure.v1.ServerItem.begin:type_name -> perdure.v1.Begin
+	28,  // 27: perdure.v1.ServerItem.kept:type_name -> perdure.v1.Kept
+	31,  // 28: perdure.v1.ServerItem.operations:type_name -> perdure.v1.Operations
+	34,  // 29: perdure.v1.ServerItem.claim:type_name -> perdure.v1.Claim
+	35,  // 30: perdure.v1.ServerItem.stop_claim:type_name -> perdure.v1.StopClaim
+	37,  // 31: perdure.v1.ServerItem.settled:type_name -> perdure.v1.Settled
+	41,  // 32: perdure.v1.ServerItem.beat_replies:type_name -> perdure.v1.BeatReplies
+	44,  // 33: perdure.v1.ServerItem.write_reply:type_name -> perdure.v1.WriteReply
+	47,  // 34: perdure.v1.ServerItem.states:type_name -> perdure.v1.States
+	24,  // 35: perdure.v1.ServerItem.turn_refused:type_name -> perdure.v1.TurnRefused
+	14,  // 36: perdure.v1.ServerItem.more_events:type_name -> perdure.v1.MoreEvents
+	0,   // 37: perdure.v1.Join.role:type_name -> perdure.v1.Role
+	8,   // 38: perdure.v1.Join.entities:type_name -> perdure.v1.EntityType
+	0,   // 39: perdure.v1.Joined.role:type_name -> perdure.v1.Role
+	49,  // 40: perdure.v1.Joined.error:type_name -> perdure.v1.ErrorDetail
+	0,   // 41: perdure.v1.Leave.role:type_name -> perdure.v1.Role
+	0,   // 42: perdure.v1.Left.role:type_name -> perdure.v1.Role
+	49,  // 43: perdure.v1.Left.error:type_name -> perdure.v1.ErrorDetail
+	50,  // 44: perdure.v1.Activation.address:type_name -> perdure.v1.Address
+	51,  // 45: perdure.v1.Activation.events:type_name -> perdure.v1.Event
+	51,  // 46: perdure.v1.MoreEvents.events:type_name -> perdure.v1.Event
+	51,  // 47: perdure.v1.Deliver.events:type_name -> perdure.v1.Event
+	52,  // 48: perdure.v1.Query.input:type_name -> perdure.v1.Payload
+	50,  // 49: perdure.v1.Recall.address:type_name -> perdure.v1.Address
+	52,  // 50: perdure.v1.Recall.input:type_name -> perdure.v1.Payload
+	52,  // 51: perdure.v1.QueryAnswer.output:type_name -> perdure.v1.Payload
+	53,  // 52: perdure.v1.QueryAnswer.failure:type_name -> perdure.v1.Failure
+	51,  // 53: perdure.v1.Command.event:type_name -> perdure.v1.Event
+	54,  // 54: perdure.v1.Command.labels:type_name -> perdure.v1.Label
+	52,  // 55: perdure.v1.Close.output:type_name -> perdure.v1.Payload
+	53,  // 56: perdure.v1.Close.failure:type_name -> perdure.v1.Failure
+	52,  // 57: perdure.v1.Close.input:type_name -> perdure.v1.Payload
+	55,  // 58: perdure.v1.Close.retry:type_name -> perdure.v1.Retry
+	21,  // 59: perdure.v1.Turn.commands:type_name -> perdure.v1.Command
+	22,  // 60: perdure.v1.Turn.close:type_name -> perdure.v1.Close
+	49,  // 61: perdure.v1.TurnRefused.error:type_name -> perdure.v1.ErrorDetail
+	56,  // 62: perdure.v1.Pass.ref:type_name -> perdure.v1.TaskRef
+	57,  // 63: perdure.v1.Pass.spec:type_name -> perdure.v1.TaskSpec
+	52,  // 64: perdure.v1.Pass.input:type_name -> perdure.v1.Payload
+	56,  // 65: perdure.v1.Begin.ref:type_name -> perdure.v1.TaskRef
+	56,  // 66: perdure.v1.Kept.ref:type_name -> perdure.v1.TaskRef
+	56,  // 67: perdure.v1.Passed.ref:type_name -> perdure.v1.TaskRef
+	57,  // 68: perdure.v1.Passed.spec:type_name -> perdure.v1.TaskSpec
+	52,  // 69: perdure.v1.OperationCall.input:type_name -> perdure.v1.Payload
+	50,  // 70: perdure.v1.Operations.entity:type_name -> perdure.v1.Address
+	52,  // 71: perdure.v1.Operations.state:type_name -> perdure.v1.Payload
+	30,  // 72: perdure.v1.Operations.calls:type_name -> perdure.v1.OperationCall
+	52,  // 73: perdure.v1.OperationResult.output:type_name -> perdure.v1.Payload
+	53,  // 74: perdure.v1.OperationResult.failure:type_name -> perdure.v1.Failure
+	50,  // 75: perdure.v1.Operated.entity:type_name -> perdure.v1.Address
+	32,  // 76: perdure.v1.Operated.results:type_name -> perdure.v1.OperationResult
+	52,  // 77: perdure.v1.Operated.state:type_name -> perdure.v1.Payload
+	56,  // 78: perdure.v1.Claim.ref:type_name -> perdure.v1.TaskRef
+	57,  // 79: perdure.v1.Claim.spec:type_name -> perdure.v1.TaskSpec
+	52,  // 80: perdure.v1.Claim.input:type_name -> perdure.v1.Payload
+	52,  // 81: perdure.v1.Claim.progress:type_name -> perdure.v1.Payload
+	56,  // 82: perdure.v1.StopClaim.ref:type_name -> perdure.v1.TaskRef
+	56,  // 83: perdure.v1.TaskReport.ref:type_name -> perdure.v1.TaskRef
+	52,  // 84: perdure.v1.TaskReport.output:type_name -> perdure.v1.Payload
+	53,  // 85: perdure.v1.TaskReport.failure:type_name -> perdure.v1.Failure
+	56,  // 86: perdure.v1.Settled.ref:type_name -> perdure.v1.TaskRef
+	49,  // 87: perdure.v1.Settled.error:type_name -> perdure.v1.ErrorDetail
+	56,  // 88: perdure.v1.Beat.ref:type_name -> perdure.v1.TaskRef
+	52,  // 89: perdure.v1.Beat.progress:type_name -> perdure.v1.Payload
+	38,  // 90: perdure.v1.Beats.beats:type_name -> perdure.v1.Beat
+	40,  // 91: perdure.v1.BeatReplies.replies:type_name -> perdure.v1.BeatReply
+	49,  // 92: perdure.v1.BeatReplies.error:type_name -> perdure.v1.ErrorDetail
+	52,  // 93: perdure.v1.TaskItem.value:type_name -> perdure.v1.Payload
+	56,  // 94: perdure.v1.TaskWrite.ref:type_name -> perdure.v1.TaskRef
+	42,  // 95: perdure.v1.TaskWrite.items:type_name -> perdure.v1.TaskItem
+	49,  // 96: perdure.v1.WriteReply.error:type_name -> perdure.v1.ErrorDetail
+	56,  // 97: perdure.v1.ReadStates.ref:type_name -> perdure.v1.TaskRef
+	52,  // 98: perdure.v1.State.value:type_name -> perdure.v1.Payload
+	46,  // 99: perdure.v1.States.states:type_name -> perdure.v1.State
+	49,  // 100: perdure.v1.States.error:type_name -> perdure.v1.ErrorDetail
+	1,   // 101: perdure.v1.WorkerService.Work:input_type -> perdure.v1.WorkerFrame
+	2,   // 102: perdure.v1.WorkerService.Work:output_type -> perdure.v1.ServerFrame
+	102, // [102:103] is the sub-list for method output_type
+	101, // [101:102] is the sub-list for method input_type
+	101, // [101:101] is the sub-list for extension type_name
+	101, // [101:101] is the sub-list for extension extendee
+	0,   // [0:101] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_worker_proto_init() }
@@ -4374,6 +4640,7 @@ func file_perdure_v1_worker_proto_init() {
 		(*WorkerItem_TaskWrite)(nil),
 		(*WorkerItem_ReadStates)(nil),
 		(*WorkerItem_Slots)(nil),
+		(*WorkerItem_Goodbye)(nil),
 	}
 	file_perdure_v1_worker_proto_msgTypes[5].OneofWrappers = []any{
 		(*ServerItem_Joined)(nil),
@@ -4394,6 +4661,7 @@ func file_perdure_v1_worker_proto_init() {
 		(*ServerItem_WriteReply)(nil),
 		(*ServerItem_States)(nil),
 		(*ServerItem_TurnRefused)(nil),
+		(*ServerItem_MoreEvents)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4401,7 +4669,7 @@ func file_perdure_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_worker_proto_rawDesc), len(file_perdure_v1_worker_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   45,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
