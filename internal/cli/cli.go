@@ -5,6 +5,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"github.com/perdure/perdure/internal/bench"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/remote"
 	"github.com/perdure/perdure/internal/store"
 )
 
@@ -51,8 +53,11 @@ type options struct {
 	connect func(ctx context.Context, c node.Config) (session, error)
 }
 
-// connect opens the store of a configuration.
+// connect opens the store of a configuration, or connects to a server.
 func connect(ctx context.Context, c node.Config) (session, error) {
+	if remote.IsURL(c.URL) {
+		return dial(ctx, c)
+	}
 	n, err := node.Open(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
@@ -152,11 +157,8 @@ func newRoot(o *options) *cobra.Command {
 		SilenceUsage: true,
 	}
 
-	def := os.Getenv("PERDURE_STORE")
-	if def == "" {
-		def = defaultStore
-	}
-	root.PersistentFlags().StringVar(&o.store, "store", def, "store URL: file:<path> or postgres://… ($PERDURE_STORE)")
+	def := cmp.Or(os.Getenv("PERDURE_STORE"), os.Getenv(serverVariable), defaultStore)
+	root.PersistentFlags().StringVar(&o.store, "store", def, "store or server: file:<path>, postgres://… or grpc://host:7800 ($PERDURE_STORE, $"+serverVariable+")")
 	root.PersistentFlags().StringVar(&o.schema, "schema", "perdure", "schema in PostgreSQL")
 	root.PersistentFlags().StringVarP(&o.output, "output", "o", "table", "output format: table or json")
 	root.PersistentFlags().BoolVar(&o.wide, "wide", false, "show all columns at full width, even if they do not fit the terminal")
@@ -170,7 +172,7 @@ func newRoot(o *options) *cobra.Command {
 		return nil
 	}
 
-	root.AddCommand(newWorkflow(o), newSchedule(o), newMigrate(o), newDoctor(o), newDev(o), newBench(o), newVersion(o))
+	root.AddCommand(newWorkflow(o), newSchedule(o), newMigrate(o), newDoctor(o), newServe(o), newDev(o), newBench(o), newVersion(o))
 	root.AddCommand(newTask(o), newQueue(o), newDlq(o), newLimit(o), newBreaker(o), newWorker(o), newStress(o), newEntity(o), newLock(o))
 	root.AddCommand(newWorkflowExport(o), newDeployCheck(o))
 	return root

@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"context"
 	"sync"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
@@ -42,6 +43,13 @@ func (s *session) joinTasks(j *pb.Join) error {
 // lose takes the claims of a worker that is gone back. The engine counts each as lost with its
 // worker, so that a task that kills its workers is set aside after some of them.
 func (r *taskRole) lose() { r.session.Lose() }
+
+// giveBack returns the claims of a worker that has done nothing wrong: no attempt is used up.
+func (r *taskRole) giveBack() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = r.session.Leave(ctx) // it says that tasks are still executed, which is why
+}
 
 // has tells whether the worker may speak for a claim.
 func (r *taskRole) has(ref model.ClaimRef) bool {

@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -123,7 +124,11 @@ func (s *session) end(why error) {
 		if workflows != nil && !left[pb.Role_ROLE_WORKFLOWS] {
 			workflows.lose()
 		}
-		if tasks != nil && !left[pb.Role_ROLE_TASKS] {
+		switch {
+		case tasks == nil || left[pb.Role_ROLE_TASKS]:
+		case errors.Is(why, errDraining):
+			tasks.giveBack()
+		default:
 			tasks.lose()
 		}
 		if entities != nil && !left[pb.Role_ROLE_ENTITIES] {
