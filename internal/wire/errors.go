@@ -52,7 +52,7 @@ func Status(err error) error {
 		code = codes.Aborted // the request was in order; the code of the user failed
 	}
 
-	st := status.New(code, err.Error())
+	st := status.New(code, text(err.Error()))
 	if with, derr := st.WithDetails(d); derr == nil {
 		st = with
 	}
@@ -103,6 +103,7 @@ func ErrorDetail(err error) *pb.ErrorDetail {
 	if errors.As(err, &f) {
 		d.Failure = Failure(f)
 	}
+	d.Text, d.Hint = text(d.Text), text(d.Hint)
 	return d
 }
 
