@@ -11,6 +11,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+// TimeoutHeader has the nanoseconds until the deadline of a client's caller. The deadline of the call
+// itself is a little later, so that the server can answer what the call was waiting for.
+const TimeoutHeader = "perdure-timeout"
+
 // kindCodes is the one table of error kinds and status codes. The code is for clients that do not
 // read details; ErrorDetail has the kind itself.
 var kindCodes = [...]codes.Code{
