@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/perdure/perdure/internal/remote"
+	server "github.com/perdure/perdure/internal/remote"
 	"github.com/perdure/perdure/payload"
 )
 
@@ -79,7 +79,7 @@ func (d Dialer) Dial(ctx context.Context, url string, defs ...Definition) (*App,
 }
 
 func (d Dialer) dial(ctx context.Context, url string, defs ...Definition) (*App, error) {
-	cfg, err := remote.ParseURL(url)
+	cfg, err := server.ParseURL(url)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (d Dialer) dial(ctx context.Context, url string, defs ...Definition) (*App,
 		cfg.PlainText, cfg.PlainTextToken = true, true
 	}
 
-	b, err := remote.Dial(ctx, cfg)
+	b, err := server.Dial(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -187,4 +187,3 @@ func isLoopback(address string) bool {
 
 // serverURL is how programs of this machine reach a server.
 func serverURL(s *node.Server) string { return fmt.Sprintf("grpc://%s", s.Addr()) }
-

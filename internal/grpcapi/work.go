@@ -22,7 +22,7 @@ import (
 type WorkConfig struct {
 	Backend api.Backend
 	// Tenant returns the tenant of the credential of a call.
-	Tenant func(ctx context.Context) (string, error)
+	Tenant func(ctx context.Context) string
 	Log    *slog.Logger
 	// Grace is how long the server keeps the session of a worker whose stream has broken; 30 s.
 	// Afterwards what the worker holds goes to others.
@@ -65,10 +65,7 @@ func NewWork(cfg WorkConfig) *Work {
 
 // Work serves one stream of a worker.
 func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame]) error {
-	tenant, err := w.cfg.Tenant(st.Context())
-	if err != nil {
-		return wire.Status(err)
-	}
+	tenant := w.cfg.Tenant(st.Context())
 	first, err := st.Recv()
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func startServer(t *testing.T, url string, cfg grpcapi.WorkConfig) *server {
 		t.Fatal(err)
 	}
 	cfg.Backend = n.Backend()
-	cfg.Tenant = func(context.Context) (string, error) { return model.DefaultTenant, nil }
+	cfg.Tenant = func(context.Context) string { return model.DefaultTenant }
 	s := &server{node: n, work: grpcapi.NewWork(cfg), grpc: grpc.NewServer(), listener: &cutter{bufconn.Listen(1 << 20), make(chan net.Conn, 1000)}}
 	pb.RegisterWorkerServiceServer(s.grpc, s.work)
 	go func() { _ = s.grpc.Serve(s.listener) }()
@@ -117,10 +117,10 @@ func (s *server) open(t *testing.T, defs ...perdure.Definition) *perdure.App {
 func TestWorkersOverTheWire(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "memory:", grpcapi.WorkConfig{})
-	program := newProgram()
-	app := s.open(t, program.definitions()...)
+	orders := newOrders()
+	app := s.open(t, orders.definitions()...)
 	for i := range 20 {
-		program.check(t, app, i)
+		orders.check(t, app, i)
 	}
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
@@ -132,8 +132,8 @@ func TestWorkersOverTheWire(t *testing.T) {
 func TestBrokenStreamsChangeNothing(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "memory:", grpcapi.WorkConfig{})
-	program := newProgram()
-	app := s.open(t, program.definitions()...)
+	orders := newOrders()
+	app := s.open(t, orders.definitions()...)
 	stop := make(chan struct{})
 	cuts := make(chan int)
 	go func() {
@@ -150,18 +150,18 @@ func TestBrokenStreamsChangeNothing(t *testing.T) {
 		}
 	}()
 	for i := range 30 {
-		program.check(t, app, i)
+		orders.check(t, app, i)
 	}
 	close(stop)
 	t.Logf("the streams were cut %d times", <-cuts)
-	if n := program.bodies.Load(); n != program.want.Load() {
-		t.Errorf("%d bodies ran, want %d", n, program.want.Load())
+	if n := orders.bodies.Load(); n != orders.want.Load() {
+		t.Errorf("%d bodies ran, want %d", n, orders.want.Load())
 	}
 }
 
-// program uses every role of a worker: a workflow with an inline step that fails once, a queued
+// orders is a program that uses every role of a worker: a workflow with an inline step that fails once, a queued
 // task that keeps a state, an entity, a timer, a signal, a query and an update.
-type program struct {
+type orders struct {
 	bodies, want atomic.Int64
 	charge, ship *perdure.Activity[int, int]
 	account      *perdure.Entity[int]
@@ -174,8 +174,8 @@ var (
 	status = perdure.NewQuery[int, string]("status")
 )
 
-func newProgram() *program {
-	p := &program{}
+func newOrders() *orders {
+	p := &orders{}
 	p.charge = perdure.NewActivity("charge", func(_ context.Context, n int) (int, error) {
 		p.bodies.Add(1)
 		return n + 1, nil
@@ -215,12 +215,12 @@ func newProgram() *program {
 	return p
 }
 
-func (p *program) definitions() []perdure.Definition {
+func (p *orders) definitions() []perdure.Definition {
 	return []perdure.Definition{p.charge, p.ship, p.account, p.order}
 }
 
 // check runs one order from end to end.
-func (p *program) check(t *testing.T, app *perdure.App, i int) {
+func (p *orders) check(t *testing.T, app *perdure.App, i int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

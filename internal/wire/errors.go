@@ -11,6 +11,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+// TimeoutHeader has the nanoseconds until the deadline of a client's caller. The deadline of the call
+// itself is a little later, so that the server can answer what the call was waiting for.
+const TimeoutHeader = "perdure-timeout"
+
 // kindCodes is the one table of error kinds and status codes. The code is for clients that do not
 // read details; ErrorDetail has the kind itself.
 var kindCodes = [...]codes.Code{
@@ -52,7 +56,7 @@ func Status(err error) error {
 		code = codes.Aborted // the request was in order; the code of the user failed
 	}
 
-	st := status.New(code, err.Error())
+	st := status.New(code, text(err.Error()))
 	if with, derr := st.WithDetails(d); derr == nil {
 		st = with
 	}
@@ -103,6 +107,7 @@ func ErrorDetail(err error) *pb.ErrorDetail {
 	if errors.As(err, &f) {
 		d.Failure = Failure(f)
 	}
+	d.Text, d.Hint = text(d.Text), text(d.Hint)
 	return d
 }
 

@@ -6,6 +6,10 @@
 
 // The native protocol of Perdure. Tenants never travel in a message: the server takes the tenant
 // from the credential of the connection.
+//
+// A point in time is an int64 of microseconds since 1970 (UTC), the resolution of every store; 0 is
+// none. Nanoseconds would end in 2262, and timers may be due in 9999. A duration is an int64 of
+// nanoseconds. The id of a run or a node is 16 bytes; no bytes are none.
 
 package perdurev1
 
@@ -658,12 +662,11 @@ func (x *Label) GetValue() string {
 // Event is one fact of a history. The body has the stored encoding, which the two sides agree on
 // when they connect.
 type Event struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Position int64                  `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
-	// In microseconds since 1970.
-	At            int64  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
-	Kind          uint32 `protobuf:"varint,3,opt,name=kind,proto3" json:"kind,omitempty"`
-	Body          []byte `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Position      int64                  `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
+	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	Kind          uint32                 `protobuf:"varint,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	Body          []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
