@@ -51,6 +51,8 @@ type options struct {
 
 	// connect opens a store. Tests replace it by prepared answers.
 	connect func(ctx context.Context, c node.Config) (session, error)
+	// connectInside opens a store and never a connection to the program that has it.
+	connectInside func(ctx context.Context, c node.Config) (session, error)
 }
 
 // connect opens the store of a configuration, or connects to a server.
@@ -58,6 +60,14 @@ func connect(ctx context.Context, c node.Config) (session, error) {
 	if remote.IsURL(c.URL) {
 		return dial(ctx, c)
 	}
+	if s, ok := dialSocket(ctx, c); ok {
+		return s, nil
+	}
+	return openStore(ctx, c)
+}
+
+// openStore opens a store in this process.
+func openStore(ctx context.Context, c node.Config) (session, error) {
 	n, err := node.Open(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
@@ -74,7 +84,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		}
 		return exitCode(err)
 	}
-	o := &options{Streams: s, connect: connect}
+	o := &options{Streams: s, connect: connect, connectInside: openStore}
 	return o.run(ctx, args)
 }
 
@@ -188,4 +198,13 @@ func (o *options) log() *slog.Logger {
 // look opens the store for reading. The owner of the store keeps running.
 func (o *options) look(ctx context.Context) (session, error) {
 	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()})
+}
+
+// lookInside opens the store itself for reading, for commands that look behind the API.
+func (o *options) lookInside(ctx context.Context) (session, error) {
+	c := node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()}
+	if remote.IsURL(c.URL) {
+		return nil, fault.WithHint(fault.New(fault.Invalid, "%s is a server, and this command looks into the store itself", c.URL), "use --store with the URL of the store")
+	}
+	return o.connectInside(ctx, c)
 }

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"net"
 	"os"
+	"time"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/node"
@@ -29,6 +31,32 @@ func dial(ctx context.Context, c node.Config) (session, error) {
 		return nil, err
 	}
 	return dialed{b}, nil
+}
+
+// socketLimit is how long a program may take to answer at its socket.
+const socketLimit = 2 * time.Second
+
+// dialSocket connects to the program that has a file open, if there is one. A socket that a dead
+// program has left refuses connections at once.
+func dialSocket(ctx context.Context, c node.Config) (session, bool) {
+	path, ok := node.SocketPath(c.URL)
+	if !ok {
+		return nil, false
+	}
+	var d net.Dialer
+	probe, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, false
+	}
+	_ = probe.Close()
+
+	ctx, cancel := context.WithTimeout(ctx, socketLimit)
+	defer cancel()
+	b, err := remote.Dial(ctx, remote.Config{Addresses: []string{"unix:" + path}, PlainText: true, Version: c.Version, Log: c.Log})
+	if err != nil {
+		return nil, false
+	}
+	return dialed{b}, true
 }
 
 func (d dialed) Backend() api.Backend { return d.b }
