@@ -65,7 +65,7 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// open opens a door. The function changes what stands behind it.
+// open opens a door. The function changes its config.
 func open(t *testing.T, change func(*grpcapi.Config)) *door {
 	t.Helper()
 	n, err := node.Open(t.Context(), node.Config{URL: "memory:", Shards: 4})
@@ -194,7 +194,9 @@ func TestNonsense(t *testing.T) {
 			if what == "unset parts" {
 				fill(in, 0, nonsense(1, "x", run))
 			}
-			ctx, cancel := context.WithTimeout(d.ctx, 100*time.Millisecond) // some wait for an execution
+
+			// Some calls wait for an execution.
+			ctx, cancel := context.WithTimeout(d.ctx, 100*time.Millisecond)
 			err := d.call(ctx, m, in)
 			cancel()
 			switch code := status.Code(err); code {
@@ -234,10 +236,12 @@ func TestCallsWithoutCredential(t *testing.T) {
 			t.Errorf("%s: %v", m.Name(), err)
 		}
 	}
+
 	r, err := healthpb.NewHealthClient(d.conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: "perdure.v1.ClientService"})
 	if err != nil || r.GetStatus() != healthpb.HealthCheckResponse_SERVING {
 		t.Errorf("health: %v, %v", r, err)
 	}
+
 	for ctx, want := range map[context.Context]codes.Code{t.Context(): codes.Unauthenticated, d.ctx: codes.OK} {
 		stream, err := reflectionpb.NewServerReflectionClient(d.conn).ServerReflectionInfo(ctx)
 		if err == nil {

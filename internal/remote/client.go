@@ -237,7 +237,7 @@ func (b *Backend) Unlock(ctx context.Context, r api.UnlockRequest) error {
 	return tell(ctx, b, b.client.Unlock, wire.UnlockRequest(r))
 }
 
-// Mailbox lists or changes what waits for an entity. A change has no request id, so it is not
+// Mailbox lists or changes the mailbox of an entity. A change has no request id, so it is not
 // repeated.
 func (b *Backend) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Calls, error) {
 	if err := b.own(r.Address.Tenant); err != nil {

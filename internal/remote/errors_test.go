@@ -76,8 +76,8 @@ func TestErrorsOverTheWire(t *testing.T) {
 	}
 }
 
-// A deadline that passes says what the call was waiting for, as in process, and the caller finds the
-// error of its context in it.
+// A deadline that passes says what the call was waiting for, as in process, and the caller finds
+// the error of its context in it.
 func TestDeadlinesOverTheWire(t *testing.T) {
 	t.Parallel()
 	w, waits := newWatched(t)
@@ -117,6 +117,7 @@ func TestRequestsThatCannotTravel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := w.ctx
+
 	other := model.Address{Tenant: "other", Type: "shop", Key: "a"}
 	for _, c := range []struct {
 		what string
@@ -169,8 +170,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A config that would send a token to another machine in plain text is refused, as is one that makes
-// no sense.
+// A config that would send a token to another machine in plain text is refused, as is one that
+// makes no sense.
 func TestConfigs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// lossy is an engine whose answers get lost: the connection breaks after the engine has done what it
-// was asked, so many times.
+// lossy is an engine whose answers get lost: the connection breaks after the engine has done what
+// it was asked, so many times.
 type lossy struct {
 	api.Backend
 	w     *world
@@ -133,7 +133,7 @@ func newWatched(t *testing.T) (*world, <-chan struct{}) {
 	return w, b.waits
 }
 
-// Calls outlive a server: those that wait, and those that come while there is none.
+// Calls outlive a server: calls that wait, and calls that arrive while there is no server.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	w, waits := newWatched(t)
