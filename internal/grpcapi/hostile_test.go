@@ -30,6 +30,7 @@ import (
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/grpcapi"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 )
 
@@ -177,52 +178,76 @@ func TestNonsense(t *testing.T) {
 	methods := pb.File_perdure_v1_client_proto.Services().ByName("ClientService").Methods()
 	for i := range methods.Len() {
 		m := methods.Get(i)
-		for what, scalar := range map[string]func(protoreflect.FieldDescriptor) protoreflect.Value{
-			"an empty message":  nil,
-			"unset parts":       nil,
-			"wrong lengths":     nonsense(99, "x", []byte{1, 2, 3}),
-			"extreme numbers":   nonsense(math.MinInt64, "x", run),
-			"largest numbers":   nonsense(math.MaxInt64, "x", run),
-			"ones":              nonsense(1, "x", run),
-			"long texts":        nonsense(0, strings.Repeat("ä", 100_000), run),
-			"control character": nonsense(1, "\x1f\x00x", nil),
-		} {
-			in := dynamicpb.NewMessage(m.Input())
-			if scalar != nil {
-				fill(in, 4, scalar)
-			}
-			if what == "unset parts" {
-				fill(in, 0, nonsense(1, "x", run))
-			}
+		t.Run(string(m.Name()), func(t *testing.T) {
+			t.Parallel()
+			d.nonsense(t, m, run)
+		})
+	}
+	t.Cleanup(func() {
+		if strings.Contains(d.log.String(), "panicked") {
+			t.Errorf("a handler panicked:\n%s", d.log)
+		}
+	})
+}
 
-			// Some calls wait for an execution.
-			ctx, cancel := context.WithTimeout(d.ctx, 100*time.Millisecond)
-			err := d.call(ctx, m, in)
-			cancel()
-			switch code := status.Code(err); code {
-			case codes.Internal, codes.Unknown, codes.DataLoss, codes.Unavailable, codes.Unimplemented:
-				if !strings.Contains(err.Error(), "the client has not saved the rows") {
-					t.Errorf("%s with %s: %v", m.Name(), what, err)
-				}
-			case codes.OK:
-				if what == "wrong lengths" && m.Input().Fields().Len() > 0 && hasID(m.Input()) {
-					t.Errorf("%s with %s: no error", m.Name(), what)
-				}
-			default:
+// nonsense calls a method with nonsense of every kind.
+func (d *door) nonsense(t *testing.T, m protoreflect.MethodDescriptor, run []byte) {
+	for what, scalar := range map[string]func(protoreflect.FieldDescriptor) protoreflect.Value{
+		"an empty message":  nil,
+		"unset parts":       nil,
+		"wrong lengths":     nonsense(99, "x", []byte{1, 2, 3}),
+		"extreme numbers":   nonsense(math.MinInt64, "x", run),
+		"largest numbers":   nonsense(math.MaxInt64, "x", run),
+		"ones":              nonsense(1, "x", run),
+		"long texts":        nonsense(0, strings.Repeat("ä", 100_000), run),
+		"control character": nonsense(1, "\x1f\x00x", nil),
+	} {
+		in := dynamicpb.NewMessage(m.Input())
+		if scalar != nil {
+			fill(in, 4, scalar)
+		}
+		if what == "unset parts" {
+			fill(in, 0, nonsense(1, "x", run))
+		}
+
+		// Some calls wait for an execution.
+		ctx, cancel := context.WithTimeout(d.ctx, 100*time.Millisecond)
+		err := d.call(ctx, m, in)
+		cancel()
+		switch code := status.Code(err); code {
+		case codes.Internal, codes.Unknown, codes.DataLoss, codes.Unavailable, codes.Unimplemented:
+			if !strings.Contains(err.Error(), "the client has not saved the rows") {
+				t.Errorf("%s with %s: %v", m.Name(), what, err)
 			}
+		case codes.OK:
+			if what == "wrong lengths" && m.Input().Fields().Len() > 0 && hasID(m.Input()) {
+				t.Errorf("%s with %s: no error", m.Name(), what)
+			}
+		default:
 		}
 	}
 	if _, err := d.client.Server(d.ctx, &pb.ServerRequest{}); err != nil {
 		t.Errorf("afterwards: %v", err)
-	}
-	if strings.Contains(d.log.String(), "panicked") {
-		t.Errorf("a handler panicked:\n%s", d.log)
 	}
 }
 
 // hasID reports whether a message names an execution.
 func hasID(m protoreflect.MessageDescriptor) bool {
 	return m.Fields().ByName("target") != nil || m.Fields().ByName("source") != nil || m.Fields().ByName("id") != nil
+}
+
+// A message for another tenant is refused, whatever the client says about itself.
+func TestForeignMessage(t *testing.T) {
+	t.Parallel()
+	d := open(t, nil)
+	m := model.Message{Kind: model.MessageStart, To: model.Address{Tenant: "acme", Type: "shop", Key: "a"}}
+	_, err := d.client.Deliver(d.ctx, &pb.DeliverRequest{Message: model.AppendMessage(nil, &m)})
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("another tenant: %v", err)
+	}
+	if _, err := d.client.Deliver(d.ctx, &pb.DeliverRequest{Message: []byte("nonsense")}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("nonsense: %v", err)
+	}
 }
 
 // What the interceptors promise: no call without a credential, except for health.

@@ -199,8 +199,7 @@ func unreachable(err error) bool {
 
 // explain returns the error of a call as the engine returns it in process.
 func explain(ctx context.Context, err error) error {
-	var own *fault.Error
-	if errors.As(err, &own) {
+	if _, own := errors.AsType[*fault.Error](err); own {
 		return err
 	}
 	ended, cause := endOf(ctx)

@@ -148,7 +148,12 @@ func (c *Config) connect() (*grpc.ClientConn, error) {
 	servers := manual.NewBuilderWithScheme("perdure")
 	state := resolver.State{}
 	for _, a := range c.Addresses {
-		state.Addresses = append(state.Addresses, resolver.Address{Addr: a, ServerName: hostOf(a)})
+		// gRPC ignores the name in the TLS configuration when an address has one.
+		name := hostOf(a)
+		if c.TLS != nil && c.TLS.ServerName != "" {
+			name = c.TLS.ServerName
+		}
+		state.Addresses = append(state.Addresses, resolver.Address{Addr: a, ServerName: name})
 	}
 	servers.InitialState(state)
 

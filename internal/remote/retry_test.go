@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -116,6 +118,63 @@ func TestLostAnswersOfCallsThatAreMadeOnce(t *testing.T) {
 	}
 }
 
+// flaky is an engine that answers that it is not available.
+type flaky struct {
+	api.Backend
+	calls atomic.Int32
+}
+
+func (f *flaky) Count(context.Context, api.ListRequest) (int64, error) {
+	f.calls.Add(1)
+	return 0, fault.WithHint(fault.New(fault.Unavailable, "the store does not answer"), "start it")
+}
+
+// The answer that the engine is not available is an answer, as in process: the client does not ask
+// again.
+func TestUnavailableEngine(t *testing.T) {
+	t.Parallel()
+	f := &flaky{}
+	w := newWorldBehind(t, func(_ *world, b api.Backend) api.Backend { f.Backend = b; return f })
+	impatient := w.dial(remote.Config{Token: key, Patience: time.Second})
+	_, want := f.Count(w.ctx, api.ListRequest{})
+	_, got := impatient.Count(w.ctx, api.ListRequest{Tenant: tenant})
+	sameError(t, want, got)
+	if n := f.calls.Load(); n != 2 {
+		t.Errorf("the engine was asked %d times", n-1)
+	}
+}
+
+// breaking is an engine whose long histories break off: the connection is cut when the client has
+// some of them.
+type breaking struct {
+	api.Backend
+	w    *world
+	page api.HistoryPage
+	cuts atomic.Int32
+}
+
+func (b *breaking) History(context.Context, api.HistoryRequest) (api.HistoryPage, error) {
+	if b.cuts.Add(-1) >= 0 {
+		time.AfterFunc(time.Millisecond, b.w.pipe.cut)
+	}
+	return b.page, nil
+}
+
+// A page that breaks off is read anew, and has every event once.
+func TestStreamThatBreaks(t *testing.T) {
+	t.Parallel()
+	b := &breaking{page: api.HistoryPage{Run: model.RunID{1}, More: true}}
+	for i := range 24 { // 12 MiB, far more than the buffers of a connection
+		b.page.Events = append(b.page.Events, model.Event{Seq: int64(i), Kind: model.EventSignalReceived, Input: model.Payload{Data: make([]byte, 1<<19)}})
+	}
+	w := newWorldBehind(t, func(w *world, engine api.Backend) api.Backend { b.w, b.Backend = w, engine; return b })
+	b.cuts.Store(3)
+	page := ok[api.HistoryPage](w)(w.far.History(w.ctx, api.HistoryRequest{Target: target("shop", "a"), After: -1}))
+	if diff := cmp.Diff(b.page, page); diff != "" {
+		t.Errorf("the page differs: %d events, want %d; more %v", len(page.Events), len(b.page.Events), page.More)
+	}
+}
+
 // watched is an engine that says when a call waits for an execution.
 type watched struct {
 	api.Backend
@@ -137,7 +196,9 @@ func newWatched(t *testing.T) (*world, <-chan struct{}) {
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	w, waits := newWatched(t)
+	late := w.dial(remote.Config{Token: key, Addresses: []string{"localhost:7801"}})
 	w.start("a", `"a"`)
+
 	result := make(chan error, 1)
 	go func() {
 		r, err := w.far.Await(w.ctx, target("shop", "a"))
@@ -152,8 +213,9 @@ func TestServerRestarts(t *testing.T) {
 	w.pipe.stop(w.ctx)
 	brief := make(chan error, 1)
 	go func() {
-		brief <- second(w.far.Call(w.ctx, api.CallRequest{Address: address("entity:shelf", "s"), Name: "look", Input: text("0"), Brief: true}))
+		brief <- second(late.Call(w.ctx, api.CallRequest{Address: address("entity:shelf", "s"), Name: "look", Input: text("0"), Brief: true}))
 	}()
+	w.until("the brief call has found no server", func() bool { return w.pipe.hasRefused("localhost:7801") })
 	w.pipe.start()
 	w.must(<-brief) // it was not sent before, so it may be sent now
 	<-waits

@@ -107,10 +107,12 @@ type pipe struct {
 	server *grpcapi.Server
 	done   chan error
 	conns  []net.Conn
+	// refused counts attempts to connect while there was no server, by address.
+	refused map[string]int
 }
 
 func newPipe(t *testing.T, cfg grpcapi.Config) *pipe {
-	p := &pipe{t: t, config: cfg}
+	p := &pipe{t: t, config: cfg, refused: map[string]int{}}
 	p.start()
 	t.Cleanup(func() { p.stop(t.Context()) })
 	return p
@@ -140,9 +142,12 @@ func (p *pipe) stop(ctx context.Context) {
 }
 
 // dial connects to the server that is there now.
-func (p *pipe) dial(ctx context.Context, _ string) (net.Conn, error) {
+func (p *pipe) dial(ctx context.Context, address string) (net.Conn, error) {
 	p.mu.Lock()
 	l := p.listen
+	if l == nil {
+		p.refused[address]++
+	}
 	p.mu.Unlock()
 	if l == nil {
 		return nil, errors.New("there is no server")
@@ -169,8 +174,18 @@ func (p *pipe) cut() {
 
 // through returns a config that dials through the pipe.
 func (p *pipe) through(cfg remote.Config) remote.Config {
-	cfg.Addresses, cfg.PlainText, cfg.Dial = []string{"localhost:7800"}, true, p.dial
+	if len(cfg.Addresses) == 0 {
+		cfg.Addresses = []string{"localhost:7800"}
+	}
+	cfg.PlainText, cfg.Dial = true, p.dial
 	return cfg
+}
+
+// hasRefused reports whether a client of an address has found no server.
+func (p *pipe) hasRefused(address string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused[address] > 0
 }
 
 // callLog notes which methods the server has served, and how they ended.

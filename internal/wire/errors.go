@@ -103,8 +103,7 @@ func ErrorDetail(err error) *pb.ErrorDetail {
 			d.Hint = ""
 		}
 	}
-	var f *model.Failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*model.Failure](err); ok {
 		d.Failure = Failure(f)
 	}
 	d.Text, d.Hint = text(d.Text), text(d.Hint)
