@@ -16,6 +16,7 @@ func TestAdminKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct {
 		what          string
 		authorization []string

@@ -13,8 +13,8 @@ import (
 // Authenticator says who is calling. It must not block: the server asks it before it reads the body
 // of a request. Packages that implement it do not know gRPC.
 type Authenticator interface {
-	// Authenticate returns the tenant and the name of the caller, or an error that refuses the call.
-	// Names of headers are in lower case.
+	// Authenticate returns the tenant and the name of the caller, or an error that refuses the
+	// call. Names of headers are in lower case.
 	Authenticate(ctx context.Context, header map[string][]string) (tenant, name string, err error)
 }
 

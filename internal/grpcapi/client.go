@@ -220,7 +220,7 @@ func (c *client) Unlock(ctx context.Context, m *pb.UnlockRequest) (*pb.Done, err
 	return tell(ctx, m, wire.ReadUnlockRequest, c.backend.Unlock)
 }
 
-// Mailbox lists or changes what waits for an entity.
+// Mailbox lists or changes the mailbox of an entity.
 func (c *client) Mailbox(ctx context.Context, m *pb.MailboxRequest) (*pb.MailboxReply, error) {
 	return ask(ctx, m, wire.ReadMailboxRequest, c.backend.Mailbox, wire.MailboxReply)
 }

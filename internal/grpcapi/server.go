@@ -28,15 +28,15 @@ const (
 	// is a start: its input and the signals that come with it, or a fork with its edits. Clients
 	// split batches and histories.
 	payloadsPerMessage = 8
-	// DefaultMaxReply is what the largest reply needs: the description of a run that begins with the
-	// past of another (16 MiB of events), its input and output, and what its tasks reported.
+	// DefaultMaxReply is what the largest reply needs: the description of a run that begins with
+	// the past of another (16 MiB of events), its input and output, and what its tasks reported.
 	DefaultMaxReply = 64 << 20
 	// DefaultMaxStreams bounds the calls of one connection. Calls that wait for an execution count,
 	// so it is as large as the number of requests that may wait for one execution.
 	DefaultMaxStreams = 10_000
 )
 
-// Times of connections. A connection may live for ever: workers keep theirs for months.
+// Times of connections. Connections have no maximum age: workers keep theirs for months.
 const (
 	handshakeTime = 20 * time.Second
 	// Clients may ask this often whether the server is there.

@@ -199,11 +199,10 @@ func unreachable(err error) bool {
 
 // explain returns the error of a call as the engine returns it in process.
 func explain(ctx context.Context, err error) error {
-	var own *fault.Error
-	if errors.As(err, &own) {
+	if _, own := errors.AsType[*fault.Error](err); own {
 		return err
 	}
-	ended := ctx.Err()
+	ended, cause := endOf(ctx)
 	switch {
 	case !unanswered(err):
 		return withCause(wire.ReadStatus(err), ended)
@@ -212,9 +211,21 @@ func explain(ctx context.Context, err error) error {
 	case ended == nil:
 		return wire.ReadStatus(err)
 	case unreachable(err):
-		return fault.New(fault.KindOf(ended), "%w: no server could be reached: %s", context.Cause(ctx), status.Convert(err).Message())
+		return fault.New(fault.KindOf(ended), "%w: no server could be reached: %s", cause, status.Convert(err).Message())
 	}
-	return fault.New(fault.KindOf(ended), "the server has not answered: %w", context.Cause(ctx))
+	return fault.New(fault.KindOf(ended), "the server has not answered: %w", cause)
+}
+
+// endOf returns how a context has ended, and why; nil when it has not. A deadline that has passed
+// counts, even if the timer of the context is late.
+func endOf(ctx context.Context) (ended, cause error) {
+	if err := ctx.Err(); err != nil {
+		return err, context.Cause(ctx)
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded, context.DeadlineExceeded
+	}
+	return nil, nil
 }
 
 // unanswered reports whether an error comes from this side of the connection.

@@ -3,6 +3,8 @@ package remote
 import (
 	"context"
 
+	"google.golang.org/grpc"
+
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
@@ -17,7 +19,23 @@ func (b *Backend) Start(ctx context.Context, r api.StartRequest) (api.StartReply
 		return api.StartReply{}, err
 	}
 	r.RequestID = requestID(r.RequestID)
-	return ask(b.client.Start, wire.ReadStartReply).do(ctx, b, wire.StartRequest(r))
+	tries := 0
+	start := func(ctx context.Context, m *pb.StartRequest, opts ...grpc.CallOption) (*pb.StartReply, error) {
+		tries++
+		return b.client.Start(ctx, m, opts...)
+	}
+	reply, err := ask(start, wire.ReadStartReply).do(ctx, b, wire.StartRequest(r))
+	if err == nil && reply.Existing && tries > 1 {
+		reply.Existing = !b.startedBy(ctx, &r, reply.Run)
+	}
+	return reply, err
+}
+
+// startedBy reports whether a request has started a run. The engine attaches the repetition of a
+// start to the execution that the start itself began.
+func (b *Backend) startedBy(ctx context.Context, r *api.StartRequest, run model.RunID) bool {
+	page, err := b.History(ctx, api.HistoryRequest{Target: api.Target{Address: r.Address, Run: run}, After: -1, Limit: 1})
+	return err == nil && len(page.Events) == 1 && page.Events[0].RequestID == r.RequestID
 }
 
 // Run starts an execution and waits for its end.
@@ -219,7 +237,7 @@ func (b *Backend) Unlock(ctx context.Context, r api.UnlockRequest) error {
 	return tell(ctx, b, b.client.Unlock, wire.UnlockRequest(r))
 }
 
-// Mailbox lists or changes what waits for an entity. A change has no request id, so it is not
+// Mailbox lists or changes the mailbox of an entity. A change has no request id, so it is not
 // repeated.
 func (b *Backend) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Calls, error) {
 	if err := b.own(r.Address.Tenant); err != nil {

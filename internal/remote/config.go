@@ -44,17 +44,17 @@ const (
 // unixScheme begins the address of a Unix socket.
 const unixScheme = "unix:"
 
-// Config says how to reach a server, and as whom.
+// Config says how to reach a server, and who the caller is.
 type Config struct {
-	// Addresses are host:port, or unix: and a path. The client uses one of them at a time, in random
-	// order, and goes on to the next one when it fails.
+	// Addresses are host:port, or unix: and a path. The client uses one of them at a time, in
+	// random order, and goes on to the next one when it fails.
 	Addresses []string
 	// TLS of the connection. When it is nil, the client trusts the roots of the system.
 	TLS *tls.Config
 	// PlainText turns TLS off.
 	PlainText bool
-	// Token is the key of the caller; empty for none. The client refuses to send it in plain text to
-	// another machine, unless PlainTextToken is set.
+	// Token is the key of the caller; empty for none. The client refuses to send it in plain text
+	// to another machine, unless PlainTextToken is set.
 	Token          string
 	PlainTextToken bool
 	// Tenant chooses the tenant. Only an admin key may choose. Empty for that of the token.
@@ -148,7 +148,12 @@ func (c *Config) connect() (*grpc.ClientConn, error) {
 	servers := manual.NewBuilderWithScheme("perdure")
 	state := resolver.State{}
 	for _, a := range c.Addresses {
-		state.Addresses = append(state.Addresses, resolver.Address{Addr: a, ServerName: hostOf(a)})
+		// gRPC ignores the name in the TLS configuration when an address has one.
+		name := hostOf(a)
+		if c.TLS != nil && c.TLS.ServerName != "" {
+			name = c.TLS.ServerName
+		}
+		state.Addresses = append(state.Addresses, resolver.Address{Addr: a, ServerName: name})
 	}
 	servers.InitialState(state)
 

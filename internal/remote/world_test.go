@@ -48,6 +48,12 @@ type world struct {
 // newWorld opens a world whose program serves the definitions.
 func newWorld(t *testing.T, defs ...perdure.Definition) *world {
 	t.Helper()
+	return newWorldBehind(t, func(_ *world, b api.Backend) api.Backend { return b }, defs...)
+}
+
+// newWorldBehind is newWorld with something between the server and the engine.
+func newWorldBehind(t *testing.T, wrap func(*world, api.Backend) api.Backend, defs ...perdure.Definition) *world {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	n, err := node.Open(ctx, node.Config{URL: "memory:", Shards: 4})
@@ -65,7 +71,9 @@ func newWorld(t *testing.T, defs ...perdure.Definition) *world {
 	})
 
 	w := &world{t: t, ctx: ctx, local: n.Backend(), calls: &callLog{}}
-	w.pipe = newPipe(t, w.config())
+	cfg := w.config()
+	cfg.Backend = wrap(w, w.local)
+	w.pipe = newPipe(t, cfg)
 	w.far = w.dial(remote.Config{Token: key})
 	return w
 }
@@ -98,10 +106,13 @@ type pipe struct {
 	listen *bufconn.Listener // nil while there is no server
 	server *grpcapi.Server
 	done   chan error
+	conns  []net.Conn
+	// refused counts attempts to connect while there was no server, by address.
+	refused map[string]int
 }
 
 func newPipe(t *testing.T, cfg grpcapi.Config) *pipe {
-	p := &pipe{t: t, config: cfg}
+	p := &pipe{t: t, config: cfg, refused: map[string]int{}}
 	p.start()
 	t.Cleanup(func() { p.stop(t.Context()) })
 	return p
@@ -131,20 +142,50 @@ func (p *pipe) stop(ctx context.Context) {
 }
 
 // dial connects to the server that is there now.
-func (p *pipe) dial(ctx context.Context, _ string) (net.Conn, error) {
+func (p *pipe) dial(ctx context.Context, address string) (net.Conn, error) {
 	p.mu.Lock()
 	l := p.listen
+	if l == nil {
+		p.refused[address]++
+	}
 	p.mu.Unlock()
 	if l == nil {
 		return nil, errors.New("there is no server")
 	}
-	return l.DialContext(ctx)
+	c, err := l.DialContext(ctx)
+	if err == nil {
+		p.mu.Lock()
+		p.conns = append(p.conns, c)
+		p.mu.Unlock()
+	}
+	return c, err
+}
+
+// cut breaks all connections, as a network does.
+func (p *pipe) cut() {
+	p.mu.Lock()
+	conns := p.conns
+	p.conns = nil
+	p.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Close()
+	}
 }
 
 // through returns a config that dials through the pipe.
 func (p *pipe) through(cfg remote.Config) remote.Config {
-	cfg.Addresses, cfg.PlainText, cfg.Dial = []string{"localhost:7800"}, true, p.dial
+	if len(cfg.Addresses) == 0 {
+		cfg.Addresses = []string{"localhost:7800"}
+	}
+	cfg.PlainText, cfg.Dial = true, p.dial
 	return cfg
+}
+
+// hasRefused reports whether a client of an address has found no server.
+func (p *pipe) hasRefused(address string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused[address] > 0
 }
 
 // callLog notes which methods the server has served, and how they ended.
@@ -191,6 +232,16 @@ func (l *callLog) served(method, code string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.codes["/perdure.v1.ClientService/"+method][code]
+}
+
+// ended returns how many calls of a method have ended, in whatever way.
+func (l *callLog) ended(method string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, times := range l.codes["/perdure.v1.ClientService/"+method] {
+		n += times
+	}
+	return n
 }
 
 // same makes a call that only reads on both sides and compares what they return.

@@ -66,12 +66,14 @@ func allTrips() trips {
 	add(all, wire.ListRequest, wire.ReadListRequest)
 	add(all, wire.ListPage, wire.ReadListPage)
 	add(all, wire.Reason, wire.ReadReason)
+
 	add(all, wire.PastRequest, wire.ReadPastRequest)
 	add(all, wire.PastReply, wire.ReadPastReply)
 	add(all, wire.ImportRequest, wire.ReadImportRequest)
 	// The rows go to the writer of the client.
 	add(all, wire.DeleteRequest, wire.ReadDeleteRequest, cmpopts.IgnoreFields(api.DeleteRequest{}, "Export"))
 	add(all, wire.DeleteReply, wire.ReadDeleteReply)
+
 	add(all, wire.CallRequest, wire.ReadCallRequest)
 	add(all, wire.EntityInfo, wire.ReadEntityInfo)
 	add(all, wire.ListEntitiesRequest, wire.ReadListEntitiesRequest)
@@ -87,6 +89,7 @@ func allTrips() trips {
 	add(all, wire.RequeueRequest, wire.ReadRequeueRequest)
 	add(all, wire.RequeueReply, wire.ReadRequeueReply)
 	add(all, wire.UndoRequeueRequest, wire.ReadUndoRequeueRequest)
+
 	add(all, wire.TaskTarget, wire.ReadTaskTarget)
 	add(all, wire.TaskStatesReply, wire.ReadTaskStatesReply)
 	add(all, wire.TaskLogsRequest, wire.ReadTaskLogsRequest)

@@ -6,5 +6,5 @@
 // Read. They return an Invalid error for a message that does not make sense, and never panic:
 // messages come from strangers.
 //
-// Addresses travel without their tenant. Whoever reads one adds the tenant of the connection.
+// Addresses travel without their tenant. The reader adds the tenant of the connection.
 package wire

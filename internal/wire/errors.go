@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TimeoutHeader has the nanoseconds until the deadline of a client's caller. The deadline of the call
-// itself is a little later, so that the server can answer what the call was waiting for.
+// TimeoutHeader has the nanoseconds until the deadline of a client's caller. The deadline of the
+// call itself is a little later, so that the server can answer what the call was waiting for.
 const TimeoutHeader = "perdure-timeout"
 
 // kindCodes is the one table of error kinds and status codes. The code is for clients that do not
@@ -36,7 +36,7 @@ var kindCodes = [...]codes.Code{
 	fault.WrongType:       codes.InvalidArgument,
 }
 
-// codeKinds is the way back, for statuses without a detail: those of gRPC itself and of proxies.
+// codeKinds is the way back, for statuses without a detail, which gRPC itself and proxies send.
 var codeKinds = map[codes.Code]fault.Kind{
 	codes.NotFound: fault.NotFound, codes.AlreadyExists: fault.AlreadyExists, codes.InvalidArgument: fault.Invalid,
 	codes.FailedPrecondition: fault.Conflict, codes.PermissionDenied: fault.Denied, codes.Unauthenticated: fault.Unauthenticated,
@@ -97,14 +97,13 @@ func ErrorDetail(err error) *pb.ErrorDetail {
 		bare := *e
 		bare.Hint = ""
 		d.Hint = e.Hint
-		if e == err { //nolint:errorlint // only the outermost error has its hint at the end of the text
+		if e == err { //nolint:errorlint // only the outermost error ends with its hint
 			d.Text = bare.Error()
 		} else {
 			d.Hint = ""
 		}
 	}
-	var f *model.Failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*model.Failure](err); ok {
 		d.Failure = Failure(f)
 	}
 	d.Text, d.Hint = text(d.Text), text(d.Hint)

@@ -44,6 +44,7 @@ func (f filler) special(v reflect.Value, field string) bool {
 			panic(err)
 		}
 		*p = stored
+
 	case *error:
 		*p = &fault.Error{Kind: fault.Kind(1 + f.rng.IntN(int(fault.WrongType))), Text: f.text(), Hint: f.text()}
 	case *io.Writer:
