@@ -138,7 +138,7 @@ func (o *options) keepRunning(ctx context.Context, args []string, env string) er
 func (o *options) watch(ctx context.Context, look func(context.Context) (session, error)) error {
 	last := map[model.RunID]string{}
 	for first := true; ; first = false {
-		err := o.changes(context.WithoutCancel(ctx), look, last, first)
+		err := o.printChanges(context.WithoutCancel(ctx), look, last, first)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -152,9 +152,9 @@ func (o *options) watch(ctx context.Context, look func(context.Context) (session
 	}
 }
 
-// changes prints the differences from the last look. The first look only records which executions
-// are closed.
-func (o *options) changes(ctx context.Context, look func(context.Context) (session, error), last map[model.RunID]string, first bool) error {
+// printChanges prints the differences from the last look. The first look only records which
+// executions are closed.
+func (o *options) printChanges(ctx context.Context, look func(context.Context) (session, error), last map[model.RunID]string, first bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	n, err := look(ctx)

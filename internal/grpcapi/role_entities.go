@@ -65,6 +65,6 @@ func (r *entityRole) operated(m *pb.Operated) error {
 	if !ok || entity != o.Entity {
 		return nil
 	}
-	_ = r.session.Operated(r.s.ctx, o) // on an error the calls run again on the next worker
+	_ = r.session.FinishCalls(r.s.ctx, o) // on an error the calls run again on the next worker
 	return nil
 }

@@ -78,7 +78,7 @@ func (r *taskRole) Stop(claim model.ClaimRef, why model.StopReason) {
 	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_StopClaim{StopClaim: &pb.StopClaim{Ref: wire.TaskRef(claim.TaskRef), Claim: claim.Claim, Why: uint32(why)}}})
 }
 
-func (r *taskRole) Settled(claim model.ClaimRef, err error) {
+func (r *taskRole) Settle(claim model.ClaimRef, err error) {
 	r.mu.Lock()
 	delete(r.held, claim)
 	r.mu.Unlock()
@@ -92,11 +92,11 @@ func (r *taskRole) report(m *pb.TaskReport) error {
 		return err
 	}
 	if !r.has(t.Ref) {
-		r.Settled(t.Ref, notHeld(t.Ref))
+		r.Settle(t.Ref, notHeld(t.Ref))
 		return nil
 	}
 	if err := r.session.Report(r.s.ctx, t); err != nil {
-		r.Settled(t.Ref, err)
+		r.Settle(t.Ref, err)
 	}
 	return nil
 }

@@ -225,7 +225,7 @@ func (r *workflowRole) pass(m *pb.Pass) error {
 	r.mu.Lock()
 	waiting := r.waiting[ref]
 	r.mu.Unlock()
-	if reason, ok := r.gate.Keeps(ref); ok && waiting {
+	if reason, ok := r.gate.HeldBackBy(ref); ok && waiting {
 		r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Kept{Kept: &pb.Kept{Ref: m.GetRef(), Reason: model.AppendReasons(nil, []model.Reason{reason})}}})
 	}
 	return nil
@@ -243,7 +243,7 @@ func (r *workflowRole) passed(m *pb.Passed) error {
 		r.mu.Lock()
 		delete(r.waiting, ref)
 		r.mu.Unlock()
-		r.gate.Passed(ref, spec, model.Passage(m.GetHow()), time.Duration(m.GetRetryAfter()))
+		r.gate.EndPass(ref, spec, model.Passage(m.GetHow()), time.Duration(m.GetRetryAfter()))
 	}
 	return nil
 }

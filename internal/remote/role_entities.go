@@ -47,8 +47,8 @@ func (r *entityRole) operate(m *pb.Operations) error {
 	return nil
 }
 
-// Operated reports the results of operations.
-func (r *entityRole) Operated(ctx context.Context, o model.Operated) error {
+// FinishCalls reports the results of operations.
+func (r *entityRole) FinishCalls(ctx context.Context, o model.Operated) error {
 	r.mu.Lock()
 	server, held := r.held[o.Generation]
 	delete(r.held, o.Generation)

@@ -45,7 +45,7 @@ func (r *taskRole) lost() {
 	r.answers.fail(errLost)
 	for ref, reported := range held {
 		if reported {
-			r.worker.Settled(ref, fault.New(fault.NotOwned, "%w", errLost))
+			r.worker.Settle(ref, fault.New(fault.NotOwned, "%w", errLost))
 		} else {
 			r.worker.Stop(ref, model.StopLost)
 		}
@@ -97,7 +97,7 @@ func (r *taskRole) settled(m *pb.Settled) error {
 	r.mu.Lock()
 	delete(r.held, ref)
 	r.mu.Unlock()
-	r.worker.Settled(ref, wire.ReadError(m.GetError()))
+	r.worker.Settle(ref, wire.ReadError(m.GetError()))
 	return nil
 }
 

@@ -309,8 +309,8 @@ func (r *workflowRole) Pass(ref model.TaskRef, spec *model.TaskSpec, input *mode
 	r.w.post(&pb.WorkerItem{Item: &pb.WorkerItem_Pass{Pass: m}})
 }
 
-// Passed reports how an attempt ended.
-func (r *workflowRole) Passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
+// EndPass reports how an attempt ended.
+func (r *workflowRole) EndPass(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
 	r.mu.Lock()
 	delete(r.waiting, ref)
 	r.mu.Unlock()
@@ -319,8 +319,8 @@ func (r *workflowRole) Passed(ref model.TaskRef, spec *model.TaskSpec, how model
 	}}})
 }
 
-// Keeps says what a waiting attempt waits for, as far as the server has told.
-func (r *workflowRole) Keeps(ref model.TaskRef) (model.Reason, bool) {
+// HeldBackBy says what a waiting attempt waits for, as far as the server has told.
+func (r *workflowRole) HeldBackBy(ref model.TaskRef) (model.Reason, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if a := r.waiting[ref]; a != nil && a.known {
