@@ -47,6 +47,8 @@ type deskTask struct {
 	done    chan model.Outcome
 }
 
+func (d *desk) Lose() {}
+
 func (d *desk) JoinTasks(_ context.Context, w api.TaskWorker, offer model.TaskOffer) (api.TaskSession, error) {
 	d.worker, d.offer = w, offer
 	return d, nil

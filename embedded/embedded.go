@@ -101,6 +101,10 @@ type Config struct {
 	// PruneSchedules deletes the schedules that an app of this Name applied and that are no longer
 	// among the definitions. Without it they go on firing. It needs a Name.
 	PruneSchedules bool
+	// NoSocket opens no socket. Otherwise an app on a file listens on a Unix socket beside the file,
+	// app.db-socket, that only the user of this process can open. Through it the command line
+	// operates the program while it runs: signal, cancel, pause, explain and all the rest.
+	NoSocket bool
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
 	NoMigrate bool
 	// AllowUnsafe accepts a PostgreSQL server that can lose acknowledged commits (fsync or
@@ -143,18 +147,21 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	}
 
 	tracer := tracing.New(c.Tracer)
-	n, err := node.Open(ctx, node.Config{
+	cfg := node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
 		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version, RetainDead: c.KeepDead,
 		RetainRequest: c.KeepRequests,
 		Retention:     c.Retention, Meter: meter, Tracer: tracer, MaxHistory: c.MaxHistory, MaxUnread: c.MaxUnread, MaxLoaded: c.MaxLoadedBytes,
-	})
+	}
+	n, err := node.Open(ctx, cfg)
 	if err != nil {
 		unregister()
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
 
+	closeSocket := c.listen(ctx, n, cfg)
 	closeNode := func() error {
+		closeSocket()
 		unregister()
 		return n.Close()
 	}
@@ -169,6 +176,22 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 		return nil, errors.Join(err, closeNode())
 	}
 	return app, nil
+}
+
+// listen opens the socket beside a file. A program works without it, so a failure is only logged.
+func (c Config) listen(ctx context.Context, n *node.Node, cfg node.Config) (closeSocket func()) {
+	path, ok := node.SocketPath(cfg.URL)
+	if !ok || c.NoSocket {
+		return func() {}
+	}
+	s, err := n.ServeSocket(ctx, path, cfg)
+	if err != nil {
+		if c.Logger != nil {
+			c.Logger.Warn("the command line cannot operate this program while it runs", "error", err)
+		}
+		return func() {}
+	}
+	return s.Close
 }
 
 // meter is what counts, if somebody wants to know.

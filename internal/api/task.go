@@ -44,4 +44,7 @@ type TaskSession interface {
 	// Leave ends the session once every report is settled, or when ctx ends. What is still claimed
 	// then is given back without consuming an attempt.
 	Leave(ctx context.Context) error
+	// Lose ends the session of a worker that has disappeared. The attempts that it was executing
+	// count as lost with it. What it reported before is stored.
+	Lose()
 }

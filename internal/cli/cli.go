@@ -5,6 +5,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"github.com/perdure/perdure/internal/bench"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/remote"
 	"github.com/perdure/perdure/internal/store"
 )
 
@@ -49,10 +51,23 @@ type options struct {
 
 	// connect opens a store. Tests replace it by prepared answers.
 	connect func(ctx context.Context, c node.Config) (session, error)
+	// connectInside opens a store and never a connection to the program that has it.
+	connectInside func(ctx context.Context, c node.Config) (session, error)
 }
 
-// connect opens the store of a configuration.
+// connect opens the store of a configuration, or connects to a server.
 func connect(ctx context.Context, c node.Config) (session, error) {
+	if remote.IsURL(c.URL) {
+		return dial(ctx, c)
+	}
+	if s, ok := dialSocket(ctx, c); ok {
+		return s, nil
+	}
+	return openStore(ctx, c)
+}
+
+// openStore opens a store in this process.
+func openStore(ctx context.Context, c node.Config) (session, error) {
 	n, err := node.Open(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
@@ -69,7 +84,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		}
 		return exitCode(err)
 	}
-	o := &options{Streams: s, connect: connect}
+	o := &options{Streams: s, connect: connect, connectInside: openStore}
 	return o.run(ctx, args)
 }
 
@@ -152,11 +167,8 @@ func newRoot(o *options) *cobra.Command {
 		SilenceUsage: true,
 	}
 
-	def := os.Getenv("PERDURE_STORE")
-	if def == "" {
-		def = defaultStore
-	}
-	root.PersistentFlags().StringVar(&o.store, "store", def, "store URL: file:<path> or postgres://… ($PERDURE_STORE)")
+	def := cmp.Or(os.Getenv("PERDURE_STORE"), os.Getenv(serverVariable), defaultStore)
+	root.PersistentFlags().StringVar(&o.store, "store", def, "store or server: file:<path>, postgres://… or grpc://host:7800 ($PERDURE_STORE, $"+serverVariable+")")
 	root.PersistentFlags().StringVar(&o.schema, "schema", "perdure", "schema in PostgreSQL")
 	root.PersistentFlags().StringVarP(&o.output, "output", "o", "table", "output format: table or json")
 	root.PersistentFlags().BoolVar(&o.wide, "wide", false, "show all columns at full width, even if they do not fit the terminal")
@@ -170,7 +182,7 @@ func newRoot(o *options) *cobra.Command {
 		return nil
 	}
 
-	root.AddCommand(newWorkflow(o), newSchedule(o), newMigrate(o), newDoctor(o), newDev(o), newBench(o), newVersion(o))
+	root.AddCommand(newWorkflow(o), newSchedule(o), newMigrate(o), newDoctor(o), newServe(o), newDev(o), newBench(o), newVersion(o))
 	root.AddCommand(newTask(o), newQueue(o), newDlq(o), newLimit(o), newBreaker(o), newWorker(o), newStress(o), newEntity(o), newLock(o))
 	root.AddCommand(newWorkflowExport(o), newDeployCheck(o))
 	return root
@@ -186,4 +198,13 @@ func (o *options) log() *slog.Logger {
 // look opens the store for reading. The owner of the store keeps running.
 func (o *options) look(ctx context.Context) (session, error) {
 	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()})
+}
+
+// lookInside opens the store itself for reading, for commands that look behind the API.
+func (o *options) lookInside(ctx context.Context) (session, error) {
+	c := node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()}
+	if remote.IsURL(c.URL) {
+		return nil, fault.WithHint(fault.New(fault.Invalid, "%s is a server, and this command looks into the store itself", c.URL), "use --store with the URL of the store")
+	}
+	return o.connectInside(ctx, c)
 }

@@ -11,55 +11,109 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/node"
 )
 
 const devPoll = 500 * time.Millisecond
 
+// serverVariable tells programs which server to dial. Commands of this CLI read it as well.
+const serverVariable = "PERDURE_SERVER"
+
 func newDev(o *options) *cobra.Command {
-	return &cobra.Command{
-		Use: "dev [-- command …]", Short: "Run a program on a store and watch its executions",
-		Long: `Run a program with $PERDURE_STORE set, restart it when it dies, and print changes of its executions. Kill the program to see
-it resume. Without a program, the command only watches the store. It opens no port.`,
-		Example: "  perdure dev -- go run ./examples/hello\n  perdure dev --store postgres://localhost/app",
+	var listen string
+	var embedded bool
+	cmd := &cobra.Command{
+		Use: "dev [-- command …]", Short: "Serve a store on this machine and watch its executions",
+		Long: `Serve a store to programs of this machine, without keys, and print changes of its executions. It is perdure serve for
+development: it listens on loopback only.
+
+With a program behind --, run it with $` + serverVariable + ` set and restart it when it dies: kill it to see its executions
+resume. A program that opens the store itself, with embedded.Open, needs --embedded: then the command opens no port, sets
+$PERDURE_STORE instead, and only watches.`,
+		Example: "  perdure dev\n  perdure dev -- go run ./examples/remote/worker\n  perdure dev --embedded -- go run ./examples/hello",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithCancelCause(cmd.Context())
-			defer cancel(nil)
-			done := make(chan error, 1)
-			if len(args) > 0 {
-				go func() { done <- o.keepRunning(ctx, args) }()
+			if embedded {
+				return o.watchProgram(cmd.Context(), args, "PERDURE_STORE="+o.store, o.look)
 			}
-			watched := make(chan error, 1)
-			go func() { watched <- o.watch(ctx) }()
-			var err error
-
-			select {
-			case err = <-done:
-				// Look once more: the program commits its last changes before it ends.
-				cancel(errProgramEnded)
-				err = errors.Join(err, <-watched)
-			case err = <-watched:
-				cancel(nil)
-				if len(args) > 0 {
-					err = errors.Join(err, <-done)
-				}
-			}
-
-			return err
+			return o.dev(cmd.Context(), listen, args)
 		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7800", "address to listen on, of this machine")
+	cmd.Flags().BoolVar(&embedded, "embedded", false, "serve nothing: the program opens the store itself")
+	return cmd
+}
+
+// dev serves a store on loopback while a program runs, or until the command is interrupted.
+func (o *options) dev(ctx context.Context, listen string, args []string) error {
+	if !isLoopback(listen) {
+		return fault.WithHint(fault.New(fault.Invalid, "dev asks for no keys, so it listens on loopback only, and %s is not", listen), "use perdure serve")
+	}
+	cfg := node.ServerConfig{Listen: listen, Authenticator: authn.Open{Tenant: model.DefaultTenant}}
+	cfg.Node = node.Config{URL: o.store, Schema: o.schema, Log: o.log(), Version: Version()}
+	s, unregister, err := startServer(ctx, cfg)
+	if err != nil {
+		return err
+	}
+
+	fmt.Fprintf(o.Err, `· serving %s at %s; metrics at http://%s/metrics
+· in a program:    app, err := perdure.Dial(ctx, "%s", definitions…)
+· from a shell:    perdure workflow list --store %s
+`, o.store, serverURL(s), s.Addr(), serverURL(s), serverURL(s))
+	here := func(context.Context) (session, error) { return running{s.Node()}, nil }
+	ctx, cancel := context.WithCancel(ctx)
+	failed := make(chan error, 1)
+	go func() {
+		failed <- o.untilStopped(ctx, s, unregister, 10*time.Second)
+		cancel()
+	}()
+	err = o.watchProgram(ctx, args, serverVariable+"="+serverURL(s), here)
+	cancel()
+	return errors.Join(err, <-failed)
+}
+
+// running is the node of a server. Who looks at it does not close it.
+type running struct{ *node.Node }
+
+// Close does nothing.
+func (running) Close() error { return nil }
+
+// watchProgram runs a program, if there is one, and prints changes of executions until it ends.
+func (o *options) watchProgram(ctx context.Context, args []string, env string, look func(context.Context) (session, error)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan error, 1)
+	if len(args) > 0 {
+		go func() { done <- o.keepRunning(ctx, args, env) }()
+	}
+	watched := make(chan error, 1)
+	go func() { watched <- o.watch(ctx, look) }()
+
+	select {
+	case err := <-done:
+		// Look once more: the program commits its last changes before it ends.
+		cancel(errProgramEnded)
+		return errors.Join(err, <-watched)
+	case err := <-watched:
+		cancel(nil)
+		if len(args) > 0 {
+			err = errors.Join(err, <-done)
+		}
+		return err
 	}
 }
 
 var errProgramEnded = errors.New("the program has ended")
 
 // keepRunning runs the program until it exits with success. It restarts the program when it dies.
-func (o *options) keepRunning(ctx context.Context, args []string) error {
+func (o *options) keepRunning(ctx context.Context, args []string, env string) error {
 	for {
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		cmd.WaitDelay = 10 * time.Second
-		cmd.Env = append(os.Environ(), "PERDURE_STORE="+o.store)
+		cmd.Env = append(os.Environ(), env)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = o.In, o.Out, o.Err
 		if err := cmd.Start(); err != nil {
 			return fault.New(fault.Invalid, "start the program %s: %w", args[0], err)
@@ -81,10 +135,10 @@ func (o *options) keepRunning(ctx context.Context, args []string) error {
 }
 
 // watch prints changes of executions until ctx ends.
-func (o *options) watch(ctx context.Context) error {
+func (o *options) watch(ctx context.Context, look func(context.Context) (session, error)) error {
 	last := map[model.RunID]string{}
 	for first := true; ; first = false {
-		err := o.printChanges(context.WithoutCancel(ctx), last, first)
+		err := o.printChanges(context.WithoutCancel(ctx), look, last, first)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -100,10 +154,10 @@ func (o *options) watch(ctx context.Context) error {
 
 // printChanges prints the differences from the last look. The first look only records which
 // executions are closed.
-func (o *options) printChanges(ctx context.Context, last map[model.RunID]string, first bool) error {
+func (o *options) printChanges(ctx context.Context, look func(context.Context) (session, error), last map[model.RunID]string, first bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	n, err := o.look(ctx)
+	n, err := look(ctx)
 	if err != nil {
 		return err
 	}

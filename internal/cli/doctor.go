@@ -84,7 +84,7 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 	}
 
 	found = append(found, finding{"schema", "ok", fmt.Sprintf("version %d, %d shards", schema.Version, schema.Shards)})
-	n, err := o.look(ctx)
+	n, err := o.lookInside(ctx)
 	if err != nil {
 		return nil, err
 	}

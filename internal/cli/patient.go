@@ -79,6 +79,9 @@ func (o *options) hintAtNodes(ctx context.Context, n session, err error) error {
 	if !fault.Is(err, fault.Timeout) {
 		return err
 	}
+	if n.Store() == nil { // the program or server that this command is connected to has not answered
+		return fault.WithHint(err, "%s", further)
+	}
 	if o.alone() {
 		return fault.WithHint(err, "no program can answer while this command has the file open: %s", further)
 	}

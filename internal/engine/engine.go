@@ -258,6 +258,18 @@ func (e *Engine) Ready(ctx context.Context) error {
 	}
 }
 
+// Serving returns why the node cannot serve at the moment; nil when it can.
+func (e *Engine) Serving() error {
+	inc := e.current()
+	switch {
+	case inc == nil:
+		return fault.New(fault.Unavailable, "the node does not serve")
+	case !inc.serving():
+		return fault.New(fault.Unavailable, "the node could not renew its lease")
+	}
+	return nil
+}
+
 // errStopping is the cause of an orderly end.
 var errStopping = errors.New("the node is stopping")
 

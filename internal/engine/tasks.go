@@ -473,6 +473,39 @@ func (s *TaskSession) Leave(ctx context.Context) error {
 	return err
 }
 
+// Lose ends the session of a worker that has disappeared: the attempts that it was executing have
+// failed with it. The session stays until its reports are settled.
+func (s *TaskSession) Lose() {
+	s.Slots(0)
+	s.mu.Lock()
+	s.leaving = true
+	lost := make([]model.ClaimRef, 0, len(s.held))
+	for ref := range s.held {
+		lost = append(lost, ref)
+		s.abroad.Free(ref)
+	}
+	clear(s.held)
+	s.rest()
+	s.mu.Unlock()
+
+	for _, ref := range lost {
+		// Without an owner here, the next one finds that the worker is gone.
+		if inc := s.eng.current(); inc != nil {
+			if l := inc.keeper(ref.Address.Shard(len(inc.owner))); l != nil {
+				claimLane{l}.Lose(ref)
+			}
+		}
+		s.finishClaim(ref, nil)
+	}
+	if inc := s.eng.current(); inc != nil {
+		inc.board.leave(s)
+	}
+	s.eng.beside.run(func(ctx context.Context) {
+		defer s.remove()
+		_ = s.quiet(ctx) // an error means that the engine ends
+	})
+}
+
 // remove removes the session from the engine.
 func (s *TaskSession) remove() {
 	s.eng.taskWorkers.remove(s.id)

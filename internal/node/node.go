@@ -260,6 +260,14 @@ func (n *Node) waitReady(ctx context.Context) error {
 	return nil
 }
 
+// Serving returns why the node cannot serve at the moment; nil when it can.
+func (n *Node) Serving() error {
+	if n.engine == nil {
+		return fault.New(fault.Denied, "the store is open for reading only")
+	}
+	return n.engine.Serving()
+}
+
 // Backend returns the interface that the SDK and all entry points use.
 func (n *Node) Backend() api.Backend { return n.service }
 

@@ -132,6 +132,8 @@ func snooze() (model.Payload, error) {
 
 // ---- api.TaskSession
 
+func (e *engine) Lose() { e.problem("the pool says of itself that it has disappeared") }
+
 func (e *engine) Report(ctx context.Context, r model.TaskReport) error {
 	if e.full != nil {
 		select {

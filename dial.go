@@ -1,0 +1,107 @@
+package perdure
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"time"
+
+	server "github.com/perdure/perdure/internal/remote"
+	"github.com/perdure/perdure/payload"
+)
+
+// Dialer is Dial with settings, as net.Dialer is to net.Dial. The zero value is right for a server on
+// this machine. A zero field has the default that its comment names.
+type Dialer struct {
+	// Token is the key that the server knows this program by. Without one, only a server lets the
+	// program in that asks for none, such as perdure dev. Dial refuses to send it in plain text to
+	// another machine.
+	Token string
+	// TLS of the connection. Nil trusts the roots of the system.
+	TLS *tls.Config
+	// PlainText turns TLS off also for servers on other machines. Everything can be read on the way,
+	// so use it only in networks that you trust.
+	PlainText bool
+	// Tenant chooses the tenant. Only an admin key may choose; others belong to one tenant.
+	Tenant string
+	// Patience is how long Dial and calls without a deadline try to reach a server; 1 min.
+	Patience time.Duration
+	// Logger gets what an operator should know: broken connections, lost sessions. It gets no
+	// payloads. Nil logs nothing.
+	Logger *slog.Logger
+	// IdleAfter is how long a waiting execution stays in memory; 5 s.
+	IdleAfter time.Duration
+	// MaxLoaded is how many executions stay in memory at once; 10,000.
+	MaxLoaded int
+	// MaxSteps is how many bodies of steps run at once; 1,024.
+	MaxSteps int
+	// MaxPayload is the largest input or output in bytes; 2 MiB. The server has a limit of its own.
+	MaxPayload int
+	// Payloads is how inputs, outputs and messages are stored. The server sees only what this
+	// program makes of them: with encryption it cannot read them.
+	Payloads payload.Codec
+	// DrainTimeout is how long Close waits for running steps; 10 s.
+	DrainTimeout time.Duration
+	// Tasks is how this process executes tasks, if it has the code of activities with a queue.
+	Tasks TaskConfig
+	// Version names the build of this program, such as a commit. Only processes of the version that
+	// began an execution continue it, if its workflow is Pinned.
+	Version string
+	// Name is the name of the app. Schedules remember which app applied them by this name.
+	Name string
+	// PruneSchedules deletes the schedules that an app of this Name applied and that are no longer
+	// among the definitions. It needs a Name.
+	PruneSchedules bool
+}
+
+// Dial connects to a server. The app calls executions and entities there. With definitions it is also
+// a worker: the server gives it their work. Everything that an app of embedded.Open can do works the
+// same way, so a program moves from a store of its own to a server by this one line.
+//
+// The URL names one or more servers of a cluster:
+//
+//	grpc://host:7800             TLS, unless the host is this machine
+//	grpc://one:7800,two:7800     the program uses one of them, and another one when it fails
+//	unix:/run/app.sock           a socket of this machine
+//
+// Dial fails when no server answers within Dialer.Patience. Afterwards the app connects again by
+// itself whenever the connection breaks: calls wait, and running steps go on. See
+// docs/remote-workers.md.
+func Dial(ctx context.Context, url string, defs ...Definition) (*App, error) {
+	return Dialer{}.Dial(ctx, url, defs...)
+}
+
+// Dial connects to a server with these settings.
+func (d Dialer) Dial(ctx context.Context, url string, defs ...Definition) (*App, error) {
+	app, err := d.dial(ctx, url, defs...)
+	return app, public(err)
+}
+
+func (d Dialer) dial(ctx context.Context, url string, defs ...Definition) (*App, error) {
+	cfg, err := server.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Token, cfg.Tenant, cfg.Version, cfg.Log, cfg.Patience = d.Token, d.Tenant, d.Version, d.Logger, d.Patience
+	if cfg.TLS = d.TLS; d.TLS != nil {
+		cfg.PlainText = false
+	}
+	if d.PlainText {
+		cfg.PlainText, cfg.PlainTextToken = true, true
+	}
+
+	b, err := server.Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	app, err := attach(ctx, attachment{
+		Backend: b, Logger: d.Logger, IdleAfter: d.IdleAfter, MaxLoaded: d.MaxLoaded, MaxSteps: d.MaxSteps, MaxPayload: d.MaxPayload,
+		DrainTimeout: d.DrainTimeout, Tasks: d.Tasks, Version: d.Version, Payloads: d.Payloads, Cluster: b.Cluster(),
+		Name: d.Name, PruneSchedules: d.PruneSchedules, OnClose: b.Close,
+	}, defs...)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return app, nil
+}

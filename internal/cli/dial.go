@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"context"
+	"net"
+	"os"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/remote"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// tokenVariable names the environment variable that has the key for a server. It is not a flag:
+// other users of the machine can read the arguments of a process.
+const tokenVariable = "PERDURE_TOKEN"
+
+// dialed is a connection to a server. Nobody behind it sees the store.
+type dialed struct{ b *remote.Backend }
+
+// dial connects to the server that a URL names.
+func dial(ctx context.Context, c node.Config) (session, error) {
+	cfg, err := remote.ParseURL(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Token, cfg.Version, cfg.Log = os.Getenv(tokenVariable), c.Version, c.Log
+	b, err := remote.Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return dialed{b}, nil
+}
+
+// socketLimit is how long a program may take to answer at its socket.
+const socketLimit = 2 * time.Second
+
+// dialSocket connects to the program that has a file open, if there is one. A socket that a dead
+// program has left refuses connections at once.
+func dialSocket(ctx context.Context, c node.Config) (session, bool) {
+	path, ok := node.SocketPath(c.URL)
+	if !ok {
+		return nil, false
+	}
+	var d net.Dialer
+	probe, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, false
+	}
+	_ = probe.Close()
+
+	ctx, cancel := context.WithTimeout(ctx, socketLimit)
+	defer cancel()
+	b, err := remote.Dial(ctx, remote.Config{Addresses: []string{"unix:" + path}, PlainText: true, Version: c.Version, Log: c.Log})
+	if err != nil {
+		return nil, false
+	}
+	return dialed{b}, true
+}
+
+func (d dialed) Backend() api.Backend { return d.b }
+func (d dialed) Store() store.Store   { return nil }
+func (d dialed) Close() error         { return d.b.Close() }

@@ -1,0 +1,78 @@
+package grpcapi
+
+import (
+	"bytes"
+	"context"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Deliver delivers a composed message.
+func (c *client) Deliver(ctx context.Context, m *pb.DeliverRequest) (*pb.Done, error) {
+	if c.mailer == nil {
+		return nil, fault.New(fault.Invalid, "this server delivers no messages")
+	}
+	message, err := model.DecodeMessage(m.GetMessage())
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "%w", err)
+	}
+	if message.To.Tenant != tenantOf(ctx) {
+		return nil, fault.New(fault.Denied, "the message is for another tenant")
+	}
+	if err := c.recompose(&message); err != nil {
+		return nil, err
+	}
+	return done(c.mailer.Deliver(ctx, &message))
+}
+
+// recompose checks that a message is one that the service composes for a request of a client. A
+// message has many fields that only the engine may set, and its bytes come from outside.
+func (c *client) recompose(m *model.Message) error {
+	r, err := requestOf(m)
+	if err != nil {
+		return err
+	}
+	composed, err := c.mailer.Compose(r)
+	if err != nil {
+		return err
+	}
+
+	composed.Trace = m.Trace
+	if m.RequestID == model.BareRequestID(m.RequestID) {
+		composed.RequestID = m.RequestID // an outbox gives an id to a call that has none
+	}
+	if !bytes.Equal(model.AppendMessage(nil, &composed), model.AppendMessage(nil, m)) {
+		return fault.New(fault.Invalid, "%s to %s is not a message that a client composes", m.Kind, m.To)
+	}
+	return nil
+}
+
+// requestOf returns the request that a message was composed of.
+func requestOf(m *model.Message) (api.Request, error) {
+	target, id := api.Target{Address: m.To, Run: m.ToRun}, model.BareRequestID(m.RequestID)
+	switch m.Kind {
+	case model.MessageStart:
+		r := &api.StartRequest{Address: m.To, Input: m.Input, Reuse: m.Reuse, RequestID: id, Labels: m.Labels, Task: m.Task, Terms: m.Terms}
+		for i := range m.With {
+			r.With = append(r.With, api.Message{Name: m.With[i].Name, Input: m.With[i].Input})
+		}
+		return r, nil
+	case model.MessageSignal:
+		return &api.SignalRequest{Target: target, Name: m.Name, Input: m.Input, RequestID: id}, nil
+	case model.MessageSettle:
+		return &api.SettleRequest{Target: target, Name: m.Name, Value: m.Input, Failure: m.Failure, RequestID: id}, nil
+	case model.MessageCancel:
+		r := &api.CancelRequest{Target: target, RequestID: id}
+		if m.Failure != nil {
+			r.Reason = m.Failure.Message
+		}
+		return r, nil
+	case model.MessageCall:
+		return &api.CallRequest{Address: m.To, Name: m.Name, Input: m.Input, RequestID: id, OneWay: m.OneWay, Brief: m.Brief}, nil
+	default:
+		return nil, fault.New(fault.Invalid, "a client does not send %s", m.Kind)
+	}
+}

@@ -1,0 +1,176 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+// errShutdown ends calls that wait when the server shuts down. It has no detail, like the errors of
+// broken connections: the client makes the call again on another server, or on this one after its
+// restart.
+var errShutdown = status.Error(codes.Unavailable, "the server shuts down")
+
+// interceptUnary surrounds every call with one request and one reply.
+func (s *Server) interceptUnary(ctx context.Context, m any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (reply any, err error) {
+	err = s.serve(ctx, info.FullMethod, func(ctx context.Context) (err error) {
+		reply, err = handle(ctx, m)
+		return err
+	})
+	return reply, err
+}
+
+// interceptStream surrounds every call that streams.
+func (s *Server) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	return s.serve(stream.Context(), info.FullMethod, func(ctx context.Context) error {
+		return handle(srv, &contextStream{stream, ctx})
+	})
+}
+
+// contextStream is a stream with a context of ours.
+type contextStream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // that is what a stream has
+}
+
+// Context returns the context of the call.
+func (s *contextStream) Context() context.Context { return s.ctx }
+
+// serve makes one call: it identifies the caller, catches panics, translates the error and logs.
+func (s *Server) serve(ctx context.Context, method string, call func(context.Context) error) error {
+	begin := time.Now()
+	ctx, err := s.identify(ctx, method)
+	if err != nil {
+		return wire.Status(err)
+	}
+
+	ctx, cancel := timed(ctx)
+	defer cancel()
+	err = toStatus(s.guard(traced(ctx), method, call))
+	s.log(ctx, method, err, time.Since(begin))
+	return err
+}
+
+// guard calls a handler. A panic becomes an Internal error that says nothing about its cause, which
+// may quote a payload.
+func (s *Server) guard(ctx context.Context, method string, call func(context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.config.Log.LogAttrs(ctx, slog.LevelError, "a call panicked",
+				slog.String("method", method), slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+			err = fault.New(fault.Internal, "the server failed; its log has the reason")
+		}
+	}()
+
+	if waits[method] {
+		var end context.CancelCauseFunc
+		ctx, end = context.WithCancelCause(ctx)
+		defer end(nil)
+		defer context.AfterFunc(s.drained, func() { end(errShutdown) })()
+	}
+
+	err = call(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errShutdown) {
+		return errShutdown
+	}
+	return err
+}
+
+// waits are the methods that may wait for a long time and change nothing by that.
+var waits = map[string]bool{
+	"/perdure.v1.ClientService/Await":      true,
+	"/perdure.v1.ClientService/Run":        true,
+	"/perdure.v1.ClientService/TaskLogs":   true,
+	"/perdure.v1.ClientService/TaskStream": true,
+}
+
+// toStatus translates an error of a handler. What gRPC itself has returned stays as it is.
+func toStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	var own interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &own) {
+		return err
+	}
+	return wire.Status(err)
+}
+
+// log writes a line about a call. It never has a payload.
+func (s *Server) log(ctx context.Context, method string, err error, took time.Duration) {
+	code, level := status.Code(err), slog.LevelDebug
+	switch code {
+	case codes.Internal, codes.DataLoss, codes.Unknown:
+		level = slog.LevelError
+	default:
+	}
+	if !s.config.Log.Enabled(ctx, level) {
+		return
+	}
+
+	caller, _ := CallerOf(ctx)
+	attrs := []slog.Attr{
+		slog.String("method", method), slog.String("tenant", caller.Tenant), slog.String("caller", caller.Name),
+		slog.String("code", code.String()), slog.Duration("duration", took),
+	}
+	if level == slog.LevelError {
+		attrs = append(attrs, slog.String("error", err.Error()))
+	}
+	s.config.Log.LogAttrs(ctx, level, "call", attrs...)
+}
+
+// timed gives a call the deadline of the client's caller. The client itself waits a little longer,
+// so that the error can say what the call was waiting for.
+func timed(ctx context.Context) (context.Context, context.CancelFunc) {
+	header, _ := metadata.FromIncomingContext(ctx)
+	if values := header[wire.TimeoutHeader]; len(values) == 1 {
+		if left, err := strconv.ParseInt(values[0], 10, 64); err == nil {
+			return context.WithTimeout(ctx, time.Duration(left))
+		}
+	}
+	return ctx, func() {}
+}
+
+// traced continues the trace of the client, if the call has one.
+func traced(ctx context.Context) context.Context {
+	header, ok := metadata.FromIncomingContext(ctx)
+	if !ok || len(header["traceparent"]) == 0 {
+		return ctx
+	}
+	return propagation.TraceContext{}.Extract(ctx, carrier(header))
+}
+
+// carrier reads headers for the propagator.
+type carrier metadata.MD
+
+// Get returns the first value of a header.
+func (c carrier) Get(key string) string {
+	if v := metadata.MD(c).Get(key); len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+// Set replaces a header.
+func (c carrier) Set(key, value string) { metadata.MD(c).Set(key, value) }
+
+// Keys returns the names of all headers.
+func (c carrier) Keys() (keys []string) {
+	for k := range c {
+		keys = append(keys, k)
+	}
+	return keys
+}

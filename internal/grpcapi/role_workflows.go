@@ -1,0 +1,266 @@
+package grpcapi
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+// workflowRole is a remote worker that runs workflows: the engine sees an api.Worker, and the
+// remote worker sees items.
+type workflowRole struct {
+	s       *session
+	session api.Session
+	gate    api.Gate // nil when the engine has none
+
+	mu   sync.Mutex
+	held map[model.RunID]uint64 // the generation of each run that the worker holds
+	// waiting are attempts that have not begun.
+	waiting map[model.TaskRef]bool
+	asked   map[uint64]model.RunID // queries to answer, by id
+}
+
+// maxEventBytes is how many bytes of events go into one item. Larger histories are split.
+const maxEventBytes = 1 << 20
+
+func (s *session) joinWorkflows(j *pb.Join) error {
+	r := &workflowRole{s: s, held: map[model.RunID]uint64{}, waiting: map[model.TaskRef]bool{}, asked: map[uint64]model.RunID{}}
+	// The engine may call r before Join returns; r needs the session only for what the worker says.
+	session, err := s.work.cfg.Backend.Join(s.ctx, r, wire.ReadWorkflowJoin(s.tenant, j))
+	if err != nil {
+		return err
+	}
+	r.session = session
+	r.gate, _ = session.(api.Gate)
+	s.mu.Lock()
+	s.workflows = r
+	over := s.over
+	s.mu.Unlock()
+	if over {
+		r.lose()
+	}
+	return nil
+}
+
+// lose takes everything back from a worker that is gone: its runs go to others.
+func (r *workflowRole) lose() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = r.session.Leave(ctx) // it says that runs are still held, which is why
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.held)
+}
+
+// holds tells whether the worker has a run under a generation.
+func (r *workflowRole) holds(run model.RunID, generation uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g, ok := r.held[run]
+	return ok && g == generation
+}
+
+func (r *workflowRole) Activate(a api.Activation) {
+	r.mu.Lock()
+	r.held[a.Start.Run] = a.Generation
+	r.mu.Unlock()
+
+	first, rest := split(a.Events)
+	m := wire.Activation(&a)
+	m.Events, m.More = wire.Events(first), len(rest) > 0
+	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Activation{Activation: m}})
+	for len(rest) > 0 {
+		first, rest = split(rest)
+		r.s.post(&pb.ServerItem{Item: &pb.ServerItem_MoreEvents{MoreEvents: &pb.MoreEvents{
+			Run: m.GetRun(), Generation: a.Generation, Events: wire.Events(first), More: len(rest) > 0,
+		}}})
+	}
+}
+
+// split returns the events that fit into one item, at least one, and the others.
+func split(events []model.Event) (first, rest []model.Event) {
+	size := 0
+	for i := range events {
+		size += events[i].Size()
+		if i > 0 && size > maxEventBytes {
+			return events[:i], events[i:]
+		}
+	}
+	return events, nil
+}
+
+func (r *workflowRole) Deliver(run model.RunID, generation uint64, events []model.Event) {
+	for first, rest := split(events); len(first) > 0; first, rest = split(rest) {
+		r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Deliver{Deliver: &pb.Deliver{Run: wire.Run(run), Generation: generation, Events: wire.Events(first)}}})
+	}
+}
+
+func (r *workflowRole) Retry(run model.RunID, generation uint64, id string) {
+	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_RetryStep{RetryStep: &pb.RetryStep{Run: wire.Run(run), Generation: generation, Id: id}}})
+}
+
+func (r *workflowRole) Evict(run model.RunID, generation uint64, reason string) {
+	r.mu.Lock()
+	if r.held[run] == generation {
+		delete(r.held, run)
+	}
+	r.mu.Unlock()
+	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Evict{Evict: &pb.Evict{Run: wire.Run(run), Generation: generation, Reason: model.Cut(reason, 1000)}}})
+}
+
+func (r *workflowRole) Query(run model.RunID, generation uint64, q model.Query) {
+	r.ask(q.ID, run)
+	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Query{Query: &pb.Query{
+		Run: wire.Run(run), Generation: generation, Id: q.ID, Name: q.Name, Input: wire.Payload(q.Input),
+	}}})
+}
+
+func (r *workflowRole) Recall(a model.Address, run model.RunID, generation uint64, q model.Query) {
+	r.ask(q.ID, run)
+	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Recall{Recall: &pb.Recall{
+		Address: wire.Address(a), Run: wire.Run(run), Generation: generation, Id: q.ID, Name: q.Name, Input: wire.Payload(q.Input),
+	}}})
+}
+
+// ask remembers a query, so that only the worker that was asked answers it.
+func (r *workflowRole) ask(id uint64, run model.RunID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked[id] = run
+}
+
+// report hands in a turn. The engine ignores a turn of a generation that the worker does not hold
+// any more, and so does the session: the worker has been told.
+func (r *workflowRole) report(m *pb.Turn) error {
+	t, err := wire.ReadTurn(m)
+	if err != nil {
+		return err
+	}
+	if !r.holds(t.Run, t.Generation) {
+		return nil
+	}
+	if err := r.session.Report(r.s.ctx, t); err != nil {
+		r.s.post(&pb.ServerItem{Item: &pb.ServerItem_TurnRefused{TurnRefused: &pb.TurnRefused{Run: m.GetRun(), Generation: t.Generation, Error: errorDetail(err)}}})
+		return nil
+	}
+	if t.Close != nil || t.Blocked != nil {
+		r.mu.Lock()
+		if r.held[t.Run] == t.Generation {
+			delete(r.held, t.Run)
+		}
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+func (r *workflowRole) release(m *pb.Release) error {
+	run, err := wire.ReadRun(m.GetRun())
+	if err != nil {
+		return err
+	}
+	waits, err := wire.ReadReasons(m.GetWaits())
+	if err != nil {
+		return err
+	}
+	if r.holds(run, m.GetGeneration()) {
+		r.session.Release(run, m.GetGeneration(), m.GetSeen(), waits)
+	}
+	return nil
+}
+
+func (r *workflowRole) answer(m *pb.QueryAnswer) error {
+	run, err := wire.ReadRun(m.GetRun())
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	asked, ok := r.asked[m.GetId()]
+	delete(r.asked, m.GetId())
+	r.mu.Unlock()
+	if ok && asked == run {
+		r.session.Answer(run, m.GetGeneration(), m.GetId(), wire.ReadPayload(m.GetOutput()), wire.ReadFailure(m.GetFailure()))
+	}
+	return nil
+}
+
+// pass asks for the limits and the breaker of an attempt, and tells the worker what keeps it back if
+// it may not begin at once.
+func (r *workflowRole) pass(m *pb.Pass) error {
+	ref, spec, err := r.attempt(m.GetRef(), m.GetSpec())
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	_, held := r.held[ref.Run]
+	if held && r.gate != nil {
+		r.waiting[ref] = true
+	}
+	r.mu.Unlock()
+	if !held {
+		return nil
+	}
+
+	begin := func() {
+		r.mu.Lock()
+		delete(r.waiting, ref)
+		r.mu.Unlock()
+		r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Begin{Begin: &pb.Begin{Ref: m.GetRef()}}})
+	}
+	if r.gate == nil {
+		begin()
+		return nil
+	}
+	var input *model.Payload
+	if m.GetInput() != nil {
+		p := wire.ReadPayload(m.GetInput())
+		input = &p
+	}
+	r.gate.Pass(ref, spec, input, begin)
+	r.mu.Lock()
+	waiting := r.waiting[ref]
+	r.mu.Unlock()
+	if reason, ok := r.gate.HeldBackBy(ref); ok && waiting {
+		r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Kept{Kept: &pb.Kept{Ref: m.GetRef(), Reason: model.AppendReasons(nil, []model.Reason{reason})}}})
+	}
+	return nil
+}
+
+func (r *workflowRole) passed(m *pb.Passed) error {
+	ref, spec, err := r.attempt(m.GetRef(), m.GetSpec())
+	if err != nil {
+		return err
+	}
+	if m.GetHow() > uint32(model.PassageFailed) {
+		return fault.New(fault.Invalid, "an attempt ended in way %d, which this server does not know", m.GetHow())
+	}
+	if r.gate != nil {
+		r.mu.Lock()
+		delete(r.waiting, ref)
+		r.mu.Unlock()
+		r.gate.EndPass(ref, spec, model.Passage(m.GetHow()), time.Duration(m.GetRetryAfter()))
+	}
+	return nil
+}
+
+func (r *workflowRole) attempt(ref *pb.TaskRef, spec *pb.TaskSpec) (model.TaskRef, *model.TaskSpec, error) {
+	t, err := wire.ReadTaskRef(r.s.tenant, ref)
+	if err != nil {
+		return t, nil, err
+	}
+	sp, err := wire.ReadTaskSpec(r.s.tenant, spec)
+	if err != nil {
+		return t, nil, err
+	}
+	if sp == nil {
+		return t, nil, fault.New(fault.Invalid, "an attempt of %s without a spec", t)
+	}
+	return t, sp, sp.Check(nil)
+}
+
+func errorDetail(err error) *pb.ErrorDetail { return wire.ErrorDetail(err) }

@@ -1,0 +1,156 @@
+package grpcapi
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"math"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/api"
+)
+
+// Defaults of a Config.
+const (
+	// DefaultMaxPayload is that of the service.
+	DefaultMaxPayload = 2 << 20
+	// payloadsPerMessage is how many payloads of full size fit into a request. The largest request
+	// is a start: its input and the signals that come with it, or a fork with its edits. Clients
+	// split batches and histories.
+	payloadsPerMessage = 8
+	// DefaultMaxReply is what the largest reply needs: the description of a run that begins with
+	// the past of another (16 MiB of events), its input and output, and what its tasks reported.
+	DefaultMaxReply = 64 << 20
+	// DefaultMaxStreams bounds the calls of one connection. Calls that wait for an execution count,
+	// so it is as large as the number of requests that may wait for one execution.
+	DefaultMaxStreams = 10_000
+)
+
+// Times of connections. Connections have no maximum age: workers keep theirs for months.
+const (
+	handshakeTime = 20 * time.Second
+	// Clients may ask this often whether the server is there.
+	leastPing = 10 * time.Second
+	// After so much silence the server asks whether the client is there, and closes the connection
+	// when it gets no answer. Otherwise dead clients would hold their streams.
+	silence  = 30 * time.Second
+	patience = 15 * time.Second
+)
+
+// Config configures a server.
+type Config struct {
+	Backend api.Backend
+	// Mailer delivers what left with transactions of clients; nil when nothing can be delivered.
+	Mailer api.Mailer
+	// Authenticator says who is calling. It must be set.
+	Authenticator Authenticator
+	// TLS of connections; nil for plain text.
+	TLS *tls.Config
+	// Log; nil for none.
+	Log *slog.Logger
+	// Version of the program, which clients see.
+	Version string
+	// MaxPayload is the limit of the service, in bytes. Default 2 MiB.
+	MaxPayload int
+	// MaxMessage is the largest request in bytes. Default 8 times MaxPayload.
+	MaxMessage int
+	// MaxReply is the largest reply in bytes. Default 64 MiB.
+	MaxReply int
+	// MaxStreams bounds the calls of one connection. Default 10,000.
+	MaxStreams int
+	// Grace is how long the server keeps what a worker holds whose stream has broken. Default 30 s.
+	Grace time.Duration
+}
+
+// withDefaults fills in what is zero.
+func (c Config) withDefaults() Config {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.MaxPayload = cmp.Or(c.MaxPayload, DefaultMaxPayload)
+	c.MaxMessage = cmp.Or(c.MaxMessage, payloadsPerMessage*c.MaxPayload)
+	c.MaxReply = cmp.Or(c.MaxReply, DefaultMaxReply)
+	c.MaxStreams = cmp.Or(c.MaxStreams, DefaultMaxStreams)
+	return c
+}
+
+// Server serves the native protocol.
+type Server struct {
+	config Config
+	grpc   *grpc.Server
+	health *health.Server
+	work   *Work
+
+	// drained is done when the server shuts down. Calls that only wait end then.
+	drained context.Context //nolint:containedctx // the life of the server, not of a call
+	drain   context.CancelFunc
+}
+
+// New returns a server with all its services.
+func New(cfg Config) *Server {
+	s := &Server{config: cfg.withDefaults(), health: health.NewServer()}
+	s.drained, s.drain = context.WithCancel(context.Background())
+	s.grpc = grpc.NewServer(s.options()...)
+
+	pb.RegisterClientServiceServer(s.grpc, &client{
+		backend: s.config.Backend, mailer: s.config.Mailer, version: s.config.Version, maxMessage: s.config.MaxMessage,
+	})
+	s.work = NewWork(WorkConfig{Backend: s.config.Backend, Tenant: tenantOf, Log: s.config.Log, Grace: s.config.Grace, MaxFrame: s.config.MaxMessage})
+	pb.RegisterWorkerServiceServer(s.grpc, s.work)
+	for _, name := range []string{pb.ClientService_ServiceDesc.ServiceName, pb.WorkerService_ServiceDesc.ServiceName} {
+		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
+	}
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	return s
+}
+
+func (s *Server) options() []grpc.ServerOption {
+	c := &s.config
+	options := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(c.MaxMessage), grpc.MaxSendMsgSize(c.MaxReply),
+		grpc.MaxConcurrentStreams(uint32(min(max(c.MaxStreams, 1), math.MaxInt32))),
+		grpc.ConnectionTimeout(handshakeTime),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silence, Timeout: patience}),
+		grpc.InTapHandle(s.admit),
+		grpc.UnaryInterceptor(s.interceptUnary), grpc.StreamInterceptor(s.interceptStream),
+	}
+	if c.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(c.TLS)))
+	}
+	return options
+}
+
+// Serve accepts connections until Shutdown. It returns nil after a shutdown.
+func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
+
+// Shutdown stops the server: it accepts nothing new, ends calls that only wait, and lets the others
+// finish until ctx ends. Clients send what it cut off to another server.
+func (s *Server) Shutdown(ctx context.Context) {
+	s.health.Shutdown()
+	s.drain()
+	s.work.Close(ctx)
+
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		s.grpc.GracefulStop()
+	}()
+	select {
+	case <-finished:
+	case <-ctx.Done():
+		s.grpc.Stop()
+		<-finished
+	}
+}

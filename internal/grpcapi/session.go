@@ -1,0 +1,245 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/link"
+)
+
+// session is a worker, over all of its streams. It joins the engine in up to three roles. The
+// engine calls the roles, which send items; the worker sends items, which the roles hand to the
+// engine.
+//
+// Everything that a worker says about a run, a claim or a hand-over is checked against what this
+// very session was given: a worker can neither report for another one nor for another tenant.
+type session struct {
+	work   *Work
+	id     string
+	tenant string
+	link   *link.Session[*pb.WorkerItem, *pb.ServerItem]
+	// ctx ends with the session. What the worker has said is handed over under it, and not under
+	// that of a stream.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu       sync.Mutex
+	detached context.CancelCauseFunc // ends the current stream; nil without one
+	streams  int                     // how many there have been
+	expiry   *time.Timer             // runs while there is no stream
+	over     bool
+
+	workflows *workflowRole
+	tasks     *taskRole
+	entities  *entityRole
+	left      map[pb.Role]bool // roles that the worker has given up
+}
+
+func newSession(w *Work, id, tenant string) *session {
+	s := &session{work: w, id: id, tenant: tenant, left: map[pb.Role]bool{}, link: link.New[*pb.WorkerItem, *pb.ServerItem](w.cfg.Link)}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	return s
+}
+
+// attach begins a stream and ends the one before. The stream is over when the returned context
+// ends; the caller calls done then. From then on the worker has the grace period to come back.
+func (s *session) attach(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.detached != nil {
+		s.detached(errReplaced)
+	}
+	if s.expiry != nil {
+		s.expiry.Stop()
+		s.expiry = nil
+	}
+	s.detached = cancel
+	s.streams++
+	mine := s.streams
+	if s.over {
+		cancel(errGone)
+	}
+
+	return ctx, func() {
+		cancel(nil)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if mine != s.streams || s.over {
+			return // another stream has taken over
+		}
+		s.detached = nil
+		s.expiry = time.AfterFunc(s.work.cfg.Grace, func() { s.expire(mine) })
+	}
+}
+
+// expire ends a session whose worker has not come back.
+func (s *session) expire(stream int) {
+	s.mu.Lock()
+	stale := stream != s.streams || s.detached != nil
+	s.mu.Unlock()
+	if !stale {
+		s.end(errGone)
+	}
+}
+
+// detach ends the current stream.
+func (s *session) detach(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.detached != nil {
+		s.detached(why)
+	}
+}
+
+// end ends the session: the engine takes back what the worker holds.
+func (s *session) end(why error) {
+	s.mu.Lock()
+	if s.over {
+		s.mu.Unlock()
+		return
+	}
+	s.over = true
+	if s.expiry != nil {
+		s.expiry.Stop()
+	}
+	if s.detached != nil {
+		s.detached(why)
+	}
+	workflows, tasks, entities, left := s.workflows, s.tasks, s.entities, maps.Clone(s.left)
+	s.mu.Unlock()
+
+	s.work.cfg.Log.Info("worker disconnected", "session", s.id, "tenant", s.tenant, "reason", why.Error())
+	s.link.End(why)
+	s.cancel(why)
+	s.work.ended.Go(func() {
+		defer s.work.remove(s)
+		if workflows != nil && !left[pb.Role_ROLE_WORKFLOWS] {
+			workflows.lose()
+		}
+		switch {
+		case tasks == nil || left[pb.Role_ROLE_TASKS]:
+		case errors.Is(why, errDraining):
+			tasks.giveBack()
+		default:
+			tasks.lose()
+		}
+		if entities != nil && !left[pb.Role_ROLE_ENTITIES] {
+			entities.lose()
+		}
+	})
+}
+
+// post sends an item. The engine must never wait for a worker: one that does not take what it is
+// sent loses its session.
+func (s *session) post(item *pb.ServerItem) {
+	if err := s.link.Post(item, proto.Size(item)); fault.Is(err, fault.Exhausted) {
+		go s.end(err)
+	}
+}
+
+// take hands an item of the worker to the role that it concerns. It blocks while the engine is
+// full, which slows the worker down.
+func (s *session) take(item *pb.WorkerItem) error {
+	switch it := item.GetItem().(type) {
+	case *pb.WorkerItem_Join:
+		return s.join(it.Join)
+	case *pb.WorkerItem_Leave:
+		return s.leave(it.Leave)
+	case *pb.WorkerItem_Turn:
+		return onRole(s.workflows, "a turn", func(r *workflowRole) error { return r.report(it.Turn) })
+	case *pb.WorkerItem_Release:
+		return onRole(s.workflows, "a release", func(r *workflowRole) error { return r.release(it.Release) })
+	case *pb.WorkerItem_QueryAnswer:
+		return onRole(s.workflows, "an answer", func(r *workflowRole) error { return r.answer(it.QueryAnswer) })
+	case *pb.WorkerItem_Pass:
+		return onRole(s.workflows, "an attempt", func(r *workflowRole) error { return r.pass(it.Pass) })
+	case *pb.WorkerItem_Passed:
+		return onRole(s.workflows, "an attempt", func(r *workflowRole) error { return r.passed(it.Passed) })
+	case *pb.WorkerItem_Operated:
+		return onRole(s.entities, "results of calls", func(r *entityRole) error { return r.operated(it.Operated) })
+	case *pb.WorkerItem_TaskReport:
+		return onRole(s.tasks, "a report", func(r *taskRole) error { return r.report(it.TaskReport) })
+	case *pb.WorkerItem_Beats:
+		return onRole(s.tasks, "a heartbeat", func(r *taskRole) error { return r.beat(it.Beats) })
+	case *pb.WorkerItem_TaskWrite:
+		return onRole(s.tasks, "a write", func(r *taskRole) error { return r.write(it.TaskWrite) })
+	case *pb.WorkerItem_ReadStates:
+		return onRole(s.tasks, "a question", func(r *taskRole) error { return r.states(it.ReadStates) })
+	case *pb.WorkerItem_Slots:
+		return onRole(s.tasks, "slots", func(r *taskRole) error { return r.slots(it.Slots) })
+	case *pb.WorkerItem_Goodbye:
+		go s.end(errGoodbye)
+		return nil
+	}
+	return fault.New(fault.Invalid, "an item of a kind that this server does not know")
+}
+
+// onRole calls do if the worker has joined in the role that an item concerns.
+func onRole[R any](r *R, what string, do func(*R) error) error {
+	if r == nil {
+		return fault.New(fault.Invalid, "the worker sent %s before it joined in that role", what)
+	}
+	return do(r)
+}
+
+// join has the worker join in a role. A second join in the same role breaks the protocol. What is
+// wrong with an offer is the worker's to hear.
+func (s *session) join(j *pb.Join) error {
+	var err error
+	switch {
+	case j.GetRole() == pb.Role_ROLE_WORKFLOWS && s.workflows == nil:
+		err = s.joinWorkflows(j)
+	case j.GetRole() == pb.Role_ROLE_TASKS && s.tasks == nil:
+		err = s.joinTasks(j)
+	case j.GetRole() == pb.Role_ROLE_ENTITIES && s.entities == nil:
+		err = s.joinEntities(j)
+	default:
+		return fault.New(fault.Invalid, "the worker joins twice as %s, or in a role that this server does not know", j.GetRole())
+	}
+	s.post(&pb.ServerItem{Item: &pb.ServerItem_Joined{Joined: &pb.Joined{Role: j.GetRole(), Error: errorDetail(err)}}})
+	return nil
+}
+
+// maxPatience bounds how long a worker may take to leave.
+const maxPatience = time.Hour
+
+// leave ends a role, and answers when everything is handed back. The worker goes on sending in the
+// meantime.
+func (s *session) leave(l *pb.Leave) error {
+	ctx, cancel := context.WithTimeout(s.ctx, min(max(time.Duration(l.GetPatience()), 0), maxPatience))
+	var leave func(context.Context) error
+	switch {
+	case l.GetRole() == pb.Role_ROLE_WORKFLOWS && s.workflows != nil:
+		leave = s.workflows.session.Leave
+	case l.GetRole() == pb.Role_ROLE_TASKS && s.tasks != nil:
+		leave = s.tasks.session.Leave
+	case l.GetRole() == pb.Role_ROLE_ENTITIES && s.entities != nil:
+		leave = s.entities.session.Leave
+	default:
+		cancel()
+		return fault.New(fault.Invalid, "the worker leaves as %s, and has not joined so", l.GetRole())
+	}
+
+	s.mu.Lock()
+	twice := s.left[l.GetRole()]
+	s.left[l.GetRole()] = true
+	s.mu.Unlock()
+	if twice {
+		cancel()
+		return fault.New(fault.Invalid, "the worker leaves twice as %s", l.GetRole())
+	}
+	s.work.ended.Go(func() {
+		defer cancel()
+		err := leave(ctx)
+		s.post(&pb.ServerItem{Item: &pb.ServerItem_Left{Left: &pb.Left{Role: l.GetRole(), Error: errorDetail(err)}}})
+	})
+	return nil
+}

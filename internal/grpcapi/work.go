@@ -1,0 +1,208 @@
+package grpcapi
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/link"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+// WorkConfig configures the worker service. A zero field has the default that its comment names.
+type WorkConfig struct {
+	Backend api.Backend
+	// Tenant returns the tenant of the credential of a call.
+	Tenant func(ctx context.Context) string
+	Log    *slog.Logger
+	// Grace is how long the server keeps the session of a worker whose stream has broken; 30 s.
+	// Afterwards what the worker holds goes to others.
+	Grace time.Duration
+	// MaxSessions is how many workers may be connected at once; 20,000.
+	MaxSessions int
+	// MaxFrame is the largest frame in bytes that the server takes; 64 MiB.
+	MaxFrame int
+	// Link bounds what is kept for each worker.
+	Link link.Config
+}
+
+// Work is the worker service.
+type Work struct {
+	pb.UnimplementedWorkerServiceServer
+	cfg WorkConfig
+
+	mu       sync.Mutex
+	sessions map[string]*session
+	closing  bool
+	ended    sync.WaitGroup // sessions that end
+}
+
+// NewWork returns the worker service.
+func NewWork(cfg WorkConfig) *Work {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = 30 * time.Second
+	}
+	if cfg.MaxSessions == 0 {
+		cfg.MaxSessions = 20_000
+	}
+	if cfg.MaxFrame == 0 {
+		cfg.MaxFrame = 64 << 20
+	}
+	return &Work{cfg: cfg, sessions: map[string]*session{}}
+}
+
+// Work serves one stream of a worker.
+func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame]) error {
+	tenant := w.cfg.Tenant(st.Context())
+	first, err := st.Recv()
+	if err != nil {
+		return err
+	}
+	hello := first.GetHello()
+	if err := checkHello(first); err != nil {
+		return wire.Status(err)
+	}
+
+	s, resumed, err := w.open(tenant, hello)
+	if err != nil {
+		return wire.Status(err)
+	}
+	ctx, attached := s.attach(st.Context())
+	defer attached()
+
+	welcome := &pb.Welcome{
+		Protocol: wire.Protocol, Session: s.id, Resumed: resumed, Received: s.link.Received(), LastEventKind: uint32(model.LastEventKind),
+		LastMessageKind: uint32(model.LastMessageKind), Tenant: tenant, Grace: int64(w.cfg.Grace), MaxFrame: int64(w.cfg.MaxFrame),
+	}
+	if err := st.Send(&pb.ServerFrame{Welcome: welcome}); err != nil {
+		return err
+	}
+
+	received := uint64(0)
+	if resumed {
+		received = hello.GetReceived()
+	}
+	err = s.link.Run(ctx, frames{st}, received, s.take)
+	switch {
+	case errors.Is(err, errReplaced), errors.Is(err, errDraining):
+		return wire.Status(err)
+	case fault.KindOf(err) == fault.Invalid: // the worker breaks the protocol
+		w.cfg.Log.Warn("worker refused", "session", s.id, "tenant", tenant, "error", err)
+		return wire.Status(err)
+	}
+	return err // the stream has broken, or the session is over
+}
+
+// checkHello refuses a stream that does not begin as it must.
+func checkHello(f *pb.WorkerFrame) error {
+	h := f.GetHello()
+	switch {
+	case h == nil || len(f.GetItems()) > 0 || f.GetNumber() != 0:
+		return fault.New(fault.Invalid, "the first frame of a worker must have a hello and no items")
+	case h.GetProtocol() != wire.Protocol:
+		return fault.WithHint(fault.New(fault.Invalid, "the worker speaks version %d of the protocol, this server speaks %d", h.GetProtocol(), wire.Protocol),
+			"use a worker and a server of about the same release")
+	case h.GetLastEventKind() < uint32(model.LastEventKind) || h.GetLastMessageKind() < uint32(model.LastMessageKind):
+		return fault.WithHint(fault.New(fault.Invalid, "the worker knows events up to %d and messages up to %d, this server writes up to %d and %d",
+			h.GetLastEventKind(), h.GetLastMessageKind(), model.LastEventKind, model.LastMessageKind), "upgrade workers before the server")
+	}
+	return nil
+}
+
+// open finds the session that a worker goes on with, or begins a new one.
+func (w *Work) open(tenant string, h *pb.Hello) (s *session, resumed bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closing {
+		return nil, false, errDraining
+	}
+	if s := w.sessions[h.GetSession()]; s != nil && s.tenant == tenant {
+		return s, true, nil
+	}
+	if len(w.sessions) >= w.cfg.MaxSessions {
+		return nil, false, fault.New(fault.Exhausted, "%d workers are connected, which is as many as this server takes", w.cfg.MaxSessions)
+	}
+
+	s = newSession(w, "session_"+rand.Text(), tenant)
+	w.sessions[s.id] = s
+	w.cfg.Log.Info("worker connected", "session", s.id, "tenant", tenant, "agent", model.Cut(h.GetAgent(), 200))
+	return s, false, nil
+}
+
+// remove forgets a session that is over.
+func (w *Work) remove(s *session) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.sessions, s.id)
+}
+
+// Drain ends all streams and takes no new ones, so that workers connect to another node. It keeps
+// what they hold: Close gives it back.
+func (w *Work) Drain() {
+	w.mu.Lock()
+	w.closing = true
+	all := make([]*session, 0, len(w.sessions))
+	for _, s := range w.sessions {
+		all = append(all, s)
+	}
+	w.mu.Unlock()
+	for _, s := range all {
+		s.detach(errDraining)
+	}
+}
+
+// Close ends all sessions and waits until what the workers held is handed back, or ctx ends.
+func (w *Work) Close(ctx context.Context) {
+	w.Drain()
+	w.mu.Lock()
+	for _, s := range w.sessions {
+		s.end(errDraining)
+	}
+	w.mu.Unlock()
+
+	done := make(chan struct{})
+	go func() { w.ended.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+var (
+	errDraining = fault.New(fault.Unavailable, "the server is shutting down")
+	errReplaced = fault.New(fault.Canceled, "the worker has opened another stream")
+	errGoodbye  = fault.New(fault.Canceled, "the worker has left")
+	errGone     = fault.New(fault.Unavailable, "the worker has not come back in time")
+)
+
+// frames makes a link.Stream of a gRPC stream.
+type frames struct {
+	st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame]
+}
+
+func (f frames) Send(number, acknowledged uint64, items []*pb.ServerItem) error {
+	return f.st.Send(&pb.ServerFrame{Number: number, Acknowledged: acknowledged, Items: items})
+}
+
+func (f frames) Receive() (number, acknowledged uint64, items []*pb.WorkerItem, err error) {
+	m, err := f.st.Recv()
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	if m.GetHello() != nil {
+		return 0, 0, nil, fault.New(fault.Invalid, "a hello in the middle of a stream")
+	}
+	return m.GetNumber(), m.GetAcknowledged(), m.GetItems(), nil
+}

@@ -1,0 +1,132 @@
+// Package link exchanges numbered frames over streams that break.
+//
+// Each side of a session has an Out and an In. Out numbers what leaves and keeps it until the other
+// side has acknowledged it. In drops what has come before. After a broken stream both sides say how
+// far they have come, and Out sends the rest again: nothing is lost and nothing is taken twice.
+//
+// Both are plain state: no goroutine, no clock, no lock.
+package link
+
+import (
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// Out is what leaves. The zero value is empty.
+type Out[T any] struct {
+	waiting      []item[T] // in no frame yet
+	waitingBytes int
+	frames       []frame[T] // sent or to be sent, not acknowledged, in the order of their numbers
+	frameBytes   int
+	count        int    // of all items
+	next         int    // the index in frames of the one to send next
+	last         uint64 // the number of the newest frame
+}
+
+type item[T any] struct {
+	value T
+	size  int
+}
+
+type frame[T any] struct {
+	number uint64
+	items  []T
+	size   int
+}
+
+// Add puts an item behind all others. Size is what it takes on the wire, about.
+func (o *Out[T]) Add(value T, size int) {
+	o.waiting = append(o.waiting, item[T]{value, size})
+	o.waitingBytes += size
+	o.count++
+}
+
+// Next returns the frame to send next; false if there is none. A new frame takes as many items as
+// fit into most bytes, and at least one.
+func (o *Out[T]) Next(most int) (number uint64, items []T, ok bool) {
+	if o.next < len(o.frames) {
+		f := &o.frames[o.next]
+		o.next++
+		return f.number, f.items, true
+	}
+	if len(o.waiting) == 0 {
+		return 0, nil, false
+	}
+
+	n, size := 0, 0
+	for n < len(o.waiting) && (n == 0 || size+o.waiting[n].size <= most) {
+		size += o.waiting[n].size
+		n++
+	}
+	o.last++
+	f := frame[T]{number: o.last, items: make([]T, n), size: size}
+	for i := range n {
+		f.items[i] = o.waiting[i].value
+	}
+	clear(o.waiting[:n])
+	if o.waiting = o.waiting[n:]; len(o.waiting) == 0 {
+		o.waiting = nil // frees what the slice has grown to
+	}
+	o.waitingBytes -= size
+	o.frames, o.frameBytes = append(o.frames, f), o.frameBytes+size
+	o.next = len(o.frames)
+	return f.number, f.items, true
+}
+
+// Acknowledge forgets all frames up to a number. The other side cannot have taken a frame that was
+// never made.
+func (o *Out[T]) Acknowledge(number uint64) error {
+	if number > o.last {
+		return fault.New(fault.Invalid, "frame %d is acknowledged, and the last one was %d", number, o.last)
+	}
+
+	n := 0
+	for n < len(o.frames) && o.frames[n].number <= number {
+		o.frameBytes -= o.frames[n].size
+		o.count -= len(o.frames[n].items)
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	clear(o.frames[:n])
+	if o.frames = o.frames[n:]; len(o.frames) == 0 {
+		o.frames = nil
+	}
+	o.next = max(0, o.next-n)
+	return nil
+}
+
+// Resume goes on over a new stream: the other side has taken all frames up to a number, and Next
+// returns those behind it again.
+func (o *Out[T]) Resume(received uint64) error {
+	if first := o.last - uint64(len(o.frames)); received < first {
+		return fault.New(fault.Invalid, "the other side has taken %d frames, and had acknowledged %d", received, first)
+	}
+	if err := o.Acknowledge(received); err != nil {
+		return err
+	}
+	o.next = 0
+	return nil
+}
+
+// Held is how many items are kept, and their bytes.
+func (o *Out[T]) Held() (items, bytes int) { return o.count, o.waitingBytes + o.frameBytes }
+
+// In is what arrives. The zero value has taken nothing.
+type In struct{ taken uint64 }
+
+// Take tells whether the items of a frame are to be taken. A frame that was taken before is not; a
+// frame that leaves a gap is an error, because the stream keeps the order.
+func (i *In) Take(number uint64) (fresh bool, err error) {
+	switch {
+	case number <= i.taken:
+		return false, nil
+	case number > i.taken+1:
+		return false, fault.New(fault.Invalid, "frame %d came behind frame %d", number, i.taken)
+	}
+	i.taken = number
+	return true, nil
+}
+
+// Taken is the number of the last frame that was taken.
+func (i *In) Taken() uint64 { return i.taken }

@@ -1,0 +1,337 @@
+package link
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// Config bounds a session. A zero field has the default that its comment names.
+type Config struct {
+	// MaxFrame is how many bytes of items a frame gathers; 1 MiB. A larger item gets a frame of its
+	// own.
+	MaxFrame int
+	// MaxItems and MaxBytes bound what is kept for the other side; 100,000 items and 64 MiB.
+	MaxItems, MaxBytes int
+	// AckAfter is how long a received frame may go without an acknowledgement when there is nothing
+	// else to send; 100 ms.
+	AckAfter time.Duration
+}
+
+func (c *Config) fill() {
+	if c.MaxFrame == 0 {
+		c.MaxFrame = 1 << 20
+	}
+	if c.MaxItems == 0 {
+		c.MaxItems = 100_000
+	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = 64 << 20
+	}
+	if c.AckAfter == 0 {
+		c.AckAfter = 100 * time.Millisecond
+	}
+}
+
+// Stream carries frames while it lasts. Send and Receive may be called at the same time, each by
+// one goroutine.
+type Stream[I, O any] interface {
+	// Send sends a frame. The number is 0 and there are no items when it only acknowledges.
+	Send(number, acknowledged uint64, items []O) error
+	// Receive waits for a frame.
+	Receive() (number, acknowledged uint64, items []I, err error)
+}
+
+// Session is one side of an exchange that outlives its streams. It takes items I and sends items O.
+// It is safe for concurrent use.
+type Session[I, O any] struct {
+	cfg Config
+
+	mu       sync.Mutex
+	out      Out[O]
+	in       In
+	acked    uint64        // the number of the last acknowledgement that was sent
+	room     chan struct{} // closed when there is room again; nil while no caller waits for it
+	over     error         // why the session has ended
+	reading  chan struct{} // closed when the reader of the last stream has ended; nil before the first
+	news     chan struct{} // has a value when there may be something to send
+	received chan struct{} // has a value when there may be something to acknowledge
+}
+
+// New returns a session that has sent and taken nothing.
+func New[I, O any](cfg Config) *Session[I, O] {
+	cfg.fill()
+	return &Session[I, O]{cfg: cfg, news: make(chan struct{}, 1), received: make(chan struct{}, 1)}
+}
+
+// Send adds an item. It blocks while the other side has not taken enough of the earlier ones, and
+// fails when ctx or the session has ended.
+func (s *Session[I, O]) Send(ctx context.Context, v O, size int) error {
+	for {
+		s.mu.Lock()
+		if s.over != nil {
+			s.mu.Unlock()
+			return s.over
+		}
+		if s.hasRoom(size) {
+			s.add(v, size)
+			s.mu.Unlock()
+			return nil
+		}
+		if s.room == nil {
+			s.room = make(chan struct{})
+		}
+		room := s.room
+		s.mu.Unlock()
+
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Post is Send that never blocks: an item that has no room is refused as Exhausted.
+func (s *Session[I, O]) Post(v O, size int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.over != nil:
+		return s.over
+	case !s.hasRoom(size):
+		items, bytes := s.out.Held()
+		return fault.New(fault.Exhausted, "the other side has not taken %d items of %d bytes", items, bytes)
+	}
+	s.add(v, size)
+	return nil
+}
+
+// hasRoom tells whether an item may be kept. One item always may, however large it is. The caller
+// holds the lock.
+func (s *Session[I, O]) hasRoom(size int) bool {
+	items, bytes := s.out.Held()
+	return items == 0 || items < s.cfg.MaxItems && bytes+size <= s.cfg.MaxBytes
+}
+
+// add keeps an item. The caller holds the lock.
+func (s *Session[I, O]) add(v O, size int) {
+	s.out.Add(v, size)
+	ring(s.news)
+}
+
+// Received is the number of the last frame that was taken. A side that opens a new stream tells it
+// to the other.
+func (s *Session[I, O]) Received() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.in.Taken()
+}
+
+// End ends the session: everybody who waits for room gets the error.
+func (s *Session[I, O]) End(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over == nil {
+		s.over = err
+	}
+	s.freed()
+}
+
+// freed wakes those who wait for room. The caller holds the lock.
+func (s *Session[I, O]) freed() {
+	if s.room != nil {
+		close(s.room)
+		s.room = nil
+	}
+}
+
+// Run exchanges frames over a stream until it breaks or ctx ends, and returns why. Received is what
+// the other side said it has taken; what is behind it is sent again.
+//
+// Take gets the items, one after the other, and may block. It must take every item of a frame, also
+// when the stream has broken in the meantime: the other side does not send the frame again. An
+// error of take means that the other side breaks the protocol, and ends the session.
+//
+// Run waits until the reader of the stream before has returned, so that stream must have ended.
+func (s *Session[I, O]) Run(ctx context.Context, st Stream[I, O], received uint64, take func(I) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done, err := s.begin(ctx, received)
+	if err != nil {
+		return err
+	}
+
+	go func() {
+		defer close(done)
+		cancel(s.read(ctx, st, take))
+	}()
+	err = s.write(ctx, st)
+	cancel(err)
+	return context.Cause(ctx)
+}
+
+// begin waits for the reader of the stream before, and goes back to what the other side has not
+// taken. The reader closes the channel when it ends.
+func (s *Session[I, O]) begin(ctx context.Context, received uint64) (chan struct{}, error) {
+	for {
+		s.mu.Lock()
+		before := s.reading
+		if before == nil || isClosed(before) {
+			defer s.mu.Unlock()
+			if s.over != nil {
+				return nil, s.over
+			}
+			if err := s.out.Resume(received); err != nil {
+				s.over = err
+				s.freed()
+				return nil, err
+			}
+			s.freed()
+			s.acked = s.in.Taken() // the other side has just been told
+			s.reading = make(chan struct{})
+			ring(s.news)
+			return s.reading, nil
+		}
+		s.mu.Unlock()
+
+		select {
+		case <-before:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// read takes what arrives.
+func (s *Session[I, O]) read(ctx context.Context, st Stream[I, O], take func(I) error) error {
+	for {
+		number, acknowledged, items, err := st.Receive()
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx) // what arrives now is sent again over the next stream
+		}
+		fresh, err := s.arrive(number, acknowledged, len(items))
+		if err != nil {
+			s.End(err)
+			return err
+		}
+		if !fresh {
+			continue
+		}
+		for _, item := range items {
+			if err := take(item); err != nil {
+				s.End(err)
+				return err
+			}
+		}
+	}
+}
+
+// arrive counts a frame, and what it acknowledges.
+func (s *Session[I, O]) arrive(number, acknowledged uint64, items int) (fresh bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if acknowledged > 0 {
+		if err := s.out.Acknowledge(acknowledged); err != nil {
+			return false, err
+		}
+		s.freed()
+	}
+	if number == 0 {
+		if items > 0 {
+			return false, fault.New(fault.Invalid, "a frame with %d items has no number", items)
+		}
+		return false, nil
+	}
+	fresh, err = s.in.Take(number)
+	if fresh {
+		ring(s.received)
+	}
+	return fresh, err
+}
+
+// write sends what there is, and an acknowledgement when nothing else carries it in time.
+func (s *Session[I, O]) write(ctx context.Context, st Stream[I, O]) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	due := false // the timer runs for an acknowledgement
+
+	for {
+		sent, err := s.flush(st)
+		if err != nil {
+			return err
+		}
+		if sent {
+			due = false
+			continue
+		}
+
+		select {
+		case <-s.news:
+		case <-s.received:
+			if !due {
+				due = true
+				timer.Reset(s.cfg.AckAfter)
+			}
+		case <-timer.C:
+			if due {
+				due = false
+				if err := s.acknowledge(st); err != nil {
+					return err
+				}
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// flush sends the next frame, if there is one.
+func (s *Session[I, O]) flush(st Stream[I, O]) (sent bool, err error) {
+	s.mu.Lock()
+	number, items, ok := s.out.Next(s.cfg.MaxFrame)
+	taken := s.in.Taken()
+	if ok {
+		s.acked = taken
+	}
+	s.mu.Unlock()
+	if !ok {
+		return false, nil
+	}
+	return true, st.Send(number, taken, items)
+}
+
+// acknowledge sends a frame without items, unless another one carried the acknowledgement.
+func (s *Session[I, O]) acknowledge(st Stream[I, O]) error {
+	s.mu.Lock()
+	taken := s.in.Taken()
+	same := taken == s.acked
+	s.acked = taken
+	s.mu.Unlock()
+	if same {
+		return nil
+	}
+	return st.Send(0, taken, nil)
+}
+
+// ring leaves a value in a channel of one, unless there is one already.
+func ring(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,169 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// Limits of connections that have not said what they speak.
+const (
+	// sniffTime is how long a connection may take to say it.
+	sniffTime = 10 * time.Second
+	// maxUnknown is how many such connections there may be. Further ones wait to be accepted.
+	maxUnknown = 1000
+)
+
+// preface is how a connection begins that speaks HTTP/2, and so gRPC.
+const preface = "PRI * HTTP/2.0"
+
+// splitter accepts connections of one address and hands those that speak gRPC to one server and the
+// others, which speak HTTP/1.1, to another.
+//
+// With TLS the client says which one it means in the handshake. A client that offers both, such as
+// a browser, gets HTTP/1.1.
+type splitter struct {
+	listener net.Listener
+	tls      *tls.Config // nil for plain text
+	grpc     *branch
+	http     *branch
+	room     chan struct{}
+	stop     context.Context //nolint:containedctx // ends with the splitter
+	close    context.CancelFunc
+	ended    sync.WaitGroup
+}
+
+func newSplitter(l net.Listener, config *tls.Config) *splitter {
+	s := &splitter{listener: l, room: make(chan struct{}, maxUnknown)}
+	s.stop, s.close = context.WithCancel(context.Background())
+	s.grpc, s.http = newBranch(s), newBranch(s)
+	if config != nil {
+		s.tls = config.Clone()
+		s.tls.NextProtos = []string{"http/1.1", "h2"} // in the order of preference
+		s.tls.MinVersion = max(s.tls.MinVersion, tls.VersionTLS12)
+	}
+	s.ended.Go(s.accept)
+	return s
+}
+
+// accept takes connections until the splitter is closed.
+func (s *splitter) accept() {
+	for {
+		select {
+		case s.room <- struct{}{}:
+		case <-s.stop.Done():
+			return
+		}
+		conn, err := s.listener.Accept()
+		if err != nil {
+			if s.stop.Err() != nil || errors.Is(err, net.ErrClosed) {
+				s.close()
+				return
+			}
+			<-s.room
+			select { // such as too many open files
+			case <-time.After(50 * time.Millisecond):
+			case <-s.stop.Done():
+				return
+			}
+			continue
+		}
+		s.ended.Go(func() {
+			defer func() { <-s.room }()
+			s.sort(conn)
+		})
+	}
+}
+
+// sort finds out what a connection speaks and hands it on. A connection that does not say so in
+// time is closed.
+func (s *splitter) sort(conn net.Conn) {
+	ctx, cancel := context.WithTimeout(s.stop, sniffTime)
+	defer cancel()
+	sorted, isGRPC, err := s.sniff(ctx, conn)
+	if err != nil {
+		_ = conn.Close()
+		return
+	}
+	to := s.http
+	if isGRPC {
+		to = s.grpc
+	}
+	select {
+	case to.conns <- sorted:
+	case <-s.stop.Done():
+		_ = conn.Close()
+	}
+}
+
+func (s *splitter) sniff(ctx context.Context, conn net.Conn) (sorted net.Conn, isGRPC bool, err error) {
+	if s.tls != nil {
+		secure := tls.Server(conn, s.tls)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			return nil, false, err
+		}
+		return secure, secure.ConnectionState().NegotiatedProtocol == "h2", nil
+	}
+
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+	r := bufio.NewReaderSize(conn, 512)
+	begin, err := r.Peek(len(preface))
+	if !stop() || err != nil && len(begin) == 0 {
+		return nil, false, errors.Join(err, ctx.Err())
+	}
+	return peeked{conn, r}, string(begin) == preface, nil
+}
+
+// Close stops accepting. Connections that were handed on belong to their servers.
+func (s *splitter) Close() error {
+	s.close()
+	err := s.listener.Close()
+	s.ended.Wait()
+	return err
+}
+
+// peeked is a connection of which something was read before.
+type peeked struct {
+	net.Conn
+
+	r *bufio.Reader
+}
+
+// Read returns what was read before first.
+func (p peeked) Read(b []byte) (int, error) { return p.r.Read(b) }
+
+// branch is the listener of one of the servers.
+type branch struct {
+	from  *splitter
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+func newBranch(s *splitter) *branch {
+	return &branch{from: s, conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+// Accept waits for a connection of this server's.
+func (b *branch) Accept() (net.Conn, error) {
+	select {
+	case c := <-b.conns:
+		return c, nil
+	case <-b.done:
+	case <-b.from.stop.Done():
+	}
+	return nil, net.ErrClosed
+}
+
+// Close ends this branch. The other one goes on.
+func (b *branch) Close() error {
+	b.once.Do(func() { close(b.done) })
+	return nil
+}
+
+// Addr is the address of the splitter.
+func (b *branch) Addr() net.Addr { return b.from.listener.Addr() }

@@ -1,0 +1,136 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/grpcapi"
+)
+
+// ServerConfig configures a server. A zero field has the default that its comment names.
+type ServerConfig struct {
+	// Node is the node behind the server.
+	Node Config
+	// Listen is the address that clients and workers connect to, host:port.
+	Listen string
+	// Authenticator says who is calling. It must be set.
+	Authenticator grpcapi.Authenticator
+	// TLS of connections; nil for plain text.
+	TLS *tls.Config
+	// Metrics answers GET /metrics; nil for none.
+	Metrics http.Handler
+	// Grace is how long the server keeps what a worker holds whose connection has broken; 30 s.
+	Grace time.Duration
+}
+
+// Server is a node that others reach over the network: by gRPC, and by HTTP for health and metrics.
+type Server struct {
+	node  *Node
+	log   *slog.Logger
+	split *splitter
+	grpc  *grpcapi.Server
+	http  *http.Server
+
+	ended  sync.WaitGroup
+	failed chan error
+	once   sync.Once
+	err    error
+}
+
+// Serve opens a node and serves it until Close.
+func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
+	if cfg.Node.Log == nil {
+		cfg.Node.Log = slog.New(slog.DiscardHandler)
+	}
+	// Listen first: an address that is taken fails before the node takes over any work.
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", cfg.Listen)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "listen: %w", err)
+	}
+	n, err := Open(ctx, cfg.Node)
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+
+	s := &Server{node: n, log: cfg.Node.Log, failed: make(chan error, 2)}
+	mailer, _ := n.Backend().(api.Mailer)
+	s.grpc = grpcapi.New(grpcapi.Config{
+		Backend: n.Backend(), Mailer: mailer, Authenticator: cfg.Authenticator, Log: cfg.Node.Log, Version: cfg.Node.Version,
+		MaxPayload: cfg.Node.MaxPayload, Grace: cfg.Grace,
+	})
+	s.http = &http.Server{
+		Handler: s.routes(cfg.Metrics), ReadHeaderTimeout: sniffTime, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(cfg.Node.Log.Handler(), slog.LevelDebug),
+	}
+	s.split = newSplitter(l, cfg.TLS)
+	s.serve("gRPC", func() error { return s.grpc.Serve(s.split.grpc) })
+	s.serve("HTTP", func() error {
+		if err := s.http.Serve(s.split.http); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	return s, nil
+}
+
+// serve runs one of the servers beside the others.
+func (s *Server) serve(what string, run func() error) {
+	s.ended.Go(func() {
+		if err := run(); err != nil && !errors.Is(err, net.ErrClosed) {
+			s.failed <- fault.New(fault.Unavailable, "serve %s: %w", what, err)
+		}
+	})
+}
+
+// routes are what is served over HTTP/1.1.
+func (s *Server) routes(metrics http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := s.node.Serving(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	if metrics != nil {
+		mux.Handle("GET /metrics", metrics)
+	}
+	return mux
+}
+
+// Addr is the address that the server listens on.
+func (s *Server) Addr() net.Addr { return s.split.listener.Addr() }
+
+// Node is the node behind the server.
+func (s *Server) Node() *Node { return s.node }
+
+// Failed delivers the error of a server that ended by itself.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// Close takes no new work, lets calls that are under way finish until ctx ends, has workers connect
+// elsewhere, and closes the node.
+func (s *Server) Close(ctx context.Context) error {
+	s.once.Do(func() {
+		s.node.Stopping()
+		s.grpc.Shutdown(ctx)
+		err := s.http.Shutdown(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = s.http.Close()
+		}
+		_ = s.split.Close() // its listener may be closed already
+		s.ended.Wait()
+		s.err = errors.Join(err, s.node.Close())
+	})
+	return s.err
+}

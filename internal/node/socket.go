@@ -1,0 +1,98 @@
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/grpcapi"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store/sqlite"
+)
+
+// maxSocketPath is how long the path of a Unix socket may be on every system.
+const maxSocketPath = 100
+
+// SocketPath is where the program that has a SQLite file open can be reached; false for other
+// stores. The socket is beside the file, or in the directory for temporary files when its path would
+// be too long there.
+func SocketPath(url string) (path string, ok bool) {
+	if scheme, _, _ := strings.Cut(url, ":"); !strings.EqualFold(scheme, "file") {
+		return "", false
+	}
+	c, err := sqlite.ParseURL(url)
+	if err != nil || c.ReadOnly {
+		return "", false
+	}
+	file, err := filepath.Abs(c.Path)
+	if err != nil {
+		return "", false
+	}
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		file = real
+	}
+	if path = file + "-socket"; len(path) <= maxSocketPath {
+		return path, true
+	}
+	sum := sha256.Sum256([]byte(file))
+	return filepath.Join(os.TempDir(), "perdure-"+hex.EncodeToString(sum[:8])+".socket"), true
+}
+
+// Socket is a door for programs of the same user on the same machine, such as the command line.
+type Socket struct {
+	path   string
+	server *grpcapi.Server
+	done   chan struct{}
+}
+
+// ServeSocket listens on a Unix socket that only the user of this process can open. The caller has
+// the store open, so a socket that is there already was left by a process that died.
+func (n *Node) ServeSocket(ctx context.Context, path string, cfg Config) (*Socket, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.New(fault.Unavailable, "remove the socket of an earlier process: %w", err)
+	}
+	// The mode is set before the socket has a name, so that nobody else can slip in.
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
+	}}
+	l, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "listen on the socket beside the store: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fault.New(fault.Unavailable, "protect the socket beside the store: %w", err), l.Close())
+	}
+
+	mailer, _ := n.Backend().(api.Mailer)
+	s := &Socket{path: path, done: make(chan struct{}), server: grpcapi.New(grpcapi.Config{
+		Backend: n.Backend(), Mailer: mailer, Authenticator: authn.Open{Tenant: model.DefaultTenant}, Log: cfg.Log, Version: cfg.Version, MaxPayload: cfg.MaxPayload,
+	})}
+	go func() {
+		defer close(s.done)
+		_ = s.server.Serve(l) // it ends with Close
+	}()
+	return s, nil
+}
+
+// socketDrain is how long callers may take when the program ends.
+const socketDrain = time.Second
+
+// Close ends the socket and removes it.
+func (s *Socket) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), socketDrain)
+	defer cancel()
+	s.server.Shutdown(ctx)
+	<-s.done
+	_ = os.Remove(s.path) // closing the listener removes it as well
+}

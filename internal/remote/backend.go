@@ -1,0 +1,107 @@
+// Package remote is the engine on the other side of a connection: it implements internal/api over
+// the native protocol (perdure.v1). perdure.Dial uses it.
+//
+// A call behaves as it does in process: the same errors, the same deadlines, the same guarantees. A
+// request that changes something gets a request id here when its caller gave none. So a call whose
+// connection breaks is made again, and takes effect once. Calls that run at most once, and changes
+// of settings, are not repeated once they may have reached the server.
+package remote
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+// Backend is a server that the process is connected to. It belongs to the tenant of its credential.
+type Backend struct {
+	*Work
+
+	conn   grpc.ClientConnInterface
+	tenant string
+	log    *slog.Logger
+
+	client    pb.ClientServiceClient
+	close     func() error
+	patience  time.Duration
+	cluster   string
+	remembers time.Duration
+}
+
+// Dial connects to a server and asks it who the caller is. It fails when no server answers before
+// ctx ends, or within the patience of the config.
+func Dial(ctx context.Context, cfg Config) (*Backend, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	conn, err := cfg.connect()
+	if err != nil {
+		return nil, err
+	}
+	b := newBackend(conn, cfg)
+	b.close = conn.Close
+	if err := b.introduce(ctx); err != nil {
+		_ = conn.Close() // the first error says more
+		return nil, err
+	}
+	return b, nil
+}
+
+func newBackend(conn grpc.ClientConnInterface, cfg Config) *Backend {
+	work := NewWork(conn, WorkConfig{Log: cfg.Log, Agent: cfg.Version})
+	return &Backend{Work: work, conn: conn, log: cfg.Log, client: pb.NewClientServiceClient(conn), patience: cfg.Patience}
+}
+
+// introduce asks the server who the caller is.
+func (b *Backend) introduce(ctx context.Context) error {
+	hello, err := b.server(ctx)
+	if err != nil {
+		return err
+	}
+	if hello.GetProtocol() != wire.Protocol {
+		return fault.WithHint(
+			fault.New(fault.Invalid, "server %s speaks protocol %d, this build speaks %d", cmp.Or(hello.GetVersion(), "of unknown version"), hello.GetProtocol(), wire.Protocol),
+			"use a client and a server of versions that fit together")
+	}
+	if hello.GetTenant() == "" {
+		return fault.New(fault.Internal, "the server does not say which tenant the caller acts in")
+	}
+	b.tenant, b.cluster, b.remembers = hello.GetTenant(), hello.GetCluster(), time.Duration(hello.GetRemembers())
+	return nil
+}
+
+func (b *Backend) server(ctx context.Context) (*pb.ServerReply, error) {
+	read := func(_ string, r *pb.ServerReply) (*pb.ServerReply, error) { return r, nil }
+	return ask(b.client.Server, read).do(ctx, b, &pb.ServerRequest{})
+}
+
+// Tenant returns the tenant that the server acts in for this caller.
+func (b *Backend) Tenant() string { return b.tenant }
+
+// Close ends the connection. Calls that are under way fail.
+func (b *Backend) Close() error {
+	b.Work.Close()
+	return b.close()
+}
+
+// own refuses requests for other tenants. The tenant does not travel, so the server would take them
+// for requests of its own caller.
+func (b *Backend) own(tenants ...string) error {
+	for _, t := range tenants {
+		if t == "" {
+			return fault.New(fault.Invalid, "the tenant is empty")
+		}
+		if t != b.tenant {
+			return fault.New(fault.Denied, "the request is for tenant %.80q, the connection is for %q", t, b.tenant)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+package remote
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	mathrand "math/rand/v2"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+const (
+	// Pauses between attempts of a call that did not reach a server, before jitter.
+	firstPause = 20 * time.Millisecond
+	maxPause   = 2 * time.Second
+	// An attempt that lived for so long had reached a server. The outage, if there is one, is new.
+	lived = 10 * time.Second
+	// grace is how long a call waits for the server behind the caller's deadline. The server says
+	// within 200 ms what the call was waiting for.
+	grace = 400 * time.Millisecond
+)
+
+// requestID returns the id that the caller gave, or a new one. A request with an id may be sent
+// again.
+func requestID(given string) string {
+	if given != "" {
+		return given
+	}
+	return rand.Text()
+}
+
+// callFunc is a method of the generated client.
+type callFunc[M, R any] = func(context.Context, *M, ...grpc.CallOption) (*R, error)
+
+// doneFunc is a method that returns only an error.
+type doneFunc[M any] = callFunc[M, pb.Done]
+
+// verb is a method of the server with one request and one reply.
+type verb[M, R, Out any] struct {
+	call callFunc[M, R]
+	read func(tenant string, r *R) (Out, error)
+	once bool // do not repeat what may have reached the server
+}
+
+// ask is a verb that may be repeated: it reads, or its request has an id.
+func ask[M, R, Out any](call callFunc[M, R], read func(string, *R) (Out, error)) verb[M, R, Out] {
+	return verb[M, R, Out]{call: call, read: read}
+}
+
+// askOnce is a verb that must not be repeated once it may have reached the server.
+func askOnce[M, R, Out any](call callFunc[M, R], read func(string, *R) (Out, error)) verb[M, R, Out] {
+	return verb[M, R, Out]{call, read, true}
+}
+
+// do makes a call.
+func (v verb[M, R, Out]) do(ctx context.Context, b *Backend, m *M) (out Out, err error) {
+	var reply *R
+	err = b.attempt(ctx, v.once, func(ctx context.Context, opts ...grpc.CallOption) (err error) {
+		reply, err = v.call(ctx, m, opts...)
+		return unsendable(m, err)
+	})
+	if err != nil {
+		return out, err
+	}
+	return readReply(b, reply, v.read)
+}
+
+// done is the reply of a verb that returns only an error.
+func done(string, *pb.Done) (struct{}, error) { return struct{}{}, nil }
+
+// tell makes a call that returns only an error and that may be repeated.
+func tell[M any](ctx context.Context, b *Backend, call doneFunc[M], m *M) error {
+	_, err := ask(call, done).do(ctx, b, m)
+	return err
+}
+
+// tellOnce is tell for calls that must not be repeated.
+func tellOnce[M any](ctx context.Context, b *Backend, call doneFunc[M], m *M) error {
+	_, err := askOnce(call, done).do(ctx, b, m)
+	return err
+}
+
+// readReply translates a reply. One that makes no sense is a fault of the server, or it is newer
+// than this build.
+func readReply[R, Out any](b *Backend, r *R, read func(string, *R) (Out, error)) (Out, error) {
+	out, err := read(b.tenant, r)
+	if err != nil {
+		return out, fault.New(fault.Internal, "read the reply of the server: %s", err.Error())
+	}
+	return out, nil
+}
+
+// unsendable explains why a request could not be sent at all: protobuf takes texts in UTF-8 only.
+func unsendable(m any, err error) error {
+	if status.Code(err) != codes.Internal {
+		return err
+	}
+	if message, ok := m.(proto.Message); ok {
+		if _, bad := proto.Marshal(message); bad != nil {
+			return fault.New(fault.Invalid, "the request cannot be sent: %s", bad.Error())
+		}
+	}
+	return err
+}
+
+// attempt makes a call, and makes it again while no server is there: within the caller's deadline,
+// or within the patience of the backend.
+func (b *Backend) attempt(ctx context.Context, once bool, call func(context.Context, ...grpc.CallOption) error) error {
+	if err := ctx.Err(); err != nil {
+		return fault.New(fault.KindOf(err), "%w", context.Cause(ctx))
+	}
+	var outage time.Time // since when no server has answered
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		begin := time.Now()
+		sent, err := b.try(ctx, call)
+		if err == nil {
+			return nil
+		}
+
+		switch now := time.Now(); {
+		case !unreachable(err) || once && sent:
+			return explain(ctx, err)
+		case outage.IsZero() || now.Sub(begin) > lived:
+			outage, pause = begin, firstPause
+		case now.Sub(outage) > b.patience:
+			return explain(ctx, err)
+		}
+
+		select {
+		case <-time.After(jitter(pause)):
+		case <-ctx.Done():
+			return explain(ctx, err)
+		}
+	}
+}
+
+// try makes one attempt and reports whether the server may have seen it.
+func (b *Backend) try(ctx context.Context, call func(context.Context, ...grpc.CallOption) error) (sent bool, err error) {
+	inner, cancel := outgoing(ctx)
+	defer cancel()
+	var server peer.Peer // gRPC sets it when the call got a stream
+	err = call(inner, grpc.Peer(&server))
+	return err != nil && server.Addr != nil, err
+}
+
+// outgoing returns the context of an attempt: its headers, and a deadline that is a little later
+// than that of the caller.
+func outgoing(ctx context.Context) (context.Context, context.CancelFunc) {
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		header := propagation.MapCarrier{}
+		propagation.TraceContext{}.Inject(ctx, header)
+		for k, v := range header {
+			ctx = metadata.AppendToOutgoingContext(ctx, k, v)
+		}
+	}
+
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+
+	left := max(time.Until(deadline), 0)
+	later, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(grace))
+	stop := context.AfterFunc(ctx, func() {
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			cancel() // the caller gave up, and does not wait for an explanation
+		}
+	})
+	return metadata.AppendToOutgoingContext(later, wire.TimeoutHeader, strconv.FormatInt(int64(left), 10)), func() { stop(); cancel() }
+}
+
+// unreachable reports whether an error says that no server has answered. An answer of the server
+// has a detail, whatever its code.
+func unreachable(err error) bool {
+	st, ok := status.FromError(err)
+	if !ok || st.Code() != codes.Unavailable {
+		return false
+	}
+	for _, d := range st.Details() {
+		if _, answered := d.(*pb.ErrorDetail); answered {
+			return false
+		}
+	}
+	return true
+}
+
+// explain returns the error of a call as the engine returns it in process.
+func explain(ctx context.Context, err error) error {
+	if _, own := errors.AsType[*fault.Error](err); own {
+		return err
+	}
+	ended, cause := endOf(ctx)
+	switch {
+	case !unanswered(err):
+		return withCause(wire.ReadStatus(err), ended)
+	case ended == nil && status.Code(err) == codes.Canceled:
+		return fault.New(fault.Unavailable, "the connection to the server is closed")
+	case ended == nil:
+		return wire.ReadStatus(err)
+	case unreachable(err):
+		return fault.New(fault.KindOf(ended), "%w: no server could be reached: %s", cause, status.Convert(err).Message())
+	}
+	return fault.New(fault.KindOf(ended), "the server has not answered: %w", cause)
+}
+
+// endOf returns how a context has ended, and why; nil when it has not. A deadline that has passed
+// counts, even if the timer of the context is late.
+func endOf(ctx context.Context) (ended, cause error) {
+	if err := ctx.Err(); err != nil {
+		return err, context.Cause(ctx)
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded, context.DeadlineExceeded
+	}
+	return nil, nil
+}
+
+// unanswered reports whether an error comes from this side of the connection.
+func unanswered(err error) bool {
+	switch status.Code(err) {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable:
+		return len(status.Convert(err).Details()) == 0
+	default:
+		return false
+	}
+}
+
+// withCause makes the end of the caller's context the cause of an error that the server returned
+// because of it, as it is in process.
+func withCause(err, ended error) error {
+	var e *fault.Error
+	if ended == nil || !errors.As(err, &e) || e.Cause != nil || e.Kind != fault.KindOf(ended) {
+		return err
+	}
+	return &fault.Error{Kind: e.Kind, Text: e.Text, Hint: e.Hint, Cause: told{ended}}
+}
+
+// told is a cause that the text of an error already tells.
+type told struct{ error }
+
+// Error returns nothing, so that the cause is not told twice.
+func (told) Error() string { return "" }
+
+// Unwrap returns the cause.
+func (t told) Unwrap() error { return t.error }
+
+// jitter returns a random time around a pause, so that many clients do not come back together.
+func jitter(pause time.Duration) time.Duration {
+	return pause/2 + time.Duration(mathrand.Int64N(int64(pause)))
+}

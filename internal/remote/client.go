@@ -1,0 +1,249 @@
+package remote
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+var _ api.Client = (*Backend)(nil)
+
+// Start starts an execution.
+func (b *Backend) Start(ctx context.Context, r api.StartRequest) (api.StartReply, error) {
+	if err := b.own(r.Address.Tenant); err != nil {
+		return api.StartReply{}, err
+	}
+	r.RequestID = requestID(r.RequestID)
+	tries := 0
+	start := func(ctx context.Context, m *pb.StartRequest, opts ...grpc.CallOption) (*pb.StartReply, error) {
+		tries++
+		return b.client.Start(ctx, m, opts...)
+	}
+	reply, err := ask(start, wire.ReadStartReply).do(ctx, b, wire.StartRequest(r))
+	if err == nil && reply.Existing && tries > 1 {
+		reply.Existing = !b.startedBy(ctx, &r, reply.Run)
+	}
+	return reply, err
+}
+
+// startedBy reports whether a request has started a run. The engine attaches the repetition of a
+// start to the execution that the start itself began.
+func (b *Backend) startedBy(ctx context.Context, r *api.StartRequest, run model.RunID) bool {
+	page, err := b.History(ctx, api.HistoryRequest{Target: api.Target{Address: r.Address, Run: run}, After: -1, Limit: 1})
+	return err == nil && len(page.Events) == 1 && page.Events[0].RequestID == r.RequestID
+}
+
+// Run starts an execution and waits for its end.
+func (b *Backend) Run(ctx context.Context, r api.StartRequest) (api.Result, error) {
+	if err := b.own(r.Address.Tenant); err != nil {
+		return api.Result{}, err
+	}
+	r.RequestID = requestID(r.RequestID)
+	return ask(b.client.Run, wire.ReadResult).do(ctx, b, wire.StartRequest(r))
+}
+
+// Await waits for the end of an execution.
+func (b *Backend) Await(ctx context.Context, t api.Target) (api.Result, error) {
+	if err := b.own(t.Address.Tenant); err != nil {
+		return api.Result{}, err
+	}
+	return ask(b.client.Await, wire.ReadResult).do(ctx, b, &pb.AwaitRequest{Target: wire.Target(t)})
+}
+
+// Signal sends a signal.
+func (b *Backend) Signal(ctx context.Context, r api.SignalRequest) error {
+	if err := b.own(r.Target.Address.Tenant); err != nil {
+		return err
+	}
+	r.RequestID = requestID(r.RequestID)
+	return tell(ctx, b, b.client.Signal, wire.SignalRequest(r))
+}
+
+// Settle resolves or rejects a promise.
+func (b *Backend) Settle(ctx context.Context, r api.SettleRequest) error {
+	if err := b.own(r.Target.Address.Tenant); err != nil {
+		return err
+	}
+	r.RequestID = requestID(r.RequestID)
+	return tell(ctx, b, b.client.Settle, wire.SettleRequest(r))
+}
+
+// Cancel asks an execution to end.
+func (b *Backend) Cancel(ctx context.Context, r api.CancelRequest) error {
+	return b.order(ctx, b.client.Cancel, r)
+}
+
+// Terminate ends an execution.
+func (b *Backend) Terminate(ctx context.Context, r api.CancelRequest) error {
+	return b.order(ctx, b.client.Terminate, r)
+}
+
+// Pause pauses an execution.
+func (b *Backend) Pause(ctx context.Context, r api.CancelRequest) error {
+	return b.order(ctx, b.client.Pause, r)
+}
+
+// Resume resumes an execution.
+func (b *Backend) Resume(ctx context.Context, r api.CancelRequest) error {
+	return b.order(ctx, b.client.Resume, r)
+}
+
+// order sends an operator's order to an execution.
+func (b *Backend) order(ctx context.Context, call doneFunc[pb.OrderRequest], r api.CancelRequest) error {
+	if err := b.own(r.Target.Address.Tenant); err != nil {
+		return err
+	}
+	r.RequestID = requestID(r.RequestID)
+	return tell(ctx, b, call, wire.OrderRequest(r))
+}
+
+// Signals lists or changes signals that the code has not taken.
+func (b *Backend) Signals(ctx context.Context, r api.SignalsRequest) (model.Calls, error) {
+	if err := b.own(r.Target.Address.Tenant); err != nil {
+		return model.Calls{}, err
+	}
+	r.RequestID = requestID(r.RequestID)
+	return ask(b.client.Signals, wire.ReadMailboxReply).do(ctx, b, wire.SignalsRequest(r))
+}
+
+// Update asks the code of an execution for a change.
+func (b *Backend) Update(ctx context.Context, r api.UpdateRequest) (model.Payload, error) {
+	if err := b.own(r.Target.Address.Tenant); err != nil {
+		return model.Payload{}, err
+	}
+	r.RequestID = requestID(r.RequestID)
+	return ask(b.client.Update, wire.ReadValueReply).do(ctx, b, wire.UpdateRequest(r))
+}
+
+// Query asks the code of an execution.
+func (b *Backend) Query(ctx context.Context, r api.QueryRequest) (model.Payload, error) {
+	if err := b.own(r.Target.Address.Tenant); err != nil {
+		return model.Payload{}, err
+	}
+	return ask(b.client.Query, wire.ReadValueReply).do(ctx, b, wire.QueryRequest(r))
+}
+
+// State reads a state of an execution.
+func (b *Backend) State(ctx context.Context, t api.Target, name string) (p model.Payload, ok bool, err error) {
+	if err := b.own(t.Address.Tenant); err != nil {
+		return p, false, err
+	}
+	read := func(_ string, r *pb.StateReply) (*pb.StateReply, error) { return r, nil }
+	r, err := ask(b.client.State, read).do(ctx, b, &pb.StateRequest{Target: wire.Target(t), Name: name})
+	return wire.ReadPayload(r.GetValue()), r.GetFound(), err
+}
+
+// Describe describes an execution.
+func (b *Backend) Describe(ctx context.Context, t api.Target) (api.Description, error) {
+	if err := b.own(t.Address.Tenant); err != nil {
+		return api.Description{}, err
+	}
+	return ask(b.client.Describe, wire.ReadDescription).do(ctx, b, &pb.DescribeRequest{Target: wire.Target(t)})
+}
+
+// Count counts executions.
+func (b *Backend) Count(ctx context.Context, r api.ListRequest) (int64, error) {
+	if err := b.own(r.Tenant); err != nil {
+		return 0, err
+	}
+	return ask(b.client.Count, wire.ReadCountReply).do(ctx, b, wire.ListRequest(r))
+}
+
+// Stranded returns executions that cannot go on by themselves.
+func (b *Backend) Stranded(ctx context.Context, tenant, cursor string) (api.ListPage, error) {
+	if err := b.own(tenant); err != nil {
+		return api.ListPage{}, err
+	}
+	return ask(b.client.Stranded, wire.ReadListPage).do(ctx, b, &pb.StrandedRequest{Cursor: cursor})
+}
+
+// Missing says why no process would run an execution or a task.
+func (b *Backend) Missing(ctx context.Context, a model.Address, t *model.TaskSpec) (*model.Reason, error) {
+	if err := b.own(a.Tenant); err != nil {
+		return nil, err
+	}
+	read := func(tenant string, r *pb.MissingReply) (*model.Reason, error) {
+		if r.GetReason() == nil {
+			return nil, nil
+		}
+		reason, err := wire.ReadReason(tenant, r.GetReason())
+		return &reason, err
+	}
+	return ask(b.client.Missing, read).do(ctx, b, &pb.MissingRequest{Address: wire.Address(a), Task: wire.TaskSpec(t)})
+}
+
+// Fork starts an execution with the past of another.
+func (b *Backend) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
+	return b.past(ctx, b.client.Fork, r)
+}
+
+// Retry continues an execution that failed.
+func (b *Backend) Retry(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
+	return b.past(ctx, b.client.Retry, r)
+}
+
+// Reset starts the current run again from an earlier position.
+func (b *Backend) Reset(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
+	return b.past(ctx, b.client.Reset, r)
+}
+
+func (b *Backend) past(ctx context.Context, call callFunc[pb.PastRequest, pb.PastReply], r api.PastRequest) (api.PastReply, error) {
+	if err := b.own(r.Source.Address.Tenant); err != nil {
+		return api.PastReply{}, err
+	}
+	r.RequestID = requestID(r.RequestID)
+	return ask(call, wire.ReadPastReply).do(ctx, b, wire.PastRequest(r))
+}
+
+// Call calls an operation. A brief call runs at most once, so it is not repeated.
+func (b *Backend) Call(ctx context.Context, r api.CallRequest) (model.Payload, error) {
+	if err := b.own(r.Address.Tenant); err != nil {
+		return model.Payload{}, err
+	}
+	if r.Brief {
+		return askOnce(b.client.Call, wire.ReadValueReply).do(ctx, b, wire.CallRequest(r))
+	}
+	r.RequestID = requestID(r.RequestID)
+	return ask(b.client.Call, wire.ReadValueReply).do(ctx, b, wire.CallRequest(r))
+}
+
+// Entity describes an entity.
+func (b *Backend) Entity(ctx context.Context, a model.Address) (api.EntityInfo, error) {
+	if err := b.own(a.Tenant); err != nil {
+		return api.EntityInfo{}, err
+	}
+	return ask(b.client.Entity, wire.ReadEntityInfo).do(ctx, b, &pb.EntityRequest{Address: wire.Address(a)})
+}
+
+// ListEntities lists entities.
+func (b *Backend) ListEntities(ctx context.Context, r api.EntityListRequest) (api.EntityListPage, error) {
+	if err := b.own(r.Tenant); err != nil {
+		return api.EntityListPage{}, err
+	}
+	return ask(b.client.ListEntities, wire.ReadEntityPage).do(ctx, b, wire.ListEntitiesRequest(r))
+}
+
+// Unlock takes a lock from its holder.
+func (b *Backend) Unlock(ctx context.Context, r api.UnlockRequest) error {
+	if err := b.own(r.Address.Tenant); err != nil {
+		return err
+	}
+	r.RequestID = requestID(r.RequestID)
+	return tell(ctx, b, b.client.Unlock, wire.UnlockRequest(r))
+}
+
+// Mailbox lists or changes the mailbox of an entity. A change has no request id, so it is not
+// repeated.
+func (b *Backend) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Calls, error) {
+	if err := b.own(r.Address.Tenant); err != nil {
+		return model.Calls{}, err
+	}
+	v := ask(b.client.Mailbox, wire.ReadMailboxReply)
+	v.once = r.Do != model.MailboxList && r.Do != model.MailboxShow
+	return v.do(ctx, b, wire.MailboxRequest(r))
+}

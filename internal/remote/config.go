@@ -1,0 +1,235 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// Defaults of a Config.
+const (
+	defaultPatience = time.Minute
+	defaultMaxReply = 64<<20 + 1<<20 // the largest reply of a server, and some room
+)
+
+// Times of connections.
+const (
+	// Pauses between attempts to connect. They are jittered, so that clients of a server that comes
+	// back do not arrive together.
+	firstReconnect = 100 * time.Millisecond
+	maxReconnect   = 5 * time.Second
+	connectTime    = 10 * time.Second
+	// After so much silence of a connection that has calls, the client asks whether the server is
+	// there. Servers allow this from 10 s on.
+	silence     = 20 * time.Second
+	pingTimeout = 10 * time.Second
+)
+
+// unixScheme begins the address of a Unix socket.
+const unixScheme = "unix:"
+
+// Config says how to reach a server, and who the caller is.
+type Config struct {
+	// Addresses are host:port, or unix: and a path. The client uses one of them at a time, in
+	// random order, and goes on to the next one when it fails.
+	Addresses []string
+	// TLS of the connection. When it is nil, the client trusts the roots of the system.
+	TLS *tls.Config
+	// PlainText turns TLS off.
+	PlainText bool
+	// Token is the key of the caller; empty for none. The client refuses to send it in plain text
+	// to another machine, unless PlainTextToken is set.
+	Token          string
+	PlainTextToken bool
+	// Tenant chooses the tenant. Only an admin key may choose. Empty for that of the token.
+	Tenant string
+	// Version of the program, for the log of the server.
+	Version string
+	// Log; nil for none.
+	Log *slog.Logger
+	// Patience is how long a call without a deadline tries to reach a server. Default 1 min.
+	Patience time.Duration
+	// MaxReply is the largest reply that the client accepts, in bytes. Default 65 MiB.
+	MaxReply int
+	// Dial opens the connections to an address; nil for the network. For tests and tunnels.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Patience = cmp.Or(c.Patience, defaultPatience)
+	c.MaxReply = cmp.Or(c.MaxReply, defaultMaxReply)
+	c.Version = cmp.Or(c.Version, "unknown")
+	return c
+}
+
+// check returns everything that is wrong with a config.
+func (c *Config) check() error {
+	var problems []error
+	if len(c.Addresses) == 0 {
+		problems = append(problems, errors.New("there is no address"))
+	}
+	for _, a := range c.Addresses {
+		if err := checkAddress(a); err != nil {
+			problems = append(problems, err)
+		}
+		if c.Token != "" && c.PlainText && !c.PlainTextToken && !local(a) {
+			problems = append(problems, fmt.Errorf("the token would go to %s in plain text: use TLS, or allow it", a))
+		}
+	}
+	if c.PlainText && c.TLS != nil {
+		problems = append(problems, errors.New("it has a TLS configuration and asks for plain text"))
+	}
+	if strings.ContainsFunc(c.Token+c.Tenant+c.Version, func(r rune) bool { return r < ' ' || r > '~' }) {
+		problems = append(problems, errors.New("the token, the tenant and the version must be printable ASCII"))
+	}
+	if c.Patience < 0 || c.MaxReply < 0 {
+		problems = append(problems, fmt.Errorf("the patience is %s and the largest reply %d bytes, must be >= 0", c.Patience, c.MaxReply))
+	}
+
+	if len(problems) == 0 {
+		return nil
+	}
+	return fault.New(fault.Invalid, "connect: %w", errors.Join(problems...))
+}
+
+func checkAddress(a string) error {
+	if path, ok := strings.CutPrefix(a, unixScheme); ok {
+		if path == "" {
+			return fmt.Errorf("address %q has no path", a)
+		}
+		return nil
+	}
+	if host, port, err := net.SplitHostPort(a); err != nil || host == "" || port == "" {
+		return fmt.Errorf("address %q is not host:port", a)
+	}
+	return nil
+}
+
+// local reports whether an address is on this machine.
+func local(a string) bool {
+	if strings.HasPrefix(a, unixScheme) {
+		return true
+	}
+	host := hostOf(a)
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func hostOf(a string) string {
+	host, _, err := net.SplitHostPort(a)
+	if err != nil {
+		return "localhost" // a Unix socket
+	}
+	return host
+}
+
+// connect prepares the connection. gRPC connects in the background, and again when the connection
+// breaks.
+func (c *Config) connect() (*grpc.ClientConn, error) {
+	servers := manual.NewBuilderWithScheme("perdure")
+	state := resolver.State{}
+	for _, a := range c.Addresses {
+		// gRPC ignores the name in the TLS configuration when an address has one.
+		name := hostOf(a)
+		if c.TLS != nil && c.TLS.ServerName != "" {
+			name = c.TLS.ServerName
+		}
+		state.Addresses = append(state.Addresses, resolver.Address{Addr: a, ServerName: name})
+	}
+	servers.InitialState(state)
+
+	conn, err := grpc.NewClient("perdure:///servers", append(c.options(), grpc.WithResolvers(servers))...)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "connect: %w", err)
+	}
+	return conn, nil
+}
+
+func (c *Config) options() []grpc.DialOption {
+	transport := insecure.NewCredentials()
+	if !c.PlainText {
+		transport = credentials.NewTLS(c.TLS)
+	}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(transport),
+		grpc.WithUserAgent("perdure-go/" + c.Version),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"pick_first":{"shuffleAddressList":true}}]}`),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: firstReconnect, Multiplier: 1.6, Jitter: 0.3, MaxDelay: maxReconnect},
+			MinConnectTimeout: connectTime,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: pingTimeout}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(c.MaxReply)),
+	}
+
+	if c.Token != "" || c.Tenant != "" {
+		options = append(options, grpc.WithPerRPCCredentials(credential{c.Token, c.Tenant, !c.PlainText}))
+	}
+	if dial := c.dialer(); dial != nil {
+		options = append(options, grpc.WithContextDialer(dial))
+	}
+	return options
+}
+
+// dialer opens connections that are not plain TCP; nil when all are.
+func (c *Config) dialer() func(context.Context, string) (net.Conn, error) {
+	if c.Dial != nil {
+		return c.Dial
+	}
+	for _, a := range c.Addresses {
+		if strings.HasPrefix(a, unixScheme) {
+			return dialAny
+		}
+	}
+	return nil
+}
+
+func dialAny(ctx context.Context, a string) (net.Conn, error) {
+	var d net.Dialer
+	if path, ok := strings.CutPrefix(a, unixScheme); ok {
+		return d.DialContext(ctx, "unix", path)
+	}
+	return d.DialContext(ctx, "tcp", a)
+}
+
+// credential adds the token and the tenant to every call.
+type credential struct {
+	token, tenant string
+	secure        bool
+}
+
+// GetRequestMetadata returns the headers of a call.
+func (c credential) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	header := map[string]string{}
+	if c.token != "" {
+		header["authorization"] = "Bearer " + c.token
+	}
+	if c.tenant != "" {
+		header["perdure-tenant"] = c.tenant
+	}
+	return header, nil
+}
+
+// RequireTransportSecurity makes gRPC refuse a connection in plain text, unless the config allowed
+// it.
+func (c credential) RequireTransportSecurity() bool { return c.secure }

@@ -1,0 +1,173 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+// Join adds a worker that runs workflows.
+func (w *Work) Join(ctx context.Context, worker api.Worker, offer api.Offer) (api.Session, error) {
+	r := newWorkflowRole(newMembership(w, wire.WorkflowJoin(&offer)), worker)
+	w.mu.Lock()
+	taken := w.workflows != nil
+	if !taken {
+		w.workflows = r
+	}
+	w.mu.Unlock()
+	if taken {
+		return nil, fault.New(fault.Conflict, "a worker of workflows has joined over this connection already")
+	}
+	return r, r.join(ctx)
+}
+
+// JoinTasks adds a worker that executes tasks.
+func (w *Work) JoinTasks(ctx context.Context, worker api.TaskWorker, offer model.TaskOffer) (api.TaskSession, error) {
+	r := &taskRole{membership: newMembership(w, wire.TaskJoin(&offer)), worker: worker, held: map[model.ClaimRef]bool{}, slots: offer.Slots}
+	w.mu.Lock()
+	taken := w.tasks != nil
+	if !taken {
+		w.tasks = r
+	}
+	w.mu.Unlock()
+	if taken {
+		return nil, fault.New(fault.Conflict, "a worker of tasks has joined over this connection already")
+	}
+	return r, r.join(ctx)
+}
+
+// JoinEntities adds a worker that has the code of entities and services.
+func (w *Work) JoinEntities(ctx context.Context, worker api.EntityWorker, offer model.EntityOffer) (api.EntitySession, error) {
+	r := &entityRole{membership: newMembership(w, wire.EntityJoin(&offer)), worker: worker, held: map[uint64]uint64{}}
+	w.mu.Lock()
+	taken := w.entities != nil
+	if !taken {
+		w.entities = r
+	}
+	w.mu.Unlock()
+	if taken {
+		return nil, fault.New(fault.Conflict, "a worker of entities has joined over this connection already")
+	}
+	return r, r.join(ctx)
+}
+
+// membership is how a role joins and leaves.
+type membership struct {
+	w       *Work
+	offered *pb.Join
+	on      *session   // the session in which the role was offered last
+	joins   chan error // the answer to the first join
+	leaves  chan error // the answer to a leave
+	gone    bool       // the role has been left
+}
+
+func newMembership(w *Work, j *pb.Join) *membership {
+	return &membership{w: w, offered: j, joins: make(chan error, 1), leaves: make(chan error, 1)}
+}
+
+// offer joins in a session, once. The caller holds the lock of the work. It cannot fail: a session
+// that has no room for an offer has ended.
+func (m *membership) offer(l *session) {
+	if m.on == l || m.gone {
+		return
+	}
+	m.on = l
+	item := &pb.WorkerItem{Item: &pb.WorkerItem_Join{Join: m.offered}}
+	_ = l.Post(item, size(item))
+}
+
+// join offers the role and waits for the server's answer.
+func (m *membership) join(ctx context.Context) error {
+	if err := m.w.start(); err != nil {
+		return err
+	}
+	m.w.mu.Lock()
+	m.offer(m.w.link)
+	m.w.mu.Unlock()
+	select {
+	case err := <-m.joins:
+		return err
+	case <-ctx.Done():
+		return fault.New(fault.KindOf(ctx.Err()), "join the server as a worker: %w", context.Cause(ctx))
+	}
+}
+
+// leave gives the role up and waits until the server has taken everything back.
+func (m *membership) leave(ctx context.Context) error {
+	patience := maxPatience
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = max(0, time.Until(deadline))
+	}
+	l := &pb.Leave{Role: m.offered.GetRole(), Patience: int64(patience)}
+	m.w.mu.Lock()
+	changed := m.w.changed
+	m.gone = true
+	m.w.mu.Unlock()
+	err := m.w.send(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Leave{Leave: l}})
+	switch {
+	case errors.Is(err, errLost):
+		return nil // it holds nothing any more
+	case err != nil:
+		return err
+	}
+
+	select {
+	case err := <-m.leaves:
+		return err
+	case <-changed:
+		return nil // likewise
+	case <-ctx.Done():
+		return fault.New(fault.KindOf(ctx.Err()), "leave the server: %w", context.Cause(ctx))
+	}
+}
+
+// maxPatience is how long a worker may take to leave that has no deadline.
+const maxPatience = time.Hour
+
+// joined hands the answer to whoever waits for it. After a rejoin nobody does.
+func (w *Work) joined(m *pb.Joined) {
+	if r := w.member(m.GetRole()); r != nil {
+		err := wire.ReadError(m.GetError())
+		select {
+		case r.joins <- err:
+		default:
+			if err != nil {
+				w.cfg.Log.Error("the server does not take the worker back", "role", m.GetRole().String(), "error", err)
+			}
+		}
+	}
+}
+
+func (w *Work) left(m *pb.Left) {
+	if r := w.member(m.GetRole()); r != nil {
+		select {
+		case r.leaves <- wire.ReadError(m.GetError()):
+		default:
+		}
+	}
+}
+
+// member finds a role; nil when the worker has not joined in it.
+func (w *Work) member(role pb.Role) *membership {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case role == pb.Role_ROLE_WORKFLOWS && w.workflows != nil:
+		return w.workflows.membership
+	case role == pb.Role_ROLE_TASKS && w.tasks != nil:
+		return w.tasks.membership
+	case role == pb.Role_ROLE_ENTITIES && w.entities != nil:
+		return w.entities.membership
+	}
+	return nil
+}
+
+func size(m proto.Message) int { return proto.Size(m) }

@@ -1,0 +1,40 @@
+package remote
+
+import (
+	"context"
+	"time"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Cluster returns the id of the server's store.
+func (b *Backend) Cluster() string { return b.cluster }
+
+// RequestRetention returns how long the server knows the request id of a message that it has taken.
+func (b *Backend) RequestRetention() time.Duration { return b.remembers }
+
+// Reach reports whether a server answers.
+func (b *Backend) Reach(ctx context.Context) error {
+	_, err := b.server(ctx)
+	return err
+}
+
+// Deliver sends a composed message. One without a request id is not repeated.
+func (b *Backend) Deliver(ctx context.Context, m *model.Message) error {
+	if err := b.own(m.To.Tenant); err != nil {
+		return err
+	}
+	request := &pb.DeliverRequest{Message: model.AppendMessage(nil, m)}
+	if m.RequestID == "" {
+		return tellOnce(ctx, b, b.client.Deliver, request)
+	}
+	return tell(ctx, b, b.client.Deliver, request)
+}
+
+// Inbox returns false: no transaction of this process is in the database of the server's store.
+func (b *Backend) Inbox() (api.Inbox, bool) { return api.Inbox{}, false }
+
+// Hint does nothing: there is no inbox that could have a message.
+func (b *Backend) Hint(model.ShardID) {}

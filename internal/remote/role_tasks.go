@@ -1,0 +1,235 @@
+package remote
+
+import (
+	"context"
+	"sync"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+// taskRole is the session of a worker that executes tasks, over the wire.
+type taskRole struct {
+	*membership
+
+	worker  api.TaskWorker
+	answers answers
+
+	mu sync.Mutex
+	// held are the claims that the worker executes, or has reported and not heard of again.
+	held  map[model.ClaimRef]bool
+	slots int // how many claims the worker takes now
+}
+
+func (r *taskRole) member() *membership { return r.membership }
+
+// rejoined takes the slots back that the offer has and the worker has not.
+func (r *taskRole) rejoined() {
+	r.mu.Lock()
+	n := r.slots
+	r.mu.Unlock()
+	if int64(n) != r.offered.GetSlots() {
+		r.Slots(n)
+	}
+}
+
+// lost tells the worker that its claims count for nothing any more, and fails what it waits for.
+func (r *taskRole) lost() {
+	r.mu.Lock()
+	held := r.held
+	r.held = map[model.ClaimRef]bool{}
+	r.mu.Unlock()
+	r.answers.fail(errLost)
+	for ref, reported := range held {
+		if reported {
+			r.worker.Settle(ref, fault.New(fault.NotOwned, "%w", errLost))
+		} else {
+			r.worker.Stop(ref, model.StopLost)
+		}
+	}
+}
+
+func (r *taskRole) claim(m *pb.Claim) error {
+	if r == nil {
+		return errNoRole
+	}
+	c, err := wire.ReadClaim(r.w.tenantOf(), m)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.held[c.Ref] = false
+	r.mu.Unlock()
+	r.worker.Execute([]model.Claim{c})
+	return nil
+}
+
+func (r *taskRole) stop(m *pb.StopClaim) error {
+	if r == nil {
+		return errNoRole
+	}
+	ref, err := wire.ReadClaimRef(r.w.tenantOf(), m.GetRef(), m.GetClaim())
+	if err != nil {
+		return err
+	}
+	why := model.StopReason(min(m.GetWhy(), 255))
+	if why != model.StopCanceled {
+		why = model.StopLost
+		r.mu.Lock()
+		delete(r.held, ref)
+		r.mu.Unlock()
+	}
+	r.worker.Stop(ref, why)
+	return nil
+}
+
+func (r *taskRole) settled(m *pb.Settled) error {
+	if r == nil {
+		return errNoRole
+	}
+	ref, err := wire.ReadClaimRef(r.w.tenantOf(), m.GetRef(), m.GetClaim())
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	delete(r.held, ref)
+	r.mu.Unlock()
+	r.worker.Settle(ref, wire.ReadError(m.GetError()))
+	return nil
+}
+
+// Report hands in how a claim ended.
+func (r *taskRole) Report(ctx context.Context, t model.TaskReport) error {
+	r.mu.Lock()
+	if _, held := r.held[t.Ref]; held {
+		r.held[t.Ref] = true
+	}
+	r.mu.Unlock()
+	return r.w.send(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_TaskReport{TaskReport: wire.TaskReport(&t)}})
+}
+
+// Beat tells that claims are being executed.
+func (r *taskRole) Beat(ctx context.Context, beats []api.Beat) ([]api.BeatReply, error) {
+	item, err := r.ask(ctx, func(id uint64) *pb.WorkerItem {
+		return &pb.WorkerItem{Item: &pb.WorkerItem_Beats{Beats: wire.Beats(id, beats)}}
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := item.GetBeatReplies()
+	if err := wire.ReadError(m.GetError()); err != nil {
+		return nil, err
+	}
+	if len(m.GetReplies()) != len(beats) {
+		return nil, fault.New(fault.Invalid, "the server answered %d of %d heartbeats", len(m.GetReplies()), len(beats))
+	}
+	out := make([]api.BeatReply, len(beats))
+	for i, b := range m.GetReplies() {
+		out[i] = api.BeatReply{Held: b.GetHeld(), Canceled: b.GetCanceled()}
+	}
+	return out, nil
+}
+
+// Write stores what a claim writes beside the history.
+func (r *taskRole) Write(ctx context.Context, w model.TaskWrite) error {
+	item, err := r.ask(ctx, func(id uint64) *pb.WorkerItem {
+		return &pb.WorkerItem{Item: &pb.WorkerItem_TaskWrite{TaskWrite: wire.TaskWrite(id, &w)}}
+	})
+	if err != nil {
+		return err
+	}
+	return wire.ReadError(item.GetWriteReply().GetError())
+}
+
+// States reads the states of the task of a claim.
+func (r *taskRole) States(ctx context.Context, claim model.ClaimRef) ([]api.TaskState, error) {
+	item, err := r.ask(ctx, func(id uint64) *pb.WorkerItem {
+		return &pb.WorkerItem{Item: &pb.WorkerItem_ReadStates{ReadStates: &pb.ReadStates{Id: id, Ref: wire.TaskRef(claim.TaskRef), Claim: claim.Claim}}}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return wire.ReadStates(item.GetStates())
+}
+
+// Slots changes how many claims the worker may hold, also when it has to join again.
+func (r *taskRole) Slots(n int) {
+	r.mu.Lock()
+	r.slots = n
+	r.mu.Unlock()
+	r.w.post(&pb.WorkerItem{Item: &pb.WorkerItem_Slots{Slots: &pb.Slots{Slots: int64(max(n, 0))}}})
+}
+
+// Leave ends the role once every report is settled.
+func (r *taskRole) Leave(ctx context.Context) error { return r.leave(ctx) }
+
+// Lose ends the role without handing anything back.
+func (r *taskRole) Lose() { r.w.Close() }
+
+// ask sends a question and waits for its answer.
+func (r *taskRole) ask(ctx context.Context, question func(id uint64) *pb.WorkerItem) (*pb.ServerItem, error) {
+	id, answer := r.answers.expect()
+	defer r.answers.forget(id)
+	if err := r.w.send(ctx, question(id)); err != nil {
+		return nil, err
+	}
+	select {
+	case a := <-answer:
+		return a.item, a.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// answers are those that the worker waits for. The zero value waits for none.
+type answers struct {
+	mu      sync.Mutex
+	last    uint64
+	waiting map[uint64]chan answer
+}
+
+type answer struct {
+	item *pb.ServerItem
+	err  error
+}
+
+// expect returns the id of a question, and where its answer comes.
+func (a *answers) expect() (uint64, <-chan answer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting == nil {
+		a.waiting = map[uint64]chan answer{}
+	}
+	a.last++
+	c := make(chan answer, 1)
+	a.waiting[a.last] = c
+	return a.last, c
+}
+
+func (a *answers) forget(id uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.waiting, id)
+}
+
+func (a *answers) answer(id uint64, item *pb.ServerItem) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c := a.waiting[id]; c != nil {
+		c <- answer{item: item}
+		delete(a.waiting, id)
+	}
+}
+
+// fail answers everything with an error.
+func (a *answers) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.waiting {
+		c <- answer{err: err}
+	}
+	clear(a.waiting)
+}

@@ -1,0 +1,367 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/link"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+// WorkConfig configures the worker side of a connection. A zero field has the default that its
+// comment names.
+type WorkConfig struct {
+	Log *slog.Logger
+	// Agent is the name and version of the program, for people.
+	Agent string
+	// Backoff is the first pause before another attempt to connect; 50 ms. Each pause is twice as
+	// long as the one before, up to MaxBackoff (5 s), and up to half of it is left out at random.
+	Backoff, MaxBackoff time.Duration
+	// Link bounds what is kept for the server.
+	Link link.Config
+}
+
+// session is one side of the exchange with the server.
+type session = link.Session[*pb.ServerItem, *pb.WorkerItem]
+
+// Work is a worker of a server, in up to three roles that share one stream. It connects when the
+// first role joins, and again whenever the stream breaks. While the server keeps the session, a
+// broken stream changes nothing. When the server has lost it, the worker loses what it holds and
+// joins again.
+type Work struct {
+	cfg    WorkConfig
+	client pb.WorkerServiceClient
+
+	mu      sync.Mutex
+	started bool
+	over    bool
+	named   string // the server's name of the session; empty before the first stream
+	link    *session
+	tenant  string
+	changed chan struct{} // closed when the link is another one, or the work is over
+
+	workflows *workflowRole
+	tasks     *taskRole
+	entities  *entityRole
+
+	stop context.CancelCauseFunc
+	done chan struct{}
+}
+
+// NewWork returns the worker side of a connection. It does not connect before a role joins.
+func NewWork(conn grpc.ClientConnInterface, cfg WorkConfig) *Work {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Backoff == 0 {
+		cfg.Backoff = 50 * time.Millisecond
+	}
+	if cfg.MaxBackoff == 0 {
+		cfg.MaxBackoff = 5 * time.Second
+	}
+	w := &Work{cfg: cfg, client: pb.NewWorkerServiceClient(conn), done: make(chan struct{}), changed: make(chan struct{})}
+	w.renew()
+	return w
+}
+
+// renew begins a session that has sent nothing. The caller holds the lock, or is alone.
+func (w *Work) renew() {
+	w.link = link.New[*pb.ServerItem, *pb.WorkerItem](w.cfg.Link)
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// farewell is how long Close waits for the server to hear that the worker is gone.
+const farewell = time.Second
+
+// Close ends the worker. If it has left in all roles, the server hears so at once; otherwise it
+// waits for the worker as long as it does after a broken stream.
+func (w *Work) Close() {
+	w.mu.Lock()
+	started, l, left := w.started, w.link, true
+	w.over = true
+	for _, r := range w.roles() {
+		left = left && r.member().gone
+	}
+	w.mu.Unlock()
+	if !started {
+		return
+	}
+
+	if left {
+		item := &pb.WorkerItem{Item: &pb.WorkerItem_Goodbye{Goodbye: &pb.Goodbye{}}}
+		_ = l.Post(item, size(item)) // otherwise the server finds out by itself
+		select {
+		case <-w.done: // the server has ended the stream
+		case <-time.After(farewell):
+		}
+	}
+	w.stop(errClosed)
+	l.End(errClosed)
+	<-w.done
+}
+
+// roles are those in which the worker has joined. The caller holds the lock.
+func (w *Work) roles() (all []role) {
+	if w.entities != nil {
+		all = append(all, w.entities)
+	}
+	if w.tasks != nil {
+		all = append(all, w.tasks)
+	}
+	if w.workflows != nil {
+		all = append(all, w.workflows)
+	}
+	return all
+}
+
+var (
+	errClosed = fault.New(fault.Unavailable, "the connection is closed")
+	errLost   = fault.New(fault.Unavailable, "the server has lost the session of this worker")
+)
+
+// start connects, unless it does already.
+func (w *Work) start() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return errClosed
+	}
+	if w.started {
+		return nil
+	}
+	w.started = true
+	ctx, stop := context.WithCancelCause(context.Background())
+	w.stop = stop
+	go w.run(ctx)
+	return nil
+}
+
+// run keeps a stream open until the worker is closed.
+func (w *Work) run(ctx context.Context) {
+	defer close(w.done)
+	pause := w.cfg.Backoff
+	for ctx.Err() == nil {
+		connected, err := w.stream(ctx)
+		w.mu.Lock()
+		over := w.over
+		w.mu.Unlock()
+		if over || ctx.Err() != nil {
+			return
+		}
+		if connected {
+			pause = w.cfg.Backoff
+		} else if k := fault.KindOf(err); k == fault.Unauthenticated || k == fault.Denied || k == fault.Invalid {
+			w.failJoins(err) // trying again would not help
+		}
+		w.cfg.Log.Warn("the stream to the server has ended; the worker connects again", "error", err, "pause", pause)
+		select {
+		case <-time.After(pause - rand.N(pause/2+1)):
+		case <-ctx.Done():
+			return
+		}
+		pause = min(2*pause, w.cfg.MaxBackoff)
+	}
+}
+
+// failJoins tells callers that wait for the answer to a join why the server refuses this worker.
+func (w *Work) failJoins(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.roles() {
+		select {
+		case r.member().joins <- err:
+		default:
+		}
+	}
+}
+
+// stream opens one stream and serves it until it ends. Connected tells that the server has answered.
+func (w *Work) stream(ctx context.Context) (connected bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	st, err := w.client.Work(ctx)
+	if err != nil {
+		return false, wire.ReadStatus(err)
+	}
+
+	w.mu.Lock()
+	hello := &pb.Hello{
+		Protocol: wire.Protocol, Session: w.named, Received: w.link.Received(), Agent: w.cfg.Agent,
+		LastEventKind: uint32(model.LastEventKind), LastMessageKind: uint32(model.LastMessageKind),
+	}
+	w.mu.Unlock()
+	if err := st.Send(&pb.WorkerFrame{Hello: hello}); err != nil {
+		return false, brokenBy(st, err)
+	}
+	first, err := st.Recv()
+	if err != nil {
+		return false, wire.ReadStatus(err)
+	}
+	welcome := first.GetWelcome()
+	if welcome == nil || len(first.GetItems()) > 0 {
+		return false, fault.New(fault.Invalid, "the first frame of the server has no welcome")
+	}
+
+	l, received := w.welcome(welcome)
+	err = l.Run(ctx, frames{st}, received, w.take)
+	if s := wire.ReadStatus(err); s != nil {
+		err = s
+	}
+	return true, err
+}
+
+// welcome goes on with the session, or begins a new one if the server does not have it any more.
+func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
+	w.mu.Lock()
+	was := w.named
+	w.named, w.tenant = m.GetSession(), m.GetTenant()
+	if m.GetResumed() {
+		defer w.mu.Unlock()
+		return w.link, m.GetReceived()
+	}
+
+	if was != "" { // the server has forgotten everything that was sent to it
+		w.link.End(errLost)
+		w.renew()
+	}
+	l, roles := w.link, w.roles()
+	w.mu.Unlock()
+	if was == "" {
+		return l, 0
+	}
+
+	w.cfg.Log.Warn("the server has lost the session of this worker; the worker joins again")
+	for _, r := range roles {
+		r.lost()
+		w.mu.Lock()
+		r.member().offer(l)
+		w.mu.Unlock()
+		r.rejoined()
+	}
+	return l, 0
+}
+
+// role is what the three roles have in common.
+type role interface {
+	member() *membership
+	// lost has the worker let go of everything that it holds.
+	lost()
+	// rejoined says what the offer does not.
+	rejoined()
+}
+
+// tenantOf returns the tenant of the credential, which the server has told.
+func (w *Work) tenantOf() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tenant
+}
+
+// send sends an item under the current session. It blocks while the server does not take what was
+// sent before.
+func (w *Work) send(ctx context.Context, item *pb.WorkerItem) error {
+	w.mu.Lock()
+	l := w.link
+	w.mu.Unlock()
+	return l.Send(ctx, item, size(item))
+}
+
+// post is send for what must not block. The session of a server that takes nothing holds it back
+// at its own end: what a worker says without being asked is bounded by what it holds.
+func (w *Work) post(item *pb.WorkerItem) {
+	w.mu.Lock()
+	l := w.link
+	w.mu.Unlock()
+	if err := l.Post(item, size(item)); fault.Is(err, fault.Exhausted) {
+		go func() { _ = l.Send(context.Background(), item, size(item)) }() // ends with the session
+	}
+}
+
+// take hands an item of the server to the role that it concerns.
+func (w *Work) take(item *pb.ServerItem) error {
+	w.mu.Lock()
+	workflows, tasks, entities := w.workflows, w.tasks, w.entities
+	w.mu.Unlock()
+
+	switch it := item.GetItem().(type) {
+	case *pb.ServerItem_Joined:
+		w.joined(it.Joined)
+	case *pb.ServerItem_Left:
+		w.left(it.Left)
+	case *pb.ServerItem_Activation:
+		return workflows.activate(it.Activation)
+	case *pb.ServerItem_MoreEvents:
+		return workflows.more(it.MoreEvents)
+	case *pb.ServerItem_Deliver:
+		return workflows.deliver(it.Deliver)
+	case *pb.ServerItem_RetryStep:
+		return workflows.retry(it.RetryStep)
+	case *pb.ServerItem_Evict:
+		return workflows.evict(it.Evict)
+	case *pb.ServerItem_Query:
+		return workflows.query(it.Query)
+	case *pb.ServerItem_Recall:
+		return workflows.recall(it.Recall)
+	case *pb.ServerItem_Begin:
+		return workflows.begin(it.Begin)
+	case *pb.ServerItem_Kept:
+		return workflows.kept(it.Kept)
+	case *pb.ServerItem_TurnRefused:
+		return workflows.refused(it.TurnRefused)
+	case *pb.ServerItem_Operations:
+		return entities.operate(it.Operations)
+	case *pb.ServerItem_Claim:
+		return tasks.claim(it.Claim)
+	case *pb.ServerItem_StopClaim:
+		return tasks.stop(it.StopClaim)
+	case *pb.ServerItem_Settled:
+		return tasks.settled(it.Settled)
+	case *pb.ServerItem_BeatReplies:
+		tasks.answers.answer(it.BeatReplies.GetId(), item)
+	case *pb.ServerItem_WriteReply:
+		tasks.answers.answer(it.WriteReply.GetId(), item)
+	case *pb.ServerItem_States:
+		tasks.answers.answer(it.States.GetId(), item)
+	default:
+		return fault.New(fault.Invalid, "an item of a kind that this build does not know")
+	}
+	return nil
+}
+
+// brokenBy returns why a stream broke: Send only says that it did.
+func brokenBy(st grpc.BidiStreamingClient[pb.WorkerFrame, pb.ServerFrame], err error) error {
+	if _, rerr := st.Recv(); rerr != nil && !errors.Is(rerr, context.Canceled) {
+		return wire.ReadStatus(rerr)
+	}
+	return err
+}
+
+// frames makes a link.Stream of a gRPC stream.
+type frames struct {
+	st grpc.BidiStreamingClient[pb.WorkerFrame, pb.ServerFrame]
+}
+
+func (f frames) Send(number, acknowledged uint64, items []*pb.WorkerItem) error {
+	return f.st.Send(&pb.WorkerFrame{Number: number, Acknowledged: acknowledged, Items: items})
+}
+
+func (f frames) Receive() (number, acknowledged uint64, items []*pb.ServerItem, err error) {
+	m, err := f.st.Recv()
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	if m.GetWelcome() != nil {
+		return 0, 0, nil, fault.New(fault.Invalid, "a welcome in the middle of a stream")
+	}
+	return m.GetNumber(), m.GetAcknowledged(), m.GetItems(), nil
+}

@@ -1,0 +1,181 @@
+package wire_test
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+// trips are the values that travel, and how: there and back through their bytes.
+type trips map[reflect.Type]func(t *testing.T, f filler)
+
+// add adds a type.
+func add[T any, M any, P interface {
+	*M
+	proto.Message
+}](all trips, write func(T) P, read func(string, P) (T, error), ignore ...cmp.Option) {
+	all[reflect.TypeFor[T]()] = func(t *testing.T, f filler) {
+		var want T
+		f.fill(reflect.ValueOf(&want).Elem(), "")
+		body, err := proto.Marshal(write(want))
+		if err != nil {
+			t.Fatalf("%T: %v", want, err)
+		}
+
+		m := P(new(M))
+		if err := proto.Unmarshal(body, m); err != nil {
+			t.Fatal(err)
+		}
+		got, err := read(tenant, m)
+		if err != nil {
+			t.Fatalf("%T: %v", want, err)
+		}
+		if diff := cmp.Diff(want, got, append(ignore, cmpopts.EquateEmpty())...); diff != "" {
+			t.Errorf("%T changed on its way (-sent +received):\n%s", want, diff)
+		}
+	}
+}
+
+func allTrips() trips {
+	all := trips{}
+	add(all, wire.Target, wire.ReadTarget)
+	add(all, wire.StartRequest, wire.ReadStartRequest)
+	add(all, wire.StartReply, wire.ReadStartReply)
+	add(all, wire.StartManyRequest, wire.ReadStartManyRequest)
+	add(all, wire.StartManyReply, wire.ReadStartManyReply)
+	add(all, wire.Result, wire.ReadResult)
+	add(all, wire.SignalRequest, wire.ReadSignalRequest)
+	add(all, wire.SettleRequest, wire.ReadSettleRequest)
+	add(all, wire.OrderRequest, wire.ReadOrderRequest)
+	add(all, wire.SignalsRequest, wire.ReadSignalsRequest)
+	add(all, wire.UpdateRequest, wire.ReadUpdateRequest)
+	add(all, wire.QueryRequest, wire.ReadQueryRequest)
+	add(all, wire.ValueReply, wire.ReadValueReply)
+	add(all, wire.Description, wire.ReadDescription)
+	add(all, wire.HistoryRequest, wire.ReadHistoryRequest)
+	add(all, wire.HistoryPart, wire.ReadHistoryPart)
+	add(all, wire.ListRequest, wire.ReadListRequest)
+	add(all, wire.ListPage, wire.ReadListPage)
+	add(all, wire.Reason, wire.ReadReason)
+
+	add(all, wire.PastRequest, wire.ReadPastRequest)
+	add(all, wire.PastReply, wire.ReadPastReply)
+	add(all, wire.ImportRequest, wire.ReadImportRequest)
+	// The rows go to the writer of the client.
+	add(all, wire.DeleteRequest, wire.ReadDeleteRequest, cmpopts.IgnoreFields(api.DeleteRequest{}, "Export"))
+	add(all, wire.DeleteReply, wire.ReadDeleteReply)
+
+	add(all, wire.CallRequest, wire.ReadCallRequest)
+	add(all, wire.EntityInfo, wire.ReadEntityInfo)
+	add(all, wire.ListEntitiesRequest, wire.ReadListEntitiesRequest)
+	add(all, wire.EntityPage, wire.ReadEntityPage)
+	add(all, wire.UnlockRequest, wire.ReadUnlockRequest)
+	add(all, wire.MailboxRequest, wire.ReadMailboxRequest)
+	add(all, wire.MailboxReply, wire.ReadMailboxReply)
+	add(all, wire.DeadTaskRequest, wire.ReadDeadTaskRequest)
+	add(all, wire.ListDeadRequest, wire.ReadListDeadRequest)
+	add(all, wire.DeadPage, wire.ReadDeadPage)
+	add(all, wire.DeadGroups, wire.ReadDeadGroups)
+	add(all, wire.DeadTask, wire.ReadDeadTask)
+	add(all, wire.RequeueRequest, wire.ReadRequeueRequest)
+	add(all, wire.RequeueReply, wire.ReadRequeueReply)
+	add(all, wire.UndoRequeueRequest, wire.ReadUndoRequeueRequest)
+
+	add(all, wire.TaskTarget, wire.ReadTaskTarget)
+	add(all, wire.TaskStatesReply, wire.ReadTaskStatesReply)
+	add(all, wire.TaskLogsRequest, wire.ReadTaskLogsRequest)
+	add(all, wire.TaskLogsPage, wire.ReadTaskLogsPage)
+	add(all, wire.TaskStreamRequest, wire.ReadTaskStreamRequest)
+	add(all, wire.TaskStreamPage, wire.ReadTaskStreamPage)
+	add(all, wire.WorkerList, wire.ReadWorkerList)
+	add(all, wire.QueueList, wire.ReadQueueList)
+	add(all, wire.Limit, wire.ReadLimit)
+	add(all, wire.LimitList, wire.ReadLimitList)
+	add(all, wire.BreakerRule, wire.ReadBreakerRule)
+	add(all, wire.BreakerRuleList, wire.ReadBreakerRuleList)
+	add(all, wire.BreakerList, wire.ReadBreakerList)
+	add(all, wire.QueueStatusList, wire.ReadQueueStatusList)
+	// Parts of requests that have no message of their own.
+	add(all, wire.TaskSpec, wire.ReadTaskSpec)
+	add(all, wire.HistoryEvent, wire.ReadHistoryEvent)
+	return all
+}
+
+// Nothing is lost or changed between the two ends. A field that is added to internal/api and
+// forgotten in this package fails here.
+func TestEveryFieldTravels(t *testing.T) {
+	t.Parallel()
+	for kind, trip := range allTrips() {
+		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(5) {
+				trip(t, filler{rand.New(rand.NewPCG(seed, 1))})
+			}
+		})
+	}
+}
+
+// Everything that api.Client takes and returns has a translation that TestEveryFieldTravels tries.
+func TestEveryValueOfTheInterfaceIsTried(t *testing.T) {
+	t.Parallel()
+	all := allTrips()
+	client := reflect.TypeFor[api.Client]()
+	for m := range client.Methods() {
+		for _, kind := range valuesOf(m.Type) {
+			if _, ok := all[kind]; !ok && !loose(kind) {
+				t.Errorf("%s has a %s, which no test sends", m.Name, kind)
+			}
+		}
+	}
+}
+
+// valuesOf returns the types of parameters and results.
+func valuesOf(method reflect.Type) (all []reflect.Type) {
+	for in := range method.Ins() {
+		all = append(all, in)
+	}
+	for out := range method.Outs() {
+		all = append(all, out)
+	}
+	return all
+}
+
+// loose reports whether a type has no fields of its own to lose: contexts, errors, texts, numbers,
+// addresses, and pointers to types that are tried.
+func loose(kind reflect.Type) bool {
+	switch kind {
+	case reflect.TypeFor[model.Address](), reflect.TypeFor[*model.Reason]():
+		return true
+	}
+	return kind.Kind() != reflect.Struct && kind.Kind() != reflect.Slice && kind.Kind() != reflect.Pointer
+}
+
+// What the code of a user or an older build wrote may not be UTF-8. It must not make a reply
+// unsendable.
+func TestTextThatIsNotUTF8(t *testing.T) {
+	t.Parallel()
+	bad := "\xff\xfe"
+	f := &model.Failure{Kind: bad, Type: bad, Message: bad, Stack: bad}
+	d := api.Description{
+		Outcome: model.Outcome{Failure: f}, Reasons: []model.Reason{{Code: model.WaitRetry, Name: bad, Detail: bad, Where: bad}}, Alive: []string{bad},
+		Chain: []api.Link{{Subject: bad, Reason: model.Reason{Detail: bad}}}, Tasks: []api.Task{{Last: f, Worker: bad}},
+	}
+	for _, m := range []proto.Message{
+		wire.Description(d), wire.DeadTask(api.DeadTask{Body: model.DeadTask{Failure: f, Failed: []model.FailedAttempt{{Worker: bad, Failure: *f}}}}),
+		wire.DeadGroups([]api.DeadGroup{{Message: bad}}), wire.BreakerList([]api.BreakerStatus{{Why: bad}}),
+		wire.TaskLogsPage(api.TaskLogsPage{Lines: []api.TaskLine{{Text: bad}}}), wire.ErrorDetail(fault.New(fault.Invalid, "%s", bad)),
+	} {
+		if _, err := proto.Marshal(m); err != nil {
+			t.Errorf("%T: %v", m, err)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package wire
+
+import (
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// TimeoutHeader has the nanoseconds until the deadline of a client's caller. The deadline of the
+// call itself is a little later, so that the server can answer what the call was waiting for.
+const TimeoutHeader = "perdure-timeout"
+
+// kindCodes is the one table of error kinds and status codes. The code is for clients that do not
+// read details; ErrorDetail has the kind itself.
+var kindCodes = [...]codes.Code{
+	fault.Unclassified:    codes.Unknown,
+	fault.NotFound:        codes.NotFound,
+	fault.AlreadyExists:   codes.AlreadyExists,
+	fault.Invalid:         codes.InvalidArgument,
+	fault.Conflict:        codes.FailedPrecondition,
+	fault.Denied:          codes.PermissionDenied,
+	fault.Unauthenticated: codes.Unauthenticated,
+	fault.Exhausted:       codes.ResourceExhausted,
+	fault.Unavailable:     codes.Unavailable,
+	fault.Canceled:        codes.Canceled,
+	fault.Timeout:         codes.DeadlineExceeded,
+	fault.Blocked:         codes.FailedPrecondition,
+	fault.Corrupt:         codes.DataLoss,
+	fault.Internal:        codes.Internal,
+	fault.NotOwned:        codes.Aborted,
+	fault.WrongType:       codes.InvalidArgument,
+}
+
+// codeKinds is the way back, for statuses without a detail, which gRPC itself and proxies send.
+var codeKinds = map[codes.Code]fault.Kind{
+	codes.NotFound: fault.NotFound, codes.AlreadyExists: fault.AlreadyExists, codes.InvalidArgument: fault.Invalid,
+	codes.FailedPrecondition: fault.Conflict, codes.PermissionDenied: fault.Denied, codes.Unauthenticated: fault.Unauthenticated,
+	codes.ResourceExhausted: fault.Exhausted, codes.Unavailable: fault.Unavailable, codes.Canceled: fault.Canceled,
+	codes.DeadlineExceeded: fault.Timeout, codes.DataLoss: fault.Corrupt, codes.Aborted: fault.NotOwned, codes.Unimplemented: fault.Invalid,
+	codes.OutOfRange: fault.Invalid, codes.Unknown: fault.Internal, codes.Internal: fault.Internal,
+}
+
+// Status returns an error as a gRPC status with its detail; nil for nil.
+func Status(err error) error {
+	if err == nil {
+		return nil
+	}
+	d := ErrorDetail(err)
+	code := kindCodes[fault.KindOf(err)]
+	if d.Failure != nil {
+		code = codes.Aborted // the request was in order; the code of the user failed
+	}
+
+	st := status.New(code, text(err.Error()))
+	if with, derr := st.WithDetails(d); derr == nil {
+		st = with
+	}
+	return st.Err()
+}
+
+// ReadStatus returns the error that Status was made of, as far as that matters to callers: the same
+// kind, text and hint, or the failure of user code. Statuses of other origin get the kind that fits
+// their code.
+func ReadStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	st, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	for _, d := range st.Details() {
+		if detail, ok := d.(*pb.ErrorDetail); ok {
+			return ReadError(detail)
+		}
+	}
+	kind, ok := codeKinds[st.Code()]
+	if !ok {
+		kind = fault.Internal
+	}
+	return fault.New(kind, "%s", st.Message())
+}
+
+// ErrorDetail returns an error as a message; nil for nil.
+func ErrorDetail(err error) *pb.ErrorDetail {
+	if err == nil {
+		return nil
+	}
+	d := &pb.ErrorDetail{Kind: fault.KindOf(err).String(), Text: err.Error()}
+	var e *fault.Error
+	if errors.As(err, &e) && e.Hint != "" {
+		bare := *e
+		bare.Hint = ""
+		d.Hint = e.Hint
+		if e == err { //nolint:errorlint // only the outermost error ends with its hint
+			d.Text = bare.Error()
+		} else {
+			d.Hint = ""
+		}
+	}
+	if f, ok := errors.AsType[*model.Failure](err); ok {
+		d.Failure = Failure(f)
+	}
+	d.Text, d.Hint = text(d.Text), text(d.Hint)
+	return d
+}
+
+// ReadError returns the error of a message; nil for nil.
+func ReadError(d *pb.ErrorDetail) error {
+	if d == nil {
+		return nil
+	}
+	if f := d.GetFailure(); f != nil {
+		failure := ReadFailure(f)
+		if d.GetText() == failure.Message {
+			return failure
+		}
+		return &fault.Error{Kind: fault.ParseKind(d.GetKind()), Text: d.GetText(), Hint: d.GetHint(), Cause: textless{failure}}
+	}
+	kind := fault.ParseKind(d.GetKind())
+	if kind == fault.Unclassified {
+		kind = fault.Internal
+	}
+	return &fault.Error{Kind: kind, Text: d.GetText(), Hint: d.GetHint()}
+}
+
+// textless is a cause whose text is part of the message already.
+type textless struct{ error }
+
+func (textless) Error() string   { return "" }
+func (t textless) Unwrap() error { return t.error }

@@ -1,0 +1,65 @@
+package wire_test
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+// reader reads any bytes as a message of one type.
+type reader func(body []byte) error
+
+// readerOf returns the reader of a message.
+func readerOf[T, M any, P interface {
+	*M
+	proto.Message
+}](read func(string, P) (T, error)) reader {
+	return func(body []byte) error {
+		m := P(new(M))
+		if proto.Unmarshal(body, m) != nil {
+			return nil // gRPC refuses it
+		}
+		_, err := read(tenant, m)
+		return err
+	}
+}
+
+var readers = []reader{
+	readerOf(wire.ReadStartRequest), readerOf(wire.ReadStartManyRequest), readerOf(wire.ReadSignalRequest), readerOf(wire.ReadSettleRequest),
+	readerOf(wire.ReadOrderRequest), readerOf(wire.ReadSignalsRequest), readerOf(wire.ReadUpdateRequest), readerOf(wire.ReadQueryRequest),
+	readerOf(wire.ReadTarget), readerOf(wire.ReadHistoryRequest), readerOf(wire.ReadListRequest), readerOf(wire.ReadPastRequest),
+	readerOf(wire.ReadImportRequest), readerOf(wire.ReadDeleteRequest), readerOf(wire.ReadCallRequest), readerOf(wire.ReadListEntitiesRequest),
+	readerOf(wire.ReadUnlockRequest), readerOf(wire.ReadMailboxRequest), readerOf(wire.ReadListDeadRequest), readerOf(wire.ReadDeadTaskRequest),
+	readerOf(wire.ReadRequeueRequest), readerOf(wire.ReadUndoRequeueRequest), readerOf(wire.ReadTaskTarget), readerOf(wire.ReadTaskLogsRequest),
+	readerOf(wire.ReadTaskStreamRequest), readerOf(wire.ReadLimit), readerOf(wire.ReadBreakerRule), readerOf(wire.ReadTaskSpec),
+	// Replies: a client does not trust its server blindly.
+	readerOf(wire.ReadDescription), readerOf(wire.ReadEntityInfo), readerOf(wire.ReadDeadTask), readerOf(wire.ReadTaskStreamPage),
+	readerOf(wire.ReadTaskLogsPage), readerOf(wire.ReadBreakerList), readerOf(wire.ReadStartManyReply), readerOf(wire.ReadLimitList),
+}
+
+// No bytes make a reader panic, and every refusal is Invalid.
+func FuzzReadRequests(f *testing.F) {
+	for _, m := range []proto.Message{
+		&pb.StartRequest{Address: &pb.Address{Type: "a"}, Reuse: 7, With: []*pb.NamedPayload{nil}, Task: &pb.TaskSpec{SameRun: []byte{1}}},
+		&pb.HistoryRequest{Target: &pb.Target{Run: []byte{1, 2}}, After: -1},
+		&pb.ImportRequest{Start: &pb.Start{Run: []byte{1}, Carried: []*pb.HistoryEvent{{Kind: 999}}}, Events: []*pb.HistoryEvent{{}}},
+		&pb.EntityInfo{Waiting: []*pb.MailboxItem{{Message: []byte{0xa1}}}},
+	} {
+		body, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for i, read := range readers {
+			if err := read(body); err != nil && !fault.Is(err, fault.Invalid) {
+				t.Errorf("reader %d: %v (%s)", i, err, fault.KindOf(err))
+			}
+		}
+	})
+}

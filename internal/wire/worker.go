@@ -1,0 +1,300 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Protocol is the version of the worker protocol that this build speaks.
+const Protocol = 1
+
+// WorkflowJoin, TaskJoin and EntityJoin offer what a worker can run. The tenant is that of the
+// connection.
+func WorkflowJoin(o *model.Offer) *pb.Join {
+	return &pb.Join{Role: pb.Role_ROLE_WORKFLOWS, Name: o.Name, Version: o.Version, Kinds: o.Workflows, Pinned: o.Pinned}
+}
+
+// ReadWorkflowJoin reads an offer.
+func ReadWorkflowJoin(tenant string, j *pb.Join) model.Offer {
+	return model.Offer{Name: j.GetName(), Tenant: tenant, Workflows: j.GetKinds(), Pinned: j.GetPinned(), Version: j.GetVersion()}
+}
+
+// TaskJoin is an offer to execute tasks.
+func TaskJoin(o *model.TaskOffer) *pb.Join {
+	return &pb.Join{
+		Role: pb.Role_ROLE_TASKS, Name: o.Name, Version: o.Version, Kinds: o.Kinds, Queues: o.Queues, Slots: int64(o.Slots),
+		Limits: o.Limits, Breakers: o.Breakers,
+	}
+}
+
+// ReadTaskJoin reads an offer to execute tasks.
+func ReadTaskJoin(tenant string, j *pb.Join) model.TaskOffer {
+	return model.TaskOffer{
+		Name: j.GetName(), Tenants: []string{tenant}, Queues: j.GetQueues(), Kinds: j.GetKinds(), Slots: int(j.GetSlots()), Version: j.GetVersion(),
+		Limits: j.GetLimits(), Breakers: j.GetBreakers(),
+	}
+}
+
+// EntityJoin is an offer of entities and services.
+func EntityJoin(o *model.EntityOffer) *pb.Join {
+	j := &pb.Join{Role: pb.Role_ROLE_ENTITIES, Name: o.Name}
+	for i := range o.Types {
+		t := &o.Types[i]
+		j.Entities = append(j.Entities, &pb.EntityType{
+			Type: t.Type, Views: t.Views, Concurrency: int64(t.Concurrency), Mailbox: int64(t.Mailbox), Idle: int64(t.Idle),
+		})
+	}
+	return j
+}
+
+// ReadEntityJoin reads an offer of entities and services.
+func ReadEntityJoin(tenant string, j *pb.Join) model.EntityOffer {
+	o := model.EntityOffer{Name: j.GetName(), Tenant: tenant}
+	for _, t := range j.GetEntities() {
+		o.Types = append(o.Types, model.EntityType{
+			Type: t.GetType(), Views: t.GetViews(), Concurrency: int(t.GetConcurrency()), Mailbox: int(t.GetMailbox()), Idle: time.Duration(t.GetIdle()),
+		})
+	}
+	return o
+}
+
+// Activation hands a run over. Its events are added by the caller, who may split them.
+func Activation(a *model.Activation) *pb.Activation {
+	return &pb.Activation{
+		Address: Address(a.Start.Address), Run: Run(a.Start.Run), At: int64(a.Start.At), Start: model.AppendStart(nil, &a.Start),
+		Generation: a.Generation, Now: int64(a.Now), Begun: a.Begun, MaxEvents: a.Limits.Events, MaxBytes: int64(a.Limits.Bytes),
+	}
+}
+
+// ReadActivation reads an activation with the events that it has.
+func ReadActivation(tenant string, a *pb.Activation) (model.Activation, error) {
+	run, err := ReadRun(a.GetRun())
+	if err != nil {
+		return model.Activation{}, err
+	}
+	start, err := model.DecodeStart(ReadAddress(tenant, a.GetAddress()), run, model.Time(a.GetAt()), a.GetStart())
+	if err != nil {
+		return model.Activation{}, fault.New(fault.Invalid, "%w", err)
+	}
+	events, err := ReadEvents(a.GetEvents())
+	return model.Activation{
+		Start: start, Generation: a.GetGeneration(), Events: events, Now: model.Time(a.GetNow()), Begun: a.GetBegun(),
+		Limits: model.HistoryLimits{Events: a.GetMaxEvents(), Bytes: int(a.GetMaxBytes())},
+	}, err
+}
+
+// Turn is what the code of a run did.
+func Turn(t *model.Turn) *pb.Turn {
+	out := &pb.Turn{
+		Run: Run(t.Run), Generation: t.Generation, Seen: t.Seen, Ahead: int64(t.Ahead), Close: closing(t.Close), Running: t.Running,
+		Waits: reasons(t.Waits),
+	}
+	if t.Blocked != nil {
+		out.Blocked = model.AppendReasons(nil, []model.Reason{*t.Blocked})
+	}
+	if len(t.Commands) > 0 {
+		out.Commands = make([]*pb.Command, len(t.Commands))
+		for i := range t.Commands {
+			out.Commands[i] = command(&t.Commands[i])
+		}
+	}
+	return out
+}
+
+// ReadTurn reads a turn.
+func ReadTurn(t *pb.Turn) (model.Turn, error) {
+	run, err := ReadRun(t.GetRun())
+	if err != nil {
+		return model.Turn{}, err
+	}
+	out := model.Turn{Run: run, Generation: t.GetGeneration(), Seen: t.GetSeen(), Ahead: int(t.GetAhead()), Close: readClosing(t.GetClose()), Running: t.GetRunning()}
+	if out.Waits, err = ReadReasons(t.GetWaits()); err != nil {
+		return out, err
+	}
+	blocked, err := ReadReasons(t.GetBlocked())
+	if err != nil {
+		return out, err
+	}
+	if len(blocked) > 0 {
+		out.Blocked = &blocked[0]
+	}
+
+	if n := len(t.GetCommands()); n > 0 {
+		out.Commands = make([]model.Command, n)
+		for i, c := range t.GetCommands() {
+			if out.Commands[i], err = readCommand(c); err != nil {
+				return out, err
+			}
+		}
+	}
+	if out.Ahead < 0 || out.Ahead > len(out.Commands) {
+		return out, fault.New(fault.Invalid, "a turn with %d commands takes %d of them for granted", len(out.Commands), out.Ahead)
+	}
+	return out, nil
+}
+
+func reasons(rs []model.Reason) []byte {
+	if len(rs) == 0 {
+		return nil
+	}
+	return model.AppendReasons(nil, rs)
+}
+
+// ReadReasons reads the stored encoding of reasons.
+func ReadReasons(b []byte) ([]model.Reason, error) {
+	rs, err := model.DecodeReasons(b)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "%w", err)
+	}
+	return rs, nil
+}
+
+func command(c *model.Command) *pb.Command {
+	out := &pb.Command{Kind: uint32(c.Kind), Event: Event(&c.Event), Delay: int64(c.Delay), Reuse: uint32(c.Reuse), Labels: Labels(c.Labels)}
+	if c.Message != nil {
+		out.Message = model.AppendMessage(nil, c.Message)
+	}
+	if c.Terms != nil {
+		out.Terms = must(cbor.Marshal(c.Terms))
+	}
+	return out
+}
+
+func readCommand(c *pb.Command) (model.Command, error) {
+	if c.GetKind() == 0 || c.GetKind() > uint32(model.CommandUnlock) {
+		return model.Command{}, fault.New(fault.Invalid, "a command of kind %d, which this build does not know", c.GetKind())
+	}
+	if c.GetReuse() > uint32(model.ReuseAlways) {
+		return model.Command{}, fault.New(fault.Invalid, "a reuse policy %d, which this build does not know", c.GetReuse())
+	}
+	e, err := readTemplate(c.GetEvent())
+	if err != nil {
+		return model.Command{}, err
+	}
+	out := model.Command{
+		Kind: model.CommandKind(c.GetKind()), Event: e, Delay: time.Duration(c.GetDelay()), Reuse: model.ReusePolicy(c.GetReuse()), Labels: ReadLabels(c.GetLabels()),
+	}
+	if len(c.GetMessage()) > 0 {
+		m, err := model.DecodeMessage(c.GetMessage())
+		if err != nil {
+			return out, fault.New(fault.Invalid, "%w", err)
+		}
+		out.Message = &m
+	}
+	if len(c.GetTerms()) > 0 {
+		out.Terms = new(model.Terms)
+		if err := cbor.Unmarshal(c.GetTerms(), out.Terms); err != nil {
+			return out, fault.New(fault.Invalid, "the terms of a child: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// readTemplate reads the event of a command. Commands that leave no event, such as those of timers,
+// have one without a kind.
+func readTemplate(e *pb.Event) (model.Event, error) {
+	if e.GetKind() != 0 {
+		return ReadEvent(e)
+	}
+	out, err := model.DecodeEvent(e.GetPosition(), model.Time(e.GetAt()), model.EventTimerFired, e.GetBody())
+	if err != nil {
+		return out, fault.New(fault.Invalid, "%w", err)
+	}
+	out.Kind = 0
+	return out, nil
+}
+
+func closing(c *model.Close) *pb.Close {
+	if c == nil {
+		return nil
+	}
+	return &pb.Close{
+		Status: uint32(c.Status), Output: Payload(c.Output), Failure: Failure(c.Failure), Input: Payload(c.Input), Begun: c.Begun,
+		Retain: int64(c.Retain), Retry: Retry(c.Retry), Final: c.Final, RetryAfter: int64(c.RetryAfter),
+	}
+}
+
+func readClosing(c *pb.Close) *model.Close {
+	if c == nil {
+		return nil
+	}
+	return &model.Close{
+		Status: model.Status(min(c.GetStatus(), 255)), Output: ReadPayload(c.GetOutput()), Failure: ReadFailure(c.GetFailure()), Input: ReadPayload(c.GetInput()),
+		Begun: c.GetBegun(), Retain: time.Duration(c.GetRetain()), Retry: ReadRetry(c.GetRetry()), Final: c.GetFinal(), RetryAfter: time.Duration(c.GetRetryAfter()),
+	}
+}
+
+// Operations are calls of one entity.
+func Operations(o *model.Operations) *pb.Operations {
+	out := &pb.Operations{
+		Entity: Address(o.Entity), Generation: o.Generation, State: Payload(o.State), Exists: o.Exists, Now: int64(o.Now),
+		Calls: make([]*pb.OperationCall, len(o.Calls)),
+	}
+	for i := range o.Calls {
+		c := &o.Calls[i]
+		out.Calls[i] = &pb.OperationCall{Name: c.Name, Input: Payload(c.Input), Trace: c.Trace}
+	}
+	return out
+}
+
+// ReadOperations reads calls of one entity.
+func ReadOperations(tenant string, o *pb.Operations) model.Operations {
+	out := model.Operations{
+		Entity: ReadAddress(tenant, o.GetEntity()), Generation: o.GetGeneration(), State: ReadPayload(o.GetState()), Exists: o.GetExists(), Now: model.Time(o.GetNow()),
+		Calls: make([]model.OperationCall, len(o.GetCalls())),
+	}
+	for i, c := range o.GetCalls() {
+		out.Calls[i] = model.OperationCall{Name: c.GetName(), Input: ReadPayload(c.GetInput()), Trace: c.GetTrace()}
+	}
+	return out
+}
+
+// Operated reports the results of operations.
+func Operated(r *model.Operated) *pb.Operated {
+	out := &pb.Operated{
+		Entity: Address(r.Entity), Generation: r.Generation, Changed: r.Changed, State: Payload(r.State), Exists: r.Exists,
+		Results: make([]*pb.OperationResult, len(r.Results)),
+	}
+	for i := range r.Results {
+		res := &r.Results[i]
+		p := &pb.OperationResult{Output: Payload(res.Output), Failure: Failure(res.Failure), Unmade: res.Unmade}
+		for j := range res.Messages {
+			p.Messages = append(p.Messages, model.AppendMessage(nil, &res.Messages[j]))
+		}
+		out.Results[i] = p
+	}
+	return out
+}
+
+// ReadOperated reads such a report.
+func ReadOperated(tenant string, r *pb.Operated) (model.Operated, error) {
+	out := model.Operated{
+		Entity: ReadAddress(tenant, r.GetEntity()), Generation: r.GetGeneration(), Changed: r.GetChanged(), State: ReadPayload(r.GetState()), Exists: r.GetExists(),
+		Results: make([]model.OperationResult, len(r.GetResults())),
+	}
+	for i, res := range r.GetResults() {
+		p := model.OperationResult{Output: ReadPayload(res.GetOutput()), Failure: ReadFailure(res.GetFailure()), Unmade: res.GetUnmade()}
+		for _, body := range res.GetMessages() {
+			m, err := model.DecodeMessage(body)
+			if err != nil {
+				return out, fault.New(fault.Invalid, "%w", err)
+			}
+			p.Messages = append(p.Messages, m)
+		}
+		out.Results[i] = p
+	}
+	return out, nil
+}
+
+// must is for encodings that cannot fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
