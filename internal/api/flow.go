@@ -9,34 +9,35 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Flow is how operators steer tasks: limits, circuit breakers, paused queues. What they set is
-// durable. The node that is asked applies it at once, the others soon after.
+// Flow is how operators control tasks: limits, circuit breakers, paused queues. Each change is
+// durable. The node that gets the call applies it at once, the other nodes soon after.
 type Flow interface {
 	// Limits returns the limits of a tenant by name, with the tasks that hold them or wait for
 	// them.
 	Limits(ctx context.Context, tenant string) ([]LimitStatus, error)
 	// SetLimit creates a limit, or changes the one of that name. It returns Invalid or Conflict
 	// when the limit makes no sense or contradicts another one, and NotFound when no worker serves
-	// the queue and no task waits in it; anyQueue skips that check. Nothing changes on an error.
+	// the queue and no task waits in it; anyQueue skips that check. An error changes nothing.
 	SetLimit(ctx context.Context, tenant string, l Limit, anyQueue bool) error
-	// DeleteLimit removes a limit. Tasks that name it wait until there is one again.
+	// DeleteLimit removes a limit. Tasks that name it wait until a limit of that name exists again.
 	DeleteLimit(ctx context.Context, tenant, name string) error
 	// Breakers returns, by name, the circuit breakers of a tenant that have a state or that tasks
 	// of this process have used.
 	Breakers(ctx context.Context, tenant string) ([]BreakerStatus, error)
-	// BreakerRules lists the rules by which they open and close.
+	// BreakerRules lists the rules that say when breakers open and close.
 	BreakerRules(ctx context.Context, tenant string) ([]Breaker, error)
-	// SetBreaker makes a rule, or changes the one for the same name.
+	// SetBreaker creates a rule, or changes the one for the same name.
 	SetBreaker(ctx context.Context, tenant string, b Breaker) error
 	// DeleteBreaker removes a rule.
 	DeleteBreaker(ctx context.Context, tenant, name string) error
-	// TripBreaker opens a breaker, also one that no task has used.
+	// TripBreaker opens a breaker, even one that no task has used.
 	TripBreaker(ctx context.Context, tenant, name, why string) error
-	// ResetBreaker closes a breaker and ends its pause. NotFound when there is no such breaker.
+	// ResetBreaker closes a breaker and ends its pause. It returns NotFound when there is no such
+	// breaker.
 	ResetBreaker(ctx context.Context, tenant, name string) error
 	// PauseBreaker lets no task through a breaker before a time. A time in the past ends the pause.
 	PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error
-	// Queues lists the queues that are paused, and those that this process knows of.
+	// Queues lists the paused queues, and the queues that this process serves or has tasks of.
 	Queues(ctx context.Context, tenant string) ([]QueueStatus, error)
 	// PauseQueue stops all processes from starting tasks of a queue until ResumeQueue. Both do
 	// nothing when the queue is in that state already.
@@ -45,20 +46,21 @@ type Flow interface {
 	ResumeQueue(ctx context.Context, tenant, name string) error
 }
 
-// Scopes of limits: what the tasks that a limit selects share.
+// Scopes of limits: which of the selected tasks share one budget.
 const (
 	PerQueue = rule.PerQueue // each queue has its own
 	PerKind  = rule.PerKind  // each activity has its own
 	PerKey   = rule.PerKey   // each value of Key in the input has its own
-	PerName  = rule.PerName  // tasks name it themselves, and each key that they name has its own
+	// tasks name the limit themselves, and each key that they give has its own
+	PerName = rule.PerName
 )
 
-// Limit is how many tasks may run at a time, and how many may begin in a time. It is the form in
-// which the engine stores the rule. The tenant of a call takes the place of its Tenant, and its Per
-// may be left out where Key, or the lack of a Queue and a Kind, says it.
+// Limit bounds how many tasks run at a time, and how many start in a period. It is the form in
+// which the engine stores the rule. The tenant of a call overrides its Tenant. Per may be empty
+// when it follows from Key, or from the lack of a Queue and a Kind.
 type Limit = rule.Limit
 
-// Numbers are how much of a limit there is.
+// Numbers are the capacity of a limit.
 type Numbers = limit.Numbers
 
 // LimitStatus is a limit and the tasks that hold it or wait for it.
@@ -68,69 +70,71 @@ type LimitStatus struct {
 	// Known is false when no process answered.
 	Known bool
 	Uses  []LimitUse
-	// Others counts the keys that are too many to be named. Uses has those that most tasks wait
-	// for.
+	// Others counts the keys that Uses leaves out. Uses has the keys with the most waiting tasks.
 	Others OtherKeys
 }
 
-// OtherKeys are keys of a limit together. Keys that several processes use may be counted for each.
+// OtherKeys counts several keys of a limit together. A key that several processes use may count
+// once for each of them.
 type OtherKeys struct{ Keys, Held, Waiting int }
 
-// LimitUse is how a limit, or one key of it, stands.
+// LimitUse is the state of a limit, or of one of its keys.
 type LimitUse struct {
 	Key           string
 	Held, Waiting int
-	// Holders and Waiters are some of them; those who wait longest first.
+	// Holders and Waiters list some of the tasks. The longest waiting come first.
 	Holders, Waiters []model.TaskRef
 }
 
-// Breaker is when circuit breakers open and how they close again. What is zero has its default.
+// Breaker is a rule: when circuit breakers open and how they close again. A zero field has its
+// default.
 type Breaker struct {
-	// Name is that of a breaker that tasks name, or activity:<kind> for one of an activity whose
-	// tasks name none; either may be a beginning with * behind it.
+	// Name is a breaker that tasks name, or activity:<kind> for the breaker of an activity whose
+	// tasks name none. Either may be a prefix that ends in *.
 	Name string
-	// Failures in the Window (1 min) that open it; 5 when neither this nor Ratio is given. Ratio is
-	// the share of failures that opens it, from Calls (20) outcomes on.
+	// Failures within the Window (default 1 min) open the breaker; the default is 5 when neither
+	// this nor Ratio is set. Ratio is the share of failures that opens it, once there are Calls
+	// (default 20) outcomes.
 	Failures int
 	Ratio    float64
 	Calls    int
 	Window   time.Duration
-	// Reset is how long it stays open (30 s); then Probes (1) calls at a time are let through, of
-	// which Successes (2) close it.
+	// Reset is how long the breaker stays open (default 30 s). Then it lets Probes (default 1)
+	// calls through at a time, and Successes (default 2) successful probes close it.
 	Reset     time.Duration
 	Probes    int
 	Successes int
-	// Lease is after which time a probe that was not reported frees its place (1 min).
-	// MaxRetryAfter bounds for how long the other side may keep calls back (24 h).
+	// Lease is how long a probe holds its place without a report (default 1 min). MaxRetryAfter
+	// bounds how long the other side may delay calls with Retry-After (default 24 h).
 	Lease         time.Duration
 	MaxRetryAfter time.Duration
 }
 
-// BreakerStatus is how a breaker stands.
+// BreakerStatus is the state of a breaker.
 type BreakerStatus struct {
 	Name string
-	// State is closed, open or half_open, since Since. Nothing passes before Until; Why says what
-	// keeps calls back. Held tells that it is a pause or a Retry-After.
+	// State is closed, open or half_open, since Since. No call passes before Until, for the reason
+	// in Why. Held is true when a pause or a Retry-After is that reason.
 	State        string
 	Since, Until model.Time
 	Why          string
 	Held         bool
-	// Failures and Calls are those in the window, as this process has seen them; Probes are under
-	// way, Successes are of probes.
+	// Failures and Calls count the window as this process has seen it. Probes are in flight, and
+	// Successes counts successful probes.
 	Failures, Calls   int64
 	Probes, Successes int
-	// Rule is what it goes by, with every number given.
+	// Rule is the rule that applies to the breaker, with its defaults filled in.
 	Rule Breaker
 }
 
-// QueueStatus is how a queue stands. The counts are those of this process.
+// QueueStatus is the state of a queue, with the counts of this process.
 type QueueStatus struct {
 	Name                      string
 	Paused                    bool
 	Why                       string
-	Here                      bool // this process knows the counts
+	Here                      bool // this process has counts
 	Waiting, Delayed, Claimed int
-	// since when the one that waits longest could begin; zero for none
+	// Oldest is since when the longest waiting task could have started; zero for none.
 	Oldest         model.Time
 	Workers, Slots int
 }
