@@ -6,7 +6,9 @@
 // function again from its first line; steps that are in the journal return what they returned
 // before, and it goes on where it was.
 //
-//	var greet = perdure.NewWorkflow("greet", func(ctx perdure.WorkflowCtx, name string) (string, error) {
+//	var greet = perdure.NewWorkflow("greet", hello)
+//
+//	func hello(ctx perdure.WorkflowCtx, name string) (string, error) {
 //		msg, err := perdure.Do(ctx, "compose", func(context.Context) (string, error) {
 //			return "Hello " + name, nil
 //		})
@@ -14,7 +16,7 @@
 //			return "", err
 //		}
 //		return msg, ctx.Sleep(10 * time.Second)
-//	})
+//	}
 //
 // Who speaks comes first in every verb: a [Sender] may send (start, signal, resolve), a [Caller]
 // may also wait for an answer. Ordinary code is a Caller by [App.With]; workflow code is one by its

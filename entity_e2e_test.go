@@ -20,7 +20,7 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// onStores runs a test in memory, in a bubble of time, and in a file.
+// onStores runs a test on the memory store, in a synctest bubble, and on a file.
 func onStores(t *testing.T, defs perdure.Group, test func(t *testing.T, c perdure.Client, app *perdure.App)) {
 	t.Helper()
 	inMemory(t, defs, test)
@@ -64,7 +64,7 @@ type (
 	}
 )
 
-// bank is a program whose operations do what an account needs, and what can go wrong with them.
+// bank is a program with accounts. Its operations also show what can go wrong.
 type bank struct {
 	accounts                *perdure.Entity[account]
 	deposit, withdraw       *perdure.Operation[cents, int]
@@ -85,6 +85,7 @@ func newBank() *bank {
 		word, err := b.reviewed.Receive(ctx)
 		return key + " " + word, err
 	})
+
 	b.deposit = perdure.NewOperation(b.accounts, "deposit", func(ctx perdure.EntityCtx, s *account, in cents) (int, error) {
 		s.Cents += in.Cents
 		if s.Cents > 1000_00 {
@@ -95,6 +96,7 @@ func newBank() *bank {
 		}
 		return s.Cents, nil
 	})
+
 	b.withdraw = perdure.NewOperation(b.accounts, "withdraw", func(_ perdure.EntityCtx, s *account, in cents) (int, error) {
 		if s.Cents < in.Cents {
 			return s.Cents, perdure.Permanent(errPoor)
@@ -102,17 +104,21 @@ func newBank() *bank {
 		s.Cents -= in.Cents
 		return s.Cents, nil
 	})
+
 	b.shut = perdure.NewOperation(b.accounts, "close", func(ctx perdure.EntityCtx, _ *account, _ perdure.Void) (bool, error) {
 		ctx.Delete()
 		return ctx.Exists(), nil
 	})
+
 	b.exists = perdure.NewOperation(b.accounts, "exists", func(ctx perdure.EntityCtx, _ *account, _ perdure.Void) (bool, error) {
 		return ctx.Exists(), nil
 	})
+
 	b.tell = perdure.NewOperation(b.accounts, "tell", func(ctx perdure.EntityCtx, s *account, t transfer) (int, error) {
 		s.Cents -= t.Cents
 		return s.Cents, b.deposit.Send(ctx, t.To, cents{t.Cents})
 	})
+
 	b.balance = perdure.NewView(b.accounts, "balance", func(s account, _ perdure.Void) (int, error) { return s.Cents, nil })
 	spoil := func(name string, then func() (int, error)) *perdure.Operation[cents, int] {
 		return perdure.NewOperation(b.accounts, name, func(ctx perdure.EntityCtx, s *account, in cents) (int, error) {
@@ -123,15 +129,18 @@ func newBank() *bank {
 			return then()
 		})
 	}
+
 	b.fails = spoil("fails", func() (int, error) { return 7, errPoor })
 	b.panics = spoil("panics", func() (int, error) { panic("oh") })
 	b.oversize = spoil("oversize", func() (int, error) { return 7, nil })
+
 	b.move = perdure.NewWorkflow("move", func(ctx perdure.WorkflowCtx, t transfer) (int, error) {
 		if _, err := b.withdraw.Call(ctx, t.From, cents{t.Cents}); err != nil {
 			return 0, err
 		}
 		return b.deposit.Go(ctx, t.To, cents{t.Cents}).Get(ctx)
 	})
+
 	return b
 }
 
@@ -162,14 +171,15 @@ func TestBank(t *testing.T) {
 	})
 }
 
-// What an operation starts and signals happens with its commit.
+// Starts and signals of an operation take effect with its commit.
 func TestOperationStartsAndSignals(t *testing.T) {
 	t.Parallel()
 	b := newBank()
 	onStores(t, b.group(), func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		got, err := b.deposit.Call(c, "rich", cents{2000_00})
 		want(t, got, err, 2000_00)
-		run, err := b.review.Start(c, "rich", perdure.RawKey("rich")) // or attach: the message may be on its way
+		// Start attaches when the execution exists: the start message may still be on its way.
+		run, err := b.review.Start(c, "rich", perdure.RawKey("rich"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +188,8 @@ func TestOperationStartsAndSignals(t *testing.T) {
 	})
 }
 
-// One-way calls are made once, in the order in which one sender sent them, those of entities included.
+// Each one-way call runs once, in the order in which one sender sent them. Calls that an entity
+// sends follow the same rule.
 func TestOneWayCalls(t *testing.T) {
 	t.Parallel()
 	b := newBank()
@@ -188,13 +199,15 @@ func TestOneWayCalls(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := b.withdraw.Call(c, "a", cents{20}) // is behind them
+
+		got, err := b.withdraw.Call(c, "a", cents{20}) // runs behind them
 		want(t, got, err, 0)
 		for range 3 { // the same request is one call
 			if err := b.deposit.Send(c, "a", cents{2000_00}, perdure.RequestID("much")); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		run, err := b.review.Start(c, "b", perdure.RawKey("b")) // it ends when b has the money
 		if err != nil {
 			t.Fatal(err)
@@ -217,6 +230,7 @@ func TestFailedOperationChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		unknown := perdure.DeclareOperation[cents, int]("account", "frobnicate")
+
 		other := perdure.DeclareOperation[string, int]("account", "deposit")
 		for name, c := range map[string]struct {
 			call func() (int, error)
@@ -234,6 +248,7 @@ func TestFailedOperationChangesNothing(t *testing.T) {
 				t.Errorf("%s: the error is %v", name, err)
 			}
 		}
+
 		got, err := b.balance.Call(c, "a", perdure.Void{})
 		want(t, got, err, 9)
 		if _, err := b.review.Execution(perdure.RawKey("spoilt")).Poll(c); !errors.Is(err, perdure.ErrNotFound) {
@@ -264,7 +279,7 @@ func TestDeletedEntity(t *testing.T) {
 	onStores(t, b.group(), func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		was, err := b.exists.Call(c, "a", perdure.Void{})
 		want(t, was, err, false)
-		was, err = b.exists.Call(c, "a", perdure.Void{}) // the first success made it
+		was, err = b.exists.Call(c, "a", perdure.Void{}) // the first success created it
 		want(t, was, err, true)
 		if _, err := b.deposit.Call(c, "a", cents{9}); err != nil {
 			t.Fatal(err)
@@ -280,7 +295,7 @@ func TestDeletedEntity(t *testing.T) {
 	})
 }
 
-// The same request is the same call, also when it was answered long ago.
+// Two calls with the same request id are one call, even when the first was answered long ago.
 func TestRepeatedCall(t *testing.T) {
 	t.Parallel()
 	b := newBank()
@@ -321,6 +336,7 @@ func TestOperationsOfOneKeyRunAlone(t *testing.T) {
 	t.Parallel()
 	var inside, most atomic.Int32
 	counters := perdure.NewEntity[int]("counter")
+
 	add := perdure.NewOperation(counters, "add", func(_ perdure.EntityCtx, n *int, by int) (int, error) {
 		if inside.Add(1) > 1 {
 			most.Store(2)
@@ -330,6 +346,7 @@ func TestOperationsOfOneKeyRunAlone(t *testing.T) {
 		*n += by
 		return *n, nil
 	})
+
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		var wg sync.WaitGroup
 		for range 10 {
@@ -341,6 +358,7 @@ func TestOperationsOfOneKeyRunAlone(t *testing.T) {
 				}
 			})
 		}
+
 		wg.Wait()
 		n, _, err := counters.Get(c, "one")
 		want(t, n, err, 200)
@@ -350,11 +368,12 @@ func TestOperationsOfOneKeyRunAlone(t *testing.T) {
 	}, counters)
 }
 
-// Views and reads wait for nobody.
+// Views and reads do not wait for a running operation.
 func TestViewsBesideABusyEntity(t *testing.T) {
 	t.Parallel()
 	begun, open := make(chan struct{}), make(chan struct{})
 	boxes := perdure.NewEntity[string]("box")
+
 	put := perdure.NewOperation(boxes, "put", func(_ perdure.EntityCtx, s *string, v string) (string, error) {
 		*s = v
 		if v == "slow" {
@@ -363,25 +382,30 @@ func TestViewsBesideABusyEntity(t *testing.T) {
 		}
 		return v, nil
 	})
+
 	look := perdure.NewView(boxes, "look", func(s, _ string) (string, error) { return s, nil })
 	app, err := embedded.Open(t.Context(), "memory:", boxes)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer func() {
 		if err := app.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
+
 	c := app.With(t.Context())
 	if _, err := put.Call(c, "b", "first"); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error)
+
 	go func() {
 		_, err := put.Call(c, "b", "slow")
 		done <- err
 	}()
+
 	<-begun
 	got, err := look.Call(c, "b", "")
 	want(t, got, err, "first")
@@ -398,7 +422,7 @@ func TestViewsBesideABusyEntity(t *testing.T) {
 	}
 }
 
-// A call of what nobody has the code of waits, and is made when somebody has.
+// A call waits while no process has the code of the entity, and runs when one has it.
 func TestCallWaitsForTheCode(t *testing.T) {
 	t.Parallel()
 	b, url := newBank(), "file:"+filepath.Join(t.TempDir(), "e.db")
@@ -409,6 +433,7 @@ func TestCallWaitsForTheCode(t *testing.T) {
 	if err := b.deposit.Send(app.With(t.Context()), "a", cents{5}); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := b.move.Start(app.With(t.Context()), transfer{"a", "b", 3}, perdure.RawKey("m")); err != nil {
 		t.Fatal(err)
 	}
@@ -418,6 +443,7 @@ func TestCallWaitsForTheCode(t *testing.T) {
 	if app, err = embedded.Open(t.Context(), url, b.group()); err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := b.move.Execution(perdure.RawKey("m")).Result(app.With(t.Context()))
 	want(t, got, err, 3)
 	if err := app.Close(); err != nil {
@@ -425,19 +451,22 @@ func TestCallWaitsForTheCode(t *testing.T) {
 	}
 }
 
-// A state that this build cannot read is answered, and stays.
+// A call of an entity whose state this build cannot read gets an error, and the state stays.
 func TestUnreadableState(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "e.db")
 	texts, numbers := perdure.NewEntity[string]("thing"), perdure.NewEntity[int]("thing")
+
 	set := perdure.NewOperation(texts, "set", func(_ perdure.EntityCtx, s *string, v string) (string, error) {
 		*s = v
 		return v, nil
 	})
+
 	add := perdure.NewOperation(numbers, "add", func(_ perdure.EntityCtx, n *int, by int) (int, error) {
 		*n += by
 		return *n, nil
 	})
+
 	open := func(def perdure.Definition, use func(c perdure.Client)) {
 		app, err := embedded.Open(t.Context(), url, def)
 		if err != nil {
@@ -448,16 +477,19 @@ func TestUnreadableState(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	open(texts, func(c perdure.Client) {
 		if _, err := set.Call(c, "x", "text"); err != nil {
 			t.Fatal(err)
 		}
 	})
+
 	open(numbers, func(c perdure.Client) {
 		if _, err := add.Call(c, "x", 1); err == nil || !strings.Contains(err.Error(), "the state of thing/x cannot be read by this build") {
 			t.Errorf("the error is %v", err)
 		}
 	})
+
 	open(texts, func(c perdure.Client) {
 		s, ok, err := texts.Get(c, "x")
 		want(t, fmt.Sprint(s, " ", ok), err, "text true")
@@ -466,7 +498,7 @@ func TestUnreadableState(t *testing.T) {
 
 // ---- from workflows
 
-// Whatever a crash interrupts, a workflow that moves money moves it once.
+// Wherever a crash interrupts it, a workflow that moves money moves it once.
 func TestMovesSurviveCrashes(t *testing.T) {
 	t.Parallel()
 	perduretest.Explore(t, func() perduretest.Scenario[string] {
@@ -481,11 +513,13 @@ func TestMovesSurviveCrashes(t *testing.T) {
 				if err := b.tell.Send(c, "a", transfer{To: "c", Cents: 10}, perdure.RequestID("told")); err != nil {
 					return "", err
 				}
+
 				got, err := b.move.Run(c, transfer{"a", "b", 30}, perdure.RawKey("m"))
 				if err != nil {
 					return "", err
 				}
 				env.Settle()
+
 				var all []string
 				for _, key := range []string{"a", "b", "c"} {
 					s, _, err := b.accounts.Get(env.With(), key)
@@ -494,13 +528,14 @@ func TestMovesSurviveCrashes(t *testing.T) {
 					}
 					all = append(all, fmt.Sprint(s.Cents))
 				}
+
 				return fmt.Sprint(got, all), nil
 			},
 		}
 	})
 }
 
-// What a workflow reads of an entity is journaled: a replay sees what it saw.
+// The journal has what a workflow reads from an entity, so a replay reads the same value.
 func TestWorkflowReadsOnce(t *testing.T) {
 	t.Parallel()
 	b, goOn := newBank(), perdure.NewSignal[string]("go")
@@ -513,6 +548,7 @@ func TestWorkflowReadsOnce(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
+
 		if _, err := goOn.Receive(ctx); err != nil {
 			return "", err
 		}
@@ -520,8 +556,10 @@ func TestWorkflowReadsOnce(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
+
 		return fmt.Sprint(s.Cents, ok, n, again.Cents), b.deposit.Send(ctx, key, cents{1})
 	})
+
 	perduretest.Run(t, append(b.group(), look), func(t *testing.T, env *perduretest.Env) {
 		if _, err := b.deposit.Call(env.With(), "a", cents{7}); err != nil {
 			t.Fatal(err)
@@ -530,6 +568,7 @@ func TestWorkflowReadsOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		env.Settle()
 		if _, err := b.deposit.Call(env.With(), "a", cents{1}); err != nil {
 			t.Fatal(err)
@@ -538,6 +577,7 @@ func TestWorkflowReadsOnce(t *testing.T) {
 		if err := goOn.Send(env.With(), run, ""); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := run.Result(env.With())
 		want(t, got, err, "7 true 7 8")
 		env.Settle()
@@ -546,7 +586,7 @@ func TestWorkflowReadsOnce(t *testing.T) {
 	})
 }
 
-// A workflow gives a call no RequestID, and an error of an operation is one that it can handle.
+// A workflow needs no RequestID for a call, and can handle the error of an operation.
 func TestWorkflowCalls(t *testing.T) {
 	t.Parallel()
 	b := newBank()
@@ -558,6 +598,7 @@ func TestWorkflowCalls(t *testing.T) {
 		if _, err := b.deposit.Go(ctx, "a", cents{1}, perdure.RequestID("r")).Get(ctx); !errors.Is(err, perdure.ErrInvalid) {
 			return "a RequestID is accepted", err
 		}
+
 		if err := b.deposit.Send(ctx, "a", cents{1}, perdure.RequestID("r")); !errors.Is(err, perdure.ErrInvalid) {
 			return "a RequestID is accepted", err
 		}
@@ -568,10 +609,12 @@ func TestWorkflowCalls(t *testing.T) {
 		if re := (*perdure.RemoteError)(nil); !errors.As(err, &re) || re.Message != errPoor.Error() {
 			return "no failure", err
 		}
+
 		fs := []*perdure.Future[int]{b.deposit.Go(ctx, "a", cents{1}), b.deposit.Go(ctx, "a", cents{1}), b.deposit.Go(ctx, "b", cents{1})}
 		got, err := perdure.All(ctx, fs...)
 		return fmt.Sprint(got), err
 	})
+
 	onStores(t, append(b.group(), calls), func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		got, err := calls.Run(c, "x", perdure.RawKey("k"))
 		want(t, got, err, "[1 2 1]")
@@ -618,22 +661,26 @@ func TestGateway(t *testing.T) {
 		rename := perdure.NewRPC(gateway, "update_profile", u.rename, perdure.Persisted())
 		orders := perdure.NewService("OrderGateway")
 		userHealth, orderHealth := addHealth(gateway), addHealth(orders)
+
 		greet := perdure.NewWorkflow("greet", func(ctx perdure.WorkflowCtx, key string) (string, error) {
 			if err := rename.Send(ctx, key, "!"); err != nil {
 				return "", err
 			}
 			return profile.Call(ctx, key, perdure.Void{})
 		})
+
 		app, err := embedded.Open(t.Context(), store, gateway, orders, greet)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		c := app.With(t.Context())
 		for range 2 {
 			if _, err := rename.Call(c, "u-1", "eve", perdure.RequestID("once")); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		got, err := profile.Call(c, "u-1", perdure.Void{})
 		want(t, got, err, "eve")
 		got, err = userHealth.Ping.Call(c, "u-1", perdure.Void{})
@@ -643,6 +690,7 @@ func TestGateway(t *testing.T) {
 		if err := rename.Send(c, "u-2", "bob"); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := userHealth.Ping.Send(c, "u-2", perdure.Void{}); err != nil {
 			t.Fatal(err)
 		}
@@ -676,11 +724,13 @@ func TestConcurrencyOfAService(t *testing.T) {
 			inside.Add(-1)
 			return perdure.Void{}, nil
 		})
+
 		app, err := embedded.Open(t.Context(), "memory:", s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
+
 		var wg sync.WaitGroup
 		for range 12 {
 			wg.Go(func() {
@@ -689,6 +739,7 @@ func TestConcurrencyOfAService(t *testing.T) {
 				}
 			})
 		}
+
 		wg.Wait()
 		if most.Load() != 3 || time.Since(began) > 5*time.Second {
 			t.Errorf("%d overlapped, in %s", most.Load(), time.Since(began))
@@ -735,7 +786,7 @@ func TestOperationsThatReferToEachOther(t *testing.T) {
 	})
 }
 
-// Payload settings hold for states, calls and replies, wherever they come from.
+// Payload settings apply to states, calls and replies of every sender.
 func TestEncryptedStates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -748,6 +799,7 @@ func TestEncryptedStates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		c := app.With(t.Context())
 		got, err := b.deposit.Call(c, "a", cents{100})
 		want(t, got, err, 100)
@@ -757,12 +809,14 @@ func TestEncryptedStates(t *testing.T) {
 		got, err = b.move.Run(c, transfer{"a", "c", 30}, perdure.RawKey("m"))
 		want(t, got, err, 30)
 		synctest.Wait()
+
 		for key, cents := range map[string]int{"a": 60, "b": 10, "c": 30} {
 			s, _, err := b.accounts.Get(c, key)
 			want(t, s.Cents, err, cents)
 			got, err := b.balance.Call(c, key, perdure.Void{})
 			want(t, got, err, cents)
 		}
+
 		if err := app.Close(); err != nil {
 			t.Error(err)
 		}

@@ -144,8 +144,8 @@ func (b callBinding) define(r *registry) {
 	r.bound = append(r.bound, b)
 }
 
-// joinBound joins what was bound with the entities and services that it belongs to. A service of
-// which only that is known has no options.
+// joinBound adds bound operations and RPCs to the entities and services that they belong to. A
+// service that is known only through a bound RPC has no options.
 func (r *registry) joinBound() {
 	for _, b := range r.bound {
 		d := entityDefinition{kind: b.asked.kind, name: b.asked.of, at: b.call.at}

@@ -22,7 +22,7 @@ type host struct {
 	// of workflows and tasks whose code is here, by the types of their addresses
 	inputs    map[string]inputType
 	logger    *slog.Logger
-	payloads  *episode.Log // those that cannot be read or written now
+	payloads  *episode.Log // failing reads and writes of payloads
 	codec     *codec.Codec
 	plain     bool // the codec has nothing to do but JSON
 	maxStored int
