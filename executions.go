@@ -174,7 +174,7 @@ func (x Executions) order(ctx context.Context, t Target, reason string, order fu
 	return order(ctx, api.CancelRequest{Target: to, Reason: reason})
 }
 
-// listRequest is what a query asks for.
+// listRequest parses a query.
 func listRequest(text string) (api.ListRequest, error) {
 	q, err := query.Parse(text, time.Now())
 	return q.Request(), err

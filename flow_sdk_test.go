@@ -103,8 +103,8 @@ func reasonOf(t *testing.T, app *perdure.App, to perdure.Target) string {
 	return info.Reason
 }
 
-// At most as many tasks as the limit run at a time, however many slots there are, and no fewer while
-// enough wait. The same holds when the limit changes while tasks run.
+// At most as many tasks as the limit run at a time, however many slots there are, and no fewer
+// while enough wait. The same holds when the limit changes while tasks run.
 func TestLimitOfConcurrency(t *testing.T) {
 	t.Parallel()
 	m := newMeter()
