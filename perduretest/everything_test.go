@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// Everything that workflow code and clients can do is done here once, in a test of this package: what works in a program works in a test.
-// TestEveryVerbIsTried sees to it that nothing is forgotten.
+// This file tries everything that workflow code and clients can do once, in a test of this package:
+// what works in a program works in a test. TestEveryVerbIsTried checks that no verb is missing.
 
 type task struct {
 	Name string
@@ -39,10 +39,12 @@ func kidCode(ctx perdure.WorkflowCtx, t task) (string, error) {
 		_, err := work.Run(ctx, task{Name: "undo " + t.Name})
 		return err
 	})
+
 	ctx.Defer(func(ctx perdure.WorkflowCtx) error {
 		_, err := work.Run(ctx.Detached(), task{Name: "tidy " + t.Name})
 		return err
 	})
+
 	if t.Bad {
 		return "", perdure.Permanent(errors.New(t.Name + " is bad"))
 	}
@@ -50,6 +52,7 @@ func kidCode(ctx perdure.WorkflowCtx, t task) (string, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
+
 	return t.Name + " " + got, err
 }
 
@@ -64,7 +67,7 @@ func wholeCode(ctx perdure.WorkflowCtx, in task) (log []string, err error) {
 	note := func(what string, values ...any) { log = append(log, strings.TrimSpace(what+" "+fmt.Sprint(values...))) }
 	began := ctx.Now()
 
-	// Steps, one after the other and side by side.
+	// Steps, one after the other and in parallel.
 	first, err := work.Run(ctx, in)
 	if err != nil {
 		return nil, err
@@ -100,7 +103,7 @@ func wholeCode(ctx perdure.WorkflowCtx, in task) (log []string, err error) {
 	late, err := slow.Get(ctx)
 	note("first", len(two), late, err)
 
-	// Children, and others.
+	// Children, and executions without a parent.
 	if _, err := kid.Run(ctx, task{Name: "wicked", Bad: true}); err == nil || !strings.Contains(err.Error(), "wicked is bad") {
 		return nil, fmt.Errorf("a bad child: %w", err)
 	}
@@ -147,7 +150,7 @@ func wholeCode(ctx perdure.WorkflowCtx, in task) (log []string, err error) {
 	_, rejected := trial.Await(ctx)
 	note("messages", early, got, errors.Is(timeout, perdure.ErrTimeout), present, rejected)
 
-	// What is equal on replay.
+	// Values that are equal on replay.
 	ctx.Log().Info("nearly done")
 	self := ctx.Self()
 	note("self", self.Workflow, self.Key, ctx.Version("new", 1, 2), len(ctx.UUID()), ctx.Rand().IntN(6) < 6)
@@ -194,7 +197,7 @@ func TestEverything(t *testing.T) {
 			}
 		}
 
-		// What is left to clients.
+		// Verbs that only clients have.
 		if n, err := rounds.Run(env.With(), 1, perdure.ReuseIfFailed); n != 3 || err != nil {
 			t.Errorf("rounds %d, %v", n, err)
 		}
@@ -250,12 +253,13 @@ var (
 	stops = perdure.DeclareWorkflow[int, string]("stops")
 )
 
-// stopsCode adds up until it is stopped. It sleeps through updates, so that some wait.
+// stopsCode adds numbers until it is stopped. It sleeps during updates, so that some of them wait.
 func stopsCode(ctx perdure.WorkflowCtx, sum int) (string, error) {
 	ctx.OnInterrupt(func(ctx perdure.WorkflowCtx, why string) error {
 		_, err := work.Run(ctx, task{Name: "tell " + why})
 		return err
 	})
+
 	total.Handle(ctx, func(perdure.Void) (int, error) { return sum, nil })
 	add.Handle(ctx, func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		if err := ctx.Sleep(time.Minute); err != nil {
@@ -269,6 +273,7 @@ func stopsCode(ctx perdure.WorkflowCtx, sum int) (string, error) {
 		}
 		return nil
 	})
+
 	if err := ctx.SetLabel("stage", "open"); err != nil {
 		return "", err
 	}
@@ -276,19 +281,22 @@ func stopsCode(ctx perdure.WorkflowCtx, sum int) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	if err := ctx.WaitUpdates(); err != nil {
 		return "", err
 	}
-	if err := ctx.Sleep(time.Second); err != nil { // those that follow come meanwhile
+	if err := ctx.Sleep(time.Second); err != nil { // the next updates arrive during the sleep
 		return "", err
 	}
 	rest := stop.Drain(ctx)
 	last, _ := shown.Get(ctx)
+
 	if how == "clear" {
 		if err := shown.Clear(ctx); err != nil {
 			return "", err
 		}
 	}
+
 	if _, err := work.Run(ctx, task{Name: "close"}); err != nil {
 		return "", err
 	}
@@ -348,7 +356,7 @@ func TestTalking(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 
-		// Histories: a copy that goes another way, one that begins anew, one that is moved, and the end of one.
+		// Histories: a fork, a reset, an import, and a deletion.
 		fork, err := app.Executions().Fork(ctx, x, perdure.RawKey("fork"), perdure.BeforeStep("work"))
 		if err != nil {
 			t.Fatal(err)
@@ -428,7 +436,7 @@ func TestTalking(t *testing.T) {
 	}
 }
 
-// TestTasksWaitForAWorker submits tasks to a queue that nobody serves: they are there, and wait.
+// TestTasksWaitForAWorker submits tasks to a queue without workers. The tasks exist and wait.
 func TestTasksWaitForAWorker(t *testing.T) {
 	t.Parallel()
 	render := perdure.DeclareActivity[task, string]("render", perdure.OnQueue("gpu"))
@@ -442,6 +450,7 @@ func TestTasksWaitForAWorker(t *testing.T) {
 		if _, err := render.SubmitMany(env.With(), []task{{Name: "two"}, {Name: "three"}}); err != nil {
 			t.Fatal(err)
 		}
+
 		env.Settle()
 		if n, err := env.App().Executions().Count(env.Context(), `workflow = "task:render" and status = "open"`); n != 3 || err != nil {
 			t.Errorf("%d tasks are open, %v", n, err)
@@ -452,13 +461,15 @@ func TestTasksWaitForAWorker(t *testing.T) {
 	})
 }
 
-// TestScheduling fires by the clock, by hand and for the past, and is asked by ordinary code and by a workflow.
+// TestScheduling fires a schedule by the clock, by hand and for the past. Ordinary code and a
+// workflow ask about it.
 func TestScheduling(t *testing.T) {
 	t.Parallel()
 	planned := perdure.NewWorkflow("planned", func(ctx perdure.WorkflowCtx, n int) (string, error) {
 		at, ok := ctx.ScheduledFor()
 		return fmt.Sprintf("%d %s %t", n, at.UTC().Format(time.RFC3339), ok), nil
 	})
+
 	daily := perdure.NewSchedule("daily", perdure.Cron("0 12 * * *", "Europe/Berlin"), planned.Job(7), perdure.OverlapQueue, perdure.Jitter(time.Minute), perdure.PausedAtFirst("not yet"))
 	asks := perdure.NewWorkflow("asks", func(ctx perdure.WorkflowCtx, _ int) (int64, error) {
 		if err := daily.Trigger(ctx); err != nil {
@@ -467,6 +478,7 @@ func TestScheduling(t *testing.T) {
 		info, err := daily.Describe(ctx)
 		return info.Triggered, err
 	})
+
 	perduretest.Run(t, perdure.Group{planned, asks, daily}, func(t *testing.T, env *perduretest.Env) {
 		if next, err := daily.Next(time.Now(), 2); err != nil || len(next) != 2 || !next[1].Equal(time.Date(2000, 1, 2, 11, 0, 0, 0, time.UTC)) {
 			t.Errorf("next: %v, %v", next, err)
@@ -475,6 +487,7 @@ func TestScheduling(t *testing.T) {
 		if err := daily.Resume(env.With()); err != nil {
 			t.Fatal(err)
 		}
+
 		env.Advance(24 * time.Hour)
 		if n, err := daily.Backfill(env.With(), time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Now()); n != 2 || err != nil {
 			t.Errorf("backfill of %d, %v", n, err)
@@ -495,11 +508,13 @@ func TestScheduling(t *testing.T) {
 		if err := daily.Pause(env.With(), "enough"); err != nil {
 			t.Fatal(err)
 		}
+
 		for s, err := range env.App().Schedules().List(env.Context()) {
 			if err != nil || s.Name != "daily" || s.Why != "enough" {
 				t.Errorf("%+v, %v", s, err)
 			}
 		}
+
 		if err := daily.Delete(env.With()); err != nil {
 			t.Fatal(err)
 		}
@@ -509,22 +524,24 @@ func TestScheduling(t *testing.T) {
 		if _, err := daily.Describe(env.With()); !errors.Is(err, perdure.ErrNotFound) {
 			t.Errorf("describe what was deleted: %v", err)
 		}
-		env.Restart() // it is defined, so it is there again
+		env.Restart() // it is among the definitions, so it exists again
 		if info, err := daily.Describe(env.With()); err != nil || info.Fired != 0 || !info.Paused {
 			t.Errorf("%+v, %v", info, err)
 		}
 	})
 }
 
-// Tasks and what steers them.
+// TestFlow tries tasks, limits, breakers and queues.
 func TestFlow(t *testing.T) {
 	t.Parallel()
 	double := perdure.NewActivity("double", func(_ context.Context, n int) (int, error) { return 2 * n, nil },
 		perdure.OnQueue("math"), perdure.Limit("chips"), perdure.Breaker("chips"))
+
 	perduretest.Run(t, double, func(t *testing.T, env *perduretest.Env) {
 		ctx, app := env.Context(), env.App()
 		app.Tasks().Pause()
 		app.Tasks().Resume()
+
 		for what, err := range map[string]error{
 			"limit": app.Limits().Set(ctx, perdure.LimitRule{Name: "chips", Concurrency: 1}), "rule": app.Breakers().SetRule(ctx, perdure.BreakerRule{Name: "chips", Failures: 2}),
 			"trip": app.Breakers().Trip(ctx, "chips", "test"), "queue": app.Queues().Pause(ctx, "math", "test"),
@@ -533,6 +550,7 @@ func TestFlow(t *testing.T) {
 				t.Fatal(what, err)
 			}
 		}
+
 		x, err := double.Submit(env.With(), 21)
 		if err != nil {
 			t.Fatal(err)
@@ -547,6 +565,7 @@ func TestFlow(t *testing.T) {
 		if err := errors.Join(app.Breakers().Pause(ctx, "chips", time.Now().Add(time.Minute), "test"), app.Breakers().Reset(ctx, "chips"), app.Queues().Resume(ctx, "math")); err != nil {
 			t.Fatal(err)
 		}
+
 		if n, err := x.Result(env.With()); n != 42 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
@@ -554,18 +573,20 @@ func TestFlow(t *testing.T) {
 		if err != nil || len(many) != 2 {
 			t.Fatal(many, err)
 		}
+
 		for i := range many {
 			if n, err := many[i].Result(env.With()); n != 2*(i+1) || err != nil {
 				t.Errorf("%d, %v", n, err)
 			}
 		}
+
 		if err := errors.Join(app.Limits().Delete(ctx, "chips"), app.Breakers().DeleteRule(ctx, "chips")); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// TestDeadTasks has tasks die, and gives them another chance.
+// TestDeadTasks lets tasks fail permanently and requeues them.
 func TestDeadTasks(t *testing.T) {
 	t.Parallel()
 	send := perdure.NewActivity("send", func(_ context.Context, to string) (string, error) {
@@ -574,20 +595,24 @@ func TestDeadTasks(t *testing.T) {
 		}
 		return "sent", nil
 	}, perdure.OnQueue("post"))
+
 	perduretest.Run(t, send, func(t *testing.T, env *perduretest.Env) {
 		ctx, app := env.Context(), env.App()
 		xs, err := send.SubmitMany(env.With(), []string{"ann", "eve"})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i := range xs {
 			if _, err := xs[i].Result(env.With()); err == nil {
 				t.Errorf("%d was sent", i)
 			}
 		}
+
 		if groups, err := app.DeadTasks().Groups(ctx, perdure.DeadQuery{}); err != nil || len(groups) == 0 {
 			t.Errorf("%+v, %v", groups, err)
 		}
+
 		var ids []string
 		for d, err := range app.DeadTasks().List(ctx, perdure.DeadQuery{}) {
 			if err != nil {
@@ -595,6 +620,7 @@ func TestDeadTasks(t *testing.T) {
 			}
 			ids = append(ids, d.ID)
 		}
+
 		if len(ids) != 2 {
 			t.Fatalf("%v are dead", ids)
 		}
@@ -605,17 +631,20 @@ func TestDeadTasks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if got, err := (perdure.Execution[string]{Ref: ref}).Result(env.With()); got != "sent" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
 		if err := app.DeadTasks().UndoRequeue(ctx, ids[1]); err == nil {
 			t.Error("what was not requeued was undone")
 		}
+
 		for _, err := range app.DeadTasks().RequeueAll(ctx, perdure.DeadQuery{}, perdure.RequeueMany{DryRun: true}) {
 			if err != nil {
 				t.Error(err)
 			}
 		}
+
 		for _, err := range app.DeadTasks().Purge(ctx, perdure.DeadQuery{}) {
 			if err != nil {
 				t.Error(err)
@@ -630,7 +659,8 @@ var (
 	climb   = perdure.DeclareActivity[int, int]("climb", perdure.OnQueue("hill"), perdure.Constant(0, time.Second))
 )
 
-// A process that dies between a Save and the outcome of the attempt loses nothing that was saved. What was logged and streamed before that is there once.
+// A process that dies between a Save and the outcome of the attempt loses no saved state. Lines and
+// items that were written before the Save exist once.
 func TestTaskDataOutlivesAProcess(t *testing.T) {
 	t.Parallel()
 	var seen []string
@@ -641,27 +671,34 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 		}
 		seen = append(seen, fmt.Sprint(at, " ", ok))
 		perdure.Log(ctx).Info("begins", "at", at)
+
 		if err := errors.Join(
 			perdure.StreamToken(ctx, "up"), perdure.StreamProgress(ctx, float64(at)/float64(top), ""), perdure.StreamData(ctx, at), perdure.StreamError(ctx, errors.New("windy")),
-			passing.Save(ctx, "here"), passing.Remove(ctx), reached.Save(ctx, at+1), // everything before it is durable too
+			// everything before it is durable too
+			passing.Save(ctx, "here"), passing.Remove(ctx), reached.Save(ctx, at+1),
 		); err != nil {
 			return 0, err
 		}
+
 		if at+1 < top {
 			<-ctx.Done() // until the process dies
 			return 0, ctx.Err()
 		}
+
 		return at + 1, nil
 	}
+
 	perduretest.Run(t, perdure.Group{climb.Bind(code)}, func(t *testing.T, env *perduretest.Env) {
 		x, err := climb.Submit(env.With(), 3, perdure.RawKey("k"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for range 2 {
 			env.Settle()
 			env.Restart()
 		}
+
 		if got, err := x.Result(env.With()); got != 3 || err != nil {
 			t.Fatalf("%d, %v", got, err)
 		}
@@ -671,6 +708,7 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 		if n, ok, err := reached.Read(env.With(), x); n != 3 || !ok || err != nil {
 			t.Errorf("at the end it is %d, %v, %v", n, ok, err)
 		}
+
 		var lines, items []string
 		for l, err := range env.App().Tasks().Logs(env.Context(), x, perdure.TaskTail{Follow: true}) {
 			if err != nil {
@@ -678,22 +716,26 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 			}
 			lines = append(lines, l.Text)
 		}
+
 		if want := []string{"begins at=0", "begins at=1", "begins at=2"}; !slices.Equal(lines, want) {
 			t.Errorf("lines are %q, want %q", lines, want)
 		}
+
 		for it, err := range env.App().Tasks().Stream(env.Context(), x, perdure.TaskTail{Follow: true, After: 8}) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			items = append(items, fmt.Sprint(it.Position, it.Kind, it.Text))
 		}
+
 		if want := []string{"9tokenup", "10progress", "11data", "12errorwindy"}; !slices.Equal(items, want) {
 			t.Errorf("streamed is %q, want %q", items, want)
 		}
 	})
 }
 
-// TestEntities calls and locks entities, and calls a service: as ordinary code, as a workflow, and as whoever operates them.
+// TestEntities calls and locks entities, and calls a service: as ordinary code, as a workflow, and
+// as an operator.
 func TestEntities(t *testing.T) {
 	t.Parallel()
 	shelves := perdure.NewEntity[int]("shelf")
@@ -701,6 +743,7 @@ func TestEntities(t *testing.T) {
 		*pieces += n
 		return *pieces, nil
 	})
+
 	bells := perdure.NewService("bell")
 	ring := perdure.NewRPC(bells, "ring", func(ctx perdure.EntityCtx, word string) (string, error) { return ctx.Key() + " " + word, nil })
 	tidy := perdure.NewWorkflow("tidy", func(ctx perdure.WorkflowCtx, n int) (string, error) {
@@ -714,6 +757,7 @@ func TestEntities(t *testing.T) {
 		}); err != nil {
 			return "", err
 		}
+
 		far, err := later.Get(ctx)
 		if err != nil {
 			return "", err
@@ -721,9 +765,11 @@ func TestEntities(t *testing.T) {
 		if err := ring.Send(ctx, "door", "hush"); err != nil {
 			return "", err
 		}
+
 		rang, err := ring.Call(ctx, "door", "done")
 		return fmt.Sprint(far, " ", rang), err
 	})
+
 	perduretest.Run(t, perdure.Group{shelves, bells, tidy}, func(t *testing.T, env *perduretest.Env) {
 		if n, err := put.Call(env.With(), "near", 5); n != 5 || err != nil {
 			t.Fatalf("%d, %v", n, err)
@@ -732,6 +778,7 @@ func TestEntities(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		env.Settle()
 		env.Restart()
 		ctx, app := env.Context(), env.App()
@@ -741,6 +788,7 @@ func TestEntities(t *testing.T) {
 		if err := put.Send(env.With(), "near", 5); err != nil {
 			t.Fatal(err)
 		}
+
 		calls, err := app.Mailboxes().List(ctx, shelves.Ref("near"))
 		if err != nil || len(calls) != 2 || calls[0].Operation != "put" {
 			t.Fatalf("%+v, %v", calls, err)
@@ -757,12 +805,14 @@ func TestEntities(t *testing.T) {
 		if err != nil || info.LockedBy.Key != "t" {
 			t.Fatalf("%+v, %v", info, err)
 		}
+
 		locked := 0
 		for info, err := range app.Locks().List(ctx, "shelf") {
 			if locked++; err != nil || info.Ref != shelves.Ref("near") {
 				t.Errorf("%+v, %v", info, err)
 			}
 		}
+
 		if n, exists, err := shelves.Get(env.With(), "near"); n != 3 || !exists || err != nil || locked != 1 {
 			t.Errorf("%d, %v, %v, %d are locked", n, exists, err, locked)
 		}
@@ -776,15 +826,18 @@ func TestEntities(t *testing.T) {
 		if err := poke.Send(env.With(), x, "go on"); err != nil {
 			t.Fatal(err)
 		}
+
 		if got, err := x.Result(env.With()); got != "2 door done" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
+
 		n := 0
 		for _, err := range app.Entities().List(ctx, "shelf", "") {
 			if n++; err != nil {
 				t.Error(err)
 			}
 		}
+
 		var rows strings.Builder
 		if err := app.Entities().ForceDelete(ctx, shelves.Ref("near"), &rows); err != nil || !strings.Contains(rows.String(), "entities") {
 			t.Errorf("forced delete of an entity: %v, exported %q", err, rows.String())
