@@ -111,7 +111,7 @@ func note(ctx context.Context, s *episode.Source, err error) {
 // answered finishes the calls that wait for a reply. If the reply belongs to another request with
 // the same id, it refuses the call.
 func (k *clerk) answered(r store.Reply) {
-	a := lane.Remembered(&r)
+	a := lane.RememberedAnswer(&r)
 	k.mu.Lock()
 	waiting := k.replies[r.RequestKey]
 	delete(k.replies, r.RequestKey)

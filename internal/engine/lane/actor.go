@@ -60,8 +60,8 @@ func (a *actor) commit(c *core.EntityChange) {
 	}
 }
 
-// stored reports whether everything that waits for the entity is in the store.
-func (a *actor) stored() bool {
+// isStored reports whether everything that waits for the entity is in the store.
+func (a *actor) isStored() bool {
 	if a.rest != nil || len(a.jobs) > 0 || len(a.kept) > 0 {
 		return false
 	}

@@ -20,13 +20,18 @@ func (l *Lane) apply(now model.Time, e *entry, in input) {
 	l.applyWatched(now, e, in)
 }
 
-// applyWatched applies an input, also to a quarantined address. It first notes how things stand, if
-// the lane reports facts.
+// applyWatched applies an input, also to a quarantined address. If the lane reports facts, the input
+// carries a snapshot of the address from before: the facts compare it with the decision.
 func (l *Lane) applyWatched(now model.Time, e *entry, in input) {
-	if l.cfg.Watched {
-		l.witness.look(e, in)
+	if !l.cfg.Watched {
+		in.apply(l, now, e)
+		return
 	}
+
+	l.snapshot.take(e, in)
+	in.base().before = &l.snapshot
 	in.apply(l, now, e)
+	in.base().before = nil // the next input uses the memory again
 }
 
 // apply gives the message to the code that handles its kind.
@@ -35,7 +40,7 @@ func (in *messageInput) apply(l *Lane, now model.Time, e *entry) {
 	switch {
 	case in.isForced():
 		l.applyForced(now, e, in)
-	case in.origin.repeated():
+	case in.origin.isRepeated():
 		l.skip(e, in)
 	case e.isEntity():
 		l.applyToEntity(now, e, in)
@@ -117,7 +122,7 @@ func (l *Lane) stopReading(e *entry) {
 
 // apply stores an answer that is known already.
 func (in *answerInput) apply(l *Lane, _ model.Time, e *entry) {
-	if in.origin.repeated() {
+	if in.origin.isRepeated() {
 		l.skip(e, in)
 		return
 	}
@@ -145,13 +150,13 @@ func (l *Lane) newRunFor(m *model.Message) model.RunID {
 // decide says what becomes of a message.
 func (l *Lane) decide(now model.Time, e *entry, in *messageInput) (*core.Execution, core.Decision) {
 	m := in.origin.message
-	if in.reported() {
+	if in.isReported() {
 		// Once more.
 		return e.x, core.Decision{Answer: model.Answer{Run: m.ToRun, Status: in.fate.Status}}
 	}
 
 	if !in.aboutLetter() {
-		if d, busy := e.goesOn(m); busy {
+		if d, busy := e.refuseBusy(m); busy {
 			return e.x, d
 		}
 		return core.Deliver(e.x, m, now, l.newRunFor(m), l.cfg.Limits)

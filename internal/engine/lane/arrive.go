@@ -34,7 +34,7 @@ func (l *Lane) receive(now model.Time, in *messageInput) {
 	e := l.entry(m.To)
 
 	// A shard that is given up still takes what claims write until it is free.
-	if l.dead != nil || e == nil || e.shard.draining && !(in.isWrite() && l.waitsFor(e.shard.id)) {
+	if l.dead != nil || e == nil || e.shard.draining && !(in.isWrite() && l.isWaitingFor(e.shard.id)) {
 		l.answer(Answer{Token: token, Err: ErrNotOwner})
 		return
 	}

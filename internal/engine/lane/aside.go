@@ -48,11 +48,11 @@ func (l *Lane) moveAside(now model.Time) {
 	full := func() bool { return a.full(b, l.budget.batch) }
 	var later []*pair
 	for _, p := range a.pairs {
-		if p.inOpen && p.damaged() || full() {
+		if p.inOpen && p.isDamaged() || full() {
 			later = append(later, p)
 			continue
 		}
-		for !p.feeding && p.damaged() && l.Owns(p.to) && !full() {
+		for !p.feeding && p.isDamaged() && l.Owns(p.to) && !full() {
 			l.asideMessage(now, b, p)
 		}
 	}

@@ -53,11 +53,11 @@ func proposals(inputs []input) (n int) {
 	return n
 }
 
-// staysApart reports whether a proposal has to wait for the next batch. Proposals of a refused
+// isApart reports whether a proposal has to wait for the next batch. Proposals of a refused
 // batch have no effect when the lane applies them again in halves, so the halves never show which
 // of them is the poison. The board would make all of them at once again. So the next ones go one
 // per batch.
-func (l *Lane) staysApart(in input) bool {
+func (l *Lane) isApart(in input) bool {
 	return l.apart > 0 && l.open.proposals > 0 && len(l.open.inputs) > 0 && in.proposal()
 }
 
@@ -413,7 +413,7 @@ func (in *messageInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	case in.isForced():
 		l.applyWatched(now, e, in)
 		return
-	case in.origin.repeated():
+	case in.origin.isRepeated():
 	case in.isOrder() && !in.refusedOnce && (!in.once() || in.sure(e)):
 		l.refuseOrder(e, in, wayOut(in.origin.message, blocked))
 		return
@@ -430,7 +430,7 @@ func (in *messageInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 // applyPoisoned puts off an answer for another process or shard, and refuses any other.
 func (in *answerInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	switch {
-	case in.origin.repeated():
+	case in.origin.isRepeated():
 	case in.origin.remote():
 		l.putOff(now, e, in)
 		return

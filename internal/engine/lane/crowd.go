@@ -30,7 +30,7 @@ func (l *Lane) checkCrowd(now model.Time, e *entry, in *messageInput) error {
 	default:
 		return nil
 	}
-	return fault.New(fault.Exhausted, "%d requests wait for %s already, the first for %s: %s", n, e.address, age.Round(time.Millisecond), l.whyWaits(e))
+	return fault.New(fault.Exhausted, "%d requests wait for %s already, the first for %s: %s", n, e.address, age.Round(time.Millisecond), l.whyWaiting(e))
 }
 
 // waitingBytes is how many bytes wait for the address.
@@ -41,8 +41,8 @@ func (e *entry) waitingBytes() (n int) {
 	return n
 }
 
-// whyWaits says what keeps the backlog of an entry from being applied.
-func (l *Lane) whyWaits(e *entry) string {
+// whyWaiting says what keeps the backlog of an entry from being applied.
+func (l *Lane) whyWaiting(e *entry) string {
 	switch {
 	case l.recovery.careful():
 		return "a commit was refused or late, and its inputs are applied again in smaller ones"

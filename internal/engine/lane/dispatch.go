@@ -72,7 +72,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		e.eviction.wanted = true
 		return
 	}
-	if e.known && (e.x == nil || !e.x.Open() || e.paused()) {
+	if e.known && (e.x == nil || !e.x.Open() || e.isPaused()) {
 		return
 	}
 
@@ -127,7 +127,7 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 		l.schedule(e)
 	}
 
-	if l.dead != nil || e.run() != run || !e.hold.free() || e.reading.history || e.shard.draining || e.paused() || !e.x.Open() || e.isTask() {
+	if l.dead != nil || e.run() != run || !e.hold.free() || e.reading.history || e.shard.draining || e.isPaused() || !e.x.Open() || e.isTask() {
 		return
 	}
 
@@ -168,7 +168,7 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 	tail := e.reading.tail
 	e.reading.endHistory()
-	if e.x == nil || !e.x.Open() || e.paused() || !e.hold.free() || e.shard.draining || e.quarantine.why != nil {
+	if e.x == nil || !e.x.Open() || e.isPaused() || !e.hold.free() || e.shard.draining || e.quarantine.why != nil {
 		l.askAgain(e)
 		return
 	}
@@ -220,7 +220,7 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 		if e.reading.events != nil {
 			l.activateLoaded(now, e, *e.reading.events)
 		}
-	case e.isTask() || !slices.ContainsFunc(events, concernsCode):
+	case e.isTask() || !slices.ContainsFunc(events, isForCode):
 	case hasKind(events, model.EventSignalDropped):
 		l.workers.unstrand(e) // code that was blocked by the signal may go on now
 		l.dispatch(now, e)
@@ -239,7 +239,7 @@ func (l *Lane) tell(e *entry, events []model.Event) {
 
 // mustLeave reports whether the run is to leave its worker as soon as that runs no step.
 func (l *Lane) mustLeave(e *entry) bool {
-	return e.shard.draining || l.workers.leaving[e.hold.worker] || e.paused()
+	return e.shard.draining || l.workers.leaving[e.hold.worker] || e.isPaused()
 }
 
 // whyLeave says why a run leaves its worker.

@@ -114,7 +114,7 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effBegin:
 			l.beginCall(now, f.entry, f.message.origin.message)
 		case effNoted:
-			l.makeNoted(now, f.entry)
+			l.runNoted(now, f.entry)
 		case effEntity:
 			f.entry.actor.commit(f.change)
 		case effGone:

@@ -48,7 +48,7 @@ func (l *Lane) forget(e *entry) {
 func (l *Lane) maybeDrop(e *entry) {
 	if l.recovery.careful() || e.dirty() || !e.hold.free() || e.reading.history || e.reading.active || len(e.backlog.inputs) > 0 || e.backlog.queued || e.quarantine.why != nil ||
 		e.pending.resuming > 0 || // a worker gets it when that is committed
-		e.tasks.posted.len() > 0 || e.recalled() {
+		e.tasks.posted.len() > 0 || e.hasRecall() {
 		return
 	}
 	if e.wait.worker || e.wait.room {
@@ -96,9 +96,9 @@ func (l *Lane) Owns(s model.ShardID) bool {
 	return ok && !sh.draining
 }
 
-// waitsFor reports whether the shard is being given up and waits for claims to end. Until then the
+// isWaitingFor reports whether the shard is being given up and waits for claims to end. Until then the
 // lane still takes what they write.
-func (l *Lane) waitsFor(s model.ShardID) bool {
+func (l *Lane) isWaitingFor(s model.ShardID) bool {
 	sh, ok := l.shards[s]
 	return ok && sh.draining && !sh.freeing
 }

@@ -45,17 +45,17 @@ func (e *entry) run() model.RunID {
 	return e.x.Start.Run
 }
 
-// paused reports whether no worker may continue the run, as far as the lane knows: a user has
+// isPaused reports whether no worker may continue the run, as far as the lane knows: a user has
 // paused it, or its start time has not come.
-func (e *entry) paused() bool {
+func (e *entry) isPaused() bool {
 	return e.known && e.x != nil && (e.x.Withheld() != nil || e.pending.resuming > 0)
 }
 
 // isTask reports whether the address is that of a task which stands alone: no code runs for it.
-func (e *entry) isTask() bool { return standsAlone(e.address) }
+func (e *entry) isTask() bool { return isStandalone(e.address) }
 
-// standsAlone reports whether the address is that of a task without a workflow.
-func standsAlone(a model.Address) bool { return strings.HasPrefix(a.Type, model.TaskPrefix) }
+// isStandalone reports whether the address is that of a task without a workflow.
+func isStandalone(a model.Address) bool { return strings.HasPrefix(a.Type, model.TaskPrefix) }
 
 // kind is the kind of workflow, entity or service of the address.
 func (e *entry) kind() kind { return kind{e.address.Tenant, e.address.Type} }

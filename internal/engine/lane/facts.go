@@ -12,7 +12,11 @@ func (l *Lane) noteFacts(b *building, e *entry, in input, d *core.Decision) {
 		to = &b.facts
 	}
 
-	n := noter{to: to, e: e, w: &l.witness, run: e.run()}
+	before := in.base().before
+	if before == nil {
+		before = &snapshot{} // a quarantined address refuses an order without applying it
+	}
+	n := noter{to: to, e: e, before: before, run: e.run()}
 	if e.isEntity() {
 		n.addEntity(in, d)
 		return

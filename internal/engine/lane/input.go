@@ -40,6 +40,7 @@ type inputBase struct {
 	since   model.Time  // when the lane took it
 	held    int         // bytes counted for it in Lane.bytes
 	kept    bool        // they are counted in Lane.kept instead
+	before  *snapshot   // the address before the input; set only while a watched lane applies it
 }
 
 func (b *inputBase) base() *inputBase { return b }
@@ -68,9 +69,9 @@ type source struct {
 // a write.
 func (s *source) remote() bool { return s.pair != nil || !s.inbox.IsZero() }
 
-// repeated reports whether the message has been applied before. After a refused batch, the lane can
+// isRepeated reports whether the message has been applied before. After a refused batch, the lane can
 // have the same message of a channel twice.
-func (s *source) repeated() bool { return s.pair != nil && s.seq != s.pair.applied+1 }
+func (s *source) isRepeated() bool { return s.pair != nil && s.seq != s.pair.applied+1 }
 
 // messageInput is a message of a client, of another shard or of another process.
 type messageInput struct {
@@ -113,7 +114,7 @@ func (in *messageInput) task() string {
 	switch {
 	case m.Kind == model.MessageReport:
 		return m.Report.Ref.ID
-	case standsAlone(in.address):
+	case isStandalone(in.address):
 		return model.TaskStep
 	}
 	return ""
@@ -138,7 +139,7 @@ func (in *messageInput) once() bool {
 // early reports whether the input must wait until the run has begun: a batch never both begins and
 // ends a run.
 func (in *messageInput) early(e *entry) bool {
-	return e.pending.fresh && (in.is(model.MessageTerminate) || in.is(model.MessageCancel) && e.paused())
+	return e.pending.fresh && (in.is(model.MessageTerminate) || in.is(model.MessageCancel) && e.isPaused())
 }
 
 // sure reports whether the lane knows that the request has not been served. A lookup that is older
@@ -197,8 +198,8 @@ func (in *messageInput) report() *model.ClaimRef {
 	return nil
 }
 
-// reported reports whether the store says that the claim of the report was reported before.
-func (in *messageInput) reported() bool { return in.fate != nil && in.fate.Reported }
+// isReported reports whether the store says that the claim of the report was reported before.
+func (in *messageInput) isReported() bool { return in.fate != nil && in.fate.Reported }
 
 // mailboxRead reports whether the input knows what waits for the entity that it removes. What was
 // read before the lane forgot the entry is out of date.

@@ -32,7 +32,7 @@ type Lane struct {
 	flight    *building // nil when no batch is in flight
 	spare     *building // memory of an earlier batch
 	recovery  recovery
-	apart     int    // so many proposals of the board go one per batch, see staysApart
+	apart     int    // so many proposals of the board go one per batch, see isApart
 	delays    delays // of messages for quarantined addresses
 	hurried   bool   // the node stops, see Hurry
 	farewells int    // attempts since then that the store did not take
@@ -58,7 +58,7 @@ type Lane struct {
 
 	// Memory that is used again for each input.
 	question question // for the board
-	witness  witness  // how things stood before the input; only when the lane is watched
+	snapshot snapshot // for inputBase.before; only when the lane is watched
 }
 
 // New returns a lane that owns no shard yet. Acquire gives it shards.

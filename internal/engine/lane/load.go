@@ -53,7 +53,7 @@ func (l *Lane) FinishLoad(now model.Time, id uint64, r LoadResult) {
 	}
 
 	// A read that failed is repeated later.
-	if !store.Whole(r.Err) && (!fault.Is(r.Err, fault.Corrupt) || !ld.survives()) {
+	if !store.Whole(r.Err) && (!fault.Is(r.Err, fault.Corrupt) || !ld.isSurvivable()) {
 		ld.attempts++
 		ld.at = now.Add(backoff(ld.attempts))
 		l.loads.delayed = append(l.loads.delayed, ld)
@@ -176,7 +176,7 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 	none := r.Reply == nil && r.Err == nil && !in.lookup.seen
 	var misused *model.Failure
 	if r.Reply != nil && r.Err == nil {
-		misused = misusedBy(in.origin.message, r.Reply)
+		misused = misuseOf(in.origin.message, r.Reply)
 	}
 
 	switch {
@@ -184,7 +184,7 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 	case misused != nil && in.origin.token == nil:
 		e.backlog.inputs[0] = l.answerWith(in, &model.Answer{Failure: misused}, true)
 	case in.origin.message.From.ID != "": // a step waits for the answer, which it is sent
-		e.backlog.inputs[0] = l.answerWith(in, repeated(r), false)
+		e.backlog.inputs[0] = l.answerWith(in, repeatedAnswer(r), false)
 	case in.origin.remote():
 		// Only its row is left, or its place in the channel.
 		in.origin.message = &model.Message{Kind: model.MessageNothing, To: e.address}
@@ -197,7 +197,7 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 			a = Answer{Answer: model.Answer{Failure: misused}}
 			a.Err = core.RefusalOf(a.Answer)
 		case r.Err == nil:
-			a = Remembered(r.Reply)
+			a = RememberedAnswer(r.Reply)
 		}
 		a.Token = in.origin.token
 		l.reply(in.address, in.origin.awaits, a)
@@ -211,9 +211,9 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 	}
 }
 
-// misusedBy says why a request may not have the id under which an answer is remembered; nil when it
+// misuseOf says why a request may not have the id under which an answer is remembered; nil when it
 // may.
-func misusedBy(m *model.Message, r *store.Reply) *model.Failure {
+func misuseOf(m *model.Message, r *store.Reply) *model.Failure {
 	a, err := model.DecodeAnswer(r.Body)
 	if err != nil {
 		return nil // the caller hears that the answer cannot be read
@@ -229,14 +229,14 @@ func (l *Lane) answerWith(in *messageInput, a *model.Answer, misused bool) *answ
 	return answer
 }
 
-// repeated is what a step hears whose request was served before.
-func repeated(r LoadResult) *model.Answer {
+// repeatedAnswer is what a step hears whose request was served before.
+func repeatedAnswer(r LoadResult) *model.Answer {
 	err := r.Err
 	if err == nil && r.Reply == nil {
 		return &model.Answer{} // it was served; the answer has been forgotten since
 	}
 	if err == nil {
-		a := Remembered(r.Reply)
+		a := RememberedAnswer(r.Reply)
 		if err = a.Err; err == nil || a.Answer.Failure != nil {
 			return &a.Answer
 		}
@@ -244,8 +244,8 @@ func repeated(r LoadResult) *model.Answer {
 	return &model.Answer{Failure: &model.Failure{Kind: fault.KindOf(err).String(), Message: err.Error()}}
 }
 
-// Remembered is the answer that was given to a request when it was served.
-func Remembered(r *store.Reply) Answer {
+// RememberedAnswer is the answer that was given to a request when it was served.
+func RememberedAnswer(r *store.Reply) Answer {
 	if d := r.Damaged; d != nil {
 		return Answer{Err: fault.New(fault.Corrupt, "the answer to request %q of %s: %s", r.ID, r.Address, d.Why)}
 	}

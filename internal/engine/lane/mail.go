@@ -26,7 +26,7 @@ func (l *Lane) Messages(rows []store.MessageRow) {
 			continue
 		}
 		p := l.pair(row.To, row.From)
-		switch next := p.expected(); {
+		switch next := p.nextSeq(); {
 		case row.Seq == next && l.mail.bytes >= l.cfg.MaxMail:
 			l.mail.again = true
 		case row.Seq == next:
@@ -144,7 +144,7 @@ func (l *Lane) acceptMail(now model.Time, ld *Load, r LoadResult) {
 
 // request takes a request of another process from the inbox.
 func (l *Lane) request(now model.Time, row *store.InboxRow) {
-	if l.mail.taken(row.ID) || !l.Owns(row.Shard) && !(l.waitsFor(row.Shard) && row.Message.Kind == model.MessageWrite) {
+	if l.mail.taken(row.ID) || !l.Owns(row.Shard) && !(l.isWaitingFor(row.Shard) && row.Message.Kind == model.MessageWrite) {
 		return
 	}
 	e := l.entry(row.Message.To)

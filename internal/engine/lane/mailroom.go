@@ -50,11 +50,11 @@ type queuedMessage struct {
 	bytes int // counted for it in mailroom.bytes
 }
 
-// damaged reports whether the next message of the channel cannot be read.
-func (p *pair) damaged() bool { return len(p.queue) > 0 && p.queue[0].Damaged != nil }
+// isDamaged reports whether the next message of the channel cannot be read.
+func (p *pair) isDamaged() bool { return len(p.queue) > 0 && p.queue[0].Damaged != nil }
 
-// expected is the position of the message that the channel takes next.
-func (p *pair) expected() int64 { return p.applied + int64(len(p.queue)) + 1 }
+// nextSeq is the position of the message that the channel takes next.
+func (p *pair) nextSeq() int64 { return p.applied + int64(len(p.queue)) + 1 }
 
 // seal is the advance of the cursor in a batch that is being sealed.
 func (p *pair) seal() store.CursorRow {
@@ -250,7 +250,7 @@ func (a *aside) report(out *Output, moved []Aside) {
 
 	if len(moved) > 0 {
 		a.until = 0
-		if len(a.requests) == 0 && !slices.ContainsFunc(a.pairs, (*pair).damaged) {
+		if len(a.requests) == 0 && !slices.ContainsFunc(a.pairs, (*pair).isDamaged) {
 			a.alone = false // the next ones may go together again
 		}
 	}

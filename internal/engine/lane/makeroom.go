@@ -71,7 +71,7 @@ func (l *Lane) slim(e *entry) {
 	case !e.known:
 		return
 	case e.isEntity():
-		if e.actor.entity.Size() <= l.cfg.KeepIdle || !e.actor.stored() {
+		if e.actor.entity.Size() <= l.cfg.KeepIdle || !e.actor.isStored() {
 			return
 		}
 	case e.x == nil || e.x.Size() <= l.cfg.KeepIdle:

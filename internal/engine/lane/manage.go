@@ -40,10 +40,10 @@ func (l *Lane) tellDropped(e *entry, it *core.Item) {
 	l.reply(e.address, true, answer)
 }
 
-// goesOn refuses to skip or drop a signal while the code of the run may be about to take it. A
+// refuseBusy refuses to skip or drop a signal while the code of the run may be about to take it. A
 // worker that has been told news, or that runs a step, may have begun something with the signal
 // that it has not reported yet.
-func (e *entry) goesOn(m *model.Message) (d core.Decision, busy bool) {
+func (e *entry) refuseBusy(m *model.Message) (d core.Decision, busy bool) {
 	if m.Kind != model.MessageMailbox || m.Name != model.MailboxSkip && m.Name != model.MailboxDrop || e.x == nil {
 		return d, false
 	}

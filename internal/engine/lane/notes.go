@@ -7,38 +7,40 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// witness is how an address stood before the input that is being applied.
-type witness struct {
+// snapshot is the state of an address before an input is applied to it, as far as facts need it.
+type snapshot struct {
 	x    *core.Execution
-	task core.Task // that the input is about, if it is about one
-	has  bool
-	lock model.Entity // who held an entity; nothing else of it
+	task core.Task    // the task that the input is about
+	has  bool         // there is such a task
+	lock model.Entity // the holder of an entity and since when; its other fields are not set
 }
 
-// look notes how things stand before an input is applied.
-func (w *witness) look(e *entry, in input) {
-	w.x, w.has = e.x, false
+// take copies the state of an address before an input is applied.
+func (s *snapshot) take(e *entry, in input) {
+	s.x, s.has = e.x, false
 	if e.isEntity() {
-		if e.actor.entity == nil { // it is removed without being read
+		if e.actor.entity == nil { // a removal by force does not read it
+			s.lock = model.Entity{}
 			return
 		}
 		row := &e.actor.entity.Row
-		w.lock.Holder, w.lock.Held = row.Holder, row.Held
+		s.lock.Holder, s.lock.Held = row.Holder, row.Held
 		return
 	}
+
 	if id := in.task(); id != "" && e.x != nil {
 		if t := e.x.Task(id); t != nil {
-			w.task, w.has = *t, true
+			s.task, s.has = *t, true
 		}
 	}
 }
 
 // noter adds facts about one address.
 type noter struct {
-	to  *[]Fact
-	e   *entry
-	w   *witness
-	run model.RunID
+	to     *[]Fact
+	e      *entry
+	before *snapshot
+	run    model.RunID
 }
 
 func (n *noter) add(f Fact) {
@@ -76,7 +78,7 @@ func (n *noter) addStart(s *model.Start) {
 
 // addClose adds that a run ended. The end of a task that stands alone is the end of its attempt.
 func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
-	x := n.w.x
+	x := n.before.x
 	if x == nil || x.Start.Run != d.Closed {
 		x = n.e.x // it began and ended at once
 	}
@@ -89,8 +91,8 @@ func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
 		return
 	}
 
-	switch t := &n.w.task; {
-	case !n.w.has:
+	switch t := &n.before.task; {
+	case !n.before.has:
 	case o.Status == model.Completed:
 		n.addAttempt(t, Fact{Outcome: Completed, At: o.At})
 	case o.Status == model.Failed:
@@ -102,12 +104,12 @@ func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
 
 // addEvent adds what an event of the history means.
 func (n *noter) addEvent(e *model.Event) {
-	mine := n.w.has && n.w.task.ID == e.ID
+	mine := n.before.has && n.before.task.ID == e.ID
 
 	switch e.Kind {
 	case model.EventStepCompleted:
 		if mine {
-			n.addAttempt(&n.w.task, Fact{Outcome: Completed, At: e.At})
+			n.addAttempt(&n.before.task, Fact{Outcome: Completed, At: e.At})
 		} else {
 			n.add(Fact{Kind: FactStep, Name: e.Name, Outcome: Completed})
 		}
@@ -115,7 +117,7 @@ func (n *noter) addEvent(e *model.Event) {
 		again := e.Kind == model.EventAttemptFailed
 		switch {
 		case mine:
-			n.addFailure(&n.w.task, Fact{Failure: e.Failure, At: e.At, Again: again}, e.Status == model.Terminated)
+			n.addFailure(&n.before.task, Fact{Failure: e.Failure, At: e.At, Again: again}, e.Status == model.Terminated)
 		case again:
 			n.add(Fact{Kind: FactStep, Name: e.Name, Outcome: Retried})
 		default:
@@ -123,11 +125,11 @@ func (n *noter) addEvent(e *model.Event) {
 		}
 	case model.EventTaskTimedOut:
 		if mine {
-			n.addFailure(&n.w.task, Fact{Failure: e.Failure, At: e.At, Again: e.Due != 0}, true)
+			n.addFailure(&n.before.task, Fact{Failure: e.Failure, At: e.At, Again: e.Due != 0}, true)
 		}
 	case model.EventTaskReturned:
 		if mine {
-			n.addAttempt(&n.w.task, Fact{Outcome: Returned, At: e.At})
+			n.addAttempt(&n.before.task, Fact{Outcome: Returned, At: e.At})
 		}
 	case model.EventTaskScheduled:
 		n.addTask(Fact{Kind: FactSubmitted}, e.Task)
@@ -136,7 +138,7 @@ func (n *noter) addEvent(e *model.Event) {
 		}
 	case model.EventTaskClaimed:
 		if mine {
-			n.addTask(Fact{Kind: FactClaimed, Since: n.w.task.Visible, At: e.At}, n.w.task.Spec)
+			n.addTask(Fact{Kind: FactClaimed, Since: n.before.task.Visible, At: e.At}, n.before.task.Spec)
 		}
 	case model.EventTimerFired:
 		n.add(Fact{Kind: FactTimer, Since: e.Due, At: e.At})
@@ -195,7 +197,7 @@ func (n *noter) addEntity(in input, d *core.Decision) {
 		return
 	}
 
-	row, was := &d.Entity.Entity, &n.w.lock
+	row, was := &d.Entity.Entity, &n.before.lock
 	if was.Locked() && row.Holder != was.Holder {
 		n.add(Fact{Kind: FactUnlocked, Word: how, Since: was.Held, At: row.Changed})
 	}

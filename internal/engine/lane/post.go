@@ -62,7 +62,7 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 
 	var few [1]string
 	for _, id := range e.tasks.posted.ids(few[:0]) {
-		if p, _ := e.tasks.posted.get(id); e.tasks.run != e.run() || e.outdated(id, p) {
+		if p, _ := e.tasks.posted.get(id); e.tasks.run != e.run() || e.isOutdated(id, p) {
 			l.unpostOne(now, e, id, how)
 		}
 	}
@@ -79,7 +79,7 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 // postChanges is postTasks after a decision. If the board knew how all tasks stood before, the lane
 // only looks at the tasks that the decision is about: a run may have thousands of them.
 func (l *Lane) postChanges(now model.Time, e *entry, d *core.Decision, how queue.Outcome) {
-	if !e.tasks.complete || e.tasks.run != e.run() || d.Start != nil || d.Close != nil || len(d.Deletes) > 0 || slices.ContainsFunc(d.Events, concernsAllTasks) {
+	if !e.tasks.complete || e.tasks.run != e.run() || d.Start != nil || d.Close != nil || len(d.Deletes) > 0 || slices.ContainsFunc(d.Events, isForAllTasks) {
 		l.postTasks(now, e, how)
 		return
 	}
@@ -90,7 +90,7 @@ func (l *Lane) postChanges(now model.Time, e *entry, d *core.Decision, how queue
 
 // postAgain tells the board how one task stands.
 func (l *Lane) postAgain(now model.Time, e *entry, id string, how queue.Outcome) {
-	if p, ok := e.tasks.posted.get(id); ok && e.outdated(id, p) {
+	if p, ok := e.tasks.posted.get(id); ok && e.isOutdated(id, p) {
 		l.unpostOne(now, e, id, how)
 	}
 	if t := taskOf(e, id); t != nil {
@@ -98,8 +98,8 @@ func (l *Lane) postAgain(now model.Time, e *entry, id string, how queue.Outcome)
 	}
 }
 
-// outdated reports whether what the board was told of a task is no longer true.
-func (e *entry) outdated(id string, p posting) bool {
+// isOutdated reports whether what the board was told of a task is no longer true.
+func (e *entry) isOutdated(id string, p posting) bool {
 	t := taskOf(e, id)
 	return t == nil || t.Held != p.held || t.Claim != p.claim || (!t.Held && (t.Visible != p.visible || !e.x.Claimable(t) || e.shard.draining))
 }

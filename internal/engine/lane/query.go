@@ -133,7 +133,7 @@ type QueryAnswer struct {
 // waits for.
 func (l *Lane) AnswerQuery(now model.Time, w WorkerID, got QueryAnswer) {
 	q := l.questions.open[got.ID]
-	if q == nil || l.dead != nil || !q.askedOf(w, got.Run, got.Generation) {
+	if q == nil || l.dead != nil || !q.isAnsweredBy(w, got.Run, got.Generation) {
 		return
 	}
 	l.dropQuery(q)
@@ -154,7 +154,7 @@ func (l *Lane) dropQuery(q *query) {
 // dropQueries forgets the questions of a caller that no longer waits, also those that the code has
 // not been asked yet.
 func (l *Lane) dropQueries(e *entry, token any) {
-	recalled := e.recalled()
+	recalled := e.hasRecall()
 	for _, q := range slices.Clone(e.queries) {
 		if q.token == token {
 			l.dropQuery(q)

@@ -65,16 +65,16 @@ func (qs *questions) remove(q *query) {
 	q.entry.queries = slices.DeleteFunc(q.entry.queries, func(o *query) bool { return o == q })
 }
 
-// askedOf reports whether an answer comes from the worker that was asked, and is about the run that
+// isAnsweredBy reports whether an answer comes from the worker that was asked, and is about the run that
 // it was asked about.
-func (q *query) askedOf(w WorkerID, run model.RunID, gen uint64) bool {
+func (q *query) isAnsweredBy(w WorkerID, run model.RunID, gen uint64) bool {
 	if q.recaller != 0 {
 		return q.recaller == w && q.recalls == run
 	}
 	return q.entry.hold.by(w, gen) && q.entry.hold.run == run
 }
 
-// recalled reports whether a caller waits until the history of a run that has ended is replayed.
-func (e *entry) recalled() bool {
+// hasRecall reports whether a caller waits until the history of a run that has ended is replayed.
+func (e *entry) hasRecall() bool {
 	return slices.ContainsFunc(e.queries, func(q *query) bool { return q.recaller != 0 })
 }

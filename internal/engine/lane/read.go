@@ -98,9 +98,9 @@ func newLoads() loads { return loads{flying: map[uint64]*Load{}} }
 
 func (q *loads) idle() bool { return len(q.flying) == 0 && len(q.waiting) == 0 && len(q.delayed) == 0 }
 
-// crowded reports whether so many reads wait that the lane should begin nothing that needs another.
+// isCrowded reports whether so many reads wait that the lane should begin nothing that needs another.
 // The line is kept short, because each new read waits behind all of it.
-func (q *loads) crowded(most int) bool { return len(q.waiting) > most }
+func (q *loads) isCrowded(most int) bool { return len(q.waiting) > most }
 
 func (q *loads) add(ld *Load) { q.waiting = append(q.waiting, ld) }
 
@@ -155,14 +155,14 @@ func (q *loads) ripen(now model.Time) {
 // backoff is the pause before attempt n (from 1): 10 ms doubled up to 1 s.
 func backoff(n int) time.Duration { return min(10*time.Millisecond<<min(n-1, 10), time.Second) }
 
-// survives reports whether the lane goes on when the rows of a read cannot be understood. It
+// isSurvivable reports whether the lane goes on when the rows of a read cannot be understood. It
 // quarantines a run or an entity, but not while a batch on its way to the store has something of
 // it: the lane would forget that. The caller that repeats a request hears that the answer is lost.
 // An attempt begins without what the attempt before reported. The caller that asks for a dead
 // letter, or writes, hears that it cannot be read. A report does not count if its claim cannot be
 // looked up. An entity whose mailbox cannot be read is removed all the same. A page of many
 // addresses never fails because of one row; see store.Whole.
-func (ld *Load) survives() bool {
+func (ld *Load) isSurvivable() bool {
 	switch ld.Kind {
 	case LoadReply, LoadProgress, LoadLetter, LoadFate, LoadWritten, LoadMailbox:
 		return true

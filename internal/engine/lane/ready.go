@@ -22,7 +22,7 @@ func (l *Lane) ready(e *entry, in input) bool {
 	switch {
 	case e.reading.active || e.pending.starting || e.pending.removing || l.recovery.careful():
 		return false
-	case e.pending.served >= l.cfg.PerKey || l.batchFull() || l.staysApart(in):
+	case e.pending.served >= l.cfg.PerKey || l.batchFull() || l.isApart(in):
 		return false
 	}
 	return in.ready(l, e)
@@ -60,12 +60,12 @@ func (in *messageInput) ready(l *Lane, e *entry) bool {
 	case e.quarantine.why != nil: // an order, which is refused
 		return true
 	}
-	return in.rowsKnown(l, e)
+	return in.hasRows(l, e)
 }
 
-// rowsKnown reports whether the lane knows all rows that the message depends on, and reads what is
+// hasRows reports whether the lane knows all rows that the message depends on, and reads what is
 // missing.
-func (in *messageInput) rowsKnown(l *Lane, e *entry) bool {
+func (in *messageInput) hasRows(l *Lane, e *entry) bool {
 	switch {
 	case !e.known && !l.mayAssumeAbsent(e, in):
 		l.load(e)

@@ -21,9 +21,9 @@ func hasKind(events []model.Event, k model.EventKind) bool {
 	return slices.ContainsFunc(events, func(e model.Event) bool { return e.Kind == k })
 }
 
-// concernsCode reports whether an event is more than a note about the progress of a task that has
+// isForCode reports whether an event is more than a note about the progress of a task that has
 // not ended.
-func concernsCode(e model.Event) bool {
+func isForCode(e model.Event) bool {
 	switch e.Kind {
 	case model.EventTaskClaimed, model.EventTaskReturned:
 		return false
@@ -36,8 +36,8 @@ func concernsCode(e model.Event) bool {
 	}
 }
 
-// concernsAllTasks reports whether an event may change what each task of its run waits for.
-func concernsAllTasks(e model.Event) bool {
+// isForAllTasks reports whether an event may change what each task of its run waits for.
+func isForAllTasks(e model.Event) bool {
 	return e.Kind == model.EventPaused || e.Kind == model.EventResumed || e.Kind == model.EventCancelRequest
 }
 

@@ -20,7 +20,7 @@ const (
 // is free afterwards, and inputs that waited for it are served then. The step of the parent hears
 // that its child has failed, if the message names that step.
 func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
-	if in.origin.repeated() {
+	if in.origin.isRepeated() {
 		l.done(in)
 		return
 	}
@@ -93,7 +93,7 @@ func (l *Lane) tellGone(now model.Time, e *entry, again bool) {
 	if again {
 		err = ErrNotOwner
 	}
-	l.waiters.removed(&l.out, e.address, err, again)
+	l.waiters.endRemoved(&l.out, e.address, err, again)
 	if again {
 		l.dispatch(now, e)
 	}

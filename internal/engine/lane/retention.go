@@ -31,7 +31,7 @@ func (l *Lane) expire(now model.Time) {
 		r.removed, r.left = 0, max(expiredWalk, r.walked/expiredShare)
 		r.plan(&l.cfg, now)
 	case now < r.at:
-	case l.Full() || l.loads.crowded(l.cfg.MaxLoads) || l.open.rows() >= l.cfg.MaxBatchRows/2:
+	case l.Full() || l.loads.isCrowded(l.cfg.MaxLoads) || l.open.rows() >= l.cfg.MaxBatchRows/2:
 		r.at = now.Add(expiredPause)
 	case len(r.found) > 0:
 		r.at = 0

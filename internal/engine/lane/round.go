@@ -65,7 +65,7 @@ func (l *Lane) Wake() model.Time {
 	}
 	wake := l.recovery.at
 	timers := model.Time(0)
-	if !l.Full() && !l.loads.crowded(l.cfg.MaxLoads) { // otherwise a result comes first
+	if !l.Full() && !l.loads.isCrowded(l.cfg.MaxLoads) { // otherwise a result comes first
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
 

@@ -46,9 +46,9 @@ func (in *suspectInput) apply(l *Lane, now model.Time, e *entry) {
 	l.operate(now, e)
 }
 
-// makeNoted makes suspects whose note is stored. If the lane has forgotten the entity meanwhile, it
+// runNoted makes suspects whose note is stored. If the lane has forgotten the entity meanwhile, it
 // finds the note when it reads the entity again.
-func (l *Lane) makeNoted(now model.Time, e *entry) {
+func (l *Lane) runNoted(now model.Time, e *entry) {
 	if a := e.actor; a.entity != nil {
 		a.entity.Noted()
 		l.operate(now, e)

@@ -20,7 +20,7 @@ const (
 func (l *Lane) fireTimers(now model.Time) {
 	w := &l.timers
 	w.ripen(now)
-	for n := 0; n < timerBurst && w.due > 0 && !l.Full() && !l.loads.crowded(l.cfg.MaxLoads); n++ {
+	for n := 0; n < timerBurst && w.due > 0 && !l.Full() && !l.loads.isCrowded(l.cfg.MaxLoads); n++ {
 		if t, ok := w.next(); ok {
 			l.fire(now, t)
 		}

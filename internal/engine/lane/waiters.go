@@ -162,9 +162,9 @@ func (ws *waiters) stop(out *Output, a model.Address, err error) {
 	})
 }
 
-// removed tells the waiters of an address that an operator removed it. If another run may be the
+// endRemoved tells the waiters of an address that an operator removed it. If another run may be the
 // current one, again is set, and those that wait for the end are told as well: they ask again.
-func (ws *waiters) removed(out *Output, a model.Address, err error, again bool) {
+func (ws *waiters) endRemoved(out *Output, a model.Address, err error, again bool) {
 	ws.remove(a, func(w *waiter) bool {
 		if w.early || w.reply == "" && !again {
 			return false

@@ -386,7 +386,7 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 		place := markOf(t)
 		if _, changed := w.changed[timerKey{t.Run, t.ID}]; !changed && owns(t.Shard) {
 			switch n := w.line(kindOf(t)); {
-			case n.behind != p.catchUp || p.catchUp && !w.wants(n, p.after, place):
+			case n.behind != p.catchUp || p.catchUp && !w.isWanted(n, p.after, place):
 				// Known, or not to be read yet.
 				w.dismiss(n)
 			case w.room(n, place):
@@ -421,8 +421,8 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 	}
 }
 
-// wants reports whether a line that is behind is to have a timer that was read at a place.
-func (w *window) wants(n *line, after, place store.TimerMark) bool {
+// isWanted reports whether a line that is behind is to have a timer that was read at a place.
+func (w *window) isWanted(n *line, after, place store.TimerMark) bool {
 	return !n.denied && compareMarks(n.from, after) >= 0 && compareMarks(place, n.from) > 0 && compareMarks(place, w.horizon) <= 0
 }
 
