@@ -20,8 +20,8 @@ func (l *Lane) apply(now model.Time, e *entry, in input) {
 	l.applyWatched(now, e, in)
 }
 
-// applyWatched applies an input, also to a quarantined address. If the lane reports facts, the input
-// carries a snapshot of the address from before: the facts compare it with the decision.
+// applyWatched applies an input, also to a quarantined address. If the lane reports facts, the
+// input carries a snapshot of the address from before: the facts compare it with the decision.
 func (l *Lane) applyWatched(now model.Time, e *entry, in input) {
 	if !l.cfg.Watched {
 		in.apply(l, now, e)
@@ -65,7 +65,8 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *messageInput) {
 	}
 	x, d := l.decide(now, e, in)
 
-	// A start that is refused without a look has not found out whether there is a run.
+	// Only a decision that starts or removes a run knows the current run. A start that was refused
+	// before the address was read does not.
 	if d.Start != nil || len(d.Deletes) > 0 {
 		l.setRun(e, x)
 	}
@@ -88,7 +89,7 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *messageInput) {
 	l.postChanges(now, e, &d, how)
 }
 
-// terminate takes a run that has ended without its code from its worker.
+// terminate takes a run that an operator ended from its worker.
 func (l *Lane) terminate(b *building, e *entry, o *model.Outcome) {
 	why := "ended"
 	if o.Failure != nil {
@@ -98,10 +99,11 @@ func (l *Lane) terminate(b *building, e *entry, o *model.Outcome) {
 	l.letGo(b, e, why)
 	l.stopReading(e)
 	l.workers.unstrand(e)
-	l.askAgain(e) // a caller that asks again hears that the run is closed when that is committed
+	l.askAgain(e) // the commit makes the run closed, and a caller that asks again learns that
 }
 
-// giveWay takes the run that a reset ends from its worker and gives the next run to a worker.
+// giveWay takes the run that a reset ends from its worker, and gives the next run to a worker after
+// the commit.
 func (l *Lane) giveWay(b *building, e *entry, d *core.Decision) {
 	b.effects = append(b.effects, effect{kind: effClosed, entry: e, run: d.Closed, outcome: d.Close})
 	l.letGo(b, e, "reset")
@@ -111,8 +113,8 @@ func (l *Lane) giveWay(b *building, e *entry, d *core.Decision) {
 	b.effects = append(b.effects, effect{kind: effActivate, entry: e, run: e.run()})
 }
 
-// stopReading gives up on a history that is being read for a worker. Its run is over, and the next
-// run of the address has a history of its own.
+// stopReading gives up reading a history for a worker. That run is over, and the next run of the
+// address has its own history.
 func (l *Lane) stopReading(e *entry) {
 	if e.reading.history {
 		e.reading.endHistory()
@@ -147,11 +149,11 @@ func (l *Lane) newRunFor(m *model.Message) model.RunID {
 	return model.RunID{}
 }
 
-// decide says what becomes of a message.
+// decide asks core what a message does.
 func (l *Lane) decide(now model.Time, e *entry, in *messageInput) (*core.Execution, core.Decision) {
 	m := in.origin.message
 	if in.isReported() {
-		// Once more.
+		// The store says that the report was counted before, so the answer is the same.
 		return e.x, core.Decision{Answer: model.Answer{Run: m.ToRun, Status: in.fate.Status}}
 	}
 

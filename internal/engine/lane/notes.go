@@ -57,7 +57,7 @@ func (n *noter) addTask(f Fact, s *model.TaskSpec) {
 func (n *noter) addMessage(m *model.Message, d *core.Decision) {
 	f := Fact{Kind: FactMessage, Message: m.Kind, Refused: d.Answer.Failure != nil, Name: m.Name, Trace: m.Trace}
 	if d.Start != nil {
-		n.run = d.Start.Run // so that it goes with the start, should that turn out not to be one
+		n.run = d.Start.Run // so that dropFacts finds it, if the start met an existing run
 	} else if x := n.e.x; x != nil {
 		f.Of, f.At = x.Start.Trace, x.Last
 	}
@@ -76,11 +76,11 @@ func (n *noter) addStart(s *model.Start) {
 	}
 }
 
-// addClose adds that a run ended. The end of a task that stands alone is the end of its attempt.
+// addClose adds that a run ended. The end of a task without a workflow is the end of its attempt.
 func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
 	x := n.before.x
 	if x == nil || x.Start.Run != d.Closed {
-		x = n.e.x // it began and ended at once
+		x = n.e.x // it started and ended at once
 	}
 	if x == nil || x.Start.Run != d.Closed {
 		return
@@ -96,13 +96,13 @@ func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
 	case o.Status == model.Completed:
 		n.addAttempt(t, Fact{Outcome: Completed, At: o.At})
 	case o.Status == model.Failed:
-		n.addFailure(t, Fact{Failure: o.Failure, At: o.At}, o.Seen < 0) // no report has led to it
+		n.addFailure(t, Fact{Failure: o.Failure, At: o.At}, o.Seen < 0) // no report led to it
 	default:
 		n.addAttempt(t, Fact{Outcome: Canceled, At: o.At})
 	}
 }
 
-// addEvent adds what an event of the history means.
+// addEvent adds the fact that an event of the history stands for.
 func (n *noter) addEvent(e *model.Event) {
 	mine := n.before.has && n.before.task.ID == e.ID
 
@@ -146,8 +146,8 @@ func (n *noter) addEvent(e *model.Event) {
 	}
 }
 
-// addFailure adds the failure of a task: that of its attempt, if one was under way. Only a failure
-// that the engine decided is a time-out or a loss: the failure that a worker reports may be the
+// addFailure adds the failure of a task: that of its attempt, if one was in flight. Only a failure
+// that the engine decided is a time-out or a loss. The failure that a worker reports may be the
 // time-out of another task, which its activity returned.
 func (n *noter) addFailure(t *core.Task, f Fact, decided bool) {
 	f.Outcome = Failed
@@ -165,7 +165,7 @@ func (n *noter) addFailure(t *core.Task, f Fact, decided bool) {
 // timeoutPrefix begins the types of failures that are time-outs of the queue.
 const timeoutPrefix = "timeout."
 
-// addAttempt adds the end of an attempt, if one was under way.
+// addAttempt adds the end of an attempt, if one was in flight.
 func (n *noter) addAttempt(t *core.Task, f Fact) {
 	if t.Held {
 		f.Kind, f.Since = FactAttempt, t.Since
@@ -173,8 +173,8 @@ func (n *noter) addAttempt(t *core.Task, f Fact) {
 	}
 }
 
-// addEntity adds the facts of a decision about an entity. A call that only waits is no fact: it
-// counts when it has been made or refused.
+// addEntity adds the facts of a decision about an entity. A waiting call is not a fact: it counts
+// when it has run or was refused.
 func (n *noter) addEntity(in input, d *core.Decision) {
 	how := lockReleased
 	switch in := in.(type) {
@@ -206,7 +206,7 @@ func (n *noter) addEntity(in input, d *core.Decision) {
 	}
 }
 
-// addCalls tells of the calls that a worker has made.
+// addCalls adds the calls that a worker has run.
 func (n *noter) addCalls(j *job) {
 	made := min(len(j.items), len(j.result.Results))
 	for i, it := range j.items[:made] {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// String describes the lane for a person who wants to know why it does not move.
+// String describes the lane for an operator who wants to know why it does not move.
 func (l *Lane) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "batch %d", l.number)
