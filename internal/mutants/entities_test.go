@@ -124,7 +124,7 @@ var entities = []mutant{
 	{
 		name:  "a result computed from a forgotten state is applied",
 		file:  "internal/engine/lane/entity.go",
-		old:   "	l.dropResults(e, nil) // they were made on what is forgotten\n",
+		old:   "	l.dropResults(e, nil) // they ran on the forgotten state\n",
 		new:   "",
 		tests: [][]string{accounts},
 	},

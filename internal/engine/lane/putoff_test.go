@@ -94,7 +94,7 @@ func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 	}
 
 	r.now = r.now.Add(11 * time.Second)
-	due := b.Due(r.now) // which the lane hears of after the commit
+	due := b.Due(r.now) // which the lane learns after the commit
 	r.settle()
 	r.l.Expire(r.now, model.ClaimRef{TaskRef: due[0].Ref, Claim: due[0].Claim}, true, due[0].Kind.String())
 	r.settle()
