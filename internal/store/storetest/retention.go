@@ -24,7 +24,7 @@ var retentionTests = []test{
 
 const day = model.Time(86_400_000_000)
 
-// expired is what one call returns from the beginning.
+// expired returns the result of one call from the beginning.
 func (x *suite) expired(closed, now model.Time, limit int, shards ...model.ShardID) store.Expired {
 	x.Helper()
 	return try(x.Store.LoadExpired(x.Context(), store.ExpiredRequest{Shards: shards, ClosedBefore: closed, Now: now, Limit: limit})).or(x)
@@ -161,7 +161,7 @@ func testExpiredOpen(x *suite) {
 	}
 }
 
-// idAt is a fresh id that was made at a time.
+// idAt returns a new id with the given time.
 func (x *suite) idAt(at model.Time) model.RunID {
 	id, old := x.RunID(), store.OldestID(at)
 	copy(id[:6], old[:6])
@@ -291,8 +291,8 @@ func testExpiredOwn(x *suite) {
 
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{short.RunKey, forever.RunKey} })
 	x.Want("the others", headsOf(long, plain), x.expired(model.MaxTime, model.MaxTime, 100, 1).Runs)
-	// The id of a run may be used again, by an import of what was exported: nothing of the old one
-	// counts for it.
+	// The id of a run may be used again, by the import of an exported run. No trace of the old run
+	// may count for the new one.
 	x.closedAt(l, short, Noon+5000, 0)
 	x.Want("without a time of its own", headsOf(plain, short), x.expired(model.MaxTime, Noon, 100, 1).Runs)
 }
@@ -326,7 +326,7 @@ func testExpiredImported(x *suite) {
 	l := x.Join(1).Lanes[0]
 	s := x.SubjectIn(1)
 	s.Start.At = Noon + day
-	x.closedAt(l, s, 1, 0) // long before it came here
+	x.closedAt(l, s, 1, 0) // long before the import
 	if got := x.expired(s.Start.At, 0, 10, 1); len(got.Runs) != 0 || got.Walked != 1 {
 		x.Errorf("it expires before its time: %v", got)
 	}

@@ -33,7 +33,7 @@ func (x *suite) putSetting(s store.Setting, expected int64) store.Setting {
 	return s
 }
 
-// plain is settings without the times of their changes, which must be there.
+// plain returns settings without the times of their changes, which must be set.
 func (x *suite) plain(rows []store.Setting) []store.Setting {
 	x.Helper()
 	for i := range rows {
