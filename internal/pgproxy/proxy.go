@@ -18,9 +18,9 @@ import (
 type Direction int
 
 const (
-	// ToServer is the way of requests.
+	// ToServer is the direction of requests.
 	ToServer Direction = iota
-	// ToClient is the way of answers.
+	// ToClient is the direction of answers.
 	ToClient
 )
 
@@ -32,7 +32,8 @@ type Proxy struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // the accept loop and all connections
 
-	mu       sync.Mutex // never held over I/O; taken inside conn.mu, never around it
+	// never held during I/O; may be locked while conn.mu is held, never the other way round
+	mu       sync.Mutex
 	target   string
 	accepted int
 	conns    map[*conn]struct{}
@@ -41,7 +42,7 @@ type Proxy struct {
 	rate     int // bytes per second from clients; 0 for no limit
 	// when, at that rate, all bytes let through so far have arrived
 	busy  time.Time
-	gates [2]chan struct{} // by direction; closed: open to traffic
+	gates [2]chan struct{} // by direction; a closed channel lets traffic through
 }
 
 // New starts a proxy in front of the server at the address target ("127.0.0.1:5432"), closed with
@@ -83,7 +84,7 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 func (p *Proxy) URL(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {
-		// A URL that pgtest made, or a mistake in the test: the driver will say so.
+		// The driver reports the mistake when the test connects.
 		return server
 	}
 	u.Host = p.Addr()
@@ -289,8 +290,8 @@ func (p *Proxy) unreachable(key []byte) bool {
 	})
 }
 
-// disarm removes a trigger from the rules that wait and reports whether it was one. The caller
-// holds p.mu.
+// disarm removes a trigger from the armed rules. It returns false when the trigger is not armed.
+// The caller holds p.mu.
 func (p *Proxy) disarm(t *Trigger) bool {
 	i := slices.Index(p.armed, t)
 	if i < 0 {

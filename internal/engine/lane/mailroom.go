@@ -7,13 +7,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-const mailPage = 500 // messages, and requests, in one read
+const mailPage = 500 // bounds the messages, and also the requests, of one read
 
 // mailroom holds messages from other shards in channels, and notes which inbox rows of other
 // processes the lane has taken.
 type mailroom struct {
 	pairs  map[[2]model.ShardID]*pair // by (to, from)
-	hungry []*pair                    // may hand on their next message
+	hungry []*pair                    // channels that may give their next message to its address
 	bytes  int                        // of the messages in all channels
 
 	inbox map[model.RunID]struct{} // requests taken from the inbox that are not committed
@@ -98,7 +98,7 @@ func (m *mailroom) consume(p *pair, b *building, seq int64) {
 	m.release(p)
 }
 
-// release lets the next message of a channel follow.
+// release lets the channel give its next message to its address.
 func (m *mailroom) release(p *pair) {
 	p.feeding = false
 	for len(p.queue) > 0 && p.queue[0].Seq <= p.applied {
@@ -118,7 +118,8 @@ func (m *mailroom) rollback(p *pair) {
 	m.clear(p)
 }
 
-// nextHungry returns a channel that may hand on its next message; nil when there is none.
+// nextHungry returns a channel that may give its next message to its address; nil when there is
+// none.
 func (m *mailroom) nextHungry() *pair {
 	for len(m.hungry) > 0 {
 		p := m.hungry[0]
@@ -225,7 +226,7 @@ type aside struct {
 // empty reports whether there is nothing to move.
 func (a *aside) empty() bool { return len(a.pairs)+len(a.requests) == 0 }
 
-// full reports whether a batch has enough to move.
+// full reports whether a batch moves enough rows.
 func (a *aside) full(b *building, bytes int) bool {
 	n := len(b.batch.Deferred)
 	return n >= mailPage || b.bytes >= bytes || a.alone && n > 0
@@ -255,8 +256,8 @@ func (a *aside) report(out *Output, moved []Aside) {
 	}
 }
 
-// refuse notes that a batch was refused. The next batches move one row each, after a pause if they
-// did so before.
+// refuse notes that a batch was refused. From now on each batch moves one row. When such a batch is
+// refused too, the next one waits until the given time.
 func (a *aside) refuse(until model.Time) {
 	if a.alone {
 		a.until = until
