@@ -48,6 +48,7 @@ type board struct {
 }
 
 func newBoard(inc *incarnation) *board {
+	// A store that several processes share needs the ledger: limits then hold across nodes.
 	var book *ledger.Book
 	if inc.eng.cfg.Store.Info().Shared {
 		book = ledger.New(limit.Place(inc.epoch))
@@ -66,20 +67,21 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	b.mu.Lock()
 	id, ok := b.b.Reserve(now, it)
 	if !ok {
-		b.leaves(now, it.Ref) // it asks again once it is committed
+		b.leaveLine(now, it.Ref) // it asks again once it is committed
 	}
 	b.settle(now)
 	name, loan := b.names[id], b.loans[id]
 	b.mu.Unlock()
+	// Without the lock, because the borrower has its own.
 	if loan != nil {
 		loan.Expect(1)
 	}
 	return id, name, ok
 }
 
-// leaves removes a task that has not started from the gate's lines. If the task stood there for
+// leaveLine removes a task that has not started from the gate's lines. If the task stood there for
 // other tasks of its group, another one must ask.
-func (b *board) leaves(now model.Time, ref model.TaskRef) {
+func (b *board) leaveLine(now model.Time, ref model.TaskRef) {
 	if group := b.gate.Leave(now, ref); group != "" {
 		b.b.Changed(now, group)
 		b.moved = true
@@ -119,6 +121,7 @@ func (b *board) Change(now model.Time, do func(*flow.Gatekeeper, *queue.Board) (
 // is free for it, passes the wake-up to the groups behind it.
 func (b *board) match(now model.Time) []queue.Match {
 	matches := b.b.Match(now)
+	// Each round may wake groups that stand behind the ones just served.
 	for range maxRounds {
 		b.settle(now)
 		if len(b.woken) == 0 {
@@ -169,6 +172,8 @@ func (b *board) Overdue(claim model.ClaimRef) bool {
 //arch:parameters given by lane.Board
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
 	b.mu.Lock()
+	// Another live node made the claim and counts its permit. The gate must not take one of this
+	// node for it.
 	if _, _, maker := splitWorker(worker); b.gate.Book != nil && b.livesElsewhere(maker) {
 		b.gate.Maker = maker
 	}
@@ -184,7 +189,7 @@ func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.Worker
 func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.mu.Lock()
 	b.b.Remove(now, ref, how)
-	b.leaves(now, ref)
+	b.leaveLine(now, ref)
 	b.settle(now)
 	b.moved = true
 	b.mu.Unlock()
@@ -193,10 +198,12 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 // Forget implements lane.Board.
 func (b *board) Forget(now model.Time, ref model.TaskRef) {
 	b.mu.Lock()
+	// The task only leaves memory: its worker may still execute it, so the gate must not free the
+	// permit yet.
 	b.gate.Forgets = true
 	b.b.Remove(now, ref, queue.Neither)
 	b.gate.Forgets = false
-	b.leaves(now, ref)
+	b.leaveLine(now, ref)
 	b.settle(now)
 	b.moved = true
 	b.mu.Unlock()
@@ -336,6 +343,7 @@ func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) {
 	why, ok := b.b.Explain(ref)
 	want, waits := b.b.Waiting(ref)
 	b.mu.Unlock()
+	// Explain only what keeps the task here: a worker of another node may be about to take it.
 	if waits && why.Code == model.WaitWorker && b.inc.borrower != nil && b.inc.borrower.Covered(want) {
 		why = model.Reason{Code: model.WaitLine, Name: want.Queue, Detail: "for a worker of another node"}
 	}
@@ -371,6 +379,7 @@ func (b *board) enlist(s *TaskSession) {
 		offer := s.offer
 		offer.Slots = slots
 		b.b.Join(b.inc.eng.clock.now(), s.id, offer)
+		// A worker of another node has no slots here until that node lends some.
 		node := b.inc.self.ID
 		if w, ok := s.worker.(*lending.LockedWorker); ok {
 			node, b.loans[s.id] = s.node, w
@@ -425,12 +434,12 @@ func (b *board) Propose() {
 		b.mu.Unlock()
 		return
 	}
-	b.proposes()
+	b.proposeLocked()
 }
 
-// proposes is Propose with the lock held, which it releases. It computes everything with the lock
+// proposeLocked is Propose with the lock held, which it releases. It computes everything with the lock
 // and calls lanes, workers and other nodes without it.
-func (b *board) proposes() {
+func (b *board) proposeLocked() {
 	now := b.inc.eng.clock.now()
 	// Inline attempts start below; all other matches become claims.
 	matches, begin := b.begun(b.match(now))
@@ -470,12 +479,12 @@ func (b *board) proposes() {
 	}
 
 	// Look for missing workers now: a moment later, slots are free that are as good as taken.
-	waits := b.lacks()
+	waits := b.noteUnserved()
 	if wake != 0 && (b.alarm == 0 || wake < b.alarm) && !b.ended {
 		b.alarm = wake
 		wait := max(0, wake.Sub(now))
 		if b.timer == nil {
-			b.timer = time.AfterFunc(wait, b.rings)
+			b.timer = time.AfterFunc(wait, b.ring)
 		} else {
 			b.timer.Reset(wait)
 		}
@@ -522,7 +531,7 @@ func (b *board) Lend(slots []loan.Slot) {
 		b.b.Lend(now, s.Worker, s.Count)
 	}
 	b.moved = true
-	b.proposes()
+	b.proposeLocked()
 }
 
 // Unlend takes unused slots away again, and returns the kinds of tasks that still wait for a
@@ -544,10 +553,10 @@ func (b *board) Unserved() []queue.Want {
 	return b.unservedNow()
 }
 
-// lacks records which tasks wait for a worker, right after a proposal: a moment later, slots are
+// noteUnserved records which tasks wait for a worker, right after a proposal: a moment later, slots are
 // free that are as good as taken. It reports whether to inform other nodes. The caller must hold
 // the lock.
-func (b *board) lacks() bool {
+func (b *board) noteUnserved() bool {
 	if b.inc.borrower == nil || !b.b.Waits() || !b.inc.borrower.HasOthers() {
 		return false
 	}
@@ -590,6 +599,8 @@ func (b *board) idle(s *TaskSession) int {
 func (b *board) lendOut(s *TaskSession, most int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// Take the slots from the board and note the loan under both locks, so that no proposal can use
+	// them in between.
 	n := max(0, min(b.b.Idle(s.id), most))
 	s.mu.Lock()
 	s.abroad.Lend(n)
@@ -602,6 +613,7 @@ func (b *board) lendOut(s *TaskSession, most int) int {
 // claim asks each lane to decide about all of its claims at once. names are the names of the
 // workers.
 func (b *board) claim(matches []queue.Match, names []string) {
+	// One inbox entry per lane, with all its claims: they go into one batch.
 	for i, s := range b.inc.lanes {
 		if !slices.ContainsFunc(matches, func(m queue.Match) bool { return m.Lane == i }) {
 			continue
@@ -629,8 +641,8 @@ func (b *board) Reconsider() {
 	b.Propose()
 }
 
-// rings is called by the timer.
-func (b *board) rings() {
+// ring proposes again. The timer calls it, and so does a node that wakes up.
+func (b *board) ring() {
 	b.mu.Lock()
 	b.alarm, b.moved = 0, true
 	b.mu.Unlock()

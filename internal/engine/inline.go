@@ -152,7 +152,7 @@ func (b *board) passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passag
 		b.gate.RetryAfter(now, &queue.Item{Ref: ref, Spec: spec}, now.Add(retryAfter))
 	}
 	b.b.Remove(now, ref, outcomes[how])
-	b.leaves(now, ref)
+	b.leaveLine(now, ref)
 	b.settle(now)
 	b.moved = true
 	b.mu.Unlock()

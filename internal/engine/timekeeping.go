@@ -67,7 +67,7 @@ func (inc *incarnation) keepAll() {
 // wakeSleepers wakes everything that sleeps until a time: those sleeps were computed before time
 // moved.
 func (inc *incarnation) wakeSleepers() {
-	inc.board.rings()
+	inc.board.ring()
 	for _, s := range inc.lanes {
 		s.inbox.ring()
 	}
