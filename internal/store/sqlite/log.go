@@ -47,6 +47,7 @@ func (l *logState) note(pages int) bool {
 	if pages < l.next {
 		return false
 	}
+	// If the move does not help, ask again after a quarter of the limit, not after every commit.
 	l.next = pages + l.limit/4
 	return true
 }
@@ -62,6 +63,8 @@ func (s *Store) committed(w *writer) {
 	if !ask {
 		return
 	}
+	// The background move does not keep up. Moving here slows this one commit down and bounds the
+	// log.
 	if w.log.pages >= late*w.log.limit {
 		s.moved(s.moveStep(w.conn))
 		w.log.tried = true
@@ -125,12 +128,14 @@ func (s *Store) moved(err error) {
 		s.moves.OK()
 		return
 	}
+	// After a failed sync nothing is known about the pages of the file, so the store stops.
 	if syncFailed(err) || damaged(err) {
 		s.breakDown(err)
 	}
 	s.moves.Failed(err)
 }
 
+// moveOnce moves the log in the two steps that the comment above describes.
 func (s *Store) moveOnce(c *conn) error {
 	if s.broken.Load() != nil {
 		return nil
