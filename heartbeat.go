@@ -52,7 +52,7 @@ func LastProgress[T any](ctx context.Context) (progress T, ok bool) {
 	kind := t.Claim().Spec.Kind
 	progress, err := decode[T](callReader{h, ctx}, "progress of activity", kind, t.Claim().Progress)
 	if err != nil {
-		h.logger.Warn("the progress of a task cannot be read; it begins anew", "activity", kind, "error", err)
+		h.logger.Warn("the progress of a task cannot be read; it starts over", "activity", kind, "error", err)
 		return *new(T), false
 	}
 	return progress, true

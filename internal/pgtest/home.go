@@ -201,7 +201,7 @@ func base(owner *serverUser) (string, error) {
 		return "", err
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return "", fmt.Errorf("%s must be a directory that belongs to this user and that nobody else can write to; please remove it", dir)
+		return "", fmt.Errorf("%s must be a directory that belongs to this user and that no other user can write to; please remove it", dir)
 	}
 
 	return dir, nil

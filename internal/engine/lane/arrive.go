@@ -94,5 +94,5 @@ func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
 			}
 		}
 	}
-	l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: w, Run: run, Generation: gen, Reason: "stale: the run is not held any more"})
+	l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: w, Run: run, Generation: gen, Reason: "stale: the worker no longer holds the run"})
 }

@@ -24,7 +24,7 @@ func (l *Lane) writeData(now model.Time, e *entry, write *model.TaskWrite) error
 	w := e.tasks.written[ref.ID]
 	switch {
 	case !e.hasClaim(ref) || w == nil:
-		return fault.New(fault.NotOwned, "%s: the claim is over, or somebody else's", ref.TaskRef)
+		return fault.New(fault.NotOwned, "%s: the claim has ended, or another worker has it", ref.TaskRef)
 	case w.err != nil:
 		return w.err
 	}

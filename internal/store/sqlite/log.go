@@ -81,13 +81,13 @@ func (s *Store) reportGrowth(w *writer) {
 	l := &w.log
 	switch {
 	case l.tooLarge() && l.largest == 0:
-		s.cfg.Logger.Warn("the write-ahead log grows: a program with an open transaction on the file keeps it from beginning anew; end that transaction",
+		s.cfg.Logger.Warn("the write-ahead log grows: a program with an open transaction on the file keeps it from starting again; end that transaction",
 			"path", s.cfg.Path, "bytes", l.pages*w.pageSize, "normal_bytes", l.limit*w.pageSize, "own_readers", cap(s.readers)-len(s.readers))
 		l.largest = l.pages
 	case l.tooLarge():
 		l.largest = max(l.largest, l.pages)
 	case l.largest > 0:
-		s.cfg.Logger.Info("the write-ahead log has begun anew", "path", s.cfg.Path, "largest_bytes", l.largest*w.pageSize)
+		s.cfg.Logger.Info("the write-ahead log has started again", "path", s.cfg.Path, "largest_bytes", l.largest*w.pageSize)
 		l.largest = 0
 	}
 }

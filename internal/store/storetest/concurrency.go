@@ -124,7 +124,7 @@ func testFenceRace(x *suite) {
 				x.Errorf("node %d lane %d: %d messages in %d batches", i, j, len(mail), got)
 			}
 			if i == nodes-1 && got != most {
-				x.Errorf("the node that nobody fenced applied %d batches, want %d", got, most)
+				x.Errorf("the node that was not fenced applied %d batches, want %d", got, most)
 			}
 		}
 	}

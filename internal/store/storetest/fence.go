@@ -16,7 +16,7 @@ var fenceTests = []test{
 	{name: "a batch cannot overtake the one before", run: testOvertake},
 	{name: "refence tells what landed and ends the old epoch", run: testRefence},
 	{name: "refence of a lane that is not ours", run: testRefenceFenced},
-	{name: "a fenced node does nothing any more", run: testFencedNode},
+	{name: "a fenced node does nothing", run: testFencedNode},
 }
 
 func testFence(x *suite) {

@@ -13,7 +13,7 @@ var leaseTests = []test{
 	{name: "epochs strictly increase", run: testEpochs},
 	{name: "members show who is there", run: testMembers},
 	{name: "renew extends the lease", run: testRenew},
-	{name: "an expired lease may be renewed until somebody fences it", run: testRenewExpired},
+	{name: "an expired lease may be renewed until another node fences it", run: testRenewExpired},
 	{name: "renew of a node that is not ours", run: testRenewFenced},
 	{name: "a live lease is not fenced", run: testFenceLive},
 	{name: "an expired lease is fenced", run: testFenceExpired},
@@ -156,12 +156,12 @@ func testRenewExpired(x *suite) {
 	n.Acquire(3)
 	x.expire(n)
 	if _, _, ok := x.member(n.ID); !ok {
-		x.Fatal("an expired node is gone although nobody fenced it")
+		x.Fatal("an expired node is gone although no node fenced it")
 	}
 
 	// Other nodes cannot take its shards, because no node has fenced it.
 	if got := other.Acquire(3); len(got) != 0 {
-		x.Errorf("acquired %v from a node that nobody fenced", got)
+		x.Errorf("acquired %v from a node that is not fenced", got)
 	}
 	n.Lanes[0].Write(func(*store.Batch) {}) // the fence still stands
 	n.Renew(time.Hour)
