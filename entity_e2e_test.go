@@ -96,7 +96,6 @@ func newBank() *bank {
 		}
 		return s.Cents, nil
 	})
-
 	b.withdraw = perdure.NewOperation(b.accounts, "withdraw", func(_ perdure.EntityCtx, s *account, in cents) (int, error) {
 		if s.Cents < in.Cents {
 			return s.Cents, perdure.Permanent(errPoor)
@@ -109,16 +108,13 @@ func newBank() *bank {
 		ctx.Delete()
 		return ctx.Exists(), nil
 	})
-
 	b.exists = perdure.NewOperation(b.accounts, "exists", func(ctx perdure.EntityCtx, _ *account, _ perdure.Void) (bool, error) {
 		return ctx.Exists(), nil
 	})
-
 	b.tell = perdure.NewOperation(b.accounts, "tell", func(ctx perdure.EntityCtx, s *account, t transfer) (int, error) {
 		s.Cents -= t.Cents
 		return s.Cents, b.deposit.Send(ctx, t.To, cents{t.Cents})
 	})
-
 	b.balance = perdure.NewView(b.accounts, "balance", func(s account, _ perdure.Void) (int, error) { return s.Cents, nil })
 	spoil := func(name string, then func() (int, error)) *perdure.Operation[cents, int] {
 		return perdure.NewOperation(b.accounts, name, func(ctx perdure.EntityCtx, s *account, in cents) (int, error) {
@@ -129,18 +125,15 @@ func newBank() *bank {
 			return then()
 		})
 	}
-
 	b.fails = spoil("fails", func() (int, error) { return 7, errPoor })
 	b.panics = spoil("panics", func() (int, error) { panic("oh") })
 	b.oversize = spoil("oversize", func() (int, error) { return 7, nil })
-
 	b.move = perdure.NewWorkflow("move", func(ctx perdure.WorkflowCtx, t transfer) (int, error) {
 		if _, err := b.withdraw.Call(ctx, t.From, cents{t.Cents}); err != nil {
 			return 0, err
 		}
 		return b.deposit.Go(ctx, t.To, cents{t.Cents}).Get(ctx)
 	})
-
 	return b
 }
 
@@ -199,15 +192,14 @@ func TestOneWayCalls(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-
 		got, err := b.withdraw.Call(c, "a", cents{20}) // runs behind them
 		want(t, got, err, 0)
+
 		for range 3 { // the same request is one call
 			if err := b.deposit.Send(c, "a", cents{2000_00}, perdure.RequestID("much")); err != nil {
 				t.Fatal(err)
 			}
 		}
-
 		run, err := b.review.Start(c, "b", perdure.RawKey("b")) // it ends when b has the money
 		if err != nil {
 			t.Fatal(err)
@@ -216,6 +208,7 @@ func TestOneWayCalls(t *testing.T) {
 		want(t, got, err, 500_00)
 		word, err := run.Result(c)
 		want(t, word, err, "b fine")
+
 		s, _, err := b.accounts.Get(c, "b")
 		want(t, s.Cents, err, 1500_00)
 	})
@@ -230,8 +223,8 @@ func TestFailedOperationChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		unknown := perdure.DeclareOperation[cents, int]("account", "frobnicate")
-
 		other := perdure.DeclareOperation[string, int]("account", "deposit")
+
 		for name, c := range map[string]struct {
 			call func() (int, error)
 			want string
@@ -248,7 +241,6 @@ func TestFailedOperationChangesNothing(t *testing.T) {
 				t.Errorf("%s: the error is %v", name, err)
 			}
 		}
-
 		got, err := b.balance.Call(c, "a", perdure.Void{})
 		want(t, got, err, 9)
 		if _, err := b.review.Execution(perdure.RawKey("spoilt")).Poll(c); !errors.Is(err, perdure.ErrNotFound) {
@@ -336,7 +328,6 @@ func TestOperationsOfOneKeyRunAlone(t *testing.T) {
 	t.Parallel()
 	var inside, most atomic.Int32
 	counters := perdure.NewEntity[int]("counter")
-
 	add := perdure.NewOperation(counters, "add", func(_ perdure.EntityCtx, n *int, by int) (int, error) {
 		if inside.Add(1) > 1 {
 			most.Store(2)
@@ -346,7 +337,6 @@ func TestOperationsOfOneKeyRunAlone(t *testing.T) {
 		*n += by
 		return *n, nil
 	})
-
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		var wg sync.WaitGroup
 		for range 10 {
@@ -373,7 +363,6 @@ func TestViewsBesideABusyEntity(t *testing.T) {
 	t.Parallel()
 	begun, open := make(chan struct{}), make(chan struct{})
 	boxes := perdure.NewEntity[string]("box")
-
 	put := perdure.NewOperation(boxes, "put", func(_ perdure.EntityCtx, s *string, v string) (string, error) {
 		*s = v
 		if v == "slow" {
@@ -388,7 +377,6 @@ func TestViewsBesideABusyEntity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	defer func() {
 		if err := app.Close(); err != nil {
 			t.Error(err)
@@ -400,12 +388,10 @@ func TestViewsBesideABusyEntity(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error)
-
 	go func() {
 		_, err := put.Call(c, "b", "slow")
 		done <- err
 	}()
-
 	<-begun
 	got, err := look.Call(c, "b", "")
 	want(t, got, err, "first")
@@ -433,7 +419,6 @@ func TestCallWaitsForTheCode(t *testing.T) {
 	if err := b.deposit.Send(app.With(t.Context()), "a", cents{5}); err != nil {
 		t.Fatal(err)
 	}
-
 	if _, err := b.move.Start(app.With(t.Context()), transfer{"a", "b", 3}, perdure.RawKey("m")); err != nil {
 		t.Fatal(err)
 	}
@@ -443,7 +428,6 @@ func TestCallWaitsForTheCode(t *testing.T) {
 	if app, err = embedded.Open(t.Context(), url, b.group()); err != nil {
 		t.Fatal(err)
 	}
-
 	got, err := b.move.Execution(perdure.RawKey("m")).Result(app.With(t.Context()))
 	want(t, got, err, 3)
 	if err := app.Close(); err != nil {
@@ -456,7 +440,6 @@ func TestUnreadableState(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "e.db")
 	texts, numbers := perdure.NewEntity[string]("thing"), perdure.NewEntity[int]("thing")
-
 	set := perdure.NewOperation(texts, "set", func(_ perdure.EntityCtx, s *string, v string) (string, error) {
 		*s = v
 		return v, nil
@@ -466,7 +449,6 @@ func TestUnreadableState(t *testing.T) {
 		*n += by
 		return *n, nil
 	})
-
 	open := func(def perdure.Definition, use func(c perdure.Client)) {
 		app, err := embedded.Open(t.Context(), url, def)
 		if err != nil {
@@ -483,13 +465,11 @@ func TestUnreadableState(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-
 	open(numbers, func(c perdure.Client) {
 		if _, err := add.Call(c, "x", 1); err == nil || !strings.Contains(err.Error(), "the state of thing/x cannot be read by this build") {
 			t.Errorf("the error is %v", err)
 		}
 	})
-
 	open(texts, func(c perdure.Client) {
 		s, ok, err := texts.Get(c, "x")
 		want(t, fmt.Sprint(s, " ", ok), err, "text true")
@@ -513,14 +493,13 @@ func TestMovesSurviveCrashes(t *testing.T) {
 				if err := b.tell.Send(c, "a", transfer{To: "c", Cents: 10}, perdure.RequestID("told")); err != nil {
 					return "", err
 				}
-
 				got, err := b.move.Run(c, transfer{"a", "b", 30}, perdure.RawKey("m"))
 				if err != nil {
 					return "", err
 				}
 				env.Settle()
-
 				var all []string
+
 				for _, key := range []string{"a", "b", "c"} {
 					s, _, err := b.accounts.Get(env.With(), key)
 					if err != nil {
@@ -528,7 +507,6 @@ func TestMovesSurviveCrashes(t *testing.T) {
 					}
 					all = append(all, fmt.Sprint(s.Cents))
 				}
-
 				return fmt.Sprint(got, all), nil
 			},
 		}
@@ -548,7 +526,6 @@ func TestWorkflowReadsOnce(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-
 		if _, err := goOn.Receive(ctx); err != nil {
 			return "", err
 		}
@@ -556,10 +533,8 @@ func TestWorkflowReadsOnce(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-
 		return fmt.Sprint(s.Cents, ok, n, again.Cents), b.deposit.Send(ctx, key, cents{1})
 	})
-
 	perduretest.Run(t, append(b.group(), look), func(t *testing.T, env *perduretest.Env) {
 		if _, err := b.deposit.Call(env.With(), "a", cents{7}); err != nil {
 			t.Fatal(err)
@@ -568,7 +543,6 @@ func TestWorkflowReadsOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		env.Settle()
 		if _, err := b.deposit.Call(env.With(), "a", cents{1}); err != nil {
 			t.Fatal(err)
@@ -598,7 +572,6 @@ func TestWorkflowCalls(t *testing.T) {
 		if _, err := b.deposit.Go(ctx, "a", cents{1}, perdure.RequestID("r")).Get(ctx); !errors.Is(err, perdure.ErrInvalid) {
 			return "a RequestID is accepted", err
 		}
-
 		if err := b.deposit.Send(ctx, "a", cents{1}, perdure.RequestID("r")); !errors.Is(err, perdure.ErrInvalid) {
 			return "a RequestID is accepted", err
 		}
@@ -614,7 +587,6 @@ func TestWorkflowCalls(t *testing.T) {
 		got, err := perdure.All(ctx, fs...)
 		return fmt.Sprint(got), err
 	})
-
 	onStores(t, append(b.group(), calls), func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		got, err := calls.Run(c, "x", perdure.RawKey("k"))
 		want(t, got, err, "[1 2 1]")
@@ -661,7 +633,6 @@ func TestGateway(t *testing.T) {
 		rename := perdure.NewRPC(gateway, "update_profile", u.rename, perdure.Persisted())
 		orders := perdure.NewService("OrderGateway")
 		userHealth, orderHealth := addHealth(gateway), addHealth(orders)
-
 		greet := perdure.NewWorkflow("greet", func(ctx perdure.WorkflowCtx, key string) (string, error) {
 			if err := rename.Send(ctx, key, "!"); err != nil {
 				return "", err
@@ -673,14 +644,13 @@ func TestGateway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		c := app.With(t.Context())
+
 		for range 2 {
 			if _, err := rename.Call(c, "u-1", "eve", perdure.RequestID("once")); err != nil {
 				t.Fatal(err)
 			}
 		}
-
 		got, err := profile.Call(c, "u-1", perdure.Void{})
 		want(t, got, err, "eve")
 		got, err = userHealth.Ping.Call(c, "u-1", perdure.Void{})
@@ -690,7 +660,6 @@ func TestGateway(t *testing.T) {
 		if err := rename.Send(c, "u-2", "bob"); err != nil {
 			t.Fatal(err)
 		}
-
 		if err := userHealth.Ping.Send(c, "u-2", perdure.Void{}); err != nil {
 			t.Fatal(err)
 		}
@@ -730,8 +699,8 @@ func TestConcurrencyOfAService(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-
 		var wg sync.WaitGroup
+
 		for range 12 {
 			wg.Go(func() {
 				if _, err := nap.Call(app.With(t.Context()), "k", perdure.Void{}); err != nil {
@@ -739,7 +708,6 @@ func TestConcurrencyOfAService(t *testing.T) {
 				}
 			})
 		}
-
 		wg.Wait()
 		if most.Load() != 3 || time.Since(began) > 5*time.Second {
 			t.Errorf("%d overlapped, in %s", most.Load(), time.Since(began))
@@ -799,13 +767,13 @@ func TestEncryptedStates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		c := app.With(t.Context())
 		got, err := b.deposit.Call(c, "a", cents{100})
 		want(t, got, err, 100)
 		if err := b.tell.Send(c, "a", transfer{To: "b", Cents: 10}); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err = b.move.Run(c, transfer{"a", "c", 30}, perdure.RawKey("m"))
 		want(t, got, err, 30)
 		synctest.Wait()
@@ -816,7 +784,6 @@ func TestEncryptedStates(t *testing.T) {
 			got, err := b.balance.Call(c, key, perdure.Void{})
 			want(t, got, err, cents)
 		}
-
 		if err := app.Close(); err != nil {
 			t.Error(err)
 		}

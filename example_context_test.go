@@ -134,8 +134,7 @@ func ExampleWorkflowCtx_Defer() {
 func ExampleWorkflowCtx_Detached() {
 	job := perdure.NewWorkflow("job", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		if err := ctx.Sleep(time.Hour); errors.Is(err, perdure.ErrCanceled) {
-			// The scope of ctx has ended, so a step under it would end at once. A detached one
-			// runs.
+			// The scope of ctx has ended: a step under it would end at once, this one runs.
 			return perdure.Do(ctx.Detached(), "save", func(context.Context) (string, error) { return "saved what there was", nil })
 		}
 		return "", errors.New("an hour is over")

@@ -39,12 +39,10 @@ func kidCode(ctx perdure.WorkflowCtx, t task) (string, error) {
 		_, err := work.Run(ctx, task{Name: "undo " + t.Name})
 		return err
 	})
-
 	ctx.Defer(func(ctx perdure.WorkflowCtx) error {
 		_, err := work.Run(ctx.Detached(), task{Name: "tidy " + t.Name})
 		return err
 	})
-
 	if t.Bad {
 		return "", perdure.Permanent(errors.New(t.Name + " is bad"))
 	}
@@ -52,7 +50,6 @@ func kidCode(ctx perdure.WorkflowCtx, t task) (string, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-
 	return t.Name + " " + got, err
 }
 
@@ -259,7 +256,6 @@ func stopsCode(ctx perdure.WorkflowCtx, sum int) (string, error) {
 		_, err := work.Run(ctx, task{Name: "tell " + why})
 		return err
 	})
-
 	total.Handle(ctx, func(perdure.Void) (int, error) { return sum, nil })
 	add.Handle(ctx, func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		if err := ctx.Sleep(time.Minute); err != nil {
@@ -273,7 +269,6 @@ func stopsCode(ctx perdure.WorkflowCtx, sum int) (string, error) {
 		}
 		return nil
 	})
-
 	if err := ctx.SetLabel("stage", "open"); err != nil {
 		return "", err
 	}
@@ -281,22 +276,20 @@ func stopsCode(ctx perdure.WorkflowCtx, sum int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-
 	if err := ctx.WaitUpdates(); err != nil {
 		return "", err
 	}
 	if err := ctx.Sleep(time.Second); err != nil { // the next updates arrive during the sleep
 		return "", err
 	}
+
 	rest := stop.Drain(ctx)
 	last, _ := shown.Get(ctx)
-
 	if how == "clear" {
 		if err := shown.Clear(ctx); err != nil {
 			return "", err
 		}
 	}
-
 	if _, err := work.Run(ctx, task{Name: "close"}); err != nil {
 		return "", err
 	}
@@ -450,7 +443,6 @@ func TestTasksWaitForAWorker(t *testing.T) {
 		if _, err := render.SubmitMany(env.With(), []task{{Name: "two"}, {Name: "three"}}); err != nil {
 			t.Fatal(err)
 		}
-
 		env.Settle()
 		if n, err := env.App().Executions().Count(env.Context(), `workflow = "task:render" and status = "open"`); n != 3 || err != nil {
 			t.Errorf("%d tasks are open, %v", n, err)
@@ -469,7 +461,6 @@ func TestScheduling(t *testing.T) {
 		at, ok := ctx.ScheduledFor()
 		return fmt.Sprintf("%d %s %t", n, at.UTC().Format(time.RFC3339), ok), nil
 	})
-
 	daily := perdure.NewSchedule("daily", perdure.Cron("0 12 * * *", "Europe/Berlin"), planned.Job(7), perdure.OverlapQueue, perdure.Jitter(time.Minute), perdure.PausedAtFirst("not yet"))
 	asks := perdure.NewWorkflow("asks", func(ctx perdure.WorkflowCtx, _ int) (int64, error) {
 		if err := daily.Trigger(ctx); err != nil {
@@ -478,7 +469,6 @@ func TestScheduling(t *testing.T) {
 		info, err := daily.Describe(ctx)
 		return info.Triggered, err
 	})
-
 	perduretest.Run(t, perdure.Group{planned, asks, daily}, func(t *testing.T, env *perduretest.Env) {
 		if next, err := daily.Next(time.Now(), 2); err != nil || len(next) != 2 || !next[1].Equal(time.Date(2000, 1, 2, 11, 0, 0, 0, time.UTC)) {
 			t.Errorf("next: %v, %v", next, err)
@@ -487,7 +477,6 @@ func TestScheduling(t *testing.T) {
 		if err := daily.Resume(env.With()); err != nil {
 			t.Fatal(err)
 		}
-
 		env.Advance(24 * time.Hour)
 		if n, err := daily.Backfill(env.With(), time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Now()); n != 2 || err != nil {
 			t.Errorf("backfill of %d, %v", n, err)
@@ -496,6 +485,7 @@ func TestScheduling(t *testing.T) {
 		if n, err := asks.Run(env.With(), 1); n != 1 || err != nil {
 			t.Errorf("triggered %d, %v", n, err)
 		}
+
 		env.Settle()
 		info, err := daily.Describe(env.With())
 		if err != nil || info.Fired != 4 || info.Backfilled != 2 || info.Missed != 1 || info.Failed != 0 {
@@ -514,7 +504,6 @@ func TestScheduling(t *testing.T) {
 				t.Errorf("%+v, %v", s, err)
 			}
 		}
-
 		if err := daily.Delete(env.With()); err != nil {
 			t.Fatal(err)
 		}
@@ -536,7 +525,6 @@ func TestFlow(t *testing.T) {
 	t.Parallel()
 	double := perdure.NewActivity("double", func(_ context.Context, n int) (int, error) { return 2 * n, nil },
 		perdure.OnQueue("math"), perdure.Limit("chips"), perdure.Breaker("chips"))
-
 	perduretest.Run(t, double, func(t *testing.T, env *perduretest.Env) {
 		ctx, app := env.Context(), env.App()
 		app.Tasks().Pause()
@@ -550,7 +538,6 @@ func TestFlow(t *testing.T) {
 				t.Fatal(what, err)
 			}
 		}
-
 		x, err := double.Submit(env.With(), 21)
 		if err != nil {
 			t.Fatal(err)
@@ -565,21 +552,19 @@ func TestFlow(t *testing.T) {
 		if err := errors.Join(app.Breakers().Pause(ctx, "chips", time.Now().Add(time.Minute), "test"), app.Breakers().Reset(ctx, "chips"), app.Queues().Resume(ctx, "math")); err != nil {
 			t.Fatal(err)
 		}
-
 		if n, err := x.Result(env.With()); n != 42 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
+
 		many, err := double.SubmitMany(env.With(), []int{1, 2})
 		if err != nil || len(many) != 2 {
 			t.Fatal(many, err)
 		}
-
 		for i := range many {
 			if n, err := many[i].Result(env.With()); n != 2*(i+1) || err != nil {
 				t.Errorf("%d, %v", n, err)
 			}
 		}
-
 		if err := errors.Join(app.Limits().Delete(ctx, "chips"), app.Breakers().DeleteRule(ctx, "chips")); err != nil {
 			t.Error(err)
 		}
@@ -595,7 +580,6 @@ func TestDeadTasks(t *testing.T) {
 		}
 		return "sent", nil
 	}, perdure.OnQueue("post"))
-
 	perduretest.Run(t, send, func(t *testing.T, env *perduretest.Env) {
 		ctx, app := env.Context(), env.App()
 		xs, err := send.SubmitMany(env.With(), []string{"ann", "eve"})
@@ -608,19 +592,17 @@ func TestDeadTasks(t *testing.T) {
 				t.Errorf("%d was sent", i)
 			}
 		}
-
 		if groups, err := app.DeadTasks().Groups(ctx, perdure.DeadQuery{}); err != nil || len(groups) == 0 {
 			t.Errorf("%+v, %v", groups, err)
 		}
-
 		var ids []string
+
 		for d, err := range app.DeadTasks().List(ctx, perdure.DeadQuery{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			ids = append(ids, d.ID)
 		}
-
 		if len(ids) != 2 {
 			t.Fatalf("%v are dead", ids)
 		}
@@ -631,20 +613,17 @@ func TestDeadTasks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		if got, err := (perdure.Execution[string]{Ref: ref}).Result(env.With()); got != "sent" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
 		if err := app.DeadTasks().UndoRequeue(ctx, ids[1]); err == nil {
 			t.Error("what was not requeued was undone")
 		}
-
 		for _, err := range app.DeadTasks().RequeueAll(ctx, perdure.DeadQuery{}, perdure.RequeueMany{DryRun: true}) {
 			if err != nil {
 				t.Error(err)
 			}
 		}
-
 		for _, err := range app.DeadTasks().Purge(ctx, perdure.DeadQuery{}) {
 			if err != nil {
 				t.Error(err)
@@ -671,7 +650,6 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 		}
 		seen = append(seen, fmt.Sprint(at, " ", ok))
 		perdure.Log(ctx).Info("begins", "at", at)
-
 		if err := errors.Join(
 			perdure.StreamToken(ctx, "up"), perdure.StreamProgress(ctx, float64(at)/float64(top), ""), perdure.StreamData(ctx, at), perdure.StreamError(ctx, errors.New("windy")),
 			// everything before it is durable too
@@ -679,26 +657,21 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 		); err != nil {
 			return 0, err
 		}
-
 		if at+1 < top {
 			<-ctx.Done() // until the process dies
 			return 0, ctx.Err()
 		}
-
 		return at + 1, nil
 	}
-
 	perduretest.Run(t, perdure.Group{climb.Bind(code)}, func(t *testing.T, env *perduretest.Env) {
 		x, err := climb.Submit(env.With(), 3, perdure.RawKey("k"))
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		for range 2 {
 			env.Settle()
 			env.Restart()
 		}
-
 		if got, err := x.Result(env.With()); got != 3 || err != nil {
 			t.Fatalf("%d, %v", got, err)
 		}
@@ -708,142 +681,25 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 		if n, ok, err := reached.Read(env.With(), x); n != 3 || !ok || err != nil {
 			t.Errorf("at the end it is %d, %v, %v", n, ok, err)
 		}
-
 		var lines, items []string
+
 		for l, err := range env.App().Tasks().Logs(env.Context(), x, perdure.TaskTail{Follow: true}) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			lines = append(lines, l.Text)
 		}
-
 		if want := []string{"begins at=0", "begins at=1", "begins at=2"}; !slices.Equal(lines, want) {
 			t.Errorf("lines are %q, want %q", lines, want)
 		}
-
 		for it, err := range env.App().Tasks().Stream(env.Context(), x, perdure.TaskTail{Follow: true, After: 8}) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			items = append(items, fmt.Sprint(it.Position, it.Kind, it.Text))
 		}
-
 		if want := []string{"9tokenup", "10progress", "11data", "12errorwindy"}; !slices.Equal(items, want) {
 			t.Errorf("streamed is %q, want %q", items, want)
-		}
-	})
-}
-
-// TestEntities calls and locks entities, and calls a service: as ordinary code, as a workflow, and
-// as an operator.
-func TestEntities(t *testing.T) {
-	t.Parallel()
-	shelves := perdure.NewEntity[int]("shelf")
-	put := perdure.NewOperation(shelves, "put", func(_ perdure.EntityCtx, pieces *int, n int) (int, error) {
-		*pieces += n
-		return *pieces, nil
-	})
-
-	bells := perdure.NewService("bell")
-	ring := perdure.NewRPC(bells, "ring", func(ctx perdure.EntityCtx, word string) (string, error) { return ctx.Key() + " " + word, nil })
-	tidy := perdure.NewWorkflow("tidy", func(ctx perdure.WorkflowCtx, n int) (string, error) {
-		later := put.Go(ctx, "far", n)
-		if err := ctx.Lock(perdure.LockSet{shelves.Ref("near")}, func(ctx perdure.WorkflowCtx) error {
-			if _, err := put.Call(ctx, "near", -n); err != nil {
-				return err
-			}
-			_, err := poke.Receive(ctx)
-			return err
-		}); err != nil {
-			return "", err
-		}
-
-		far, err := later.Get(ctx)
-		if err != nil {
-			return "", err
-		}
-		if err := ring.Send(ctx, "door", "hush"); err != nil {
-			return "", err
-		}
-
-		rang, err := ring.Call(ctx, "door", "done")
-		return fmt.Sprint(far, " ", rang), err
-	})
-
-	perduretest.Run(t, perdure.Group{shelves, bells, tidy}, func(t *testing.T, env *perduretest.Env) {
-		if n, err := put.Call(env.With(), "near", 5); n != 5 || err != nil {
-			t.Fatalf("%d, %v", n, err)
-		}
-		x, err := tidy.Start(env.With(), 2, perdure.RawKey("t"))
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		env.Settle()
-		env.Restart()
-		ctx, app := env.Context(), env.App()
-		if err := put.Send(env.With(), "near", 10); err != nil { // it waits for the lock
-			t.Fatal(err)
-		}
-		if err := put.Send(env.With(), "near", 5); err != nil {
-			t.Fatal(err)
-		}
-
-		calls, err := app.Mailboxes().List(ctx, shelves.Ref("near"))
-		if err != nil || len(calls) != 2 || calls[0].Operation != "put" {
-			t.Fatalf("%+v, %v", calls, err)
-		}
-		skipped, err := app.Mailboxes().Skip(ctx, shelves.Ref("near"), calls[0].ID)
-		if err != nil || skipped.Position != 2 {
-			t.Errorf("%+v, %v", skipped, err)
-		}
-		shown, err := app.Mailboxes().Describe(ctx, shelves.Ref("near"), calls[1].ID)
-		if err := errors.Join(err, app.Mailboxes().Drop(ctx, shelves.Ref("near"), calls[1].ID)); err != nil || string(shown.Input) != "5" {
-			t.Errorf("%+v, %v", shown, err)
-		}
-		info, err := app.Entities().Describe(ctx, shelves.Ref("near"))
-		if err != nil || info.LockedBy.Key != "t" {
-			t.Fatalf("%+v, %v", info, err)
-		}
-
-		locked := 0
-		for info, err := range app.Locks().List(ctx, "shelf") {
-			if locked++; err != nil || info.Ref != shelves.Ref("near") {
-				t.Errorf("%+v, %v", info, err)
-			}
-		}
-
-		if n, exists, err := shelves.Get(env.With(), "near"); n != 3 || !exists || err != nil || locked != 1 {
-			t.Errorf("%d, %v, %v, %d are locked", n, exists, err, locked)
-		}
-		if err := app.Locks().Unlock(ctx, shelves.Ref("near"), info.Epoch); err != nil {
-			t.Fatal(err)
-		}
-		env.Settle()
-		if n, _, err := shelves.Get(env.With(), "near"); n != 13 || err != nil {
-			t.Errorf("%d, %v", n, err)
-		}
-		if err := poke.Send(env.With(), x, "go on"); err != nil {
-			t.Fatal(err)
-		}
-
-		if got, err := x.Result(env.With()); got != "2 door done" || err != nil {
-			t.Errorf("%q, %v", got, err)
-		}
-
-		n := 0
-		for _, err := range app.Entities().List(ctx, "shelf", "") {
-			if n++; err != nil {
-				t.Error(err)
-			}
-		}
-
-		var rows strings.Builder
-		if err := app.Entities().ForceDelete(ctx, shelves.Ref("near"), &rows); err != nil || !strings.Contains(rows.String(), "entities") {
-			t.Errorf("forced delete of an entity: %v, exported %q", err, rows.String())
-		}
-		if n != 2 {
-			t.Errorf("%d shelves", n)
 		}
 	})
 }

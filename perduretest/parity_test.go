@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// TestEveryVerbIsTried looks in everything_test.go for the verbs of the public packages: functions
-// and methods that take or belong to a WorkflowCtx, a Caller, a Sender, an App or a group of its
-// verbs. So a new verb needs a test before it is released.
+// TestEveryVerbIsTried looks in everything_test.go and everything_entities_test.go for the verbs of
+// the public packages: functions and methods that take or belong to a WorkflowCtx, a Caller, a
+// Sender, an App or a group of its verbs. So a new verb needs a test before it is released.
 func TestEveryVerbIsTried(t *testing.T) {
 	t.Parallel()
 	const face = "github.com/perdure/perdure"
@@ -33,12 +33,16 @@ func TestEveryVerbIsTried(t *testing.T) {
 
 	fset := token.NewFileSet()
 	imp := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
-	file, err := parser.ParseFile(fset, "everything_test.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
+	var everything []*ast.File
+	for _, name := range []string{"everything_test.go", "everything_entities_test.go"} {
+		file, err := parser.ParseFile(fset, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		everything = append(everything, file)
 	}
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
-	if _, err := (&types.Config{Importer: imp}).Check("everything", fset, []*ast.File{file}, info); err != nil {
+	if _, err := (&types.Config{Importer: imp}).Check("everything", fset, everything, info); err != nil {
 		t.Fatal(err)
 	}
 

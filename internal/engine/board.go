@@ -437,8 +437,8 @@ func (b *board) Propose() {
 	b.proposeLocked()
 }
 
-// proposeLocked is Propose with the lock held, which it releases. It computes everything with the lock
-// and calls lanes, workers and other nodes without it.
+// proposeLocked is Propose with the lock held, which it releases. It computes everything with the
+// lock and calls lanes, workers and other nodes without it.
 func (b *board) proposeLocked() {
 	now := b.inc.eng.clock.now()
 	// Inline attempts start below; all other matches become claims.
@@ -553,9 +553,9 @@ func (b *board) Unserved() []queue.Want {
 	return b.unservedNow()
 }
 
-// noteUnserved records which tasks wait for a worker, right after a proposal: a moment later, slots are
-// free that are as good as taken. It reports whether to inform other nodes. The caller must hold
-// the lock.
+// noteUnserved records which tasks wait for a worker, right after a proposal: a moment later, slots
+// are free that are as good as taken. It reports whether to inform other nodes. The caller must
+// hold the lock.
 func (b *board) noteUnserved() bool {
 	if b.inc.borrower == nil || !b.b.Waits() || !b.inc.borrower.HasOthers() {
 		return false

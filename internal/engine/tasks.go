@@ -268,8 +268,8 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	if back {
 		s.rejoin()
 	}
-	// The caller may stop waiting, but the report must arrive: without it the attempt would count as
-	// lost and run again.
+	// The caller may stop waiting, but the report must arrive: without it the attempt would count
+	// as lost and run again.
 	err := s.send(ctx, &r, false)
 	if err == nil || ctx.Err() != nil && s.resend(&r, false) {
 		return nil
@@ -321,7 +321,8 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool)
 			}
 
 			if l != nil {
-				// The slot is free for the next task, although the lane has not applied the report yet.
+				// The slot is free for the next task, although the lane has not applied the report
+				// yet.
 				inc.board.Reported(s.id, r.Ref)
 				err := l.inbox.put(ctx, op{report: r, task: s.id})
 				if !errors.Is(err, lane.ErrNotOwner) {
