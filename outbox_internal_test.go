@@ -20,7 +20,7 @@ type slowMailer struct {
 	slow string
 }
 
-func (*slowMailer) Remembers() time.Duration { return 24 * time.Hour }
+func (*slowMailer) RequestRetention() time.Duration { return 24 * time.Hour }
 
 func (m *slowMailer) Deliver(ctx context.Context, to *model.Message) error {
 	if to.To.Key != m.slow {
@@ -33,16 +33,16 @@ func (m *slowMailer) Deliver(ctx context.Context, to *model.Message) error {
 // The outbox postpones a message that is not answered in time, because each page with it would take
 // as long. It skips the messages behind it for the same target and delivers the others. When the
 // app closes, it logs nothing about it.
-func TestLetterWithoutAnAnswerIsPutOff(t *testing.T) {
+func TestMessageWithoutAnAnswerIsPutOff(t *testing.T) {
 	t.Parallel()
-	letter := func(id, key string) userdb.Letter {
+	message := func(id, key string) userdb.OutboxMessage {
 		m := model.Message{Kind: model.MessageSignal, To: model.Address{Tenant: model.DefaultTenant, Type: "w", Key: key}}
-		return userdb.Letter{ID: id, Execution: "w/" + key, Body: hex.EncodeToString(model.AppendMessage(nil, &m))}
+		return userdb.OutboxMessage{ID: id, Execution: "w/" + key, Body: hex.EncodeToString(model.AppendMessage(nil, &m))}
 	}
 	r := &relay{mailer: &slowMailer{slow: "k"}}
-	letters := []userdb.Letter{letter("1", "k"), letter("2", "k"), letter("3", "other")}
+	messages := []userdb.OutboxMessage{message("1", "k"), message("2", "k"), message("3", "other")}
 	deliver := func(ctx context.Context) []userdb.Verdict {
-		got := r.deliver(ctx, letters)
+		got := r.deliver(ctx, messages)
 		slices.SortFunc(got, func(a, b userdb.Verdict) int { return int(a.ID[0]) - int(b.ID[0]) })
 		return got
 	}

@@ -55,9 +55,12 @@ const (
 	PerName = rule.PerName
 )
 
-// Limit bounds how many tasks run at a time, and how many start in a period. It is the form in
-// which the engine stores the rule. The tenant of a call overrides its Tenant. Per may be empty
-// when it follows from Key, or from the lack of a Queue and a Kind.
+// ScopeOf returns the scope for a word of users: queue or activity.
+func ScopeOf(word string) rule.Scope { return rule.ScopeOf(word) }
+
+// Limit is how many tasks may run at a time, and how many may begin in a time. It is the form in
+// which the engine stores the rule. The tenant of a call takes the place of its Tenant, and its Per
+// may be left out where Key, or the lack of a Queue and a Kind, says it.
 type Limit = rule.Limit
 
 // Numbers are the capacity of a limit.
@@ -86,28 +89,16 @@ type LimitUse struct {
 	Holders, Waiters []model.TaskRef
 }
 
-// Breaker is a rule: when circuit breakers open and how they close again. A zero field has its
-// default.
+// Breaker says when circuit breakers open and how they close again. It is BreakerRule of package
+// perdure, which documents the fields; the compiler checks that both have the same.
 type Breaker struct {
-	// Name is a breaker that tasks name, or activity:<kind> for the breaker of an activity whose
-	// tasks name none. Either may be a prefix that ends in *.
-	Name string
-	// Failures within the Window (default 1 min) open the breaker; the default is 5 when neither
-	// this nor Ratio is set. Ratio is the share of failures that opens it, once there are Calls
-	// (default 20) outcomes.
-	Failures int
-	Ratio    float64
-	Calls    int
-	Window   time.Duration
-	// Reset is how long the breaker stays open (default 30 s). Then it lets Probes (default 1)
-	// calls through at a time, and Successes (default 2) successful probes close it.
-	Reset     time.Duration
-	Probes    int
-	Successes int
-	// Lease is how long a probe holds its place without a report (default 1 min). MaxRetryAfter
-	// bounds how long the other side may delay calls with Retry-After (default 24 h).
-	Lease         time.Duration
-	MaxRetryAfter time.Duration
+	Name                 string
+	Failures             int
+	Ratio                float64 // of 1
+	Calls                int
+	Window, Reset        time.Duration
+	Probes, Successes    int
+	Lease, MaxRetryAfter time.Duration
 }
 
 // BreakerStatus is the state of a breaker.

@@ -18,10 +18,10 @@ type Mailer interface {
 	// Reach reports whether the engine can take messages now. After an error the caller should send
 	// none.
 	Reach(ctx context.Context) error
-	// Remembers returns how long the engine recognizes the request id of a message it has taken.
-	Remembers() time.Duration
-	// Deliver sends a composed message and returns what the direct call would return. A repetition
-	// with the same request id changes nothing while the engine remembers it.
+	// RequestRetention is how long the engine knows the request id of a message that it has taken.
+	RequestRetention() time.Duration
+	// Deliver sends a composed message and returns what the direct call would have. Repeated with
+	// the same request id while the engine remembers it, it changes nothing.
 	Deliver(ctx context.Context, m *model.Message) error
 	// Inbox returns how a transaction in the database of the store delivers a message directly. It
 	// returns false when the store cannot do that.

@@ -187,7 +187,7 @@ func (in *messageInput) aboutLetter() bool { return in.is(model.MessageRequeue) 
 // another address than that of the dead task.
 func (in *messageInput) needsLetter() bool {
 	m := in.origin.message
-	return in.aboutLetter() && (m.Letter.Do != model.LetterUndo || m.To == m.Letter.Ref.Address)
+	return in.aboutLetter() && (m.DeadTask.Do != model.DeadTaskUndo || m.To == m.DeadTask.Ref.Address)
 }
 
 // report returns the claim that the message reports on; nil when it is no report.
@@ -331,8 +331,8 @@ func isTemporary(f *model.Failure) bool {
 
 // letterRead is what the store has about a dead task.
 type letterRead struct {
-	letter *core.Letter // nil when there is none
-	err    error        // why it cannot be read
+	letter *core.StoredDeadTask // nil when there is none
+	err    error                // why it cannot be understood
 }
 
 // resultInput has the results of calls of an entity that a worker ran.

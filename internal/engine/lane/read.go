@@ -24,12 +24,12 @@ const (
 	// runs of Shards past their retention time, see store.LoadExpired: Limit, After, Before and
 	// Until bound the walk
 	LoadExpired
-	LoadLetter  // the dead task of Task of Run
-	LoadFate    // the fate of Claim
-	LoadWritten // how far Task of Run has written, and its states
-	LoadEntity  // the entity Address with its mailbox
-	LoadMailbox // the mailbox of the entity Address
-	// a page of the entities of Shards behind Behind that have a non-empty mailbox
+	LoadDeadTask // the dead letter of Task of Run
+	LoadFate     // what has become of Claim
+	LoadWritten  // how far Task of Run has written, and its states
+	LoadEntity   // the entity Address with its mailbox
+	LoadMailbox  // what waits for the entity Address
+	// a page of the entities of Shards behind Behind for which something waits
 	LoadMailboxes
 )
 
@@ -78,7 +78,7 @@ type LoadResult struct {
 	Inbox     []store.InboxRow
 	MoreMail  bool // there may be more messages or requests
 	Data      []store.TaskDatum
-	Letter    *store.DeadRow
+	DeadTask  *store.DeadRow
 	Fate      core.Fate
 	Entity    store.LoadedEntity
 	Mailboxes []store.EntityKey
@@ -168,7 +168,7 @@ func backoff(n int) time.Duration { return min(10*time.Millisecond<<min(n-1, 10)
 // A page of many addresses never fails because of one row; see store.Whole.
 func (ld *Load) isSurvivable() bool {
 	switch ld.Kind {
-	case LoadReply, LoadProgress, LoadLetter, LoadFate, LoadWritten, LoadMailbox:
+	case LoadReply, LoadProgress, LoadDeadTask, LoadFate, LoadWritten, LoadMailbox:
 		return true
 	case LoadRun, LoadEntity:
 		return !ld.entry.dirty()

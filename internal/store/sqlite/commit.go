@@ -52,7 +52,7 @@ func (t *batchWriter) apply() error {
 	// steps follow the fields of store.Batch, because later ones rely on earlier ones: a label
 	// needs the run of a start, and a stopped timer may be started again.
 	for _, step := range [...]func() error{
-		t.fence, t.deletes, t.starts, t.closes, t.marks, t.labels, t.events, t.dead, t.taskData, t.logs, t.timers, t.mailbox, t.entities, t.messages, t.cursors, t.inbox, t.requests, t.forgets, t.tokens, t.frees,
+		t.fence, t.writeDeletes, t.writeStarts, t.writeCloses, t.writeMarks, t.writeLabels, t.writeEvents, t.dead, t.taskData, t.writeLogs, t.writeTimers, t.mailbox, t.writeEntities, t.writeMessages, t.writeCursors, t.inbox, t.writeRequests, t.writeForgets, t.writeTokens, t.writeFrees,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -69,8 +69,8 @@ func (t *batchWriter) one(q *stmt) (bool, error) {
 	return t.w.db.Changes() == 1, nil
 }
 
-// refused returns the error of a guard that did not match.
-func refused(format string, args ...any) error {
+// refusedError returns the error of a guard that did not match.
+func refusedError(format string, args ...any) error {
 	return store.Errorf(store.Refused, opCommit, format, args...)
 }
 
@@ -91,9 +91,9 @@ func (t *batchWriter) fence() error {
 	return err
 }
 
-// deletes removes closed runs, and the runs that are removed in any state. Sweeps delete their
+// writeDeletes removes closed runs, and the runs that are removed in any state. Sweeps delete their
 // events later.
-func (t *batchWriter) deletes() error {
+func (t *batchWriter) writeDeletes() error {
 	// A removal by force looks at nothing but the key, because the row may be unreadable. Events
 	// are too many for one commit: the run is noted as garbage, and sweeps delete them.
 	for _, key := range t.b.Removes {
@@ -124,7 +124,7 @@ func (t *batchWriter) deletes() error {
 		case !found:
 			continue
 		case state < stateClosed:
-			return refused("delete of %s: the run is open", key.Run)
+			return refusedError("delete of %s: the run is open", key.Run)
 		}
 		for _, sql := range [...]string{sqlDelete, sqlDeleteLeaving, sqlDeleteStart, sqlDeleteLabels, sqlGarbage} {
 			if _, err := t.w.exec(sql, key.Run[:], int(key.Shard)); err != nil {
@@ -147,8 +147,8 @@ const (
 	sqlGarbage       = `insert into perdure_garbage (run, shard) values (?1, ?2) on conflict do nothing`
 )
 
-// starts inserts runs.
-func (t *batchWriter) starts() error {
+// writeStarts inserts runs.
+func (t *batchWriter) writeStarts() error {
 	for i := range t.b.Starts {
 		if err := t.start(i); err != nil {
 			return fmt.Errorf("start of %s: %w", t.b.Starts[i].Start.Run, err)
@@ -239,9 +239,9 @@ func (t *batchWriter) replace(row *store.StartRow) error {
 	case err != nil:
 		return err
 	case !found:
-		return refused("%s is not the current run of %s", row.Replaces, a)
+		return refusedError("%s is not the current run of %s", row.Replaces, a)
 	case open && !t.closing(store.RunKey{Shard: row.Shard, Run: row.Replaces}):
-		return refused("%s is still open and would not be current", row.Replaces)
+		return refusedError("%s is still open and would not be current", row.Replaces)
 	}
 
 	return nil
@@ -257,13 +257,13 @@ func (t *batchWriter) closing(key store.RunKey) bool {
 	return false
 }
 
-// closes ends runs. The guard is in the statement: it changes only open runs.
-func (t *batchWriter) closes() error {
+// writeCloses ends runs. The guard is in the statement: it changes only open runs.
+func (t *batchWriter) writeCloses() error {
 	q := t.w.close
 	for i := range t.b.Closes {
 		row := &t.b.Closes[i]
 		if !row.Outcome.Status.Closed() {
-			return refused("close of %s: status %s does not close a run", row.Run, row.Outcome.Status)
+			return refusedError("close of %s: status %s does not close a run", row.Run, row.Outcome.Status)
 		}
 		q.setBlob(1, row.Run[:])
 		q.setInt(2, int64(row.Shard))
@@ -274,7 +274,7 @@ func (t *batchWriter) closes() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("close of %s: %w", row.Run, err)
 		} else if !ok {
-			return refused("close of %s: the run is not open", row.Run)
+			return refusedError("close of %s: the run is not open", row.Run)
 		}
 
 		// Only runs with their own time of removal are indexed by it. Retention finds all others by
@@ -289,8 +289,8 @@ func (t *batchWriter) closes() error {
 	return nil
 }
 
-// marks stores whether runs are parked or blocked, and the reason that queries find them by.
-func (t *batchWriter) marks() error {
+// writeMarks stores whether runs are parked or blocked, and the reason that queries find them by.
+func (t *batchWriter) writeMarks() error {
 	q := t.w.mark
 	for i := range t.b.Marks {
 		row := &t.b.Marks[i]
@@ -315,15 +315,15 @@ func (t *batchWriter) marks() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("mark of %s: %w", row.Run, err)
 		} else if !ok {
-			return refused("mark of %s: the run is not open", row.Run)
+			return refusedError("mark of %s: the run is not open", row.Run)
 		}
 	}
 
 	return nil
 }
 
-// labels changes labels of existing runs.
-func (t *batchWriter) labels() error {
+// writeLabels changes labels of existing runs.
+func (t *batchWriter) writeLabels() error {
 	for i := range t.b.Labels {
 		row := &t.b.Labels[i]
 		if err := t.label(row.RunKey, &row.Label); err != nil {
@@ -352,15 +352,15 @@ func (t *batchWriter) label(key store.RunKey, l *model.Label) error {
 	case err != nil:
 		return fmt.Errorf("label %s of %s: %w", l.Name, key.Run, err)
 	case !ok && l.Value != "":
-		return refused("label %s of %s: the run does not exist", l.Name, key.Run)
+		return refusedError("label %s of %s: the run does not exist", l.Name, key.Run)
 	}
 
 	return nil
 }
 
-// events appends to histories. The primary key refuses a position that is already taken, which
+// writeEvents appends to histories. The primary key refuses a position that is already taken, which
 // would mean that two owners wrote.
-func (t *batchWriter) events() error {
+func (t *batchWriter) writeEvents() error {
 	q := t.w.event
 	for i := range t.b.Events {
 		row := &t.b.Events[i]
@@ -377,9 +377,9 @@ func (t *batchWriter) events() error {
 	return nil
 }
 
-// timers stops, starts and stops all timers, in this order: a timer that is stopped and started
-// again in one batch must exist afterwards, and a run that ends keeps none.
-func (t *batchWriter) timers() error {
+// writeTimers stops, starts and stops all timers, in this order: a timer that is stopped and
+// started again in one batch must exist afterwards, and a run that ends keeps none.
+func (t *batchWriter) writeTimers() error {
 	q := t.w.stopTimer
 	for i := range t.b.StopTimers {
 		row := &t.b.StopTimers[i]
@@ -389,7 +389,7 @@ func (t *batchWriter) timers() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("stop of timer %q of %s: %w", row.ID, row.Run, err)
 		} else if !ok {
-			return refused("timer %q of %s does not exist", row.ID, row.Run)
+			return refusedError("timer %q of %s does not exist", row.ID, row.Run)
 		}
 	}
 
@@ -421,10 +421,10 @@ func (t *batchWriter) timers() error {
 	return nil
 }
 
-// messages inserts messages to other shards. The statement also refuses a position that the cursor
-// of the receiver has passed: a sweep may have deleted that message, and its position must not be
-// used twice.
-func (t *batchWriter) messages() error {
+// writeMessages inserts messages to other shards. The statement also refuses a position that the
+// cursor of the receiver has passed: a sweep may have deleted that message, and its position must
+// not be used twice.
+func (t *batchWriter) writeMessages() error {
 	q := t.w.message
 	for i := range t.b.Messages {
 		row := &t.b.Messages[i]
@@ -435,15 +435,15 @@ func (t *batchWriter) messages() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("message %d from shard %d to shard %d: %w", row.Seq, row.From, row.To, err)
 		} else if !ok {
-			return refused("message %d from shard %d to shard %d was consumed long ago", row.Seq, row.From, row.To)
+			return refusedError("message %d from shard %d to shard %d was consumed long ago", row.Seq, row.From, row.To)
 		}
 	}
 	return nil
 }
 
-// cursors advances cursors. The old position is part of the condition: a cursor that stands
+// writeCursors advances cursors. The old position is part of the condition: a cursor that stands
 // elsewhere means that another owner consumed the messages.
-func (t *batchWriter) cursors() error {
+func (t *batchWriter) writeCursors() error {
 	for i := range t.b.Cursors {
 		row := &t.b.Cursors[i]
 		// A pair of shards has no row before its first message is consumed.
@@ -458,7 +458,7 @@ func (t *batchWriter) cursors() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("cursor of shard %d for shard %d: %w", row.To, row.From, err)
 		} else if !ok {
-			return refused("the cursor of shard %d for shard %d does not stand at %d", row.To, row.From, row.Prev)
+			return refusedError("the cursor of shard %d for shard %d does not stand at %d", row.To, row.From, row.Prev)
 		}
 	}
 
@@ -475,7 +475,7 @@ func (t *batchWriter) inbox() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("request %s to shard %d: %w", row.ID, row.Shard, err)
 		} else if !ok {
-			return refused("request %s to shard %d is not in the inbox", row.ID, row.Shard)
+			return refusedError("request %s to shard %d is not in the inbox", row.ID, row.Shard)
 		}
 	}
 
@@ -495,9 +495,9 @@ func (t *batchWriter) inbox() error {
 	return nil
 }
 
-// requests remembers answers. The primary key refuses an id that is already remembered, so a
+// writeRequests remembers answers. The primary key refuses an id that is already remembered, so a
 // request that was served twice refuses its second batch.
-func (t *batchWriter) requests() error {
+func (t *batchWriter) writeRequests() error {
 	q := t.w.request
 	for i := range t.b.Requests {
 		row := &t.b.Requests[i]
@@ -515,9 +515,9 @@ func (t *batchWriter) requests() error {
 	return nil
 }
 
-// forgets removes remembered answers. A missing answer is not an error, because a sweep may have
-// removed it.
-func (t *batchWriter) forgets() error {
+// writeForgets removes remembered answers. A missing answer is not an error, because a sweep may
+// have removed it.
+func (t *batchWriter) writeForgets() error {
 	q := t.w.forget
 	for i := range t.b.Forgets {
 		k := &t.b.Forgets[i]
@@ -534,8 +534,8 @@ func (t *batchWriter) forgets() error {
 	return nil
 }
 
-// tokens raises the token marks of shards. The statement keeps a mark that is higher.
-func (t *batchWriter) tokens() error {
+// writeTokens raises the token marks of shards. The statement keeps a mark that is higher.
+func (t *batchWriter) writeTokens() error {
 	q := t.w.token
 	for _, row := range t.b.Tokens {
 		q.setInt(1, int64(row.Shard))
@@ -543,15 +543,15 @@ func (t *batchWriter) tokens() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("mark of tokens of shard %d: %w", row.Shard, err)
 		} else if !ok {
-			return refused("there is no shard %d", row.Shard)
+			return refusedError("there is no shard %d", row.Shard)
 		}
 	}
 
 	return nil
 }
 
-// frees releases shards that the node owns.
-func (t *batchWriter) frees() error {
+// writeFrees releases shards that the node owns.
+func (t *batchWriter) writeFrees() error {
 	q := t.w.free
 	for _, shard := range t.b.Free {
 		q.setInt(1, int64(shard))
@@ -559,7 +559,7 @@ func (t *batchWriter) frees() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("free of shard %d: %w", shard, err)
 		} else if !ok {
-			return refused("shard %d does not belong to %s", shard, t.b.Lane.Node)
+			return refusedError("shard %d does not belong to %s", shard, t.b.Lane.Node)
 		}
 	}
 	return nil
@@ -570,6 +570,7 @@ func (t *batchWriter) existing() ([]store.ExistingStart, error) {
 	if len(t.taken) == 0 {
 		return nil, nil
 	}
+
 	out := make([]store.ExistingStart, 0, len(t.taken))
 	for _, i := range t.taken {
 		e, err := currentRun(t.w.conn, t.b.Starts[i].Start.Address)
@@ -578,9 +579,10 @@ func (t *batchWriter) existing() ([]store.ExistingStart, error) {
 		}
 		// No step makes an address free after the starts, so such a batch contradicts itself.
 		if e == nil {
-			return nil, refused("start of %s: its address was taken, but has no current run", t.b.Starts[i].Start.Run)
+			return nil, refusedError("start of %s: its address was taken and is not any more", t.b.Starts[i].Start.Run)
 		}
 		out = append(out, store.ExistingStart{Index: i, Execution: *e})
 	}
+
 	return out, nil
 }

@@ -74,7 +74,7 @@ func (t *batchWriter) mailbox() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("item %d taken from the mailbox of %s: %w", key.Seq, key.Address, err)
 		} else if !ok {
-			return refused("item %d does not wait for %s", key.Seq, key.Address)
+			return refusedError("item %d does not wait for %s", key.Seq, key.Address)
 		}
 	}
 
@@ -93,8 +93,8 @@ func (t *batchWriter) mailbox() error {
 	return nil
 }
 
-// entities inserts, changes and removes entities.
-func (t *batchWriter) entities() error {
+// writeEntities inserts, changes and removes entities.
+func (t *batchWriter) writeEntities() error {
 	for i := range t.b.Entities {
 		row := &t.b.Entities[i]
 		// An insert, a change and a removal are different statements. The latter two have the old
@@ -119,7 +119,7 @@ func (t *batchWriter) entities() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("entity %s: %w", row.Entity.Address, err)
 		} else if !ok {
-			return refused("entity %s has no row of version %d", row.Entity.Address, row.Prev)
+			return refusedError("entity %s has no row of version %d", row.Entity.Address, row.Prev)
 		}
 	}
 

@@ -47,8 +47,8 @@ func newPowerLoad(t testing.TB, seed uint64, cfg Config) *powerLoad {
 // state returns the last acknowledged state.
 func (l *powerLoad) state() powerState { return l.states[len(l.states)-1] }
 
-// acked notes an acknowledged step.
-func (l *powerLoad) acked(s powerState) {
+// recordAcked notes an acknowledged step.
+func (l *powerLoad) recordAcked(s powerState) {
 	l.states = append(l.states, s)
 	l.disk.ack()
 }
@@ -68,7 +68,7 @@ func (l *powerLoad) open() {
 	if _, err := l.s.Register(l.Context(), store.NodeInfo{ID: now.Node, Sole: true}, 1, 1e18); err != nil {
 		l.Fatal(err)
 	}
-	l.acked(now)
+	l.recordAcked(now)
 }
 
 // powerEvent returns the event at a position. Its contents follow from the position.
@@ -101,7 +101,7 @@ func (l *powerLoad) commit() {
 	if _, err := l.s.Commit(l.Context(), b); err != nil {
 		l.Fatal(err)
 	}
-	l.acked(now)
+	l.recordAcked(now)
 }
 
 // rollBack starts a transaction that spills into the log and rolls it back.

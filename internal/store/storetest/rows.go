@@ -68,8 +68,8 @@ func (s Subject) Execution() store.Execution {
 	return store.Execution{Shard: s.Shard, Start: s.Start, Outcome: model.Outcome{Status: model.Running}, Current: true}
 }
 
-// Closed returns the row of the run after Close; current unless another run replaced it.
-func (s Subject) Closed(status model.Status, current bool) store.Execution {
+// ClosedRow returns the row of the run after Close; current unless another run replaced it.
+func (s Subject) ClosedRow(status model.Status, current bool) store.Execution {
 	return store.Execution{Shard: s.Shard, Start: s.Start, Outcome: s.Outcome(status), Current: current}
 }
 

@@ -86,7 +86,7 @@ func RunWith(t *testing.T, o Options) {
 		{"search", searchTests},
 		{"labels", labelTests},
 		{"queries", queryTests},
-		{"dead letters", deadTests},
+		{"dead tasks", deadTests},
 		{"data of tasks", taskDataTests},
 		{"entities", entityTests},
 		{"settings", settingTests},
