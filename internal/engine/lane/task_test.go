@@ -29,6 +29,9 @@ func (b *bench) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	return id, "w@here", ok
 }
 
+// Hold passes the claim on to the board, without the name of the worker.
+//
+//arch:parameters lane.Board gives the signature
 func (b *bench) Hold(now model.Time, it queue.Item, claim int64, id queue.WorkerID, _ string) {
 	b.Board.Hold(now, it, queue.HeldClaim{Ref: model.ClaimRef{TaskRef: it.Ref, Claim: claim}, Worker: id})
 }
