@@ -140,7 +140,7 @@ func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), tx *
 	return d
 }
 
-// step is one call of the activity.
+// step builds the step of one call of the activity.
 func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay.Step, error) {
 	o := a.opts
 	for _, opt := range opts {
@@ -210,7 +210,7 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	return s, nil
 }
 
-// queue has a step carried out by a queue.
+// queue makes the workers of a queue execute a step.
 func (a *Activity[I, O]) queue(h *host, s *replay.Step, o *stepOptions, own bool) error {
 	wrong := func(format string, args ...any) error {
 		return Permanent(fault.New(fault.Invalid, "activity %s: "+format, append([]any{a.name}, args...)...))

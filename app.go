@@ -70,10 +70,10 @@ func (a *App) Close() error {
 	return a.closed
 }
 
-// closeWorkers takes no new work and waits for what runs. Entities are served until steps and tasks
-// have ended, which may wait for them.
+// closeWorkers takes no new work and waits for running work. It serves entities until steps and
+// tasks have ended, because they may wait for entities.
 func (a *App) closeWorkers() error {
-	var tasks sync.WaitGroup // are drained in the meantime
+	var tasks sync.WaitGroup // are drained at the same time
 	var left, closed error
 	tasks.Go(func() { left = a.closeTasks() })
 	if a.worker != nil {
@@ -142,8 +142,8 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 // minSweepAge is how old a blob must be at least before a sweep may remove it.
 const minSweepAge = time.Hour
 
-// references finds everything that refers to blobs. Databases of the user come first: what leaves
-// one for the store in the meantime is found there.
+// references finds everything that refers to blobs. It reads the databases of the user first: a
+// value that moves from one of them to the store at the same time is then found in the store.
 func (a *App) references(ctx context.Context, found func(value []byte) error) error {
 	mark := payload.ReferenceMark()
 	for _, r := range a.relays {

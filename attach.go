@@ -33,7 +33,7 @@ func init() {
 	})
 }
 
-// checkNumbers says everything that is wrong with the numbers of the settings.
+// checkNumbers reports all wrong numbers in the settings.
 func checkNumbers(cfg *attachment) error {
 	var problems []error
 	wrong := func(format string, args ...any) {
@@ -56,7 +56,7 @@ func checkNumbers(cfg *attachment) error {
 	return fault.New(fault.Invalid, "%w", errors.Join(problems...))
 }
 
-// attach makes an App of an engine and definitions.
+// attach builds an App from an engine and definitions.
 func attach(ctx context.Context, cfg attachment, defs ...Definition) (*App, error) {
 	if err := checkNumbers(&cfg); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func attach(ctx context.Context, cfg attachment, defs ...Definition) (*App, erro
 	return a, nil
 }
 
-// serve begins to work. Entities come first because workflows and tasks may call them.
+// serve starts the workers. Entities come first because workflows and tasks may call them.
 func (a *App) serve(ctx context.Context, r *registry) error {
 	if err := a.joinEntities(ctx, r); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (a *App) serve(ctx context.Context, r *registry) error {
 	return a.applySchedules(ctx, r.schedules)
 }
 
-// join has the engine give us executions of the workflows.
+// join asks the engine for executions of the workflows.
 func (a *App) join(ctx context.Context, r *registry) error {
 	cfg := &a.cfg
 	code, pinned, retain := map[string]replay.Code{}, map[string]bool{}, map[string]time.Duration{}

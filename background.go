@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// serveDatabases begins what an app does in the background for databases of the user.
+// serveDatabases starts the background work of an app for databases of the user.
 func (a *App) serveDatabases(r *registry) error {
 	mailer, ok := a.cfg.Backend.(api.Mailer)
 	if ok {
@@ -45,8 +45,8 @@ func (a *App) serveDatabases(r *registry) error {
 	return nil
 }
 
-// rarely is how often a test looks at an outbox of its own accord: in virtual time a poll every
-// second would be most of what it does.
+// rarely is how often a test polls an outbox: in virtual time, a poll every second would be most of
+// its work.
 const rarely = 24 * time.Hour
 
 func (a *App) stopBackground() {
@@ -54,7 +54,7 @@ func (a *App) stopBackground() {
 	a.background.Wait()
 }
 
-// inbox is that of the engine's own database, if transactions may use it.
+// inbox returns the inbox of the engine's own database, if transactions may use it.
 func (a *App) inbox() (api.Inbox, bool) {
 	if m, ok := a.cfg.Backend.(api.Mailer); ok {
 		return m.Inbox()
@@ -62,12 +62,12 @@ func (a *App) inbox() (api.Inbox, bool) {
 	return api.Inbox{}, false
 }
 
-// hinter wakes the owners of shards for which transactions of this process have put something into
-// the engine's inbox. The transaction does not report its commit, so the app hints a few times,
-// ever more slowly; later ones are found by the owners, who look every two seconds.
+// hinter wakes the owners of shards after transactions of this process have put messages into the
+// engine's inbox. A transaction does not report its commit, so the app hints a few times, ever more
+// slowly. The owners find a later commit themselves, because they look every two seconds.
 type hinter struct{ shards chan model.ShardID }
 
-// hint is for one shard. A hint too many is dropped.
+// hint asks for hints to one shard. It drops the hint when too many are queued.
 func (h *hinter) hint(s model.ShardID) {
 	select {
 	case h.shards <- s:
@@ -78,7 +78,7 @@ func (h *hinter) hint(s model.ShardID) {
 func (h *hinter) run(ctx context.Context, m api.Mailer) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	waiting := map[model.ShardID]int{} // how often it was hinted at
+	waiting := map[model.ShardID]int{} // the number of hints so far
 	for {
 		select {
 		case <-ctx.Done():

@@ -112,7 +112,7 @@ type BreakerInfo struct {
 	Until  time.Time
 	Reason string
 	Paused bool
-	// Failures are those within the window. Probes are the probes that run now.
+	// Failures counts failures within the window. Probes are the probes that run now.
 	Failures, Probes int
 	Rule             BreakerRule
 }

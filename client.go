@@ -32,9 +32,9 @@ func (c Client) startRequest(ref Ref, in model.Payload, o *startOptions) (api.St
 	return c.host().startRequest(c.ctx, brief, ref, in, o)
 }
 
-// attaches reports whether a start that was refused because of another input attaches after all:
-// the input of the execution is the same, but was stored in another way, before the payload
-// settings were changed. The engine cannot tell, because it cannot read what is stored.
+// attaches reports whether a start attaches although the engine refused it because of another
+// input. That is so when the input is the same, but was stored in another way before the payload
+// settings were changed. The engine cannot tell, because it cannot read stored payloads.
 func (c Client) attaches(refused error, req *api.StartRequest, in model.Payload, normalize replay.Normalize) bool {
 	if !fault.Is(refused, fault.Conflict) || len(req.With) > 0 {
 		return false
@@ -51,7 +51,7 @@ func (c Client) attaches(refused error, req *api.StartRequest, in model.Payload,
 	return err == nil && bytes.Equal(was, h.codec.Identity(in))
 }
 
-// start refers to the execution, not only to its current run.
+// start returns a Ref to the execution, not only to its current run.
 func (c Client) start(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (Ref, error) {
 	req, err := c.startRequest(ref, in, o)
 	if err == nil {
@@ -90,7 +90,7 @@ func (c Client) result(ref Ref) (model.Payload, error) {
 	return outcome(ref, r.Outcome)
 }
 
-// outcome is the value or the error of a closed execution.
+// outcome returns the value or the error of a closed execution.
 func outcome(ref Ref, o model.Outcome) (model.Payload, error) {
 	switch {
 	case o.Failure != nil:

@@ -27,9 +27,9 @@ type DeadLetter struct {
 	Reason string    // why it was refused
 }
 
-// DeadLetters are the messages that were refused after their sender had stopped waiting: those in
-// the outboxes of this app, and those in the engine's own database. They stay until an operator
-// deletes their rows.
+// DeadLetters returns the messages that were refused after their sender had stopped waiting. They
+// come from the outboxes of this app and from the engine's own database. They stay until an
+// operator deletes their rows.
 func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		for _, r := range a.relays {
@@ -59,7 +59,7 @@ func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 	}
 }
 
-// inboxDeadLetters are those in the engine's own database.
+// inboxDeadLetters yields the dead letters in the engine's own database.
 func (a *App) inboxDeadLetters(ctx context.Context, yield func(DeadLetter, error) bool) {
 	m, ok := a.cfg.Backend.(api.Mailer)
 	for after := (model.RunID{}); ok; {

@@ -94,7 +94,7 @@ type DeadTask struct {
 	As         Ref
 	RequeuedAt time.Time
 
-	// What follows is of DeadTasks.Describe only; lists leave it out.
+	// Only DeadTasks.Describe fills the fields below; lists leave them out.
 
 	// Failed are the first and the last attempts that failed. LeftOut counts those between them.
 	Failed  []FailedAttempt

@@ -9,8 +9,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// What is wrong with a call is an ErrInvalid of the call: nothing is replaced, and no part of it is
-// ignored.
+// A call with a mistake returns ErrInvalid: the SDK neither replaces nor ignores any part of it.
 func TestMistakesOfCallsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{-1, 5000} {
@@ -58,7 +57,7 @@ func TestMistakesOfCallsAreRefused(t *testing.T) {
 			}
 		}
 
-		// The character that stands for such bytes is a character like others.
+		// The replacement character itself is an ordinary character.
 		if _, err := flow.Start(c, "\ufffd \\ufffd"); err != nil {
 			t.Error(err)
 		}

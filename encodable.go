@@ -22,8 +22,8 @@ var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// speaksForItself reports whether a type has its own stored form. One that can be written so and
-// not read, or the other way round, is a mistake.
+// speaksForItself reports whether a type has its own stored form. A type that has only one half of
+// it, writing or reading, is a mistake.
 func speaksForItself(t reflect.Type) (bool, error) {
 	p := reflect.PointerTo(t)
 	writes := p.Implements(jsonMarshaler) || p.Implements(textMarshaler)

@@ -81,7 +81,7 @@ type EntityInfo struct {
 	LockedAt time.Time
 	Epoch    int64
 
-	// What follows is of Entities.Describe only; lists leave it out.
+	// Only Entities.Describe fills the fields below; lists leave them out.
 
 	// Waiting counts the stored calls and lock requests that wait, up to a hundred. Waiters are the
 	// runs among them that wait for the lock, in the order in which they get it.

@@ -77,8 +77,8 @@ func stateCode[S any](name string) func(*host) *entity.State {
 type calleeKind struct {
 	word   string
 	words  string
-	prefix string // of the types of their addresses
-	call   string // what is called of one, for people
+	prefix string // of the types of its addresses
+	call   string // what people call one of its functions
 }
 
 var (
@@ -90,7 +90,7 @@ var (
 // the types of addresses.
 const maxCallee = maxName - len(model.ServicePrefix)
 
-// checkName says what is wrong with the name of one.
+// checkName reports what is wrong with a name.
 func (k *calleeKind) checkName(name string) error {
 	if !textFits(name, maxCallee) {
 		return checkText("the name of "+k.word, name, maxCallee)
@@ -98,7 +98,7 @@ func (k *calleeKind) checkName(name string) error {
 	return noSlash(k.word, name)
 }
 
-// check says what is wrong with the address of one.
+// check reports what is wrong with an address.
 func (k *calleeKind) check(name, key string) error {
 	if err := k.checkName(name); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (k *calleeKind) check(name, key string) error {
 	return nil
 }
 
-// callee is what an Entity and a Service have in common.
+// callee is the common part of Entity and Service.
 type callee struct {
 	kind *calleeKind
 	name string
@@ -126,14 +126,14 @@ func (e *callee) apply(opts []EntityOption) {
 	}
 }
 
-// add defines something that can be called.
+// add defines a function that can be called.
 func (e *callee) add(c callDefinition) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.calls = append(e.calls, c)
 }
 
-// definition is what is defined so far.
+// definition returns the functions defined so far.
 func (e *callee) definition() entityDefinition {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// onStores runs a test in memory, in a bubble of time, and in a file.
+// onStores runs a test on the memory store, in a synctest bubble, and on a file.
 func onStores(t *testing.T, defs perdure.Group, test func(t *testing.T, c perdure.Client, app *perdure.App)) {
 	t.Helper()
 	inMemory(t, defs, test)
@@ -64,7 +64,7 @@ type (
 	}
 )
 
-// bank is a program whose operations do what an account needs, and what can go wrong with them.
+// bank is a program with accounts. Its operations also show what can go wrong.
 type bank struct {
 	accounts                *perdure.Entity[account]
 	deposit, withdraw       *perdure.Operation[cents, int]
@@ -85,6 +85,7 @@ func newBank() *bank {
 		word, err := b.reviewed.Receive(ctx)
 		return key + " " + word, err
 	})
+
 	b.deposit = perdure.NewOperation(b.accounts, "deposit", func(ctx perdure.EntityCtx, s *account, in cents) (int, error) {
 		s.Cents += in.Cents
 		if s.Cents > 1000_00 {
@@ -102,6 +103,7 @@ func newBank() *bank {
 		s.Cents -= in.Cents
 		return s.Cents, nil
 	})
+
 	b.shut = perdure.NewOperation(b.accounts, "close", func(ctx perdure.EntityCtx, _ *account, _ perdure.Void) (bool, error) {
 		ctx.Delete()
 		return ctx.Exists(), nil
@@ -162,14 +164,15 @@ func TestBank(t *testing.T) {
 	})
 }
 
-// What an operation starts and signals happens with its commit.
+// Starts and signals of an operation take effect with its commit.
 func TestOperationStartsAndSignals(t *testing.T) {
 	t.Parallel()
 	b := newBank()
 	onStores(t, b.group(), func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		got, err := b.deposit.Call(c, "rich", cents{2000_00})
 		want(t, got, err, 2000_00)
-		run, err := b.review.Start(c, "rich", perdure.RawKey("rich")) // or attach: the message may be on its way
+		// Start attaches when the execution exists: the start message may still be on its way.
+		run, err := b.review.Start(c, "rich", perdure.RawKey("rich"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +181,8 @@ func TestOperationStartsAndSignals(t *testing.T) {
 	})
 }
 
-// One-way calls are made once, in the order in which one sender sent them, those of entities included.
+// Each one-way call runs once, in the order in which one sender sent them. Calls that an entity
+// sends follow the same rule.
 func TestOneWayCalls(t *testing.T) {
 	t.Parallel()
 	b := newBank()
@@ -188,8 +192,9 @@ func TestOneWayCalls(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := b.withdraw.Call(c, "a", cents{20}) // is behind them
+		got, err := b.withdraw.Call(c, "a", cents{20}) // runs behind them
 		want(t, got, err, 0)
+
 		for range 3 { // the same request is one call
 			if err := b.deposit.Send(c, "a", cents{2000_00}, perdure.RequestID("much")); err != nil {
 				t.Fatal(err)
@@ -203,6 +208,7 @@ func TestOneWayCalls(t *testing.T) {
 		want(t, got, err, 500_00)
 		word, err := run.Result(c)
 		want(t, word, err, "b fine")
+
 		s, _, err := b.accounts.Get(c, "b")
 		want(t, s.Cents, err, 1500_00)
 	})
@@ -218,6 +224,7 @@ func TestFailedOperationChangesNothing(t *testing.T) {
 		}
 		unknown := perdure.DeclareOperation[cents, int]("account", "frobnicate")
 		other := perdure.DeclareOperation[string, int]("account", "deposit")
+
 		for name, c := range map[string]struct {
 			call func() (int, error)
 			want string
@@ -264,7 +271,7 @@ func TestDeletedEntity(t *testing.T) {
 	onStores(t, b.group(), func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		was, err := b.exists.Call(c, "a", perdure.Void{})
 		want(t, was, err, false)
-		was, err = b.exists.Call(c, "a", perdure.Void{}) // the first success made it
+		was, err = b.exists.Call(c, "a", perdure.Void{}) // the first success created it
 		want(t, was, err, true)
 		if _, err := b.deposit.Call(c, "a", cents{9}); err != nil {
 			t.Fatal(err)
@@ -280,7 +287,7 @@ func TestDeletedEntity(t *testing.T) {
 	})
 }
 
-// The same request is the same call, also when it was answered long ago.
+// Two calls with the same request id are one call, even when the first was answered long ago.
 func TestRepeatedCall(t *testing.T) {
 	t.Parallel()
 	b := newBank()
@@ -341,6 +348,7 @@ func TestOperationsOfOneKeyRunAlone(t *testing.T) {
 				}
 			})
 		}
+
 		wg.Wait()
 		n, _, err := counters.Get(c, "one")
 		want(t, n, err, 200)
@@ -350,7 +358,7 @@ func TestOperationsOfOneKeyRunAlone(t *testing.T) {
 	}, counters)
 }
 
-// Views and reads wait for nobody.
+// Views and reads do not wait for a running operation.
 func TestViewsBesideABusyEntity(t *testing.T) {
 	t.Parallel()
 	begun, open := make(chan struct{}), make(chan struct{})
@@ -363,6 +371,7 @@ func TestViewsBesideABusyEntity(t *testing.T) {
 		}
 		return v, nil
 	})
+
 	look := perdure.NewView(boxes, "look", func(s, _ string) (string, error) { return s, nil })
 	app, err := embedded.Open(t.Context(), "memory:", boxes)
 	if err != nil {
@@ -373,6 +382,7 @@ func TestViewsBesideABusyEntity(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	c := app.With(t.Context())
 	if _, err := put.Call(c, "b", "first"); err != nil {
 		t.Fatal(err)
@@ -398,7 +408,7 @@ func TestViewsBesideABusyEntity(t *testing.T) {
 	}
 }
 
-// A call of what nobody has the code of waits, and is made when somebody has.
+// A call waits while no process has the code of the entity, and runs when one has it.
 func TestCallWaitsForTheCode(t *testing.T) {
 	t.Parallel()
 	b, url := newBank(), "file:"+filepath.Join(t.TempDir(), "e.db")
@@ -425,7 +435,7 @@ func TestCallWaitsForTheCode(t *testing.T) {
 	}
 }
 
-// A state that this build cannot read is answered, and stays.
+// A call of an entity whose state this build cannot read gets an error, and the state stays.
 func TestUnreadableState(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "e.db")
@@ -434,6 +444,7 @@ func TestUnreadableState(t *testing.T) {
 		*s = v
 		return v, nil
 	})
+
 	add := perdure.NewOperation(numbers, "add", func(_ perdure.EntityCtx, n *int, by int) (int, error) {
 		*n += by
 		return *n, nil
@@ -448,6 +459,7 @@ func TestUnreadableState(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	open(texts, func(c perdure.Client) {
 		if _, err := set.Call(c, "x", "text"); err != nil {
 			t.Fatal(err)
@@ -466,7 +478,7 @@ func TestUnreadableState(t *testing.T) {
 
 // ---- from workflows
 
-// Whatever a crash interrupts, a workflow that moves money moves it once.
+// Wherever a crash interrupts it, a workflow that moves money moves it once.
 func TestMovesSurviveCrashes(t *testing.T) {
 	t.Parallel()
 	perduretest.Explore(t, func() perduretest.Scenario[string] {
@@ -487,6 +499,7 @@ func TestMovesSurviveCrashes(t *testing.T) {
 				}
 				env.Settle()
 				var all []string
+
 				for _, key := range []string{"a", "b", "c"} {
 					s, _, err := b.accounts.Get(env.With(), key)
 					if err != nil {
@@ -500,7 +513,7 @@ func TestMovesSurviveCrashes(t *testing.T) {
 	})
 }
 
-// What a workflow reads of an entity is journaled: a replay sees what it saw.
+// The journal has what a workflow reads from an entity, so a replay reads the same value.
 func TestWorkflowReadsOnce(t *testing.T) {
 	t.Parallel()
 	b, goOn := newBank(), perdure.NewSignal[string]("go")
@@ -538,6 +551,7 @@ func TestWorkflowReadsOnce(t *testing.T) {
 		if err := goOn.Send(env.With(), run, ""); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := run.Result(env.With())
 		want(t, got, err, "7 true 7 8")
 		env.Settle()
@@ -546,7 +560,7 @@ func TestWorkflowReadsOnce(t *testing.T) {
 	})
 }
 
-// A workflow gives a call no RequestID, and an error of an operation is one that it can handle.
+// A workflow needs no RequestID for a call, and can handle the error of an operation.
 func TestWorkflowCalls(t *testing.T) {
 	t.Parallel()
 	b := newBank()
@@ -568,6 +582,7 @@ func TestWorkflowCalls(t *testing.T) {
 		if re := (*perdure.RemoteError)(nil); !errors.As(err, &re) || re.Message != errPoor.Error() {
 			return "no failure", err
 		}
+
 		fs := []*perdure.Future[int]{b.deposit.Go(ctx, "a", cents{1}), b.deposit.Go(ctx, "a", cents{1}), b.deposit.Go(ctx, "b", cents{1})}
 		got, err := perdure.All(ctx, fs...)
 		return fmt.Sprint(got), err
@@ -624,11 +639,13 @@ func TestGateway(t *testing.T) {
 			}
 			return profile.Call(ctx, key, perdure.Void{})
 		})
+
 		app, err := embedded.Open(t.Context(), store, gateway, orders, greet)
 		if err != nil {
 			t.Fatal(err)
 		}
 		c := app.With(t.Context())
+
 		for range 2 {
 			if _, err := rename.Call(c, "u-1", "eve", perdure.RequestID("once")); err != nil {
 				t.Fatal(err)
@@ -676,12 +693,14 @@ func TestConcurrencyOfAService(t *testing.T) {
 			inside.Add(-1)
 			return perdure.Void{}, nil
 		})
+
 		app, err := embedded.Open(t.Context(), "memory:", s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
 		var wg sync.WaitGroup
+
 		for range 12 {
 			wg.Go(func() {
 				if _, err := nap.Call(app.With(t.Context()), "k", perdure.Void{}); err != nil {
@@ -735,7 +754,7 @@ func TestOperationsThatReferToEachOther(t *testing.T) {
 	})
 }
 
-// Payload settings hold for states, calls and replies, wherever they come from.
+// Payload settings apply to states, calls and replies of every sender.
 func TestEncryptedStates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -754,9 +773,11 @@ func TestEncryptedStates(t *testing.T) {
 		if err := b.tell.Send(c, "a", transfer{To: "b", Cents: 10}); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err = b.move.Run(c, transfer{"a", "c", 30}, perdure.RawKey("m"))
 		want(t, got, err, 30)
 		synctest.Wait()
+
 		for key, cents := range map[string]int{"a": 60, "b": 10, "c": 30} {
 			s, _, err := b.accounts.Get(c, key)
 			want(t, s.Cents, err, cents)

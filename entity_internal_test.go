@@ -17,7 +17,8 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// desk is a backend that hands calls to whoever has joined, and remembers what it was asked.
+// desk is a backend that hands calls to the worker that joined last, and remembers the requests
+// that it got.
 type desk struct {
 	api.Backend
 	worker  api.EntityWorker
@@ -74,7 +75,7 @@ func (d *desk) DeadLetters(context.Context, model.RunID, int) ([]api.DeadLetter,
 	return nil, nil
 }
 
-// Compose refuses what is named so.
+// Compose refuses a signal with the name "refused".
 func (d *desk) Compose(r api.Request) (model.Message, error) {
 	switch r := r.(type) {
 	case *api.StartRequest:
@@ -99,7 +100,7 @@ func (d *desk) Compose(r api.Request) (model.Message, error) {
 	return model.Message{}, fault.New(fault.Internal, "what is %T", r)
 }
 
-// attached is an app at a desk.
+// attached opens an app at a desk.
 func attached(t *testing.T, d *desk, cfg attachment, defs ...Definition) *App {
 	t.Helper()
 	cfg.Backend = d
@@ -110,7 +111,7 @@ func attached(t *testing.T, d *desk, cfg attachment, defs ...Definition) *App {
 	return app
 }
 
-// made has a call made and returns the report.
+// made runs a call and returns the report.
 func (d *desk) made(state model.Payload, name string, in model.Payload) model.Operated {
 	d.worker.Operate(model.Operations{
 		Entity: model.Address{Tenant: model.DefaultTenant, Type: "entity:box", Key: "k"}, State: state, Exists: len(state.Data) > 0,
@@ -178,7 +179,8 @@ func TestEntityCtxSends(t *testing.T) {
 	}
 }
 
-// What is offered is what was defined, and entities are served until workflows are not any more.
+// The offer lists the entities that were defined. On Close, the worker of entities leaves after the
+// worker of workflows.
 func TestEntitiesJoinAndLeave(t *testing.T) {
 	t.Parallel()
 	boxes := NewEntity[box]("box", MailboxSize(5))
@@ -212,7 +214,7 @@ func TestEntitiesMayNotJoin(t *testing.T) {
 	}
 }
 
-// What ordinary code asks the engine for.
+// Every verb of a client sends the request that it should.
 func TestCallsOfAClient(t *testing.T) {
 	t.Parallel()
 	boxes, calm := NewEntity[box]("box"), NewService("calm")
@@ -269,7 +271,7 @@ func TestCallsOfAClient(t *testing.T) {
 	}
 }
 
-// States, inputs, outputs and messages have the stored form that the payload settings say.
+// States, inputs, outputs and messages have the stored form that the payload settings demand.
 func TestEntityPayloads(t *testing.T) {
 	t.Parallel()
 	boxes := NewEntity[box]("box")
@@ -308,7 +310,7 @@ func TestEntityPayloads(t *testing.T) {
 	}
 }
 
-// A state is another one when its content is: encrypted twice, the same one looks different.
+// A state has changed only when its content has: the same content encrypted twice looks different.
 func TestEncryptedStateThatStays(t *testing.T) {
 	t.Parallel()
 	boxes := NewEntity[box]("box")

@@ -10,8 +10,8 @@ import (
 )
 
 // An operation that does not return blocks neither its caller nor its key: the caller gets a
-// definite failure, the state is what it was, the next call is made, and what the code does later
-// reaches nobody.
+// definite failure, the state does not change, and the next call runs. The engine ignores what the
+// hung code does later.
 func TestHungOperation(t *testing.T) {
 	t.Parallel()
 	release, returned := make(chan struct{}), make(chan struct{})

@@ -37,8 +37,8 @@ func TestRefusedMessagesOfAnEntity(t *testing.T) {
 	}, boxes)
 }
 
-// Whoever sends a call is told that it is stored. A build that cannot make it must not have it
-// vanish.
+// A sender learns only that its call is stored. So a call must not vanish when the build that gets
+// it cannot run it.
 func TestSentCallsThatABuildCannotMake(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "boxes.db")
@@ -46,7 +46,7 @@ func TestSentCallsThatABuildCannotMake(t *testing.T) {
 
 	add := perdure.NewOperation(counts, "add", func(_ perdure.EntityCtx, n *int, by int) (int, error) {
 		if *n += by; *n > 10 {
-			return 0, errors.New("it is full") // it was made: the reply is dropped
+			return 0, errors.New("it is full") // the call ran, and its reply is dropped
 		}
 		return *n, nil
 	})
@@ -64,7 +64,7 @@ func TestSentCallsThatABuildCannotMake(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		_, _ = op.Call(c, "b", 0) // behind it
+		_, _ = op.Call(c, "b", 0) // runs behind it
 		var found []string
 		for l, err := range app.DeadLetters(t.Context()) {
 			if err != nil {

@@ -50,7 +50,7 @@ func (ctx EntityCtx) send(r api.Request, _ *stepOptions) error {
 	return ctx.put(r)
 }
 
-// put makes a request a message of the call, which leaves with its commit.
+// put turns a request into a message of the call, which leaves with its commit.
 func (ctx EntityCtx) put(r api.Request) error {
 	m, _, err := ctx.h.compose(r)
 	if err != nil {
@@ -60,15 +60,15 @@ func (ctx EntityCtx) put(r api.Request) error {
 	return ctx.c.Send(m)
 }
 
-// storeCall has the engine store a call that leaves with a commit or a transaction, also one that a
-// client would keep in memory only.
+// storeCall makes the engine store a call that leaves with a commit or a transaction, even one that
+// would stay in memory when a client makes it.
 func storeCall(r api.Request) {
 	if call, ok := r.(*api.CallRequest); ok {
 		call.Brief = false
 	}
 }
 
-// compose is a request of ordinary code as a message, checked as a direct call is.
+// compose turns a request of ordinary code into a message, and checks it like a direct call.
 func (h *host) compose(r api.Request) (model.Message, api.Mailer, error) {
 	mailer, ok := h.backend.(api.Mailer)
 	if !ok {

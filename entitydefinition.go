@@ -54,7 +54,7 @@ func (d *entityDefinition) offer() model.EntityType {
 	return t
 }
 
-// code is what executes calls of the entity or service.
+// code returns the code that executes calls of the entity or service.
 func (d *entityDefinition) code(h *host) entity.Type {
 	t := entity.Type{Calls: map[string]entity.Handler{}}
 	if d.state != nil {
@@ -90,7 +90,7 @@ func (r *registry) entity(d entityDefinition) {
 	r.entities[d.typ()] = &d
 }
 
-// checkEntity says what is wrong with an entity or a service, once everything of it is known.
+// checkEntity reports what is wrong with an entity or a service, after all definitions are read.
 func (r *registry) checkEntity(d *entityDefinition) {
 	if err := d.kind.checkName(d.name); err != nil {
 		r.wrong("%w (%s)", err, d.at)
@@ -144,8 +144,8 @@ func (b callBinding) define(r *registry) {
 	r.bound = append(r.bound, b)
 }
 
-// joinBound joins what was bound with the entities and services that it belongs to. A service of
-// which only that is known has no options.
+// joinBound adds bound operations and RPCs to the entities and services that they belong to. A
+// service that is known only through a bound RPC has no options.
 func (r *registry) joinBound() {
 	for _, b := range r.bound {
 		d := entityDefinition{kind: b.asked.kind, name: b.asked.of, at: b.call.at}

@@ -26,7 +26,7 @@ var (
 	ErrWrongType   = fault.NewSentinel("wrong type", fault.WrongType)
 	ErrExhausted   = fault.NewSentinel("a limit is reached", fault.Exhausted)  // try later
 	ErrUnavailable = fault.NewSentinel("the store is away", fault.Unavailable) // try again
-	// it cannot go on until someone changes something
+	// the execution cannot continue until an operator or a new build changes something
 	ErrBlocked = fault.NewSentinel("the execution is kept", fault.Blocked)
 )
 
@@ -91,7 +91,7 @@ func (e *RemoteError) Is(target error) bool {
 	return target != nil && (kinds[kind] == target || kind == fault.WrongType && target == ErrInvalid) //nolint:errorlint // sentinels
 }
 
-// As gives the engine what it stored.
+// As gives the engine the failure that it stored.
 func (e *RemoteError) As(target any) bool {
 	if f, ok := target.(**model.Failure); ok && e.failure != nil {
 		*f = e.failure
@@ -100,8 +100,8 @@ func (e *RemoteError) As(target any) bool {
 	return false
 }
 
-// remote turns what was stored back into an error for users. Errors of waits stay what they are,
-// others become recognisable.
+// remote turns a stored failure back into an error for users. Errors of waits do not change; errors
+// of the engine become recognisable.
 func remote(err error) error {
 	var f *model.Failure
 	var re *RemoteError

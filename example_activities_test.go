@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A policy field by field. Permanent and RetryAfter come from the activity, Except and If from
-// whoever knows its errors.
+// A policy field by field. The activity itself returns Permanent and RetryAfter; Except and If
+// belong to the caller, who knows which of its errors to retry.
 func ExampleRetryPolicy() {
 	charge := perdure.NewActivity("charge", func(ctx context.Context, cents int) (string, error) {
 		if perdure.Attempt(ctx) < 3 {
@@ -35,8 +35,8 @@ func ExampleRetryPolicy() {
 	// Output: charged 1999 after 3 attempts <nil>
 }
 
-// Errors that another attempt would not change end the step at once. The workflow sees what was
-// recorded: a *RemoteError, the same value whenever it is replayed.
+// An error that another attempt would not change ends the step at once. The workflow sees the
+// recorded error, a *RemoteError, which is the same value on every replay.
 func ExampleErrorType() {
 	charge := perdure.NewActivity("charge", func(_ context.Context, cents int) (string, error) {
 		return "", fmt.Errorf("charge %d: %w", cents, &cardError{51})
@@ -55,10 +55,10 @@ func ExampleErrorType() {
 	// Output: charge 1999: card refused, code 51 (*perdure_test.cardError) <nil>
 }
 
-// The key is the same for all attempts of a step, and for no other step: a service that knows keys
+// All attempts of a step have the same key, and no other step has it. A service that remembers keys
 // does the work once.
 func ExampleIdempotencyKey() {
-	done := map[string]string{} // what the service remembers
+	done := map[string]string{} // the service remembers it
 	charge := perdure.NewActivity("charge", func(ctx context.Context, cents int) (string, error) {
 		key := perdure.IdempotencyKey(ctx)
 		if receipt, ok := done[key]; ok {
@@ -82,7 +82,7 @@ func ExampleIdempotencyKey() {
 	// Output: receipt 1, receipt 2 <nil>
 }
 
-// One attempt is limited by AttemptTimeout, all of them and their pauses by a scope.
+// AttemptTimeout limits one attempt; a scope limits all attempts and the pauses between them.
 func ExampleAttemptTimeout() {
 	slow := perdure.NewActivity("slow", func(ctx context.Context, _ string) (string, error) {
 		<-ctx.Done()
@@ -100,7 +100,7 @@ func ExampleAttemptTimeout() {
 	// Output: true true <nil>
 }
 
-// Mailing is a group of activities with what they need. The fields are what workflows call.
+// Mailing is a group of activities with their dependencies. Workflows call its fields.
 type Mailing struct {
 	Invite *perdure.Activity[string, string]
 	Remind *perdure.Activity[string, string]
@@ -108,7 +108,7 @@ type Mailing struct {
 	from string
 }
 
-// NewMailing joins the handles with the methods that serve them.
+// NewMailing binds the handles to the methods that implement them.
 func NewMailing(from string) *Mailing {
 	m := &Mailing{from: from}
 	m.Invite = perdure.NewActivity("mailing.invite", m.invite, perdure.Exponential(5))
@@ -124,13 +124,13 @@ func (m *Mailing) remind(_ context.Context, to string) (string, error) {
 	return m.from + " reminds " + to, nil
 }
 
-// Party is a workflow as a struct: groups and itself are fields, its code is a method.
+// Party is a workflow as a struct: its groups and its handle are fields, its code is a method.
 type Party struct {
 	*Mailing
 	Plan *perdure.Workflow[[]string, []string]
 }
 
-// NewParty makes the workflow with the groups that it needs. Others may use them too.
+// NewParty creates the workflow with the groups that it needs. Other workflows may share them.
 func NewParty(m *Mailing) *Party {
 	p := &Party{Mailing: m}
 	p.Plan = perdure.NewWorkflow("party.plan", p.plan)
@@ -145,8 +145,8 @@ func (p *Party) plan(ctx perdure.WorkflowCtx, guests []string) ([]string, error)
 	return perdure.All(ctx, fs...)
 }
 
-// All activities of a group, and the workflow around it, are handed over at once. A field that was
-// forgotten is named.
+// GroupOf passes all activities of a group, and the workflow around it, at once. An error names the
+// field that was forgotten.
 func ExampleGroupOf() {
 	party := NewParty(NewMailing("Ada"))
 	app := embedded.MustOpen("memory:", perdure.GroupOf(party))
@@ -155,7 +155,7 @@ func ExampleGroupOf() {
 
 	party.Remind = nil
 	_, err := embedded.Open(context.Background(), "memory:", perdure.GroupOf(party))
-	mistake, _, _ := strings.Cut(err.Error(), " (") // and where
+	mistake, _, _ := strings.Cut(err.Error(), " (") // without the position in the file
 	fmt.Println(mistake)
 	// Output:
 	// [Ada invites Grace Ada invites Alan] <nil>
@@ -200,7 +200,7 @@ func (t *turnstile) OnTimerFired(perdure.TimerFired) perdure.Actions {
 	return perdure.Actions{gates.Complete(t.passed)}
 }
 
-// A machine hears of one event after the other and says what to do next.
+// A machine gets one event after the other and answers with the next actions.
 func ExampleBindMachine() {
 	app := embedded.MustOpen("memory:", open, perdure.BindMachine(gates, func(string) *turnstile { return &turnstile{} }))
 	defer app.Close()

@@ -14,7 +14,7 @@ import (
 // without calling the function.
 func ExampleActivity() {
 	charge := perdure.NewActivity("charge", func(ctx context.Context, cents int) (string, error) {
-		// A real one would hand perdure.IdempotencyKey(ctx) to the payment service.
+		// Real code would pass perdure.IdempotencyKey(ctx) to the payment service.
 		return fmt.Sprintf("charged %d at attempt %d", cents, perdure.Attempt(ctx)), nil
 	}, perdure.Exponential(5), perdure.AttemptTimeout(10*time.Second))
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, cents int) (string, error) {
@@ -33,7 +33,7 @@ func ExampleDo() {
 		for _, f := range files {
 			n, err := perdure.Do(ctx, "size", func(context.Context) (int, error) {
 				return len(f), nil
-			}, perdure.StepKey(f)) // in a loop, a key says which step is which
+			}, perdure.StepKey(f)) // in a loop, the key tells the steps apart
 			if err != nil {
 				return 0, err
 			}
@@ -48,8 +48,8 @@ func ExampleDo() {
 	// Output: 6 <nil>
 }
 
-// A failed attempt is repeated by the policy of the activity, or of the call. Pauses are durable: a
-// process that dies meanwhile changes nothing.
+// The policy of the activity, or of the call, repeats a failed attempt. Pauses are durable: they go
+// on when the process dies.
 func ExampleRetryPolicy_perCall() {
 	errBusy := errors.New("busy")
 	book := perdure.NewActivity("book", func(ctx context.Context, seat string) (string, error) {
@@ -80,7 +80,7 @@ func ExampleRetryPolicy_perCall() {
 	// Output: 12a at attempt 3; then busy <nil>
 }
 
-// Permanent ends the attempts: more of them would not help.
+// Permanent ends the attempts, because another one would not help.
 func ExamplePermanent() {
 	charge := perdure.NewActivity("charge", func(context.Context, int) (string, error) {
 		return "", perdure.Permanent(errors.New("card refused"))
@@ -108,8 +108,8 @@ func ExampleRetryAfter() {
 	// Output: 2 <nil>
 }
 
-// An error that went through the journal is a RemoteError: what it wrapped is gone, its type and
-// text are there.
+// An error that comes from the journal is a RemoteError. It has the type and the text of the
+// original error, but does not wrap other errors.
 func ExampleRemoteError() {
 	charge := perdure.NewActivity("charge", func(context.Context, int) (string, error) {
 		return "", perdure.Permanent(expiredCard{})

@@ -12,7 +12,7 @@ import (
 )
 
 // An App runs executions and answers for them. Close lets running steps finish; everything else
-// goes on when the store is opened again.
+// continues when the store is opened again.
 func ExampleApp() {
 	double := perdure.NewWorkflow("double", func(_ perdure.WorkflowCtx, n int) (int, error) { return 2 * n, nil })
 	app, err := embedded.Open(context.Background(), "memory:", double)
@@ -27,7 +27,7 @@ func ExampleApp() {
 	// Output: 42 <nil>
 }
 
-// Describe tells how an execution stands and, while it is open, why it does not move.
+// Describe returns the state of an execution and, while it is open, why it does not move.
 func ExampleExecutions_Describe() {
 	paid := perdure.NewSignal[int]("paid")
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (int, error) { return paid.Receive(ctx) })
@@ -43,7 +43,7 @@ func ExampleExecutions_Describe() {
 	// Output: running / waits for signal paid / <nil>
 }
 
-// Executions are found by what they are and how they stand.
+// A query finds executions by workflow, key, status, label, time or reason.
 func ExampleExecutions_List() {
 	orders := perdure.NewWorkflow("order", func(_ perdure.WorkflowCtx, fail bool) (string, error) {
 		if fail {
@@ -64,7 +64,7 @@ func ExampleExecutions_List() {
 	// Output: o-1 failed out of stock <nil>
 }
 
-// The history is what the journal says about a run.
+// The history lists the journaled events of a run.
 func ExampleHistories_Events() {
 	greet := perdure.NewWorkflow("greet", func(ctx perdure.WorkflowCtx, name string) (string, error) {
 		return perdure.Do(ctx, "compose", func(context.Context) (string, error) { return "Hello " + name, nil })
@@ -83,12 +83,12 @@ func ExampleHistories_Events() {
 	// 2 closed  "Hello World" <nil>
 }
 
-// Terminate ends an execution at once, whatever its code says: no clean-up runs. Cancel is the
-// friendly way.
+// Terminate ends an execution at once, and its clean-up code does not run. Prefer Cancel where the
+// code can react.
 func ExampleExecutions_Terminate() {
 	stubborn := perdure.NewWorkflow("stubborn", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		for {
-			_ = ctx.Detached().Sleep(time.Hour) // heeds no cancellation
+			_ = ctx.Detached().Sleep(time.Hour) // ignores cancellation
 		}
 	})
 
@@ -108,7 +108,8 @@ func ExampleExecutions_Terminate() {
 	// Output: terminated / terminated: it does not listen
 }
 
-// While an execution is paused nobody continues it. What comes in meanwhile is kept.
+// A paused execution does not continue until it is resumed. Signals that arrive in between are
+// kept.
 func ExampleExecutions_Pause() {
 	paid := perdure.NewSignal[int]("paid")
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (int, error) { return paid.Receive(ctx) })
@@ -136,8 +137,8 @@ func ExampleExecutions_Pause() {
 	// 5 <nil>
 }
 
-// Stranded lists what no live process can continue: look at it after a deploy. Here, the new build
-// has a new name for a workflow.
+// Stranded lists executions that no live process can continue. Look at it after a deploy. Here, the
+// new build has renamed a workflow.
 func ExampleExecutions_Stranded() {
 	wait := func(ctx perdure.WorkflowCtx, _ string) (string, error) { return "", ctx.Sleep(time.Hour) }
 	old, renamed := perdure.NewWorkflow("order", wait), perdure.NewWorkflow("purchase", wait)
@@ -161,8 +162,8 @@ func ExampleExecutions_Stranded() {
 	// Output: order o-1 / waits for a worker that offers workflow order: no live process has its code / <nil>
 }
 
-// Code that does not fit the history executes nothing: the execution is kept, and the reason names
-// what was recorded and what the code asked for.
+// When code does not match the history, no step runs. The execution stays, and the reason names the
+// recorded step and the step that the code asked for.
 func ExampleInfo() {
 	done := func(context.Context) (bool, error) { return true, nil }
 	goOn := perdure.NewSignal[perdure.Void]("go-on")
@@ -202,13 +203,13 @@ func ExampleInfo() {
 	}
 	waitFor(app, exec.Ref, "mismatch")
 	info, err := app.Executions().Describe(ctx, exec)
-	position := regexp.MustCompile(` at \S+:\d+`) // files and lines, which are there for you
+	position := regexp.MustCompile(` at \S+:\d+`) // files and lines differ on every machine
 	fmt.Println(info.Status, "/", position.ReplaceAllString(info.Reason, ""), "/", err)
 	if err := app.Close(); err != nil {
 		panic(err)
 	}
 
-	app = embedded.MustOpen(url, before) // a build that fits
+	app = embedded.MustOpen(url, before) // a build that matches
 	defer app.Close()
 	fmt.Println(exec.Result(app.With(ctx)))
 	// Output:
@@ -216,8 +217,8 @@ func ExampleInfo() {
 	// charged <nil>
 }
 
-// A pinned execution is continued only by the version of the program that began it. A deploy that
-// forgets the old version shows as stranded.
+// Only the version of the program that started a pinned execution continues it. After a deploy
+// without the old version it is listed as stranded.
 func ExamplePinned() {
 	goOn := perdure.NewSignal[perdure.Void]("go-on")
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (string, error) {

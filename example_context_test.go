@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A WorkflowCtx has a clock, chance and ids of its own, which give the same when the code is
-// replayed. It is not a context.Context, so that nobody hands it to something that has effects.
+// A WorkflowCtx has its own clock, random numbers and ids, which are the same on every replay. It
+// is not a context.Context, so it cannot be passed to functions with effects by mistake.
 func ExampleWorkflowCtx() {
 	draw := perdure.NewWorkflow("draw", func(ctx perdure.WorkflowCtx, names []string) (bool, error) {
 		begin := ctx.Now()
@@ -52,7 +52,7 @@ func ExampleWorkflowCtx_WithTimeout() {
 	bill := perdure.NewWorkflow("bill", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		within := ctx.WithTimeout(10 * time.Millisecond)
 		for sum := 0; sum < 100; {
-			n, err := paid.Receive(within) // the deadline is one for all rounds
+			n, err := paid.Receive(within) // all rounds share the deadline
 			if errors.Is(err, perdure.ErrTimeout) {
 				return fmt.Sprintf("only %d were paid in time", sum), nil
 			}
@@ -70,8 +70,8 @@ func ExampleWorkflowCtx_WithTimeout() {
 	// Output: only 30 were paid in time <nil>
 }
 
-// A saga: each step that can be undone says how. When the workflow fails or is cancelled, what was
-// done is undone in reverse.
+// A saga: each step that can be undone says how. When the workflow fails or is cancelled, the
+// completed steps are undone in reverse order.
 func ExampleWorkflowCtx_OnFailure() {
 	var log []string
 	do := perdure.NewActivity("do", func(_ context.Context, what string) (perdure.Void, error) {
@@ -105,8 +105,8 @@ func ExampleWorkflowCtx_OnFailure() {
 	// book flight, book car, return car, return flight
 }
 
-// Defer runs when the execution really ends, however it ends; a plain defer would also run whenever
-// it leaves memory.
+// Defer runs its function when the execution really ends, in whatever way. A plain defer would also
+// run each time the execution leaves memory.
 func ExampleWorkflowCtx_Defer() {
 	var log []string
 	note := perdure.NewActivity("note", func(_ context.Context, what string) (perdure.Void, error) {
@@ -130,12 +130,11 @@ func ExampleWorkflowCtx_Defer() {
 	// Output: [worked machine returned] <nil>
 }
 
-// Cancelling is a request: waits end with ErrCanceled, and the code may still do what has to be
-// done.
+// Cancelling is a request: waits end with ErrCanceled, and the code may still clean up.
 func ExampleWorkflowCtx_Detached() {
 	job := perdure.NewWorkflow("job", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		if err := ctx.Sleep(time.Hour); errors.Is(err, perdure.ErrCanceled) {
-			// The scope has ended, so a step under ctx would end at once; this one does not.
+			// The scope of ctx has ended: a step under it would end at once, this one runs.
 			return perdure.Do(ctx.Detached(), "save", func(context.Context) (string, error) { return "saved what there was", nil })
 		}
 		return "", errors.New("an hour is over")
@@ -156,7 +155,8 @@ func ExampleWorkflowCtx_Detached() {
 	// Output: saved what there was <nil>
 }
 
-// OnInterrupt hears of a cancellation and its reason beside the code that it ends.
+// OnInterrupt calls its function with the reason of a cancellation, beside the code that is
+// cancelled.
 func ExampleWorkflowCtx_OnInterrupt() {
 	var told string
 	job := perdure.NewWorkflow("job", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -183,7 +183,7 @@ func ExampleWorkflowCtx_OnInterrupt() {
 	// Output: the customer left / canceled: the customer left / true
 }
 
-// Log writes to the logger of the app, says which execution it is, and is silent on replay.
+// Log writes to the logger of the app, names the execution, and is silent on replay.
 func ExampleWorkflowCtx_Log() {
 	stock := perdure.NewWorkflow("stock", func(ctx perdure.WorkflowCtx, left int) (string, error) {
 		ctx.Log().Error("out of stock", "left", left)
@@ -192,7 +192,7 @@ func ExampleWorkflowCtx_Log() {
 
 	handler := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		Level: slog.LevelError,
-		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr { // what differs each time
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr { // remove what differs each time
 			if a.Key == slog.TimeKey || a.Key == "run_id" {
 				return slog.Attr{}
 			}
@@ -209,7 +209,7 @@ func ExampleWorkflowCtx_Log() {
 	// Output: level=ERROR msg="out of stock" workflow=stock key=lamps left=0
 }
 
-// Version keeps an execution on the path on which it began. Here a deploy puts a credit check
+// Version keeps an execution on the path on which it started. Here a deploy puts a credit check
 // before the charge.
 func ExampleWorkflowCtx_Version() {
 	step := func(ctx perdure.WorkflowCtx, name string) error {
@@ -266,7 +266,7 @@ func ExampleWorkflowCtx_Version() {
 	// checked, then charged <nil>
 }
 
-// waitFor waits until an execution is there and stands as the reason says.
+// waitFor waits until an execution exists and has the reason.
 func waitFor(app *perdure.App, ref perdure.Ref, reason string) {
 	for {
 		info, err := app.Executions().Describe(context.Background(), ref)
@@ -280,7 +280,7 @@ func waitFor(app *perdure.App, ref perdure.Ref, reason string) {
 	}
 }
 
-// newFile is the URL of a store in a new file, and what removes it.
+// newFile returns the URL of a store in a new file, and a function that removes it.
 func newFile() (url string, remove func()) {
 	dir, err := os.MkdirTemp("", "perdure")
 	if err != nil {

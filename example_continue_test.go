@@ -8,8 +8,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A workflow that lives long asks whether it should continue as new, between two pieces of its
-// work.
+// A long-running workflow asks between two pieces of work whether it should continue as new.
 func ExampleWorkflowCtx_ShouldContinueAsNew() {
 	type inbox struct{ Handled int }
 	mail := perdure.NewSignal[string]("mail")
@@ -26,7 +25,7 @@ func ExampleWorkflowCtx_ShouldContinueAsNew() {
 			}
 			in.Handled++
 		}
-		return 0, desk.ContinueAsNew(in) // signals that were not taken go along
+		return 0, desk.ContinueAsNew(in) // the next run gets the signals that this one did not take
 	})
 
 	ctx := context.Background()

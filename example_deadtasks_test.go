@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A task that fails for good is kept with its input and every error; it is requeued when the cause
+// A task that fails permanently is kept with its input and every error. Requeue it when the cause
 // is gone.
 func ExampleDeadTasks() {
 	var broken atomic.Bool
@@ -40,7 +40,7 @@ func ExampleDeadTasks() {
 		whole, err := app.DeadTasks().Describe(ctx, d.ID)
 		fmt.Println(d.Activity, "of", d.Of.Key, "died after", d.Attempts, "attempts:", len(whole.Failed), "errors, input", string(whole.Input), err)
 		broken.Store(false)
-		for range 2 { // pressed twice: there is one new task
+		for range 2 { // two requests create one task
 			if _, err := app.DeadTasks().Requeue(ctx, d.ID); err != nil {
 				panic(err)
 			}
@@ -53,7 +53,7 @@ func ExampleDeadTasks() {
 	// charged 500 <nil>
 }
 
-// Dead tasks are requeued by the group: one first, the others when it has completed.
+// RequeueAll requeues one dead task of a group first, and the others when that one has completed.
 func ExampleDeadTasks_RequeueAll() {
 	var broken atomic.Bool
 	broken.Store(true)

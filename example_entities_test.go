@@ -28,7 +28,7 @@ func ExampleEntities_Describe() {
 		fmt.Println(info.Ref, string(info.State), err)
 	}
 
-	// whose code is in another program, which does not run
+	// The code of gauge is in another program, which does not run.
 	gauge := perdure.DeclareOperation[int, int]("gauge", "set")
 	if err := gauge.Send(c, "g-1", 7); err != nil {
 		panic(err)

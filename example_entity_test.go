@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An entity is a value for every key that only its operations change, one at a time. Nothing has to
-// be started: the first operation finds the zero value.
+// An entity is a value per key that only its operations change, one at a time. It needs no start:
+// the first operation finds the zero value.
 func ExampleEntity() {
 	type stock struct{ Pieces int }
 	shelves := perdure.NewEntity[stock]("shelf")
@@ -23,7 +23,7 @@ func ExampleEntity() {
 	take := perdure.NewOperation(shelves, "take", func(_ perdure.EntityCtx, s *stock, n int) (int, error) {
 		s.Pieces -= n
 		if s.Pieces < 0 {
-			return 0, errors.New("there are not so many") // the state is what it was
+			return 0, errors.New("there are not so many") // the state does not change
 		}
 		return s.Pieces, nil
 	})
@@ -44,8 +44,8 @@ func ExampleEntity() {
 	// {0} false <nil>
 }
 
-// A workflow calls operations as steps: each is done once, whatever crashes, and an error of one is
-// an error to handle.
+// A workflow calls operations as steps: each runs once, whatever crashes, and the workflow handles
+// its error.
 func ExampleOperation() {
 	type seats struct{ Free int }
 	trains := perdure.NewEntity[seats]("train")
@@ -78,7 +78,7 @@ func ExampleOperation() {
 	defer app.Close()
 	c := app.With(context.Background())
 	for train, seats := range map[string]int{"morning": 1, "evening": 4} {
-		if err := add.Send(c, train, seats); err != nil { // returns when it cannot be lost
+		if err := add.Send(c, train, seats); err != nil { // returns when the call is stored
 			panic(err)
 		}
 	}
@@ -87,7 +87,7 @@ func ExampleOperation() {
 	// Output: evening (because morning says: it is full), which has 2 seats left <nil>
 }
 
-// A view gets a copy of what is committed. It waits neither for operations nor for locks.
+// A view gets a copy of the committed state. It waits neither for operations nor for locks.
 func ExampleNewView() {
 	type list struct{ Items []string }
 	lists := perdure.NewEntity[list]("list")
@@ -120,8 +120,8 @@ func ExampleNewView() {
 	//  it is empty
 }
 
-// What an operation sends leaves with its commit: new state, reply and messages are stored
-// together, or nothing is.
+// Messages of an operation leave with its commit: the new state, the reply and the messages are
+// stored together or not at all.
 func ExampleEntityCtx() {
 	type account struct{ Cents int }
 	order := perdure.NewSignal[int]("order")
@@ -134,7 +134,7 @@ func ExampleEntityCtx() {
 	deposit := perdure.NewOperation(accounts, "deposit", func(ctx perdure.EntityCtx, a *account, cents int) (int, error) {
 		a.Cents += cents
 		if a.Cents > 1000 {
-			// it may start, never wait
+			// an operation may start an execution, but never wait for it
 			_, err := review.Start(ctx, ctx.Key(), perdure.RawKey(ctx.Key()), order.With(a.Cents))
 			return a.Cents, err
 		}
@@ -152,7 +152,7 @@ func ExampleEntityCtx() {
 	if _, err := deposit.Call(c, "ann", 1500); err != nil {
 		panic(err)
 	}
-	fmt.Println(review.Run(c, "ann", perdure.RawKey("ann"))) // attaches, or comes first
+	fmt.Println(review.Run(c, "ann", perdure.RawKey("ann"))) // attaches, or starts it first
 	fmt.Println(shut.Call(c, "ann", perdure.Void{}))
 	fmt.Println(shut.Call(c, "ann", perdure.Void{}))
 	// Output:
@@ -161,7 +161,7 @@ func ExampleEntityCtx() {
 	// ann existed: false <nil>
 }
 
-// Operations that refer to each other are declared, and joined with their code where the app is
+// Operations that refer to each other are declared, and bound to their code where the app is
 // opened.
 func ExampleBindOperation() {
 	type tally struct{ Passed int }
@@ -189,10 +189,10 @@ func ExampleBindOperation() {
 	// Output: 4 <nil>
 }
 
-// A service has no state and nothing is stored for it, unless an RPC is Persisted.
+// A service has no state, and the engine stores nothing for it unless an RPC is Persisted.
 func ExampleService() {
 	var mu sync.Mutex
-	names := map[string]string{"u-1": "ann"} // a cache of what is elsewhere
+	names := map[string]string{"u-1": "ann"} // a cache of data that is elsewhere
 	users := perdure.NewService("users", perdure.Concurrency(4))
 	profile := perdure.NewRPC(users, "profile", func(ctx perdure.EntityCtx, _ perdure.Void) (string, error) {
 		mu.Lock()
@@ -205,7 +205,7 @@ func ExampleService() {
 	// Output: ann <nil>
 }
 
-// An RPC that is Persisted survives a crash, and the same RequestID is the same call.
+// An RPC that is Persisted survives a crash, and two calls with the same RequestID are one call.
 func ExampleRPC() {
 	mails := perdure.NewService("mails")
 	send := perdure.NewRPC(mails, "send", func(ctx perdure.EntityCtx, text string) (string, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Limits and breakers are named by activities, and defined by rules that are stored and may be
-// changed while tasks run.
+// Activities name limits and breakers. Rules define them; the store keeps the rules, and operators
+// may change them while tasks run.
 func ExampleLimits() {
 	ctx := context.Background()
 	charge := perdure.NewActivity("charge", func(_ context.Context, cents int) (string, error) { return fmt.Sprint("charged ", cents), nil },
@@ -43,13 +43,12 @@ func ExampleLimits() {
 	fmt.Println(limits[0].Name, limits[0].Rate, len(limits[0].Uses), breakers[0].Name, breakers[0].State, queues[1].Name)
 	// Output:
 	// <nil> <nil>
-	// limit fair: there is no queue nowhere (those that workers serve, or that tasks wait in here: default, payments)
+	// limit fair: there is no queue nowhere (queues that have workers, or waiting tasks here: default, payments)
 	// charged 250 <nil>
 	// bank 100 0 bank closed payments
 }
 
-// A circuit breaker of an activity that names none: the rule gives it one. People open it, and
-// close it again.
+// A rule gives a circuit breaker to an activity that names none. Operators open and close it.
 func ExampleBreakers() {
 	ctx := context.Background()
 	send := perdure.NewActivity("send", func(_ context.Context, to string) (string, error) { return "sent to " + to, nil }, perdure.OnQueue("mail"))
@@ -80,7 +79,7 @@ func ExampleBreakers() {
 	// sent to ann <nil>
 }
 
-// A queue is paused for all processes, and how many tasks one process runs at a time is its own.
+// Pausing a queue holds for all processes. Each process has its own number of slots.
 func ExampleQueues() {
 	ctx := context.Background()
 	send := perdure.NewActivity("send", func(_ context.Context, to string) (string, error) { return "sent to " + to, nil }, perdure.OnQueue("mail"))
@@ -102,7 +101,7 @@ func ExampleQueues() {
 	// mail true deploy 8
 }
 
-// TaskConfig is how a process executes tasks.
+// TaskConfig sets how a process executes tasks.
 func ExampleTaskConfig() {
 	ctx := context.Background()
 	double := perdure.NewActivity("double", func(_ context.Context, n int) (int, error) { return 2 * n, nil }, perdure.OnQueue("math"))
@@ -121,7 +120,7 @@ func ExampleTaskConfig() {
 	// Output: 42 <nil>
 }
 
-// An activity that runs where its workflow runs passes limits and breakers as well.
+// Limits and breakers also apply to an activity that runs in the process of its workflow.
 func ExampleLimit_inline() {
 	charge := perdure.NewActivity("charge", func(_ context.Context, cents int) (string, error) {
 		return fmt.Sprintf("charged %d", cents), nil

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// ForceDelete removes an execution that cannot be ended in any other way, after its rows have been
-// saved.
+// ForceDelete saves the rows of an execution and then removes it. Use it when the execution cannot
+// end in any other way.
 func ExampleExecutions_ForceDelete() {
 	ctx := context.Background()
 	stuck := perdure.NewWorkflow("stuck", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -34,8 +34,8 @@ func ExampleExecutions_ForceDelete() {
 	// Output: true true
 }
 
-// Entities.ForceDelete removes an entity that cannot be read or changed, after its rows have been
-// saved.
+// Entities.ForceDelete saves the rows of an entity and then removes it. Use it when the entity can
+// be neither read nor changed.
 func ExampleEntities_ForceDelete() {
 	ctx := context.Background()
 	account := perdure.NewEntity[int]("account")

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A future is a result to come: of a step, a child, a timer, a signal, a promise, or a coroutine.
+// A future is a result that is not there yet: of a step, a child, a timer, a signal, a promise, or
+// a coroutine.
 func ExampleFuture() {
 	square := perdure.NewActivity("square", func(_ context.Context, n int) (int, error) { return n * n, nil })
 	both := perdure.NewWorkflow("both", func(ctx perdure.WorkflowCtx, _ string) (int, error) {
@@ -51,7 +52,7 @@ func ExampleGo() {
 	// Output: 14 <nil>
 }
 
-// Select waits for the first of several futures, of whatever types. The others go on.
+// Select waits for the first of several futures, of any types. The other futures continue.
 func ExampleSelect() {
 	poke := perdure.NewSignal[int]("poke")
 	watch := perdure.NewWorkflow("watch", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -79,13 +80,13 @@ func ExampleSelect() {
 	// Output: 2 signals in time <nil>
 }
 
-// Race takes the first to finish, be it a value or an error, and cancels the rest.
+// Race takes the first result, a value or an error, and cancels the other futures.
 func ExampleRace() {
 	fetch := perdure.NewActivity("fetch", func(ctx context.Context, from string) (string, error) {
 		if from == "near" {
 			return "the answer of " + from, nil
 		}
-		<-ctx.Done() // it is told that it is not needed any more
+		<-ctx.Done() // the context ends because the result is no longer needed
 		return "", ctx.Err()
 	})
 	ask := perdure.NewWorkflow("ask", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -97,7 +98,7 @@ func ExampleRace() {
 	// Output: the answer of near <nil>
 }
 
-// FirstN takes the first n successes, in the order in which they came, and cancels the rest.
+// FirstN takes the first n successes, in the order in which they complete, and cancels the rest.
 func ExampleFirstN() {
 	quorum := perdure.NewWorkflow("quorum", func(ctx perdure.WorkflowCtx, delays []time.Duration) ([]int, error) {
 		var votes []*perdure.Future[int]
@@ -112,8 +113,8 @@ func ExampleFirstN() {
 	// Output: [2 1] <nil>
 }
 
-// All waits for all of them and returns the values in order, or the first error, and then cancels
-// the rest.
+// All waits for all futures and returns their values in order. On the first error it returns that
+// and cancels the rest.
 func ExampleAll() {
 	square := perdure.NewActivity("square", func(_ context.Context, n int) (int, error) {
 		if n < 0 {
@@ -149,7 +150,7 @@ func ExampleWait() {
 		if err := perdure.Wait(ctx, n, a); err != nil {
 			return "", err
 		}
-		who, _ := n.Get(ctx) // they are there
+		who, _ := n.Get(ctx) // both are ready
 		years, _ := a.Get(ctx)
 		return fmt.Sprintf("%s, %d", who, years), nil
 	})

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Retry continues an execution that failed, before the step that failed: what was done before
-// counts as done.
+// Retry continues a failed execution before the step that failed. The steps before it keep their
+// results.
 func ExampleExecutions_Retry() {
 	reserved, stock := 0, 0
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -43,7 +43,7 @@ func ExampleExecutions_Retry() {
 	// reserved 1 time
 }
 
-// Replay tells, before a deploy, whether the new code fits a history that was exported.
+// Replay checks, before a deploy, whether the new code matches an exported history.
 func ExampleReplay() {
 	done := func(context.Context) (bool, error) { return true, nil }
 	orders := perdure.DeclareWorkflow[string, bool]("order")

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Labels are what executions are found by. The code may change them.
+// Queries find executions by their labels. The code may change them.
 func ExampleLabels() {
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		return "packed", ctx.SetLabel("stage", "packed")

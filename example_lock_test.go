@@ -10,8 +10,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// What is done to several entities inside of Lock is done to all of them before anybody else is let
-// in.
+// Code inside Lock changes several entities before any other caller can use one of them.
 func ExampleWorkflowCtx_Lock() {
 	type account struct{ Cents int }
 	type transfer struct {
@@ -54,7 +53,7 @@ func ExampleWorkflowCtx_Lock() {
 	}
 
 	var both sync.WaitGroup
-	// whoever is first: neither waits for ever
+	// in either order: neither transfer waits for the other without end
 	for _, t := range []transfer{{"ann", "bob", 30}, {"bob", "ann", 20}} {
 		both.Go(func() { _, _ = move.Run(c, t) })
 	}
@@ -68,14 +67,14 @@ func ExampleWorkflowCtx_Lock() {
 	//  insufficient funds
 }
 
-// A set may be made of entities of different types. Its order does not matter.
+// A set may have entities of different types. Its order does not matter.
 func ExampleLockSet() {
 	type shelf struct{ Pieces int }
 	shelves := perdure.NewEntity[shelf]("shelf")
 	count := perdure.NewOperation(shelves, "count", func(_ perdure.EntityCtx, s *shelf, _ perdure.Void) (int, error) { return s.Pieces, nil })
 
 	inventory := perdure.NewWorkflow("inventory", func(ctx perdure.WorkflowCtx, keys []string) (string, error) {
-		set := perdure.LockSet{{Type: "warehouse", Key: "main"}} // one that only locks know of
+		set := perdure.LockSet{{Type: "warehouse", Key: "main"}} // only locks use this name
 		for _, k := range keys {
 			set = append(set, shelves.Ref(k))
 		}
@@ -90,7 +89,7 @@ func ExampleLockSet() {
 				}
 				total += n
 			}
-			// an error of its own: nothing has been sent
+			// the call itself fails, and nothing is sent
 			_, other = count.Call(ctx, "elsewhere", perdure.Void{})
 			return nil
 		})
@@ -105,10 +104,10 @@ func ExampleLockSet() {
 	// 0 pieces; call of count of shelf/elsewhere, which is not among the locked entities: lock it together with them <nil>
 }
 
-// What an activity writes outside can be protected by the token of the lock.
+// The token of the lock protects what an activity writes outside of the engine.
 func ExampleFence() {
 	printers := perdure.NewEntity[int]("printer")
-	var last int64 // what the printer has seen
+	var last int64 // the largest token that the printer has seen
 	pages := perdure.NewActivity("print", func(ctx context.Context, text string) (string, error) {
 		token, locked := perdure.Fence(ctx, printers.Ref("hall"))
 		if !locked || token < last {

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A lock that is not granted in time is not waited for any longer, and operators see who holds it.
+// A workflow stops waiting for a lock after a time, and operators see which execution holds it.
 func ExampleWorkflowCtx_Lock_timeout() {
 	printers := perdure.NewEntity[[]string]("printer")
 	print := perdure.NewOperation(printers, "print", func(_ perdure.EntityCtx, s *[]string, page string) (int, error) {

@@ -14,7 +14,7 @@ func ExampleMailboxes() {
 	app := embedded.MustOpen("memory:", perdure.NewWorkflow("idle", func(perdure.WorkflowCtx, perdure.Void) (int, error) { return 0, nil }))
 	defer app.Close()
 
-	// whose code is in another program, which does not run
+	// The code of gauge is in another program, which does not run.
 	gauge := perdure.DeclareOperation[int, int]("gauge", "set")
 	for _, n := range []int{7, 700} {
 		if err := gauge.Send(app.With(ctx), "g-1", n); err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A signal is a message that the code takes when it wants it. Signals of a name are taken in the
-// order in which they came.
+// A signal is a message that the code takes when it wants to. It takes signals of one name in the
+// order in which they arrived.
 func ExampleSignal() {
 	item := perdure.NewSignal[string]("item")
 	packing := perdure.NewWorkflow("packing", func(ctx perdure.WorkflowCtx, n int) ([]string, error) {
 		var box []string
 		for len(box) < n {
-			it, err := item.Receive(ctx) // waits; costs nothing meanwhile
+			it, err := item.Receive(ctx) // waits; a waiting execution costs nothing
 			if err != nil {
 				return nil, err
 			}
@@ -48,8 +48,8 @@ func ExampleSignal() {
 	// true
 }
 
-// Signal-with-start: the execution is started if it is not there, and gets the signal in the same
-// commit.
+// Signal-with-start: the call starts the execution if it does not exist, and delivers the signal in
+// the same commit.
 func ExampleSignal_With() {
 	visit := perdure.NewSignal[string]("visit")
 	visitors := perdure.NewWorkflow("visitors", func(ctx perdure.WorkflowCtx, _ string) ([]string, error) {
@@ -66,7 +66,7 @@ func ExampleSignal_With() {
 	c := app.With(context.Background())
 
 	var exec perdure.Execution[[]string]
-	for _, who := range []string{"ann", "bob"} { // whoever comes first starts it
+	for _, who := range []string{"ann", "bob"} { // the first one starts it
 		var err error
 		if exec, err = visitors.Start(c, "monday", visit.With(who)); err != nil {
 			panic(err)
@@ -77,7 +77,8 @@ func ExampleSignal_With() {
 	// Output: [ann bob] <nil>
 }
 
-// A promise has one value for ever. Anybody may resolve it, before or while somebody waits.
+// A promise gets one value, which never changes. Any code may resolve it, before or while the
+// workflow waits.
 func ExamplePromise() {
 	type verdict struct {
 		OK bool
@@ -112,8 +113,8 @@ func ExamplePromise() {
 	// expired <nil>
 }
 
-// An update is a request to running code, with a check, an answer, and steps of its own if it
-// likes.
+// An update is a request to running code: it has a check, an answer, and its own steps if it needs
+// them.
 func ExampleUpdate() {
 	type item struct {
 		SKU string
@@ -145,7 +146,7 @@ func ExampleUpdate() {
 		panic(err)
 	}
 	fmt.Println(add.Call(c, exec, item{"lamp", 2}, perdure.RequestID("r-1")))
-	fmt.Println(add.Call(c, exec, item{"lamp", 2}, perdure.RequestID("r-1"))) // done once
+	fmt.Println(add.Call(c, exec, item{"lamp", 2}, perdure.RequestID("r-1"))) // runs once
 	fmt.Println(add.Call(c, exec, item{"desk", 0}))
 	// Output:
 	// 2 <nil>
@@ -153,7 +154,7 @@ func ExampleUpdate() {
 	// 0 0 of desk: it must be at least one
 }
 
-// A query asks running code what it has in memory. It leaves no trace.
+// A query asks running code for a value in memory. The history does not mention it.
 func ExampleQuery() {
 	progress := perdure.NewQuery[perdure.Void, string]("progress")
 	count := perdure.NewWorkflow("count", func(ctx perdure.WorkflowCtx, n int) (string, error) {
@@ -187,7 +188,7 @@ func ExampleQuery() {
 	// Output: 2 of 4
 }
 
-// A query is also answered after the end: the history is replayed, and no step is executed.
+// A query also works after the end: the engine replays the history and runs no step.
 func ExampleQuery_Ask() {
 	picked := perdure.NewQuery[perdure.Void, []string]("picked")
 	pick := perdure.NewWorkflow("pick", func(ctx perdure.WorkflowCtx, n int) (int, error) {

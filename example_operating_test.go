@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Executions carry labels, are found by a query, and are dealt with all at once.
+// A query finds executions by label, and one call signals all of them.
 func Example_operating() {
 	approved := perdure.NewSignal[bool]("approved")
 	order := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, item string) (string, error) {
@@ -37,7 +37,7 @@ func Example_operating() {
 	for e, err := range app.Executions().Batch(ctx, query, func(c perdure.Client, e perdure.Info) error {
 		return approved.Send(c, e.Ref, true, perdure.RequestID("approve all of eu"))
 	}) {
-		done = append(done, fmt.Sprint(e.Ref.Key, " ", err)) // in the order in which they are done
+		done = append(done, fmt.Sprint(e.Ref.Key, " ", err)) // in the order in which the calls end
 	}
 	slices.Sort(done)
 	fmt.Println(done)

@@ -15,7 +15,7 @@ var digest = perdure.NewWorkflow("digest", func(ctx perdure.WorkflowCtx, to stri
 	return fmt.Sprintf("digest for %s, scheduled: %t", to, scheduled), nil
 })
 
-// A schedule is created when the app opens, and fires whether or not this process lives.
+// Opening the app creates the schedule. It fires whether or not this process is alive.
 func ExampleSchedule() {
 	nightly := perdure.NewSchedule("nightly", perdure.Cron("0 2 * * *", "Europe/Berlin"), digest.Job("everybody"), perdure.OverlapSkip)
 	app := embedded.MustOpen("memory:", digest, nightly)
@@ -43,8 +43,8 @@ func ExampleSchedule() {
 	// 1 0 2 * * * Europe/Berlin
 }
 
-// The time that the clock skips in spring is due at the moment after; the time that it repeats in
-// autumn is due once.
+// A time that the clock skips in spring is due at the first moment after the gap. A time that it
+// repeats in autumn is due once.
 func ExampleSchedule_Next() {
 	nightly := perdure.NewSchedule("nightly", perdure.Cron("30 2 * * *", "Europe/Berlin"), digest.Job("everybody"))
 	spring, _ := nightly.Next(time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC), 2)
@@ -59,7 +59,7 @@ func ExampleSchedule_Next() {
 	// 2026-10-26T01:30:00Z
 }
 
-// Fill in what is missing: every tick that has no execution, or one that failed.
+// Backfill starts an execution for every tick that has none, or only a failed one.
 func ExampleSchedule_Backfill() {
 	hourly := perdure.NewSchedule("hourly", perdure.Every(time.Hour), digest.Job("the boss"), perdure.PausedAtFirst("not in use yet"))
 	app := embedded.MustOpen("memory:", digest, hourly)
@@ -73,7 +73,7 @@ func ExampleSchedule_Backfill() {
 	// true not in use yet 1
 }
 
-// Every interval is counted from the same moment, whoever asks; Offset moves it.
+// All processes count an interval from the same moment; Offset moves it.
 func ExampleCadence() {
 	s := perdure.NewSchedule("s", perdure.Every(time.Hour).Offset(5*time.Minute), digest.Job(""))
 	next, err := s.Next(time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC), 1)
@@ -81,7 +81,7 @@ func ExampleCadence() {
 	// Output: 2026-11-15T12:05:00Z <nil>
 }
 
-// A job carries its input, and labels beside those that the schedule gives it.
+// A job carries its input, and labels in addition to the labels of the schedule.
 func ExampleJob() {
 	job := digest.Job("eve", perdure.Labels(map[string]string{"team": "sales"}))
 	s := perdure.NewSchedule("s", perdure.Cron("@daily", ""), job)
@@ -102,15 +102,15 @@ func ExampleJob() {
 	// Output: 1 <nil>
 }
 
-// What is open decides whether a tick begins.
+// Overlap decides what a tick does while the execution of an earlier tick is open.
 func ExampleOverlap() {
 	wait := perdure.NewWorkflow("wait", func(ctx perdure.WorkflowCtx, _ int) (int, error) { return 0, ctx.Sleep(time.Hour) })
 	s := perdure.NewSchedule("s", perdure.Cron("@daily", ""), wait.Job(1), perdure.OverlapQueue)
 	app := embedded.MustOpen("memory:", wait, s)
 	defer app.Close()
 	ctx := app.With(context.Background())
-	fmt.Println(s.Trigger(ctx)) // begins
-	fmt.Println(s.Trigger(ctx)) // waits for its turn
+	fmt.Println(s.Trigger(ctx)) // starts an execution
+	fmt.Println(s.Trigger(ctx)) // waits until that one ends
 	info, _ := s.Describe(ctx)
 	fmt.Println(info.Overlap, len(info.Open), info.Waiting.IsZero())
 	// Output:

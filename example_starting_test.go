@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// The execution exists at once; its code begins later.
+// The execution exists at once; its code starts later.
 func ExampleStartDelay() {
 	remind := perdure.NewWorkflow("remind", func(_ perdure.WorkflowCtx, whom string) (string, error) { return "reminded " + whom, nil })
 	app := embedded.MustOpen("memory:", remind)
@@ -36,7 +36,7 @@ func ExampleStartDelay() {
 	// reminded Bob <nil>
 }
 
-// An execution that takes too long ends, whatever its code says.
+// The engine ends an execution that takes too long, whatever its code does.
 func ExampleExecutionTimeout() {
 	forever := perdure.NewWorkflow("forever", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return "", ctx.Sleep(perdure.Forever) })
 	app := embedded.MustOpen("memory:", forever)
@@ -47,8 +47,8 @@ func ExampleExecutionTimeout() {
 	// Output: true the execution did not end within 10ms
 }
 
-// A workflow may have a policy, as activities have: a failed run is followed by another one with
-// the same input.
+// A workflow may have a retry policy, as activities have: after a failed run the engine starts
+// another with the same input.
 func ExampleRetryPolicy_workflow() {
 	flaky := perdure.NewWorkflow("import", func(ctx perdure.WorkflowCtx, file string) (string, error) {
 		if ctx.Attempt() < 3 {
@@ -68,7 +68,7 @@ func ExampleRetryPolicy_workflow() {
 	//  the file is locked
 }
 
-// Thousands of executions begin in a few commits. Each start has its own outcome.
+// StartMany starts thousands of executions in a few commits. Each start has its own outcome.
 func ExampleStarted() {
 	double := perdure.NewWorkflow("double", func(_ perdure.WorkflowCtx, n int) (int, error) { return 2 * n, nil }).
 		KeyedBy(func(n int) perdure.Key { return perdure.RawKey(fmt.Sprint("n-", n)) })

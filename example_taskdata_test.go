@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// State that a task saves is there for its next attempt: this one goes on behind the last page that
-// was stored, on whatever worker it runs.
+// The next attempt of a task reads the state that the last one saved. This task continues behind
+// the last stored page, on any worker.
 func ExampleState_Save() {
 	page := perdure.NewState[int]("page")
 	importer := perdure.NewActivity("import", func(ctx context.Context, pages int) (int, error) {
@@ -44,7 +44,7 @@ func ExampleState_Save() {
 	// 0 false <nil>
 }
 
-// What a task logs is kept with it. To follow it ends with the task.
+// The engine keeps the log lines of a task. Following them ends with the task.
 func ExampleLog() {
 	greet := perdure.NewActivity("greet", func(ctx context.Context, name string) (perdure.Void, error) {
 		perdure.Log(ctx).Info("hello", "name", name)
@@ -70,15 +70,15 @@ func ExampleLog() {
 	// WARN that was all
 }
 
-// A task streams what it makes while it makes it. Who comes back names the last position that it
-// has seen.
+// A task streams its output while it produces it. A reader that returns passes the last position
+// that it has seen.
 func ExampleStreamItem() {
 	chat := perdure.NewActivity("chat", func(ctx context.Context, prompt string) (string, error) {
 		var answer strings.Builder
 		for _, token := range []string{"to", " be", " or", " not"} {
 			answer.WriteString(token)
 			if err := perdure.StreamToken(ctx, token); err != nil {
-				return "", err // it should end
+				return "", err // the task should end
 			}
 		}
 		return answer.String(), perdure.StreamProgress(ctx, 1, "done")

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An activity with a queue is carried out by whoever serves the queue. The process that runs the
+// Any process that serves the queue executes an activity with a queue. The process that runs the
 // workflow needs only its name and types.
 func ExampleOnQueue() {
 	type Photo struct{ ID string }
@@ -38,8 +38,8 @@ func ExampleOnQueue() {
 	_, _ = album, serve
 }
 
-// A task that no workflow waits for is submitted. It has a key, a result and a history, and can be
-// cancelled, like an execution.
+// Submit starts a task without a workflow. Like an execution, the task has a key, a result and a
+// history, and can be cancelled.
 func ExampleActivity_Submit() {
 	clean := perdure.NewActivity("clean", func(_ context.Context, dir string) (int, error) { return len(dir), nil }, perdure.OnQueue("low"))
 	submit := func(ctx context.Context, app *perdure.App) error {
@@ -50,14 +50,14 @@ func ExampleActivity_Submit() {
 		removed, err := task.Result(app.With(ctx))
 		fmt.Println(removed, err)
 
-		// These have a policy of their own, in place of the activity's.
+		// These tasks have their own policy, which replaces the activity's.
 		_, err = clean.SubmitMany(app.With(ctx), []string{"a", "b", "c"}, perdure.Exponential(3))
 		return err
 	}
 	_ = submit
 }
 
-// A long task says how far it has come. When its worker dies, the next attempt goes on from there.
+// A long task reports its progress. When its worker dies, the next attempt continues from there.
 func ExampleHeartbeat() {
 	type Copied struct{ Blocks int }
 	backup := perdure.NewActivity("backup", func(ctx context.Context, blocks int) (int, error) {
@@ -72,7 +72,7 @@ func ExampleHeartbeat() {
 	_ = backup
 }
 
-// A task that cannot go on now is given back, without consuming an attempt.
+// A task that cannot continue now gives itself back, without consuming an attempt.
 func ExampleSnooze() {
 	errClosed := errors.New("closed at night")
 	ring := func() error { return errClosed }
@@ -85,21 +85,20 @@ func ExampleSnooze() {
 	_ = deliver
 }
 
-// How many tasks a process executes at once, and which queues it serves beside those of its
-// activities.
+// TaskConfig says how many tasks a process executes at once, and which queues it serves in addition
+// to the queues of its activities.
 func ExampleTaskConfig_queues() {
 	open := func(ctx context.Context, defs ...perdure.Definition) (*perdure.App, error) {
 		return embedded.Config{Tasks: perdure.TaskConfig{
 			Slots:        50,
 			Queues:       []string{"gpu-low"},
-			DrainTimeout: time.Minute, // what still runs then is given back
+			DrainTimeout: time.Minute, // then running tasks go back to the queue
 		}}.Open(ctx, "postgres://db/app", defs...)
 	}
 	_ = open
 }
 
-// Which option belongs where: to the activity, to one call, or to one submission. The last one that
-// says something counts.
+// An option belongs to the activity, to one call, or to one submission. The most specific one wins.
 func ExampleTaskOption() {
 	mail := perdure.NewActivity("mail", func(context.Context, string) (perdure.Void, error) { return perdure.Void{}, nil },
 		perdure.OnQueue("mail"), perdure.Limit("smtp"), perdure.Breaker("smtp"), perdure.ScheduleToStart(time.Hour))

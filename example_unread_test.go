@@ -8,8 +8,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An operator drops a signal that was sent by mistake. The code has not received it, and never
-// does.
+// An operator drops a signal that was sent by mistake. The code never receives it.
 func ExampleSignals() {
 	ctx := context.Background()
 	price, open := perdure.NewSignal[int]("price"), perdure.NewSignal[bool]("open")

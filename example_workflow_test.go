@@ -16,7 +16,7 @@ func Example() {
 		if err != nil {
 			return "", err
 		}
-		// were the process killed here, the next one would go on
+		// If the process is killed here, the next one continues.
 		return msg, ctx.Sleep(10 * time.Millisecond)
 	})
 	app := embedded.MustOpen("memory:", greet)
@@ -44,7 +44,7 @@ func ExampleWorkflow() {
 	c := app.With(context.Background())
 
 	fmt.Println(orders.Run(c, order{"o-1", 990}))
-	fmt.Println(orders.Run(c, order{"o-1", 990})) // the same execution
+	fmt.Println(orders.Run(c, order{"o-1", 990})) // attaches to the same execution
 	_, err := orders.Run(c, order{"o-1", 1})
 	fmt.Println(errors.Is(err, perdure.ErrConflict), err)
 	// Output:
@@ -53,7 +53,7 @@ func ExampleWorkflow() {
 	// true execution order/o-1 was started with another input
 }
 
-// Start returns at once; an Execution is a value that can be stored and used anywhere.
+// Start returns at once. An Execution is a value that can be stored and used anywhere.
 func ExampleWorkflow_Start() {
 	double := perdure.NewWorkflow("double", func(_ perdure.WorkflowCtx, n int) (int, error) { return 2 * n, nil })
 	app := embedded.MustOpen("memory:", double)
@@ -71,7 +71,7 @@ func ExampleWorkflow_Start() {
 	// 42 <nil>
 }
 
-// A workflow that runs another one is its parent. The child is an execution of its own, with its
+// A workflow that runs another workflow is its parent. The child is a separate execution with its
 // own history.
 func ExampleWorkflow_Run_child() {
 	ship := perdure.NewWorkflow("ship", func(_ perdure.WorkflowCtx, item string) (string, error) { return item + " is on its way", nil })
@@ -93,8 +93,8 @@ func ExampleWorkflow_Run_child() {
 	// Output: [lamp is on its way desk is on its way] <nil>
 }
 
-// ContinueAsNew keeps a history short: the next run has the same key, and gets what it needs as
-// input.
+// ContinueAsNew keeps a history short: the next run has the same key, and its input carries the
+// state.
 func ExampleWorkflow_ContinueAsNew() {
 	type month struct{ N, Paid int }
 	rent := perdure.DeclareWorkflow[month, int]("rent") // declared, because it refers to itself
@@ -115,13 +115,13 @@ func ExampleWorkflow_ContinueAsNew() {
 	// Output: 8400 <nil>
 }
 
-// shop has what the code of its activities needs.
+// shop has the dependencies of its activities.
 type shop struct{ price int }
 
 func (s *shop) quote(_ context.Context, n int) (int, error) { return n * s.price, nil }
 
-// A declared handle is a name and types, which a package can publish. The code is bound to it where
-// its dependencies are, and a test binds other code.
+// A declared handle is a name and types, which a package can publish. The program binds code to it
+// where the dependencies are, and a test binds other code.
 func ExampleBinding() {
 	quote := perdure.DeclareActivity[int, int]("quote")
 	offers := perdure.NewWorkflow("offer", func(ctx perdure.WorkflowCtx, n int) (int, error) { return quote.Run(ctx, n) }, perdure.Uses(quote))
@@ -155,7 +155,7 @@ func ExampleKey() {
 	// true
 }
 
-// Reuse says what a start does with a key whose execution has ended.
+// Reuse decides what a start does with a key whose execution has ended.
 func ExampleReuse() {
 	fails := true
 	pay := perdure.NewWorkflow("pay", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -172,15 +172,17 @@ func ExampleReuse() {
 
 	fmt.Println(pay.Run(c, "", perdure.RawKey("p")))
 	fails = false
-	fmt.Println(pay.Run(c, "", perdure.RawKey("p")))                        // the result stands
-	fmt.Println(pay.Run(c, "", perdure.RawKey("p"), perdure.ReuseIfFailed)) // a new run
+	// returns the stored result
+	fmt.Println(pay.Run(c, "", perdure.RawKey("p")))
+	fmt.Println(pay.Run(c, "", perdure.RawKey("p"), perdure.ReuseIfFailed)) // starts a new run
 	// Output:
 	//  card refused
 	//  card refused
 	// paid <nil>
 }
 
-// What a parent has started and not awaited is cancelled when it closes, unless it is abandoned.
+// When a parent closes, the engine cancels the children that it has not awaited, unless they are
+// abandoned.
 func ExampleParentClose() {
 	task := perdure.NewWorkflow("task", func(ctx perdure.WorkflowCtx, d time.Duration) (string, error) { return "done", ctx.Sleep(d) })
 	parent := perdure.NewWorkflow("parent", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -198,7 +200,7 @@ func ExampleParentClose() {
 
 	for _, key := range []string{"bound", "free"} {
 		child := task.Execution(perdure.RawKey(key))
-		waitFor(app, child.Ref, "") // its start is on its way
+		waitFor(app, child.Ref, "") // its start message is on its way
 		fmt.Println(child.Result(c))
 	}
 	// Output:
@@ -207,7 +209,7 @@ func ExampleParentClose() {
 	// done <nil>
 }
 
-// An execution can be referred to by its key, without touching the store.
+// A key is enough to refer to an execution; the store is not read.
 func ExampleExecution() {
 	double := perdure.NewWorkflow("double", func(_ perdure.WorkflowCtx, n int) (int, error) { return 2 * n, nil })
 	app := embedded.MustOpen("memory:", double)
@@ -226,7 +228,7 @@ func ExampleExecution() {
 	// 42 <nil>
 }
 
-// Poll tells how an execution stands, without waiting.
+// Poll returns the state of an execution without waiting.
 func ExampleOutcome() {
 	wait := perdure.NewWorkflow("wait", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return "", ctx.Sleep(time.Hour) })
 	app := embedded.MustOpen("memory:", wait)
@@ -249,7 +251,7 @@ func ExampleOutcome() {
 	// canceled: canceled: enough
 }
 
-// A Ref is the address of an execution as a value; its text form is what the command line takes.
+// A Ref is the address of an execution as a value. The command line takes its text form.
 func ExampleRef() {
 	ref, err := perdure.ParseRef("order/o-1")
 	fmt.Println(ref.Workflow, ref.Key, err)

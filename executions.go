@@ -22,12 +22,16 @@ func (a *App) Executions() Executions { return Executions{a} }
 // List lists by query, newest first. The empty query lists all. A query is made of conditions
 // joined by "and":
 //
-//	workflow = "order"                     workflow in ("order", "refund")
-//	key = "order-42"                       key = "order-"*                     which begin so
-//	status = "open"                        status in ("failed", "canceled")    status != "completed"
-//	started >= "2026-11-15T00:00:00Z"      closed < -24h                       also > and <=; a distance counts back from now
-//	label.region = "eu"                    label.region in ("eu", "us")        label.region != "eu"
-//	reason = "replay_mismatch"             reason in ("timer", "signal")       why an open one does not move
+//	workflow = "order"                   workflow in ("order", "refund")
+//	key = "order-42"                     key = "order-"*
+//	status = "open"                      status in ("failed", "canceled")
+//	started >= "2026-11-15T00:00:00Z"    closed < -24h
+//	label.region = "eu"                  label.region in ("eu", "us")
+//	reason = "replay_mismatch"           reason in ("timer", "signal")
+//
+// A * behind a text matches every key that starts with the text. != negates a condition on a status
+// or a label. Times can be compared with <, <=, > and >=, and a time such as -24h counts back from
+// now. reason is why an open execution does not move.
 //
 // status is open, closed, running, completed, failed, canceled or continued. An execution that has
 // no such label satisfies != too. docs/operating.md tells which conditions are found by an index.
@@ -170,7 +174,7 @@ func (x Executions) order(ctx context.Context, t Target, reason string, order fu
 	return order(ctx, api.CancelRequest{Target: to, Reason: reason})
 }
 
-// listRequest is what a query asks for.
+// listRequest parses a query.
 func listRequest(text string) (api.ListRequest, error) {
 	q, err := query.Parse(text, time.Now())
 	return q.Request(), err

@@ -33,7 +33,7 @@ func flowing(t *testing.T, test func(t *testing.T, c perdure.Client, app *perdur
 	})
 }
 
-// meter counts who is inside, by key, and remembers the most.
+// meter counts the tasks that run at a time, by key, and remembers the maximum.
 type meter struct {
 	mu     sync.Mutex
 	inside map[string]int
@@ -56,7 +56,7 @@ func (m *meter) enter(key string) (leave func()) {
 	}
 }
 
-// times are when they began.
+// times returns when the tasks started.
 func (m *meter) times() []time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,7 +94,7 @@ func numbers(n int) []int {
 	return list
 }
 
-// reasonOf waits until nothing moves and tells why an execution does not.
+// reasonOf waits until nothing moves and returns why an execution waits.
 func reasonOf(t *testing.T, app *perdure.App, to perdure.Target) string {
 	t.Helper()
 	synctest.Wait()
@@ -103,8 +103,8 @@ func reasonOf(t *testing.T, app *perdure.App, to perdure.Target) string {
 	return info.Reason
 }
 
-// Never more than the limit run at a time, however many slots there are, and never fewer while
-// enough wait; also when the limit changes meanwhile.
+// At most as many tasks as the limit run at a time, however many slots there are, and no fewer
+// while enough wait. The same holds when the limit changes while tasks run.
 func TestLimitOfConcurrency(t *testing.T) {
 	t.Parallel()
 	m := newMeter()
@@ -141,7 +141,7 @@ func TestLimitOfConcurrency(t *testing.T) {
 	}, mail)
 }
 
-// A rate lets tasks begin evenly, in whatever order they come.
+// A rate spreads the starts of tasks evenly, in whatever order they arrive.
 func TestLimitOfRate(t *testing.T) {
 	t.Parallel()
 	m := newMeter()
@@ -160,7 +160,7 @@ func TestLimitOfRate(t *testing.T) {
 		for _, at := range begun {
 			perMinute[int(at.Sub(began)/time.Minute)]++
 		}
-		// the burst is there at once, then one every two seconds
+		// the burst starts at once, then one task every two seconds
 		if perMinute[0] != 30+4 || perMinute[1] != 30 || perMinute[2] != 30 {
 			t.Errorf("%v began per minute", perMinute)
 		}
@@ -175,7 +175,7 @@ func TestLimitOfRate(t *testing.T) {
 
 type order struct{ Customer, Item string }
 
-// A limit per key of the input: each customer has its own, beside the one of all.
+// A limit per key of the input gives each customer its own limit, beside the limit of all.
 func TestLimitPerKey(t *testing.T) {
 	t.Parallel()
 	m := newMeter()
@@ -228,7 +228,8 @@ func TestLimitPerKey(t *testing.T) {
 	}, ship)
 }
 
-// A task whose limit nobody has defined waits, and says so; so does the workflow that waits for it.
+// A task whose limit is not defined waits, and its reason says so. The reason of its workflow does
+// too.
 func TestLimitThatIsMissing(t *testing.T) {
 	t.Parallel()
 	mail := perdure.NewActivity("mail", func(context.Context, int) (int, error) { return 7, nil }, perdure.OnQueue("mail"), perdure.Limit("smtp/eu"))
@@ -323,7 +324,7 @@ func TestBreaker(t *testing.T) {
 	}, charge)
 }
 
-// What the other side says about when to come back keeps everybody back who has the breaker.
+// A Retry-After of the other side holds back all tasks of the breaker.
 func TestBreakerHearsRetryAfter(t *testing.T) {
 	t.Parallel()
 	m := newMeter()
@@ -352,7 +353,7 @@ func TestBreakerHearsRetryAfter(t *testing.T) {
 	}, call)
 }
 
-// People open, pause and close breakers, and pause queues.
+// Operators open, pause and close breakers, and pause queues.
 func TestOperateBreakersAndQueues(t *testing.T) {
 	t.Parallel()
 	call := perdure.NewActivity("call", func(_ context.Context, n int) (int, error) { return n, nil }, perdure.OnQueue("api"))
@@ -404,7 +405,7 @@ func TestOperateBreakersAndQueues(t *testing.T) {
 	}, call)
 }
 
-// A rule that makes no sense, or not together with the others, is refused and changes nothing.
+// A rule that makes no sense, alone or together with other rules, is refused and changes nothing.
 func TestRulesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	call := perdure.NewActivity("call", func(_ context.Context, n int) (int, error) { return n, nil }, perdure.OnQueue("api"))
@@ -453,7 +454,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 	}, call)
 }
 
-// A limit that two kinds of tasks need is not kept for those that nobody can execute now.
+// Two kinds of tasks share a limit. Tasks that cannot run now do not reserve it.
 func TestLimitIsNotKeptForThePaused(t *testing.T) {
 	t.Parallel()
 	work := func(_ context.Context, n int) (int, error) {
@@ -472,12 +473,12 @@ func TestLimitIsNotKeptForThePaused(t *testing.T) {
 		holder, err := other.Submit(c, 0)
 		must(t, err)
 		synctest.Wait()
-		waiting, err := both.Submit(c, 1) // stands in line first
+		waiting, err := both.Submit(c, 1) // first in line
 		must(t, err)
 		synctest.Wait()
 		behind, err := one.SubmitMany(c, numbers(4))
 		must(t, err)
-		// leaves the line, in which it stood for the others
+		// It leaves the line, where it stood in front of the others.
 		must(t, behind[0].Cancel(c, "not needed"))
 		must(t, app.Queues().Pause(t.Context(), "slow", ""))
 		synctest.Wait()

@@ -9,8 +9,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A durable call of a goroutine that workflow code has started is refused, also outside of tests.
-// Where a call returns no error, the next one of the workflow does, and the process lives on.
+// The SDK refuses a durable call of a goroutine that workflow code has started, also outside of
+// tests. Where the call returns no error, the next call of the workflow does, and the process lives
+// on.
 func TestForeignGoroutines(t *testing.T) {
 	t.Parallel()
 	calls := map[string]func(perdure.WorkflowCtx) error{

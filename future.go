@@ -4,7 +4,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Future is a result to come, within one execution.
+// Future is a result within one execution that is not there yet.
 type Future[T any] struct {
 	f     *replay.Future
 	value func(WorkflowCtx, *replay.Future) (T, error)
@@ -20,14 +20,15 @@ func (f *Future[T]) future() *replay.Future {
 // Waitable is a *Future of any type.
 type Waitable interface{ future() *replay.Future }
 
-// payloadFuture decodes what was sent. A value that does not fit is an error.
+// payloadFuture decodes a value that was sent. A value of the wrong type is an error.
 func payloadFuture[T any](kind, name string, f *replay.Future) *Future[T] {
 	return &Future[T]{f: f, value: func(ctx WorkflowCtx, f *replay.Future) (T, error) {
 		return decode[T](ctx, kind, name, f.Payload())
 	}}
 }
 
-// stepFuture decodes the recorded outcome of a step. One that does not fit blocks the execution.
+// stepFuture decodes the recorded outcome of a step. An outcome of the wrong type blocks the
+// execution.
 func stepFuture[T any](kind, name string, f *replay.Future) *Future[T] {
 	return &Future[T]{f: f, value: func(ctx WorkflowCtx, f *replay.Future) (T, error) {
 		return recorded[T](ctx, kind, name, f.Payload()), nil

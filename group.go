@@ -116,7 +116,7 @@ func (o *Operation[I, O]) callTarget() *callTarget { return &o.to }
 
 func (r *RPC[I, O]) callTarget() *callTarget { return &r.to }
 
-// called defines the entity or service of what can be called, if its code is here.
+// called defines the entity or service of an operation or RPC, if its code is here.
 func (w *groupWalk) called(t *callTarget, path string) {
 	switch {
 	case t.wrong != nil:

@@ -15,20 +15,20 @@ type (
 		Charge text
 		Refund text
 		Paid   *perdure.Signal[string]
-		secret string // what its methods need
+		secret string // its methods need it
 		Prefix string
 		App    *perdure.App // no handle: may be nil
 	}
 	stock struct{ Reserve text }
-	// purchases is a workflow with its dependencies as fields: activities of its own, and groups
-	// that others use as well.
+	// purchases is a workflow with its dependencies as fields: its own activities, and groups that
+	// other workflows share.
 	purchases struct {
 		*payments
 		Stock *stock
 		Mail  struct{ Send text }
 		Orders,
 		Returns *perdure.Workflow[string, string]
-		Next *purchases // may lead in a circle
+		Next *purchases // may form a cycle
 	}
 )
 
@@ -82,7 +82,7 @@ func TestMistakesInGroups(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		defs []perdure.Definition
-		want []string // all of it
+		want []string // the whole error
 	}{
 		{"nil group", []perdure.Definition{perdure.GroupOf[payments](nil)}, []string{"group payments is nil ("}},
 		{"nil fields", []perdure.Definition{perdure.GroupOf(&payments{Charge: perdure.NewActivity("charge", noop)})}, []string{
@@ -141,7 +141,7 @@ func TestMistakesInGroups(t *testing.T) {
 	}
 }
 
-// opens opens definitions and says what is wrong with them.
+// opens opens definitions and returns their mistakes.
 func opens(t *testing.T, defs []perdure.Definition) error {
 	t.Helper()
 	app, err := embedded.Open(t.Context(), "memory:", defs...)

@@ -52,7 +52,7 @@ func LastProgress[T any](ctx context.Context) (progress T, ok bool) {
 	kind := t.Claim().Spec.Kind
 	progress, err := decode[T](callReader{h, ctx}, "progress of activity", kind, t.Claim().Progress)
 	if err != nil {
-		h.logger.Warn("the progress of a task cannot be read; it begins anew", "activity", kind, "error", err)
+		h.logger.Warn("the progress of a task cannot be read; it starts over", "activity", kind, "error", err)
 		return *new(T), false
 	}
 	return progress, true
@@ -69,9 +69,9 @@ func Snooze(d time.Duration) error {
 	return replay.Permanent(&pool.GiveBack{After: max(d, 0)})
 }
 
-// openProgress undoes the sealing of what the last attempt reported, while the task can still be
-// given back: an activity that took a store which is away for no progress would do again what was
-// done. What is damaged or gone does not come back; LastProgress tells of that.
+// openProgress decodes the progress of the last attempt while the task can still be given back. If
+// a blob store is away and the activity saw no progress, it would repeat finished work. Damaged or
+// missing progress does not come back; LastProgress returns ok false for it.
 func (h *host) openProgress(ctx context.Context, c *model.Claim) error {
 	if c.Progress.Size() == 0 || c.Progress.Encoding == model.JSON {
 		return nil
@@ -119,10 +119,10 @@ const (
 	maxUnreadable = 10 * time.Minute
 )
 
-// unreadableAfter is how long a task waits whose payloads cannot be read here: a key or a store is
-// missing, which another worker may have. It grows with the age of the task: every try is in the
-// history, and a workflow that waits for a thousand such tasks would fill it within minutes and
-// then fail.
+// unreadableAfter returns how long a task waits when its payloads cannot be read here: a key or a
+// store is missing, which another worker may have. The pause grows with the age of the task. Every
+// attempt is in the history, and a workflow that waits for a thousand such tasks would otherwise
+// fill its history within minutes and fail.
 func unreadableAfter(c *model.Claim) time.Duration {
 	return min(max(c.Claimed.Sub(c.Scheduled)/2, minUnreadable), maxUnreadable)
 }

@@ -15,32 +15,32 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// host is what the code of all executions of an app shares.
+// host has what the code of all executions of an app shares.
 type host struct {
 	backend    api.Backend
 	activities map[string]activityDefinition
 	// of workflows and tasks whose code is here, by the types of their addresses
 	inputs    map[string]inputType
 	logger    *slog.Logger
-	payloads  *episode.Log // those that cannot be read or written now
+	payloads  *episode.Log // failing reads and writes of payloads
 	codec     *codec.Codec
-	plain     bool // the codec has nothing to do but JSON
+	plain     bool // the codec only does JSON
 	maxStored int
 	dry       bool   // a history is replayed: nothing is stored, so nothing needs its stored form
-	cluster   string // of the engine's store; empty when it does not tell
+	cluster   string // id of the engine's store; empty when the backend does not tell
 	meter     *telemetry.Meter
 	tracer    *tracing.Tracer
 }
 
-// forReplay is the host for code that only replays a history, to check it or to answer a query: it
-// has no backend, so that nothing can be stored or sent, and counts nothing.
+// forReplay returns a host for code that only replays a history, to check it or to answer a query.
+// It has no backend, so the code can store and send nothing, and it counts nothing.
 func (h *host) forReplay() *host {
 	dry := *h
 	dry.backend, dry.meter, dry.tracer, dry.dry = nil, nil, nil, true
 	return &dry
 }
 
-// Decided counts what a schedule has decided about its ticks.
+// Decided counts the decisions of a schedule about its ticks.
 func (h *host) Decided(name string, was, is *schedule.Counts) {
 	count := func(outcome string, was, is int64) {
 		if is > was {
@@ -55,8 +55,8 @@ func (h *host) Decided(name string, was, is *schedule.Counts) {
 	count("failed", was.Failed, is.Failed)
 }
 
-// limit refuses a value that is too large, where it is made. Workflow code depends on it, so it
-// goes by the value and not by what becomes of it in the store.
+// limit refuses a value that is too large. Workflow code depends on the answer, so it checks the
+// value itself and not its stored form, which may change with the settings.
 func (h *host) limit(kind, name string, p model.Payload) error {
 	size, most := p.Size(), h.codec.MaxPlain()
 	if size <= most {
@@ -65,7 +65,7 @@ func (h *host) limit(kind, name string, p model.Payload) error {
 	return fault.New(fault.Invalid, "%s %s has %d bytes, at most %d are allowed", kind, name, size, most)
 }
 
-// startRequest is a start of ordinary code.
+// startRequest builds the start request of ordinary code.
 func (h *host) startRequest(ctx context.Context, pt patience, ref Ref, in model.Payload, o *startOptions) (r api.StartRequest, err error) {
 	if err = h.accepts(ref.Workflow, o.in, in); err != nil {
 		return r, err
@@ -84,7 +84,7 @@ func (h *host) startRequest(ctx context.Context, pt patience, ref Ref, in model.
 	return r, nil
 }
 
-// state asks how an execution stands.
+// state returns the state of an execution.
 func (h *host) state(ctx context.Context, ref Ref) (state, error) {
 	t, err := ref.api()
 	if err != nil {
@@ -105,8 +105,8 @@ func (h *host) state(ctx context.Context, ref Ref) (state, error) {
 	}
 
 	if len(d.Outcome.Output.Data) > 0 {
-		// The caller keeps the value: what is stored may refer to a blob that goes with the
-		// execution.
+		// The result must outlive the execution, so it is opened: the stored form may refer to a
+		// blob that is removed with the execution.
 		out, err := h.open(ctx, brief, "output of workflow", ref.Workflow, d.Outcome.Output)
 		if err != nil {
 			return state{}, err
@@ -116,8 +116,8 @@ func (h *host) state(ctx context.Context, ref Ref) (state, error) {
 	return st, nil
 }
 
-// stateOf reads state that an execution has set. That there is no such execution does not change by
-// asking again. The caller keeps the value, as in state.
+// stateOf reads a state value of an execution. When there is no such execution, asking again does
+// not help. The caller keeps the value, as in state.
 func (h *host) stateOf(ctx context.Context, ref Ref, name string) (model.Payload, bool, error) {
 	t, err := ref.api()
 	if err != nil {

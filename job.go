@@ -68,7 +68,7 @@ func (j *Job) apply(opts []StartOption) {
 	}
 }
 
-// address is the type of the addresses of what the job begins.
+// address returns the type of the addresses of the executions that the job starts.
 func (j *Job) address() string {
 	if j.kind == schedule.KindTask {
 		return model.TaskPrefix + j.name

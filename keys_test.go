@@ -21,8 +21,8 @@ type request struct {
 	Note    *string   `json:"note"`
 }
 
-// The table of key derivation. The digests were computed by another program, as the SHA-256 of the
-// msgpack of the value, and are stored: they never change, in no format.
+// The table of key derivation. Another program computed the digests, as the SHA-256 of the msgpack
+// of the value. Stores contain them, so they never change, in no format.
 func TestKeyDerivation(t *testing.T) {
 	t.Parallel()
 	const (
@@ -70,8 +70,7 @@ func TestKeyDerivation(t *testing.T) {
 	}
 }
 
-// Values that are equal have one key, values that are not have two, whatever Go type they come
-// from.
+// Equal values have one key and different values have two, whatever their Go types are.
 func TestHashedNumbers(t *testing.T) {
 	t.Parallel()
 	digits, _ := new(big.Int).SetString("123456789012345678901234567890", 10)
@@ -106,7 +105,7 @@ func TestHashedNumbers(t *testing.T) {
 	}
 }
 
-// What cannot be a key is refused where it is given, by a sentence that says why.
+// A value that cannot be a key is refused where it is passed, with the reason.
 func TestKeysThatAreNone(t *testing.T) {
 	t.Parallel()
 	wf := perdure.NewWorkflow("wf", func(perdure.WorkflowCtx, string) (string, error) { return "", nil })

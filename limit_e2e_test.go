@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A workflow learns in time that it should continue as new, and what it learns is the same on
-// replay, whatever the limits are then.
+// A workflow learns in time that it should continue as new. A replay gives it the same answer, even
+// when the limits have changed.
 func TestContinueAsNewIsSuggested(t *testing.T) {
 	t.Parallel()
 	type batch struct{ Run, Done int }
@@ -35,7 +35,7 @@ func TestContinueAsNewIsSuggested(t *testing.T) {
 			}
 
 			seen = append(seen, fmt.Sprint(ctx.HistoryLength(), ctx.HistoryBytes()))
-			if b.Done%7 == 0 { // it is unloaded, and replayed
+			if b.Done%7 == 0 { // the run is unloaded and replayed
 				if _, err := tick.Receive(ctx); err != nil {
 					return "", err
 				}
@@ -68,13 +68,13 @@ func TestContinueAsNewIsSuggested(t *testing.T) {
 			if got, err := x.Poll(c); err != nil || !got.Status.Open() {
 				break
 			}
-			time.Sleep(time.Minute) // of the bubble: it leaves memory
+			time.Sleep(time.Minute) // of the bubble: the run leaves memory
 			_ = tick.Send(c, x, 1)  // it may have ended
 		}
 
 		got, err := x.Result(c)
 		want(t, got, err, "true true")
-		// Each run has one mark at most, and its history fits the code.
+		// Each run has one mark at most, and its history matches the code.
 		for run := range app.Executions().List(t.Context(), "") {
 			marks := 0
 			for e := range app.Histories().Events(t.Context(), run.Ref) {
@@ -97,7 +97,7 @@ func TestContinueAsNewIsSuggested(t *testing.T) {
 	})
 }
 
-// Whoever waits for a run that has reached the limit of its history hears of it.
+// When a run has reached the limit of its history, its waiters get an error.
 func TestWaitersOfAFullHistoryFail(t *testing.T) {
 	t.Parallel()
 	poke := perdure.NewUpdate[perdure.Void, int]("poke")
@@ -169,7 +169,7 @@ func TestWaitersOfAFullHistoryFail(t *testing.T) {
 	})
 }
 
-// Limits that are lowered later change nothing about what the code was told before.
+// Limits that are lowered later do not change answers that the code got before.
 func TestSuggestionIsNotMadeInThePast(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "l.db")

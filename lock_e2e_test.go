@@ -61,7 +61,8 @@ func newBranch() *branch {
 	return b
 }
 
-// onBranches runs a test with a branch in each store. more are definitions that refer to it.
+// onBranches runs a test with a branch in each store. more returns definitions that refer to the
+// branch.
 func onBranches(t *testing.T, more func(*branch) perdure.Group, test func(t *testing.T, b *branch, c perdure.Client, app *perdure.App)) {
 	t.Helper()
 	for _, run := range []func(*testing.T, perdure.Group, func(*testing.T, perdure.Client, *perdure.App)){inMemory, inFile} {
@@ -83,7 +84,7 @@ type heldUnder struct {
 	token int64
 }
 
-// tokenOf waits until a run has its lock. An earlier run may be replayed, and then its code tells
+// tokenOf waits until a run has its lock. An earlier run may be replayed, and then its code reports
 // its token once more.
 func (b *branch) tokenOf(run string) int64 {
 	for {
@@ -93,8 +94,8 @@ func (b *branch) tokenOf(run string) int64 {
 	}
 }
 
-// wantFree demands that nothing is locked. What the last holder let go of may still be on its way:
-// a call of the account waits for that.
+// wantFree demands that no account is locked. The message that frees an account may still be on its
+// way, so wantFree first calls the account, which waits for it.
 func (b *branch) wantFree(t *testing.T, c perdure.Client, app *perdure.App, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
@@ -107,7 +108,7 @@ func (b *branch) wantFree(t *testing.T, c perdure.Client, app *perdure.App, keys
 	}
 }
 
-// Transfers in all directions at once end, and lose nothing (L26, L40).
+// Transfers in all directions at once come to an end and lose nothing (L26, L40).
 func TestTransfersUnderLocks(t *testing.T) {
 	t.Parallel()
 	onBranches(t, nil, func(t *testing.T, b *branch, c perdure.Client, _ *perdure.App) {
@@ -145,7 +146,7 @@ func TestTransfersUnderLocks(t *testing.T) {
 	})
 }
 
-// However the holder ends, the next one gets the lock, under a larger token (L28, L37).
+// However the holder ends, the next one gets the lock, with a larger token (L28, L37).
 func TestLockEndsWithItsRun(t *testing.T) {
 	t.Parallel()
 	onBranches(t, nil, func(t *testing.T, b *branch, c perdure.Client, app *perdure.App) {
@@ -198,7 +199,7 @@ func TestLockEndsWithItsRun(t *testing.T) {
 	})
 }
 
-// A wait that takes too long is given up, and leaves nothing behind (L32, L39).
+// A wait for a lock that takes too long ends and leaves nothing behind (L32, L39).
 func TestLockTimesOut(t *testing.T) {
 	t.Parallel()
 	var patient *perdure.Workflow[string, string]
@@ -210,7 +211,7 @@ func TestLockTimesOut(t *testing.T) {
 			if !errors.Is(err, perdure.ErrTimeout) {
 				return "", fmt.Errorf("the error is %w", err)
 			}
-			// that was locked first, and is not any more
+			// It was locked first, and the time-out has freed it.
 			left, err := b.deposit.Call(ctx, "free", cents{1})
 			return fmt.Sprint(left), err
 		})
@@ -234,7 +235,7 @@ func TestLockTimesOut(t *testing.T) {
 	})
 }
 
-// What is wrong about a lock is ErrInvalid, and the execution may go on.
+// A wrong lock set is ErrInvalid, and the execution may continue.
 func TestLockIsInvalid(t *testing.T) {
 	t.Parallel()
 	var wrong *perdure.Workflow[perdure.Void, string]
@@ -250,7 +251,7 @@ func TestLockIsInvalid(t *testing.T) {
 
 			err := ctx.Lock(perdure.LockSet{b.accounts.Ref("a")}, func(in perdure.WorkflowCtx) error {
 				_, outside := b.deposit.Call(in, "b", cents{1})
-				_, itself := b.deposit.Call(ctx, "a", cents{1}) //perdure:allow outerctx what becomes of one who does it is tested
+				_, itself := b.deposit.Call(ctx, "a", cents{1}) //perdure:allow outerctx the test makes this mistake on purpose
 				_, child := b.move.Run(in, transfer{})
 				errs = append(errs, in.Lock(perdure.LockSet{b.accounts.Ref("c")}, nothing), outside, itself, child, b.deposit.Send(in, "a", cents{1}))
 				return nil
@@ -281,8 +282,8 @@ func TestFenceOutsideOfSteps(t *testing.T) {
 	}
 }
 
-// An update of another execution is refused inside of a section: its code may need what is locked
-// there, and both would wait for each other.
+// Inside a section, an update of another execution is refused: its code may need an entity that is
+// locked here, and both would wait for each other.
 func TestUpdateInsideOfLock(t *testing.T) {
 	t.Parallel()
 	spend := perdure.NewUpdate[int, int]("spend")
@@ -309,7 +310,7 @@ func TestUpdateInsideOfLock(t *testing.T) {
 			if !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), "inside Lock") {
 				return "", perdure.Permanent(fmt.Errorf("the update inside of the lock: %w", err))
 			}
-			left, err := spend.Call(ctx, to, 5) // outside it is fine
+			left, err := spend.Call(ctx, to, 5) // outside of the section it works
 			return fmt.Sprint("refused, then ", left), err
 		})
 

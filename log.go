@@ -43,8 +43,9 @@ type taskLog struct {
 
 func newTaskLog(t *pool.Task) *taskLog { return &taskLog{task: t} }
 
-// attributes writes the attributes of a record that have no column of their own: the time is left
-// out of the record, the level is told from an attribute of that name by its type.
+// attributes writes the attributes of a record that have no column of their own. It leaves out the
+// time of the record. A user attribute named "level" stays: it differs in its type from the
+// record's level.
 var attributes = slog.HandlerOptions{
 	Level: slog.LevelDebug,
 	ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {

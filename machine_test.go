@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// script is a machine that is written down as functions. A nil function does what Events does.
+// script is a machine built of functions. A nil function does what Events does.
 type script struct {
 	perdure.Events
 	start     func() perdure.Actions
@@ -77,7 +77,7 @@ var (
 	count    = perdure.NewSignal[int]("count")
 )
 
-// play runs a machine that is made anew for every replay.
+// play runs a machine that is created again for every replay.
 func play(t *testing.T, newScript func(in string) *script, test func(t *testing.T, c perdure.Client, app *perdure.App, x perdure.Execution[string]), defs ...perdure.Definition) {
 	t.Helper()
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
@@ -145,11 +145,12 @@ func TestMachineHearsEventsInOrder(t *testing.T) {
 	}, kid)
 }
 
-// A mistake in a machine fails its execution with an error that names it, and nothing is executed.
+// A mistake in a machine fails its execution with an error that names it, and no action runs.
 func TestMistakesOfMachines(t *testing.T) {
 	t.Parallel()
 	other := perdure.DeclareWorkflow[string, int]("other")
 	twin := perdure.DeclareWorkflow[string, int]("scripted")
+
 	for _, c := range []struct {
 		name  string
 		start func() perdure.Actions
@@ -202,7 +203,7 @@ func TestMachineContinuesAsAnother(t *testing.T) {
 	})
 }
 
-// An id that is over may be used again, and may be cancelled for nothing.
+// A finished id may be used again, and cancelling it does nothing.
 func TestIdsAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	play(t, func(string) *script {
@@ -257,8 +258,8 @@ func TestDeadlineIsMoved(t *testing.T) {
 	})
 }
 
-// Signals of all names come in the order of the history; a machine that waits for nothing else says
-// so and still hears them.
+// A machine gets signals of all names in the order of the history. One that waits for nothing else
+// says so, and still gets them.
 func TestMachineHearsSignals(t *testing.T) {
 	t.Parallel()
 	play(t, func(string) *script {
@@ -273,9 +274,11 @@ func TestMachineHearsSignals(t *testing.T) {
 			}
 			return nil
 		}
+
 		return s
 	}, func(t *testing.T, c perdure.Client, app *perdure.App, x perdure.Execution[string]) {
 		says(t, app, x, "waits for nothing")
+
 		for i, send := range []func() error{
 			func() error { return count.Send(c, x, 1) },
 			func() error { return note.Send(c, x, "hi") },
@@ -293,6 +296,7 @@ func TestMachineHearsSignals(t *testing.T) {
 func TestCancelOfAMachine(t *testing.T) {
 	t.Parallel()
 	block := func(s *script) { s.start = func() perdure.Actions { return do(perdure.StartTimer("long", time.Hour)) } }
+
 	for _, c := range []struct {
 		name   string
 		status perdure.Status
@@ -353,7 +357,7 @@ func TestPanicOfAMachine(t *testing.T) {
 		})
 }
 
-// What cannot be begun is told like any other failure.
+// An action that cannot start is reported to the machine like any other failure.
 func TestWrongActionsFail(t *testing.T) {
 	t.Parallel()
 	kid := perdure.NewWorkflow("kid", func(perdure.WorkflowCtx, string) (string, error) { return "", nil })
@@ -378,8 +382,8 @@ func TestWrongActionsFail(t *testing.T) {
 	}, kid)
 }
 
-// An activity gets its input as it was when it was scheduled, whatever the machine does with it
-// afterwards.
+// An activity gets a copy of its input from when it was scheduled, whatever the machine does with
+// the original afterwards.
 func TestInputIsACopy(t *testing.T) {
 	t.Parallel()
 	proceed := make(chan struct{})
@@ -411,7 +415,7 @@ func TestInputIsACopy(t *testing.T) {
 	}, join)
 }
 
-// ContinueWith begins the next run; a signal that came too late for this one is heard by the next.
+// ContinueWith starts the next run, which also gets a signal that was too late for this one.
 func TestMachineContinues(t *testing.T) {
 	t.Parallel()
 	play(t, func(in string) *script {
@@ -435,8 +439,8 @@ func TestMachineContinues(t *testing.T) {
 	})
 }
 
-// A machine is a plain value: what it does is tested by telling it events and comparing what it
-// asks for, without any engine.
+// A machine is a plain value: a test sends it events and compares the actions that it returns,
+// without an engine.
 func TestMachineAsATranscript(t *testing.T) {
 	t.Parallel()
 	deal := perdure.NewWorkflow("deal", func(perdure.WorkflowCtx, int) (string, error) { return "", nil })

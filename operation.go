@@ -61,10 +61,10 @@ func BindOperation[S, I, O any](e *Entity[S], op *Operation[I, O], fn func(Entit
 }
 
 // Call runs the operation and waits for its reply. Calls with the same RequestID are one call. From
-// a workflow it is a step, which happens once without a RequestID and takes none. The call waits
-// while no process has the code of the entity.
+// a workflow it is a step: the journal makes it happen once, so it takes no RequestID. The call
+// waits while no process has the code of the entity.
 func (o *Operation[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
-	return invoke[I, O](c, &o.to, key, in, opts)
+	return invoke[I, O](c, invocation{&o.to, key, opts}, in)
 }
 
 // Go runs the operation as a step and returns a future of its reply. When the scope of ctx ends,
@@ -87,7 +87,7 @@ func (o *Operation[I, O]) Go(ctx WorkflowCtx, key string, in I, opts ...CallOpti
 // call is not lost. A call that the code cannot run, because the build lacks the operation, becomes
 // a dead letter (App.DeadLetters).
 func (o *Operation[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
-	return invokeLater(s, &o.to, key, in, opts)
+	return invokeLater(s, invocation{&o.to, key, opts}, in)
 }
 
 // operation is an operation as its entity keeps it.
@@ -156,11 +156,20 @@ func callRequest[I any](h *host, t *callTarget, key string, in I) (r *api.CallRe
 	return r, err
 }
 
-// invoke calls and waits for the reply.
-func invoke[I, O any](c Caller, t *callTarget, key string, in I, opts []CallOption) (out O, err error) {
+// invocation says what to call, with which key and options. The input is an argument of its own
+// because its type is a type parameter.
+type invocation struct {
+	target *callTarget
+	key    string
+	opts   []CallOption
+}
+
+// invoke sends a call and waits for the reply.
+func invoke[I, O any](c Caller, call invocation, in I) (out O, err error) {
 	defer publish(&err)
-	from, o := c.caller(), callOptions(opts)
-	r, err := callRequest(from.host(), t, key, in)
+	t := call.target
+	from, o := c.caller(), callOptions(call.opts)
+	r, err := callRequest(from.host(), t, call.key, in)
 	if err != nil {
 		return out, err
 	}
@@ -173,10 +182,10 @@ func invoke[I, O any](c Caller, t *callTarget, key string, in I, opts []CallOpti
 	return decode[O](from, "output of "+t.kind.call, t.name, p)
 }
 
-// invokeLater calls and does not wait for the reply.
-func invokeLater[I any](s Sender, t *callTarget, key string, in I, opts []CallOption) error {
-	out, o := s.sender(), callOptions(opts)
-	r, err := callRequest(out.host(), t, key, in)
+// invokeLater sends a call and does not wait for the reply.
+func invokeLater[I any](s Sender, call invocation, in I) error {
+	out, o := s.sender(), callOptions(call.opts)
+	r, err := callRequest(out.host(), call.target, call.key, in)
 	if err != nil {
 		return err
 	}

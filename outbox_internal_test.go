@@ -30,9 +30,9 @@ func (m *slowMailer) Deliver(ctx context.Context, to *model.Message) error {
 	return fault.New(fault.Timeout, "accepted, but not answered yet")
 }
 
-// A message that is not answered in time is put off, because each page that has it would take as
-// long. Those behind it for the same target are not tried, and others are delivered. When the app
-// closes, nothing is said about it.
+// The outbox postpones a message that is not answered in time, because each page with it would take
+// as long. It skips the messages behind it for the same target and delivers the others. When the
+// app closes, it logs nothing about it.
 func TestMessageWithoutAnAnswerIsPutOff(t *testing.T) {
 	t.Parallel()
 	message := func(id, key string) userdb.OutboxMessage {

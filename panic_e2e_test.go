@@ -9,11 +9,10 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// explode panics; its name is what the stacks must show.
+// explode panics; the stacks must show its name.
 func explode() { panic("first line\nsecond line") }
 
-// Whoever gets the error of a panic gets its message and its stack, also from Describe and from the
-// history.
+// The error of a panic has its message and its stack, also in Describe and in the history.
 func TestPanicsHaveStacks(t *testing.T) {
 	t.Parallel()
 	inline := perdure.NewActivity("inline", func(context.Context, perdure.Void) (int, error) { explode(); return 0, nil }, perdure.Constant(1, 0))

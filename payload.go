@@ -100,9 +100,9 @@ func recorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	return v
 }
 
-// sent is a value that a client sent to the run, where the code cannot be given an error. A value
-// that does not fit fails the run: it was wrong when it came, and nobody else can read it for this
-// code.
+// sent decodes a value that a client sent to the run, where the code cannot get an error. A value
+// of the wrong type fails the run: it was wrong when it arrived, and no other build can read it for
+// this code.
 func sent[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	v, err := decode[T](ctx, kind, name, p)
 	switch {

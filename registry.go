@@ -58,13 +58,17 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 	r.joinBound()
 	for _, name := range sortedKeys(r.workflows) {
 		d := r.workflows[name]
-		r.checkCode("workflow", name, d.at, d.code != nil, d.bound)
+		if d.code == nil {
+			r.missingCode("workflow", name, d.at, d.bound)
+		}
 		r.checkUses(d)
 	}
 
 	for _, name := range sortedKeys(r.activities) {
 		d := r.activities[name]
-		r.checkCode("activity", name, d.at, d.fn != nil || d.elsewhere(), d.bound)
+		if d.fn == nil && !d.elsewhere() {
+			r.missingCode("activity", name, d.at, d.bound)
+		}
 	}
 
 	for _, typ := range sortedKeys(r.entities) {
@@ -177,15 +181,14 @@ func (r *registry) activity(d activityDefinition) {
 	r.activities[d.name] = d
 }
 
-// checkCode demands code for what is served here.
-func (r *registry) checkCode(kind, name, at string, has, bound bool) {
-	switch {
-	case has:
-	case bound:
+// missingCode reports a definition that this process should run but that has no code. Bound says
+// that Bind was called, with a nil function.
+func (r *registry) missingCode(kind, name, at string, bound bool) {
+	if bound {
 		r.wrong("the function of %s %s is nil (%s)", kind, name, at)
-	default:
-		r.wrong("%s %s is declared but has no code: pass its Bind(fn) (%s)", kind, name, at)
+		return
 	}
+	r.wrong("%s %s is declared but has no code: pass its Bind(fn) (%s)", kind, name, at)
 }
 
 func (r *registry) check(kind, name, at string, types []typeOf) {

@@ -30,8 +30,8 @@ type (
 
 func (oneWay) MarshalJSON() ([]byte, error) { return []byte("1"), nil }
 
-// TestMistakesInDefinitions opens with one mistake at a time. Nothing is opened: there is no engine
-// behind these.
+// TestMistakesInDefinitions opens with one mistake at a time. Each open fails before it needs an
+// engine.
 func TestMistakesInDefinitions(t *testing.T) {
 	t.Parallel()
 	_ = opaque{secret: ""}
@@ -189,7 +189,7 @@ func TestMistakesInEntities(t *testing.T) {
 	}
 }
 
-// mistaken opens definitions that are wrong.
+// mistaken opens wrong definitions and compares the mistakes.
 func mistaken(t *testing.T, defs []perdure.Definition, wanted []string) {
 	t.Helper()
 	app, err := attach.Open(t.Context(), attach.Config{}, defs...)
@@ -203,7 +203,7 @@ func mistaken(t *testing.T, defs []perdure.Definition, wanted []string) {
 	}
 }
 
-// RPCs that are bound belong to their service, which need not be passed.
+// A bound RPC brings its service, which need not be passed.
 func TestBoundRPCs(t *testing.T) {
 	t.Parallel()
 	one, two := perdure.DeclareRPC[string, string]("one", "echo"), perdure.DeclareRPC[string, string]("two", "echo")
@@ -223,7 +223,7 @@ func TestGroupOfOperations(t *testing.T) {
 		Add   *perdure.Operation[int, int]
 		Look  *perdure.Operation[int, int]
 		Echo  *perdure.RPC[string, string]
-		Other *perdure.Operation[int, int] // whose code is elsewhere
+		Other *perdure.Operation[int, int] // its code is elsewhere
 	}{perdure.NewOperation(e, "add", inc), perdure.NewView(e, "look", func(n, _ int) (int, error) { return n, nil }), perdure.NewRPC(s, "echo", echoes), perdure.DeclareOperation[int, int]("f", "add")}
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		n, err := group.Add.Call(c, "k", 3)

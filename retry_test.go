@@ -18,8 +18,8 @@ type cardError struct{ code int }
 
 func (e *cardError) Error() string { return fmt.Sprint("card refused, code ", e.code) }
 
-// Every part of a policy decides how often and when an attempt is repeated. Each failed attempt is
-// in the history, the last error is the error of the step, and all attempts have the same
+// Every part of a policy decides how often and when an attempt is repeated. The history has each
+// failed attempt, the last error is the error of the step, and all attempts have the same
 // idempotency key.
 func TestRetryPolicy(t *testing.T) {
 	t.Parallel()
@@ -131,7 +131,7 @@ func TestRetryPolicy(t *testing.T) {
 	}
 }
 
-// A predicate that panics harms nobody: another attempt is made, and the reason says why.
+// After a predicate panics, the step is tried again, and the reason says why.
 func TestPolicyThatPanics(t *testing.T) {
 	t.Parallel()
 	act := perdure.NewActivity("act", func(context.Context, string) (string, error) { return "", io.EOF },
@@ -146,7 +146,7 @@ func TestPolicyThatPanics(t *testing.T) {
 	}, w, act)
 }
 
-// Jitter moves pauses, and not all by the same.
+// Jitter changes pauses, each by another amount.
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	policy := perdure.RetryPolicy{MaxAttempts: 20, Initial: time.Second, Coefficient: 1, Jitter: 0.5}
@@ -185,7 +185,7 @@ func TestJitter(t *testing.T) {
 	}, w, act)
 }
 
-// wrongPolicies are refused wherever they are given.
+// wrongPolicies must be refused in every place that takes a policy.
 var wrongPolicies = []struct {
 	option interface {
 		perdure.ActivityOption

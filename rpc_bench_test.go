@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// BenchmarkCalls measures what the ways to call cost in a file, alone and with 64 callers: CPU time
-// per call beside wall time.
+// BenchmarkCalls measures the cost of each way to call, with a store in a file, alone and with 64
+// callers: CPU time per call beside wall time.
 func BenchmarkCalls(b *testing.B) {
 	type sum struct{ N int }
 	sums := perdure.NewEntity[sum]("sums")
@@ -55,7 +55,7 @@ func BenchmarkCalls(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has used, in nanoseconds.
+// cpuTime returns the CPU time of this process in nanoseconds.
 func cpuTime() int64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

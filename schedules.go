@@ -79,7 +79,7 @@ func (s *Schedule) Describe(c Caller) (ScheduleInfo, error) {
 		info, err := look(c.ctx)
 		return info, public(err)
 	}
-	return ScheduleInfo{}, fault.New(fault.Internal, "nobody can describe a schedule to %T", c)
+	return ScheduleInfo{}, fault.New(fault.Internal, "%T cannot describe a schedule", c)
 }
 
 func scheduleInfo(s *schedule.Seen) ScheduleInfo {

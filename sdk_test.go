@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// with opens an app on a store of its own, inside a bubble of time.
+// with opens an app on its own store, inside a synctest bubble.
 func with(t *testing.T, test func(t *testing.T, c perdure.Client, app *perdure.App), defs ...perdure.Definition) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -62,10 +62,11 @@ func (h *host) insist(ctx context.Context, p patience, what string, f func() (mo
 
 // seal gives an encoded value its stored form.
 func (h *host) seal(ctx context.Context, pt patience, kind, name string, p model.Payload) (model.Payload, error) {
-	return h.sealed(ctx, pt, kind, name, p, h.codec.Seal)
+	return h.sealWith(ctx, pt, parcel{word: kind, name: name}, p, h.codec.Seal)
 }
 
-// parcel says what a value is that one party sends to another.
+// parcel says what a value is. A value that is sent to another party has its address, and the
+// request id if there is one.
 type parcel struct {
 	word, name string // for people: signal paid
 	to         model.Address
@@ -78,7 +79,7 @@ func (h *host) sealParcel(ctx context.Context, pt patience, of parcel, p model.P
 	if of.requestID == "" {
 		return h.seal(ctx, pt, of.word, of.name, p)
 	}
-	return h.sealed(ctx, pt, of.word, of.name, p, func(ctx context.Context, p model.Payload) (model.Payload, error) {
+	return h.sealWith(ctx, pt, of, p, func(ctx context.Context, p model.Payload) (model.Payload, error) {
 		return h.codec.SealRequest(ctx, of.to, p)
 	})
 }
@@ -106,7 +107,7 @@ func (h *host) sealerOf(m *model.Message) replay.Seal {
 
 // sealStart is seal for the input of an execution.
 func (h *host) sealStart(ctx context.Context, pt patience, a model.Address, p model.Payload) (model.Payload, error) {
-	return h.sealed(ctx, pt, "input of workflow", a.Type, p, func(ctx context.Context, p model.Payload) (model.Payload, error) {
+	return h.sealWith(ctx, pt, parcel{word: "input of workflow", name: a.Type}, p, func(ctx context.Context, p model.Payload) (model.Payload, error) {
 		return h.codec.SealStart(ctx, a, p)
 	})
 }
@@ -129,21 +130,24 @@ func (h *host) sealRequest(ctx context.Context, pt patience, r api.Request) (err
 	return err
 }
 
-func (h *host) sealed(
-	ctx context.Context, pt patience, kind, name string, p model.Payload, seal func(context.Context, model.Payload) (model.Payload, error),
+// sealWith gives a value its stored form by a function of the codec. It checks the size before and
+// after: sealing may compress the value, and encryption makes it longer.
+func (h *host) sealWith(
+	ctx context.Context, pt patience, of parcel, p model.Payload, seal func(context.Context, model.Payload) (model.Payload, error),
 ) (model.Payload, error) {
 	if h.plain || h.dry {
 		return p, nil
 	}
-	if err := h.limit(kind, name, p); err != nil {
+	if err := h.limit(of.word, of.name, p); err != nil {
 		return p, err
 	}
-	out, err := h.insist(ctx, pt, kind+" "+name, func() (model.Payload, error) { return seal(ctx, p) })
+
+	out, err := h.insist(ctx, pt, of.word+" "+of.name, func() (model.Payload, error) { return seal(ctx, p) })
 	if err != nil {
-		return p, named(err, kind, name)
+		return p, named(err, of.word, of.name)
 	}
 	if most := h.maxStored; out.Size() > most {
-		return p, fault.New(fault.Invalid, "%s %s has %d bytes as it would be stored (%s), at most %d are allowed", kind, name, out.Size(), out.Form(), most)
+		return p, fault.New(fault.Invalid, "%s %s has %d bytes as it would be stored (%s), at most %d are allowed", of.word, of.name, out.Size(), out.Form(), most)
 	}
 	return out, nil
 }

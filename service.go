@@ -55,13 +55,13 @@ func (r *RPC[I, O]) Bind(fn func(EntityCtx, I) (O, error)) Binding {
 
 // Call waits for the reply. From a workflow it is a step, and as if the RPC were Persisted.
 func (r *RPC[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
-	return invoke[I, O](c, &r.to, key, in, opts)
+	return invoke[I, O](c, invocation{&r.to, key, opts}, in)
 }
 
 // Send does not wait for the reply. It returns when the call is stored, if the RPC is Persisted or
 // the sender is a workflow, an entity or a transaction.
 func (r *RPC[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
-	return invokeLater(s, &r.to, key, in, opts)
+	return invokeLater(s, invocation{&r.to, key, opts}, in)
 }
 
 type persistedOption struct{}

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// describes demands how an execution is described.
+// describes checks the description of an execution.
 func describes(t *testing.T, app *perdure.App, to perdure.Target, status perdure.Status, reason string) perdure.Info {
 	t.Helper()
 	info, err := app.Executions().Describe(t.Context(), to)
@@ -24,8 +24,8 @@ func describes(t *testing.T, app *perdure.App, to perdure.Target, status perdure
 	return info
 }
 
-// An execution whose start was put off has its key, takes signals and updates, and runs its code
-// when its time has come.
+// An execution with a delayed start has its key and takes signals and updates. Its code runs when
+// the time has come.
 func TestStartDelay(t *testing.T) {
 	t.Parallel()
 	note := perdure.NewSignal[string]("note")
@@ -123,8 +123,7 @@ func TestStartDelay(t *testing.T) {
 	}, late)
 }
 
-// An execution that takes too long ends, with all of its runs and children, and tells everybody who
-// waits.
+// An execution that takes too long ends with all its runs and children, and its waiters learn it.
 func TestExecutionTimeout(t *testing.T) {
 	t.Parallel()
 	counter := perdure.NewEntity[int]("counter")
@@ -217,7 +216,7 @@ func TestExecutionTimeout(t *testing.T) {
 	}, loop, child, holder, parent, counter)
 }
 
-// A failed run is followed by another one with the same input, until the policy says otherwise.
+// The engine follows a failed run by another one with the same input, until the policy ends it.
 func TestWorkflowRetry(t *testing.T) {
 	t.Parallel()
 	fail := errors.New("not yet")
@@ -351,7 +350,7 @@ func TestWorkflowRetry(t *testing.T) {
 	}, plain, declared, loop, fragile, parent)
 }
 
-// Options of starts that make no sense are refused, and so are those of workflows that are given to
+// Start options that make no sense are refused, and so are workflow options that are given to
 // tasks.
 func TestTermsAreChecked(t *testing.T) {
 	t.Parallel()

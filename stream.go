@@ -40,9 +40,9 @@ type StreamItem struct {
 
 // StreamToken streams a piece of text, such as a token of a language model, to the readers of the
 // task that ctx belongs to (Tasks.Stream). Items leave the process together, within a tenth of a
-// second, and before the outcome of the attempt. StreamToken waits only while the engine takes no
-// more items. Like Heartbeat, it returns an error once the activity should end. In an activity
-// without a queue it does nothing else.
+// second, and before the outcome of the attempt. StreamToken waits only while the engine accepts no
+// items. Like Heartbeat, it returns an error once the activity should end. In an activity without a
+// queue it does nothing else.
 func StreamToken(ctx context.Context, text string) error {
 	return public(stream(ctx, model.ItemToken, text))
 }

@@ -92,7 +92,7 @@ type taskSettings struct {
 	given  []string // the options, for people
 }
 
-// Bounds of what options say. Those of tasks are the engine's.
+// Bounds of option values. The engine defines the bounds of tasks.
 const (
 	maxTaskTime    = model.MaxTaskTime
 	maxCoefficient = model.MaxCoefficient / 1000

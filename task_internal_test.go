@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TestStoredPolicy compares policies with what the engine is told, and the pauses of both.
+// TestStoredPolicy compares policies with the form that the engine stores, and the pauses of both.
 func TestStoredPolicy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -32,8 +32,8 @@ func TestStoredPolicy(t *testing.T) {
 
 var errUnknown = Permanent(ErrTimeout)
 
-// TestUnreadableAfter counts how often a task is tried whose input cannot be read: seldom enough
-// for its history, soon enough for whoever finds the key.
+// TestUnreadableAfter counts how often a task with an unreadable input is tried: not so often that
+// its history grows, but soon after an operator has restored the key.
 func TestUnreadableAfter(t *testing.T) {
 	t.Parallel()
 	c := &model.Claim{Scheduled: 1, Claimed: 1}

@@ -24,8 +24,8 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// desk is a backend that carries out tasks which stand alone, as plainly as can be: each is claimed
-// at once by the one worker there is.
+// desk is a backend that executes submitted tasks in the simplest way: its one worker claims each
+// task at once.
 type desk struct {
 	api.Backend
 	worker api.TaskWorker
@@ -36,7 +36,7 @@ type desk struct {
 	tasks    map[model.Address]*deskTask
 	refuse   string        // the key of a start that is refused
 	progress model.Payload // of the last beat
-	canceled bool          // beats tell so
+	canceled bool          // the replies to beats say so
 }
 
 type deskTask struct {
@@ -147,7 +147,7 @@ func (d *desk) Beat(_ context.Context, beats []api.Beat) ([]api.BeatReply, error
 func (d *desk) Slots(int)                   {}
 func (d *desk) Leave(context.Context) error { return nil }
 
-// openDesk opens an app whose tasks are carried out by a desk.
+// openDesk opens an app whose tasks a desk executes.
 func openDesk(t *testing.T, cfg attach.Config, defs ...perdure.Definition) (perdure.Client, *desk) {
 	t.Helper()
 	n, err := node.Open(t.Context(), node.Config{URL: "memory:"})
@@ -207,7 +207,7 @@ func TestSubmit(t *testing.T) {
 		t.Errorf("offer %q (-want +got):\n%s", d.offer.Name, diff)
 	}
 
-	// Without a key each is a new one; with a request id or KeyedBy it is not.
+	// Without a key, each submission is a new task. With a request id or KeyedBy it is not.
 	a, _ := render.Submit(c, picture{ID: 1})
 	b, _ := render.Submit(c, picture{ID: 1})
 	if a == b || a.Ref.Key == "" {
@@ -272,7 +272,7 @@ func TestSubmitMany(t *testing.T) {
 	}
 }
 
-// TestTaskFails has errors that are repeated and errors that are not.
+// TestTaskFails returns errors that are retried and errors that are not.
 func TestTaskFails(t *testing.T) {
 	t.Parallel()
 	hard := errors.New("hard")
@@ -331,8 +331,8 @@ func TestTaskFails(t *testing.T) {
 	}
 }
 
-// TestProgress hands progress from one attempt to the next, encrypted or not, and tells a handler
-// that it was cancelled.
+// TestProgress passes progress from one attempt to the next, encrypted or not, and checks that a
+// handler learns of its cancellation.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	key := make([]byte, 32)
@@ -394,7 +394,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// locked is a transform whose key is missing for what contains a text, a number of times.
+// locked is a transform that fails a number of times for data that contains a text, as if its key
+// were missing.
 type locked struct {
 	text string
 	left atomic.Int32
@@ -415,8 +416,8 @@ func (l *locked) Open(_ context.Context, _ payload.Meta, sealed []byte) ([]byte,
 
 func (*locked) Digester(context.Context) (func([]byte) []byte, error) { return nil, nil }
 
-// TestUnreadableProgressIsWaitedFor has an attempt begin where the progress of the last one cannot
-// be read now: it is given back, and does not begin anew.
+// TestUnreadableProgressIsWaitedFor starts an attempt while the progress of the last one cannot be
+// read. The task goes back to the queue instead of starting over.
 func TestUnreadableProgressIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	transform := &locked{text: "halfway"}
@@ -448,7 +449,7 @@ func TestUnreadableProgressIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestInlineActivityHasNoTask has calls that are for tasks made where there is none.
+// TestInlineActivityHasNoTask calls functions that need a task from code that is not one.
 func TestInlineActivityHasNoTask(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -467,8 +468,7 @@ func TestInlineActivityHasNoTask(t *testing.T) {
 	}
 }
 
-// TestTaskOptionsAreChecked gives options that make no sense to activities, to calls and to
-// submissions.
+// TestTaskOptionsAreChecked passes options that make no sense to activities, calls and submissions.
 func TestTaskOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 201)
@@ -584,8 +584,8 @@ func TestDefinitionsWithQueues(t *testing.T) {
 	}
 }
 
-// TestTestsHearOfTasks is what perduretest needs: the context of the test in that of a task, and to
-// be told of every attempt.
+// TestTestsHearOfTasks checks what perduretest needs: the context of the test reaches the task, and
+// the test sees every attempt.
 func TestTestsHearOfTasks(t *testing.T) {
 	t.Parallel()
 	type worldKey struct{}

@@ -38,9 +38,13 @@ func (s stageSession) Report(_ context.Context, t model.Turn) error {
 	s.s.turns <- t
 	return nil
 }
-func (stageSession) Release(model.RunID, uint64, int64, []model.Reason)                {}
+func (stageSession) Release(model.RunID, uint64, int64, []model.Reason) {}
+func (stageSession) Leave(context.Context) error                        { return nil }
+
+// Answer ignores the answers of queries.
+//
+//arch:parameters api.Session gives the signature
 func (stageSession) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}
-func (stageSession) Leave(context.Context) error                                       { return nil }
 
 func (s *stage) activation(name string) model.Activation {
 	return model.Activation{Generation: 1, Start: model.Start{
@@ -101,7 +105,7 @@ func (s *stage) closing(t *testing.T) *model.Close {
 
 var thumbnail = perdure.DeclareActivity[picture, string]("thumbnail", perdure.OnQueue("gpu"), perdure.Exponential(3))
 
-// TestQueuedStep has a workflow call an activity that nobody here has the code of.
+// TestQueuedStep runs a workflow that calls an activity whose code is not in this process.
 func TestQueuedStep(t *testing.T) {
 	t.Parallel()
 	wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, n int) (string, error) {
@@ -161,7 +165,7 @@ func TestQueuedStepOfAMachine(t *testing.T) {
 	}
 }
 
-// TestSubmitFromAWorkflow makes a task a child.
+// TestSubmitFromAWorkflow submits a task as a child.
 func TestSubmitFromAWorkflow(t *testing.T) {
 	t.Parallel()
 	wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, n int) (string, error) {
@@ -185,7 +189,7 @@ func TestSubmitFromAWorkflow(t *testing.T) {
 	}
 }
 
-// TestWrongCallsOfTasks has workflow code that asks for what makes no sense.
+// TestWrongCallsOfTasks runs workflow code with options that make no sense.
 func TestWrongCallsOfTasks(t *testing.T) {
 	t.Parallel()
 	inline := perdure.NewActivity("inline", func(context.Context, int) (int, error) { return 1, nil })
@@ -216,8 +220,8 @@ func TestWrongCallsOfTasks(t *testing.T) {
 	}
 }
 
-// TestQueuedStepIsEncrypted has a task scheduled by a workflow and executed by the worker of an app
-// with the same keys: nothing of it can be read in between.
+// TestQueuedStepIsEncrypted schedules a task in a workflow and executes it on the worker of an app
+// with the same keys. Between the two, the content is encrypted.
 func TestQueuedStepIsEncrypted(t *testing.T) {
 	t.Parallel()
 	key := bytes.Repeat([]byte{7}, 32)

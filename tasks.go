@@ -33,8 +33,8 @@ func (s Tasks) Resume() {
 	}
 }
 
-// Logs returns the lines that a task has logged, in order. Without a Step in tail it returns those
-// of all tasks of a workflow, by time. docs/retention.md says how long lines are kept.
+// Logs returns the lines that a task has logged, in order. Without a Step in tail it returns the
+// lines of all tasks of a workflow, by time. docs/retention.md says how long lines are kept.
 func (s Tasks) Logs(ctx context.Context, t Target, tail TaskTail) iter.Seq2[LogLine, error] {
 	return func(yield func(LogLine, error) bool) {
 		to, err := tail.target(t)

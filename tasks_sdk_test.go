@@ -59,7 +59,7 @@ func TestQueuedActivity(t *testing.T) {
 	}, double, sum)
 }
 
-// What an attempt reported last is there for the next one.
+// The next attempt gets the last progress that an attempt reported.
 func TestProgressOutlivesAttempts(t *testing.T) {
 	t.Parallel()
 	copying := perdure.NewActivity("copy", func(ctx context.Context, total int) (int, error) {
@@ -70,7 +70,7 @@ func TestProgressOutlivesAttempts(t *testing.T) {
 				return 0, err
 			}
 			if n == total/2 && from < n {
-				time.Sleep(time.Minute) // so that it is told
+				time.Sleep(time.Minute) // long enough for a heartbeat
 				return 0, errors.New("the disk is full")
 			}
 		}
@@ -87,8 +87,7 @@ func TestProgressOutlivesAttempts(t *testing.T) {
 	}, copying)
 }
 
-// The policy of a submission or a call counts in place of the activity's own, whatever that one
-// says.
+// The policy of a submission or a call replaces the activity's own.
 func TestPolicyOfASubmission(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32

@@ -15,7 +15,8 @@ import (
 
 const (
 	sweepEvery = time.Hour
-	// orphaned is when an outcome goes whose run the engine does not know any more.
+	// orphaned is the age at which the sweep removes an outcome whose run the engine no longer
+	// knows.
 	orphaned = 30 * 24 * time.Hour
 )
 

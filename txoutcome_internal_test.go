@@ -58,7 +58,7 @@ func (r runs) Describe(_ context.Context, t api.Target) (api.Description, error)
 	return api.Description{Outcome: model.Outcome{Status: r.was}}, nil
 }
 
-// The outcomes of a run that failed are of use as long as the run that retries it is open.
+// The outcomes of a failed run are needed while the run that retries it is open.
 func TestOutcomesOfARetriedRun(t *testing.T) {
 	t.Parallel()
 	for was, want := range map[model.Status]model.Status{
@@ -84,7 +84,7 @@ func (g gone) Describe(_ context.Context, t api.Target) (api.Description, error)
 	return *g.current, nil
 }
 
-// The outcomes of a run that has left are of use as long as the run that goes on in its name is.
+// The outcomes of a deleted run are needed while the run that continues it is open.
 func TestOutcomesOfARunThatHasLeft(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -111,7 +111,7 @@ func TestOutcomesOfARunThatHasLeft(t *testing.T) {
 	}
 }
 
-// ledger is a database with the outcome of one run and a clock of its own.
+// ledger is a database with the outcome of one run and its own clock.
 type ledger struct {
 	now     time.Time
 	run     model.RunID
@@ -152,7 +152,7 @@ type answer func(dest ...any) error
 
 func (a answer) Scan(dest ...any) error { return a(dest...) }
 
-// closedAt is a backend whose runs have completed at a time of the engine.
+// closedAt is a backend whose runs completed at a given time of the engine.
 type closedAt struct {
 	api.Backend
 	at time.Time
@@ -162,12 +162,13 @@ func (c closedAt) Describe(context.Context, api.Target) (api.Description, error)
 	return api.Description{Current: true, Outcome: model.Outcome{Status: model.Completed, At: model.TimeOf(c.at)}}, nil
 }
 
-// An outcome goes when the run has been closed for a week by the clock of the database and by that
-// of the process. One that is wrong removes nothing too early.
+// The sweep removes an outcome when the run has been closed for a week by both clocks: that of the
+// database and that of the process. A wrong clock removes nothing too early.
 func TestSweepGoesByTheClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	now := time.Now()
+
 	for name, c := range map[string]struct {
 		closed            time.Duration // ago, by the clock of the engine
 		database, process time.Duration // ahead of the engine

@@ -152,8 +152,8 @@ func TestExecutionsByQuery(t *testing.T) {
 	}, wf)
 }
 
-// TestOtherCodeInAnotherApp binds a double for an activity whose real code is known; the app
-// decides which one runs.
+// TestOtherCodeInAnotherApp binds a double to an activity that has real code. The app decides which
+// one runs.
 func TestOtherCodeInAnotherApp(t *testing.T) {
 	t.Parallel()
 	charge := perdure.NewActivity("charge", func(context.Context, int) (string, error) { return "real", nil })
@@ -168,15 +168,15 @@ func TestOtherCodeInAnotherApp(t *testing.T) {
 	}, wf, charge.Bind(func(context.Context, int) (string, error) { return "fake", nil }))
 }
 
-// TestReopen goes on where it was when the store is opened again: steps are not repeated, sleeps
-// keep their end, code that no longer fits is blocked and goes on once it fits again.
+// TestReopen opens the store again: steps are not repeated, and sleeps keep their end. An execution
+// whose code no longer matches is blocked, and continues when the code matches again.
 func TestReopen(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "app.db")
 	var ran atomic.Int64
 	receipt := perdure.DeclareWorkflow[string, string]("receipt")
 	type v1 struct{ Number int }
-	type v2 struct{ Number string } // cannot hold what is recorded
+	type v2 struct{ Number string } // cannot hold the recorded value
 
 	good := receipt.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
 		r, err := perdure.Do(ctx, "number", func(context.Context) (v1, error) { return v1{int(ran.Add(1))}, nil })
@@ -231,7 +231,7 @@ func TestReopen(t *testing.T) {
 	}
 
 	app = open(bad)
-	// news, so that it is loaded
+	// A signal loads the execution.
 	if err := approved.Send(app.With(t.Context()), perdure.Ref{Workflow: "receipt", Key: "r"}, approval{}); err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
 		if err != nil {
 			return p, err
 		}
-		return ctx.sealed("output of workflow", w.name, p), nil
+		return ctx.sealOutput("output of workflow", w.name, p), nil
 	}
 }
 
@@ -159,7 +159,7 @@ func (n *nextRun) begin(ctx WorkflowCtx) error {
 	if err != nil {
 		return err
 	}
-	return &replay.Continue{Workflow: n.workflow, Input: ctx.sealed("input of workflow", n.workflow, p)}
+	return &replay.Continue{Workflow: n.workflow, Input: ctx.sealOutput("input of workflow", n.workflow, p)}
 }
 
 // resolve applies options and finds the key.

@@ -22,8 +22,9 @@ func (ctx WorkflowCtx) open(kind, name string, p model.Payload) (model.Payload, 
 	return out, nil
 }
 
-// sealed gives what the code ends with its stored form.
-func (ctx WorkflowCtx) sealed(kind, name string, p model.Payload) model.Payload {
+// sealOutput gives the value that ends a run its stored form. A value that cannot be stored blocks
+// the run.
+func (ctx WorkflowCtx) sealOutput(kind, name string, p model.Payload) model.Payload {
 	out, err := ctx.host().seal(ctx.x.Context(), patient, kind, name, p)
 	if err != nil {
 		ctx.x.Block(err.Error())

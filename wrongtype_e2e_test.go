@@ -13,11 +13,10 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// purchase is the input of today's code; other builds send something else.
+// purchase is the input of today's code; other builds send other types.
 type purchase struct{ Cents int }
 
-// wrongType fails the test unless an error is that of a value of the wrong type, and says all of
-// this.
+// wrongType demands that an error is about a value of the wrong type, and contains all the texts.
 func wrongType(t *testing.T, what string, err error, says ...string) {
 	t.Helper()
 	if !errors.Is(err, perdure.ErrWrongType) || !errors.Is(err, perdure.ErrInvalid) {
@@ -31,8 +30,9 @@ func wrongType(t *testing.T, what string, err error, says ...string) {
 	}
 }
 
-// Whatever takes an input answers one of the wrong type with an error that names what was called,
-// the type that its code reads, and what the decoder said. Nobody waits for ever.
+// Every call that takes an input answers one of the wrong type with an error. The error names the
+// callee, the type that its code reads, and the message of the decoder. No caller waits without
+// end.
 func TestWrongType(t *testing.T) {
 	t.Parallel()
 	var (
@@ -168,7 +168,7 @@ func TestWrongType(t *testing.T) {
 		n, err := change.Call(c, x, purchase{3})
 		want(t, n, err, 3)
 
-		// What nobody waits for is kept.
+		// A message without a waiting caller is kept.
 		if err := badDeposit.Send(c, "a", "ten"); err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func TestWrongType(t *testing.T) {
 	}, pay, job, accounts, rates, parent, ears)
 }
 
-// listening ends with what it hears.
+// listening is a machine that decodes the signals it gets.
 type listening struct {
 	perdure.Events
 	said *perdure.Signal[purchase]
@@ -198,8 +198,8 @@ func (l *listening) OnSignal(e perdure.SignalReceived) perdure.Actions {
 	return nil
 }
 
-// An input that another build has stored fails the run before it has done anything. A run that has
-// begun is kept: the build that began it could read its input.
+// An input from another build fails the run before its code does anything. A run that has started
+// is kept: the build that started it could read its input.
 func TestWrongTypeOfAnotherBuild(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "app.db")
@@ -259,7 +259,7 @@ func TestWrongTypeOfAnotherBuild(t *testing.T) {
 	c = app.With(t.Context())
 	_, err = e.Result(c)
 	wrongType(t, "started by another build", err, "input of workflow early cannot be decoded as perdure_test.purchase")
-	// news, so that they are loaded
+	// Signals load the executions.
 	if err := errors.Join(go1.Send(c, b, perdure.Void{}), go1.Send(c, s, perdure.Void{})); err != nil {
 		t.Fatal(err)
 	}

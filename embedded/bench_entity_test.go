@@ -14,7 +14,7 @@ import (
 // purse is an entity that costs nothing to read and to write.
 type purse struct{ Cents int }
 
-// purses is what is called and locked to be measured.
+// purses has the definitions that the benchmarks call and lock.
 type purses struct {
 	entity *perdure.Entity[purse]
 	add    *perdure.Operation[int, int]
@@ -55,8 +55,8 @@ func newPurses() *purses {
 
 func (p *purses) group() perdure.Group { return perdure.Group{p.entity, p.three, p.move} }
 
-// What calls and locks cost is mostly commits, one after the other. docs/performance.md says how
-// many there are.
+// Commits, one after the other, are most of the cost of calls and locks. docs/performance.md says
+// how many there are.
 func TestCommitsOfCallsAndLocks(t *testing.T) {
 	t.Parallel()
 	p, reg := newPurses(), prometheus.NewRegistry()
@@ -80,15 +80,16 @@ func TestCommitsOfCallsAndLocks(t *testing.T) {
 		}
 		got := (scrape(t, reg, "commits_total")["commits_total{ok}"] - before) / times
 		t.Logf("%s: %.1f commits", w.name, got)
-		if got == 0 || got > w.most+0.5 { // what is done meanwhile, such as the renewal of a lease
+		// allows for background work such as the renewal of a lease
+		if got == 0 || got > w.most+0.5 {
 			t.Errorf("%s: %.1f commits, want at most %.0f", w.name, got, w.most)
 		}
 	}
 }
 
-// BenchmarkEntities calls a no-op entity in every way, for 64 clients that wait, and reports the
-// processor time of this process. Of workflows it is that of a whole one; BenchmarkThreeSteps has
-// what three steps cost that call nothing.
+// BenchmarkEntities calls a no-op entity in every way, for 64 waiting clients, and reports the
+// processor time of this process. For workflows it reports the time of a whole workflow;
+// BenchmarkThreeSteps measures three steps that call nothing.
 func BenchmarkEntities(b *testing.B) {
 	p := newPurses()
 	key := func(i int64) string { return strconv.FormatInt(i, 10) }

@@ -25,7 +25,8 @@ var benchStores = []struct {
 }
 
 // BenchmarkThreeSteps runs workflows of three no-op steps for 64 clients that wait for the result,
-// and reports the processor time of this process (that of PostgreSQL is not in it; bench/ has it).
+// and reports the processor time of this process. It leaves out the time of PostgreSQL, which
+// bench/ measures.
 func BenchmarkThreeSteps(b *testing.B) {
 	three := perdure.NewWorkflow("three", func(ctx perdure.WorkflowCtx, in int) (out int, err error) {
 		for _, name := range [...]string{"first", "second", "third"} {
@@ -88,7 +89,7 @@ func BenchmarkTasks(b *testing.B) {
 				last = xs[len(xs)-1]
 			}
 
-			// they are begun in the order of their submission
+			// tasks start in the order of their submission
 			if _, err := last.Result(ctx); err != nil {
 				b.Fatal(err)
 			}
@@ -116,6 +117,7 @@ func BenchmarkTasksOfOneWorkflow(b *testing.B) {
 		}
 		return sum, nil
 	})
+
 	for _, n := range []int{500, 5000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			app, err := embedded.Config{Tasks: perdure.TaskConfig{Slots: 64}}.Open(b.Context(), "memory:", many, noop)

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// However many signals nobody takes, a run can continue as new, and the next one gets all of those
-// that were accepted. More than SQLite takes in a row would have stuck.
+// A run can continue as new however many signals its code has not taken, and the next run gets all
+// of them. They are more than SQLite takes in one row, which once blocked such a run.
 func TestContinueAsNewWithManySignals(t *testing.T) {
 	t.Parallel()
 	text := perdure.NewSignal[string]("text")

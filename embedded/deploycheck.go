@@ -11,23 +11,23 @@ import (
 	"github.com/perdure/perdure/internal/deploy"
 )
 
-// replayTimeout is how long the replay of one history may take: code that blocks never comes to an
-// end.
+// replayTimeout bounds the replay of one history, because code that blocks never ends.
 const replayTimeout = time.Minute
 
 // AnswerDeployCheck lets `perdure deploy-check -- ./program` replay stored histories with the code
-// of this program. Call it first in main, with all definitions. It does nothing in a process that
-// was started otherwise. In one that the command has started it replays what it is given, executes
-// no step, opens no store, and ends the process.
+// of this program. Call it first in main, with all definitions. In a process that the command
+// started, it replays the histories it is given, executes no step, opens no store, and ends the
+// process. In any other process it does nothing.
 func AnswerDeployCheck(defs ...perdure.Definition) { Config{}.AnswerDeployCheck(defs...) }
 
-// AnswerDeployCheck is AnswerDeployCheck with the payload settings and the version of the program.
+// AnswerDeployCheck works like the function of that name, with the payload settings and the version
+// of the program.
 func (c Config) AnswerDeployCheck(defs ...perdure.Definition) {
 	if !deploy.Asked() {
 		return
 	}
 	out := os.Stdout
-	os.Stdout = os.Stderr // what code prints must not stand between the verdicts
+	os.Stdout = os.Stderr // the output of user code must not mix with the verdicts
 
 	err := deploy.Serve(os.Stdin, out, c.Version, func(history io.Reader) error {
 		ctx, cancel := context.WithTimeout(context.Background(), replayTimeout)

@@ -45,12 +45,12 @@ type Config struct {
 	// no payloads. Nil logs nothing.
 	Logger *slog.Logger
 	// Metrics is where this process registers its metrics until it closes, such as
-	// prometheus.DefaultRegisterer. Nil counts nothing. Apps that share a registry need a label
-	// each (prometheus.WrapRegistererWith). docs/observability.md lists the metrics.
+	// prometheus.DefaultRegisterer. Nil counts nothing. Apps that share a registry each need a
+	// label of their own (prometheus.WrapRegistererWith). docs/observability.md lists the metrics.
 	Metrics prometheus.Registerer
-	// Tracer makes spans of what is started, sent and executed, and passes their context on across
-	// processes and restarts, such as otel.GetTracerProvider(). Nil makes no spans. See
-	// docs/observability.md.
+	// Tracer creates spans for starts, messages and executed code, such as
+	// otel.GetTracerProvider(). The engine passes their context on across processes and restarts.
+	// Nil creates no spans. See docs/observability.md.
 	Tracer trace.TracerProvider
 	// LeaseTTL is how long the other processes wait before they take over from this one when its
 	// machine dies; 10 s.
@@ -118,7 +118,7 @@ func Open(ctx context.Context, url string, defs ...perdure.Definition) (*perdure
 	return Config{}.Open(ctx, url, defs...)
 }
 
-// MustOpen is Open for main functions and examples; it panics.
+// MustOpen is Open for main functions and examples. It panics on an error.
 func MustOpen(url string, defs ...perdure.Definition) *perdure.App {
 	app, err := Open(context.Background(), url, defs...)
 	if err != nil {
@@ -133,7 +133,7 @@ func (c Config) Replay(ctx context.Context, r io.Reader, defs ...perdure.Definit
 	return attach.Replay(ctx, attach.Config{Logger: c.Logger, MaxPayload: c.MaxPayload, Payloads: c.Payloads}, r, defs...)
 }
 
-// errDeployCheck keeps a build that is only to be checked away from the store.
+// errDeployCheck keeps a process that deploy-check started away from the store.
 var errDeployCheck = errors.New("open the store: perdure deploy-check has started this process to replay histories: call embedded.AnswerDeployCheck first in main")
 
 // Open opens a node with these settings.
@@ -194,7 +194,7 @@ func (c Config) listen(ctx context.Context, n *node.Node, cfg node.Config) (clos
 	return s.Close
 }
 
-// meter is what counts, if somebody wants to know.
+// meter returns the meter of the metrics, or nil when the configuration has none.
 func (c Config) meter() (m *telemetry.Meter, unregister func(), err error) {
 	if c.Metrics == nil {
 		return nil, func() {}, nil

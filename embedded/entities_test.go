@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Calls of entities and services are counted by operation and outcome, and are spans of whoever
-// called.
+// The metrics count calls of entities and services by operation and outcome, and each call is a
+// span below its caller.
 func TestCallsAreObserved(t *testing.T) {
 	t.Parallel()
 	accounts := perdure.NewEntity[int]("account", perdure.MailboxSize(1))
@@ -27,7 +27,7 @@ func TestCallsAreObserved(t *testing.T) {
 	clock := perdure.NewService("clock")
 	zone := perdure.NewRPC(clock, "zone", func(ctx perdure.EntityCtx, _ perdure.Void) (string, error) { return ctx.Key(), nil })
 	save := perdure.NewWorkflow("save", func(ctx perdure.WorkflowCtx, n int) (int, error) { return deposit.Call(ctx, "a", n) })
-	lost := perdure.DeclareOperation[int, int]("safe", "open") // whose code nobody has
+	lost := perdure.DeclareOperation[int, int]("safe", "open") // no process has its code
 
 	reg := prometheus.NewRegistry()
 	provider, spans := traced()
@@ -57,7 +57,7 @@ func TestCallsAreObserved(t *testing.T) {
 	})
 
 	want := []string{
-		"call open", // of one who is not traced: it has no parent
+		"call open", // its caller is not traced, so it has no parent
 		"caller",
 		"caller > call cents",
 		"caller > call cents > operation cents",
@@ -95,7 +95,7 @@ func TestCallsAreObserved(t *testing.T) {
 	}
 }
 
-// A lock is counted when it is granted and when it ends: by its section, or by an operator.
+// The metrics count a lock when it is granted and when it ends, by its section or by an operator.
 func TestLocksAreCounted(t *testing.T) {
 	t.Parallel()
 	rooms := perdure.NewEntity[int]("room")

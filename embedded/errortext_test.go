@@ -13,11 +13,12 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A text of any size comes in by errors and panics of user code. It is cut before the code sees it,
-// so that the store takes it, no body runs twice, and a replay sees the same text.
+// Errors and panics of user code can have texts of any size. The SDK cuts a text before the
+// workflow sees it, so that the store accepts it, no body runs twice, and a replay sees the same
+// text.
 func TestErrorTextsAreCut(t *testing.T) {
 	t.Parallel()
-	const huge = 70 << 20 // more than SQLite takes in a row
+	const huge = 70 << 20 // more than SQLite takes in one row
 	var steps, tasks atomic.Int64
 	text := func() string { return strings.Repeat("é", huge/2) }
 	saw := make(chan string, 100)
@@ -101,7 +102,7 @@ func TestErrorTextsAreCut(t *testing.T) {
 	}
 }
 
-// Reasons that people give are cut as well.
+// Reasons that operators give are cut too.
 func TestReasonsOfPeopleAreCut(t *testing.T) {
 	t.Parallel()
 	wait := perdure.NewSignal[int]("wait")

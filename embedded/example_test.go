@@ -23,7 +23,7 @@ func ExampleOpen() {
 	// Output: 42 <nil>
 }
 
-// Settings that are not given take their defaults.
+// Settings that are zero have their defaults.
 func ExampleConfig() {
 	app, err := embedded.Config{
 		Logger:       slog.New(slog.NewTextHandler(os.Stderr, nil)),
@@ -40,7 +40,7 @@ func ExampleConfig() {
 	// Output: 42 <nil>
 }
 
-// The store in the environment, so that the same program runs on a file on your machine and on
+// The environment names the store, so the same program runs on a file on your machine and on
 // PostgreSQL elsewhere.
 func ExampleMustOpen() {
 	url := os.Getenv("APP_STORE")
@@ -53,8 +53,8 @@ func ExampleMustOpen() {
 	// Output: 2 <nil>
 }
 
-// A program that can be checked before it is deployed: `perdure deploy-check -- ./program` replays
-// stored histories with its code. Started otherwise, it goes on.
+// A program that can be checked before a deploy: `perdure deploy-check -- ./program` replays stored
+// histories with its code. Started in any other way, it runs as usual.
 func ExampleAnswerDeployCheck() {
 	greet := perdure.NewWorkflow("greet", func(_ perdure.WorkflowCtx, name string) (string, error) { return "hello " + name, nil })
 	embedded.AnswerDeployCheck(greet)

@@ -19,7 +19,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// scrape gathers the values of some families: name{label values}. Of a histogram it is the count.
+// scrape gathers the values of some families as name{label values}. For a histogram it takes the
+// count.
 func scrape(t *testing.T, g prometheus.Gatherer, families ...string) map[string]float64 {
 	t.Helper()
 	all, err := g.Gather()
@@ -56,8 +57,8 @@ func valueOf(kind dto.MetricType, m *dto.Metric) float64 {
 	}
 }
 
-// wantMetrics waits until the families have exactly these values: some are counted a moment after
-// whoever waited was told.
+// wantMetrics waits until the families have exactly these values. The engine counts some of them a
+// moment after the caller has its answer.
 func wantMetrics(t *testing.T, g prometheus.Gatherer, want map[string]float64) {
 	t.Helper()
 	var families []string
@@ -66,7 +67,7 @@ func wantMetrics(t *testing.T, g prometheus.Gatherer, want map[string]float64) {
 		families = append(families, name)
 	}
 
-	// only names a family that is empty
+	// names a family that must be empty
 	maps.DeleteFunc(want, func(_ string, v float64) bool { return v < 0 })
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
@@ -190,7 +191,7 @@ func TestMetricsOfTasks(t *testing.T) {
 				return "", perdure.Snooze(time.Millisecond)
 			}
 		case to == "slow":
-			<-over // longer than its context: a report in the last moment would count as a failure
+			<-over // longer than its context: a report at the last moment would count as a failure
 			<-ctx.Done()
 			return "", ctx.Err()
 		case to == "held":
@@ -252,7 +253,7 @@ func TestMetricsOfTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// flaky: 3 attempts; slow and panic: 3 each; later: 2, of which one was given back.
+	// flaky: 3 attempts; slow and panic: 3 each; later: 2, one of them given back.
 	wantMetrics(t, reg, map[string]float64{
 		"tasks_submitted_total{send,mails}": 9, "task_claims_total{send,mails}": 1 + 1 + 3 + 1 + 2 + 3 + 3 + 1 + 1, "task_pickup_seconds{send,mails}": 16,
 		"task_attempts_total{send,completed,mails}": 6, "task_attempts_total{send,failed,mails}": 2 + 1 + 3,
@@ -310,7 +311,7 @@ func TestMetricsOfLimitsBreakersAndSchedules(t *testing.T) {
 	}
 
 	wantMetrics(t, reg, map[string]float64{
-		// those that wait for the same wait as one
+		// tasks that wait for the same limit count as one waiter
 		"limit_holders{two}": 2, "limit_permits{two}": 2, "limit_waiters{two}": 1,
 		"tasks{calls,claimed}": 2, "tasks{calls,waiting}": 3, "tasks{calls,delayed}": 0, "tasks{default,claimed}": 0, "tasks{default,waiting}": 0, "tasks{default,delayed}": 0,
 	})
@@ -347,7 +348,7 @@ func TestMetricsOfLimitsBreakersAndSchedules(t *testing.T) {
 	wantMetrics(t, reg, map[string]float64{"schedule_ticks_total{fired,nightly}": 1, "schedule_ticks_total{triggered,nightly}": 1})
 }
 
-// A name that is made up at run time must not fill the memory of whoever scrapes.
+// Names made up at run time must not fill the memory of the process that scrapes.
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	const names = 1200
@@ -394,7 +395,7 @@ func open(t *testing.T, cfg embedded.Config, url string, defs ...perdure.Definit
 	return app
 }
 
-// The registration of the node is in the log of an SQLite file. Other stores have no such log.
+// On SQLite, the log contains the registration of the node. Other stores have no such log.
 func TestMetricOfTheStoreLog(t *testing.T) {
 	t.Parallel()
 	file, memory := prometheus.NewRegistry(), prometheus.NewRegistry()

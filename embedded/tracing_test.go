@@ -22,14 +22,15 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// traced is a process's own OpenTelemetry, whose spans the test can read.
+// traced returns a tracer provider for one process, and the exporter that the test reads its spans
+// from.
 func traced() (*sdktrace.TracerProvider, *tracetest.InMemoryExporter) {
 	to := tracetest.NewInMemoryExporter()
 	return sdktrace.NewTracerProvider(sdktrace.WithSyncer(to)), to
 }
 
-// tree writes each span with those above it, as far as they were recorded: "caller > start order >
-// activity charge". The order is that of the alphabet.
+// tree writes each span with its recorded ancestors: "caller > start order > activity charge", in
+// alphabetical order.
 func tree(spans ...tracetest.SpanStub) (paths []string) {
 	byID := map[trace.SpanID]*tracetest.SpanStub{}
 	for i := range spans {
@@ -54,7 +55,7 @@ func tree(spans ...tracetest.SpanStub) (paths []string) {
 	return paths
 }
 
-// waitFor waits until so many spans were exported.
+// waitFor waits until n spans were exported.
 func waitFor(t *testing.T, n int, of ...*tracetest.InMemoryExporter) []tracetest.SpanStub {
 	t.Helper()
 	deadline := time.Now().Add(2 * time.Minute)
@@ -80,7 +81,7 @@ func find(t *testing.T, spans []tracetest.SpanStub, name string) tracetest.SpanS
 }
 
 // The caller, the process that runs the workflow, and the process that executes the task each have
-// their own exporter; the trace is one.
+// their own exporter, but share one trace.
 func TestTraceOverProcesses(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t, pgtest.Options{}).NewDatabase(t)
@@ -100,7 +101,7 @@ func TestTraceOverProcesses(t *testing.T) {
 		span.End()
 		return n, nil
 	}, perdure.RetryPolicy{Initial: time.Millisecond})
-	const tasks = 20 // each has an address of its own, so that both processes execute some
+	const tasks = 20 // each has its own address, so both processes execute some
 	order := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		if _, err := charge.Run(ctx, n); err != nil {
 			return 0, err
@@ -174,7 +175,7 @@ func TestTraceOverProcesses(t *testing.T) {
 	}
 }
 
-// What was started by a process that is gone goes on in the same trace.
+// An execution whose process is gone continues in the same trace.
 func TestTraceOverRestart(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "perdure.db")
@@ -238,7 +239,7 @@ func TestTraceOverRestart(t *testing.T) {
 	}
 }
 
-// What a schedule begins has a trace of its own: that of the schedule would never end.
+// Each execution of a schedule has its own trace: a trace of the schedule would never end.
 func TestTraceOfASchedule(t *testing.T) {
 	t.Parallel()
 	provider, to := traced()
@@ -247,7 +248,7 @@ func TestTraceOfASchedule(t *testing.T) {
 	})
 	nightly := perdure.NewSchedule("nightly", perdure.Every(1000*time.Hour), job.Job(1))
 	app := open(t, embedded.Config{Tracer: provider}, "memory:", job, nightly)
-	to.Reset() // what applied the schedule
+	to.Reset() // drops the spans of applying the schedule
 
 	done := func() (n int) {
 		for _, s := range to.GetSpans() {
@@ -257,7 +258,7 @@ func TestTraceOfASchedule(t *testing.T) {
 		}
 		return n
 	}
-	for n := 1; n <= 2; n++ { // one after the other: a schedule skips what overlaps
+	for n := 1; n <= 2; n++ { // one after the other: a schedule skips ticks that overlap
 		if err := nightly.Trigger(app.With(t.Context())); err != nil {
 			t.Fatal(err)
 		}
@@ -291,8 +292,8 @@ func TestTraceOfASchedule(t *testing.T) {
 	}
 }
 
-// A dead task that somebody requeues who is not traced, such as the command line, has one trace for
-// all its attempts, as one that he submits.
+// When an untraced caller, such as the command line, requeues a dead task, all attempts share one
+// new trace, as for a task that it submits.
 func TestTraceOfARequeue(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -335,7 +336,7 @@ func TestTraceOfARequeue(t *testing.T) {
 	}
 }
 
-// An app without a tracer keeps no trace, whatever the context of its caller has.
+// An app without a tracer keeps no trace, even when the context of its caller has one.
 func TestNoTrace(t *testing.T) {
 	t.Parallel()
 	provider, to := traced()

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// recorder is a test that is allowed to fail.
+// recorder is a testing.TB that may fail.
 type recorder struct {
 	testing.TB
 
@@ -46,9 +46,10 @@ func (r *recorder) String() string {
 	return r.text.String()
 }
 
-var outside int // that no journal keeps
+var outside int // no journal keeps it
 
-// TestWrongWorkflowsFail runs workflows that a program would get away with for a while.
+// TestWrongWorkflowsFail runs workflows with mistakes that a program shows only after a crash or a
+// deploy.
 //
 //perdure:allow channel,clock,goroutine,nested the test is about them
 func TestWrongWorkflowsFail(t *testing.T) {

@@ -7,10 +7,10 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// maxParts is how many things of a commit are named.
+// maxParts is how many parts of a commit the text names.
 const maxParts = 5
 
-// commitText says what a commit is about, to somebody who knows workflows and not stores.
+// commitText describes a commit to a reader who knows workflows but not the store.
 func commitText(b *store.Batch) string {
 	var parts []string
 	for i := range b.Starts {

@@ -2,38 +2,39 @@
 // that can crash.
 //
 //	func TestReminder(t *testing.T) {
-//		perduretest.Run(t, perdure.Group{Reminder, SendMail.Bind(fakeMail)}, func(t *testing.T, env *perduretest.Env) {
+//		program := perdure.Group{Reminder, SendMail.Bind(fakeMail)}
+//		perduretest.Run(t, program, func(t *testing.T, env *perduretest.Env) {
 //			exec, err := Reminder.Start(env.With(), customer) // it sleeps for a year
 //			…
 //			env.Advance(365 * 24 * time.Hour) // which takes no time
 //		})
 //	}
 //
-// Everything is used as in a program: workflows are started, signalled and awaited through
-// env.With(), and a test double of an activity is another Bind. What the package adds is control
-// over time ([Env.Advance], [Env.Settle]), over processes ([Env.Restart]), a look behind the scenes
-// ([Env.Reason], [Env.History]), fakes that remember their calls ([Fake]), and a walk through every
-// moment at which a process can die ([Explore]).
+// Tests use everything as programs do: env.With() starts, signals and awaits workflows, and a test
+// double of an activity is another Bind. The package adds control over time ([Env.Advance],
+// [Env.Settle]) and over processes ([Env.Restart]), reads reasons and histories ([Env.Reason],
+// [Env.History]), has fakes that remember their calls ([Fake]), and tries every moment at which a
+// process can die ([Explore]).
 //
 // # Virtual time
 //
-// The test function and everything that it starts run in a bubble of testing/synctest, in which the
-// clock stands still while anything can move, and jumps to the next timer when nothing can. It
-// begins at midnight UTC of the first of January 2000. Inside of it, t.Run, t.Parallel and
-// t.Deadline are not allowed. Code that waits for something outside of the bubble (a socket, a
-// file, a channel or a mutex that was made outside) makes time stand still meanwhile.
+// The test function and everything that it starts run in a bubble of testing/synctest. The clock of
+// a bubble stands still while anything can run, and jumps to the next timer when nothing can. It
+// starts at midnight UTC on the first of January 2000. Inside the bubble, t.Run, t.Parallel and
+// t.Deadline are not allowed. While code waits for something outside the bubble (a socket, a file,
+// or a channel or mutex created outside), time stands still.
 //
 // # Checks
 //
-// Mistakes that a program would get away with until the next crash or deploy fail the test, with
-// the place and the history:
+// Some mistakes show in a program only after the next crash or deploy. Here they fail the test,
+// with the place and the history:
 //
-//   - Code that does not do the same when it is executed again. Up to every point at which it can
-//     only wait or begin a step, the code is executed twice from its first line, and executions do
-//     not stay in memory while they wait. What it asks for must be the same.
-//   - Durable calls from other goroutines, and inside of steps.
+//   - Code that is not deterministic. The package executes the code twice from its first line up to
+//     every point at which it can only wait or start a step, and executions do not stay in memory
+//     while they wait. Both times, the code must ask for the same.
+//   - Durable calls from other goroutines, and inside steps.
 //   - A step that is repeated in a loop without a StepKey.
-//   - Code that blocks otherwise than by a durable call.
+//   - Code that blocks in another way than by a durable call.
 //
 // A test that waits for something that can never happen ends with the reasons of all open
 // executions.

@@ -10,38 +10,38 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Env is the surroundings of a test: a store, a process that serves the definitions, and the clock.
-// It belongs to the goroutine of the test, except for With, App and Effects, which any may use.
+// Env is the environment of a test: a store, a process that serves the definitions, and the clock.
+// Only the goroutine of the test may use it, except for With, App and Effects, which any goroutine
+// may use.
 type Env struct {
 	w     *world
 	fatal func(error) // ends the test; does not return
 }
 
-// App is the process that runs now. After Restart it is another one.
+// App returns the process that runs now. After Restart it is another one.
 func (e *Env) App() *perdure.App {
 	p, _ := e.w.process()
 	return p.App
 }
 
-// With is the Caller of the test: env.App().With(env.Context()).
+// With returns the Caller of the test: env.App().With(env.Context()).
 func (e *Env) With() perdure.Client {
 	p, ctx := e.w.process()
 	return p.App.With(ctx)
 }
 
-// Context ends when the process dies, when an execution is blocked, and when the patience of the
-// test is over, so that nobody waits for what can never happen.
+// Context returns a context that ends when the process dies, when an execution is blocked, and when
+// Config.Patience is over. So a test never waits for something that cannot happen.
 func (e *Env) Context() context.Context {
 	_, ctx := e.w.process()
 	return ctx
 }
 
-// Settle returns when nothing moves any more without time passing: everything waits, for a timer, a
-// signal, the test. No time passes.
+// Settle waits until everything waits: for a timer, a signal, or the test. No time passes.
 func (e *Env) Settle() { synctest.Wait() }
 
-// Advance lets time pass, and returns when everything that is due has happened, or the process has
-// died meanwhile.
+// Advance lets time pass. It returns when everything that is due has happened, or when the process
+// has died.
 func (e *Env) Advance(d time.Duration) {
 	p, _ := e.w.process()
 	timer := time.NewTimer(d)
@@ -53,7 +53,7 @@ func (e *Env) Advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// Reason says why an open execution does not move, such as "waits for signal paid"; it is empty
+// Reason returns why an open execution does not move, such as "waits for signal paid". It is empty
 // when the execution is closed.
 func (e *Env) Reason(of perdure.Target) string {
 	synctest.Wait()
@@ -64,7 +64,7 @@ func (e *Env) Reason(of perdure.Target) string {
 	return info.Reason
 }
 
-// History is the history of the current run of an execution, one event per line, for people.
+// History returns the history of the current run of an execution as text, one event per line.
 func (e *Env) History(of perdure.Target) string {
 	synctest.Wait()
 	info, err := e.App().Executions().Describe(context.Background(), of)
@@ -83,9 +83,9 @@ func (e *Env) History(of perdure.Target) string {
 	return ""
 }
 
-// Restart lets the process die, wherever it stands, and opens another one on the same store, at the
-// same time. Steps whose outcome was not committed are executed again; everything else is replayed.
-// With definitions it is a deploy: the new process serves these instead.
+// Restart kills the process, whatever it is doing, and opens another one on the same store, at the
+// same time. Steps whose outcome was not committed run again; everything else is replayed. Pass
+// definitions to simulate a deploy: the new process serves these instead.
 func (e *Env) Restart(defs ...perdure.Definition) {
 	def := e.w.def
 	if len(defs) > 0 {
@@ -99,7 +99,7 @@ func (e *Env) Restart(defs ...perdure.Definition) {
 	}
 }
 
-// Effects is how often each effect has happened, by its name. See [Effect].
+// Effects returns how often each effect has happened, by its name. See [Effect].
 func (e *Env) Effects() map[string]int {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()

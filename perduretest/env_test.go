@@ -16,8 +16,8 @@ var (
 	slow   = perdure.NewWorkflow("slow", func(ctx perdure.WorkflowCtx, n int) (int, error) { return slowly.Run(ctx, n) })
 )
 
-// TestRestartInTheMiddleOfAStep lets the process die while a body runs: it is executed again, at
-// once, and what is left of the first one changes nothing.
+// TestRestartInTheMiddleOfAStep kills the process while a body runs. The next process runs the body
+// again at once, and the remains of the first one change nothing.
 func TestRestartInTheMiddleOfAStep(t *testing.T) {
 	t.Parallel()
 	bodies := NewFake(func(ctx context.Context, n int) (int, error) {
@@ -57,7 +57,7 @@ func TestRestartInTheMiddleOfAStep(t *testing.T) {
 	})
 }
 
-// TestDeployOfOtherCode replaces code by code that does not fit what it finds.
+// TestDeployOfOtherCode deploys code that does not match the history.
 func TestDeployOfOtherCode(t *testing.T) {
 	t.Parallel()
 	flow := perdure.DeclareWorkflow[int, int]("flow")
@@ -79,13 +79,13 @@ func TestDeployOfOtherCode(t *testing.T) {
 				t.Fatal(err)
 			}
 			env.Settle()
-			env.Restart(named("before")) // the same code fits
+			env.Restart(named("before")) // the same code matches
 			env.Settle()
 			if r.Failed() {
 				t.Errorf("failed early: %s", r)
 			}
 			env.Restart(named("after"))
-			env.Advance(time.Hour) // it is due only now: until then nobody looks at it
+			env.Advance(time.Hour) // the timer is due only now, and loads the run
 			if got := env.Reason(x); !strings.Contains(got, "event 1 records step before") || !strings.Contains(got, "it asks for step after") {
 				t.Errorf("it %s", got)
 			}
@@ -100,8 +100,7 @@ func TestDeployOfOtherCode(t *testing.T) {
 	}
 }
 
-// TestEndsWithWork leaves activities behind: one that waits for its context, and one that does not
-// look at it.
+// TestEndsWithWork ends while activities run: one waits for its context, and one ignores it.
 func TestEndsWithWork(t *testing.T) {
 	t.Parallel()
 	var ended atomic.Int32
@@ -127,7 +126,7 @@ func TestEndsWithWork(t *testing.T) {
 	}
 }
 
-// TestGoroutinesThatAreLeftFail starts a goroutine that nobody ends.
+// TestGoroutinesThatAreLeftFail starts a goroutine that never ends.
 func TestGoroutinesThatAreLeftFail(t *testing.T) {
 	t.Parallel()
 	r := &recorder{TB: t}
@@ -140,7 +139,7 @@ func TestGoroutinesThatAreLeftFail(t *testing.T) {
 	}
 }
 
-// TestWrongDefinitionsFail opens nothing.
+// TestWrongDefinitionsFail passes definitions that cannot be opened.
 func TestWrongDefinitionsFail(t *testing.T) {
 	t.Parallel()
 	w := newWorld(Config{Patience: time.Hour})

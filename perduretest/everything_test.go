@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// Everything that workflow code and clients can do is done here once, in a test of this package: what works in a program works in a test.
-// TestEveryVerbIsTried sees to it that nothing is forgotten.
+// This file tries everything that workflow code and clients can do once, in a test of this package:
+// what works in a program works in a test. TestEveryVerbIsTried checks that no verb is missing.
 
 type task struct {
 	Name string
@@ -64,7 +64,7 @@ func wholeCode(ctx perdure.WorkflowCtx, in task) (log []string, err error) {
 	note := func(what string, values ...any) { log = append(log, strings.TrimSpace(what+" "+fmt.Sprint(values...))) }
 	began := ctx.Now()
 
-	// Steps, one after the other and side by side.
+	// Steps, one after the other and in parallel.
 	first, err := work.Run(ctx, in)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func wholeCode(ctx perdure.WorkflowCtx, in task) (log []string, err error) {
 	late, err := slow.Get(ctx)
 	note("first", len(two), late, err)
 
-	// Children, and others.
+	// Children, and executions without a parent.
 	if _, err := kid.Run(ctx, task{Name: "wicked", Bad: true}); err == nil || !strings.Contains(err.Error(), "wicked is bad") {
 		return nil, fmt.Errorf("a bad child: %w", err)
 	}
@@ -147,7 +147,7 @@ func wholeCode(ctx perdure.WorkflowCtx, in task) (log []string, err error) {
 	_, rejected := trial.Await(ctx)
 	note("messages", early, got, errors.Is(timeout, perdure.ErrTimeout), present, rejected)
 
-	// What is equal on replay.
+	// Values that are equal on replay.
 	ctx.Log().Info("nearly done")
 	self := ctx.Self()
 	note("self", self.Workflow, self.Key, ctx.Version("new", 1, 2), len(ctx.UUID()), ctx.Rand().IntN(6) < 6)
@@ -194,7 +194,7 @@ func TestEverything(t *testing.T) {
 			}
 		}
 
-		// What is left to clients.
+		// Verbs that only clients have.
 		if n, err := rounds.Run(env.With(), 1, perdure.ReuseIfFailed); n != 3 || err != nil {
 			t.Errorf("rounds %d, %v", n, err)
 		}
@@ -250,7 +250,7 @@ var (
 	stops = perdure.DeclareWorkflow[int, string]("stops")
 )
 
-// stopsCode adds up until it is stopped. It sleeps through updates, so that some wait.
+// stopsCode adds numbers until it is stopped. It sleeps during updates, so that some of them wait.
 func stopsCode(ctx perdure.WorkflowCtx, sum int) (string, error) {
 	ctx.OnInterrupt(func(ctx perdure.WorkflowCtx, why string) error {
 		_, err := work.Run(ctx, task{Name: "tell " + why})
@@ -279,9 +279,10 @@ func stopsCode(ctx perdure.WorkflowCtx, sum int) (string, error) {
 	if err := ctx.WaitUpdates(); err != nil {
 		return "", err
 	}
-	if err := ctx.Sleep(time.Second); err != nil { // those that follow come meanwhile
+	if err := ctx.Sleep(time.Second); err != nil { // the next updates arrive during the sleep
 		return "", err
 	}
+
 	rest := stop.Drain(ctx)
 	last, _ := shown.Get(ctx)
 	if how == "clear" {
@@ -352,7 +353,7 @@ func TestTalking(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 
-		// Histories: a copy that goes another way, one that begins anew, one that is moved, and the end of one.
+		// Histories: a fork, a reset, an import, and a deletion.
 		fork, err := app.Executions().Fork(ctx, x, perdure.RawKey("fork"), perdure.BeforeStep("work"))
 		if err != nil {
 			t.Fatal(err)
@@ -432,7 +433,7 @@ func TestTalking(t *testing.T) {
 	}
 }
 
-// TestTasksWaitForAWorker submits tasks to a queue that nobody serves: they are there, and wait.
+// TestTasksWaitForAWorker submits tasks to a queue without workers. The tasks exist and wait.
 func TestTasksWaitForAWorker(t *testing.T) {
 	t.Parallel()
 	render := perdure.DeclareActivity[task, string]("render", perdure.OnQueue("gpu"))
@@ -456,7 +457,8 @@ func TestTasksWaitForAWorker(t *testing.T) {
 	})
 }
 
-// TestScheduling fires by the clock, by hand and for the past, and is asked by ordinary code and by a workflow.
+// TestScheduling fires a schedule by the clock, by hand and for the past. Ordinary code and a
+// workflow ask about it.
 func TestScheduling(t *testing.T) {
 	t.Parallel()
 	planned := perdure.NewWorkflow("planned", func(ctx perdure.WorkflowCtx, n int) (string, error) {
@@ -487,6 +489,7 @@ func TestScheduling(t *testing.T) {
 		if n, err := asks.Run(env.With(), 1); n != 1 || err != nil {
 			t.Errorf("triggered %d, %v", n, err)
 		}
+
 		env.Settle()
 		info, err := daily.Describe(env.With())
 		if err != nil || info.Fired != 4 || info.Backfilled != 2 || info.Missed != 1 || info.Failed != 0 {
@@ -499,6 +502,7 @@ func TestScheduling(t *testing.T) {
 		if err := daily.Pause(env.With(), "enough"); err != nil {
 			t.Fatal(err)
 		}
+
 		for s, err := range env.App().Schedules().List(env.Context()) {
 			if err != nil || s.Name != "daily" || s.Why != "enough" {
 				t.Errorf("%+v, %v", s, err)
@@ -513,14 +517,14 @@ func TestScheduling(t *testing.T) {
 		if _, err := daily.Describe(env.With()); !errors.Is(err, perdure.ErrNotFound) {
 			t.Errorf("describe what was deleted: %v", err)
 		}
-		env.Restart() // it is defined, so it is there again
+		env.Restart() // it is among the definitions, so it exists again
 		if info, err := daily.Describe(env.With()); err != nil || info.Fired != 0 || !info.Paused {
 			t.Errorf("%+v, %v", info, err)
 		}
 	})
 }
 
-// Tasks and what steers them.
+// TestFlow tries tasks, limits, breakers and queues.
 func TestFlow(t *testing.T) {
 	t.Parallel()
 	double := perdure.NewActivity("double", func(_ context.Context, n int) (int, error) { return 2 * n, nil },
@@ -529,6 +533,7 @@ func TestFlow(t *testing.T) {
 		ctx, app := env.Context(), env.App()
 		app.Tasks().Pause()
 		app.Tasks().Resume()
+
 		for what, err := range map[string]error{
 			"limit": app.Limits().Set(ctx, perdure.LimitRule{Name: "chips", Concurrency: 1}), "rule": app.Breakers().SetRule(ctx, perdure.BreakerRule{Name: "chips", Failures: 2}),
 			"trip": app.Breakers().Trip(ctx, "chips", "test"), "queue": app.Queues().Pause(ctx, "math", "test"),
@@ -554,6 +559,7 @@ func TestFlow(t *testing.T) {
 		if n, err := x.Result(env.With()); n != 42 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
+
 		many, err := double.SubmitMany(env.With(), []int{1, 2})
 		if err != nil || len(many) != 2 {
 			t.Fatal(many, err)
@@ -569,7 +575,7 @@ func TestFlow(t *testing.T) {
 	})
 }
 
-// TestDeadTasks has tasks die, and gives them another chance.
+// TestDeadTasks lets tasks fail permanently and requeues them.
 func TestDeadTasks(t *testing.T) {
 	t.Parallel()
 	send := perdure.NewActivity("send", func(_ context.Context, to string) (string, error) {
@@ -584,6 +590,7 @@ func TestDeadTasks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i := range xs {
 			if _, err := xs[i].Result(env.With()); err == nil {
 				t.Errorf("%d was sent", i)
@@ -593,6 +600,7 @@ func TestDeadTasks(t *testing.T) {
 			t.Errorf("%+v, %v", groups, err)
 		}
 		var ids []string
+
 		for d, err := range app.DeadTasks().List(ctx, perdure.DeadQuery{}) {
 			if err != nil {
 				t.Fatal(err)
@@ -634,7 +642,8 @@ var (
 	climb   = perdure.DeclareActivity[int, int]("climb", perdure.OnQueue("hill"), perdure.Constant(0, time.Second))
 )
 
-// A process that dies between a Save and the outcome of the attempt loses nothing that was saved. What was logged and streamed before that is there once.
+// A process that dies between a Save and the outcome of the attempt loses no saved state. Lines and
+// items that were written before the Save exist once.
 func TestTaskDataOutlivesAProcess(t *testing.T) {
 	t.Parallel()
 	var seen []string
@@ -647,7 +656,8 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 		perdure.Log(ctx).Info("begins", "at", at)
 		if err := errors.Join(
 			perdure.StreamToken(ctx, "up"), perdure.StreamProgress(ctx, float64(at)/float64(top), ""), perdure.StreamData(ctx, at), perdure.StreamError(ctx, errors.New("windy")),
-			passing.Save(ctx, "here"), passing.Remove(ctx), reached.Save(ctx, at+1), // everything before it is durable too
+			// everything before it is durable too
+			passing.Save(ctx, "here"), passing.Remove(ctx), reached.Save(ctx, at+1),
 		); err != nil {
 			return 0, err
 		}
@@ -676,6 +686,7 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 			t.Errorf("at the end it is %d, %v, %v", n, ok, err)
 		}
 		var lines, items []string
+
 		for l, err := range env.App().Tasks().Logs(env.Context(), x, perdure.TaskTail{Follow: true}) {
 			if err != nil {
 				t.Fatal(err)
@@ -693,108 +704,6 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 		}
 		if want := []string{"9tokenup", "10progress", "11data", "12errorwindy"}; !slices.Equal(items, want) {
 			t.Errorf("streamed is %q, want %q", items, want)
-		}
-	})
-}
-
-// TestEntities calls and locks entities, and calls a service: as ordinary code, as a workflow, and as whoever operates them.
-func TestEntities(t *testing.T) {
-	t.Parallel()
-	shelves := perdure.NewEntity[int]("shelf")
-	put := perdure.NewOperation(shelves, "put", func(_ perdure.EntityCtx, pieces *int, n int) (int, error) {
-		*pieces += n
-		return *pieces, nil
-	})
-	bells := perdure.NewService("bell")
-	ring := perdure.NewRPC(bells, "ring", func(ctx perdure.EntityCtx, word string) (string, error) { return ctx.Key() + " " + word, nil })
-	tidy := perdure.NewWorkflow("tidy", func(ctx perdure.WorkflowCtx, n int) (string, error) {
-		later := put.Go(ctx, "far", n)
-		if err := ctx.Lock(perdure.LockSet{shelves.Ref("near")}, func(ctx perdure.WorkflowCtx) error {
-			if _, err := put.Call(ctx, "near", -n); err != nil {
-				return err
-			}
-			_, err := poke.Receive(ctx)
-			return err
-		}); err != nil {
-			return "", err
-		}
-		far, err := later.Get(ctx)
-		if err != nil {
-			return "", err
-		}
-		if err := ring.Send(ctx, "door", "hush"); err != nil {
-			return "", err
-		}
-		rang, err := ring.Call(ctx, "door", "done")
-		return fmt.Sprint(far, " ", rang), err
-	})
-	perduretest.Run(t, perdure.Group{shelves, bells, tidy}, func(t *testing.T, env *perduretest.Env) {
-		if n, err := put.Call(env.With(), "near", 5); n != 5 || err != nil {
-			t.Fatalf("%d, %v", n, err)
-		}
-		x, err := tidy.Start(env.With(), 2, perdure.RawKey("t"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		env.Settle()
-		env.Restart()
-		ctx, app := env.Context(), env.App()
-		if err := put.Send(env.With(), "near", 10); err != nil { // it waits for the lock
-			t.Fatal(err)
-		}
-		if err := put.Send(env.With(), "near", 5); err != nil {
-			t.Fatal(err)
-		}
-		calls, err := app.Mailboxes().List(ctx, shelves.Ref("near"))
-		if err != nil || len(calls) != 2 || calls[0].Operation != "put" {
-			t.Fatalf("%+v, %v", calls, err)
-		}
-		skipped, err := app.Mailboxes().Skip(ctx, shelves.Ref("near"), calls[0].ID)
-		if err != nil || skipped.Position != 2 {
-			t.Errorf("%+v, %v", skipped, err)
-		}
-		shown, err := app.Mailboxes().Describe(ctx, shelves.Ref("near"), calls[1].ID)
-		if err := errors.Join(err, app.Mailboxes().Drop(ctx, shelves.Ref("near"), calls[1].ID)); err != nil || string(shown.Input) != "5" {
-			t.Errorf("%+v, %v", shown, err)
-		}
-		info, err := app.Entities().Describe(ctx, shelves.Ref("near"))
-		if err != nil || info.LockedBy.Key != "t" {
-			t.Fatalf("%+v, %v", info, err)
-		}
-		locked := 0
-		for info, err := range app.Locks().List(ctx, "shelf") {
-			if locked++; err != nil || info.Ref != shelves.Ref("near") {
-				t.Errorf("%+v, %v", info, err)
-			}
-		}
-		if n, exists, err := shelves.Get(env.With(), "near"); n != 3 || !exists || err != nil || locked != 1 {
-			t.Errorf("%d, %v, %v, %d are locked", n, exists, err, locked)
-		}
-		if err := app.Locks().Unlock(ctx, shelves.Ref("near"), info.Epoch); err != nil {
-			t.Fatal(err)
-		}
-		env.Settle()
-		if n, _, err := shelves.Get(env.With(), "near"); n != 13 || err != nil {
-			t.Errorf("%d, %v", n, err)
-		}
-		if err := poke.Send(env.With(), x, "go on"); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := x.Result(env.With()); got != "2 door done" || err != nil {
-			t.Errorf("%q, %v", got, err)
-		}
-		n := 0
-		for _, err := range app.Entities().List(ctx, "shelf", "") {
-			if n++; err != nil {
-				t.Error(err)
-			}
-		}
-		var rows strings.Builder
-		if err := app.Entities().ForceDelete(ctx, shelves.Ref("near"), &rows); err != nil || !strings.Contains(rows.String(), "entities") {
-			t.Errorf("forced delete of an entity: %v, exported %q", err, rows.String())
-		}
-		if n != 2 {
-			t.Errorf("%d shelves", n)
 		}
 	})
 }

@@ -138,7 +138,7 @@ func TestRetries(t *testing.T) {
 	})
 }
 
-// Restart lets the process die where it stands. With definitions it is a deploy of other code.
+// Restart kills the process, whatever it is doing. With definitions it is a deploy of other code.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	charges := perduretest.NewFake(charged)

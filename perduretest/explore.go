@@ -14,47 +14,47 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Scenario is a program, what clients do with it, and what must come of it.
+// Scenario is a program, the actions of its clients, and the checks of the result.
 type Scenario[R any] struct {
-	// Definitions are the program. Every process serves them, one after the other.
+	// Definitions are the program. All processes of a run serve them, one after the other.
 	Definitions perdure.Group
-	// Drive does what clients do, and returns what must be the same whatever happens, such as the
-	// results of executions. When the process dies, Drive ends with an error, and is called again
-	// with the next process: clients repeat what they do not know to be done. So everything in it
-	// must be repeatable: starts have keys, sends have a [perdure.RequestID].
+	// Drive does what clients do, and returns values that must not depend on crashes, such as the
+	// results of executions. When the process dies, Drive gets an error and returns it, and Explore
+	// calls it again with the next process: clients repeat calls whose outcome they do not know. So
+	// everything in it must be repeatable: starts have keys, sends have a [perdure.RequestID].
 	Drive func(env *Env) (R, error)
-	// Check looks at the world outside afterwards; may be nil.
+	// Check examines the outside world afterwards. It may be nil.
 	Check func() error
-	// MaxPoints is at how many points at most the process dies, spread evenly over the scenario;
-	// 1,000.
+	// MaxPoints bounds the number of points at which the process dies, spread evenly over the
+	// scenario; 1,000 by default.
 	MaxPoints int
-	// Config has further settings. Code is executed once, as in production.
+	// Config has further settings. Once is implied: code is executed once, as in production.
 	Config Config
 }
 
 // Bounds of an exploration.
 const (
 	maxPoints   = 1000
-	maxLives    = 10 // processes of one run
+	maxLives    = 10 // processes in one run
 	maxFailures = 3  // points that are reported in full
 )
 
-// Explore finds out what a crash can do to a program. It runs the scenario without one, and then
-// once for every commit that it makes, with a process that dies just before the commit, and once
-// more with one that dies just after it and never hears that it succeeded. Between two commits
-// nothing is stored, so that these are all moments that make a difference. Another process then
-// takes over, and lets the scenario finish.
+// Explore finds out what a crash can do to a program. It runs the scenario without a crash, and
+// then twice for every commit of that run: with a process that dies just before the commit, and
+// with one that dies just after it, without learning that it succeeded. The store does not change
+// between two commits, so these are all the moments that make a difference. Another process then
+// takes over and finishes the scenario.
 //
-// setup is called for every run; it makes the fakes anew, so that runs do not see each other.
-// Reported are
+// Explore calls setup for every run. It must create new fakes each time, so that runs do not see
+// each other. Explore reports
 //
-//   - another result of Drive, or an error of it or of Check;
-//   - steps that are not idempotent. A crash can lose the outcome of a body that has run, which is
-//     then executed again, so its effect must not happen twice. An effect is what the body says by
+//   - another result of Drive, or an error of Drive or Check;
+//   - steps that are not idempotent. A crash can lose the outcome of a body that has run. The body
+//     then runs again, so its effect must not happen twice. The body reports its effects with
 //     [Effect]; more of them than without a crash is a failure;
 //   - effects that did not happen, and executions that are left open, with the reason.
 //
-// Every point is a test of its own, and a failure says how to run it again.
+// Every point is a subtest, and a failure says how to run it again.
 func Explore[R any](t *testing.T, setup func() Scenario[R]) {
 	t.Helper()
 	x := explorer[R]{setup: setup, plain: runOnce(t, setup, point{}), again: map[string]int{}}
@@ -81,14 +81,14 @@ func Explore[R any](t *testing.T, setup func() Scenario[R]) {
 	}
 }
 
-// point is where a process dies: at a commit, before or after the store has done it. The zero point
-// is nowhere.
+// point is where a process dies: before or after the store has applied a commit. The zero point
+// means no crash.
 type point struct {
 	commit int
 	after  bool
 }
 
-// String is the name of the test.
+// String returns the name of the subtest.
 func (p point) String() string {
 	if p.after {
 		return fmt.Sprintf("crash after commit %d", p.commit)
@@ -96,16 +96,16 @@ func (p point) String() string {
 	return fmt.Sprintf("crash before commit %d", p.commit)
 }
 
-// explorer goes through the points of a scenario.
+// explorer tries the points of a scenario.
 type explorer[R any] struct {
 	setup    func() Scenario[R]
 	plain    *trial[R]
 	failures int
 	crashes  int
-	again    map[string]int // at how many points a step was executed again
+	again    map[string]int // counts the points at which a step ran again
 }
 
-// points are those to try, and how many are left out.
+// points returns the points to try, and how many are left out.
 func (x *explorer[R]) points() (points []point, left int) {
 	total := 2 * x.plain.commits
 	every := max(1, (total+x.plain.maxPoints-1)/x.plain.maxPoints)
@@ -115,7 +115,7 @@ func (x *explorer[R]) points() (points []point, left int) {
 	return points, total - len(points)
 }
 
-// try runs the scenario with one crash and compares.
+// try runs the scenario with one crash and compares the outcome with the run without one.
 func (x *explorer[R]) try(t *testing.T, p point) {
 	t.Helper()
 	r := runOnce(t, x.setup, p)
@@ -139,7 +139,7 @@ func (x *explorer[R]) try(t *testing.T, p point) {
 		p, x.plain.commits, r.commit, strings.Join(r.problems, "\n  "), pattern(t.Name()), r.histories)
 }
 
-// pattern makes go test run one test.
+// pattern returns the argument of go test -run that selects one test.
 func pattern(name string) string {
 	parts := strings.Split(name, "/")
 	for i := range parts {
@@ -148,7 +148,7 @@ func pattern(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// repeated says which steps were executed again, and of which of those no effect is known.
+// repeated lists the steps that ran again, and says which of them report no effect.
 func (x *explorer[R]) repeated() string {
 	if len(x.again) == 0 {
 		return "; no step was executed again"
@@ -167,7 +167,7 @@ func (x *explorer[R]) repeated() string {
 	return text
 }
 
-// compare finds what is not as it is without a crash.
+// compare finds differences from the run without a crash.
 func (r *trial[R]) compare(plain *trial[R]) {
 	if len(r.problems) == 0 && !reflect.DeepEqual(r.result, plain.result) {
 		r.wrong("the result is %+v; without a crash it is %+v", r.result, plain.result)
@@ -184,7 +184,7 @@ func (r *trial[R]) compare(plain *trial[R]) {
 		got, want := r.effects[name], plain.effects[name]
 		switch step := cmp.Or(r.authors[name], plain.authors[name], "?"); {
 		case got > want:
-			// First: it is the cause of much that may be wrong besides.
+			// It comes first, because it may cause the other problems.
 			r.problems = slices.Insert(r.problems, 0, fmt.Sprintf("step %s is not idempotent: effect %q happened %s, and %s without a crash. A crash loses the "+
 				"outcome of a body that has run, which is executed again then: hand perdure.IdempotencyKey(ctx) to the service, or look first whether it has happened",
 				step, name, times(got), times(want)))

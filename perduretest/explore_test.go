@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// bank is a service that moves money. It recognises repeated requests when it is asked to.
+// bank is a service that moves money. It recognises repeated requests if they have keys.
 type bank struct {
 	mu      sync.Mutex
 	seen    map[string]string
@@ -55,7 +55,7 @@ var (
 	})
 )
 
-// payment is a scenario of a bank; with keys, it is told who asks.
+// payment is a scenario of a bank. With keys, the program passes idempotency keys.
 func payment(keys bool) func() Scenario[string] {
 	return func() Scenario[string] {
 		b := &bank{}
@@ -88,13 +88,13 @@ func payment(keys bool) func() Scenario[string] {
 	}
 }
 
-// TestExploreFindsNothing explores a program that is right.
+// TestExploreFindsNothing explores a correct program.
 func TestExploreFindsNothing(t *testing.T) {
 	t.Parallel()
 	Explore(t, payment(true))
 }
 
-// explored collects what Explore would report.
+// explored collects the problems that Explore would report.
 func explored[R any](t *testing.T, setup func() Scenario[R]) (problems []string, hits int) {
 	t.Helper()
 	x := explorer[R]{setup: setup, plain: runOnce(t, setup, point{}), again: map[string]int{}}
@@ -135,12 +135,12 @@ func TestExploreFindsStepsThatAreNotIdempotent(t *testing.T) {
 	}
 }
 
-// TestExploreFindsOtherResults explores a workflow that asks something outside of a step, and one
-// whose driver is not repeatable.
+// TestExploreFindsOtherResults explores a workflow that reads outside state without a step, and a
+// driver that is not repeatable.
 func TestExploreFindsOtherResults(t *testing.T) {
 	t.Parallel()
 	problems, _ := explored(t, func() Scenario[int] {
-		n := 0 // a fact that no step records
+		n := 0 // no step records it
 		count := perdure.NewWorkflow("count", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
 			n++
 			_, err := perdure.Do(ctx, "one", func(context.Context) (int, error) { return 1, nil })
@@ -185,7 +185,7 @@ func TestExploreFindsOtherResults(t *testing.T) {
 	}
 }
 
-// TestExploreFindsWhatIsLeftOpen explores a driver that does not come back for what it started.
+// TestExploreFindsWhatIsLeftOpen explores a driver that does not wait for an execution it started.
 func TestExploreFindsWhatIsLeftOpen(t *testing.T) {
 	t.Parallel()
 	problems, _ := explored(t, func() Scenario[int] {

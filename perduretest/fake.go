@@ -8,10 +8,12 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Fake is a test double of an activity that remembers its calls and can be told to fail. Its Call
-// is what to bind:
+// Fake is a test double of an activity that remembers its calls and can fail on request. Bind its
+// method Call:
 //
-//	charge := perduretest.NewFake(func(ctx context.Context, o Order) (Receipt, error) { return Receipt{ID: "r1"}, nil })
+//	charge := perduretest.NewFake(func(ctx context.Context, o Order) (Receipt, error) {
+//		return Receipt{ID: "r1"}, nil
+//	})
 //	perduretest.Run(t, perdure.Group{Checkout, Charge.Bind(charge.Call)}, …)
 type Fake[I, O any] struct {
 	fn func(context.Context, I) (O, error)
@@ -33,7 +35,7 @@ type Call[I, O any] struct {
 	IdempotencyKey string
 }
 
-// NewFake makes a Fake of a function.
+// NewFake returns a Fake that calls fn.
 func NewFake[I, O any](fn func(context.Context, I) (O, error)) *Fake[I, O] {
 	return &Fake[I, O]{fn: fn}
 }
@@ -54,16 +56,18 @@ func (f *Fake[I, O]) Call(ctx context.Context, in I) (O, error) {
 		c.Err = f.err
 	}
 	f.mu.Unlock()
+
 	if c.Err == nil {
 		c.Output, c.Err = f.fn(ctx, in) // unlocked: it may sleep
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls = append(f.calls, c)
 	return c.Output, c.Err
 }
 
-// Calls are the calls that have returned, in the order in which they did.
+// Calls returns the calls that have returned, in the order in which they returned.
 func (f *Fake[I, O]) Calls() []Call[I, O] {
 	f.mu.Lock()
 	defer f.mu.Unlock()

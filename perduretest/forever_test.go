@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// What the documents say in bold: without a policy, a step, an activity and a task are repeated
-// until they succeed, however often they fail or panic. The code of workflows, entities and
-// services is not repeated: its error is its answer.
+// The documentation says in bold: without a policy, a step, an activity or a task is repeated until
+// it succeeds, however often it fails or panics. Code of workflows, entities and services is not
+// repeated: the caller gets its error.
 func TestNoPolicyRetriesForEver(t *testing.T) {
 	t.Parallel()
 	const failures = 40 // 1 s, doubled up to 1 min: more than half an hour

@@ -12,14 +12,14 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Bounds of what a failed test prints. What is left out is counted.
+// Bounds of the output of a failed test. The output counts what it leaves out.
 const (
 	maxExecutions = 20
 	maxEvents     = 100
 	maxValue      = 200 // bytes of an input or output
 )
 
-// executions are all runs in the store, oldest first.
+// executions returns all runs in the store, oldest first.
 func (w *world) executions() ([]store.Execution, error) {
 	q := store.Query{Tenant: model.DefaultTenant, AllRuns: true, Limit: 1000}
 	var rows []store.Execution
@@ -40,7 +40,7 @@ func (w *world) executions() ([]store.Execution, error) {
 
 func addressText(a model.Address) string { return a.Type + "/" + a.Key }
 
-// report is what a test that has failed prints.
+// report returns the text that a failed test prints.
 func (w *world) report() string {
 	text := w.histories()
 	if p, _ := w.process(); p != nil && p.App != nil && !p.Dead() {
@@ -49,7 +49,7 @@ func (w *world) report() string {
 	return text
 }
 
-// histories is everything in the store, for people.
+// histories returns all histories in the store as text.
 func (w *world) histories() string {
 	rows, err := w.executions()
 	if err != nil {
@@ -72,7 +72,7 @@ func (w *world) histories() string {
 	return b.String()
 }
 
-// historyOf is the history of one run, for people.
+// historyOf returns the history of one run as text.
 func (w *world) historyOf(x *store.Execution) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", addressText(x.Start.Address), x.Outcome.Status)
@@ -149,7 +149,7 @@ func value(p model.Payload) string {
 	return string(p.Data)
 }
 
-// reasons says why open executions do not move, for people.
+// reasons returns as text why open executions do not move.
 func (w *world) reasons(app *perdure.App) string {
 	var b strings.Builder
 	n := 0

@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// TestEveryVerbIsTried looks for the verbs of the face in everything_test.go: functions and methods
-// that take or belong to a WorkflowCtx, a Caller, a Sender, an App or a group of its verbs. A verb
-// that is new is tried in a test before it is released.
+// TestEveryVerbIsTried looks in everything_test.go and everything_entities_test.go for the verbs of
+// the public packages: functions and methods that take or belong to a WorkflowCtx, a Caller, a
+// Sender, an App or a group of its verbs. So a new verb needs a test before it is released.
 func TestEveryVerbIsTried(t *testing.T) {
 	t.Parallel()
 	const face = "github.com/perdure/perdure"
@@ -33,12 +33,16 @@ func TestEveryVerbIsTried(t *testing.T) {
 
 	fset := token.NewFileSet()
 	imp := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
-	file, err := parser.ParseFile(fset, "everything_test.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
+	var everything []*ast.File
+	for _, name := range []string{"everything_test.go", "everything_entities_test.go"} {
+		file, err := parser.ParseFile(fset, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		everything = append(everything, file)
 	}
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
-	if _, err := (&types.Config{Importer: imp}).Check("everything", fset, []*ast.File{file}, info); err != nil {
+	if _, err := (&types.Config{Importer: imp}).Check("everything", fset, everything, info); err != nil {
 		t.Fatal(err)
 	}
 
@@ -57,8 +61,8 @@ func TestEveryVerbIsTried(t *testing.T) {
 	verbs := 0
 	for _, f := range functions(pkg) {
 		name := verbName(f)
-		// How an App ends is left to the environment; a database of the user is real, and is tried
-		// in internal/txtest.
+		// The environment closes the App. Databases of the user are real and are tested in
+		// internal/txtest.
 		left := map[string]bool{"App.Close": true, "App.Wait": true, "App.With": true, "App.InTx": true, "InPgx": true}
 		if !f.Exported() || !isVerb(f) || left[name] {
 			continue
@@ -73,7 +77,7 @@ func TestEveryVerbIsTried(t *testing.T) {
 	}
 }
 
-// functions are all functions and methods of a package.
+// functions returns all functions and methods of a package.
 func functions(pkg *types.Package) (all []*types.Func) {
 	for _, name := range pkg.Scope().Names() {
 		switch obj := pkg.Scope().Lookup(name).(type) {
@@ -90,7 +94,7 @@ func functions(pkg *types.Package) (all []*types.Func) {
 	return all
 }
 
-// verbName is Type.Method or Function.
+// verbName returns Type.Method or Function.
 func verbName(f *types.Func) string {
 	if recv := f.Signature().Recv(); recv != nil {
 		return typeName(recv.Type()) + "." + f.Name()
@@ -113,7 +117,7 @@ var groups = []string{
 	"Breakers", "DeadTasks", "Entities", "Executions", "Histories", "Limits", "Locks", "Mailboxes", "Queues", "Schedules", "Signals", "Tasks",
 }
 
-// isVerb reports whether a function takes, or belongs to, somebody who speaks.
+// isVerb reports whether a function takes, or belongs to, a party that can send or call.
 func isVerb(f *types.Func) bool {
 	speaks := map[string]bool{"WorkflowCtx": true, "Caller": true, "Sender": true, "Client": true, "App": true}
 	for _, group := range groups {

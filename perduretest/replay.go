@@ -9,18 +9,20 @@ import (
 	"github.com/perdure/perdure/internal/attach"
 )
 
-// Replay runs today's code against exported histories, without executing a step: those in all files
-// that a pattern (see fs.Glob) matches, each as a test of its own. It fails when the code would not
-// do what is recorded: executions that run now would be blocked by a deploy of it. Export some of
+// Replay runs today's code against exported histories, without executing a step. It reads all files
+// that match a pattern (see fs.Glob), each in a subtest. It fails when the code would not do what
+// is recorded: a deploy of this code would block the running executions. Export some histories of
 // every kind with `perdure workflow export`, and keep them in the repository.
 //
-// A pattern that matches nothing is a mistake: a test that checks nothing must not succeed.
+// A pattern that matches no file fails the test, because a test that checks nothing must not
+// succeed.
 func Replay(t *testing.T, files fs.FS, pattern string, defs ...perdure.Definition) {
 	t.Helper()
 	Config{}.Replay(t, files, pattern, defs...)
 }
 
-// Replay is Replay with the payload settings of the app that the histories come from.
+// Replay works like the function of that name, with the payload settings of the app that exported
+// the histories.
 func (c Config) Replay(t *testing.T, files fs.FS, pattern string, defs ...perdure.Definition) {
 	t.Helper()
 	names, err := fs.Glob(files, pattern)

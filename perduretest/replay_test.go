@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// exported is the history of a workflow that runs two steps.
+// exported returns the history of a workflow that runs two steps.
 func exported(t *testing.T, cfg perduretest.Config, steps ...string) (history string) {
 	t.Helper()
 	cfg.Run(t, stepper(steps...), func(t *testing.T, env *perduretest.Env) {

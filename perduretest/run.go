@@ -15,25 +15,25 @@ import (
 
 // Config is Run with settings. The zero value is right for most tests.
 type Config struct {
-	// Instead are definitions that take the place of those of the same name: test doubles for a
+	// Instead are definitions that replace the definitions of the same name: test doubles for a
 	// group that a program defines as a whole.
 	Instead perdure.Group
-	// Patience is how much virtual time may pass until the test is given up; 20 years.
+	// Patience is how much virtual time may pass before the test fails; 20 years.
 	Patience time.Duration
-	// Once has code executed once, and keeps executions in memory while they wait, as in
-	// production. Histories of thousands of events are tested faster so.
+	// Once executes code once, and keeps executions in memory while they wait, as in production. It
+	// makes tests with histories of thousands of events faster.
 	Once bool
-	// Logger hears what executions log, and what an operator would be told. By default the former
-	// is in the output of the test.
+	// Logger gets the lines that executions log, and messages for operators. By default, the lines
+	// of executions appear in the output of the test.
 	Logger *slog.Logger
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
-	// Payloads is how inputs, outputs and messages are stored, and how replayed histories were;
-	// plain JSON by default.
+	// Payloads is how the engine stores inputs, outputs and messages, and how replayed histories
+	// are stored; plain JSON by default.
 	Payloads payload.Codec
 }
 
-// Run runs a test with the definitions, on a store of its own. A Group is one definition.
+// Run runs a test with the definitions, on its own store. A Group is one definition.
 func Run(t *testing.T, def perdure.Definition, test func(t *testing.T, env *Env)) {
 	t.Helper()
 	Config{}.Run(t, def, test)
@@ -46,7 +46,7 @@ func (c Config) Run(t *testing.T, def perdure.Definition, test func(t *testing.T
 	bubble(t, func(t *testing.T) { c.run(t, t, def, test) })
 }
 
-// run is Run inside of the bubble. Mistakes are reported to tb.
+// run is Run inside the bubble. It reports mistakes to tb.
 func (c Config) run(t *testing.T, tb testing.TB, def perdure.Definition, test func(t *testing.T, env *Env)) {
 	w := newWorld(c)
 	w.log = cmp.Or(c.Logger, slog.New(slog.NewTextHandler(tb.Output(), nil)))
@@ -68,7 +68,7 @@ func (c Config) run(t *testing.T, tb testing.TB, def perdure.Definition, test fu
 	test(t, env)
 }
 
-// bubble runs a test in virtual time. Goroutines that it leaves behind make it fail.
+// bubble runs a test in virtual time. The test fails when it leaves goroutines behind.
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	defer leftBehind(t)
@@ -76,15 +76,15 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// leftBehind turns what synctest says about goroutines that can never end into a failure. A panic
-// of the test itself does not come here.
+// leftBehind turns the panic of synctest about goroutines that can never end into a failure. It
+// does not see a panic of the test itself.
 func leftBehind(t testing.TB) {
 	if p := recover(); p != nil {
 		t.Errorf("perduretest: the test has ended, but goroutines that it started have not, and nothing can end them: %v", p)
 	}
 }
 
-// stuck is the cause with which the waits of a test end that has lost its patience.
+// stuck is the error that ends the waits of a test after Config.Patience.
 type stuck struct{ patience time.Duration }
 
 func (s stuck) Error() string {

@@ -20,7 +20,7 @@ var (
 	finish    = perdure.NewSignal[string]("finish")
 )
 
-// report notes for when it was begun. A slow one runs until it is told to end.
+// report notes its scheduled time. A slow report runs until it is cancelled.
 func report(ctx perdure.WorkflowCtx, in string) (string, error) {
 	at, ok := ctx.ScheduledFor()
 	if !ok {
@@ -34,7 +34,7 @@ func report(ctx perdure.WorkflowCtx, in string) (string, error) {
 	return jot.Run(ctx, fmt.Sprint(in, " ", at.UTC().Format(time.RFC3339)))
 }
 
-// notes are what reports have noted, in order.
+// notes returns a fake that collects the notes of reports, in order.
 func notes() (*perduretest.Fake[string, string], perdure.Definition) {
 	fake := perduretest.NewFake(func(_ context.Context, s string) (string, error) { return s, nil })
 	return fake, perdure.Group{reporting.Bind(report), jot.Bind(fake.Call)}
@@ -64,9 +64,8 @@ func same(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// TestAYearOfNights has a schedule in Berlin for a year that begins and ends with it, with both
-// changes of the clock, and a process that dies every month. In short mode, it ends after the first
-// change.
+// TestAYearOfNights runs a schedule in Berlin for one year, with both changes of the clock, and
+// kills the process every month. In short mode, it ends after the first change.
 func TestAYearOfNights(t *testing.T) {
 	t.Parallel()
 	days := 366 // 2000 is a leap year
@@ -102,8 +101,8 @@ func TestAYearOfNights(t *testing.T) {
 	})
 }
 
-// TestDowntime has a schedule that nobody could serve for a while: late ticks are caught up within
-// the window, and counted beyond it.
+// TestDowntime has a schedule without a live process for a while. The schedule catches up late
+// ticks within the window, and counts the ticks beyond it.
 func TestDowntime(t *testing.T) {
 	t.Parallel()
 	fake, defs := notes()
@@ -125,10 +124,10 @@ func TestDowntime(t *testing.T) {
 
 		env.Advance(time.Hour)
 		got := texts(fake)
-		slices.Sort(got) // those that are late begin together
+		slices.Sort(got) // late ticks start together
 
-		// The timer of two o'clock has fired in time, so that tick is not late, though nobody could
-		// act on it.
+		// The timer of two o'clock fired in time, so that tick is not late, although no process
+		// could act on it.
 		same(t, "hours", got, "hour 2000-01-01T01:00:00Z", "hour 2000-01-01T02:00:00Z",
 			"hour 2000-12-30T23:00:00Z", "hour 2000-12-31T00:00:00Z", "hour 2000-12-31T01:00:00Z", "hour 2000-12-31T02:00:00Z")
 		if info := describe(t, env, hourly); info.Fired != 6 || info.Missed != 365*24-4 {
@@ -182,7 +181,8 @@ func TestOverlapPolicies(t *testing.T) {
 	}
 }
 
-// TestDefinitionsChange deploys other definitions of a schedule: it is changed where it is.
+// TestDefinitionsChange deploys another definition of a schedule, which changes the stored
+// schedule.
 func TestDefinitionsChange(t *testing.T) {
 	t.Parallel()
 	fake, defs := notes()
@@ -221,7 +221,7 @@ func TestDefinitionsChange(t *testing.T) {
 		if n != 2 || err != nil {
 			t.Errorf("%d executions are found by their labels, %v", n, err)
 		}
-		env.Restart(defs) // not defined any more, and not pruned
+		env.Restart(defs) // no longer defined, and not pruned
 		env.Advance(time.Hour)
 		if n := len(fake.Calls()); n != 3 {
 			t.Errorf("%d reports", n)
@@ -229,7 +229,7 @@ func TestDefinitionsChange(t *testing.T) {
 	})
 }
 
-// TestWrongSchedules are refused when the app opens.
+// TestWrongSchedules opens apps with schedules that are refused.
 func TestWrongSchedules(t *testing.T) {
 	t.Parallel()
 	_, defs := notes()

@@ -17,8 +17,8 @@ var sleeper = perdure.NewWorkflow("sleeper", func(ctx perdure.WorkflowCtx, d tim
 	return ctx.Now().Sub(began), err
 })
 
-// TestAYearIsCheap bounds what virtual time costs. On a machine that is busy, anything may be slow
-// once; but not ten times in a row.
+// TestAYearIsCheap bounds the cost of virtual time. On a busy machine anything may be slow once,
+// but not ten times in a row.
 func TestAYearIsCheap(t *testing.T) {
 	t.Parallel()
 	for _, once := range []bool{false, true} {
@@ -35,7 +35,7 @@ func TestAYearIsCheap(t *testing.T) {
 				}
 			})
 			fastest = min(fastest, time.Since(began))
-			// a few milliseconds as a rule; a node that did something every minute would need more
+			// usually a few milliseconds; a node that did something every minute would need more
 			if fastest < time.Second {
 				break
 			}
@@ -48,9 +48,9 @@ func TestAYearIsCheap(t *testing.T) {
 	}
 }
 
-// TestManyTimersInAYear spreads executions over a year, and ten times as many: each of them may
-// cost three times as much then, but not ten times as much. On a busy machine anything may be slow
-// once, but not five times in a row.
+// TestManyTimersInAYear spreads executions over a year, and then ten times as many. Each of them
+// may then cost three times as much, but not ten times as much. On a busy machine anything may be
+// slow once, but not five times in a row.
 func TestManyTimersInAYear(t *testing.T) {
 	t.Parallel()
 	n := 10_000
@@ -67,7 +67,7 @@ func TestManyTimersInAYear(t *testing.T) {
 	t.Errorf("%d timers cost more than three times as much each as %d do", n, n/10)
 }
 
-// spread starts n executions that end in the course of a year, and tells how long that took.
+// spread starts n executions that end in the course of a year, and returns how long that took.
 func spread(t *testing.T, n int) time.Duration {
 	t.Helper()
 	began := time.Now()

@@ -20,8 +20,8 @@ type trial[R any] struct {
 	problems []string
 
 	hit       bool   // the crash has happened
-	commit    string // what was committed then
-	commits   int    // in all
+	commit    string // the commit at which it happened
+	commits   int    // total
 	maxPoints int
 
 	effects   map[string]int
@@ -29,7 +29,7 @@ type trial[R any] struct {
 	executed  map[string]int    // bodies, by step
 	effective map[string]bool   // steps that have effects
 	open      []string
-	reasons   map[string]string // of those
+	reasons   map[string]string // why they are open
 	histories string
 }
 
@@ -39,7 +39,7 @@ func (r *trial[R]) wrong(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Sprintf(format, args...))
 }
 
-// death is a plan: the process dies at one commit, counted over all processes of a run.
+// death is a fault plan: the process dies at one commit, counted over all processes of a run.
 type death struct {
 	at point
 
@@ -49,7 +49,7 @@ type death struct {
 	what    string
 }
 
-// Next is asked about every call to the store.
+// Next decides the fault of every call to the store.
 func (d *death) Next(c faultstore.Call) faultstore.Fault {
 	if c.Method != faultstore.Commit {
 		return faultstore.Fault{}
@@ -66,7 +66,7 @@ func (d *death) Next(c faultstore.Call) faultstore.Fault {
 	return faultstore.Fault{Kind: faultstore.CrashBefore}
 }
 
-// runOnce runs a scenario in a bubble of its own.
+// runOnce runs a scenario in its own bubble.
 func runOnce[R any](t *testing.T, setup func() Scenario[R], at point) *trial[R] {
 	t.Helper()
 	r := &trial[R]{authors: map[string]string{}, executed: map[string]int{}, effective: map[string]bool{}, reasons: map[string]string{}}
@@ -107,7 +107,7 @@ func runOnce[R any](t *testing.T, setup func() Scenario[R], at point) *trial[R] 
 	return r
 }
 
-// live drives the scenario until it has succeeded and its process has closed in good order.
+// live drives the scenario until it has succeeded and its process has closed without a crash.
 func live[R any](w *world, s *Scenario[R]) (result R, err error) {
 	defer w.patience.Stop()
 	defer func() { err = errors.Join(err, w.kill()) }()
@@ -141,9 +141,9 @@ func live[R any](w *world, s *Scenario[R]) (result R, err error) {
 	return result, fmt.Errorf("gave up after %d processes", maxLives)
 }
 
-// closes ends a process in good order. It reports false when it died before its end.
+// closes closes a process. It returns false when the process died first.
 func closes(p *crash.Process) bool {
-	orderly, _ := p.Close() // that a body which nobody waits for did not end in time is no matter
+	orderly, _ := p.Close() // a body that did not end in time does not matter here
 	return orderly
 }
 
@@ -164,7 +164,7 @@ func drive[R any](w *world, s *Scenario[R]) (result R, err error) {
 	return s.Drive(&Env{w: w, fatal: func(err error) { panic(aborted{err}) }})
 }
 
-// conclude gathers what has become of everything.
+// conclude collects the state of all executions and effects.
 func (r *trial[R]) conclude(w *world) {
 	rows, err := w.executions()
 	if err != nil {

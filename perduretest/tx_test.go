@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// Transactional activities and outboxes work on a SQLite file in virtual time, over a crash as
-// well, and do not fill that time with looking.
+// Transactional activities and outboxes work on a SQLite file in virtual time, also across a crash,
+// and do not spend that time polling.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
 	db, err := sqlite.Open("file:" + filepath.Join(t.TempDir(), "bank.db"))

@@ -8,24 +8,23 @@ import (
 	"time"
 )
 
-// realPatience is how much real time a run may take before somebody who looks on is told what it
-// does.
+// realPatience is how much real time a run may take before watch prints what it is busy with.
 const realPatience = time.Minute
 
-// watch tells what a test is busy with, if it takes long: virtual time passes only while everything
-// waits, so code that spins, or that waits for something outside of the bubble, makes it stand
-// still without a word.
+// watch prints what a test is busy with, if it takes long. Virtual time passes only while
+// everything waits. So code that spins, or that waits for something outside the bubble, stops it
+// without a message.
 func watch(name string, after time.Duration, out io.Writer) *time.Timer {
 	return time.AfterFunc(after, func() {
 		buf := make([]byte, 4<<20)
 		busy := busyGoroutines(string(buf[:runtime.Stack(buf, true)]))
-		// Nobody could do anything about an error of this.
+		// There is nothing to do about a failed write to the output.
 		_, _ = fmt.Fprintf(out, "perduretest: %s has taken %s of real time. Virtual time stands still while code runs, waits for a mutex, or for something "+
 			"outside of the test:\n\n%s\n", name, after, busy)
 	})
 }
 
-// busyGoroutines are those of bubbles in which something keeps time from passing.
+// busyGoroutines returns the goroutines that keep the time of a bubble from passing.
 func busyGoroutines(dump string) string {
 	var busy []string
 	for stack := range strings.SplitSeq(dump, "\n\n") {

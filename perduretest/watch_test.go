@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// told collects what is written, and says so.
+// told is a writer that passes on each text.
 type told struct{ texts chan string }
 
 func (w told) Write(p []byte) (int, error) {
@@ -15,12 +15,12 @@ func (w told) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWatchNamesWhatIsBusy has a test that waits for something outside of its bubble, and one
-// goroutine in it that waits for time to pass.
+// TestWatchNamesWhatIsBusy runs a test that waits for something outside its bubble, with a
+// goroutine inside that waits for time to pass.
 func TestWatchNamesWhatIsBusy(t *testing.T) {
 	t.Parallel()
 	w := told{make(chan string)}
-	release := make(chan struct{}) // outside of the bubble
+	release := make(chan struct{}) // created outside the bubble
 	timer := watch("TestX", 100*time.Millisecond, w)
 	defer timer.Stop()
 

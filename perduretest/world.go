@@ -19,37 +19,36 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// forever is the period of everything that a node does from time to time: a year of virtual time
-// must not consist of leases that are renewed and rows that are swept. There is one node, which
-// dies only when the test says so.
+// forever is the period of all periodic work of a node: a year of virtual time must not consist of
+// lease renewals and sweeps. There is one node, which dies only when the test kills it.
 const forever = 100 * 365 * 24 * time.Hour
 
 const shards = 4
 
-// world is everything that outlives a process: the store, and what the bodies of steps have done to
-// whatever is outside.
+// world is everything that outlives a process: the store, and the effects of step bodies on the
+// outside world.
 type world struct {
 	cfg      Config
 	log      *slog.Logger // of executions
 	mem      *memory.Store
 	plan     faultstore.Plan
-	found    func(text string) // is told of mistakes, each once
+	found    func(text string) // gets each mistake once
 	def      perdure.Definition
 	opened   int
-	remains  sync.WaitGroup // of processes that died
+	remains  sync.WaitGroup // goroutines of dead processes
 	patience *time.Timer
 
 	mu      sync.Mutex
 	current *crash.Process
 	ctx     context.Context //nolint:containedctx // of the calls of the test; ends with the process
 	cancel  context.CancelCauseFunc
-	ended   error // why the calls of the test have ended; nil while they may go on
+	ended   error // why the calls of the test have ended; nil while they may continue
 	told    map[string]bool
 	effects map[string]int
 	bodies  map[string]*body // by idempotency key
 }
 
-// body is what is known about the body of one step.
+// body records what happened to the body of one step.
 type body struct {
 	step    string
 	ran     int
@@ -65,7 +64,7 @@ func newWorld(c Config) *world {
 	return w
 }
 
-// giveUp ends the waits of a test that has waited long enough.
+// giveUp ends the waits of a test whose patience is over.
 func (w *world) giveUp() {
 	p, ctx := w.process()
 	if p == nil || p.App == nil || ctx.Err() != nil {
@@ -76,7 +75,7 @@ func (w *world) giveUp() {
 	w.end(why)
 }
 
-// process is the one that runs now, and the context of calls to it.
+// process returns the process that runs now, and the context of calls to it.
 func (w *world) process() (*crash.Process, context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,7 +92,7 @@ func (w *world) end(why error) {
 	}
 }
 
-// enter makes a process the one that runs now; nil for none.
+// enter makes p the process that runs now; nil means none.
 func (w *world) enter(p *crash.Process) (before *crash.Process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,7 +135,7 @@ func (w *world) open(def perdure.Definition) error {
 	return err
 }
 
-// kill lets the process die. Nobody waits for its remains, which may be bodies that sleep.
+// kill kills the process. It does not wait for goroutines that remain, because they may sleep.
 func (w *world) kill() error {
 	p := w.enter(nil)
 	if p == nil {
@@ -144,12 +143,13 @@ func (w *world) kill() error {
 	}
 	p.Kill()
 	w.remains.Go(func() {
-		_ = p.Bury() // it is dead: what it has to say does not count
+		_ = p.Bury() // the process is dead, so its error does not count
 	})
 	return w.fence()
 }
 
-// fence takes what dead processes owned away from them, so that nobody has to wait for a lease.
+// fence takes the shards of dead processes away from them, so that the next process need not wait
+// for a lease.
 func (w *world) fence() error {
 	ctx := context.Background()
 	view, err := w.mem.Members(ctx)
@@ -164,7 +164,7 @@ func (w *world) fence() error {
 	return nil
 }
 
-// close ends everything. The process is not closed in good order: a test may end while steps run.
+// close ends everything. It does not drain the process, because a test may end while steps run.
 func (w *world) close() error {
 	w.patience.Stop()
 	err := w.kill()
@@ -172,7 +172,7 @@ func (w *world) close() error {
 	return err
 }
 
-// mistake is told by the worker what code must not do.
+// mistake receives from the worker a mistake of the code.
 func (w *world) mistake(m replay.Mistake) {
 	text := fmt.Sprintf("execution %s/%s: %s", m.Address.Type, m.Address.Key, m.Text)
 	w.mu.Lock()
@@ -183,13 +183,13 @@ func (w *world) mistake(m replay.Mistake) {
 		w.found(text)
 	}
 	if m.Blocked {
-		w.end(fmt.Errorf("%w: %s", errBlocked, text)) // whoever waits for it would wait for ever
+		w.end(fmt.Errorf("%w: %s", errBlocked, text)) // its waiters would never get an answer
 	}
 }
 
 var errBlocked = errors.New("an execution is blocked")
 
-// ran is told by the worker that a body has returned.
+// ran records that a body has returned. The worker calls it.
 func (w *world) ran(a replay.Attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,13 +207,14 @@ func (w *world) body(key string) *body {
 	return b
 }
 
-// Effect notes that the body of a step has changed the world outside: that money was moved, a mail
-// was sent. Call it in the fake of a service, where the real one would have its effect, with a text
-// that names it, such as "charge order-17". A service that recognises a repeated request by its
-// [perdure.IdempotencyKey] has no effect the second time, so its fake does not call it then.
+// Effect records that the body of a step has changed the outside world: for example, it moved money
+// or sent a mail. Call it in the fake of a service, where the real service would have its effect,
+// with a text that names it, such as "charge order-17". A service that recognises a repeated
+// request by its [perdure.IdempotencyKey] has no effect the second time, so its fake does not call
+// Effect then.
 //
 // [Explore] reports effects that happened more often than without a crash; [Env.Effects] counts
-// them. Outside of this package's tests it does nothing.
+// them. Outside tests of this package it does nothing.
 func Effect(ctx context.Context, name string) {
 	w, ok := ctx.Value(worldKey{}).(*world)
 	if !ok {

@@ -1,9 +1,9 @@
-// Package api is the one interface that every door and the SDK speak: what a client may ask and
-// what a worker may do, as Go values. In-process callers use it directly; gRPC, REST and the
-// console are thin translations of it.
+// Package api is the interface between the engine and everything that uses it: what a client may
+// ask and what a worker may do, as Go values. In-process callers use it directly; gRPC, REST and
+// the console translate to it.
 //
-// All methods are safe for concurrent use. Errors carry a fault kind. A call that returns nil has
-// been made durable.
+// All methods are safe for concurrent use. Errors carry a fault kind. When a call returns nil, its
+// effect is durable.
 package api
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Backend is the engine as the SDK and the doors see it.
+// Backend is the engine as the SDK, gRPC, REST and the console see it.
 type Backend interface {
 	Client
 	// Join adds a worker that runs workflows. The engine gives it work until the session is left or
@@ -25,44 +25,45 @@ type Backend interface {
 	JoinEntities(ctx context.Context, w EntityWorker, offer model.EntityOffer) (EntitySession, error)
 }
 
-// Client is what ordinary code and operators may ask.
+// Client has the calls of ordinary code and of operators.
 type Client interface {
 	// Start starts an execution, or attaches to the one that has the key. The same key with another
 	// input is a Conflict.
 	Start(ctx context.Context, r StartRequest) (StartReply, error)
-	// StartMany is Start of many at once: thousands cost little more than one. The replies have the
-	// order of the requests. An error means that no request was looked at.
+	// StartMany starts many executions at once: thousands cost little more than one. The replies
+	// have the order of the requests. An error means that the engine looked at no request.
 	StartMany(ctx context.Context, rs []StartRequest) ([]StartedReply, error)
-	// Run is Start, followed by Await of the execution that has the key.
+	// Run calls Start and then waits, as Await does, for the execution that has the key.
 	Run(ctx context.Context, r StartRequest) (Result, error)
 	// Signal delivers a named message to the current run of the target, exactly once per request
 	// id. It returns NotFound when there is no such execution, and Conflict when it is closed.
 	Signal(ctx context.Context, r SignalRequest) error
-	// Settle resolves or rejects a promise. The first one wins; a later one is a Conflict.
+	// Settle resolves or rejects a promise. The first call wins; a later one returns Conflict.
 	Settle(ctx context.Context, r SettleRequest) error
-	// Cancel asks an execution to end. It does nothing when the execution is being cancelled, and
-	// returns Conflict when it is closed.
+	// Cancel asks an execution to end. It does nothing when the execution is already being
+	// cancelled, and returns Conflict when it is closed.
 	Cancel(ctx context.Context, r CancelRequest) error
-	// Terminate ends an execution without its code: nothing of it runs again. It returns Conflict
-	// when the execution is closed.
+	// Terminate ends an execution at once: its code does not run again. It returns Conflict when
+	// the execution is closed.
 	Terminate(ctx context.Context, r CancelRequest) error
-	// Pause stops an execution until Resume and keeps what arrives. Both do nothing when
-	// the execution is in that state already.
+	// Pause stops an execution until Resume. Signals and outcomes that arrive in between are kept.
+	// Both calls do nothing when the execution is in that state already.
 	Pause(ctx context.Context, r CancelRequest) error
 	// Resume undoes Pause.
 	Resume(ctx context.Context, r CancelRequest) error
-	// Signals asks for the signals that the code of an execution has not taken, or has one shown,
-	// skipped or dropped. A signal that the code may be about to take is a Conflict.
+	// Signals lists the signals that the code of an execution has not taken, or shows, skips or
+	// drops one of them. It returns Conflict for a signal that the code may be about to take.
 	Signals(ctx context.Context, r SignalsRequest) (model.Calls, error)
-	// Update asks the code of an execution to change something and waits for its answer. The same
-	// request id is the same update. An error of the code is a *model.Failure.
+	// Update asks the code of an execution to change something and waits for its answer. Two calls
+	// with the same request id are one update. An error of the code is a *model.Failure.
 	Update(ctx context.Context, r UpdateRequest) (model.Payload, error)
-	// Query asks the code of an execution, open or closed. It changes nothing. An error of the code
-	// is a *model.Failure.
+	// Query asks the code of an execution, open or closed, for information. It changes nothing. An
+	// error of the code is a *model.Failure.
 	Query(ctx context.Context, r QueryRequest) (model.Payload, error)
 	// State reads a value that the code of an execution has set; ok is false when there is none.
 	State(ctx context.Context, t Target, name string) (p model.Payload, ok bool, err error)
-	// Await waits for the end of an execution, through all its runs unless the target names one.
+	// Await waits until an execution ends. It follows the chain of runs unless the target names one
+	// run.
 	Await(ctx context.Context, t Target) (Result, error)
 	// Describe returns the state of an execution. It does not wait.
 	Describe(ctx context.Context, t Target) (Description, error)
@@ -72,12 +73,12 @@ type Client interface {
 	List(ctx context.Context, r ListRequest) (ListPage, error)
 	// Count counts executions.
 	Count(ctx context.Context, r ListRequest) (int64, error)
-	// Stranded returns open executions that cannot go on by themselves: no live process has their
+	// Stranded returns open executions that cannot continue without help: no live process has their
 	// code, the version that they are pinned to, or a worker for their queue, or they are blocked.
 	// A page may be empty although more pages follow.
 	Stranded(ctx context.Context, tenant, cursor string) (ListPage, error)
-	// Missing says why no live process would run an execution of the type of an address, or the
-	// task; nil when a process would.
+	// Missing says why no live process would run an execution of the address's type, or the task.
+	// It returns nil when a process would.
 	Missing(ctx context.Context, a model.Address, t *model.TaskSpec) (*model.Reason, error)
 	Histories
 	Entities
@@ -87,7 +88,7 @@ type Client interface {
 	Flow
 }
 
-// Target names an execution: the current run of the address, or the one run when Run is set.
+// Target names an execution. When Run is zero, it means the current run of the address.
 type Target struct {
 	Address model.Address
 	Run     model.RunID
@@ -104,10 +105,11 @@ type StartRequest struct {
 	With []Message
 	// Labels of a new execution, sorted by name. An existing execution keeps its own.
 	Labels []model.Label
-	// Task makes this the run of a task. The type of its address is model.TaskPrefix and its kind.
+	// Task makes this execution the run of a task. The type of its address is model.TaskPrefix
+	// followed by the task's kind.
 	Task *model.TaskSpec
-	// Terms say when the execution starts, when it must end, and how it is repeated; nil for
-	// nothing special.
+	// Terms say when the execution starts, when it must end, and how it repeats. Nil means that it
+	// starts now, has no deadline and does not repeat.
 	Terms *model.Terms
 }
 
@@ -169,13 +171,13 @@ type CancelRequest struct {
 	RequestID string
 }
 
-// SignalsRequest is what an operator asks about the signals that the code of an execution has not
-// taken.
+// SignalsRequest lists the signals that the code of an execution has not taken, or names one of
+// them to show, skip or drop.
 type SignalsRequest struct {
 	Target    Target
-	Do        string // model.MailboxList and the others
+	Do        string // model.MailboxList or another of these constants
 	ID        string // of the signal; the name for model.MailboxDropNamed; empty for a list
-	Reason    string // of a skip or a drop
+	Reason    string // for a skip or a drop
 	RequestID string
 }
 
@@ -193,8 +195,8 @@ type Description struct {
 	Current bool
 	// Reasons say why an open run waits, the main reason first; empty when it is closed.
 	Reasons []model.Reason
-	// Chain is what the main reason leads to, link by link, down to the cause: the awaited child,
-	// or the execution that holds the lock. Only Describe fills it.
+	// Chain follows the main reason, link by link, down to the cause: for example to the awaited
+	// child, or to the execution that holds the lock. Only Describe fills it.
 	Chain []Link
 	// Alive says which code the live processes have, when code is missing. Only Describe fills it.
 	Alive []string
@@ -216,7 +218,7 @@ type Link struct {
 	Reason  model.Reason
 }
 
-// String is the sentence that people read.
+// String returns the link as a sentence for people.
 func (l Link) String() string { return l.Subject + " " + l.Reason.String() }
 
 // Timer is an open timer.
@@ -248,18 +250,18 @@ type ListRequest struct {
 	Statuses  []model.Status
 	// Reasons selects executions whose main reason, as far as the store knows it, is one of these.
 	Reasons []model.ReasonCode
-	// StartedFrom to ClosedTo are half-open intervals; a zero bound is open. A bound of Closed
+	// StartedFrom to ClosedTo bound half-open intervals; a zero bound is open. A bound of Closed
 	// leaves out open executions.
 	StartedFrom, StartedTo model.Time
 	ClosedFrom, ClosedTo   model.Time
 	Labels                 []model.LabelCondition
 
 	AllRuns bool
-	// Explain fills the reasons of open executions as Describe does: it asks their owners and reads
-	// histories where that is not enough. Without it, reasons are what the store knows.
+	// Explain fills the reasons of open executions as Describe does: it asks their owners, and
+	// reads histories where that is not enough. Without it, the reasons are what the store knows.
 	Explain bool
 	Limit   int
-	Cursor  string // opaque, of the page before
+	Cursor  string // opaque, from the page before
 }
 
 // ListPage is one page of executions.

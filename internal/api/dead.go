@@ -11,35 +11,35 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// DeadTasks is what clients may do with tasks that failed permanently. The engine keeps them until
-// they are purged or too old, whatever happens to their run.
+// DeadTasks has the calls for tasks that failed permanently. The engine keeps a dead task until an
+// operator purges it or it is too old, whatever happens to its run.
 type DeadTasks interface {
-	// ListDead returns dead tasks, those that died last first. Inputs and failed attempts are left
-	// out.
+	// ListDead returns dead tasks, the latest death first. It leaves out inputs and failed
+	// attempts.
 	ListDead(ctx context.Context, r DeadRequest) (DeadPage, error)
-	// CountDead counts them.
+	// CountDead counts the dead tasks that match a request.
 	CountDead(ctx context.Context, r DeadRequest) (int64, error)
-	// GroupDead counts dead tasks by activity and fingerprint of the error, the largest groups
-	// first, at most Limit.
+	// GroupDead counts dead tasks by activity and by fingerprint of the error. It returns at most
+	// Limit groups, the largest first.
 	GroupDead(ctx context.Context, r DeadRequest) ([]DeadGroup, error)
-	// ShowDead returns one dead task with everything that is kept of it, or NotFound.
+	// ShowDead returns one dead task with all that the engine keeps about it, or NotFound.
 	ShowDead(ctx context.Context, id DeadID) (DeadTask, error)
 	// Requeue schedules a dead task again, as a task of its own, and returns when the new run
-	// exists. It creates one task however often it is called; a repetition gets the first reply.
+	// exists. A repeated call creates no second task and gets the first reply.
 	Requeue(ctx context.Context, r RequeueRequest) (RequeueReply, error)
-	// UndoRequeue cancels a requeued task that no worker has begun and restores the dead task. It
-	// returns Conflict when a worker has begun it.
+	// UndoRequeue cancels a requeued task that no worker has started and restores the dead task. It
+	// returns Conflict when a worker has started it.
 	UndoRequeue(ctx context.Context, r UndoRequest) error
-	// PurgeDead removes a dead task. It returns Conflict while its requeued run is open. A dead
-	// task that is gone is no error.
+	// PurgeDead removes a dead task. It returns Conflict while its requeued run is open, and no
+	// error when the dead task is gone already.
 	PurgeDead(ctx context.Context, id DeadID) error
 }
 
 // DeadID names a dead task.
 type DeadID struct {
-	// Tenant owns the dead task; empty is the default tenant. It is not part of the text form: a
-	// reader of the text has a tenant already, and the id of a dead task of another tenant names
-	// none of his.
+	// Tenant owns the dead task; empty is the default tenant. The text form does not contain it,
+	// because a caller who passes the text already has a tenant. A text copied from another tenant
+	// therefore names no dead task of the caller.
 	Tenant string
 
 	Shard model.ShardID
@@ -49,7 +49,7 @@ type DeadID struct {
 
 const deadPrefix = "dead_"
 
-// String is the text form, which people copy from lists.
+// String returns the text form, which people copy from lists.
 func (id DeadID) String() string {
 	text := deadPrefix + strconv.Itoa(int(id.Shard)) + "_" + strings.TrimPrefix(id.Run.String(), "run_")
 	if id.Task != model.TaskStep {
@@ -58,7 +58,7 @@ func (id DeadID) String() string {
 	return text
 }
 
-// ParseDeadID reads the text form.
+// ParseDeadID parses the text form.
 func ParseDeadID(text string) (id DeadID, err error) {
 	wrong := fault.New(fault.Invalid, "%q is not the id of a dead task, such as dead_7_06g5v0zkv0s00000000000000c", text)
 	rest, ok := strings.CutPrefix(text, deadPrefix)
@@ -96,12 +96,12 @@ type DeadRequest struct {
 	Activities  []string // any of these
 	Queues      []string // any of these
 	Fingerprint string
-	// From and To is the half-open interval of the times of death; zero bounds are open.
+	// From and To bound the half-open interval of the times of death; a zero bound is open.
 	From, To model.Time
-	// Requeued selects those that were requeued, or those that were not.
+	// Requeued selects the tasks that were requeued (true) or were not (false); nil selects both.
 	Requeued *bool
 	Limit    int
-	Cursor   string // opaque, of the page before
+	Cursor   string // opaque, from the page before
 }
 
 // DeadPage is one page of dead tasks.
@@ -113,7 +113,7 @@ type DeadPage struct {
 // DeadTask is a task that failed permanently.
 type DeadTask struct {
 	ID DeadID
-	// Requeued is how often it was requeued.
+	// Requeued counts how often the task was requeued.
 	Requeued int64
 	Body     model.DeadTask
 }
@@ -123,40 +123,40 @@ func (d *DeadTask) Ref() model.TaskRef {
 	return model.TaskRef{Address: d.Body.Address, Run: d.ID.Run, ID: d.ID.Task}
 }
 
-// String names it for people.
+// String returns the id and the task, for messages to people.
 func (d *DeadTask) String() string { return fmt.Sprintf("%s (%s)", d.ID, d.Ref()) }
 
-// DeadGroup is dead tasks of one activity that failed in the same way.
+// DeadGroup counts dead tasks of one activity that failed in the same way.
 type DeadGroup struct {
 	Activity, Fingerprint string
 	Count                 int64
 	First, Last           model.Time
-	// Message is that of the last one.
+	// Message is the error of the latest death in the group.
 	Message string
 }
 
-// RequeueRequest schedules a dead task anew.
+// RequeueRequest schedules a dead task again.
 type RequeueRequest struct {
 	ID DeadID
-	// Input of the new task; nil for that of the dead task. With another input, the task has an
-	// idempotency key of its own.
+	// Input of the new task; nil keeps the input of the dead task. A task with another input gets
+	// its own idempotency key.
 	Input *model.Payload
-	// Again also requeues a task that was requeued before, if its requeued task has ended.
+	// Again also requeues a task that was requeued before, if that requeued task has ended.
 	Again     bool
 	RequestID string
-	// DryRun only checks whether the task would be requeued.
+	// DryRun only checks whether the engine would requeue the task.
 	DryRun bool
 }
 
-// RequeueReply tells which task there is now.
+// RequeueReply names the requeued task.
 type RequeueReply struct {
 	Address model.Address
 	Run     model.RunID // zero after a dry run
-	// Existing tells that it was requeued before.
+	// Existing is true when an earlier call requeued it.
 	Existing bool
 }
 
-// UndoRequest takes a requeue back.
+// UndoRequest undoes a requeue.
 type UndoRequest struct {
 	ID        DeadID
 	RequestID string

@@ -6,17 +6,17 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// EntityWorker has the code of entities and services.
+// EntityWorker runs the code of entities and services.
 type EntityWorker interface {
 	// Operate hands over calls of one entity. It must not block. The worker runs the calls of one
-	// hand-over one after the other, and hand-overs in parallel. It reports each hand-over once by
-	// Operated. Nothing has happened before the engine commits that report.
+	// hand-over one after the other, and different hand-overs in parallel. It reports each
+	// hand-over once, with Operated. The calls have no effect until the engine commits that report.
 	Operate(o model.Operations)
 }
 
-// EntitySession is what a worker of entities may do.
+// EntitySession is how a worker of entities talks to the engine.
 type EntitySession interface {
-	// FinishCalls reports the results of Operations. It blocks while the engine is full, and fails
+	// FinishCalls reports the results of a hand-over. It blocks while the engine is full, and fails
 	// when the session or ctx has ended. Calls that are not reported run again on the next worker
 	// that gets them.
 	FinishCalls(ctx context.Context, r model.Operated) error
@@ -24,30 +24,30 @@ type EntitySession interface {
 	Leave(ctx context.Context) error
 }
 
-// Entities is what clients and operators may ask of entities and services.
+// Entities has the calls that clients and operators make to entities and services.
 type Entities interface {
-	// Call runs an operation, a view or an RPC and waits for its result; a one-way call returns
-	// when it is stored. The same request id is the same call. An error of the code is a
-	// *model.Failure.
+	// Call runs an operation, a view or an RPC and waits for its result; a one-way call returns as
+	// soon as it is stored. Two calls with the same request id are one call. An error of the code
+	// is a *model.Failure.
 	Call(ctx context.Context, r CallRequest) (model.Payload, error)
-	// Entity returns the committed state of an entity without waiting. An entity that does not
-	// exist has only its address.
+	// Entity returns the committed state of an entity without waiting. For an entity that does not
+	// exist it returns only the address.
 	Entity(ctx context.Context, a model.Address) (EntityInfo, error)
-	// ListEntities returns entities in the order of type and key.
+	// ListEntities returns entities ordered by type and key.
 	ListEntities(ctx context.Context, r EntityListRequest) (EntityListPage, error)
-	// Unlock takes a lock from its holder, whatever the holder does. Further calls of the entity by
-	// the holder are refused.
+	// Unlock takes a lock from its holder, whatever the holder is doing. The entity then refuses
+	// further calls of the holder.
 	Unlock(ctx context.Context, r UnlockRequest) error
-	// Mailbox asks the owner of an entity or a service for what waits for it, or to show, skip or
-	// drop one call.
+	// Mailbox lists the waiting calls of an entity or a service, or shows, skips or drops one of
+	// them. The owner of the entity answers.
 	Mailbox(ctx context.Context, r MailboxRequest) (model.Calls, error)
 }
 
-// MailboxRequest is what an operator asks of a mailbox.
+// MailboxRequest lists waiting calls, or names one to show, skip or drop.
 type MailboxRequest struct {
 	Address model.Address
-	Do      string // model.MailboxList and the others
-	ID      string // of the call, unless it is a list
+	Do      string // model.MailboxList or another of these constants
+	ID      string // of the call; empty for a list
 }
 
 // CallRequest calls an operation.
@@ -56,34 +56,34 @@ type CallRequest struct {
 	Name      string
 	Input     model.Payload
 	RequestID string
-	// OneWay calls return when they are stored.
+	// OneWay calls return as soon as they are stored.
 	OneWay bool
-	// Brief calls are kept in memory only: views, and RPCs that are not persisted. They run at most
+	// Brief calls exist in memory only: views, and RPCs that are not persisted. They run at most
 	// once.
 	Brief bool
-	// View calls change nothing, so they may be repeated.
+	// View calls change nothing, so the engine may repeat them.
 	View bool
 }
 
-// EntityInfo is how an entity stands.
+// EntityInfo is the state of an entity.
 type EntityInfo struct {
 	Entity model.Entity
-	// Waiting is the beginning of its mailbox, as far as that is stored; inputs are left out. More
-	// tells that there is more.
+	// Waiting is the front of its stored mailbox, without inputs. More is true when the mailbox is
+	// longer.
 	Waiting []model.MailboxItem
 	More    bool
-	// Reasons say why what waits does not move.
+	// Reasons say why the waiting calls do not run.
 	Reasons []model.Reason
 }
 
-// EntityListRequest selects entities: all conditions must hold, those that are empty always do.
+// EntityListRequest selects entities. All conditions must hold; an empty field is no condition.
 type EntityListRequest struct {
 	Tenant    string
-	Type      string // with its prefix
+	Type      string // including its prefix
 	KeyPrefix string
 	Locked    bool
 	Limit     int
-	Cursor    string // opaque, of the page before
+	Cursor    string // opaque, from the page before
 }
 
 // EntityListPage is one page of entities.
@@ -95,7 +95,7 @@ type EntityListPage struct {
 // UnlockRequest takes a lock from its holder.
 type UnlockRequest struct {
 	Address model.Address
-	// Epoch is that of the lock that is meant; 0 for whichever there is.
+	// Epoch of the lock to take; 0 takes whichever lock there is.
 	Epoch     int64
 	RequestID string
 }

@@ -9,34 +9,35 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Flow is how operators steer tasks: limits, circuit breakers, paused queues. What they set is
-// durable. The node that is asked applies it at once, the others soon after.
+// Flow is how operators control tasks: limits, circuit breakers, paused queues. Each change is
+// durable. The node that gets the call applies it at once, the other nodes soon after.
 type Flow interface {
 	// Limits returns the limits of a tenant by name, with the tasks that hold them or wait for
 	// them.
 	Limits(ctx context.Context, tenant string) ([]LimitStatus, error)
 	// SetLimit creates a limit, or changes the one of that name. It returns Invalid or Conflict
 	// when the limit makes no sense or contradicts another one, and NotFound when no worker serves
-	// the queue and no task waits in it; anyQueue skips that check. Nothing changes on an error.
+	// the queue and no task waits in it; anyQueue skips that check. An error changes nothing.
 	SetLimit(ctx context.Context, tenant string, l Limit, anyQueue bool) error
-	// DeleteLimit removes a limit. Tasks that name it wait until there is one again.
+	// DeleteLimit removes a limit. Tasks that name it wait until a limit of that name exists again.
 	DeleteLimit(ctx context.Context, tenant, name string) error
 	// Breakers returns, by name, the circuit breakers of a tenant that have a state or that tasks
 	// of this process have used.
 	Breakers(ctx context.Context, tenant string) ([]BreakerStatus, error)
-	// BreakerRules lists the rules by which they open and close.
+	// BreakerRules lists the rules that say when breakers open and close.
 	BreakerRules(ctx context.Context, tenant string) ([]Breaker, error)
-	// SetBreaker makes a rule, or changes the one for the same name.
+	// SetBreaker creates a rule, or changes the one for the same name.
 	SetBreaker(ctx context.Context, tenant string, b Breaker) error
 	// DeleteBreaker removes a rule.
 	DeleteBreaker(ctx context.Context, tenant, name string) error
-	// TripBreaker opens a breaker, also one that no task has used.
+	// TripBreaker opens a breaker, even one that no task has used.
 	TripBreaker(ctx context.Context, tenant, name, why string) error
-	// ResetBreaker closes a breaker and ends its pause. NotFound when there is no such breaker.
+	// ResetBreaker closes a breaker and ends its pause. It returns NotFound when there is no such
+	// breaker.
 	ResetBreaker(ctx context.Context, tenant, name string) error
 	// PauseBreaker lets no task through a breaker before a time. A time in the past ends the pause.
 	PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error
-	// Queues lists the queues that are paused, and those that this process knows of.
+	// Queues lists the paused queues, and the queues that this process serves or has tasks of.
 	Queues(ctx context.Context, tenant string) ([]QueueStatus, error)
 	// PauseQueue stops all processes from starting tasks of a queue until ResumeQueue. Both do
 	// nothing when the queue is in that state already.
@@ -45,12 +46,13 @@ type Flow interface {
 	ResumeQueue(ctx context.Context, tenant, name string) error
 }
 
-// Scopes of limits: what the tasks that a limit selects share.
+// Scopes of limits: which of the selected tasks share one budget.
 const (
 	PerQueue = rule.PerQueue // each queue has its own
 	PerKind  = rule.PerKind  // each activity has its own
 	PerKey   = rule.PerKey   // each value of Key in the input has its own
-	PerName  = rule.PerName  // tasks name it themselves, and each key that they name has its own
+	// tasks name the limit themselves, and each key that they give has its own
+	PerName = rule.PerName
 )
 
 // ScopeOf returns the scope for a word of users: queue or activity.
@@ -61,7 +63,7 @@ func ScopeOf(word string) rule.Scope { return rule.ScopeOf(word) }
 // may be left out where Key, or the lack of a Queue and a Kind, says it.
 type Limit = rule.Limit
 
-// Numbers are how much of a limit there is.
+// Numbers are the capacity of a limit.
 type Numbers = limit.Numbers
 
 // LimitStatus is a limit and the tasks that hold it or wait for it.
@@ -71,19 +73,19 @@ type LimitStatus struct {
 	// Known is false when no process answered.
 	Known bool
 	Uses  []LimitUse
-	// Others counts the keys that are too many to be named. Uses has those that most tasks wait
-	// for.
+	// Others counts the keys that Uses leaves out. Uses has the keys with the most waiting tasks.
 	Others OtherKeys
 }
 
-// OtherKeys are keys of a limit together. Keys that several processes use may be counted for each.
+// OtherKeys counts several keys of a limit together. A key that several processes use may count
+// once for each of them.
 type OtherKeys struct{ Keys, Held, Waiting int }
 
-// LimitUse is how a limit, or one key of it, stands.
+// LimitUse is the state of a limit, or of one of its keys.
 type LimitUse struct {
 	Key           string
 	Held, Waiting int
-	// Holders and Waiters are some of them; those who wait longest first.
+	// Holders and Waiters list some of the tasks. The longest waiting come first.
 	Holders, Waiters []model.TaskRef
 }
 
@@ -99,31 +101,31 @@ type Breaker struct {
 	Lease, MaxRetryAfter time.Duration
 }
 
-// BreakerStatus is how a breaker stands.
+// BreakerStatus is the state of a breaker.
 type BreakerStatus struct {
 	Name string
-	// State is closed, open or half_open, since Since. Nothing passes before Until; Why says what
-	// keeps calls back. Held tells that it is a pause or a Retry-After.
+	// State is closed, open or half_open, since Since. No call passes before Until, for the reason
+	// in Why. Held is true when a pause or a Retry-After is that reason.
 	State        string
 	Since, Until model.Time
 	Why          string
 	Held         bool
-	// Failures and Calls are those in the window, as this process has seen them; Probes are under
-	// way, Successes are of probes.
+	// Failures and Calls count the window as this process has seen it. Probes are in flight, and
+	// Successes counts successful probes.
 	Failures, Calls   int64
 	Probes, Successes int
-	// Rule is what it goes by, with every number given.
+	// Rule is the rule that applies to the breaker, with its defaults filled in.
 	Rule Breaker
 }
 
-// QueueStatus is how a queue stands. The counts are those of this process.
+// QueueStatus is the state of a queue, with the counts of this process.
 type QueueStatus struct {
 	Name                      string
 	Paused                    bool
 	Why                       string
-	Here                      bool // this process knows the counts
+	Here                      bool // this process has counts
 	Waiting, Delayed, Claimed int
-	// since when the one that waits longest could begin; zero for none
+	// Oldest is since when the longest waiting task could have started; zero for none.
 	Oldest         model.Time
 	Workers, Slots int
 }

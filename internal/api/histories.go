@@ -7,73 +7,73 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Histories is what may be done with the history of a run as a whole.
+// Histories has the calls that work on the whole history of a run.
 type Histories interface {
-	// Fork begins another execution, of the same workflow, with the past of a run. The source, open
-	// or closed, is not changed. A key that is taken is AlreadyExists, unless Reuse allows it.
+	// Fork starts another execution of the same workflow with the past of a run. The source, open
+	// or closed, does not change. It returns AlreadyExists when the key is taken, unless Reuse
+	// allows that.
 	Fork(ctx context.Context, r PastRequest) (PastReply, error)
-	// Retry goes on with an execution that failed, was cancelled or terminated: a new run of the
-	// key begins before its last failed step, which shows the outside world the same idempotency
-	// key. Conflict when it is open or has completed.
+	// Retry continues an execution that failed, was cancelled or was terminated. A new run of the
+	// key starts before the last failed step and gives that step the same idempotency key. It
+	// returns Conflict when the execution is open or has completed.
 	Retry(ctx context.Context, r PastRequest) (PastReply, error)
-	// Reset has the current run of a key, open or closed, give way to a new one that begins from an
-	// earlier place.
+	// Reset replaces the current run of a key, open or closed, by a new run that starts from an
+	// earlier position.
 	Reset(ctx context.Context, r PastRequest) (PastReply, error)
-	// Import stores a run of another store: one that is open goes on here, one that is closed is
-	// stored with its outcome.
+	// Import stores a run of another store. An open run continues here; a closed run is stored with
+	// its outcome.
 	Import(ctx context.Context, r ImportRequest) (PastReply, error)
 	// Delete removes a closed execution with all runs of its chain, or the one run that the target
-	// names. Conflict while it is open.
+	// names. It returns Conflict while the execution is open.
 	Delete(ctx context.Context, r DeleteRequest) (DeleteReply, error)
 }
 
-// PastRequest begins a run with the past of another.
+// PastRequest starts a run with the past of another.
 type PastRequest struct {
-	// Source is the run that the past is taken from; for a retry or reset it must be the current
-	// one.
+	// Source is the run to take the past from. A retry or a reset needs the current run.
 	Source Target
-	// Key of the new execution; only for a fork.
+	// Key of the new execution; only a fork sets it.
 	Key string
-	// Before keeps what stands before the first event of a step or child of that name; After keeps
-	// the events up to a position, when Placed.
+	// Before keeps the events before the first event of the step or child of that name. After keeps
+	// the events up to a position; Placed says that After is set.
 	Before string
 	After  int64
 	Placed bool
 	// Edits change results of steps.
 	Edits []Edit
-	// Reuse of a key that a closed execution has; only for a fork.
+	// Reuse says what to do with a key that a closed execution has; only a fork sets it.
 	Reuse     model.ReusePolicy
 	RequestID string
-	// DryRun only tells what would be kept.
+	// DryRun only returns what the call would keep.
 	DryRun bool
 }
 
-// Edit gives a step or child another result: the first one of the name, or the one whose outcome
-// stands at Position.
+// Edit replaces the result of a step or child: the first one of the name, or the one whose outcome
+// has the Position.
 type Edit struct {
 	Step     string
 	Position int64
 	Output   model.Payload
 }
 
-// PastReply tells which run began, and with what.
+// PastReply names the new run and says which events it starts with.
 type PastReply struct {
 	Address model.Address
 	Run     model.RunID // zero after a dry run
 	Status  model.Status
-	// Position is the last event of the source that is kept, Total how many it has.
+	// Position is the last event of the source that the new run keeps; the source has Total events.
 	Position, Total int64
-	// Blanks were left out of what is kept, Added were taken along from behind, Again are children
-	// that are watched again.
+	// Blanks are events before Position that the new run leaves out. Added are events behind
+	// Position that it takes along. Again are starts of children that it watches again.
 	Blanks, Added, Again []model.Event
 }
 
-// ImportRequest stores a run of another store.
+// ImportRequest stores a run that comes from another store.
 type ImportRequest struct {
 	History model.History
-	// Tenant that it is imported for; the history must be of the same.
+	// Tenant to import for; the history must be of the same tenant.
 	Tenant string
-	// Key to store it under; that of the history when empty.
+	// Key to store the run under; empty keeps the key of the history.
 	Key       string
 	Reuse     model.ReusePolicy
 	RequestID string
@@ -85,13 +85,13 @@ type DeleteRequest struct {
 	Target    Target
 	RequestID string
 	DryRun    bool
-	// Force removes it whatever state it is in, also when it cannot be read. Export gets its rows
-	// first, as they stand, and must be set.
+	// Force removes the execution in any state, even when it cannot be read. Force needs Export,
+	// which first receives the stored rows as they are.
 	Force  bool
 	Export io.Writer
 }
 
-// DeleteReply names the runs that are gone.
+// DeleteReply names the removed runs.
 type DeleteReply struct {
 	Runs []model.RunID
 }

@@ -7,32 +7,34 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Mailer is a Backend whose requests can also leave with a transaction of ordinary code: they are
-// composed, which checks them, kept in the transaction, and delivered once it has committed.
+// Mailer is a Backend whose requests can also leave with a transaction of ordinary code. Compose
+// checks a request and turns it into a message, the transaction stores the message, and Deliver
+// sends it after the commit.
 type Mailer interface {
 	// Cluster is the id of the engine's store.
 	Cluster() string
-	// Compose is the message of a request, if that is in order by the rules of a direct call.
+	// Compose returns the message of a request. It refuses what a direct call would refuse.
 	Compose(r Request) (model.Message, error)
-	// Reach tells whether the engine can take messages now. An error means that nothing should be
-	// sent to it.
+	// Reach reports whether the engine can take messages now. After an error the caller should send
+	// none.
 	Reach(ctx context.Context) error
 	// RequestRetention is how long the engine knows the request id of a message that it has taken.
 	RequestRetention() time.Duration
 	// Deliver sends a composed message and returns what the direct call would have. Repeated with
 	// the same request id while the engine remembers it, it changes nothing.
 	Deliver(ctx context.Context, m *model.Message) error
-	// Inbox is how a transaction in the database of the store hands a message over by itself; false
-	// when the store has no such thing.
+	// Inbox returns how a transaction in the database of the store delivers a message directly. It
+	// returns false when the store cannot do that.
 	Inbox() (Inbox, bool)
-	// Hint tells that a message may have come to the inbox of a shard.
+	// Hint says that the inbox of a shard may have a new message.
 	Hint(s model.ShardID)
-	// DeadLetters returns messages that were handed over so and refused, in the order of their ids.
+	// DeadLetters returns messages that came through the inbox and were refused, in the order of
+	// their ids.
 	DeadLetters(ctx context.Context, after model.RunID, limit int) ([]DeadLetter, error)
 }
 
-// Request is a request that a client sends without waiting for what the code answers: one of the
-// types below. It can leave with a transaction.
+// Request is a request that can leave with a transaction: its client does not wait for an answer of
+// the code. Its types are listed below.
 type Request interface{ request() }
 
 func (*StartRequest) request()  {}
@@ -41,24 +43,25 @@ func (*SettleRequest) request() {}
 func (*CancelRequest) request() {}
 func (*CallRequest) request()   {}
 
-// Inbox is a table of the store that takes messages from any transaction.
+// Inbox describes a table of the store that takes messages from any transaction.
 type Inbox struct {
-	// Here is an expression that tells whether a transaction is in a database that has the tables
-	// of such a store, and may use them. It never fails.
+	// Here is an SQL expression. It is true when the transaction's database has the tables of such
+	// a store and the user may use them. It never fails.
 	Here string
-	// Put stores a message if the database is that of this very store: its parameters are shard,
-	// id, tenant, workflow, key, request id, body and cluster. It changes one row, or none.
+	// Put is an SQL statement that stores a message if the database belongs to this store. Its
+	// parameters are shard, id, tenant, workflow, key, request id, body and cluster. It changes one
+	// row or none.
 	Put string
 	// Shards is the number of shards.
 	Shards int
 }
 
-// DeadLetter is a message that was refused after its transaction had committed.
+// DeadLetter is a message that the engine refused after its transaction had committed.
 type DeadLetter struct {
 	ID      model.RunID
 	Message model.Message
 	Reason  string
-	// Unreadable tells that it was not refused: it cannot be read, and the message has what is
-	// known of it.
+	// Unreadable is true when the engine could not read the message. Message then has the parts
+	// that are known.
 	Unreadable bool
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Queues is what an operator may ask about queues and those who serve them.
+// Queues has the calls of operators about queues and the workers that serve them.
 type Queues interface {
 	// ListWorkers returns the workers of all live nodes.
 	ListWorkers(ctx context.Context, tenant string) ([]WorkerInfo, error)
-	// ListQueues returns the queues that tasks wait in or that workers serve, by name.
+	// ListQueues returns the queues that have waiting tasks or workers, by name.
 	ListQueues(ctx context.Context, tenant string) (QueueList, error)
 }
 
@@ -21,39 +21,40 @@ type WorkerInfo struct {
 	// Name of a worker that executes tasks; empty for the one that runs workflows and entities.
 	Name    string
 	Version string
-	// Workflows that it runs and Entities that it has the code of (services as well, both with
-	// their prefix), or Queues and Activities that it executes, Slots at once.
+	// Workflows and Entities are the code that the worker runs; Entities includes services, both
+	// with their prefix. A worker of tasks has Queues and Activities instead, and executes Slots
+	// tasks at once.
 	Workflows, Entities, Queues, Activities []string
 	Slots                                   int
-	// Limits and Breakers are the names that the code of its activities gives.
+	// Limits and Breakers are the names that its activities use.
 	Limits, Breakers []string
-	// Draining begins nothing any more.
+	// Draining is true when the worker takes no new work.
 	Draining bool
 }
 
 // QueueList is the queues of a tenant.
 type QueueList struct {
 	Queues []QueueInfo
-	// Counted tells that the owners of all shards have counted. Otherwise the store was looked
-	// through: when it has very many open tasks, it tells only those that were submitted on their
-	// own, and not which of them wait.
+	// Counted is true when the owners of all shards answered with their counts. Otherwise the
+	// counts come from a scan of the store. When the store has very many open tasks, the scan finds
+	// only tasks that were submitted on their own, and not which of them wait.
 	Counted bool
 }
 
-// QueueInfo is how a queue stands.
+// QueueInfo is the state of a queue.
 type QueueInfo struct {
 	Name string
-	// Open is how many tasks there are; Waiting, Delayed and Claimed are parts of it, and add up to
-	// it when they are known.
+	// Open counts all open tasks. Waiting, Delayed and Claimed are parts of it, and add up to it
+	// when they are known.
 	Open, Waiting, Delayed, Claimed int
-	// Oldest is since when the one waits that waits longest; looked through, when the oldest was
-	// submitted. Zero for none.
+	// Oldest is since when the longest waiting task waits. Without Counted it is when the oldest
+	// task was submitted. It is zero when there is none.
 	Oldest model.Time
-	// Workers that serve it, on all nodes, and their slots.
+	// Workers that serve the queue, on all nodes, and the sum of their slots.
 	Workers, Slots int
 	Paused         bool
-	// Unserved are activities of tasks that wait in it, or may, and that no live process executes,
-	// by name.
+	// Unserved are activities that no live process executes and whose tasks wait, or may wait, in
+	// the queue, by name.
 	Unserved []string
 }
 
@@ -61,15 +62,15 @@ type QueueInfo struct {
 type Task struct {
 	ID, Activity, Queue string
 	Scheduled           model.Time
-	// Attempt is how many have begun. Worker has the current one since Since; when it is empty, the
-	// next one may begin at Next.
+	// Attempt counts the attempts that have started. Worker has executed the current one since
+	// Since. When Worker is empty, the next attempt may start at Next.
 	Attempt int
 	Worker  string
 	Since   model.Time
 	Next    model.Time
-	// Failures counts attempts that failed; Last is the last one.
+	// Failures counts failed attempts; Last is the latest error.
 	Failures int
 	Last     *model.Failure
-	// Progress is what was reported last.
+	// Progress is the latest progress that the task reported.
 	Progress model.Payload
 }

@@ -9,40 +9,40 @@ import (
 // TaskWorker executes tasks.
 type TaskWorker = model.TaskWorker
 
-// Beat says that a worker is alive and still executes a claim.
+// Beat says that a worker is alive and still executes a claim: it is a heartbeat.
 type Beat struct {
 	Claim model.ClaimRef
-	// Progress replaces what was reported before; nil when there is nothing new.
+	// Progress replaces the progress reported before; nil leaves it as it is.
 	Progress *model.Payload
 }
 
-// BeatReply is what a worker hears of a claim that it beat for.
+// BeatReply is the engine's answer to a Beat.
 type BeatReply struct {
-	// Held tells that the claim is still its own; Canceled that it should come to an end.
+	// Held is true while the worker has the claim. Canceled is true when it should end the task.
 	Held, Canceled bool
 }
 
-// TaskSession is what a task worker may do.
+// TaskSession is how a task worker talks to the engine.
 type TaskSession interface {
-	// Report hands in how claims ended; it does not wait for the commit, of which Settle tells. It
-	// blocks while the engine is full, and fails when the session or ctx has ended. The slot of the
-	// claim is free as soon as it returns.
+	// Report says how claims ended. It does not wait for the commit; the engine calls Settled
+	// after it. Report blocks while the engine is full, and fails when the session or ctx has
+	// ended. The slot of the claim is free as soon as it returns.
 	Report(ctx context.Context, r model.TaskReport) error
-	// Beat tells that claims are being executed. The replies are in the order of the beats.
+	// Beat says which claims the worker still executes. The replies have the order of the beats.
 	Beat(ctx context.Context, beats []Beat) ([]BeatReply, error)
-	// Write stores what a claim writes beside the history, and returns when that is durable: all of
-	// it, or nothing. NotOwned when the claim is not the worker's any more. When the outcome is not
-	// known, the same write is made again: items that were written are told by their numbers, and
-	// left out.
+	// Write stores what a claim writes beside the history: all of it, or nothing. It returns when
+	// the data is durable, and returns NotOwned when the worker no longer has the claim. A caller
+	// that does not know the outcome repeats the same write: the engine recognizes items that are
+	// stored by their numbers and leaves them out.
 	Write(ctx context.Context, w model.TaskWrite) error
-	// States reads the states of the task of a claim, those of earlier attempts included, ordered
-	// by name. It shows what Write has returned for.
+	// States reads the states of the claim's task, including earlier attempts, ordered by name. It
+	// shows every Write that has returned.
 	States(ctx context.Context, claim model.ClaimRef) ([]TaskState, error)
 	// Slots changes how many claims the worker may hold: fewer under pressure, none while it
-	// drains. What it holds, it keeps.
+	// drains. The worker keeps the claims that it has.
 	Slots(n int)
-	// Leave ends the session once every report is settled, or when ctx ends. What is still claimed
-	// then is given back without consuming an attempt.
+	// Leave ends the session once every report is settled, or when ctx ends. Claims that remain go
+	// back to the queue and consume no attempt.
 	Leave(ctx context.Context) error
 	// Lose ends the session of a worker that has disappeared. The attempts that it was executing
 	// count as lost with it. What it reported before is stored.

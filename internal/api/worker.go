@@ -9,50 +9,49 @@ import (
 
 // Worker runs the code of workflows. The engine calls it; no method may block.
 //
-// For each run that it holds, the worker gets one Activate, then Deliver calls in the order of the
-// history without a gap, and finally one Evict, unless the worker itself ended it by a turn that
-// closes, blocks or releases the run. All calls for a run name the generation of its activation;
-// calls of other generations must be ignored.
+// For each run, the worker first gets one Activate, then Deliver calls in the order of the history
+// without a gap, and finally one Evict. There is no Evict when the worker itself ended the run by a
+// turn that closes, blocks or releases it. All calls for a run name the generation of its
+// activation; the worker must ignore calls of other generations.
 type Worker interface {
-	// Activate hands a run over, with its whole history so far.
+	// Activate gives the worker a run, with its whole history so far.
 	Activate(a Activation)
-	// Deliver brings the events that follow, all of them committed: news from outside, and the
-	// worker's own outcomes come back the same way. The worker answers what is news
-	// (model.EventKind.News) with a turn that has seen it, unless the one that took it for granted
-	// did.
+	// Deliver brings the committed events that follow: news from outside, and the outcomes that the
+	// worker itself reported. The worker answers news (model.EventKind.News) with a turn that has
+	// seen it, unless an earlier turn already assumed it.
 	Deliver(run model.RunID, generation uint64, events []model.Event)
-	// Retry tells that the back-off of a step is over.
+	// Retry says that the back-off of a step is over.
 	Retry(run model.RunID, generation uint64, id string)
-	// Evict takes a run back: it was closed, moved to another owner, or cannot go on here. Running
-	// steps may finish; their outcome is dropped.
+	// Evict takes a run from the worker: it was closed, moved to another owner, or cannot continue
+	// here. Running steps may finish; the engine drops their outcome.
 	Evict(run model.RunID, generation uint64, reason string)
-	// Query asks the code of a run, after everything that was delivered before. The worker answers
-	// by Session.Answer, unless it no longer holds the run.
+	// Query asks the code of a run for information, after all events delivered before. The worker
+	// answers with Session.Answer, unless it no longer holds the run.
 	Query(run model.RunID, generation uint64, q model.Query)
 	// Recall asks the code about a run that has ended and that no worker holds. The worker reads
-	// its history, replays it and answers by Session.Answer. Without a run, it means the current
-	// run of the address.
+	// its history, replays it and answers with Session.Answer. A zero run means the current run of
+	// the address.
 	Recall(a model.Address, run model.RunID, generation uint64, q model.Query)
 }
 
-// Activation is a run handed to a worker.
+// Activation is a run that the engine gives to a worker.
 type Activation = model.Activation
 
-// Session is what a worker may do. Methods do not wait for the commit.
+// Session is how a worker of workflows talks to the engine. Its methods do not wait for commits.
 type Session interface {
-	// Report hands in a turn. What it records comes back through Deliver once it is committed.
-	// Report blocks while the engine is full and fails when the session or ctx has ended; the run
-	// is then evicted.
+	// Report hands in a turn. Its events come back through Deliver once they are committed. Report
+	// blocks while the engine is full, and fails when the session or ctx has ended; the engine then
+	// evicts the run.
 	Report(ctx context.Context, t model.Turn) error
-	// Release gives a parked run back because it idles: the engine stores what it waits for.
-	// Without waits, the run could go on, but not here: the worker leaves. Afterwards the worker
-	// gets either Evict (it is gone; a later event activates it anew) or Deliver (there was news;
-	// it stays).
+	// Release gives an idle run back, and the engine stores what it waits for. Without waits, the
+	// run could continue, but not here, because the worker is leaving. Afterwards the worker gets
+	// Evict (the run is gone and a later event activates it again) or Deliver (there was news, and
+	// the worker keeps the run).
 	Release(run model.RunID, generation uint64, seen int64, waits []model.Reason)
-	// Answer hands in what the code answered to a query, or why it could not.
+	// Answer hands in the answer of the code to a query, or the reason why there is none.
 	Answer(run model.RunID, generation, id uint64, out model.Payload, f *model.Failure)
-	// Leave stops the flow of new work, waits until every run of the worker is handed back, and
-	// ends the session.
+	// Leave refuses new work, waits until the worker has handed back every run, and ends the
+	// session.
 	Leave(ctx context.Context) error
 }
 

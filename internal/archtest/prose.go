@@ -60,15 +60,21 @@ func tallyPackage(m *module, p *pkg) (t tally) {
 func (t *tally) comments(m *module, f *file) {
 	lines := strings.Split(string(f.source), "\n")
 	for _, group := range f.syntax.Comments {
+		if expectedOutput(group) {
+			continue
+		}
+
 		at := m.fset.Position(group.Pos())
 		for n := at.Line; n <= m.fset.Position(group.End()).Line; n++ {
 			if line := lines[n-1]; tooWide(line) && commentOf(line) != "" {
 				t.complain(&t.wide, "%s:%d: the comment is wider than %d columns", f.name, n, maxColumns)
 			}
 		}
+
 		if strings.HasPrefix(group.List[0].Text, "//go:") {
 			continue
 		}
+
 		for _, s := range sentences(group.Text()) {
 			t.sentences++
 			if words := banned.FindString(s); words != "" {
@@ -78,15 +84,29 @@ func (t *tally) comments(m *module, f *file) {
 	}
 }
 
+// expectedOutput reports whether a comment is the output of an example, which the example prints as
+// it is and go test compares.
+func expectedOutput(group *ast.CommentGroup) bool {
+	text := strings.ToLower(group.Text())
+	return strings.HasPrefix(text, "output:") || strings.HasPrefix(text, "unordered output:")
+}
+
 // commentOf returns the comment of a line that has nothing else, or whose comment is what makes it
-// wide: a line of code may reach 140 columns.
+// wide: a line of code may reach 140 columns. A directive such as //nolint behind a line of code
+// must stay there, so it counts as code.
 func commentOf(line string) string {
 	code, comment, found := strings.Cut(line, "//")
 	if !found || strings.Contains(code, `"`) || strings.Contains(code, "`") {
 		return ""
 	}
+	if strings.TrimSpace(code) != "" && directive.MatchString(comment) {
+		return ""
+	}
 	return comment
 }
+
+// directive matches the beginning of a comment that a tool reads.
+var directive = regexp.MustCompile(`^[a-z]+:[a-z]`)
 
 // tooWide reports whether a line has more than 100 columns and could be broken.
 func tooWide(line string) bool {

@@ -1,8 +1,8 @@
 // Package attach joins an App with an engine. Packages embedded and perduretest use it, and so do
 // our own tests and commands; programs use embedded.Open.
 //
-// It promises nothing of its own: Open and Replay are those of package perdure, which does not
-// export them.
+// Open and Replay have the promises of the functions in package perdure that they call, which are
+// not exported there.
 package attach
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/perdure/perdure/internal/attach/seam"
 )
 
-// Config is how an App is joined with an engine.
+// Config says how to join an App with an engine.
 type Config = seam.Config[perdure.Definition, perdure.TaskConfig]
 
 var constructors = seam.Get[*perdure.App, perdure.Definition, perdure.TaskConfig]()
 
-// Open makes an App of the backend in cfg and serves the definitions. The error names every mistake
-// in them. The caller closes the backend when Open fails; afterwards App.Close does.
+// Open builds an App from the backend in cfg and serves the definitions. The error names every
+// mistake in them. The caller closes the backend when Open fails; otherwise App.Close does.
 func Open(ctx context.Context, cfg Config, defs ...perdure.Definition) (*perdure.App, error) {
 	return constructors.Open(ctx, cfg, defs...)
 }

@@ -86,7 +86,7 @@ func TestFlowBesideANode(t *testing.T) {
 	if out, complaints, _ := perdureOn(t, url, "queue", "pause", "ship", "--reason", "inventory"); complaints != "" {
 		t.Errorf("a queue that is served: %s%s", out, complaints)
 	}
-	told("limit typo: there is no queue shop (those that workers serve, or that tasks wait in here: default, ship)", 3, "limit", "set", "typo", "--queue", "shop", "--concurrency", "1")
+	told("limit typo: there is no queue shop (queues that have workers, or waiting tasks here: default, ship)", 3, "limit", "set", "typo", "--queue", "shop", "--concurrency", "1")
 	do("set limit later", "limit", "set", "later", "--queue", "shop", "--concurrency", "1", "--any-queue")
 	do("set limit ships", "limit", "set", "ships", "--queue", "sh*", "--concurrency", "9")
 	do("task:ship/typed", "task", "submit", "ship", "--queue", "ship", "--key", "typed", "--input", "1", "--limit", "dock,crane", "--breaker", "carrier", "--schedule-to-start", "1h",

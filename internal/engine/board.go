@@ -48,6 +48,7 @@ type board struct {
 }
 
 func newBoard(inc *incarnation) *board {
+	// A store that several processes share needs the ledger: limits then hold across nodes.
 	var book *ledger.Book
 	if inc.eng.cfg.Store.Info().Shared {
 		book = ledger.New(limit.Place(inc.epoch))
@@ -71,6 +72,7 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	b.settle(now)
 	name, loan := b.names[id], b.loans[id]
 	b.mu.Unlock()
+	// Without the lock, because the borrower has its own.
 	if loan != nil {
 		loan.Expect(1)
 	}
@@ -119,6 +121,7 @@ func (b *board) Change(now model.Time, do func(*flow.BoardGate, *queue.Board) (m
 // is free for it, passes the wake-up to the groups behind it.
 func (b *board) match(now model.Time) []queue.Match {
 	matches := b.b.Match(now)
+	// Each round may wake groups that stand behind the ones just served.
 	for range maxRounds {
 		b.settle(now)
 		if len(b.woken) == 0 {
@@ -334,6 +337,7 @@ func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) {
 	why, ok := b.b.Explain(ref)
 	want, waits := b.b.Waiting(ref)
 	b.mu.Unlock()
+	// Explain only what keeps the task here: a worker of another node may be about to take it.
 	if waits && why.Code == model.WaitWorker && b.inc.borrower != nil && b.inc.borrower.Covered(want) {
 		why = model.Reason{Code: model.WaitLine, Name: want.Queue, Detail: "for a worker of another node"}
 	}
@@ -369,6 +373,7 @@ func (b *board) enlist(s *TaskSession) {
 		offer := s.offer
 		offer.Slots = slots
 		b.b.Join(b.inc.eng.clock.now(), s.id, offer)
+		// A worker of another node has no slots here until that node lends some.
 		node := b.inc.self.ID
 		if w, ok := s.worker.(*lending.LockedWorker); ok {
 			node, b.loans[s.id] = s.node, w
@@ -588,6 +593,8 @@ func (b *board) idle(s *TaskSession) int {
 func (b *board) lendOut(s *TaskSession, most int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// Take the slots from the board and note the loan under both locks, so that no proposal can use
+	// them in between.
 	n := max(0, min(b.b.Idle(s.id), most))
 	s.mu.Lock()
 	s.abroad.Lend(n)
@@ -600,6 +607,7 @@ func (b *board) lendOut(s *TaskSession, most int) int {
 // claim asks each lane to decide about all of its claims at once. names are the names of the
 // workers.
 func (b *board) claim(matches []queue.Match, names []string) {
+	// One inbox entry per lane, with all its claims: they go into one batch.
 	for i, s := range b.inc.lanes {
 		if !slices.ContainsFunc(matches, func(m queue.Match) bool { return m.Lane == i }) {
 			continue
@@ -627,7 +635,7 @@ func (b *board) Reconsider() {
 	b.Propose()
 }
 
-// handleTimer proposes when the timer fires.
+// handleTimer proposes again. The timer calls it, and so does a node that wakes up.
 func (b *board) handleTimer() {
 	b.mu.Lock()
 	b.alarm, b.moved = 0, true

@@ -69,6 +69,7 @@ func (k *clerk) waits() bool {
 func (k *clerk) look(ctx context.Context) {
 	defer k.tidy(ctx) // after the answers, because callers wait for those
 	k.lookAgain()
+	// Copy the keys and read without the lock: callers come and go during the read.
 	k.mu.Lock()
 	keys := make([]store.RequestKey, 0, len(k.replies))
 	for key := range k.replies {
@@ -80,6 +81,7 @@ func (k *clerk) look(ctx context.Context) {
 	}
 	k.mu.Unlock()
 
+	// Two reads serve all waiting callers of the process, however many there are.
 	if len(keys) > 0 {
 		found, err := k.eng.cfg.Store.LoadReplies(ctx, keys)
 		note(ctx, k.eng.others.replies, err)
@@ -111,7 +113,7 @@ func note(ctx context.Context, s *episode.Source, err error) {
 // deliverReply finishes the calls that wait for a reply. If the reply belongs to another request
 // with the same id, it refuses the call.
 func (k *clerk) deliverReply(r store.Reply) {
-	a := lane.Remembered(&r)
+	a := lane.RememberedAnswer(&r)
 	k.mu.Lock()
 	waiting := k.replies[r.RequestKey]
 	delete(k.replies, r.RequestKey)
@@ -142,6 +144,7 @@ func (k *clerk) deliverOutcome(key store.RunKey, o model.Outcome) {
 func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) (first bool, err error) {
 	shard := m.To.Shard(k.eng.cfg.Store.Info().Shards)
 	m.Node = k.eng.guest
+	// The owner sends a hint to this name when there is an answer.
 	if inc := k.eng.current(); inc != nil {
 		m.Node = inc.self.ID
 	}
@@ -163,6 +166,8 @@ func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) (firs
 // send asks the owner and waits for its answer. taken says that an owner may have served the
 // request before, under the same id.
 func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.Answer, error) {
+	// Every request needs an id under which the owner remembers the answer. An id that the engine
+	// draws belongs to this call alone, so the answer can be removed after it has arrived.
 	asked, id := *m, newID()
 	if asked.RequestID == "" {
 		asked.RequestID, asked.Drawn, taken = newID().String(), true, false
@@ -173,6 +178,8 @@ func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.A
 	keys := [...]store.RequestKey{key, refused}
 	c := newCall()
 	c.asked = &asked
+	// Register before the request is stored. Otherwise the answer could arrive before the call
+	// waits for it.
 	k.mu.Lock()
 	for _, key := range keys {
 		k.replies[key] = append(k.replies[key], c)
@@ -202,6 +209,8 @@ func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.A
 	for {
 		select {
 		case <-c.done:
+			// After a retry of the put, another copy of the request may still arrive. The
+			// remembered answer then keeps it from taking effect a second time.
 			if asked.Drawn && first && !taken {
 				k.acknowledge(c.reply)
 			}
@@ -214,6 +223,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.A
 		case <-ctx.Done():
 		case <-k.eng.stopped:
 		}
+
 		return model.Answer{}, k.eng.gaveUp(ctx, "send %s to %s: accepted, but not answered yet", m.Kind, m.To)
 	}
 }
@@ -255,6 +265,8 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 			return lane.Result{}, err
 		}
 
+		// Ask the owner once to send a hint when the run closes. The wait below works without it,
+		// but polls.
 		if !asked {
 			asked = true
 			if _, err := k.put(ctx, newID(), &model.Message{Kind: model.MessageWatch, To: a, ToRun: run}); err != nil {
@@ -262,6 +274,7 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 			}
 		}
 
+		// A run that continues as new has a successor: the loop then waits for that one.
 		r, err := k.awaitRun(ctx, a, store.RunKey{Shard: shard, Run: row.Start.Run})
 		if err != nil || r.Outcome.Status.Closed() && (!run.IsZero() || r.Outcome.Status != model.Continued) {
 			return r, err

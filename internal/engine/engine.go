@@ -343,7 +343,7 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) fail(err error) error {
 	e.failed.Store(&err)
 	if store.Final(err) {
-		e.cfg.Log.Error("the store takes no writes any more and the node has stopped; the error says what to do before the process is restarted",
+		e.cfg.Log.Error("the store accepts no further writes and the node has stopped; the error says what to do before the process is restarted",
 			"error", err)
 	} else {
 		e.cfg.Log.Error("the node cannot register with the store and has stopped; mend what the error names, then restart the process", "error", err)

@@ -47,8 +47,8 @@ func wantNobodyWaits(t *testing.T, e *Engine) {
 			t.Fatal(err)
 		}
 		<-c.done
-		if !strings.Contains(text, "somebody waits for: 0, listens to: 0; queries: 0") {
-			t.Errorf("somebody is remembered who does not wait any longer: %s", text)
+		if !strings.Contains(text, "with waiting callers: 0, with watchers: 0; queries: 0") {
+			t.Errorf("a caller that no longer waits is remembered: %s", text)
 		}
 	}
 }

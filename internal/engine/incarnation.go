@@ -71,6 +71,8 @@ type incarnation struct {
 
 // serving reports whether the node may answer from memory: its lease certainly holds.
 func (inc *incarnation) serving() bool {
+	// A machine that was suspended may have lost its lease without noticing. The clock finds that
+	// out before it compares times.
 	inc.eng.clock.notice()
 
 	return int64(inc.eng.clock.mono()) < inc.validUntil.Load()
@@ -84,6 +86,8 @@ func (inc *incarnation) laneOf(generation uint64) *laneShell {
 // run serves until the lease is lost, which it returns as an error, or until ctx ends. Then it
 // drains and gives everything back.
 func (inc *incarnation) run(ctx context.Context) error {
+	// The lanes must outlive ctx: a stopping node still commits while it gives its shards up. So
+	// they get a context of their own, which end or the members loop cancels.
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	inc.stop = cancel
 	defer cancel(errStopping)
@@ -91,9 +95,11 @@ func (inc *incarnation) run(ctx context.Context) error {
 	for _, s := range inc.lanes {
 		wg.Go(func() { s.run(inner) })
 	}
+	// The node may have been asked to stop before this incarnation existed.
 	if inc.eng.isStopping() {
 		inc.hurry()
 	}
+	// Workers outlive incarnations. They join the new lanes and the new board here.
 	for _, s := range inc.eng.workers.all() {
 		inc.join(s)
 	}
@@ -123,6 +129,8 @@ func (inc *incarnation) run(ctx context.Context) error {
 	unsubscribe := inc.eng.cfg.Hints.Subscribe(func(h notify.Hint) { inc.handleHint(h) })
 	inc.runMembership(ctx, inner)
 	unsubscribe()
+	// The order of the end: first the members loop, so that no shard comes or goes; then the lanes,
+	// which answer everything that waits; then the registration.
 	cause := context.Cause(inner)
 	cancel(errStopping)
 	wg.Wait()
@@ -167,6 +175,8 @@ const drainLimit = 30 * time.Second
 // runMembership is the loop of the membership: it renews the lease, fences dead nodes, and moves
 // shards.
 func (inc *incarnation) runMembership(ctx, inner context.Context) {
+	// One goroutine owns the membership. Results of calls come back through post, so it needs no
+	// lock.
 	m := inc.member
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -209,6 +219,7 @@ func (inc *incarnation) runMembership(ctx, inner context.Context) {
 			return
 		}
 
+		// The membership is a state machine: it says what to do now, and when to ask it again.
 		inc.act(inner, &calls, m.Tick(inc.eng.clock.mono()))
 		inc.keepAll()
 		next := m.NextTick()
@@ -231,6 +242,7 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 	}
 
 	st := inc.eng.cfg.Store
+	// A renewal that takes longer than half a lease could not be repeated in time.
 	timeout := inc.eng.cfg.LeaseTTL / 2
 	if r := a.Renew; r != nil {
 		calls.Go(func() {
@@ -271,6 +283,8 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 	if len(a.GiveUp) > 0 {
 		inc.eng.cfg.Log.Info("giving up shards", "count", len(a.GiveUp))
 		for _, s := range a.GiveUp {
+			// The sign of the entry tells callers that the shard takes no new requests, while its
+			// claims may still be reported (see keeper).
 			if i := inc.owner[s].Load(); i > 0 {
 				inc.owner[s].Store(-i)
 			}
@@ -314,6 +328,7 @@ type renewal struct {
 }
 
 func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup, r renewal, err error) {
+	// The store must be opened again, which only the owner of the process can do.
 	if store.Final(err) {
 		inc.end(err)
 		return
@@ -322,6 +337,7 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 	inc.eng.cfg.Meter.Add(telemetry.Renewals, 1, word(err))
 	v := r.view
 	if err == nil {
+		// Both times of the round trip bound the store's clock at the moment of the answer.
 		inc.readClock(r.sent, r.got, v.Now)
 		inc.leased.Store(int64(r.asleep))
 	}
@@ -332,6 +348,8 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 	} else {
 		inc.eng.lease.OK()
 		inc.eng.trouble.Forget()
+		// One answer carries the whole view of the cluster. Each part of the node takes its share
+		// of it.
 		alive := make([]string, len(v.Members))
 		for i := range v.Members {
 			alive[i] = v.Members[i].ID.String()
@@ -351,6 +369,7 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 		}
 	}
 
+	// Only now may callers rely on the new lease. Commits that wait for it continue.
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
 	inc.renewals.ring()
 	inc.act(ctx, calls, a)
@@ -373,6 +392,8 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	}
 
 	inc.eng.others.acquire.OK()
+	// A shard that its last owner did not free may hold the call that killed that owner. The lanes
+	// treat its calls as suspects.
 	for i := range got {
 		got[i].Crashed = inc.orphaned(got[i].Shard)
 	}
@@ -389,6 +410,8 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 		}
 	}
 
+	// The lanes have the shards in their inboxes before requests for them can arrive: an inbox
+	// keeps its order.
 	for _, g := range got {
 		inc.owner[g.Shard].Store(int32(int(g.Shard)%len(inc.lanes)) + 1)
 	}
@@ -416,6 +439,7 @@ func (inc *incarnation) laneShards(index int, shards []model.ShardID) []model.Sh
 
 // handleFreed is called by a lane that has given up shards.
 func (inc *incarnation) handleFreed(shards []model.ShardID) {
+	// The lane reuses the memory of its output.
 	shards = append([]model.ShardID(nil), shards...)
 	for _, s := range shards {
 		inc.owner[s].Store(0)
@@ -471,6 +495,8 @@ func (inc *incarnation) keeper(s model.ShardID) *laneShell {
 // route passes on messages for shards of other lanes or nodes.
 func (inc *incarnation) route(rows []store.MessageRow) {
 	for _, row := range rows {
+		// A lane of this node gets the message itself. For another node, a hint saves it a poll;
+		// the message is in the store.
 		if s := inc.lane(row.To); s != nil {
 			s.inbox.result(func(l *lane.Lane, _ model.Time) { l.Messages([]store.MessageRow{row}) })
 		} else {
@@ -559,6 +585,7 @@ func (e *Engine) servedByWorkers() []store.Served {
 		}
 	}
 
+	// A worker that is lent by another node is announced by that node.
 	for _, s := range e.taskWorkers.all() {
 		if !s.node.IsZero() {
 			continue
@@ -575,6 +602,7 @@ func (e *Engine) servedByWorkers() []store.Served {
 	compare := func(a, b store.Served) int {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Worker, b.Worker))
 	}
+	// Several workers of one build announce the same: one entry is enough.
 	slices.SortFunc(all, compare)
 	return slices.CompactFunc(all, func(a, b store.Served) bool { return compare(a, b) == 0 && a.Pinned == b.Pinned })
 }

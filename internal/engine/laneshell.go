@@ -69,6 +69,9 @@ func (s *laneShell) run(ctx context.Context) {
 	for i := range loaders {
 		wg.Go(func() { s.loader(ctx, s.reading[i]) })
 	}
+
+	// The loop ends first. Closing the channels then ends the committer and the readers, which may
+	// still work on calls that the loop sent them.
 	s.loop(ctx)
 	close(s.commits)
 	close(s.loads)
@@ -89,6 +92,8 @@ func (s *laneShell) loop(ctx context.Context) {
 
 	var out lane.Output
 	for {
+		// Results make room, so they are always taken. New inputs wait in the inbox while the lane
+		// is full, and their senders wait with them.
 		full := s.lane.Full()
 		ops, results = s.inbox.take(full, ops, results)
 		now := s.eng.clock.now()
@@ -107,9 +112,12 @@ func (s *laneShell) loop(ctx context.Context) {
 			applied += ops[i].bytes
 		}
 
+		// Senders that wait for room in the inbox count these bytes until here.
 		s.inbox.releaseBytes(applied)
 		clear(results)
 		clear(ops)
+		// Flush applies waiting inputs and timers, and seals a batch if none is in flight.
+		// Everything that the inputs caused leaves in one output.
 		s.lane.Flush(now)
 		out = s.lane.Take(out)
 		s.inc.board.Propose()
@@ -120,6 +128,8 @@ func (s *laneShell) loop(ctx context.Context) {
 			return
 		}
 
+		// The loop committed a batch itself, so its result may have made the next batch ready.
+		// Continue without waiting for an input.
 		if s.landed && ctx.Err() == nil {
 			s.landed = false
 			continue
@@ -131,6 +141,7 @@ func (s *laneShell) loop(ctx context.Context) {
 		if s.sleep(ctx, timer) {
 			continue
 		}
+		// The incarnation has ended. The lane answers its callers and workers a last time.
 		cause := context.Cause(ctx)
 		s.lane.Die(cause)
 		out = s.lane.Take(out)
@@ -143,6 +154,7 @@ func (s *laneShell) loop(ctx context.Context) {
 // sleep waits for an input or the next timer. It returns false if the incarnation has ended.
 func (s *laneShell) sleep(ctx context.Context, timer *time.Timer) bool {
 	wait := time.Hour
+	// Wake is zero when only an input can move the lane. The hour is then only a safety net.
 	if at := s.lane.Wake(); at != 0 {
 		wait = max(0, at.Sub(s.eng.clock.now()))
 	}
@@ -207,6 +219,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 		}
 	}
 
+	// Workers come before callers: when a caller has its answer, the worker has the events.
 	for i := range out.Calls {
 		s.eng.workers.call(&out.Calls[i])
 	}
@@ -237,6 +250,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 		s.commits <- func(ctx context.Context) { s.refence(ctx, *ref) }
 	}
 
+	// The lane reuses the memory of its output, and the committer reads the starts later.
 	if len(out.Verify) > 0 {
 		starts := append([]store.StartRow(nil), out.Verify...)
 		s.commits <- func(ctx context.Context) { s.verify(ctx, starts) }
@@ -261,6 +275,8 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 // abandon answers the inputs that were still in the inbox when the incarnation ended.
 func (s *laneShell) abandon(why error) {
 	s.unstored = s.lane.Unstored()
+	// Requests get an error that says to ask the next owner. Reports of workers get it too; the
+	// bodies run again there.
 	for _, o := range s.inbox.close(lane.ErrNotOwner) {
 		switch {
 		case o.message != nil:
@@ -296,6 +312,8 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed
 	if s.eng.cfg.Meter != nil {
 		begun = time.Now()
 	}
+	// After a suspension the lease may be gone. Waiting for its renewal saves a commit that the
+	// fence would refuse.
 	s.inc.awaitLease(ctx)
 	limited, cancel := s.commitContext(ctx, b)
 	res, err := s.eng.cfg.Store.Commit(limited, b)

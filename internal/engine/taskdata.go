@@ -16,7 +16,7 @@ import (
 // what it has. An error of kind NotOwned means that the claim is over; then nothing is written.
 func (s *TaskSession) Write(ctx context.Context, w *model.TaskWrite) error {
 	if !s.holds(w.Ref) {
-		return fault.New(fault.NotOwned, "%s: the claim is over, or somebody else's", w.Ref.TaskRef)
+		return fault.New(fault.NotOwned, "%s: the claim has ended, or another worker has it", w.Ref.TaskRef)
 	}
 	_, err := s.eng.Send(ctx, &model.Message{Kind: model.MessageWrite, To: w.Ref.Address, ToRun: w.Ref.Run, Write: w})
 	return err
@@ -25,7 +25,7 @@ func (s *TaskSession) Write(ctx context.Context, w *model.TaskWrite) error {
 // States reads the states of the task of a claim, ordered by name.
 func (s *TaskSession) States(ctx context.Context, ref model.ClaimRef) ([]store.TaskDatum, error) {
 	if !s.holds(ref) {
-		return nil, fault.New(fault.NotOwned, "%s: the claim is over, or somebody else's", ref.TaskRef)
+		return nil, fault.New(fault.NotOwned, "%s: the claim has ended, or another worker has it", ref.TaskRef)
 	}
 	st := s.eng.cfg.Store
 	return st.LoadTaskData(ctx, store.RunKey{Shard: ref.Address.Shard(st.Info().Shards), Run: ref.Run}, store.StateRange(ref.ID))

@@ -124,6 +124,7 @@ func (e *Engine) giveBack(refs []model.ClaimRef) {
 	if len(refs) == 0 {
 		return
 	}
+	// A session reports and settles claims, so the engine opens one for these.
 	s := e.taskSession(noWorker{}, model.TaskOffer{Name: "nobody"}, model.NodeID{})
 	e.beside.run(func(ctx context.Context) {
 		for _, ref := range refs {
@@ -149,6 +150,7 @@ func (s *TaskSession) execute(claims []model.Claim) bool {
 		s.mu.Unlock()
 		return false
 	}
+	// Note the claims before the worker gets them, because it may report at once.
 	for i := range claims {
 		s.held[claims[i].Ref] = claims[i].Canceled
 	}
@@ -192,6 +194,7 @@ func (s *TaskSession) hasReport(claim model.ClaimRef) bool {
 func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 	s.mu.Lock()
 	back := false
+	// The worker keeps a canceled claim and may still report on it. A lost claim is gone at once.
 	if _, held := s.held[ref]; held && canceled {
 		s.held[ref] = true
 	} else {
@@ -257,6 +260,7 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 		return fault.New(fault.Unavailable, "the session of worker %s has ended", s.offer.Name)
 	}
 
+	// The claim moves from held to reported in one step, so that has never misses it.
 	s.reported[r.Ref] = &r
 	delete(s.held, r.Ref)
 	back := s.abroad.Free(r.Ref)
@@ -264,6 +268,8 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	if back {
 		s.rejoin()
 	}
+	// The caller may stop waiting, but the report must arrive: without it the attempt would count
+	// as lost and run again.
 	err := s.send(ctx, &r, false)
 	if err == nil || ctx.Err() != nil && s.resend(&r, false) {
 		return nil
@@ -315,6 +321,8 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool)
 			}
 
 			if l != nil {
+				// The slot is free for the next task, although the lane has not applied the report
+				// yet.
 				inc.board.FreeSlot(s.id, r.Ref)
 				err := l.inbox.put(ctx, op{report: r, task: s.id})
 				if !errors.Is(err, lane.ErrNotOwner) {
@@ -406,6 +414,7 @@ func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *mo
 
 	l := inc.keeper(ref.Address.Shard(len(inc.owner)))
 	if l == nil && inc.lender != nil {
+		// Another node owns the run. The lender passes the heartbeat on with its next message.
 		s.note(ref, progress)
 		inc.lender.Wake()
 		return held, canceled, nil

@@ -3,11 +3,11 @@ package mutants
 // accounts runs simulations with entities and locks.
 var accounts = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=6", "-step=6", "-seeds=1500", "-failures=1"}
 
-// laneTest and coreTest are single tests.
+// laneTest and coreTest return the arguments of go test that run one test.
 func laneTest(run string) []string { return []string{"./internal/engine/lane", "-run", run} }
 func coreTest(run string) []string { return []string{"./internal/core", "-run", run} }
 
-// entities are bugs in entities and locks.
+// entities lists mutants of entities and locks.
 var entities = []mutant{
 	{
 		name:  "calls after a crash run before their marks are stored",
@@ -124,7 +124,7 @@ var entities = []mutant{
 	{
 		name:  "a result computed from a forgotten state is applied",
 		file:  "internal/engine/lane/entity.go",
-		old:   "	l.dropResults(e, nil) // they were made on what is forgotten\n",
+		old:   "	l.dropResults(e, nil) // they ran on the forgotten state\n",
 		new:   "",
 		tests: [][]string{accounts},
 	},

@@ -30,7 +30,7 @@ var cancels = []mutant{
 	{
 		name:  "the next owner does not tell a worker that its task was canceled",
 		file:  "internal/engine/lane/post.go",
-		old:   "		case id != 0:\n			// This warns the worker if its task is canceled: the owner before may not have.\n			l.postTask(now, e, t)",
+		old:   "		case id != 0:\n			// This warns the worker if its task is canceled, which the last owner may not have\n			// done.\n			l.postTask(now, e, t)",
 		new:   "		case id != 0 && false:\n			l.postTask(now, e, t)",
 		tests: [][]string{laneTest("TestCancelUnderAnotherOwner$")},
 	},

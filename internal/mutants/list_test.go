@@ -566,7 +566,7 @@ var common = []mutant{
 	{
 		name:  "a run that was paused and resumed in one batch is forgotten",
 		file:  "internal/engine/lane/entries.go",
-		old:   "e.pending.resuming > 0 || // a worker gets it when that is committed",
+		old:   "e.pending.resuming > 0 || // a worker gets it after that commit",
 		new:   "false ||",
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestPauseAndResumeInOneBatch$"}},
 	},
@@ -580,8 +580,8 @@ var common = []mutant{
 	{
 		name:  "a run starts and ends in one batch",
 		file:  "internal/engine/lane/input.go",
-		old:   "(in.is(model.MessageTerminate) || in.is(model.MessageCancel) && e.paused())",
-		new:   "in.is(model.MessageCancel) && e.paused()",
+		old:   "(in.is(model.MessageTerminate) || in.is(model.MessageCancel) && e.isPaused())",
+		new:   "in.is(model.MessageCancel) && e.isPaused()",
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestTerminateInTheSameBatch$"}},
 	},
 	{
@@ -615,7 +615,7 @@ var common = []mutant{
 	{
 		name:  "a caller that gives up on an update leaves a waiter",
 		file:  "internal/engine/lane/await.go",
-		old:   "	case w == nil: // it was taken back meanwhile\n",
+		old:   "	case w == nil: // the caller took the wait back before the commit\n",
 		new:   "	case w == nil:\n		l.waiters.add(e.address, waiter{token: token})\n",
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestForgottenUpdate$"}},
 	},

@@ -12,7 +12,7 @@ var recalls = []mutant{
 	{
 		name:  "an address is forgotten while a query about its end waits",
 		file:  "internal/engine/lane/entries.go",
-		old:   " || e.recalled() {",
+		old:   " || e.hasRecall() {",
 		new:   " {",
 		tests: [][]string{laneTest("TestQueryOfClosedRun$")},
 	},

@@ -17,7 +17,7 @@ type conn struct {
 	proxy  *Proxy
 	number int
 	client *net.TCPConn
-	// ends when the connection is to end; the task object that STYLE allows to hold one
+	// ends with the connection; a type that stands for a task may hold a context (STYLE)
 	ctx    context.Context
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when all its goroutines and sockets are gone
@@ -27,17 +27,17 @@ type conn struct {
 
 	mu        sync.Mutex
 	server    *net.TCPConn
-	exchanges []*exchange // that the server has still to answer, in order
+	exchanges []*exchange // exchanges that the server still has to answer, in order
 	// of the last ReadyForQuery: 'I' idle, 'T' in a transaction block, 'E' in a failed one
 	status byte
-	muted  bool   // the client is gone or is to hear nothing more
+	muted  bool   // the client is gone or must get no further bytes
 	key    []byte // with which the client may ask to cancel a query
-	struck bool   // by a fault after which the client can no longer reach its session
+	struck bool   // a fault has cut the client off from its session
 }
 
-// exchange is a request on its way, or the startup of the connection.
+// exchange is a request in flight, or the startup of the connection.
 type exchange struct {
-	trigger *Trigger // nil: nothing happens to it
+	trigger *Trigger // nil: no fault
 	reply   Reply
 }
 
@@ -63,10 +63,10 @@ func newConn(p *Proxy, number int, client *net.TCPConn) *conn {
 	return c
 }
 
-// pacedReader reads from the client as fast as the path from it is.
+// pacedReader reads from the client at the speed of the throttled path.
 type pacedReader struct{ c *conn }
 
-// Read reads a piece, and returns it when it has made its way.
+// Read reads some bytes, and returns them after the time that they take on the path.
 func (r *pacedReader) Read(b []byte) (int, error) {
 	const piece = 16 << 10
 	n, err := r.c.client.Read(b[:min(len(b), piece)])
@@ -80,7 +80,7 @@ func (r *pacedReader) Read(b []byte) (int, error) {
 // gone.
 func (c *conn) serve() {
 	var parts sync.WaitGroup
-	// Closing the sockets is what ends the pumps.
+	// Closing the sockets ends the pumps.
 	parts.Go(func() {
 		<-c.ctx.Done()
 		c.resetBoth()
@@ -96,8 +96,8 @@ func (c *conn) serve() {
 	c.abandon()
 }
 
-// start reads how the connection begins, connects to the server, and reports whether there is a
-// session to serve.
+// start reads the first message of the connection, connects to the server, and reports whether
+// there is a session to serve.
 func (c *conn) start() bool {
 	for {
 		message, code, err := appendStartup(nil, c.fromClient)
@@ -137,7 +137,7 @@ func (c *conn) dial() bool {
 	var dialer net.Dialer
 	server, err := dialer.DialContext(c.ctx, "tcp", target)
 	if err != nil {
-		return false // to the client, a reset connection
+		return false // the client sees a reset connection
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,8 +146,9 @@ func (c *conn) dial() bool {
 }
 
 // forwardCancel passes on a request to cancel a query. The server closes the connection when it has
-// seen it. A request for a session that a fault has taken from its client is lost: drivers send one
-// when their connection breaks, and an orphan that is cancelled now and then would prove nothing.
+// seen it. The proxy drops a request for a session that a fault has taken from its client: drivers
+// send one when their connection breaks, and an orphan that is sometimes cancelled would prove
+// nothing.
 func (c *conn) forwardCancel(message []byte) {
 	if c.proxy.unreachable(message[8:]) || !c.dial() {
 		return
@@ -158,7 +159,7 @@ func (c *conn) forwardCancel(message []byte) {
 	// The answer is the end of the connection, and the client waits for it.
 	_, _ = c.server.Read(make([]byte, 1))
 	if c.proxy.pass(c.ctx, ToClient) == nil {
-		// in good order; a reset would tell the client that its request was lost
+		// an orderly end; a reset would tell the client that its request was lost
 		_ = c.client.Close()
 	}
 }
@@ -180,7 +181,7 @@ func (c *conn) pumpToServer() error {
 		case forward:
 			err = c.send(s.buf)
 		default:
-			continue // the request goes on
+			continue // the request continues
 		}
 
 		if err != nil {
@@ -190,7 +191,7 @@ func (c *conn) pumpToServer() error {
 	}
 }
 
-// request forwards a complete request, unless a rule has something else in mind for it.
+// request forwards a complete request, unless a rule strikes it.
 func (c *conn) request(s *session, kind Kind, at int) error {
 	if err := c.proxy.pass(c.ctx, ToServer); err != nil {
 		return err
@@ -202,13 +203,13 @@ func (c *conn) request(s *session, kind Kind, at int) error {
 	return c.strike(struck, s.buf)
 }
 
-// begin notes that a request is under way. It returns its exchange if a rule strikes it, or else
-// how long its commit is delayed. All in one step, so that no answer can come in between.
+// begin notes that a request is in flight. It returns the exchange if a rule strikes it, or else
+// the delay of its commit. It does both in one step, so that no answer can arrive in between.
 func (c *conn) begin(s *session, kind Kind, at int) (r Request, struck *exchange, slow time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.exchanges) == 0 {
-		// nothing is under way, so the server's word counts and not our guess
+		// nothing is in flight, so the status of the server is exact and our guess is not needed
 		s.inTx = c.status != 'I'
 	}
 	r = s.take(kind, at)
@@ -231,7 +232,7 @@ func (c *conn) begin(s *session, kind Kind, at int) (r Request, struck *exchange
 	return r, nil, slow
 }
 
-// strike does to a request what the rule of its trigger says.
+// strike applies the fault of a trigger to its request.
 func (c *conn) strike(e *exchange, message []byte) error {
 	t := e.trigger
 	holdAt := 0
@@ -332,7 +333,7 @@ func (c *conn) pumpToClient() error {
 		}
 
 		if ended != nil {
-			// The client reads all answers before the one that it misses.
+			// The client reads all answers before the one that the fault drops.
 			if err := c.flush(to); err != nil {
 				return err
 			}
@@ -343,8 +344,8 @@ func (c *conn) pumpToClient() error {
 	}
 }
 
-// answer notes a message of the server. It reports whether the client must not see it, and the
-// exchange that it ends if there is a trigger to it.
+// answer notes a message of the server. It reports whether the client must not see it, and returns
+// the exchange that it ends if that has a trigger.
 func (c *conn) answer(kind byte, body []byte) (swallow bool, ended *exchange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -402,14 +403,14 @@ func (c *conn) replyOf(e *exchange) Reply {
 	return e.reply
 }
 
-// reached notes that the whole request is with the server.
+// reached notes that the server has the whole request.
 func (c *conn) reached(e *exchange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.reply.Reached = true
 }
 
-// abandon finishes the triggers whose answer never came, when both pumps have ended.
+// abandon finishes the triggers without an answer, after both pumps have ended.
 func (c *conn) abandon() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -421,7 +422,7 @@ func (c *conn) abandon() {
 	c.exchanges = nil
 }
 
-// endAfter passes on how one side has ended to the other.
+// endAfter passes the way in which one side has ended on to the other.
 func (c *conn) endAfter(direction Direction, err error) {
 	if errors.Is(err, errStruck) {
 		c.cancel()
@@ -432,7 +433,7 @@ func (c *conn) endAfter(direction Direction, err error) {
 		return
 	}
 	if c.proxy.pass(c.ctx, direction) != nil {
-		return // cut or closed in the meantime
+		return // cut or closed at the same time
 	}
 
 	if errors.Is(err, syscall.ECONNRESET) {
@@ -449,7 +450,7 @@ func (c *conn) endAfter(direction Direction, err error) {
 	c.cancel()
 }
 
-// send forwards messages that are no request.
+// send forwards messages that are not requests.
 func (c *conn) send(message []byte) error {
 	if err := c.proxy.pass(c.ctx, ToServer); err != nil {
 		return err
@@ -490,7 +491,7 @@ func (c *conn) writeHeld(message []byte, holdAt int, d time.Duration, until <-ch
 	return c.write(message)
 }
 
-// flush writes to the client what was collected for it.
+// flush writes the collected bytes to the client.
 func (c *conn) flush(to *bufio.Writer) error {
 	if err := to.Flush(); err != nil && !c.isMuted() {
 		return err
@@ -504,7 +505,7 @@ func (c *conn) isMuted() bool {
 	return c.muted
 }
 
-// resetClient cuts the client off and keeps the server.
+// resetClient cuts the client off and keeps the connection to the server.
 func (c *conn) resetClient() {
 	c.mu.Lock()
 	c.muted = true

@@ -12,12 +12,13 @@ import (
 	"github.com/perdure/perdure/internal/pgproxy"
 )
 
-// The tests of this file record what the driver says when the reply to a commit is lost. They are
-// the reason for our rules: writes go through native pgx only, and SafeToRetry is never consulted
-// once a statement was handed over. When an update of pgx makes one of them fail, the driver has
-// changed: read what it does now, then change the test, and the rule only if all of them allow it.
+// The tests of this file record what the driver reports when the reply to a commit is lost. They
+// are the reason for our rules: writes go only through native pgx, and the code never asks
+// SafeToRetry after it has handed over a statement. When an update of pgx makes one of them fail,
+// the driver has changed: read what it does now, then change the test, and the rule only if all of
+// them allow it.
 
-// TestDriverCallsALostCommitSafeToRetry: pgx 5.9.0 to 5.11.0 say that nothing was sent, although
+// TestDriverCallsALostCommitSafeToRetry: pgx 5.9.0 to 5.11.0 report that nothing was sent, although
 // the row is committed.
 func TestDriverCallsALostCommitSafeToRetry(t *testing.T) {
 	t.Parallel()
@@ -43,8 +44,8 @@ func TestDriverCallsALostCommitSafeToRetry(t *testing.T) {
 	}
 }
 
-// TestDriverErrorOfALostBatchLeavesTheOutcomeOpen: our own way to commit. The error must not look
-// like an answer.
+// TestDriverErrorOfALostBatchLeavesTheOutcomeOpen tests how we commit ourselves. The error must not
+// look like an answer.
 func TestDriverErrorOfALostBatchLeavesTheOutcomeOpen(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -66,8 +67,8 @@ func TestDriverErrorOfALostBatchLeavesTheOutcomeOpen(t *testing.T) {
 	}
 }
 
-// TestDriverRepeatsAWriteThroughDatabaseSQL: the same versions execute a statement without
-// arguments twice, and report success, when it goes through database/sql.
+// TestDriverRepeatsAWriteThroughDatabaseSQL: through database/sql, the same versions execute a
+// statement without arguments twice, and report success.
 func TestDriverRepeatsAWriteThroughDatabaseSQL(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

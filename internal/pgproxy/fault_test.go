@@ -31,7 +31,7 @@ func setup(t *testing.T) *stage {
 	return setupIn(t, pgtest.URL(t), "main")
 }
 
-// setupIn makes a schema the stage of a test; a database takes ten times as long.
+// setupIn creates a stage in a schema, because a database takes ten times as long.
 func setupIn(t *testing.T, database, schema string) *stage {
 	t.Helper()
 	u, err := url.Parse(database)
@@ -184,7 +184,7 @@ func everyWriter(t *testing.T, test func(t *testing.T, s *stage, conn *pgx.Conn,
 	}
 }
 
-// lost checks that an error leaves the outcome open, as opposed to one that the server has sent.
+// lost checks that an error leaves the outcome open, unlike an error that the server has sent.
 func lost(t *testing.T, err error) {
 	t.Helper()
 	var answered *pgconn.PgError
@@ -227,7 +227,7 @@ func TestDropReply(t *testing.T) {
 			t.Error("the connection still works")
 		}
 
-		// Once is once.
+		// The rule strikes only once.
 		if err := writers["explicit commit"](t.Context(), connect(t, s.url), 2); err != nil {
 			t.Errorf("the next commit: %v", err)
 		}
@@ -264,10 +264,10 @@ func TestOrphan(t *testing.T) {
 	everyWriter(t, func(t *testing.T, s *stage, _ *pgx.Conn, write func(context.Context, int) error) {
 		release := make(chan struct{})
 		trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Orphan, Until: release})
-		// the client is cut off at once, and not when the request is released
+		// the client is cut off at once, not when the request is released
 		lost(t, write(t.Context(), 1))
 		wait(t, "hit", trigger.Hit())
-		// A reader sees nothing now, and must not conclude anything from that.
+		// A reader does not see the row now, and must not conclude anything from that.
 		if s.has(t, 1) {
 			t.Error("committed before its time")
 		}
@@ -280,9 +280,9 @@ func TestOrphan(t *testing.T) {
 	})
 }
 
-// TestOrphanAndFence is the story of docs/architecture.md, "When a commit does not succeed": after
-// an unknown outcome, the lane fences itself with an exclusive update of its own row, which waits
-// for the orphan or excludes it, and only then looks.
+// TestOrphanAndFence follows docs/architecture.md, "When a commit does not succeed": after an
+// unknown outcome, the lane fences itself with an exclusive update of its own row, which waits for
+// the orphan or excludes it, and only then reads.
 func TestOrphanAndFence(t *testing.T) {
 	t.Parallel()
 	commit := func(ctx context.Context, conn *pgx.Conn) error {
@@ -406,8 +406,8 @@ func TestDelayCommits(t *testing.T) {
 			}
 		}
 
-		// With a delay of an hour, the test ends only if a ping is not delayed, and commits no
-		// longer are afterwards.
+		// With a delay of an hour, the test ends only if a ping is not delayed, and if commits are
+		// no longer delayed after the reset.
 		s.proxy.DelayCommits(time.Hour)
 		if err := conn.Ping(t.Context()); err != nil {
 			t.Errorf("a request that commits nothing: %v", err)
@@ -498,8 +498,8 @@ func TestTheServersWordOnTransactionsCounts(t *testing.T) {
 	s := setup(t)
 	conn := connect(t, s.url)
 
-	// From what was sent, a transaction block is open. But the server has skipped everything behind
-	// the error.
+	// According to the client's messages, a transaction block is open. But the server has skipped
+	// everything after the error.
 	var batch pgx.Batch
 	batch.Queue("select 1/0")
 	batch.Queue("begin")
@@ -554,7 +554,7 @@ func TestNothingBehindAStruckRequestReachesTheServer(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 
-			// Three transactions on their way at once, each with a Sync of its own.
+			// Three transactions in flight at once, each with its own Sync.
 			pipeline := conn.PgConn().StartPipeline(ctx)
 			for n := 1; n <= 3; n++ {
 				pipeline.SendQueryParams(fmt.Sprintf("insert into t values (%d)", n), nil, nil, nil, nil)

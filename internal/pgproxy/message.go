@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// Types of messages that clients send. Everything else is forwarded unseen.
+// Types of messages that clients send. The proxy forwards all others without looking at them.
 const (
 	msgBind         = 'B'
 	msgClose        = 'C'
@@ -31,7 +31,7 @@ const (
 	msgReadyForQuery   = 'Z'
 )
 
-// Codes of the messages without a type, with which a connection begins.
+// Codes of messages without a type, with which a connection starts.
 const (
 	codeCancel = 80877102
 	codeSSL    = 80877103
@@ -57,8 +57,8 @@ func appendMessage(buf []byte, r *bufio.Reader) (_ []byte, err error) {
 	return appendN(buf, r, 1+length)
 }
 
-// appendStartup reads a message without a type, as a connection begins with, and returns its code
-// too.
+// appendStartup reads a message without a type, as at the start of a connection, and also returns
+// its code.
 func appendStartup(buf []byte, r *bufio.Reader) (_ []byte, code uint32, err error) {
 	header, err := r.Peek(8)
 	if err != nil {
@@ -73,7 +73,8 @@ func appendStartup(buf []byte, r *bufio.Reader) (_ []byte, code uint32, err erro
 	return buf, code, err
 }
 
-// appendN reads n bytes and appends them to buf. It believes in a large n only as the bytes come.
+// appendN reads n bytes and appends them to buf. It allocates memory only as the bytes arrive,
+// because n may be wrong.
 func appendN(buf []byte, r io.Reader, n int) ([]byte, error) {
 	for n > 0 {
 		chunk := min(n, 1<<20)

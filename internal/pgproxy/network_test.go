@@ -55,7 +55,8 @@ func TestBlackhole(t *testing.T) {
 		}
 		return n
 	}
-	// start blocks directions while a client is connected, lets it write, and gives up for it.
+	// start blocks directions while a client is connected, lets the client write, and then gives up
+	// for it.
 	start := func(t *testing.T, directions ...pgproxy.Direction) *stage {
 		t.Helper()
 		s := setup(t)

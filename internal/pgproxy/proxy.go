@@ -18,30 +18,31 @@ import (
 type Direction int
 
 const (
-	// ToServer is the way of requests.
+	// ToServer is the direction of requests.
 	ToServer Direction = iota
-	// ToClient is the way of answers.
+	// ToClient is the direction of answers.
 	ToClient
 )
 
 // Proxy forwards connections to a PostgreSQL server. Its methods may be called from any goroutine.
 type Proxy struct {
 	listener net.Listener
-	// ends with the proxy; the one thing besides conns that its goroutines have in common
+	// ends with the proxy; all its goroutines use it
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup // the accept loop and all connections
 
-	mu       sync.Mutex // never held over I/O; taken inside conn.mu, never around it
+	// never held during I/O; may be locked while conn.mu is held, never the other way round
+	mu       sync.Mutex
 	target   string
 	accepted int
 	conns    map[*conn]struct{}
 	armed    []*Trigger // in the order of their injection
 	slow     time.Duration
 	rate     int // bytes per second from clients; 0 for no limit
-	// until then, by that rate, bytes that were let through are on their way
+	// when, at that rate, all bytes let through so far have arrived
 	busy  time.Time
-	gates [2]chan struct{} // by direction; closed: open to traffic
+	gates [2]chan struct{} // by direction; a closed channel lets traffic through
 }
 
 // New starts a proxy in front of the server at the address target ("127.0.0.1:5432"), closed with
@@ -83,7 +84,7 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 func (p *Proxy) URL(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {
-		// A URL that pgtest made, or a mistake in the test: the driver will say so.
+		// The driver reports the mistake when the test connects.
 		return server
 	}
 	u.Host = p.Addr()
@@ -93,8 +94,8 @@ func (p *Proxy) URL(server string) string {
 	return u.String()
 }
 
-// Inject arms a rule. Of several rules that would strike the same request, the one injected first
-// does; the others wait for the next.
+// Inject arms a rule. When several rules match the same request, the one injected first strikes;
+// the others wait for the next request.
 func (p *Proxy) Inject(rule Rule) *Trigger {
 	if rule.Fault < Reset || rule.Fault > Delay {
 		panic(fmt.Sprintf("pgproxy: rule with fault %d", rule.Fault))
@@ -117,16 +118,16 @@ func (p *Proxy) DelayCommits(d time.Duration) {
 	p.slow = d
 }
 
-// Throttle lets at most so many bytes per second through from clients, over all connections, as a
-// slow path does. A client that gives up in the middle of a request leaves no trace on the server.
-// Zero ends it.
+// Throttle limits the bytes per second from clients, over all connections, like a slow network
+// path. A client that gives up in the middle of a request leaves no trace on the server. Zero ends
+// it.
 func (p *Proxy) Throttle(bytesPerSecond int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rate, p.busy = bytesPerSecond, time.Time{}
 }
 
-// pace waits until so many bytes have made their way along a throttled path.
+// pace waits as long as n bytes take on a throttled path.
 func (p *Proxy) pace(ctx context.Context, n int) error {
 	p.mu.Lock()
 	if p.rate == 0 {
@@ -152,10 +153,9 @@ func (p *Proxy) pace(ctx context.Context, n int) error {
 	}
 }
 
-// Blackhole lets nothing through in the given directions, or in both if none is given, on
-// connections of now and later, until [Proxy.Heal]. As with TCP, nothing is lost: bytes wait, and
-// so do the ends of connections. A server behind a black hole does not learn that its client is
-// gone.
+// Blackhole lets nothing through in the given directions, or in both if none is given, on existing
+// and new connections, until [Proxy.Heal]. As with TCP, nothing is lost: bytes wait, and so do the
+// ends of connections. A server behind a black hole does not learn that its client is gone.
 func (p *Proxy) Blackhole(directions ...Direction) {
 	if len(directions) == 0 {
 		directions = []Direction{ToServer, ToClient}
@@ -171,7 +171,7 @@ func (p *Proxy) Blackhole(directions ...Direction) {
 	}
 }
 
-// Heal ends all black holes. What waited is delivered.
+// Heal ends all black holes and delivers the waiting bytes.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,8 +211,8 @@ func (p *Proxy) Conns() int {
 	return len(p.conns)
 }
 
-// Close resets all connections, stops listening, and waits for the end of all goroutines. Rules
-// that have not struck stay as they are.
+// Close resets all connections, stops listening, and waits for the end of all goroutines. It does
+// not change rules that have not struck.
 func (p *Proxy) Close() error {
 	err := p.listener.Close()
 	if errors.Is(err, net.ErrClosed) {
@@ -223,7 +223,7 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// list returns the connections of now.
+// list returns the current connections.
 func (p *Proxy) list() []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -235,7 +235,7 @@ func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
-			return // closed: there is no other reason on a loopback address that we could wait out
+			return // closed: on a loopback address there is no temporary error to wait out
 		}
 		p.mu.Lock()
 		p.accepted++
@@ -280,7 +280,7 @@ func (p *Proxy) catch(r Request) (*Trigger, time.Duration) {
 	return struck, p.slow
 }
 
-// unreachable reports whether a key to cancel belongs to a session that a fault has taken from its
+// unreachable reports whether a cancel key belongs to a session that a fault has taken from its
 // client.
 func (p *Proxy) unreachable(key []byte) bool {
 	return slices.ContainsFunc(p.list(), func(c *conn) bool {
@@ -290,8 +290,8 @@ func (p *Proxy) unreachable(key []byte) bool {
 	})
 }
 
-// disarm removes a trigger from the rules that wait and reports whether it was one. The caller
-// holds p.mu.
+// disarm removes a trigger from the armed rules. It returns false when the trigger is not armed.
+// The caller holds p.mu.
 func (p *Proxy) disarm(t *Trigger) bool {
 	i := slices.Index(p.armed, t)
 	if i < 0 {

@@ -34,7 +34,7 @@ func (k Kind) String() string {
 	}
 }
 
-// Request is what a client asks before it waits for an answer.
+// Request is a group of messages that a client sends before it waits for an answer.
 type Request struct {
 	// Conn numbers the connections of the proxy from 1, in the order in which they came.
 	Conn int
@@ -51,19 +51,19 @@ type Request struct {
 	InTx bool
 
 	commits bool
-	// continues says that the answer is the rest of the one to the request before: the rows of a
-	// COPY were sent.
+	// continues says that the answer continues the answer to the request before: the rows of a COPY
+	// were sent.
 	continues bool
-	// holdAt is the offset, in the bytes of the request, of the message with which the commit
-	// happens; for a request that does not commit, of the one that completes it.
+	// holdAt is the offset, in the bytes of the request, of the message that commits. For a request
+	// that does not commit, it is the offset of the message that completes it.
 	holdAt int
 }
 
-// Commits reports whether the request makes something durable if all goes well: it has an explicit
-// COMMIT or END, or a statement outside of a transaction block that commits by itself, at the Sync
-// of its batch if it has one. Statements that only read or set something (SELECT, SHOW, SET and the
+// Commits reports whether the request makes something durable if it succeeds. It has an explicit
+// COMMIT or END, or a statement outside a transaction block that commits by itself, at the Sync of
+// its batch if it has one. Statements that only read or set something (SELECT, SHOW, SET and the
 // like) do not count, so that a ping is not the nth commit. A SELECT that calls a writing function
-// is one of them: match it by its text, see [Mentions].
+// does not count either: match it by its text, see [Mentions].
 func (r Request) Commits() bool { return r.commits }
 
 // Commits matches the requests that commit; it is what a [Rule] without Match waits for.
@@ -101,7 +101,8 @@ type executed struct {
 }
 
 // copying is a COPY FROM STDIN in progress. In a simple query, it commits when its rows end. In the
-// extended protocol, at the Sync behind them; the server ignores the Sync with which it was sent.
+// extended protocol, it commits at the Sync after the rows; the server ignores the Sync that came
+// with the COPY itself.
 type copying struct {
 	sql      string
 	extended bool
@@ -111,9 +112,9 @@ func newSession() *session {
 	return &session{statements: map[string]string{}, portals: map[string]string{}}
 }
 
-// see notes the message that begins at an offset of buf and says whether it completes a request,
-// and whether what was collected must be forwarded at once because the server has to answer it or
-// waits for it.
+// see notes the message that starts at an offset of buf. It reports whether the message completes a
+// request, and whether the collected bytes must be forwarded at once because the server waits for
+// them.
 func (s *session) see(at int) (kind Kind, complete, forward bool) {
 	body := s.buf[at+5:]
 	switch s.buf[at] {
@@ -168,7 +169,7 @@ func (s *session) see(at int) (kind Kind, complete, forward bool) {
 	return 0, false, false
 }
 
-// forwarded notes that what was collected has been forwarded.
+// forwarded notes that the collected bytes have been forwarded.
 func (s *session) forwarded() {
 	s.buf = s.buf[:0]
 	for i := range s.executed {
@@ -176,7 +177,7 @@ func (s *session) forwarded() {
 	}
 }
 
-// take returns the request that the message at an offset of buf completes, and begins the next.
+// take returns the request that the message at an offset of buf completes, and starts the next one.
 func (s *session) take(kind Kind, at int) Request {
 	r := Request{Kind: kind, InTx: s.inTx, holdAt: at}
 	commit := func(at int) {
@@ -321,8 +322,8 @@ func skip(sql string, i int) int {
 
 	switch {
 	case rest[0] == '\'' || rest[0] == '"':
-		// A doubled quote inside ends one literal and begins the next, which comes to the same. A
-		// backslash escapes in E'…' only.
+		// A doubled quote ends one literal and starts the next, which has the same effect here. A
+		// backslash escapes only in E'…'.
 		if rest[0] == '\'' && i > 0 && (sql[i-1] == 'E' || sql[i-1] == 'e') {
 			for at := 1; at < len(rest); at++ {
 				switch rest[at] {

@@ -12,8 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// feed gives messages to a session as a connection does, and returns the requests that came out, in
-// words.
+// feed gives messages to a session as a connection does, and returns the requests as texts.
 func feed(t *testing.T, s *session, messages ...pgproto3.FrontendMessage) []string {
 	t.Helper()
 	var got []string
@@ -54,7 +53,7 @@ func feed(t *testing.T, s *session, messages ...pgproto3.FrontendMessage) []stri
 
 func query(sql string) pgproto3.FrontendMessage { return &pgproto3.Query{String: sql} }
 
-// execute is a statement of the extended protocol, without its Sync.
+// execute returns a statement of the extended protocol, without its Sync.
 func execute(sql string) []pgproto3.FrontendMessage {
 	return []pgproto3.FrontendMessage{&pgproto3.Parse{Query: sql}, &pgproto3.Bind{}, &pgproto3.Describe{ObjectType: 'P'}, &pgproto3.Execute{}}
 }

@@ -10,17 +10,17 @@ import (
 type Fault int
 
 const (
-	// Reset resets the client's connection before anything of the request reaches the server, whose
-	// side of the connection is closed.
+	// Reset resets the client's connection before any byte of the request reaches the server, and
+	// closes the connection to the server.
 	Reset Fault = iota + 1
-	// DropReply lets the server process the request, keeps the answer back, and then resets the
-	// client's connection: when the client sees the error, the outcome is already decided.
+	// DropReply lets the server process the request, drops the answer, and then resets the client's
+	// connection: when the client sees the error, the outcome is already decided.
 	DropReply
 	// Orphan resets the client's connection at once and gives the request to the server after
-	// Rule.Delay. So the server commits when the client has long given up, has connected again and
-	// has looked. The server's side of the connection stays open until it has answered.
+	// Rule.Delay. So the server commits long after the client has given up, has connected again and
+	// has looked. The connection to the server stays open until it has answered.
 	Orphan
-	// Hang lets the server process the request, keeps the answer back, and leaves the client's
+	// Hang lets the server process the request, drops the answer, and leaves the client's
 	// connection open and silent, as when a network swallows packets. It ends when the client gives
 	// up.
 	Hang
@@ -52,9 +52,9 @@ type Hold int
 const (
 	// HoldRequest delays the whole request. Until then the server has not received it.
 	HoldRequest Hold = iota
-	// HoldCommit delays only the message with which the commit happens (the Sync, or the Execute of
-	// COMMIT): the statements before it in the batch have run and hold their locks in the meantime.
-	// A request that is a single message, as a simple query is, is delayed as a whole.
+	// HoldCommit delays only the message that commits (the Sync, or the Execute of COMMIT): the
+	// earlier statements of the batch have run and hold their locks during the delay. A request of
+	// a single message, such as a simple query, is delayed as a whole.
 	HoldCommit
 )
 
@@ -62,16 +62,16 @@ const (
 type Rule struct {
 	// Fault is what happens.
 	Fault Fault
-	// Match says for which requests; default: [Commits]. It is called for every request while the
-	// rule waits, one at a time, so it may count without a lock; it must not call the proxy.
+	// Match selects requests; default: [Commits]. The proxy calls it for every request while the
+	// rule waits, one at a time, so it may count without a lock. It must not call the proxy.
 	Match func(Request) bool
 	// Nth is the number of the matching request that is struck, counted from the injection;
 	// default: 1.
 	Nth int
 	// Delay is for [Orphan] and [Delay].
 	Delay time.Duration
-	// Until takes the place of Delay when it is set: the request is held until the channel is
-	// closed. A test that uses it does not depend on how fast the machine is.
+	// Until replaces Delay when it is set: the request is held until the channel is closed. A test
+	// that uses it does not depend on the speed of the machine.
 	Until <-chan struct{}
 	// Hold is what Delay applies to; default: the whole request.
 	Hold Hold
@@ -81,8 +81,7 @@ type Rule struct {
 type Reply struct {
 	// Reached says that the whole request was sent to the server.
 	Reached bool
-	// Answered says that the server answered to the end; otherwise its connection was lost on the
-	// way.
+	// Answered says that the server answered completely; otherwise its connection was lost before.
 	Answered bool
 	// Tags has the command tags of the statements that completed, such as "INSERT 0 1".
 	Tags []string
@@ -90,8 +89,8 @@ type Reply struct {
 	SQLState string
 }
 
-// Committed reports whether the server confirmed everything in the request. False does not mean
-// that it did not commit when the request was Reached and not Answered.
+// Committed reports whether the server confirmed everything in the request. When the request was
+// Reached and not Answered, false does not mean that it did not commit.
 func (r Reply) Committed() bool {
 	return r.Answered && r.SQLState == "" && !slices.Contains(r.Tags, "ROLLBACK")
 }
@@ -121,8 +120,8 @@ type Trigger struct {
 	reply     Reply   // valid when done is closed
 }
 
-// Hit is closed when the request has been caught. What a fault does to the client at once has been
-// done by then.
+// Hit is closed when the request has been caught, and after the immediate effect of the fault on
+// the client.
 func (t *Trigger) Hit() <-chan struct{} { return t.hit }
 
 // Done is closed when the fault has run its course: the server has answered or its connection has
@@ -148,7 +147,7 @@ func (t *Trigger) Cancel() bool {
 	return t.proxy.disarm(t)
 }
 
-// finish ends the story.
+// finish records the reply and closes done.
 func (t *Trigger) finish(r Reply) {
 	t.reply = r
 	close(t.done)

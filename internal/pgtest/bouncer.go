@@ -35,9 +35,9 @@ type Bouncer struct {
 	process *process
 }
 
-// StartBouncer starts a PgBouncer in front of s for this test alone and stops it when the test has
-// ended. Except for the size of its pool its settings are the defaults: no startup parameter is
-// ignored.
+// StartBouncer starts a PgBouncer in front of s for this test alone and stops it when the test
+// ends. It has default settings except for the size of its pool, so it ignores no startup
+// parameter.
 func (s *Server) StartBouncer(t testing.TB, mode PoolMode, size int) *Bouncer {
 	t.Helper()
 	b, err := s.openBouncer(t.Context(), mode, size)

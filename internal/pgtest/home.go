@@ -22,7 +22,7 @@ import (
 // EnvBinaries names the environment variable with the directory of postgres and initdb.
 const EnvBinaries = "PERDURE_TEST_PGBIN"
 
-// howToInstall ends every complaint about a missing PostgreSQL.
+// howToInstall ends every error about a missing PostgreSQL.
 const howToInstall = "install it with `apt-get install postgresql` or run scripts/setup.sh, " +
 	"or set $" + EnvBinaries + " to the directory of its binaries"
 
@@ -59,7 +59,7 @@ func findBinaries(pattern string) (string, error) {
 	return "", fmt.Errorf("no PostgreSQL server on this machine (postgres and initdb, in %s or PATH); %s", pattern, howToInstall)
 }
 
-// hasBinaries reports whether a directory holds what we run.
+// hasBinaries reports whether a directory has the programs that we run.
 func hasBinaries(dir string) bool {
 	for _, name := range []string{"postgres", "initdb"} {
 		info, err := os.Stat(filepath.Join(dir, name))
@@ -73,12 +73,12 @@ func hasBinaries(dir string) bool {
 // serverUser is the user that PostgreSQL runs as when we are root.
 type serverUser struct{ uid, gid int }
 
-// credential is what a child is started with.
+// credential returns the user of a child process.
 func (u *serverUser) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(u.uid), Gid: uint32(u.gid)}
 }
 
-// findServerUser returns nil when PostgreSQL can run as the user that we are.
+// findServerUser returns nil when PostgreSQL can run as the current user.
 func findServerUser() (*serverUser, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -104,7 +104,7 @@ func findServerUser() (*serverUser, error) {
 type home struct {
 	dir      string
 	lock     *os.File  // holds a lock on dir: it is in use
-	lifeline *os.File  // closed by us or by our death; then the watchdog removes dir
+	lifeline *os.File  // closed by us or when we die; then the watchdog removes dir
 	watchdog *exec.Cmd // a shell
 }
 
@@ -144,8 +144,8 @@ func newHome(parent string, owner *serverUser) (_ *home, err error) {
 	return h, h.watch()
 }
 
-// watch starts the watchdog. It is a session of its own, so that a signal for the tests' terminal
-// or process group does not hit it.
+// watch starts the watchdog. It has its own session, so that a signal for the terminal or the
+// process group of the tests does not reach it.
 func (h *home) watch() error {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -187,7 +187,7 @@ func (h *home) log() string  { return filepath.Join(h.dir, "log") }
 func base(owner *serverUser) (string, error) {
 	temp := os.TempDir()
 	if owner != nil && !reachableByOthers(temp) {
-		// a private temporary directory of root's, which the server's user cannot enter
+		// root's temporary directory is private, and the server's user cannot enter it
 		temp = "/tmp"
 	}
 	dir := filepath.Join(temp, "perdure-pgtest-"+strconv.Itoa(os.Geteuid()))
@@ -201,7 +201,7 @@ func base(owner *serverUser) (string, error) {
 		return "", err
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return "", fmt.Errorf("%s must be a directory that belongs to this user and that nobody else can write to; please remove it", dir)
+		return "", fmt.Errorf("%s must be a directory that belongs to this user and that no other user can write to; please remove it", dir)
 	}
 
 	return dir, nil
@@ -248,12 +248,12 @@ func sweep(base string) {
 	}
 }
 
-// initialize fills the data directory: from the template, which takes a tenth of a second, or by
+// initialize fills the data directory: from the template, which takes a tenth of a second, or with
 // initdb.
 //
-// The template is one archive, not a directory tree, so that it is there or not there, also after a
-// clean-up of the temporary directory. It is made in a home and renamed into place; of two
-// processes that do so at once, either wins.
+// The template is one archive, not a directory tree, so that it exists completely or not at all,
+// even after a clean-up of the temporary directory. It is created in a home and then renamed. Two
+// processes may do so at once; either result is fine.
 func (s *Server) initialize(ctx context.Context, args []string) error {
 	password := filepath.Join(s.home.data(), "perdure_password")
 	version, err := s.output(ctx, s.command("postgres", "--version"))
@@ -293,7 +293,7 @@ func (s *Server) initialize(ctx context.Context, args []string) error {
 		if _, err := s.output(ctx, s.run("/bin/tar", "-cf", fresh, "data")); err != nil {
 			return err
 		}
-		// Readable by its owner alone: it holds the password.
+		// Only its owner can read it, because it holds the password.
 		if err := errors.Join(os.Chmod(fresh, 0o600), os.Rename(fresh, template)); err != nil {
 			return err
 		}
@@ -303,9 +303,9 @@ func (s *Server) initialize(ctx context.Context, args []string) error {
 
 // initdb creates the data directory. Connections need a random password: a server without one would
 // give the rights of our user to every user of this machine. The password is stored as an MD5 hash,
-// which makes initdb choose the method of that name. To check the default kind, SCRAM, takes a
-// third of the processor time of a short session. That cost protects against guessing, which is not
-// possible for 128 random bits.
+// so initdb chooses that method. Checking the default kind, SCRAM, takes a third of the processor
+// time of a short session. That cost protects against guessing, which is not possible for 128
+// random bits.
 func (s *Server) initdb(ctx context.Context, passwordFile string, args []string) error {
 	file := filepath.Join(s.home.dir, "password")
 	if err := os.WriteFile(file, []byte(randomHex(16)), 0o600); err != nil {
@@ -326,7 +326,7 @@ func (s *Server) initdb(ctx context.Context, passwordFile string, args []string)
 		return err
 	}
 
-	return os.Rename(file, passwordFile) // travels with the data directory into the template
+	return os.Rename(file, passwordFile) // it is part of the data directory and of the template
 }
 
 // readPassword reads the password that initdb was given.

@@ -21,7 +21,7 @@ import (
 const helperEnv = "PERDURE_PGTEST_HELPER"
 
 var helpers = map[string]func(){
-	// Starts a server, says where it is, and waits for its fate.
+	// Starts a server, prints its directory, and waits.
 	"server": func() {
 		pg, err := Open(context.Background(), Options{})
 		if err != nil {
@@ -29,12 +29,12 @@ var helpers = map[string]func(){
 			os.Exit(1)
 		}
 		fmt.Println(pg.PID(), pg.home.watchdog.Process.Pid, pg.home.dir)
-		// a line or the end: exit, without closing anything
+		// at a line or the end of the input it exits, without closing anything
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 	},
 }
 
-// victim is a helper process with a server of its own.
+// victim is a helper process with its own server.
 type victim struct {
 	cmd                  *exec.Cmd
 	postmaster, watchdog int
@@ -240,7 +240,7 @@ func TestMissingPostgresFailsAndSaysWhatToInstall(t *testing.T) {
 	}
 }
 
-// recorder is a test that remembers how it failed.
+// recorder is a testing.TB that remembers how it failed.
 type recorder struct {
 	testing.TB
 	fatal string

@@ -15,15 +15,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// EnvURL names the environment variable with the URL of an existing server, to be used instead of
-// one of our own.
+// EnvURL names the environment variable with the URL of an existing server, which replaces our own.
 const EnvURL = "PERDURE_TEST_POSTGRES"
 
-// cleanupTimeout bounds what happens after a test, whose own context has ended by then.
+// cleanupTimeout bounds the clean-up after a test, whose own context has ended by then.
 const cleanupTimeout = 3 * time.Minute
 
-// shared is the server of this test process. It is the one piece of package state here: the tests
-// of a package have nothing else in common that could hold it.
+// shared is the server of this test process. It is the only package state here: the tests of a
+// package share no other value that could hold it.
 var shared struct {
 	mu      sync.Mutex
 	tried   bool
@@ -34,9 +33,9 @@ var shared struct {
 // databases numbers the databases of this process.
 var databases atomic.Int64
 
-// URL returns the URL of a new, empty database on the server of this test process, which is started
-// at the first use. The database is dropped when the test and its subtests have ended, connections
-// to it notwithstanding.
+// URL returns the URL of a new, empty database on the server of this test process. The first use
+// starts the server. The database is dropped when the test and its subtests have ended, even if
+// connections to it are open.
 func URL(t testing.TB) string {
 	t.Helper()
 	if external := os.Getenv(EnvURL); external != "" {
@@ -49,7 +48,7 @@ func URL(t testing.TB) string {
 	return server.NewDatabase(t)
 }
 
-// Start starts a server for this test alone and closes it when the test has ended.
+// Start starts a server for this test alone and closes it when the test ends.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
 	server, err := Open(t.Context(), o)
@@ -70,9 +69,9 @@ type TestingM interface {
 	Run() int
 }
 
-// Main wraps the tests of a package so that the shared server is closed when they have run. No
-// package needs it, since the server dies with the process; it exists for packages that look for
-// leaked goroutines, because one goroutine waits for the server:
+// Main wraps the tests of a package and closes the shared server after them. Most packages do not
+// need it, because the server dies with the process. Packages that look for leaked goroutines do,
+// because one goroutine waits for the server:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 func Main(m TestingM) TestingM { return closing{m} }
@@ -94,14 +93,14 @@ func (c closing) Run() int {
 	return code
 }
 
-// sharedServer starts the server of this process once. A failure is remembered: every test of the
+// sharedServer starts the server of this process once. It remembers a failure: every test of the
 // process reports it, and none tries again.
 func sharedServer() (*Server, error) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if !shared.tried {
 		shared.tried = true
-		// Not the context of the test that happens to come first: the server outlives it.
+		// The context of the first test would end with that test, but the server lives longer.
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		defer cancel()
 		shared.server, shared.failure = Open(ctx, Options{})
@@ -116,11 +115,10 @@ func (s *Server) NewDatabase(t testing.TB) string {
 	return newDatabase(t, s.URL("postgres"), emptyTemplate)
 }
 
-// emptyTemplate is empty even if template1 has been changed.
+// emptyTemplate stays empty even if template1 has been changed.
 const emptyTemplate = "template0"
 
-// newDatabase creates a copy of a database on the server of the admin URL, to be dropped when t has
-// ended.
+// newDatabase copies a database on the server of the admin URL. The copy is dropped when t ends.
 func newDatabase(t testing.TB, admin, template string) string {
 	t.Helper()
 	name := databaseName(t.Name())
@@ -137,7 +135,7 @@ func newDatabase(t testing.TB, admin, template string) string {
 		defer cancel()
 		err := execute(ctx, admin, "drop database if exists "+pgx.Identifier{name}.Sanitize()+" with (force)")
 		if errors.Is(err, errUnreachable) {
-			return // the test stopped its server: the database goes with the data directory
+			return // the test stopped its server: the database is removed with the data directory
 		}
 		if err != nil {
 			t.Errorf("pgtest: drop database: %v", err)
@@ -147,15 +145,15 @@ func newDatabase(t testing.TB, admin, template string) string {
 	return target
 }
 
-// createDatabase is the statement that copies a template.
+// createDatabase returns the statement that copies a template.
 func createDatabase(name, template string) string {
 	return "create database " + pgx.Identifier{name}.Sanitize() + " template " + pgx.Identifier{template}.Sanitize()
 }
 
-// errUnreachable marks a failure to connect, as opposed to one of the statement.
+// errUnreachable marks a failure to connect, as opposed to a failed statement.
 var errUnreachable = errors.New("server unreachable")
 
-// execute runs one statement on a connection of its own.
+// execute runs one statement on its own connection.
 func execute(ctx context.Context, connURL, sql string) error {
 	conn, err := pgx.Connect(ctx, connURL)
 	if err != nil {
@@ -179,8 +177,8 @@ func withDatabase(connURL, name string) (string, error) {
 	return u.String(), nil
 }
 
-// databaseName makes a name that is unique on any server and tells a human in pg_stat_activity
-// which test it is.
+// databaseName returns a name that is unique on any server and shows in pg_stat_activity which test
+// it belongs to.
 func databaseName(test string) string {
 	slug := strings.Map(func(r rune) rune {
 		switch {

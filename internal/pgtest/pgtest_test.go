@@ -58,7 +58,7 @@ func query[T any](t *testing.T, conn *pgx.Conn, sql string, args ...any) T {
 	return value
 }
 
-// eventually waits for a condition that another process brings about.
+// eventually waits for a condition that another process fulfils.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -224,7 +224,7 @@ func TestKill(t *testing.T) {
 		failed <- err
 	}()
 	eventually(t, "the query runs", func() bool {
-		// Not on conn: what a transaction sees of the others stands still.
+		// Use another connection: inside a transaction, the view of other sessions does not change.
 		return query[string](t, watcher, "select state from pg_stat_get_activity($1)", pid) == "active"
 	})
 
@@ -265,7 +265,7 @@ func TestStartAfterTheServerDiedByItself(t *testing.T) {
 		t.Fatalf("backends = %v, %v", backends, err)
 	}
 
-	// One of them takes its time to notice, and the server cannot start before.
+	// One of them notices late, and the server cannot start before.
 	slow := backends[0]
 	if err := errors.Join(syscall.Kill(slow, syscall.SIGSTOP), waitStopped(slow, stopTimeout), syscall.Kill(pid, syscall.SIGKILL)); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// process is a child of ours that does not outlive us.
+// process is a child process that does not outlive us.
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when the process has ended and was waited for
@@ -34,7 +34,7 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 		if err != nil {
 			return
 		}
-		// The exit status says nothing that the log of the server does not say better.
+		// The log of the server says more than the exit status.
 		_ = cmd.Wait()
 		close(p.exited)
 	}()
@@ -63,7 +63,7 @@ func (p *process) wait(limit time.Duration) error {
 	}
 }
 
-// waitGone waits until all the processes are gone. Zombies count as gone.
+// waitGone waits until all processes are gone. Zombies count as gone.
 func waitGone(pids []int, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for _, pid := range pids {
@@ -89,8 +89,8 @@ func waitStopped(pid int, limit time.Duration) error {
 	return nil
 }
 
-// command prepares a PostgreSQL program: the server's user, a clean environment, a working
-// directory it can enter.
+// command prepares a PostgreSQL program: with the server's user, a clean environment, and a working
+// directory that it can enter.
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	return s.run(filepath.Join(s.binaries, name), args...)
 }
@@ -113,7 +113,7 @@ func (s *Server) output(ctx context.Context, cmd *exec.Cmd) (string, error) {
 
 	defer func() {
 		_ = out.Close()
-		_ = os.Remove(out.Name()) // goes with the home in any case
+		_ = os.Remove(out.Name()) // it is removed with the home in any case
 	}()
 
 	cmd.Stdout, cmd.Stderr = out, out
@@ -126,7 +126,7 @@ func (s *Server) output(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	case <-p.exited:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-		_ = p.signal(syscall.SIGKILL) // ours, cannot be refused
+		_ = p.signal(syscall.SIGKILL) // our own child, so the signal cannot be refused
 		<-p.exited
 	}
 

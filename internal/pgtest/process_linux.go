@@ -11,14 +11,13 @@ import (
 	"syscall"
 )
 
-// dieWithParent makes a child end with us, as another user where one is given. The order matters
-// and is Go's: a change of user clears the signal, so it is set afterwards. SIGQUIT is PostgreSQL's
-// immediate shutdown.
+// dieWithParent makes a child end with us, and sets its user if one is given. Go changes the user
+// first and then sets the signal, as it must, because a change of user clears it. SIGQUIT is
+// PostgreSQL's immediate shutdown.
 func dieWithParent(user *serverUser) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Pdeathsig: syscall.SIGQUIT,
-		// A group of its own: Ctrl-C in a terminal is for the tests, and what follows from it is
-		// our decision.
+		// Its own process group: Ctrl-C in a terminal is for the tests, which decide what to stop.
 		Setpgid: true,
 	}
 	if user != nil {
@@ -70,9 +69,9 @@ func state(pid int) byte {
 	return 0
 }
 
-// removeSharedMemory removes the one System V segment that a killed server leaves behind; a server
-// that was stopped has removed it. It is best effort: what remains is a few dozen bytes until the
-// next reboot.
+// removeSharedMemory removes the one System V segment that a killed server leaves behind; a stopped
+// server has removed it. It is best effort: a segment that remains takes a few dozen bytes until
+// the next reboot.
 func removeSharedMemory(data string) {
 	file, err := os.Open(filepath.Join(data, "postmaster.pid"))
 	if err != nil {

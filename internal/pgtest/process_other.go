@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// dieWithParent starts a child as another user where one is given. These systems have no parent
-// death signal: after kill -9 of a test, its server stops when it notices that its directory is
-// gone, within a minute.
+// dieWithParent sets the user of a child if one is given. These systems have no parent death
+// signal: after kill -9 of a test, its server notices within a minute that its directory is gone,
+// and stops.
 func dieWithParent(user *serverUser) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	if user != nil {

@@ -68,8 +68,8 @@ type Options struct {
 	Fsync bool
 	// Settings are further lines of postgresql.conf; they win over the defaults of this package.
 	Settings map[string]string
-	// Dir is an existing directory for the data directory, for example a small tmpfs that is to run
-	// full. The server's user must be able to reach it. Default: the temporary directory.
+	// Dir is an existing directory for the data directory, for example a small tmpfs that the test
+	// fills. The server's user must be able to reach it. Default: the temporary directory.
 	Dir string
 	// InitArgs are further arguments of initdb, such as "--wal-segsize=1". They cost the time of an
 	// initdb.
@@ -94,9 +94,8 @@ type Server struct {
 	closed  bool
 }
 
-// Open starts a server with a data directory of its own. Most callers want [Start] or [URL]; Open
-// is for programs that are not tests. The caller closes the server; it also ends with the calling
-// process.
+// Open starts a server with its own data directory. Most callers want [Start] or [URL]; Open is for
+// programs that are not tests. The caller closes the server; it also ends with the calling process.
 func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -289,7 +288,7 @@ func (s *Server) start(ctx context.Context) error {
 		if !errors.Is(err, errStillInUse) {
 			return err
 		}
-		// The postmaster ended without our doing, and its backends are about to notice.
+		// The postmaster ended by itself, and its backends are about to notice.
 		select {
 		case <-time.After(readyInterval):
 		case <-ctx.Done():
@@ -342,7 +341,7 @@ var errPortTaken = errors.New("port is taken")
 // errStillInUse means that backends of an earlier postmaster still run.
 var errStillInUse = errors.New("backends of the previous server still run")
 
-// awaitReady returns when the server accepts connections, has ended, or ctx has.
+// awaitReady waits until the server accepts connections, has ended, or ctx has ended.
 func (s *Server) awaitReady(ctx context.Context, p *process) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -378,8 +377,8 @@ func (s *Server) awaitReady(ctx context.Context, p *process) error {
 	}
 }
 
-// ping succeeds when s answers on its port. Another server of ours may listen there, with the same
-// password, while s is about to find the port taken; the data directory tells them apart.
+// ping succeeds when s answers on its port. Another server of ours, with the same password, may
+// listen there while s is about to find the port taken. The data directory distinguishes them.
 func (s *Server) ping(ctx context.Context) error {
 	conn, err := pgconn.Connect(ctx, s.URL("postgres"))
 	if err != nil {
@@ -415,8 +414,8 @@ func (s *Server) stop(mode Mode) error {
 	return nil
 }
 
-// configure appends the settings to postgresql.conf, the caller's last, since the last of a name
-// wins.
+// configure appends the settings to postgresql.conf. The caller's settings come last, because the
+// last line of a name wins.
 func (s *Server) configure(o Options) error {
 	fsync := "off"
 	if o.Fsync {
@@ -424,7 +423,7 @@ func (s *Server) configure(o Options) error {
 	}
 	settings := map[string]string{
 		"listen_addresses": "127.0.0.1",
-		// A socket's path must be short, and TCP is what production uses.
+		// The path of a socket must be short, and production uses TCP.
 		"unix_socket_directories": "",
 		"fsync":                   fsync,
 		"full_page_writes":        fsync,
@@ -453,7 +452,7 @@ func (s *Server) configure(o Options) error {
 	return file.Close()
 }
 
-// logSince returns what the server has logged behind an offset, for an error message.
+// logSince returns what the server has logged after an offset, for an error message.
 func (s *Server) logSince(offset int64) string {
 	text, err := os.ReadFile(s.home.log())
 	if err != nil {

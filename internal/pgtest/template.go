@@ -11,26 +11,26 @@ import (
 )
 
 // Template is a database that is filled once per test process and copied for every test that wants
-// one: a schema with all its tables, or tables with many rows, for the price of a copy of files.
+// one: a schema with all its tables, or tables with many rows, for the cost of a file copy.
 //
 //	var migrated = pgtest.Template{Fill: func(ctx context.Context, url string) error { … }}
 //
 //	url := migrated.URL(t)
 //
-// Identifiers that Fill has drawn at random are the same in all copies.
+// Random identifiers that Fill stores are the same in all copies.
 type Template struct {
-	// Fill fills an empty database, and has closed its connections when it returns.
+	// Fill fills an empty database. It must close its connections before it returns.
 	Fill func(ctx context.Context, url string) error
 
 	mu      sync.Mutex
-	server  *Server // that has it; nil as long as none has
+	server  *Server // the server that has it; nil before the first use
 	name    string
 	failure error
 }
 
 // URL returns the URL of a new copy on the server of this test process. The copy is dropped when
-// the test has ended. On a server that is not ours nothing could stay behind for other tests, so
-// that each database is filled by itself.
+// the test ends. On an external server nothing may be left behind for other tests, so each database
+// is filled separately.
 func (p *Template) URL(t testing.TB) string {
 	t.Helper()
 	if external := os.Getenv(EnvURL); external != "" {
@@ -53,14 +53,14 @@ func (p *Template) URL(t testing.TB) string {
 	return newDatabase(t, server.URL("postgres"), name)
 }
 
-// on returns the name of the template on a server, and makes it at the first use. A failure is
-// remembered: every test reports it, and none tries again.
+// on returns the name of the template on a server, and creates it at the first use. It remembers a
+// failure: every test reports it, and none tries again.
 func (p *Template) on(server *Server) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.server != server {
 		p.server, p.name = server, databaseName("template")
-		// Not the context of the test that happens to come first: the template outlives it.
+		// The context of the first test would end with that test, but the template lives longer.
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		defer cancel()
 		p.failure = p.make(ctx)

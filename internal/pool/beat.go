@@ -48,8 +48,10 @@ func (p *Pool) beat() {
 	if p.closed || p.beating != nil || p.session == nil || !p.beatNeeded() {
 		return // the call that changes one of these schedules the next beat
 	}
+	// Close waits for the helpers, so a beat in flight counts as one.
 	p.helpers.Add(1)
 	defer p.helpers.Done()
+	// One call carries all claims. A call per claim would cost a round trip each.
 	beats := make([]api.Beat, 0, len(p.held))
 	tasks := make([]*Task, 0, len(p.held))
 	for ref, t := range p.held {
@@ -60,6 +62,8 @@ func (p *Pool) beat() {
 	replies, err := p.sendBeats(ctx, beats)
 	cancel()
 
+	// After a failed call the claims may still be ours. The pool keeps executing and asks again
+	// soon.
 	if err != nil || len(replies) != len(beats) {
 		if p.ctx.Err() == nil {
 			p.unheard.Fail(err, "tasks", len(beats))
@@ -79,9 +83,11 @@ func (p *Pool) beat() {
 	var stopped []ended
 	for i, t := range tasks {
 		t.beaten = sent
+		// A handler may have reported newer progress during the call. That stays for the next beat.
 		if t.progress == beats[i].Progress {
 			t.progress = nil
 		}
+		// The claim may have ended during the call, and the engine may have sent it again.
 		if p.held[t.claim.Ref] != t {
 			continue
 		}
@@ -130,6 +136,7 @@ func (p *Pool) sendLastProgress(t *Task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
+	// Wait until the progress is sealed and no other beat is in flight, then send it.
 	for {
 		var wait <-chan struct{}
 		switch {

@@ -14,6 +14,8 @@ import (
 // of the tasks that still run and gives their claims back. It abandons handlers that ignore this;
 // the error names them. When Close returns, the engine has no claim of this pool left.
 func (p *Pool) Close(ctx context.Context) error {
+	// Wait until all handlers have ended, or until ctx ends. Then end the contexts of the handlers
+	// and give them a moment to return.
 	idle := p.drain()
 	ended := true
 	select {
@@ -27,6 +29,8 @@ func (p *Pool) Close(ctx context.Context) error {
 		}
 	}
 
+	// Handlers that ignore their context still run. Their claims go back anyway: another worker
+	// continues the tasks, and the results of these handlers no longer count.
 	var left []string
 	if !ended {
 		left = p.abandon()
@@ -36,6 +40,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Unlock()
 	var err error
 
+	// ctx may have ended already, but the session must still settle the last reports.
 	if session != nil {
 		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		err = session.Leave(leave)
@@ -62,6 +67,7 @@ func (p *Pool) drain() <-chan struct{} {
 	}
 	idle := p.idle // shared by all callers of Close
 
+	// Claims in line have not started, so they go back without an attempt.
 	var back []model.TaskReport
 	for _, t := range p.line {
 		t.state = gone
@@ -111,6 +117,7 @@ func (p *Pool) abandon() (left []string) {
 	p.lost = 0
 	p.rest()
 	p.mu.Unlock()
+	// Report without the lock, because the engine may block.
 	ctx, cancel := context.WithTimeout(p.ctx, leaveTimeout)
 	defer cancel()
 	for i := range back {

@@ -80,6 +80,7 @@ func (t *Task) Log(it model.TaskItem) {
 	if err != nil {
 		return // the claim is lost
 	}
+	// The code of a task must not wait for its log.
 	if n.mute || n.full() {
 		n.dropped++
 		return
@@ -106,6 +107,7 @@ func (t *Task) Stream(ctx context.Context, it model.TaskItem) error {
 			return nil
 		}
 
+		// All blocked callers share one channel, which settle closes when there is room again.
 		if n.room == nil {
 			n.room = make(chan struct{})
 		}
@@ -178,6 +180,7 @@ func (t *Task) State(ctx context.Context, name string) (v model.Payload, ok bool
 			return v, false, lostOr(err)
 		}
 
+		// Another call may have read the states while this one had no lock.
 		if !n.read {
 			n.read = true
 			earlier := n.states
@@ -245,6 +248,7 @@ func (t *Task) tellNotesLocked(after time.Duration) {
 		return
 	}
 
+	// Wait a little for more lines or items, and write them together: one write is one commit.
 	due := time.Now().Add(after)
 	if !n.due.IsZero() && !due.Before(n.due) {
 		return
@@ -283,6 +287,8 @@ func (t *Task) send() {
 	defer p.mu.Unlock()
 
 	pause := 100 * time.Millisecond
+	// The loop writes from the front of the queue. It keeps items until the engine has stored them,
+	// so a failed write is repeated with the same numbers and stores nothing twice.
 	for len(n.queue) > 0 && t.state != gone && p.ctx.Err() == nil {
 		items, first := n.next(), n.first
 		p.mu.Unlock()
@@ -336,6 +342,7 @@ func (n *notes) next() []model.TaskItem {
 		most = 1
 	}
 
+	// A caller of Set waits for its own item. Written alone, the error belongs to it alone.
 	var items []model.TaskItem
 	for size := 0; len(items) < most && size < mostBytes/2; {
 		o := &n.queue[len(items)]

@@ -161,6 +161,8 @@ func (p *Pool) Serve(s api.TaskSession) {
 func (p *Pool) Execute(claims []model.Claim) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Claims that this pool does not execute go back to the engine at once, so that another worker
+	// gets them. They consume no attempt.
 	var back []model.TaskReport
 	for i := range claims {
 		c := &claims[i]
@@ -184,19 +186,24 @@ func (p *Pool) Execute(claims []model.Claim) {
 
 // admit starts a claim or puts it in line for a slot.
 func (p *Pool) admit(t *Task) {
+	// A task that was cancelled before it started needs no handler.
 	if t.claim.Canceled {
 		p.handAll([]model.TaskReport{t.canceledReport()})
 		return
 	}
+
 	t.received = time.Now()
 	t.beaten = t.received
 	t.ctx, t.cancel = context.WithCancelCause(p.cfg.Base)
 	p.held[t.claim.Ref] = t
+
+	// The line keeps the order of claims: a new claim does not overtake one that waits.
 	if len(p.line) == 0 && len(p.busy) < p.cfg.Slots {
 		p.start(t)
 	} else {
 		p.line = append(p.line, t)
 	}
+
 	p.armLocked(t.beatDue())
 }
 
@@ -236,10 +243,14 @@ func (p *Pool) execute(t *Task) {
 
 // finish delivers the outcome of a handler unless the claim is lost, and frees the slot.
 func (p *Pool) finish(t *Task, out model.Payload, err error) {
+	// Ending the context here also stops helpers that the handler left running.
 	t.cancel(nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
+	// A lost task has the state gone: the engine has given it to another worker, so its outcome
+	// does not count. Otherwise the pool reports without the lock, because the engine may block.
+	// The order matters: progress and notes belong to the claim, and the report ends it.
 	if t.state == running {
 		t.state = reporting
 		wrote := t.notes != nil
@@ -258,6 +269,8 @@ func (p *Pool) finish(t *Task, out model.Payload, err error) {
 		p.mu.Lock()
 	}
 
+	// The slot is free only now, after the report. So a pool never runs more handlers than it has
+	// slots, even while the engine is slow.
 	if _, counts := p.busy[t]; !counts { // Close has abandoned it
 		return
 	}
@@ -343,6 +356,7 @@ func (p *Pool) stopLocked(t *Task, why model.StopReason) error {
 		return nil // the handler has returned
 	}
 
+	// The handler has not started, so the task leaves the line. A lost claim needs no report.
 	if was == waiting {
 		p.line = slices.DeleteFunc(p.line, func(o *Task) bool { return o == t })
 		p.drop(t)
@@ -353,9 +367,12 @@ func (p *Pool) stopLocked(t *Task, why model.StopReason) error {
 		return ErrLost
 	}
 
+	// A cancelled handler keeps its claim: it may clean up and report an outcome.
 	if why == model.StopCanceled {
 		return replay.ErrCanceled
 	}
+	// The engine no longer counts a lost claim, but its handler still occupies a slot until it
+	// returns. lost lowers the number of claims that the pool asks for.
 	p.drop(t)
 	t.state = gone
 	p.lost++
@@ -445,6 +462,7 @@ func (p *Pool) pause(on bool) {
 
 // want returns how many claims the pool may hold now.
 func (p *Pool) want() int {
+	// The engine takes no claims back when the number falls. It only sends no new ones.
 	if p.draining || p.paused || p.load.shut || p.memory.shut {
 		return 0
 	}
@@ -459,6 +477,8 @@ func (p *Pool) tellLocked() {
 	}
 	p.telling = true
 
+	// One goroutine at a time, with a loop: the numbers reach the engine in order, and the last one
+	// is the current one.
 	p.helpers.Go(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -204,7 +204,7 @@ func (w *Worker) Activate(a api.Activation) {
 	loaded := len(w.runs)
 	w.mu.Unlock()
 	if old != nil {
-		old.evict("activated anew")
+		old.evict("activated again")
 	}
 
 	if loaded == 1 || loaded > w.cfg.MaxLoaded {

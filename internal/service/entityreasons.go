@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// entity returns why the mailbox of an entity does not move. Its owner knows best. Without its
-// answer, the row, the mailbox and the code of the nodes decide; calls that are only in the memory
-// of the owner are then unknown.
+// entity returns why the mailbox of an entity does not move. Its owner knows best. Without an
+// answer of the owner, entity looks at the row, the mailbox and the code that the nodes have. It
+// then misses calls that are only in the memory of the owner.
 func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	a := info.Entity.Address
 	told, known := j.told[a]
@@ -25,7 +25,7 @@ func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	if why, ok := j.world.Unowned(shard); ok {
 		reasons := []model.Reason{why}
 		if out {
-			// It holds for any node that will own it.
+			// The lock is stored, so the calls wait for it on every owner.
 			reasons = append(reasons, core.EntityReason(&info.Entity, true))
 		}
 		return reasons
@@ -61,13 +61,13 @@ func (j *judge) whyEntity(ctx context.Context, a model.Address) (api.EntityInfo,
 // holders names the sections that hold the locks that a run waits for.
 func (j *judge) holders(ctx context.Context, of *model.Start, reasons []model.Reason) ([]model.Reason, error) {
 	if len(reasons) == 0 || reasons[0].Code != model.WaitLock {
-		return reasons, nil // the page shows the main reason
+		return reasons, nil // the list shows only the main reason
 	}
 	return j.throughEntities(ctx, of, reasons)
 }
 
 // throughEntities adds why the entities that a run waits for, by a lock or a call, do not move:
-// which section holds the lock, and why the call is not made.
+// which section holds the lock, and why the call does not run.
 func (j *judge) throughEntities(ctx context.Context, of *model.Start, reasons []model.Reason) ([]model.Reason, error) {
 	all, asked := reasons, 0
 	for i, r := range reasons {
@@ -92,7 +92,7 @@ func (j *judge) throughEntities(ctx context.Context, of *model.Start, reasons []
 			asks := func(it model.MailboxItem) bool {
 				return it.Message.Kind == model.MessageLock && it.Message.From.Run == of.Run
 			}
-			// Otherwise the run is about to learn that it has the lock.
+			// A run that holds the lock and no longer asks for it is about to learn that it has it.
 			if !own || slices.ContainsFunc(info.Waiting, asks) {
 				all[i] = core.EntityReason(&info.Entity, true)
 			}

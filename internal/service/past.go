@@ -93,7 +93,7 @@ func (s *Service) takeOver(ctx context.Context, op string, mode history.Mode, r 
 
 		if mode == history.Retry && (open || h.Outcome.Status == model.Completed) {
 			return api.PastReply{}, fault.WithHint(fault.New(fault.Conflict, "retry of %s: it is %s", h.Start.Address, h.Outcome.Status),
-				"only what failed, was cancelled or terminated can be retried; a reset begins anew from a place that you name")
+				"only what failed, was cancelled or terminated can be retried; a reset starts again from a place that you name")
 		}
 
 		plan, err := s.cut(ctx, h, mode, &r)

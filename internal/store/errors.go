@@ -56,7 +56,7 @@ func Final(err error) bool {
 }
 
 // ErrFenced is an error of class Fenced, for errors.Is and for tests.
-var ErrFenced = &Error{Class: Fenced, Op: "commit", Err: errors.New("not the owner any more")}
+var ErrFenced = &Error{Class: Fenced, Op: "commit", Err: errors.New("no longer the owner")}
 
 // Error returns the operation, the class and the cause.
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s: %v", e.Op, e.Class, e.Err) }

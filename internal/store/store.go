@@ -178,9 +178,9 @@ type Recovery interface {
 // Mailroom lets a process that does not own a shard send requests to its owner through the store.
 type Mailroom interface {
 	// PutInbox stores requests. To put a request again with the same id has no effect while the
-	// request waits or its answer is remembered.
-	// The store does not take a row whose refusal it remembers
-	// (model.RefusedIDs): a late copy would take effect after the sender has seen the refusal.
+	// request waits or its answer is remembered. The store does not take a row whose refusal it
+	// remembers (model.RefusedIDs): a late copy would take effect after the sender has seen the
+	// refusal.
 	PutInbox(ctx context.Context, rows []InboxRow) error
 	// LoadReplies returns the remembered answers for the request keys. It omits unknown keys. An
 	// answer that cannot be read has Damaged set.

@@ -71,9 +71,9 @@ func Find(ctx context.Context, exec Exec, d Dialect, inbox string, schemas []str
 	return findSQLite(ctx, exec, schemas)
 }
 
-// findPostgres reads its answer from the number of rows, because the shape of a pgx transaction
-// promises nothing else. The number is 1 for the inbox, plus 2 for each schema in the list up to
-// the first one with an outbox.
+// findPostgres encodes its answer in the number of rows, because pgx reports nothing else for a
+// statement. The number is 1 if there is an inbox, plus 2 for each schema of the list up to the
+// first one with an outbox.
 func findPostgres(ctx context.Context, exec Exec, inbox string, schemas []string) (Site, error) {
 	if inbox == "" {
 		inbox = "false"

@@ -1,9 +1,9 @@
-// Package seam is where package perdure leaves its constructor for internal/attach, so that the
-// constructor is not part of what users see.
+// Package seam passes the constructor of package perdure to internal/attach, so that users do not
+// see it.
 //
 // Package perdure imports seam and calls Set once, when it is initialised. Package attach imports
-// both and calls Get. Nothing else uses seam: this package cannot name the types of perdure, and
-// attach gives them their names.
+// both and calls Get. No other package uses seam. It has type parameters because it cannot import
+// the types of perdure.
 package seam
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// Config is how an app is joined with an engine. D is perdure.Definition, T is perdure.TaskConfig.
+// Config says how to join an app with an engine. D is perdure.Definition, T is perdure.TaskConfig.
 // A zero field has the default that its comment names.
 type Config[D, T any] struct {
 	// Backend is the engine that the app speaks to.
@@ -39,11 +39,11 @@ type Config[D, T any] struct {
 	// Cluster is the id of the store.
 	Cluster string
 	// Search finds every value in the store that contains a text, all as of one moment, for the
-	// sweep of payloads. With nil there is no sweep.
+	// sweep of payloads. Nil disables the sweep.
 	Search func(ctx context.Context, text string, found func(value []byte) error) error
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
-	// Tasks is how the app executes tasks.
+	// Tasks configures how the app executes tasks.
 	Tasks T
 	// Version of the program, for workflows that are Pinned.
 	Version string
@@ -52,33 +52,35 @@ type Config[D, T any] struct {
 	// PruneSchedules deletes the schedules that an app of this Name applied and that this app does
 	// not define.
 	PruneSchedules bool
-	// Meter counts what the app does, and Tracer makes spans of it. Nil counts and traces nothing.
+	// Meter counts what the app does, and Tracer creates spans for it. Nil counts and traces
+	// nothing.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
-	// OnClosing tells the engine that Close was called. Workers leave next.
+	// OnClosing runs when Close is called, before the workers leave.
 	OnClosing func()
 	// OnClose closes the engine. The app calls it last.
 	OnClose func() error
-	// Instead are definitions that replace those of the same name, for package perduretest.
+	// Instead are definitions that replace the definitions of the same name. Only package
+	// perduretest sets it.
 	Instead []D
-	// Checks are for tests only, for package perduretest.
+	// Checks configures the checks of package perduretest. Only tests set it.
 	Checks *replay.Checks
 }
 
-// Constructors are what package perdure can make without users seeing it. A is *perdure.App.
+// Constructors are the functions of package perdure that users do not see. A is *perdure.App.
 type Constructors[A, D, T any] struct {
-	// Open makes an app of a backend and definitions.
+	// Open builds an app from a backend and definitions.
 	Open func(ctx context.Context, cfg Config[D, T], defs ...D) (A, error)
 	// Replay runs the code of definitions against an exported history.
 	Replay func(ctx context.Context, cfg Config[D, T], history io.Reader, defs ...D) error
 }
 
-// constructors is a Constructors. Package perdure sets it before anything can read it.
+// constructors holds a Constructors. Package perdure sets it before any package can read it.
 var constructors any
 
-// Set leaves the constructors here.
+// Set stores the constructors.
 func Set[A, D, T any](c Constructors[A, D, T]) { constructors = c }
 
-// Get returns the constructors. It panics for other types than those that were set, which is a
-// mistake in package attach.
+// Get returns the constructors. It panics when the type parameters differ from those given to Set,
+// which would be a mistake in package attach.
 func Get[A, D, T any]() Constructors[A, D, T] { return constructors.(Constructors[A, D, T]) }

@@ -1,37 +1,40 @@
 // Package limit decides which tasks may hold one of a bounded number of permits, and how often a
-// task may begin.
+// task may start.
 //
-// A resource has Numbers: a maximum of holders at a time, a maximum of beginnings per period, or
-// both. Two state machines work on it. Both are values with methods, without clock, randomness,
+// A resource has Numbers: a maximum of holders at a time, a maximum of starts per period, or both.
+// Two state machines work on it. Both are values with methods, without clock, randomness,
 // goroutines or I/O:
 //
 //   - The Owner, one per resource, leases permits and tokens to places (nodes), and recalls them
 //     when other places need them.
-//   - A Local, one per resource and place, hands the permits of its block to tasks.
+//   - A Local, one per resource and place, gives the permits of its block to tasks.
 //
 // They exchange values (ToOwner, ToPlace). Each value takes effect exactly once, and in order
-// between two ends. If owner and place are in one process, each is called with what the other
-// returns. A single place gets everything leased at its first request, and from then on a permit
-// costs nothing. An owner that several processes share is a value in the store: a place applies its
-// own messages to that value, and finds out by its Account what has changed in its lease since it
-// last looked.
+// between two ends. If owner and place are in one process, the process passes what one returns to
+// the other. A single place gets everything leased at its first request, and from then on a permit
+// costs nothing. An owner that several processes share is a value in the store. A place applies its
+// own messages to that value, and its Account tells it what has changed in its lease since it last
+// looked.
 //
-// Permits come back in three ways. A cut, after the limit was lowered, takes idle permits at once
-// and the others as their holders finish. A turn, when other places have less than their share,
-// takes permits as holders finish, before tasks of the same place get them. But a permit that a
-// task waits for is used once before it leaves, so that permits do not travel in circles. A spare
-// takes permits that the place does not need, now or later.
+// The owner takes permits back from a place in three ways:
+//
+//   - A cut follows when the limit was lowered. It takes idle permits at once, and the others as
+//     their holders finish.
+//   - A turn follows when other places have less than their share. It takes permits as holders
+//     finish, ahead of the waiting tasks of the place. But when a task waits for a permit, the
+//     permit is used once before it leaves, so that permits do not travel in circles.
+//   - A spare takes permits that the place does not need, now or later.
 //
 // A task that needs several resources waits at the first one, in canonical order, that it cannot
-// get. Until then its place keeps permits for the earlier ones (it pins them). Every chain of such
-// waits goes up in the order, so places cannot deadlock.
+// get. Until then its place keeps permits for the earlier ones (it pins them). A task only waits
+// for resources that are later in the order than the ones it keeps, so places cannot deadlock.
 //
 // Tests refer to these promises by number:
 //
 //	L1  Permits of all leases together never exceed the concurrency, however messages are
 //	    delayed and whatever the limit was before: while a lowered limit is exceeded, nothing
-//	    is leased. A place has at most as many holders as its block. The exception are holders
-//	    that it found there (Hold); the owner keeps one permit back for each of them.
+//	    is leased. A place has at most as many holders as its block. Holders that a place finds
+//	    when it starts (Hold) are the exception; the owner keeps one permit back for each.
 //	L2  No permit is lost: permits at places, on their way, and free ones add up to the
 //	    concurrency, as soon as a lowered limit is reached.
 //	L3  In any period of length t, all places together spend at most Burst + Rate·t/Per tokens.

@@ -141,7 +141,7 @@ func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQue
 		}
 		if !anyQueue && len(known) > 0 {
 			if err := one.CheckQueues(known); err != nil {
-				return nil, false, fault.WithHint(err, "those that workers serve, or that tasks wait in here: %s", strings.Join(known, ", "))
+				return nil, false, fault.WithHint(err, "queues that have workers, or waiting tasks here: %s", strings.Join(known, ", "))
 			}
 		}
 		limits, breakers := f.rulesOf(tenant)

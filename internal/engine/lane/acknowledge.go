@@ -8,15 +8,15 @@ import (
 // acknowledgements collects remembered answers that the lane removes again.
 //
 // The engine draws an id for a request whose client gave none (model.Message.Drawn). Only the call
-// that drew the id can send the request again, and it does so only when it hears ErrNotOwner in
-// place of an answer. So the remembered answer is useful until the caller has it. The lane notes
-// each answer that it gives to such a caller and removes the row with its next batch, so that this
-// costs no commit of its own. An answer that the caller did not get, because the shard moves or the
-// lane died, stays for as long as any other.
+// that drew the id can send the request again, and it does so only when it gets ErrNotOwner instead
+// of an answer. So the remembered answer is useful only until the caller has it. The lane notes
+// each answer that it gives to such a caller and removes the row with its next batch, so the
+// removal costs no commit of its own. An answer that the caller did not get, because the shard
+// moves or the lane died, stays as long as any other.
 type acknowledgements struct {
 	keys  []store.RequestKey
 	spare []store.RequestKey // memory of an earlier batch
-	tidy  bool               // remove what there is, also without another batch
+	tidy  bool               // remove them even if there is no other batch to join
 }
 
 // add notes that the caller of a request has its answer.

@@ -20,13 +20,18 @@ func (l *Lane) apply(now model.Time, e *entry, in input) {
 	l.applyWatched(now, e, in)
 }
 
-// applyWatched applies an input, also to a quarantined address. It first notes how things stand, if
-// the lane reports facts.
+// applyWatched applies an input, also to a quarantined address. If the lane reports facts, the
+// input carries a snapshot of the address from before: the facts compare it with the decision.
 func (l *Lane) applyWatched(now model.Time, e *entry, in input) {
-	if l.cfg.Watched {
-		l.witness.look(e, in)
+	if !l.cfg.Watched {
+		in.apply(l, now, e)
+		return
 	}
+
+	l.snapshot.take(e, in)
+	in.base().before = &l.snapshot
 	in.apply(l, now, e)
+	in.base().before = nil // the next input uses the memory again
 }
 
 // apply gives the message to the code that handles its kind.
@@ -35,7 +40,7 @@ func (in *messageInput) apply(l *Lane, now model.Time, e *entry) {
 	switch {
 	case in.isForced():
 		l.applyForced(now, e, in)
-	case in.origin.repeated():
+	case in.origin.isRepeated():
 		l.skip(e, in)
 	case e.isEntity():
 		l.applyToEntity(now, e, in)
@@ -63,7 +68,8 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *messageInput) {
 	}
 	x, d := l.decide(now, e, in)
 
-	// A start that is refused without a look has not found out whether there is a run.
+	// Only a decision that starts or removes a run knows the current run. A start that was refused
+	// before the address was read does not.
 	if d.Start != nil || len(d.Deletes) > 0 {
 		l.setRun(e, x)
 	}
@@ -86,7 +92,7 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *messageInput) {
 	l.postChanges(now, e, &d, how)
 }
 
-// terminate takes a run that has ended without its code from its worker.
+// terminate takes a run that an operator ended from its worker.
 func (l *Lane) terminate(b *building, e *entry, o *model.Outcome) {
 	why := "ended"
 	if o.Failure != nil {
@@ -96,10 +102,11 @@ func (l *Lane) terminate(b *building, e *entry, o *model.Outcome) {
 	l.letGo(b, e, why)
 	l.stopReading(e)
 	l.workers.unstrand(e)
-	l.askAgain(e) // a caller that asks again hears that the run is closed when that is committed
+	l.askAgain(e) // the commit makes the run closed, and a caller that asks again learns that
 }
 
-// giveWay takes the run that a reset ends from its worker and gives the next run to a worker.
+// giveWay takes the run that a reset ends from its worker, and gives the next run to a worker after
+// the commit.
 func (l *Lane) giveWay(b *building, e *entry, d *core.Decision) {
 	b.effects = append(b.effects, effect{kind: effClosed, entry: e, run: d.Closed, outcome: d.Close})
 	l.letGo(b, e, "reset")
@@ -109,8 +116,8 @@ func (l *Lane) giveWay(b *building, e *entry, d *core.Decision) {
 	b.effects = append(b.effects, effect{kind: effActivate, entry: e, run: e.run()})
 }
 
-// stopReading gives up on a history that is being read for a worker. Its run is over, and the next
-// run of the address has a history of its own.
+// stopReading gives up reading a history for a worker. That run is over, and the next run of the
+// address has its own history.
 func (l *Lane) stopReading(e *entry) {
 	if e.reading.history {
 		e.reading.endHistory()
@@ -120,7 +127,7 @@ func (l *Lane) stopReading(e *entry) {
 
 // apply stores an answer that is known already.
 func (in *answerInput) apply(l *Lane, _ model.Time, e *entry) {
-	if in.origin.repeated() {
+	if in.origin.isRepeated() {
 		l.skip(e, in)
 		return
 	}
@@ -145,16 +152,16 @@ func (l *Lane) newRunFor(m *model.Message) model.RunID {
 	return model.RunID{}
 }
 
-// decide says what becomes of a message.
+// decide asks core what a message does.
 func (l *Lane) decide(now model.Time, e *entry, in *messageInput) (*core.Execution, core.Decision) {
 	m := in.origin.message
-	if in.reported() {
-		// Once more.
+	if in.isReported() {
+		// The store says that the report was counted before, so the answer is the same.
 		return e.x, core.Decision{Answer: model.Answer{Run: m.ToRun, Status: in.fate.Status}}
 	}
 
 	if !in.aboutLetter() {
-		if d, busy := e.goesOn(m); busy {
+		if d, busy := e.refuseBusy(m); busy {
 			return e.x, d
 		}
 		return core.Deliver(e.x, m, now, l.newRunFor(m), l.cfg.Limits)

@@ -5,9 +5,9 @@ import (
 )
 
 // Deliver hands in a message of a client. The lane answers it with the token. fresh says that the
-// request id has never been used before, so that the lane looks nothing up. The answer ErrNotOwner
-// means that the message has had no effect, or that repeating it with the same request id shows
-// which effect it had.
+// request id has never been used before, so the lane does not look it up. After the answer
+// ErrNotOwner the caller may repeat the message with the same request id: either it had no effect,
+// or the repetition returns its answer.
 func (l *Lane) Deliver(now model.Time, m *model.Message, fresh bool, token any) {
 	l.receive(now, newMessageInput(m, fresh, token))
 }
@@ -33,8 +33,8 @@ func (l *Lane) receive(now model.Time, in *messageInput) {
 	m, token := in.origin.message, in.origin.token
 	e := l.entry(m.To)
 
-	// A shard that is given up still takes what claims write until it is free.
-	if l.dead != nil || e == nil || e.shard.draining && !(in.isWrite() && l.waitsFor(e.shard.id)) {
+	// A shard that is being given up still takes data that claims write until it is free.
+	if l.dead != nil || e == nil || e.shard.draining && !(in.isWrite() && l.isWaitingFor(e.shard.id)) {
 		l.answer(Answer{Token: token, Err: ErrNotOwner})
 		return
 	}
@@ -60,9 +60,9 @@ func (l *Lane) Turn(now model.Time, w WorkerID, t *model.Turn) {
 	}
 }
 
-// Release hands in the wish of a worker to let go of a parked run. Of the turn only Run,
-// Generation, Seen and Waits count. A worker that does not know what the run waits for gives no
-// Waits: the lane hands the run to another worker then.
+// Release hands in that a worker wants to let go of a parked run. The lane reads only Run,
+// Generation, Seen and Waits of the turn. A worker that does not know what the run waits for gives
+// no Waits; then the lane hands the run to another worker.
 func (l *Lane) Release(now model.Time, w WorkerID, t *model.Turn) {
 	if e := l.findHeld(w, t.Run, t.Generation); e != nil {
 		l.take(now, e, &releaseInput{inputBase{address: e.address, run: t.Run}, t, w})
@@ -81,8 +81,8 @@ func (l *Lane) findHeld(w WorkerID, run model.RunID, gen uint64) *entry {
 	return nil
 }
 
-// evictStale tells a worker that it no longer holds the run it is reporting on. A batch that would
-// tell the worker the same after its commit does not have to.
+// evictStale tells a worker that it no longer holds the run it is reporting on. If a batch would
+// tell the worker the same after its commit, that effect is no longer needed.
 func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
 	for _, b := range [...]*building{l.flight, l.open} {
 		if b == nil {
@@ -94,5 +94,5 @@ func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
 			}
 		}
 	}
-	l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: w, Run: run, Generation: gen, Reason: "stale: the run is not held any more"})
+	l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: w, Run: run, Generation: gen, Reason: "stale: the worker no longer holds the run"})
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A message that cannot be read must not keep the messages behind it waiting. The lane moves it to
-// the inbox, as it stands, in the commit that advances the cursor past it. So it is neither lost
+// A message that cannot be read must not block the messages behind it. The lane moves it to the
+// inbox unchanged, in the commit that advances the cursor past it. So the message is neither lost
 // nor served twice:
 //
 //   - A message of a newer build is put off and tried again. It takes effect, once, when a node
 //     that can read it owns the shard.
-//   - A damaged message becomes a dead letter: people find it there with the reason.
+//   - A damaged message becomes a dead letter, where operators find it with the reason.
 //
-// What is lost is the order: messages of the same pair of shards that were sent after it take
-// effect before it. See docs/guarantees.md.
+// Only the order is lost: later messages of the same pair of shards take effect before it. See
+// docs/guarantees.md.
 
 // asideRequest notes a request that cannot be read.
 func (l *Lane) asideRequest(row *store.InboxRow) {
@@ -35,9 +35,9 @@ func (l *Lane) canMoveAside() bool {
 	return !l.mail.aside.empty() && l.flight == nil && !l.recovery.busy() && !l.recovery.careful()
 }
 
-// moveAside sends a batch that moves what cannot be read out of the way, and does nothing else: if
-// the store refuses it, no other address suffers. It overtakes the open batch, so a channel whose
-// cursor the open batch advances waits for the next time.
+// moveAside sends a batch that only moves unreadable messages out of the way. If the store refuses
+// it, no other address suffers. The batch overtakes the open batch, so a channel whose cursor the
+// open batch advances waits for the next time.
 func (l *Lane) moveAside(now model.Time) {
 	a := &l.mail.aside
 	if !l.canMoveAside() || now < a.until {
@@ -48,11 +48,11 @@ func (l *Lane) moveAside(now model.Time) {
 	full := func() bool { return a.full(b, l.budget.batch) }
 	var later []*pair
 	for _, p := range a.pairs {
-		if p.inOpen && p.damaged() || full() {
+		if p.inOpen && p.isDamaged() || full() {
 			later = append(later, p)
 			continue
 		}
-		for !p.feeding && p.damaged() && l.Owns(p.to) && !full() {
+		for !p.feeding && p.isDamaged() && l.Owns(p.to) && !full() {
 			l.asideMessage(now, b, p)
 		}
 	}
@@ -74,16 +74,16 @@ func (l *Lane) moveAside(now model.Time) {
 	}
 }
 
-// asideMessage lets a batch move the next message of a channel to the inbox.
+// asideMessage adds to a batch that the next message of a channel moves to the inbox.
 func (l *Lane) asideMessage(now model.Time, b *building, p *pair) {
 	m := &p.queue[0]
 	l.deferAside(now, b, store.InboxRow{Shard: p.to, ID: l.cfg.NewRun(), Message: m.Message, Damaged: m.Damaged}, false)
 	l.mail.consume(p, b, m.Seq)
 }
 
-// deferAside lets a batch keep a message that cannot be read. known says that the inbox has a row
-// of it already. A damaged message that is new to the inbox is rewritten, so that no build takes it
-// for one that it can read.
+// deferAside adds a message that cannot be read to the inbox. known says that the inbox has a row
+// of it already. A damaged message that is new to the inbox is rewritten, so that no build can read
+// it as a healthy one.
 func (l *Lane) deferAside(now model.Time, b *building, row store.InboxRow, known bool) {
 	d := row.Damaged
 	row.NotBefore = now.Add(l.cfg.QuarantineFor)
@@ -98,7 +98,7 @@ func (l *Lane) deferAside(now model.Time, b *building, row store.InboxRow, known
 	b.asides = append(b.asides, Aside{Why: d.Why, Newer: d.Newer, id: row.ID})
 }
 
-// finishAside tells what a committed batch has moved out of the way.
+// finishAside reports the messages that a committed batch has moved out of the way.
 func (l *Lane) finishAside(b *building) {
 	for _, id := range b.requests {
 		l.mail.finish(id)
@@ -106,8 +106,7 @@ func (l *Lane) finishAside(b *building) {
 	l.mail.aside.report(&l.out, b.asides)
 }
 
-// refuseAside handles a refused batch that moves what cannot be read. What it was to move is read
-// again.
+// refuseAside handles a refused batch of moveAside. The lane reads the messages again.
 func (l *Lane) refuseAside(now model.Time, b *building) {
 	for _, id := range b.requests {
 		l.mail.untake(id)
@@ -115,7 +114,7 @@ func (l *Lane) refuseAside(now model.Time, b *building) {
 	l.mail.aside.refuse(now.Add(l.cfg.QuarantineFor))
 }
 
-// asideWake is when the next try is due.
+// asideWake returns when the next try is due.
 func (l *Lane) asideWake() model.Time {
 	if !l.canMoveAside() {
 		return 0
@@ -123,7 +122,7 @@ func (l *Lane) asideWake() model.Time {
 	return max(l.mail.aside.until, 1)
 }
 
-// asideDamaged moves items of a mailbox that cannot be read out of the way.
+// asideDamaged moves unreadable items out of a mailbox.
 func (l *Lane) asideDamaged(now model.Time, e *entry, box []model.MailboxItem) {
 	e.actor.damaged = nil
 	for i := range box {
@@ -150,9 +149,9 @@ func (in *asideInput) apply(l *Lane, now model.Time, e *entry) {
 	}
 }
 
-// asideItem lets the open batch keep an item of a mailbox that cannot be read. The sender of a
-// one-way call was answered when the call was stored, so nothing is remembered under its request id
-// a second time.
+// asideItem adds an unreadable item of a mailbox to the inbox, in the open batch. The sender of a
+// one-way call already got its answer when the call was stored, so the lane does not remember a
+// second answer for its request id.
 func (l *Lane) asideItem(now model.Time, e *entry, it *model.MailboxItem) {
 	m, body := it.Message, it.Damaged
 	m.To = e.address
@@ -162,10 +161,10 @@ func (l *Lane) asideItem(now model.Time, e *entry, it *model.MailboxItem) {
 	l.deferAside(now, l.open, store.InboxRow{Shard: e.shard.id, ID: l.cfg.NewRun(), Message: m, Damaged: body}, false)
 }
 
-const maxOdd = 100 // rows in wrong places that the lane remembers having told of
+const maxOdd = 100 // rows in wrong places that the lane has reported and remembers
 
-// passOver reports whether a row names an address that does not belong to its shard: its columns
-// are damaged. The lane tells of it once and passes over it.
+// passOver reports whether a row names an address that does not belong to its shard, because its
+// columns are damaged. The lane reports such a row once and skips it.
 func (l *Lane) passOver(shard model.ShardID, a model.Address, what string) bool {
 	if a.Shard(l.cfg.Shards) == shard {
 		return false

@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// sendsDamaged commits messages of the other node; those that are nil cannot be read by anybody.
+// sendsDamaged commits messages of the other node. A nil message is stored in an unreadable form.
 func (f *foreignQueries) sendsDamaged(to model.ShardID, ms ...*model.Message) {
 	f.r.t.Helper()
 	f.batch++
@@ -108,7 +108,7 @@ func TestDamagedMessagesAreSetAside(t *testing.T) {
 		t.Errorf("told of %v", r.aside)
 	}
 
-	// What comes later goes on, also for a node that has just taken over.
+	// Later messages continue, also on a node that has just taken over.
 	r.restartBeside()
 	f.sendsDamaged(0, nil, &s[3])
 	r.l.MailWaits()
@@ -159,8 +159,8 @@ func TestNewerMessageWaitsForTheUpgrade(t *testing.T) {
 	r.wantEvents(a, want...)
 }
 
-// A batch that sets something aside and is refused harms nobody: messages before it and others go
-// on, and it is tried again.
+// A refused batch that sets something aside harms no other address: earlier and other messages
+// continue, and the lane tries it again.
 func TestSetAsideIsRefused(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -312,7 +312,7 @@ func TestPagesWithoutRowsThatCannotBeRead(t *testing.T) {
 			}
 			reads++
 			res := engine.Read(t.Context(), r.st, *ld, r.now)
-			if broken { // the file is damaged: nobody knows what is missing
+			if broken { // the file is damaged, so it is unknown what is missing
 				return &lane.LoadResult{Err: store.Errorf(store.Away, "load", "%w", fault.New(fault.Corrupt, "the file is damaged"))}
 			}
 			var skipped store.Skipped

@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Await registers a caller that wants to hear the end of an execution; Forget takes that back.
-// Unless Await reports sure, the run is not in memory and may have ended before: the caller must
-// look at the store afterwards.
+// Await registers a caller that waits for the end of an execution; Forget takes that back. Unless
+// Await returns sure, the run is not in memory and may have ended before: the caller must then look
+// at the store.
 func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, err error) {
 	if l.dead != nil {
 		return false, l.dead
@@ -38,8 +38,8 @@ func (l *Lane) Forget(a model.Address, token any) {
 	}
 }
 
-// forgetWaiter lets a caller wait no longer. Calls of an entity that only that caller waited for
-// need not be made.
+// forgetWaiter removes a waiting caller. Calls of an entity that only this caller waited for need
+// not run.
 func (l *Lane) forgetWaiter(a model.Address, token any) {
 	request, shared := l.waiters.forget(a, token)
 	e := l.entries[a]
@@ -48,16 +48,16 @@ func (l *Lane) forgetWaiter(a model.Address, token any) {
 	}
 	if e.actor.entity.Forget(token, request) {
 		l.settleEntity(l.now, e)
-		l.operate(l.now, e) // perhaps nothing waits for it now
+		l.operate(l.now, e) // calls that had only this waiter are dropped
 	}
 }
 
-// await turns a waiter whose start has begun a run, or whose update was accepted, into one that
-// waits for what comes of it. If the shard moves, the caller must ask the next owner.
+// await turns a waiter whose start has started a run, or whose update was accepted, into one that
+// waits for the result. If the shard moves, the caller must ask the next owner.
 func (l *Lane) await(e *entry, token any, begun bool) {
 	w := l.waiters.find(e.address, token)
 	switch {
-	case w == nil: // it was taken back meanwhile
+	case w == nil: // the caller took the wait back before the commit
 	case e.shard.draining:
 		l.reply(e.address, true, Answer{Token: token, Begun: begun, Err: ErrNotOwner})
 	default:
@@ -65,21 +65,21 @@ func (l *Lane) await(e *entry, token any, begun bool) {
 	}
 }
 
-// expect lets the sender of an update wait for its answer, which the code gives later.
+// expect lets the sender of an update wait for the answer, which the code gives later.
 func (l *Lane) expect(e *entry, from *source) {
 	if from.token != nil {
 		l.await(e, from.token, false)
 		return
 	}
-	// A node that is not told asks again by itself, so that a shard on its way out need not tell
-	// it.
+	// A node that gets no notice asks again by itself, so a shard that is being given up need not
+	// send one.
 	if node := from.message.Node; !node.IsZero() && !e.shard.draining {
 		l.waiters.addNode(l.now, e.address, waiter{node: node, reply: from.message.RequestID})
 	}
 }
 
-// reachLimit tells the waiters of a run that it has reached a limit, once that is committed. There
-// is no batch when the run had reached it before.
+// reachLimit tells the waiters of a run that it has reached a limit, after the commit of b. b is
+// nil when the run had reached the limit before.
 func (l *Lane) reachLimit(b *building, e *entry, why *model.Reason) {
 	err := core.LimitReached(e.address, why)
 	if b == nil {
@@ -89,8 +89,8 @@ func (l *Lane) reachLimit(b *building, e *entry, why *model.Reason) {
 	b.effects = append(b.effects, effect{kind: effLimit, entry: e, err: err})
 }
 
-// failWaiters tells all waiters and watchers to ask again elsewhere; only those of one shard when
-// it is given.
+// failWaiters tells all waiters and watchers to ask again elsewhere. With shards, it tells only the
+// waiters and watchers of these shards.
 func (l *Lane) failWaiters(shards ...model.ShardID) {
 	pick := func(a model.Address) bool {
 		return len(shards) == 0 || slices.Contains(shards, a.Shard(l.cfg.Shards))
@@ -103,8 +103,7 @@ func (l *Lane) failWaiters(shards ...model.ShardID) {
 	l.watchers.fail(&l.out, l.now, pick)
 }
 
-// Watch has the token answered when the next commit has something of the address in it; Unwatch
-// takes it back.
+// Watch answers the token when the next commit changes the address; Unwatch takes it back.
 func (l *Lane) Watch(a model.Address, token any) error {
 	if sh := l.shards[a.Shard(l.cfg.Shards)]; l.dead != nil || sh == nil || sh.draining {
 		return ErrNotOwner

@@ -6,8 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Who waits for an execution is told of the end of the chain; who waits for a run, of the end of
-// that run.
+// A waiter for an execution gets the end of the chain; a waiter for a run gets the end of that run.
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -79,8 +78,7 @@ func (r *rig) runs(a model.Address, reuse model.ReusePolicy, token any) {
 	r.take()
 }
 
-// Who runs an execution hears of its end, not of its beginning: of the end of the chain that the
-// start began.
+// The caller of Run gets the end of the chain that its start began, not the start.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -98,7 +96,7 @@ func TestRun(t *testing.T) {
 	r.wantSilence("run")
 	second := r.current(a).Start.Run
 
-	// The end of the chain is on its way when somebody begins the next one.
+	// The end of the chain is in flight when another caller starts the next one.
 	r.turn(a, model.Turn{Close: done()})
 	r.flush()
 	r.runs(a, model.ReuseAlways, "next")
@@ -119,7 +117,7 @@ func TestRunMeetsARun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	a := key("a")
-	r.began(a) // nobody holds it: it leaves memory
+	r.began(a) // no worker holds it, so it leaves memory
 	r.join(1)
 	r.settle()
 	r.release(a, "s")
@@ -131,8 +129,8 @@ func TestRunMeetsARun(t *testing.T) {
 	}
 }
 
-// A batch that is refused for a neighbour is applied in parts: nobody is answered twice, and the
-// wait stays.
+// A batch that is refused because of another address is applied in parts: each caller gets one
+// answer, and the wait stays.
 func TestRunBesidePoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -168,7 +166,7 @@ func TestRunForgotten(t *testing.T) {
 	r.wantSilence("run")
 }
 
-// Whoever waits when the shard moves or the lane dies is told once, before or after the commit of
+// When the shard moves or the lane dies, each waiter gets one answer, before or after the commit of
 // the start, and asks the next owner.
 func TestRunWhoseOwnerGoes(t *testing.T) {
 	t.Parallel()

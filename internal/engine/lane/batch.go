@@ -9,25 +9,26 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// building is a batch together with the inputs that led to it and with what the lane tells after
-// its commit.
+// building is a batch together with its inputs and with the effects that the lane runs after its
+// commit.
 type building struct {
 	batch   store.Batch
 	entries []*entry
 	inputs  []input
 	effects []effect
-	pairs   []*pair // whose cursor advances
+	pairs   []*pair // channels whose cursor advances
 	frees   []*shard
 	facts   []Fact
-	changed map[*entry]int   // where the row of an entity is in the batch; nil when there is none
-	data    map[datumKey]int // where the value of a task is in the batch; nil when there is none
+	changed map[*entry]int   // index of the row of an entity in the batch; nil when there is none
+	data    map[datumKey]int // index of the value of a task in the batch; nil when there is none
 	bytes   int
 	// confirms says that the batch is committed even if it writes nothing; see Lane.confirm.
 	confirms bool
 
-	proposals int           // of the board that were applied one per batch; see Lane.apart
-	requests  []model.RunID // rows of the inbox that are moved out of the way; see aside.go
-	asides    []Aside       // what is moved out of the way
+	// proposals of the board that were applied one per batch; see Lane.apart
+	proposals int
+	requests  []model.RunID // inbox rows that the batch moves out of the way; see aside.go
+	asides    []Aside       // messages that the batch moves out of the way
 }
 
 type effectKind uint8
@@ -40,23 +41,23 @@ const (
 	effClosed
 	effEvict
 	effGone    // a run was removed by force
-	effBlocked // the worker has let go by itself; only a refused batch has something to do about it
+	effBlocked // the worker has let go by itself; the effect matters only if the batch is refused
 	effLimit   // a run has reached a limit
 	effHint
 	effWaits
 	effRetry
-	effBegins  // the start time of a run has come
+	effBegins  // the start time of a run has been reached
 	effExpect  // the sender of an update waits for its answer
 	effReply   // the code has answered it
-	effExecute // a claim is to be handed over
-	effStop    // the worker that executes a task has to stop
-	effSettled // a worker hears that its report counts, or does not
-	effEntity  // what is known of an entity is durable
-	effBegin   // a brief call of another process may be made
-	effNoted   // suspects may be made
+	effExecute // a claim can be handed to its worker
+	effStop    // the worker that executes a task must stop
+	effSettled // a worker learns whether its report counts
+	effEntity  // the state of an entity is durable
+	effBegin   // a brief call of another process may run
+	effNoted   // suspects may run
 )
 
-// effect is something to be told once the batch is durable.
+// effect is something that the lane does once the batch is durable.
 type effect struct {
 	kind    effectKind
 	entry   *entry
@@ -64,13 +65,13 @@ type effect struct {
 	events  []model.Event
 	outcome *model.Outcome
 	answer  Answer
-	awaits  bool // the answer ends a wait
+	awaits  bool // the answer ends the wait of a caller
 	call    Call
-	moot    bool // the worker has let go before, because it reported something
+	moot    bool // the worker has let go already, because it reported something
 	hint    Hint
 	turn    *model.Turn
-	// or a request id: of effReply; of effAnswer and effAwait, one whose remembered answer is no
-	// longer needed
+	// or a request id: of effReply; or, of effAnswer and effAwait, the request whose remembered
+	// answer is no longer needed
 	step    string
 	message *messageInput // of effExpect and effBegin
 	report  *reportInput  // of effSettled
@@ -78,7 +79,7 @@ type effect struct {
 	task     *handover // of effExecute and effStop
 	canceled bool
 	err      error
-	again    bool // of effGone: the current run may be another one
+	again    bool // of effGone: another run may be the current one
 
 	change *core.EntityChange // of effEntity
 }
@@ -90,7 +91,7 @@ func (b *building) empty() bool {
 	return !b.confirms && b.batch.Empty() && len(b.pairs) == 0 && len(b.frees) == 0 && !slices.ContainsFunc(b.entries, func(e *entry) bool { return e.pending.mark != nil })
 }
 
-// unstartTimer takes back a timer that was started in this very batch.
+// unstartTimer removes a timer that was started in this same batch.
 func (b *building) unstartTimer(run model.RunID, id string) bool {
 	for i := len(b.batch.Timers) - 1; i >= 0; i-- {
 		if t := &b.batch.Timers[i]; t.Run == run && t.ID == id {
@@ -101,9 +102,8 @@ func (b *building) unstartTimer(run model.RunID, id string) bool {
 	return false
 }
 
-// relabel adds the changes of labels among events that a run records, or has from its past. The
-// start row keeps the labels that the run began with, because a reset to an earlier place needs
-// them.
+// relabel adds the label changes among events that a run records or inherits. The start row keeps
+// the labels that the run started with, because a reset to an earlier position needs them.
 func (b *building) relabel(key store.RunKey, events []model.Event) {
 	for i := range events {
 		if e := &events[i]; e.Kind == model.EventLabeled {
@@ -112,7 +112,7 @@ func (b *building) relabel(key store.RunKey, events []model.Event) {
 	}
 }
 
-// label adds the change of a label. The last one in a batch counts.
+// label adds the change of a label. The last change in a batch wins.
 func (b *building) label(key store.RunKey, l model.Label) {
 	for i := range b.batch.Labels {
 		if r := &b.batch.Labels[i]; r.RunKey == key && r.Label.Name == l.Name {
@@ -123,7 +123,7 @@ func (b *building) label(key store.RunKey, l model.Label) {
 	b.batch.Labels = append(b.batch.Labels, store.LabelRow{RunKey: key, Label: l})
 }
 
-// changeEntity puts the change of a row into the batch. Several in one batch are one write.
+// changeEntity puts the change of an entity's row into the batch. Several changes become one write.
 func (b *building) changeEntity(e *entry, c *core.EntityChange) {
 	row := store.EntityRow{Shard: e.shard.id, Entity: c.Entity, Prev: c.Prev, Gone: c.Gone}
 	b.bytes += c.Entity.Size()
@@ -147,7 +147,7 @@ func (b *building) changeEntity(e *entry, c *core.EntityChange) {
 		return
 	}
 
-	// The entity came and went in one batch, so there is nothing to write.
+	// The entity was created and deleted in one batch, so there is nothing to write.
 	b.batch.Entities = slices.Delete(b.batch.Entities, i, i+1)
 	delete(b.changed, e)
 	for other, at := range b.changed {
@@ -157,8 +157,8 @@ func (b *building) changeEntity(e *entry, c *core.EntityChange) {
 	}
 }
 
-// changeMailbox puts new and consumed items into the batch. An item that came and went in one batch
-// is no write.
+// changeMailbox puts new and consumed items into the batch. An item that was added and consumed in
+// one batch needs no write.
 func (b *building) changeMailbox(key store.EntityKey, d *core.Decision) {
 	for _, seq := range d.Taken {
 		if i := slices.IndexFunc(b.batch.Mailbox, func(r store.MailboxRow) bool { return r.Item.Seq == seq && r.EntityKey == key }); i >= 0 {
@@ -172,13 +172,13 @@ func (b *building) changeMailbox(key store.EntityKey, d *core.Decision) {
 	}
 }
 
-// datumKey is what a batch has one row for.
+// datumKey identifies a value of a task. A batch has one row per key.
 type datumKey struct {
 	store.RunKey
 	task, name string
 }
 
-// putDatum adds a value of a task. The last value of a name counts, because a store takes each name
+// putDatum adds a value of a task. The last value of a name wins, because a store takes each name
 // once per batch.
 func (b *building) putDatum(row store.TaskDatum) {
 	key := datumKey{row.RunKey, row.Task, row.Name}
@@ -195,12 +195,12 @@ func (b *building) putDatum(row store.TaskDatum) {
 	b.batch.TaskData = append(b.batch.TaskData, row)
 }
 
-// dropFacts takes back the facts of a start that was none.
+// dropFacts removes the facts of a start that found an existing run.
 func (b *building) dropFacts(run model.RunID) {
 	b.facts = slices.DeleteFunc(b.facts, func(f Fact) bool { return f.Run == run })
 }
 
-// reserve raises the mark of a shard if the entity, as a decision leaves it, has a token above it.
+// reserve raises the token mark of a shard if the decision gives the entity a token above the mark.
 func (b *building) reserve(sh *shard, row *model.Entity) {
 	t, token := &sh.tokens, row.Epoch
 	t.last = max(t.last, token)
@@ -218,10 +218,10 @@ func (b *building) reserve(sh *shard, row *model.Entity) {
 }
 
 const (
-	// reserveAhead is how far ahead of the clock tokens are reserved. While locks are granted, the
-	// lane writes one row per shard and minute.
+	// reserveAhead is how far ahead of the clock the lane reserves tokens. While it grants locks,
+	// it writes one row per shard and minute.
 	reserveAhead = time.Minute
-	// reserveMore is how many tokens are reserved when tokens are ahead of the clock and count up
-	// by one.
+	// reserveMore is how many tokens the lane reserves when they are ahead of the clock and count
+	// up by one.
 	reserveMore = 1 << 16
 )

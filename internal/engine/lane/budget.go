@@ -5,10 +5,10 @@ type budget struct {
 	used  int // of inputs that wait or are not committed
 	kept  int // of reports for quarantined runs, which are not in used
 	calls int // of calls that wait in memory only, for all entities
-	batch int // that a batch may have: fewer than configured while the path to the store is slow
+	batch int // allowed per batch: fewer than configured while the store is slow
 }
 
-// hold counts an input. Calling it again counts the input anew, because it has changed.
+// hold counts an input. A second call counts the input again after it has changed.
 func (g *budget) hold(in input) {
 	g.unhold(in)
 	b := in.base()
@@ -34,8 +34,8 @@ func (g *budget) keep(b *inputBase) {
 	b.kept = true
 }
 
-// weighMail counts what waits for an entity in memory only. What is in the store is bounded by the
-// mailbox, and takes no room from the calls of other entities.
+// weighMail counts the calls of an entity that exist only in memory. The mailbox bounds the calls
+// in the store, which take no room from other entities.
 func (g *budget) weighMail(e *entry) {
 	n, a := 0, e.actor
 	if a.entity != nil {
@@ -51,14 +51,14 @@ func (g *budget) weighMail(e *entry) {
 	a.counted = n
 }
 
-// narrow makes the next batches smaller: the path to the store did not take one of that many bytes
-// in time.
+// narrow makes the next batches smaller, because the store did not take one of that many bytes in
+// time.
 func (g *budget) narrow(bytes int) {
 	g.batch = min(g.batch, max(fewestBytes, bytes/2))
 }
 
-// widen lets batches grow again, up to the limit, after the store has taken one that was about as
-// large as they may be, without more time than usual.
+// widen lets batches grow again, up to the limit. The lane calls it after the store has taken a
+// batch of about the allowed size in the usual time.
 func (g *budget) widen(b *building, limit int) {
 	if g.batch < limit && b.bytes >= g.batch/2 && b.batch.Patience == 0 {
 		g.batch = min(2*g.batch, limit)

@@ -87,7 +87,7 @@ func TestBatchIsCutByBytes(t *testing.T) {
 	}
 }
 
-// An input that is larger than the limit of a batch goes all the same, and starves nobody.
+// An input that is larger than the limit of a batch still goes through, and starves no other input.
 func TestInputLargerThanABatch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxBatchBytes = 1 << 10 })
@@ -137,8 +137,8 @@ func TestRowsCountAndNotOnlyInputs(t *testing.T) {
 	}
 }
 
-// A batch that is not done in time is split, until what is left fits; nothing is lost, doubled or
-// out of order. Without that the same batch would be sent again for ever.
+// The lane splits a batch that the store does not take in time, until the parts fit. Nothing is
+// lost, doubled or out of order. Without the split, the lane would send the same batch forever.
 func TestBatchThatIsNeverDoneInTime(t *testing.T) {
 	t.Parallel()
 	for _, class := range []store.Class{store.Unknown, store.Retryable} {

@@ -9,8 +9,8 @@ import (
 )
 
 // handleRefusal handles a batch that the store will never accept (L3). The lane drops the
-// provisional state of everything in it and in the open batch. It applies the inputs again in the
-// same order, in halves, so that the input that the store refuses stands alone in the end.
+// provisional state of everything in it and in the open batch. Then it applies the inputs again in
+// the same order, in halves, until the input that the store refuses is alone in its batch.
 func (l *Lane) handleRefusal(now model.Time, err error) {
 	l.recovery.reset()
 	first, freed := l.flight.inputs, len(l.flight.frees) > 0
@@ -35,7 +35,8 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 	switch {
 	case len(first) == 0:
 	case len(first) == 1 && freed:
-		chunks = []chunk{first} // perhaps it is the freeing of a shard that was refused
+		// once more without it: the store may have refused the freeing of the shard
+		chunks = []chunk{first}
 	case len(first) == 1:
 		chunks = l.isolate(now, first[0], run, err)
 	default:
@@ -45,9 +46,9 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 	l.applyAgain(chunks, rest)
 }
 
-// proposals counts inputs that the board has asked for. When the lane drops a batch, it tells the
-// board anew how its tasks stand. So a proposal in the batch has no effect when the lane applies it
-// again, and the board makes it once more.
+// proposals counts inputs that the board proposed. When the lane drops a batch, it reports its
+// tasks to the board again. So a proposal of the batch has no effect when the lane applies it
+// again, and the board proposes it once more.
 func proposals(inputs []input) (n int) {
 	for _, in := range inputs {
 		if in.proposal() {
@@ -57,20 +58,20 @@ func proposals(inputs []input) (n int) {
 	return n
 }
 
-// staysApart reports whether a proposal has to wait for the next batch. Proposals of a refused
-// batch have no effect when the lane applies them again in halves, so the halves never show which
-// of them is the poison. The board would make all of them at once again. So the next ones go one
-// per batch.
-func (l *Lane) staysApart(in input) bool {
+// isApart reports whether a proposal has to wait for the next batch. Proposals of a refused batch
+// have no effect when the lane applies them again in halves, so the halves never show which of them
+// the store refuses. The board would propose all of them at once again. So the lane applies the
+// next ones one per batch.
+func (l *Lane) isApart(in input) bool {
 	return l.apart > 0 && l.open.proposals > 0 && len(l.open.inputs) > 0 && in.proposal()
 }
 
 // split handles a batch that the store repeatedly did not take in time and that can no longer land.
-// The lane applies its inputs again in halves, and each half needs less time. split reports false
-// when the batch has a single input and must be sent as it is.
+// The lane applies its inputs again in halves, because each half needs less time. split returns
+// false when the batch has a single input and must be sent unchanged.
 func (l *Lane) split(now model.Time) bool {
 	first := l.flight.inputs
-	// It moves what cannot be read: the next ones move one row each.
+	// The batch moves unreadable messages out of the way: the next batches move one row each.
 	if len(first) == 0 && len(l.flight.asides) > 1 {
 		l.recovery.reset()
 		l.refuseAside(now, l.flight)
@@ -95,22 +96,22 @@ func (l *Lane) split(now model.Time) bool {
 // of the open batch.
 func (l *Lane) undo(now model.Time) (rest chunk) {
 	if r := &l.recovery; r.careful() {
-		r.chunks = r.chunks[1:] // it is what was in flight
+		r.chunks = r.chunks[1:] // the first chunk is the batch that was in flight
 	}
 	rest = l.open.inputs
 	l.rollback(now, l.open)
 	l.rollback(now, l.flight)
 	l.flight, l.open = nil, l.newBuilding()
-	l.timers.reset() // what the batches stopped is open again
+	l.timers.reset() // timers that the batches stopped are open again
 	return rest
 }
 
-// applyAgain queues inputs to be applied again, before inputs that are queued already.
+// applyAgain queues inputs to be applied again, in front of inputs that are queued already.
 func (l *Lane) applyAgain(chunks []chunk, rest chunk) {
 	if len(rest) > 0 {
 		chunks = append(chunks, rest)
 	}
-	// Not nil, because the end of the chunks has something to do, see applyChunks.
+	// Not nil even without chunks, because applyChunks also acts when the last chunk is done.
 	l.recovery.chunks = append(append([]chunk{}, chunks...), l.recovery.chunks...)
 }
 
@@ -120,7 +121,7 @@ func (l *Lane) rollback(now model.Time, b *building) {
 	for _, e := range b.entries {
 		e.pending.undo()
 		if e.reading.events != nil {
-			e.reading.endHistory() // what it waited for does not come
+			e.reading.endHistory() // the read waited for a commit that does not happen
 			unheld = append(unheld, e)
 		} else if e.wait.overlooked {
 			unheld = append(unheld, e)
@@ -129,8 +130,9 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		e.tasks.unwarn()
 	}
 
-	// Workers that were to lose a run keep it.
-	for i := range slices.Backward(b.effects) { // the last worker that had a run has it again
+	// Workers that were about to lose a run keep it.
+	// backwards, so that the last worker of a run gets it again
+	for i := range slices.Backward(b.effects) {
 		switch f := &b.effects[i]; {
 		case f.kind == effEvict && f.moot:
 			f.entry.eviction.cancel()
@@ -140,29 +142,29 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		}
 	}
 	for _, e := range unheld {
-		l.dispatch(now, e) // unless the worker that had it has it again
+		l.dispatch(now, e) // does nothing if the worker that had it has it again
 	}
 
-	// Answers are no longer on their way to the store, and cursors go back to what is committed.
+	// The answers are no longer in flight, and the cursors go back to their committed positions.
 	for i := range b.batch.Requests {
 		delete(l.requests, b.batch.Requests[i].RequestKey)
 		if e := l.entries[b.batch.Requests[i].Address]; e != nil {
-			e.remembered-- // what was looked up before is right again
+			e.remembered-- // earlier lookups are valid again
 		}
 	}
 	for _, p := range b.pairs {
 		l.mail.rollback(p)
 	}
 	for _, s := range b.frees {
-		s.freeing, s.alone = false, true // in case that this is what is refused
+		s.freeing, s.alone = false, true // the freeing itself may be what the store refuses
 	}
 }
 
-// holdAgain gives a run back to the worker that was to lose it and has not heard of that. The lane
-// applies its turn again.
+// holdAgain gives a run back to the worker that was about to lose it and does not know that. The
+// lane applies its turn again.
 func (l *Lane) holdAgain(e *entry, c *Call) {
 	e.eviction.cancel()
-	// The reason why it was blocked is not stored. The turn is applied again and blocks it, or not.
+	// The reason of the block is not stored. The turn, applied again, decides whether to block.
 	l.workers.unstrand(e)
 
 	if e.hold.free() && !e.reading.history && l.workers.here[c.Worker] {
@@ -174,7 +176,7 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 			e.hold.withheld = true
 		} else {
 			l.tell(e, e.eviction.missed)
-			l.askAll(e) // that came after it had let go
+			l.askAll(e) // queries that arrived after the worker had let go
 		}
 	} else if c.Kind == CallEvict {
 		c.Reason = "what it reported could not be stored"
@@ -200,11 +202,11 @@ func (l *Lane) storedRun(in input) model.RunID {
 func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []chunk {
 	switch in.(type) {
 	case *quarantineInput:
-		l.done(in) // not even the reason can be stored; memory has it
+		l.done(in) // the store does not even accept the reason, so only memory has it
 		return nil
 	case *removalInput:
-		// Nothing is lost, and no address has to suffer. The runs are found again later, not at
-		// once.
+		// A removal loses nothing when it is dropped, so no address is quarantined. The lane finds
+		// the runs again later.
 		l.retention.more = false
 		l.done(in)
 		return nil
@@ -218,12 +220,12 @@ func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []c
 	why := model.Reason{Code: model.WaitPoison, Detail: err.Error()}
 	l.quarantine(now, e, why)
 	if m, ok := in.(*messageInput); ok {
-		// The quarantine refuses a removal by force as well, because the store would refuse it
+		// The quarantine also refuses this removal by force, because the store would refuse it
 		// again.
 		m.barred = true
 	}
 
-	// The quarantine refuses the input, or puts a message off, which is a write. The note makes the
+	// The quarantine refuses the input, or puts a message off, which is a write. A note makes the
 	// reason visible in the store.
 	chunks := []chunk{{in}}
 	if !run.IsZero() {
@@ -234,7 +236,7 @@ func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []c
 	return chunks
 }
 
-// applyChunks applies the next chunk once everything that it touches has been read again.
+// applyChunks applies the next chunk once the lane has read everything that it touches.
 func (l *Lane) applyChunks(now model.Time) {
 	r := &l.recovery
 	for r.careful() && l.flight == nil && !r.busy() {
@@ -252,17 +254,17 @@ func (l *Lane) applyChunks(now model.Time) {
 		l.applyChunk(now, r.chunks[0])
 		l.seal(now)
 		if l.flight == nil {
-			r.chunks = r.chunks[1:] // nothing to write after all
+			r.chunks = r.chunks[1:] // the chunk wrote nothing
 		}
 	}
 
-	// All chunks are applied. What has waited for that goes on.
+	// All chunks are applied. Work that waited for that continues.
 	if !r.careful() {
 		if r.chunks == nil {
 			return
 		}
 		r.chunks = nil
-		l.MailWaits() // what was queued behind the kept messages was dropped
+		l.MailWaits() // the lane dropped the messages behind the kept ones, so it reads them again
 
 		for _, e := range l.sorted(func(*entry) bool { return true }) {
 			if e.isEntity() {
@@ -280,8 +282,8 @@ func (l *Lane) applyChunks(now model.Time) {
 	}
 }
 
-// readForChunk reports whether everything that an input touches has been read again, and reads it
-// if not.
+// readForChunk reports whether the lane has read everything that an input touches. If not, it
+// starts the read.
 func (l *Lane) readForChunk(in input) bool {
 	e := l.entry(in.base().address)
 	if _, note := in.(*quarantineInput); note || e == nil || e.quarantine.why != nil {
@@ -301,8 +303,8 @@ func (l *Lane) readForChunk(in input) bool {
 }
 
 // applyChunk applies inputs of a refused batch again. Some of them first go back to their backlog:
-// a request that may have been served since, because the same request is among the inputs; one that
-// came too early; and one about a dead letter.
+// a request that may have been served since, because the same request is among the inputs; a
+// request that is too early; and one about a dead task.
 func (l *Lane) applyChunk(now model.Time, c chunk) {
 	var unsure []*messageInput
 	for _, in := range c {
@@ -317,7 +319,7 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 			switch in := in.(type) {
 			case *messageInput:
 				if in.once() && !in.sure(e) || in.early(e) || in.aboutLetter() {
-					in.letter = nil // is read again
+					in.letter = nil // the lane reads it again
 					unsure = append(unsure, in)
 					continue
 				}
@@ -330,14 +332,14 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 		l.apply(now, e, in)
 	}
 
-	// In front of what waits, in their order.
+	// They go to the front of the backlog, in their order.
 	for _, in := range slices.Backward(unsure) {
 		e := l.entry(in.address)
 		e.backlog.inputs = slices.Insert(e.backlog.inputs, 0, input(in))
 	}
 }
 
-// nextChunk goes on to the next chunk.
+// nextChunk moves on to the next chunk.
 func (l *Lane) nextChunk() {
 	if l.recovery.careful() {
 		l.recovery.chunks = l.recovery.chunks[1:]
@@ -354,9 +356,9 @@ func (l *Lane) failCareful(fail func(input)) {
 	l.recovery.chunks = nil
 }
 
-// quarantine keeps an address apart whose rows the store refuses or cannot read. The address harms
-// no other address, and nothing of it is lost. The lane tries it again after a while, and so does
-// the next owner of the shard.
+// quarantine isolates an address whose rows the store refuses or cannot read. Other addresses
+// continue, and the rows of this one stay as they are. The lane tries it again after a while, and
+// so does the next owner of the shard.
 func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	why = why.Bounded()
 	l.reportQuarantine(e, &why)
@@ -368,11 +370,11 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 		l.quarantined.add(e)
 	}
 
-	// No worker and no read goes on with the run.
+	// The run is taken from its worker, and the read of its history stops.
 	e.reading.endHistory()
-	l.workers.unstrand(e) // the workers that are here then try it again
+	l.workers.unstrand(e) // workers that are here then get it again
 
-	// Callers hear why.
+	// Callers get the reason.
 	blocked := fault.New(fault.Blocked, "%s %s", e.address, why)
 	l.refuseQueries(e, blocked)
 	if e.isEntity() {
@@ -381,15 +383,16 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 
 	// From here on the lane refuses inputs for the address.
 	e.quarantine.why, e.quarantine.until = &why, now.Add(l.cfg.QuarantineFor)
-	l.unpost(now, e)   // a worker that executes a task of it goes on
-	l.handOverAgain(e) // the run is not known: the worker that has a claim is found when it is read
+	l.unpost(now, e) // a worker that executes one of its tasks continues
+	// the run is unknown, so the lane finds the workers of its claims when it reads the run
+	l.handOverAgain(e)
 	e.wait.reasons = []model.Reason{why}
 	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
 	}
 }
 
-// cure tries addresses again whose quarantine is over: nothing else may ever ask for them.
+// cure tries addresses again after their quarantine, because no other event may ever ask for them.
 func (l *Lane) cure(now model.Time) {
 	if l.recovery.careful() {
 		return
@@ -397,7 +400,7 @@ func (l *Lane) cure(now model.Time) {
 	for _, e := range l.quarantined.take(now) {
 		e.quarantine.why = nil
 		l.forget(e)
-		l.timers.reset() // timers that came due during the quarantine were left in the store
+		l.timers.reset() // timers that came due during the quarantine stayed in the store
 		l.dispatch(now, e)
 		if len(e.quarantine.reports) > 0 {
 			e.requeueReports()
@@ -407,7 +410,7 @@ func (l *Lane) cure(now model.Time) {
 	}
 }
 
-// cureWake is when the lane tries the next quarantined address again.
+// cureWake returns when the lane tries the next quarantined address again.
 func (l *Lane) cureWake() model.Time {
 	if l.recovery.careful() {
 		return 0
@@ -423,15 +426,15 @@ func (in *quarantineInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.open.inputs = append(l.open.inputs, in)
 }
 
-// applyPoisoned of a message refuses what a caller waits for, also an order that another process
-// sent. It puts off other messages. A removal by force goes on: it is what ends the quarantine.
+// applyPoisoned refuses a message whose caller waits, also an order of another process. It puts off
+// other messages. It applies a removal by force, because that ends the quarantine.
 func (in *messageInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	blocked := e.refusal()
 	switch {
 	case in.isForced():
 		l.applyWatched(now, e, in)
 		return
-	case in.origin.repeated():
+	case in.origin.isRepeated():
 	case in.isOrder() && !in.refusedOnce && (!in.once() || in.sure(e)):
 		l.refuseOrder(e, in, wayOut(in.origin.message, blocked))
 		return
@@ -445,10 +448,10 @@ func (in *messageInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	l.done(in)
 }
 
-// applyPoisoned puts off an answer for another process or shard, and refuses any other.
+// applyPoisoned puts off an answer for another process or shard, and refuses any other answer.
 func (in *answerInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	switch {
-	case in.origin.repeated():
+	case in.origin.isRepeated():
 	case in.origin.remote():
 		l.putOff(now, e, in)
 		return

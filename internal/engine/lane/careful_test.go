@@ -103,12 +103,13 @@ func TestPoisonAmongNeighbours(t *testing.T) {
 
 func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }
 
-// What comes while the kept inputs are applied again waits, and follows in order.
+// Inputs that arrive while the kept inputs are applied again wait, and follow in order.
 func TestInputsDuringIsolation(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.join(1)
 	a, b, bad := key("a"), key("b"), key("bad")
+
 	for _, x := range []model.Address{a, b, bad} {
 		r.began(x)
 	}
@@ -121,10 +122,12 @@ func TestInputsDuringIsolation(t *testing.T) {
 	if !r.l.Full() {
 		t.Error("the lane takes inputs while it isolates")
 	}
+
 	r.signal(a, "2", "a2")
 	r.start(key("new"), "new")
 	r.turn(b, steps("x")) // reported before its worker could know
 	r.settle()
+
 	for _, token := range []any{"a1", "b1", "a2", "new"} {
 		r.wantAnswer(token, "")
 	}
@@ -167,7 +170,7 @@ func TestQuarantine(t *testing.T) {
 		t.Fatalf("put off: %+v, %v, want both messages", inbox, err)
 	}
 
-	// The quarantine ends by itself: nobody has to come.
+	// The quarantine ends without further input.
 	r.refuse = nil
 	r.pass(31 * time.Second)
 	if r.holder(bad) == 0 {
@@ -232,8 +235,8 @@ func besidePoison(t *testing.T) (r *rig, a, bad model.Address) {
 	return r, a, bad
 }
 
-// A run that its worker reports as blocked shares its batch with a poison row of somebody else: the
-// block is stored all the same.
+// A run that its worker reports as blocked shares its batch with a poison row of another run. The
+// block is stored anyway.
 func TestBlockBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -420,7 +423,7 @@ func TestPoisonMessage(t *testing.T) {
 	r.wantEvents(bad, "signal_received poison", "signal_received four")
 }
 
-// A start that is refused: whoever asked is told, and others can start.
+// When the store refuses a start, its caller gets the reason, and others can start.
 func TestPoisonStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -442,8 +445,8 @@ func TestPoisonStart(t *testing.T) {
 	r.wantAnswer("again", "")
 }
 
-// refuseFree refuses to free a shard, as long as it is told to, and counts how often it was asked
-// together with anything else.
+// refuseFree refuses to free a shard the given number of times, and counts how often the batch had
+// other rows too.
 func refuseFree(id model.ShardID, times *int) (refuse func(b *store.Batch) error, shared *int) {
 	shared = new(int)
 	return func(b *store.Batch) error {
@@ -468,6 +471,7 @@ func TestFreeingIsRefused(t *testing.T) {
 	r.began(a)
 	times := 3
 	var shared *int
+
 	r.refuse, shared = refuseFree(1, &times)
 	r.signal(a, "1", "in flight")
 	r.flush()
@@ -476,6 +480,7 @@ func TestFreeingIsRefused(t *testing.T) {
 	r.settle()
 	r.signal(a, "3", "meanwhile")
 	r.settle()
+
 	r.pass(time.Second)
 	for _, token := range []string{"in flight", "beside it", "meanwhile"} {
 		r.wantAnswer(token, "")
@@ -556,8 +561,8 @@ func TestWorkerLeavesDuringIsolation(t *testing.T) {
 		r.join(2)
 		r.settle()
 
-		// What the worker did is a fact or is done again: either way somebody has the run, or it is
-		// closed.
+		// The result of the worker is committed or the step runs again: either way a worker has the
+		// run, or it is closed.
 		row := r.current(a)
 		if row.Outcome.Status == model.Running && r.holder(a) != 2 {
 			t.Errorf("closing %v: the run is open and held by %d, want 2", closing, r.holder(a))
@@ -585,7 +590,7 @@ func TestTimersOfARefusedBatch(t *testing.T) {
 	r.wantEvents(bad, "timer_fired old")
 }
 
-// The lane dies while it isolates: everybody who waits is told once.
+// The lane dies while it isolates: every waiter gets one answer.
 func TestDeathDuringIsolation(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -609,8 +614,8 @@ func TestDeathDuringIsolation(t *testing.T) {
 	}
 }
 
-// A timer that a refused batch stopped fires after all when the turn that stopped it comes to
-// nothing.
+// A timer that a refused batch stopped still fires if the turn that stopped it has no effect in the
+// end.
 func TestTimerOfATurnThatCameToNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -678,8 +683,8 @@ func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	}
 }
 
-// A batch in which a run leaves its worker is refused because of a stranger: the worker has it
-// again, and hears what came meanwhile.
+// A batch in which a run leaves its worker is refused because of another address: the worker has
+// the run again, and gets the events that it missed.
 func TestWorkerHearsWhatItMissed(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)

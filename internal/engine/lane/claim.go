@@ -10,9 +10,9 @@ import (
 
 func (in *claimInput) proposal() bool { return true }
 
-// Claim hands in that a worker is to have a task.
+// Claim hands in the board's proposal that a worker gets a task.
 func (l *Lane) Claim(now model.Time, ref model.TaskRef, id queue.WorkerID, name string) {
-	// The board forgets the tasks of a shard that is given up when the shard goes.
+	// When a shard is given up, the board forgets its tasks as soon as the shard is gone.
 	if e := l.taskEntry(&ref); e != nil && !e.shard.draining {
 		l.take(now, e, &claimInput{newTaskInput(&ref), id, name})
 	}
@@ -36,8 +36,8 @@ func (in *claimInput) apply(l *Lane, now model.Time, e *entry) {
 		return
 	}
 
-	// The board may have been told of the task anew since: then another worker may have the task,
-	// under the same limits that let this claim through.
+	// The lane may have reported the task to the board again since. Then another worker may have
+	// the task, under the same limits that let this claim through.
 	var d taskDecision
 	if l.cfg.Board.Proposed(in.worker, model.TaskRef{Address: e.address, Run: in.run, ID: in.id}) {
 		var ok bool
@@ -52,8 +52,8 @@ func (in *claimInput) apply(l *Lane, now model.Time, e *entry) {
 	l.recordTask(now, e, in, &d)
 }
 
-// applyToEndedRun lets go of an input about a task of a run that is not the current one. The lane
-// keeps the input until everything that it has written for the address is durable.
+// applyToEndedRun finishes an input about a task of a run that is not the current one. The lane
+// keeps the input until all its writes for the address are durable.
 func (l *Lane) applyToEndedRun(now model.Time, e *entry, in input) {
 	l.record(e, in, &core.Decision{})
 	if r, ok := in.(*reportInput); ok {
@@ -67,7 +67,8 @@ func (l *Lane) applyToEndedRun(now model.Time, e *entry, in input) {
 // taskDecision is a decision about a task.
 type taskDecision struct {
 	core.Decision
-	how queue.Outcome // what the end of its claim says about the other side that the task calls
+	// what the end of the claim says about the other side that the task calls, for its breaker
+	how queue.Outcome
 }
 
 // recordTask records a decision about a task.
@@ -98,7 +99,7 @@ func (in *reportInput) size() int { return inputBytes + in.report.Output.Size() 
 
 func (in *reportInput) refuse(l *Lane, err error) { l.settle(in.worker, in.report.Ref, err) }
 
-// ready also reads what became of the claim when the run no longer remembers it.
+// ready also reads the fate of the claim when the run no longer remembers it.
 func (in *reportInput) ready(l *Lane, e *entry) bool {
 	if e.quarantine.why != nil {
 		return true
@@ -107,7 +108,7 @@ func (in *reportInput) ready(l *Lane, e *entry) bool {
 		return false
 	}
 	if in.fate == nil && e.needsFate(&in.report.Ref) {
-		if !e.dirty() { // a batch on its way to the store may have ended the claim
+		if !e.dirty() { // a batch in flight may have ended the claim
 			l.loadFate(e, in, &in.report.Ref)
 		}
 		return false
@@ -115,7 +116,8 @@ func (in *reportInput) ready(l *Lane, e *entry) bool {
 	return true
 }
 
-// applyPoisoned keeps the report until the quarantine is over: only its worker could repeat it.
+// applyPoisoned keeps the report until the quarantine is over, because no other party could repeat
+// it.
 func (in *reportInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	switch {
 	case e.shard.draining:
@@ -134,7 +136,7 @@ func (in *reportInput) apply(l *Lane, now model.Time, e *entry) {
 		l.confirm(e)
 	}
 	switch {
-	case in.fate != nil && in.fate.Reported: // it is repeated, and answered in the same way
+	case in.fate != nil && in.fate.Reported: // a repetition gets the same answer
 		l.record(e, in, &core.Decision{})
 		l.afterCommit(e, effect{kind: effSettled, entry: e, report: in})
 		l.maybeDrop(e)
@@ -164,8 +166,8 @@ func (l *Lane) noteReport(now model.Time, e *entry, r *model.TaskReport) queue.O
 	return how
 }
 
-// outcomeOf is what a report says about the other side that the task calls. The failure of a task
-// that was told to end says nothing.
+// outcomeOf returns what a report says about the other side that the task calls. The failure of a
+// task that was cancelled says nothing about it.
 func outcomeOf(x *core.Execution, r *model.TaskReport) queue.Outcome {
 	switch {
 	case r.Returned || r.Failure != nil && x.Alone() && x.Canceling != 0:
@@ -208,8 +210,8 @@ func (in *expiryInput) apply(l *Lane, now model.Time, e *entry) {
 func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDecision) {
 	ref := model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: e.run(), ID: in.id}, Claim: in.claim}
 
-	// If the claim was undone, it has been made again under the same number, and the worker that
-	// has it now may have sent a heartbeat.
+	// After a rollback the same claim number is used again, and the worker that has it now may have
+	// sent a heartbeat. So the lane asks the board once more.
 	if in.what == model.TimeoutSilence && !l.cfg.Board.Overdue(ref) {
 		return d
 	}
@@ -222,11 +224,12 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 
 	// A worker that is with another node has not gone: its report comes by mail.
 	if in.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
-		if task.Claim == in.claim && l.cfg.Board.Dropped(task.Worker, ref) { // it never began
+		// the worker never got the claim
+		if task.Claim == in.claim && l.cfg.Board.Dropped(task.Worker, ref) {
 			d.Decision = core.Report(e.x, &model.TaskReport{Ref: ref, Returned: true}, now, l.cfg.Limits)
 			return d
 		}
-		// Wait for it once more.
+		// Wait for another period.
 		l.cfg.Board.Hold(now, l.item(e, e.x, task), task.Claim, 0, task.Worker)
 		return d
 	}
@@ -260,15 +263,15 @@ func outcomeOfExpiry(what string) queue.Outcome {
 	return queue.Neither
 }
 
-// expireAgain lets the board look again whether a deadline has passed. The decision was undone, and
-// the worker may have sent a heartbeat since.
+// expireAgain lets the board check again whether a deadline has passed. The decision was rolled
+// back, and the worker may have sent a heartbeat since.
 func (l *Lane) expireAgain(now model.Time, e *entry, in *expiryInput) {
 	l.resumeDeadlines(now, e, in)
 	l.skip(e, in)
 }
 
-// resumeDeadlines lets the deadlines of a task run on after the board reported one that had no
-// effect. The board reports each deadline once.
+// resumeDeadlines restarts the deadlines of a task after the board reported one that had no effect.
+// The board reports each deadline once.
 func (l *Lane) resumeDeadlines(now model.Time, e *entry, in *expiryInput) {
 	p, _ := e.tasks.posted.get(in.id)
 	if t := taskOf(e, in.id); e.run() == in.run && t != nil && t.Held && p.held && p.claim == t.Claim {
@@ -278,8 +281,8 @@ func (l *Lane) resumeDeadlines(now model.Time, e *entry, in *expiryInput) {
 	}
 }
 
-// Attach hands in that a worker which has just joined has a claim. If the worker no longer has it,
-// the lane tells the worker to stop.
+// Attach hands in that a worker that has just joined executes a claim. If the claim is no longer
+// the worker's, the lane tells the worker to stop.
 func (l *Lane) Attach(now model.Time, ref model.ClaimRef, id queue.WorkerID) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
 		l.take(now, e, &attachInput{newTaskInput(&ref.TaskRef), ref.Claim, id})

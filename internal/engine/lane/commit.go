@@ -22,8 +22,8 @@ func (l *Lane) FinishCommit(now model.Time, res store.Committed, err error) {
 	r.attempts++
 	switch store.ClassOf(err) {
 	case store.Retryable:
-		// The store uses this class as well for a batch that takes it too long, and such a batch
-		// would never get through.
+		// The store also returns this class for a batch that takes too long, and such a batch would
+		// never get through.
 		if r.broken++; r.broken >= brokenTries {
 			r.addPatience()
 			if l.split(now) {
@@ -34,7 +34,7 @@ func (l *Lane) FinishCommit(now model.Time, res store.Committed, err error) {
 		if r.attempts > 3 {
 			r.at = now.Add(backoff(r.attempts - 3))
 		}
-	case store.Away: // whatever its size: a smaller batch would not be stored either
+	case store.Away: // a smaller batch would not be stored either
 		l.away(now, stageResend, err)
 	case store.Unknown:
 		r.stage, r.at = stageRefence, 0
@@ -45,7 +45,7 @@ func (l *Lane) FinishCommit(now model.Time, res store.Committed, err error) {
 	}
 }
 
-// recover goes on with a failed commit when its time has come.
+// recover continues the recovery of a failed commit when its time has come.
 func (l *Lane) recover(now model.Time) {
 	l.loads.ripen(now)
 	r := &l.recovery
@@ -79,9 +79,9 @@ func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 	case err != nil && store.ClassOf(err) == store.Fenced:
 		l.die(err)
 	case err != nil:
-		// Whether or not the fence has moved, asking again moves it once more. A fence only raises
-		// our own epoch, so an unknown outcome may leave the lane fenced by itself; the node then
-		// starts over.
+		// Whether or not the fence has moved, another request moves it once more. A fence only
+		// raises our own epoch, so an unknown outcome may leave the lane fenced by itself; the node
+		// then starts over.
 		r.attempts++
 		l.away(now, stageRefence, err)
 	case landed == l.flight.batch.Number:
@@ -89,7 +89,7 @@ func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 		l.verify(now)
 	case landed == l.flight.batch.Number-1:
 		l.cfg.Ref.Epoch = epoch
-		r.addPatience() // perhaps it was too large for its time
+		r.addPatience() // the batch may have been too large for its time
 		if r.lost++; r.lost < lostTries || !l.split(now) {
 			r.stage, r.at = stageResend, 0
 		}
@@ -98,7 +98,7 @@ func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 	}
 }
 
-// verify finds out which starts of a batch that landed unseen met an existing run.
+// verify asks the store which starts of a batch that landed unseen met an existing run.
 func (l *Lane) verify(now model.Time) {
 	for _, s := range l.flight.batch.Starts {
 		if s.IfAbsent {
@@ -112,7 +112,7 @@ func (l *Lane) verify(now model.Time) {
 	l.recovery.stage = stageVerifying
 }
 
-// FinishVerify hands in the current runs of the addresses that Verify named, in the same order.
+// FinishVerify hands in the current runs of the addresses in Verify, in the same order.
 func (l *Lane) FinishVerify(now model.Time, rows []*store.Execution, err error) {
 	if l.dead != nil || l.recovery.stage != stageVerifying {
 		return
@@ -138,7 +138,7 @@ func (l *Lane) FinishVerify(now model.Time, rows []*store.Execution, err error) 
 	l.finishBatch(now, res)
 }
 
-// finishBatch goes on after a batch has been committed.
+// finishBatch continues after the commit of a batch.
 func (l *Lane) finishBatch(now model.Time, res store.Committed) {
 	l.recovery.reset()
 	l.farewells = 0
@@ -150,12 +150,12 @@ func (l *Lane) finishBatch(now model.Time, res store.Committed) {
 	l.publish(now, b)
 	l.nextChunk()
 	if r := &l.recovery; !r.careful() && r.patience > 0 {
-		r.patience-- // little by little: the path is as slow as it was
+		r.patience-- // step by step, because the store may still be slow
 	}
 }
 
-// startMetRun takes back a start that found its address in use. The store has written nothing of
-// it. The lane applies the input again, now that it knows that there is a run.
+// startMetRun undoes a start that found its address in use. The store has not written the start.
+// The lane applies the input again, now that it knows that there is a run.
 func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	run := b.batch.Starts[x.Index].Start.Run
 	e := l.entries[b.batch.Starts[x.Index].Start.Address]
@@ -176,11 +176,11 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	if x.Execution.Outcome.Status.Closed() {
 		l.setRun(e, &core.Execution{Start: x.Execution.Start, Outcome: x.Execution.Outcome})
 	} else if !x.Execution.Parked {
-		l.dispatch(now, e) // another dispatch found it runnable in the meantime and was skipped
+		l.dispatch(now, e) // a dispatch was skipped while the entry waited for the commit
 	}
 }
 
-// deleteEffects removes the activation of a run that was not started, and the answer to its caller.
+// deleteEffects removes the activation of a run that did not start, and the answer to its caller.
 func deleteEffects(fs []effect, run model.RunID) []effect {
 	kept := fs[:0]
 	for _, f := range fs {
@@ -194,18 +194,18 @@ func deleteEffects(fs []effect, run model.RunID) []effect {
 	return kept
 }
 
-// die ends the lane: it no longer owns anything (L5). Callers are told to ask the new owner, with
-// the same request id, because what was in flight may have landed.
+// die ends the lane, which no longer owns anything (L5). Callers get ErrNotOwner and ask the new
+// owner with the same request id, because the batch in flight may have landed.
 func (l *Lane) die(err error) {
 	l.end(fault.New(fault.Unavailable, "this node lost its lease: %w", err), "the node lost its lease")
 }
 
-// end ends the lane. Workers hear why.
+// end ends the lane. Workers get the reason.
 func (l *Lane) end(dead error, why string) {
 	l.dead = dead
 	l.out = Output{Dead: l.dead, Calls: l.out.Calls, TaskCalls: l.out.TaskCalls, Answers: l.out.Answers, Facts: l.out.Facts}
 
-	// Inputs in batches, and evictions that their commits would have told.
+	// Inputs in batches, and evictions that would follow their commits.
 	fail := func(in input) {
 		l.unstored.add(in)
 		in.refuse(l, ErrNotOwner)
@@ -219,7 +219,7 @@ func (l *Lane) end(dead error, why string) {
 		}
 		for i := range b.effects {
 			if f := &b.effects[i]; f.kind == effEvict && !f.moot {
-				// Also if it is no longer true: nothing else will tell the worker.
+				// Even a moot eviction is sent, because no later one will tell the worker.
 				f.call.Reason = why
 				l.out.Calls = append(l.out.Calls, f.call)
 			}
@@ -229,7 +229,7 @@ func (l *Lane) end(dead error, why string) {
 	// Inputs that wait, and runs that workers hold.
 	for _, e := range l.sorted(func(*entry) bool { return true }) {
 		if e.isEntity() {
-			l.abandon(e, ErrNotOwner) // with the results in its backlog
+			l.abandon(e, ErrNotOwner) // also drops the results in its backlog
 		}
 		for _, in := range e.backlog.inputs {
 			fail(in)
@@ -241,7 +241,7 @@ func (l *Lane) end(dead error, why string) {
 
 	// Inputs of refused batches, and callers that wait for the end of a run.
 	if l.flight != nil {
-		l.nextChunk() // the first chunk is what is in flight
+		l.nextChunk() // the first chunk is the batch in flight
 	}
 	l.failCareful(fail)
 	l.failWaiters()

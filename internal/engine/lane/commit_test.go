@@ -18,7 +18,8 @@ func kindOf(err error) string {
 	return fault.KindOf(err).String()
 }
 
-// L1: at most one batch is in flight; the next one fills meanwhile and is sealed after its commit.
+// L1: at most one batch is in flight; the next one fills at the same time and is sealed after its
+// commit.
 func TestOneBatchInFlight(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -128,8 +129,8 @@ func TestAnswersWaitForWhatTheyRestOn(t *testing.T) {
 	r.wantAnswer("fourth", "conflict")
 }
 
-// Retryable and Away: the same batch is sent again, at once or with a growing pause, and everything
-// is told once.
+// Retryable and Away: the lane sends the same batch again, at once or after a growing pause, and
+// every effect happens once.
 func TestFailedCommitIsSentAgain(t *testing.T) {
 	t.Parallel()
 	for _, class := range []store.Class{store.Retryable, store.Away} {
@@ -151,7 +152,7 @@ func TestFailedCommitIsSentAgain(t *testing.T) {
 					if at <= r.now || at > r.now.Add(time.Second) {
 						t.Fatalf("attempt %d: again at %s, want within a second of %s", n, at, r.now)
 					}
-					r.start(key("b"), n) // fills the next batch meanwhile
+					r.start(key("b"), n) // fills the next batch
 					r.flush()
 					if r.commit != nil {
 						t.Fatalf("attempt %d: sent before its time", n)
@@ -194,7 +195,7 @@ func TestUnknownCommitThatDidNotLand(t *testing.T) {
 		t.Fatalf("after the fence was moved: %+v, want batch %d under the new epoch", r.commit, orphan.Number)
 	}
 
-	// The orphan wakes up now: it can do nothing any more.
+	// The orphaned commit reaches the store now, and has no effect.
 	if _, err := r.st.Commit(t.Context(), &orphan); store.ClassOf(err) != store.Fenced {
 		t.Fatalf("the orphan committed: %v", err)
 	}
@@ -206,7 +207,7 @@ func TestUnknownCommitThatDidNotLand(t *testing.T) {
 	}
 }
 
-// L4: it did land: it is not sent again, and what it has to tell is told.
+// L4: the commit landed: the lane does not send it again, and its effects happen.
 func TestUnknownCommitThatLanded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -240,7 +241,7 @@ func TestUnknownCommitWithStarts(t *testing.T) {
 		r := newRig(t)
 		r.join(1)
 		first := r.began(key("old"))
-		r.release(key("old"), "s") // parked: nobody takes it up by itself
+		r.release(key("old"), "s") // parked: no worker continues it without an event
 		r.settle()
 		r.restart()
 		r.join(2)
@@ -280,7 +281,7 @@ func TestUnknownCommitWithStarts(t *testing.T) {
 	}
 }
 
-// L4 and L5: the fence was moved by somebody else.
+// L4 and L5: another node has moved the fence.
 func TestUnknownCommitOfAFencedLane(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -384,7 +385,7 @@ func TestFenceThatStandsElsewhere(t *testing.T) {
 	}
 }
 
-// The fence cannot be moved for a while: it is tried again, and nothing else is done meanwhile.
+// The fence cannot be moved for a while: the lane tries again, and does nothing else until then.
 func TestFenceCannotBeMoved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Config is what a lane needs to know. Zero fields take the defaults that their comments name.
+// Config configures a lane. Zero fields have the defaults that their comments name.
 type Config struct {
 	// Ref is the fence of this lane: every batch carries it, and the store refuses a batch with an
 	// older one.
@@ -24,62 +24,63 @@ type Config struct {
 	NewRun func() model.RunID
 	// Board proposes which worker executes a task. It is nil when no worker ever does.
 	Board Board
-	// Watched makes the lane tell facts, see Output.Facts.
+	// Watched makes the lane report facts, see Output.Facts.
 	Watched bool
 	// NewTrace creates a trace for a run whose starter sent none; nil for no traces.
 	NewTrace func(model.Address) string
 
-	// MaxBatchRows is the number of rows in a batch; 2,000.
+	// MaxBatchRows bounds the rows of a batch; 2,000.
 	MaxBatchRows int
-	// MaxBatchBytes is the number of bytes in a batch, and one input more; 4 MiB. Batches get
-	// smaller while the store does not take them in time.
+	// MaxBatchBytes bounds the bytes of a batch, which may exceed it by one input; 4 MiB. Batches
+	// get smaller while the store does not take them in time.
 	MaxBatchBytes int
-	// MaxBytes is the number of bytes of inputs that wait or are not committed; 64 MiB. Above it
-	// the lane is Full.
+	// MaxBytes bounds the bytes of inputs that wait or are not committed; 64 MiB. Above it the
+	// lane is Full.
 	MaxBytes int
-	// MaxKeptBytes is the number of bytes of reports for quarantined runs; 128 MiB. One run may
+	// MaxKeptBytes bounds the bytes of reports that wait for quarantined runs; 128 MiB. One run may
 	// have half of it.
 	MaxKeptBytes int
-	// MaxMail is the number of bytes of messages of other shards that wait in memory, and one
-	// message more; 16 MiB. A page of mail has a quarter of it.
+	// MaxMail bounds the bytes of messages of other shards that wait in memory, which may exceed it
+	// by one message; 16 MiB. A page of mail has a quarter of it.
 	MaxMail int
-	// MaxHeld is the number of bytes of histories that workers hold; 256 MiB, shared by the lanes
-	// of the node. A run that finds no room waits.
+	// MaxHeld bounds the bytes of histories that workers hold; 256 MiB, shared by the lanes of the
+	// node. A run without room waits.
 	MaxHeld int
-	// KeepIdle is the number of bytes of state above which a run leaves memory while no worker can
+	// KeepIdle is the size of a state in bytes above which a run leaves memory while no worker can
 	// continue it; 2 KiB.
 	KeepIdle int
 
-	// MaxBacklog is the number of inputs that wait for one address; 10,000. Further requests are
-	// refused as fault.Exhausted.
+	// MaxBacklog bounds the inputs that wait for one address; 10,000. The lane refuses further
+	// requests as fault.Exhausted.
 	MaxBacklog int
-	// PerKey is the number of inputs of one address in a batch; 64.
+	// PerKey bounds the inputs of one address in a batch; 64.
 	PerKey int
-	// MaxWait is how long the first request for an address waits before others are refused, when
-	// more than PerKey wait; 5 s.
+	// MaxWait is how long the first request for an address may wait; 5 s. Then the lane refuses
+	// further requests when more than PerKey wait.
 	MaxWait time.Duration
-	// MaxLoads is the number of reads in flight; 64.
+	// MaxLoads bounds the reads in flight; 64.
 	MaxLoads int
 
-	// TimerWindow is the number of timers in memory; 50,000.
+	// TimerWindow bounds the timers in memory; 50,000.
 	TimerWindow int
 	// TimerHorizon is how far ahead the lane reads timers; 30 s.
 	TimerHorizon time.Duration
-	// DrainWait is how long a shard that is given up waits for running steps; 5 s.
+	// DrainWait is how long a shard that is being given up waits for running steps; 5 s.
 	DrainWait time.Duration
 	// QuarantineFor is how long an address stays quarantined before the lane tries it again; 1 min.
 	QuarantineFor time.Duration
-	// MaxPutOff is how many messages a lane puts off within QuarantineFor; 1,000. Further ones wait
-	// longer, by another QuarantineFor per MaxPutOff.
+	// MaxPutOff is how many messages a lane puts off within QuarantineFor; 1,000. Further messages
+	// wait longer, by another QuarantineFor per MaxPutOff.
 	MaxPutOff int
-	// Retention is how long the lane keeps closed runs that have no time of their own. At 0 it
-	// removes no run.
+	// Retention is how long the lane keeps closed runs that have no retention time of their own. At
+	// 0 it removes no run.
 	Retention time.Duration
-	// RetainEvery is the time between two looks for runs to remove, or up to a half less; 1 min.
+	// RetainEvery is the time between two searches for runs to remove, minus up to a half; 1 min.
 	RetainEvery time.Duration
 }
 
-// withDefaults fills in the defaults. The lane gets its share of what the lanes of a node share.
+// withDefaults fills in the defaults. The lane gets its share of limits that the lanes of a node
+// share.
 func (c *Config) withDefaults() {
 	set := func(v *int, def int) {
 		if *v == 0 {

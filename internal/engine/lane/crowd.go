@@ -10,30 +10,30 @@ import (
 
 // checkCrowd refuses a request of a client when too much waits for its address: too many requests,
 // too many bytes, or more requests than a batch takes while the first has waited too long. Only the
-// backlog of the lane counts, which is what has not been applied. An update that the code has not
-// answered has been applied, and may wait for as long as its caller likes. For calls of entities
-// see whyStalled.
+// backlog of the lane counts: inputs that are not applied yet. An update that the code has not
+// answered has been applied, and may wait as long as its caller likes. For calls of entities see
+// whyStalled.
 //
-// A few callers that wait out an outage of the store are not refused, however long it lasts. A line
-// that grows behind something that does not move is.
+// A few callers that wait during an outage of the store are not refused, however long it lasts. A
+// line that grows behind an address that does not move is refused.
 func (l *Lane) checkCrowd(now model.Time, e *entry, in *messageInput) error {
 	n := len(e.backlog.inputs)
-	if n == 0 || in.isForced() { // an operator can always remove it
+	if n == 0 || in.isForced() { // an operator can always remove an address
 		return nil
 	}
 	age := now.Sub(e.backlog.inputs[0].base().since)
 	switch {
 	case n >= l.cfg.MaxBacklog:
 	case n > l.cfg.PerKey && age >= l.cfg.MaxWait && !in.isWrite():
-		// What a claim writes comes before its report.
+		// Data that a claim writes is let in, because its report follows.
 	case n > l.cfg.PerKey && l.budget.used >= l.cfg.MaxBytes/4 && e.waitingBytes() >= l.cfg.MaxBytes/4:
 	default:
 		return nil
 	}
-	return fault.New(fault.Exhausted, "%d requests wait for %s already, the first for %s: %s", n, e.address, age.Round(time.Millisecond), l.whyWaits(e))
+	return fault.New(fault.Exhausted, "%d requests wait for %s already, the first for %s: %s", n, e.address, age.Round(time.Millisecond), l.whyWaiting(e))
 }
 
-// waitingBytes is how many bytes wait for the address.
+// waitingBytes returns how many bytes wait for the address.
 func (e *entry) waitingBytes() (n int) {
 	for _, in := range e.backlog.inputs {
 		n += in.base().held
@@ -41,8 +41,8 @@ func (e *entry) waitingBytes() (n int) {
 	return n
 }
 
-// whyWaits says what keeps the backlog of an entry from being applied.
-func (l *Lane) whyWaits(e *entry) string {
+// whyWaiting says what keeps the backlog of an entry from being applied.
+func (l *Lane) whyWaiting(e *entry) string {
 	switch {
 	case l.recovery.careful():
 		return "a commit was refused or late, and its inputs are applied again in smaller ones"
@@ -64,9 +64,9 @@ func (l *Lane) whyWaits(e *entry) string {
 // clients. Operations may take seconds, and a line that moves is no reason to refuse a call.
 const maxLine = 30 * time.Second
 
-// whyStalled says why an entity takes no further call of a client: more calls wait for their turn
-// than are made together, and the first of them has waited too long. It is empty when the call may
-// wait. One-way calls and calls of workflows are only bounded by the size of the mailbox.
+// whyStalled returns why an entity takes no further call of a client: more calls wait than a
+// hand-over takes, and the first of them has waited too long. It is empty when the call may wait.
+// Only the size of the mailbox bounds one-way calls and calls of workflows.
 func (l *Lane) whyStalled(now model.Time, e *entry, in *messageInput) string {
 	m, n := in.origin.message, e.actor.entity
 	if m.Kind != model.MessageCall || m.OneWay || m.Section != "" || in.origin.pair != nil || n.Waiting() <= l.cfg.PerKey {

@@ -38,6 +38,7 @@ func TestLineIsRefusedByAge(t *testing.T) {
 	hot, calm := key("hot"), key("calm")
 	r.began(hot)
 	r.began(calm)
+
 	for i := range 100 {
 		r.send(request(hot, "s", fmt.Sprint("hot", i)), fmt.Sprint("hot", i))
 	}
@@ -49,6 +50,7 @@ func TestLineIsRefusedByAge(t *testing.T) {
 	r.signal(hot, "early", "early")
 	r.flush()
 	r.wantSilence("early")
+
 	r.now = r.now.Add(2 * time.Second)
 	r.signal(hot, "late", "late")
 	r.signal(calm, "late", "patient")
@@ -56,6 +58,7 @@ func TestLineIsRefusedByAge(t *testing.T) {
 	r.wantCrowded("late", "101 requests wait", "the first for 6s", "being read")
 	r.wantSilence("patient")
 	r.settle()
+
 	for i := range 100 {
 		r.wantAnswer(fmt.Sprint("hot", i), "")
 	}
@@ -109,8 +112,8 @@ func TestLineIsRefusedByBytes(t *testing.T) {
 	r.settle()
 }
 
-// What has been applied may wait for ever: an update that the code does not answer is no backlog of
-// the lane.
+// Applied inputs may wait forever: an update that the code does not answer does not count in the
+// backlog of the lane.
 func TestUnansweredUpdatesAreNoLine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -127,13 +130,15 @@ func TestUnansweredUpdatesAreNoLine(t *testing.T) {
 	r.wantSilence("u0", "one more")
 }
 
-// A line behind a call of an entity that does not return grows no longer, by clients. What nobody
-// waits for, views and other keys are not refused, and those in the line are served in the end.
+// Behind a call of an entity that does not return, clients can no longer make the line longer.
+// One-way calls, views and other keys are not refused, and the calls in the line are served in the
+// end.
 func TestLineOfAnEntityIsRefusedByAge(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.joinEntities(1)
 	hot, calm := ledger("hot"), ledger("calm")
+
 	for i := range 100 {
 		r.operation(hot, "add", "1", fmt.Sprint("hot", i))
 	}
@@ -143,6 +148,7 @@ func TestLineOfAnEntityIsRefusedByAge(t *testing.T) {
 	r.operation(hot, "add", "1", "early")
 	r.settle()
 	r.wantSilence("early")
+
 	r.pass(2 * time.Second)
 	r.operation(hot, "add", "1", "late")
 	r.operation(hot, "add", "1", "sent", oneWay)
@@ -151,6 +157,7 @@ func TestLineOfAnEntityIsRefusedByAge(t *testing.T) {
 	r.settle()
 	r.wantCrowded("late", "101 calls", "the first for 31s", "faster than they are made")
 	r.wantAnswer("sent", "")
+
 	for _, token := range []string{"view", "patient"} {
 		r.wantSilence(token)
 	}
@@ -158,6 +165,7 @@ func TestLineOfAnEntityIsRefusedByAge(t *testing.T) {
 	for i := range 100 {
 		r.wantAnswer(fmt.Sprint("hot", i), "")
 	}
+
 	for _, token := range []string{"early", "view", "patient"} {
 		r.wantAnswer(token, "")
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Join adds a worker. It gets runs that waited for such a worker, and blocked runs too, because its
-// code may be newer.
+// Join adds a worker. It gets runs that waited for such a worker, and also blocked runs, because
+// its code may be newer.
 func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer) {
 	l.workers.here[id] = true
 	for _, name := range o.Workflows {
@@ -18,7 +18,7 @@ func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer) {
 	}
 }
 
-// offer adds what a worker can run, and hands over what has waited for it.
+// offer adds what a worker can run, and hands over the runs and calls that waited for it.
 func (l *Lane) offer(now model.Time, k kind, o offer) {
 	for _, e := range l.workers.offer(k, o) {
 		e.wait.worker = false
@@ -31,14 +31,14 @@ func (l *Lane) offer(now model.Time, k kind, o offer) {
 	}
 }
 
-// Withdraw begins to take everything from a worker that wants to leave. The worker gets nothing
-// new, and is expected to release what it holds. A run that gets news is taken from it at once.
+// Withdraw starts to take all runs from a worker that wants to leave. The worker gets no new runs,
+// and should release the ones it holds. The lane takes a run that gets news from it at once.
 func (l *Lane) Withdraw(id WorkerID) {
 	l.workers.withdraw(id)
 	l.workers.leaving[id] = true
 }
 
-// Leave removes a worker. What it still holds goes to others or waits for one.
+// Leave removes a worker. Other workers get its runs, or the runs wait for one.
 func (l *Lane) Leave(now model.Time, id WorkerID) {
 	l.workers.remove(id)
 	for _, e := range l.sorted(func(e *entry) bool { return e.hold.worker == id }) {
@@ -57,7 +57,7 @@ func (l *Lane) takeBack(now model.Time, e *entry, why string) {
 	l.maybeDrop(e)
 }
 
-// dispatch hands an open run to a worker. Its history is read first.
+// dispatch gives an open run to a worker. It first reads the history.
 func (l *Lane) dispatch(now model.Time, e *entry) {
 	if e.isEntity() {
 		l.operate(now, e)
@@ -67,16 +67,16 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		return
 	}
 
-	// The worker that has the run must hear first that it loses it.
+	// The worker that has the run must first learn that it loses it.
 	if e.eviction.pending {
 		e.eviction.wanted = true
 		return
 	}
-	if e.known && (e.x == nil || !e.x.Open() || e.paused()) {
+	if e.known && (e.x == nil || !e.x.Open() || e.isPaused()) {
 		return
 	}
 
-	// A task that stands alone has no code: the board finds a worker.
+	// A task without a workflow has no code: the board finds a worker.
 	if e.isTask() {
 		if e.known {
 			l.postTasks(now, e, queue.Neither)
@@ -87,23 +87,23 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	}
 
 	if e.wait.worker || e.wait.room {
-		return // a worker that can continue it will get it
+		return // a worker that can continue the run will get it
 	}
 	if len(l.workers.offers[e.kind()]) == 0 {
 		l.strand(e, noWorker(e))
 		if l.cfg.Board != nil && !e.known {
-			l.loadSoon(e) // its tasks go on without its code
+			l.loadSoon(e) // its tasks continue without its code
 		}
 		return
 	}
 
 	e.reading.beginHistory()
-	// A read that began before lacks later events, and must not take the place of this one.
+	// A read that started earlier lacks later events, so its result must be ignored.
 	e.version++
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }
 
-// strand lets a run wait for a worker that can continue it. It is never a failure.
+// strand lets a run wait for a worker that can continue it. Waiting is never a failure.
 func (l *Lane) strand(e *entry, why model.Reason) {
 	e.wait.reasons = []model.Reason{why}
 	l.workers.strand(e)
@@ -118,7 +118,7 @@ func (l *Lane) strand(e *entry, why model.Reason) {
 	l.refuseQueries(e, err)
 }
 
-// activateFresh hands over a run that has just begun: there is nothing to read.
+// activateFresh gives a run that has just started to a worker, without reading its history.
 func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 	if e.run() == run {
 		e.pending.starting, e.pending.fresh, e.wait.overlooked = false, false, false
@@ -127,7 +127,7 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 		l.schedule(e)
 	}
 
-	if l.dead != nil || e.run() != run || !e.hold.free() || e.reading.history || e.shard.draining || e.paused() || !e.x.Open() || e.isTask() {
+	if l.dead != nil || e.run() != run || !e.hold.free() || e.reading.history || e.shard.draining || e.isPaused() || !e.x.Open() || e.isTask() {
 		return
 	}
 
@@ -138,9 +138,9 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 	}
 
 	if !l.room.free() {
-		loading := e.reading.active // perhaps an answer is being read
+		loading := e.reading.active // an answer may be being read
 		l.queueUp(e)
-		e.reading.active = loading // it has no tasks that would have to be read
+		e.reading.active = loading // the new run has no tasks to read
 		return
 	}
 	l.activate(now, e, w, e.x.Start.Carried)
@@ -168,7 +168,7 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 	tail := e.reading.tail
 	e.reading.endHistory()
-	if e.x == nil || !e.x.Open() || e.paused() || !e.hold.free() || e.shard.draining || e.quarantine.why != nil {
+	if e.x == nil || !e.x.Open() || e.isPaused() || !e.hold.free() || e.shard.draining || e.quarantine.why != nil {
 		l.askAgain(e)
 		return
 	}
@@ -179,7 +179,7 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 		return
 	}
 
-	// The worker gets the history that was read, and what was committed since.
+	// The worker gets the history that was read, and the events committed since.
 	all := slices.Concat(e.x.Start.Carried, events)
 	for _, t := range tail {
 		if t.Seq == int64(len(all))+1 {
@@ -187,8 +187,8 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 		}
 	}
 	if int64(len(all)) < e.x.Next-1 {
-		// Outcomes of steps are on their way to the store. A worker that did not know them would
-		// run the steps again.
+		// Outcomes of steps are in flight to the store. A worker that did not know them would run
+		// the steps again.
 		e.reading.history, e.reading.tail, e.reading.events = true, tail, &events
 		return
 	}
@@ -206,8 +206,8 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 	switch {
 	case e.run() != run:
 	case !e.hold.free() && e.hold.busy && (e.hold.withheld || l.mustLeave(e)):
-		// The run stops here, between two steps. The lane tells the worker nothing more, so the
-		// worker begins no step, and the step that it runs may end (see noteTurn).
+		// The run stops here, between two steps. The lane sends the worker no further events, so
+		// the worker starts no step. The step that it runs may end (see noteTurn).
 		e.hold.withheld = true
 	case !e.hold.free() && e.shard.draining:
 		l.letGoNow(e, "the shard moves")
@@ -220,29 +220,29 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 		if e.reading.events != nil {
 			l.activateLoaded(now, e, *e.reading.events)
 		}
-	case e.isTask() || !slices.ContainsFunc(events, concernsCode):
+	case e.isTask() || !slices.ContainsFunc(events, isForCode):
 	case hasKind(events, model.EventSignalDropped):
-		l.workers.unstrand(e) // code that was blocked by the signal may go on now
+		l.workers.unstrand(e) // code that the signal blocked may continue now
 		l.dispatch(now, e)
 	case e.x.Blocked == nil || resumed:
-		// A worker that can continue a blocked run may have come while it was paused.
+		// A worker that can continue a blocked run may have joined while the run was paused.
 		l.dispatch(now, e)
 	}
 }
 
-// tell brings events to the worker, unless they came with the activation.
+// tell sends events to the worker, unless it got them with the activation.
 func (l *Lane) tell(e *entry, events []model.Event) {
 	if events = e.hold.tell(events); len(events) > 0 {
 		l.out.Calls = append(l.out.Calls, Call{Kind: CallDeliver, Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen, Events: events})
 	}
 }
 
-// mustLeave reports whether the run is to leave its worker as soon as that runs no step.
+// mustLeave reports whether the run must leave its worker as soon as the worker runs no step.
 func (l *Lane) mustLeave(e *entry) bool {
-	return e.shard.draining || l.workers.leaving[e.hold.worker] || e.paused()
+	return e.shard.draining || l.workers.leaving[e.hold.worker] || e.isPaused()
 }
 
-// whyLeave says why a run leaves its worker.
+// whyLeave returns why a run leaves its worker.
 func (l *Lane) whyLeave(e *entry) string {
 	switch {
 	case e.known && e.x != nil && e.x.Withheld() != nil:
@@ -253,12 +253,12 @@ func (l *Lane) whyLeave(e *entry) string {
 	return "what it waits for came while it was paused"
 }
 
-// wakeForRetry has a step run again whose back-off is over.
+// wakeForRetry runs a step again whose back-off is over.
 func (l *Lane) wakeForRetry(now model.Time, e *entry, run model.RunID, step string) {
 	switch {
 	case e.run() != run:
 	case !e.hold.free() && e.hold.busy && (e.hold.withheld || l.mustLeave(e)):
-		e.hold.withheld = true // the next worker finds that the time has come
+		e.hold.withheld = true // the next worker finds that the back-off is over
 	case !e.hold.free() && (e.hold.withheld || l.mustLeave(e)):
 		l.takeBack(now, e, l.whyLeave(e))
 	case !e.hold.free():
@@ -269,7 +269,8 @@ func (l *Lane) wakeForRetry(now model.Time, e *entry, run model.RunID, step stri
 	}
 }
 
-// letGo takes the run from its worker once the batch is committed; at once when there is none.
+// letGo takes the run from its worker once the batch is committed, or at once when there is no
+// batch.
 func (l *Lane) letGo(b *building, e *entry, why string) {
 	if e.hold.free() {
 		return
@@ -293,11 +294,11 @@ func (l *Lane) letGoQuietly(e *entry) {
 	l.room.weigh(e)
 }
 
-// Explain says why the current run of an address does not move. ok is false when the lane knows no
-// more than the store.
+// Explain returns why the current run of an address does not move. ok is false when the lane knows
+// no more than the store.
 func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 	e := l.entries[a]
-	// A shard that is given up may have another owner already.
+	// A shard that is being given up may have another owner already.
 	if e == nil || l.dead != nil || e.shard.draining {
 		return nil, false
 	}
@@ -311,7 +312,7 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 	case e.wait.paused != nil:
 		return []model.Reason{*e.wait.paused}, true
 	case e.known && e.x != nil && e.x.Blocked != nil && e.hold.free() && !e.wait.worker:
-		// Otherwise what it waits for says more.
+		// Otherwise the reasons that the worker gave say more.
 		return []model.Reason{*e.x.Blocked}, true
 	}
 

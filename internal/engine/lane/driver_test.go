@@ -16,8 +16,8 @@ import (
 )
 
 // rig drives a lane by hand on a store in memory: it does what the lane asks for only when the test
-// says so, one thing at a time. Whatever the lane tells anybody is checked against the store at
-// that moment (L2: nothing is told before it is durable).
+// says so, one thing at a time. It checks everything that the lane reports against the store at
+// that moment (L2: nothing leaves the lane before it is durable).
 type rig struct {
 	t     tb
 	st    *memory.Store
@@ -65,8 +65,8 @@ type rig struct {
 	turnedDown []error
 	// removed are runs that batches have deleted.
 	removed map[model.RunID]bool
-	// facts are what the lane has told to those who count, landed what they should have counted;
-	// see facts_test.go.
+	// facts counts the facts that the lane reported, landed the facts that it should have
+	// reported; see facts_test.go.
 	facts, landed map[string]int
 	messages      int
 	entityFacts   []string
@@ -123,7 +123,7 @@ func (r *rig) register(id model.NodeID) {
 	r.l = lane.New(r.cfg)
 }
 
-// restart begins a new life of the node, which knows nothing of the one before.
+// restart starts a new incarnation of the node, without the memory of the one before.
 func (r *rig) restart() {
 	r.t.Helper()
 	if err := r.st.Unregister(r.t.Context(), r.cfg.Ref.Node, r.lease); err != nil {
@@ -503,7 +503,7 @@ func (r *rig) row(run model.RunID) *store.Execution {
 	return nil
 }
 
-// history is all events of a run, those that it was started with included.
+// history returns all events of a run, including the events that it was started with.
 func (r *rig) history(a model.Address, run model.RunID) []model.Event {
 	r.t.Helper()
 	row := r.row(run)
@@ -552,7 +552,7 @@ func (r *rig) timers(a model.Address) int {
 	return len(ts)
 }
 
-// Inputs. What they make the lane tell at once is told.
+// Inputs. Their immediate effects are carried out.
 
 func key(k string) model.Address { return model.Address{Tenant: "default", Type: "wf", Key: k} }
 
@@ -616,7 +616,7 @@ func (r *rig) began(a model.Address) model.RunID {
 	return ans.Answer.Run
 }
 
-// turn is a turn of whoever holds the current run of the address.
+// turn hands in a turn of the worker that holds the current run of the address.
 func (r *rig) turn(a model.Address, t model.Turn) {
 	r.t.Helper()
 	for run, h := range r.held {
@@ -706,7 +706,7 @@ func (r *rig) wantEvents(a model.Address, want ...string) {
 	}
 }
 
-// wantHolder demands that the worker holds the current run of the address; 0 is nobody.
+// wantHolder demands that the worker holds the current run of the address; 0 means no worker.
 func (r *rig) wantHolder(a model.Address, w lane.WorkerID) {
 	r.t.Helper()
 	if got := r.holder(a); got != w {

@@ -5,7 +5,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// publish makes what a committed batch has changed known to the rest of the lane, and tells
+// publish makes the changes of a committed batch known to the rest of the lane, and informs
 // workers, callers and other lanes (L2).
 func (l *Lane) publish(now model.Time, b *building) {
 	l.number = b.batch.Number
@@ -39,13 +39,13 @@ func (l *Lane) publish(now model.Time, b *building) {
 		delete(l.requests, b.batch.Requests[i].RequestKey)
 	}
 
-	// There may be room for mail that was left in the store.
+	// There may be room now for mail that was left in the store.
 	if l.mail.more && len(b.batch.Inbox)+len(b.batch.Deferred)+len(b.batch.Cursors)+len(b.batch.Free) > 0 {
 		l.mail.more = false
 		l.MailWaits()
 	}
 
-	// Now callers and workers hear of it.
+	// Now callers and workers learn about it.
 	for _, e := range b.entries {
 		e.pending.flight = false
 		l.finishRemoval(e)
@@ -64,7 +64,7 @@ func (l *Lane) publish(now model.Time, b *building) {
 	l.reuse(b)
 }
 
-// run tells what a batch has to tell, in order.
+// run runs the effects of a batch, in order.
 func (l *Lane) run(now model.Time, b *building) {
 	l.room.tried = false
 	for i := range b.effects {
@@ -114,7 +114,7 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effBegin:
 			l.beginCall(now, f.entry, f.message.origin.message)
 		case effNoted:
-			l.makeNoted(now, f.entry)
+			l.runNoted(now, f.entry)
 		case effEntity:
 			f.entry.actor.commit(f.change)
 		case effGone:
@@ -127,7 +127,7 @@ func (l *Lane) run(now model.Time, b *building) {
 		}
 	}
 
-	// Entries that waited for the commit go on, or leave memory.
+	// Entries that waited for the commit continue, or leave memory.
 	for _, e := range b.entries {
 		if e.isEntity() {
 			l.makeViews(now, e)

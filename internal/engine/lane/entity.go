@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	operationsPerHand = 64      // calls of an entity that are made together
-	operationBytes    = 4 << 20 // and about so many bytes of them
+	operationsPerHand = 64      // calls of an entity in one hand-over
+	operationBytes    = 4 << 20 // bytes of calls in one hand-over, roughly
 	defaultMailbox    = 10_000
 	mailboxPage       = 1000
 )
 
-// acceptEntity takes in an entity that has been read.
+// acceptEntity takes an entity that has been read into memory.
 func (l *Lane) acceptEntity(now model.Time, ld *Load, r LoadResult) {
 	e := ld.entry
 	if ld.version != e.version {
@@ -49,8 +49,8 @@ func (l *Lane) acceptEntity(now model.Time, ld *Load, r LoadResult) {
 	}
 }
 
-// acceptMailboxes dispatches entities of newly acquired shards that have something in their
-// mailbox, and reads on.
+// acceptMailboxes dispatches entities of newly acquired shards that have a non-empty mailbox, and
+// reads the next page.
 func (l *Lane) acceptMailboxes(now model.Time, ld *Load, r LoadResult) {
 	for _, k := range r.Mailboxes {
 		if l.passOver(k.Shard, k.Address, "a mailbox") {
@@ -75,17 +75,17 @@ func (l *Lane) JoinEntities(now model.Time, id WorkerID, o model.EntityOffer) {
 	}
 }
 
-// entityType is what the workers here say of the type of an entry; nil when none has its code.
+// entityType returns how the workers here define the type of an entry; nil when none has its code.
 func (l *Lane) entityType(e *entry) *model.EntityType {
 	if offers := l.workers.offers[kind{e.address.Tenant, e.address.Type}]; len(offers) > 0 {
-		return offers[len(offers)-1].entity // the last one to come: its code is the newest
+		return offers[len(offers)-1].entity // the last worker to join: its code is the newest
 	}
 	return nil
 }
 
 // views returns a function that reports which calls of an entry change nothing. All builds that are
-// here have to say so, because any of them may get the call: if an operation were taken for a view,
-// what it changes would be lost.
+// here must agree, because any of them may get the call: if one of them runs it as an operation, a
+// hand-over as a view would lose the change.
 func (l *Lane) views(e *entry) func(name string) bool {
 	offers := l.workers.offers[kind{e.address.Tenant, e.address.Type}]
 	return func(name string) bool {
@@ -102,25 +102,25 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 		a.Room = t.Mailbox
 	}
 	a.View = m.Kind == model.MessageCall && m.Section == "" && l.views(e)(m.Name)
-	a.Stored = remote || m.OneWay && !m.Brief // the sender relies on it
+	a.Stored = remote || m.OneWay && !m.Brief // the sender relies on the call
 
-	// How safe the call is: whether it is stored, and what has to be committed before it begins.
+	// Decide how safe the call must be: whether it is stored, and which commit it waits for.
 	if e.address.Stateless() && !m.Brief && !remote {
-		// The call is made at least once, so it begins after its row is stored. A remote call is in
+		// The call runs at least once, so it starts after its row is stored. A remote call is in
 		// the store already.
 		a.Stored, a.Held = true, true
 	}
 	if m.Brief && remote {
 		if a.View {
 			view := *m
-			view.Brief = false // the next owner may make it as well
+			view.Brief = false // the next owner may run it too
 			m = &view
 		}
-		// It is made at most once, so it begins after the row that brought it is gone.
+		// The call runs at most once, so it starts after the row that brought it is gone.
 		a.Held = m.Brief
 	}
 
-	// What there is no room for is refused.
+	// Refuse a call without room.
 	if !a.View {
 		a.Stalled = l.whyStalled(now, e, in)
 	}
@@ -148,8 +148,8 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 	l.operate(now, e)
 }
 
-// beginCall makes a call whose row is stored: a brief call of another process, or one that is made
-// at least once. If the lane has given up the entity in the meantime, its next owner finds the row.
+// beginCall starts a call whose row is stored: a brief call of another process, or a call that runs
+// at least once. If the lane has given up the entity since, its next owner finds the row.
 func (l *Lane) beginCall(now model.Time, e *entry, m *model.Message) {
 	if a := e.actor; a.entity != nil {
 		a.entity.Begin(m)
@@ -157,9 +157,9 @@ func (l *Lane) beginCall(now model.Time, e *entry, m *model.Message) {
 	}
 }
 
-// settleEntity gives the lock to the next in turn when neither a message nor a result does so,
-// because what stood before it was only in memory and is gone. It also answers calls that no worker
-// may make.
+// settleEntity gives the lock to the next in line when neither a message nor a result does. That
+// happens when the call in front existed only in memory and is gone. It also answers calls that no
+// worker may run.
 func (l *Lane) settleEntity(now model.Time, e *entry) {
 	if !e.shard.draining && e.actor.entity.Unsettled() { // the next owner of the shard does it
 		l.take(now, e, &settleInput{inputBase{address: e.address}})
@@ -172,7 +172,7 @@ func (in *settleInput) apply(l *Lane, now model.Time, e *entry) {
 	l.operate(now, e)
 }
 
-// operate hands calls to workers, as far as they may be made.
+// operate hands calls to workers, as far as they may run.
 func (l *Lane) operate(now model.Time, e *entry) {
 	l.budget.weighMail(e)
 	if l.dead != nil || e.shard.draining || e.quarantine.why != nil || e.pending.removing || l.recovery.careful() {
@@ -199,14 +199,14 @@ func (l *Lane) operate(now model.Time, e *entry) {
 		return
 	}
 
-	// Views are made on what is committed, beside the operations.
+	// Views run on the committed state, beside operations.
 	if !l.isLanding(e) {
 		if views := a.entity.Views(l.views(e)); len(views) > 0 {
 			l.handOverCalls(now, e, views, &a.durable)
 		}
 	}
 
-	// Operations are made in order; those of a service side by side.
+	// Operations of an entity run in order; operations of a service run in parallel.
 	most := operationsPerHand
 	if e.address.Stateless() {
 		most = 1
@@ -221,9 +221,9 @@ func (l *Lane) operate(now model.Time, e *entry) {
 	}
 }
 
-// isLanding reports whether a change of the entity is on its way to the store. Other callers may
-// have read it there already, and a view that is asked for after that must not show an older state:
-// it waits until the commit is known.
+// isLanding reports whether a change of the entity is in flight to the store. Other callers may
+// have read it there already, and a later view must not show an older state. So views wait until
+// the result of the commit is known.
 func (l *Lane) isLanding(e *entry) bool {
 	if l.flight == nil {
 		return false
@@ -232,7 +232,7 @@ func (l *Lane) isLanding(e *entry) bool {
 	return ok
 }
 
-// makeViews makes views that waited for a commit.
+// makeViews runs views that waited for a commit.
 func (l *Lane) makeViews(now model.Time, e *entry) {
 	if e.known && slices.ContainsFunc(e.actor.entity.Mail(), func(it *core.Item) bool { return it.View && !it.Begun() }) {
 		l.operate(now, e)
@@ -254,7 +254,7 @@ func (l *Lane) handOverCalls(now model.Time, e *entry, items []*core.Item, on *m
 	}})
 }
 
-// FinishCalls hands in the results of calls that a worker has made. The lane drops results that it
+// FinishCalls hands in the results of calls that a worker has run. The lane drops results that it
 // no longer waits for.
 func (l *Lane) FinishCalls(now model.Time, w WorkerID, r *model.Operated) {
 	j := l.jobs[r.Generation]
@@ -279,7 +279,7 @@ func (in *resultInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.done(in)
 }
 
-// refuse tells the callers whose calls the result is about that the lane does not record it.
+// refuse tells the callers of these calls that the lane does not record the result.
 func (in *resultInput) refuse(l *Lane, err error) {
 	for _, it := range in.job.items {
 		l.refuseCall(it, in.address, err, true)
@@ -291,15 +291,15 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 	j := in.job
 	d, ok := e.actor.entity.Apply(j.items, j.result, j.version, now)
 	if !ok {
-		// The calls were made on a state that was undone since. They are made again.
+		// The calls ran on a state that was rolled back since. They run again.
 		l.keepUnstored(e, j)
 		l.done(in)
 		l.operate(now, e)
 		return
 	}
 	if e.actor.entity.Idle() {
-		// It rests before the decision is recorded: an entry without a write would leave memory
-		// at once.
+		// The entity comes to rest before the decision is recorded: an entry without a write would
+		// leave memory at once.
 		l.restUntil(now, e)
 	}
 
@@ -315,14 +315,15 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 	} else {
 		b := l.record(e, in, &d)
 
-		// Callers without a request id hear the answer after the commit, if there is one.
+		// Callers without a request id get the answer after the commit, if there is one.
 		for i, it := range made {
 			if res := &j.result.Results[i]; res.Unmade && it.Message.OneWay && it.Seq != 0 {
-				// The sender was told that it is not lost.
+				// The sender got the answer that the call is stored, so the call becomes a dead
+				// letter.
 				l.keepRefused(b, e, it.Message, res.Failure)
 			}
 			switch a := j.answerOf(i, it); {
-			case it.Message.RequestID != "" || a.Token == nil: // it is answered as a request is
+			case it.Message.RequestID != "" || a.Token == nil: // it is answered like a request
 			case b == nil:
 				l.answer(a)
 			default:
@@ -333,7 +334,7 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 	l.operate(now, e)
 }
 
-// keepUnstored gives calls back that only the job knows of.
+// keepUnstored gives back the calls that exist only in a job.
 func (l *Lane) keepUnstored(e *entry, j *job) {
 	var lost []*core.Item
 	for _, it := range j.items {
@@ -344,14 +345,14 @@ func (l *Lane) keepUnstored(e *entry, j *job) {
 	e.actor.entity.Keep(lost)
 }
 
-// forgetEntity drops what the lane knows of an entity. The lane reads it again, and keeps what is
+// forgetEntity drops the state of an entity. The lane reads it again, and keeps calls that exist
 // only in memory.
 func (l *Lane) forgetEntity(e *entry) {
 	a := e.actor
 	for _, j := range slices.Clone(a.jobs) {
 		l.removeJob(j)
 	}
-	l.dropResults(e, nil) // they were made on what is forgotten
+	l.dropResults(e, nil) // they ran on the forgotten state
 
 	if a.entity == nil {
 		return
@@ -360,7 +361,7 @@ func (l *Lane) forgetEntity(e *entry) {
 	var lost []*core.Item
 	for _, it := range a.entity.Mail() {
 		switch {
-		case it.Seq != 0: // is read again
+		case it.Seq != 0: // the lane reads it again
 		case it.Begun() && it.Once():
 			lost = append(lost, it)
 		default:
@@ -373,7 +374,7 @@ func (l *Lane) forgetEntity(e *entry) {
 	l.budget.weighMail(e)
 }
 
-// dropResults takes back results that have come and have not been applied.
+// dropResults drops results that have arrived but are not applied.
 func (l *Lane) dropResults(e *entry, why error) {
 	e.backlog.inputs = slices.DeleteFunc(e.backlog.inputs, func(in input) bool {
 		if _, ok := in.(*resultInput); !ok {
@@ -387,8 +388,8 @@ func (l *Lane) dropResults(e *entry, why error) {
 	})
 }
 
-// abandon gives up on calls of an entity that are only in memory. Their callers hear of it, and can
-// ask another owner for calls that have not begun.
+// abandon gives up calls of an entity that exist only in memory. Their callers get an error, and
+// can ask another owner for calls that have not started.
 func (l *Lane) abandon(e *entry, why error) {
 	a := e.actor
 	for _, j := range slices.Clone(a.jobs) {
@@ -400,13 +401,14 @@ func (l *Lane) abandon(e *entry, why error) {
 	l.dropResults(e, why)
 
 	kept, entity := a.kept, a.entity
-	a.kept, a.entity = nil, nil // first: telling a caller removes its call from the mailbox
+	// first, because informing a caller removes its call from the mailbox
+	a.kept, a.entity = nil, nil
 	for _, it := range kept {
 		l.refuseCall(it, e.address, why, it.Begun())
 	}
 	if entity != nil {
 		for _, it := range entity.Mail() {
-			if !it.Begun() { // otherwise its job has been refused above
+			if !it.Begun() { // otherwise its job was refused above
 				l.refuseCall(it, e.address, why, false)
 			}
 		}
@@ -417,7 +419,7 @@ func (l *Lane) abandon(e *entry, why error) {
 	l.budget.weighMail(e)
 }
 
-// refuseCall tells the caller of a call that is only in memory that the call is not made.
+// refuseCall tells the caller of a call that exists only in memory that it does not run.
 func (l *Lane) refuseCall(it *core.Item, to model.Address, why error, begun bool) {
 	if it.Seq != 0 {
 		return
@@ -432,15 +434,14 @@ func (l *Lane) refuseCall(it *core.Item, to model.Address, why error, begun bool
 	}
 }
 
-// refuseInterrupted tells the callers of calls that are made at most once that these may or may not
-// have been made.
+// refuseInterrupted tells the callers of at-most-once calls that the calls may or may not have run.
 func (l *Lane) refuseInterrupted(e *entry, lost []*core.Item) {
 	for _, it := range lost {
 		l.refuseCall(it, e.address, ErrInterrupted, true)
 	}
 }
 
-// returnJobs gives the calls of a worker that is gone to others.
+// returnJobs gives the calls of a worker that is gone to other workers.
 func (l *Lane) returnJobs(now model.Time, id WorkerID) {
 	for _, e := range l.sorted(func(e *entry) bool { return e.isEntity() && len(e.actor.jobs) > 0 }) {
 		for _, j := range slices.Clone(e.actor.jobs) {
@@ -455,7 +456,7 @@ func (l *Lane) returnJobs(now model.Time, id WorkerID) {
 	}
 }
 
-// explainEntity says what the callers of an entity wait for.
+// explainEntity returns what the callers of an entity wait for.
 func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
 	a := e.actor
 	if a.entity == nil || a.entity.Waiting() == 0 {

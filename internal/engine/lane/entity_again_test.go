@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Everybody whose call is only in memory is told when the entity moves, also those who wait behind
-// others.
+// Every caller whose call exists only in memory gets an answer when the entity moves, also callers
+// that wait behind others.
 func TestEntityMovesWithBriefCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -36,8 +36,8 @@ func TestEntityMovesWithBriefCalls(t *testing.T) {
 	}
 }
 
-// A request that comes by another process while the same call waits in memory only is stored: its
-// row in the inbox is gone, and nobody would ask again.
+// A request that comes through another process while the same call waits only in memory is stored:
+// its row in the inbox is gone, so no process would ask again.
 func TestEntityRequestRepeatedElsewhere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -61,7 +61,7 @@ func TestEntityRequestRepeatedElsewhere(t *testing.T) {
 	r.wantState(a, "1;")
 }
 
-// What comes by another process and is kept in memory only is made once: nobody begins before its
+// A call of another process that is kept only in memory runs once: no worker starts it before its
 // row in the inbox is gone.
 func TestBriefCallOfAnotherProcess(t *testing.T) {
 	t.Parallel()
@@ -91,7 +91,7 @@ func TestBriefCallOfAnotherProcess(t *testing.T) {
 	}
 	r.post(model.Message{Kind: model.MessageCall, To: a, Name: "add", Input: model.TextPayload("2"), Brief: true}, "lost")
 	r.settle()
-	r.dies() // while it is made: nobody makes it again
+	r.dies() // while it runs: no worker runs it again
 	r.operations = nil
 	r.settle()
 	r.joinEntities(1)
@@ -136,8 +136,8 @@ func TestEntitySendsARequestAgain(t *testing.T) {
 	}
 }
 
-// A lock that waited behind a call is granted when that is lost with its owner, although nobody
-// sends anything any more.
+// A lock that waited behind a call is granted when the call is lost with its owner, although no
+// further input comes.
 func TestLockBehindACallThatIsLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -159,8 +159,8 @@ func TestLockBehindACallThatIsLost(t *testing.T) {
 	}
 }
 
-// What waits for an entity whose shard is given up is sent away with everything that was noted of
-// it, also while a lock waits its turn.
+// When a shard is given up, the lane refuses the inputs that wait for its entity and drops all
+// notes about them, also while a lock waits for its turn.
 func TestEntityMovesWhileALockWaits(t *testing.T) {
 	t.Parallel()
 	for _, repeated := range []string{"another", "first"} {
@@ -177,7 +177,8 @@ func TestEntityMovesWhileALockWaits(t *testing.T) {
 		ask("first", "in memory")
 		r.settle()
 		r.locks("run", a)
-		// the request may have been served: its answer is looked for, and the call waits meanwhile
+		// The request may have been served: the lane looks for its answer, and the call waits for
+		// that.
 		ask(repeated, "waits")
 		r.giveUp(0, 1, 2, 3)
 		r.settle()

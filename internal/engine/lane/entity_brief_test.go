@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A brief call that nobody waits for is answered once, when it is taken.
+// A brief one-way call is answered once, when the lane takes it.
 func TestBriefOneWayIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -81,8 +81,8 @@ func TestBriefCallIsNotMadeAgainAfterARefusal(t *testing.T) {
 	}
 }
 
-// Whoever waits is told once that the node is fenced, also when the result has come and has not
-// been applied.
+// A waiter gets one error when the node is fenced, also when the result has arrived and is not
+// applied.
 func TestBriefCallWhenTheLaneDies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -99,8 +99,8 @@ func TestBriefCallWhenTheLaneDies(t *testing.T) {
 	}
 }
 
-// Another process that makes a brief call hears of it too when nobody knows whether it was made,
-// whatever has become of its owner: nobody else would ever answer.
+// Another process that sends a brief call also gets an error when it is unknown whether the call
+// ran, whatever happened to its owner. No later owner would answer it.
 func TestBriefCallOfAnotherProcessIsAnswered(t *testing.T) {
 	t.Parallel()
 	a := echo("a")
@@ -109,7 +109,7 @@ func TestBriefCallOfAnotherProcessIsAnswered(t *testing.T) {
 	begun := func(r *rig) { r.settle() }
 	for name, c := range map[string]struct {
 		first, then func(r *rig)
-		made        bool // it is made after all, because nobody can have begun it
+		made        bool // it runs in the end, because no worker can have started it
 	}{
 		"dies while it is made": {begun, func(r *rig) { r.dies(); r.operations = nil }, false},
 		"dies with its row in the inbox": {

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A call of a service that is not brief is stored before anybody makes it, also when a caller of
-// this process made it, and its row goes with its answer.
+// A call of a service that is not brief is stored before a worker runs it, also when it comes from
+// a caller of this process. Its row is removed with its answer.
 func TestServiceCallIsStoredFirst(t *testing.T) {
 	t.Parallel()
 	a := echo("a")
@@ -39,7 +39,7 @@ func TestServiceCallIsStoredFirst(t *testing.T) {
 	}
 }
 
-// A stored call that nobody has answered is made by the next owner.
+// The next owner runs a stored call without an answer.
 func TestServiceCallOutlivesItsOwner(t *testing.T) {
 	t.Parallel()
 	a := echo("a")

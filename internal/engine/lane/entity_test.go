@@ -30,7 +30,9 @@ func (r *rig) joinEntities(w lane.WorkerID) {
 	r.take()
 }
 
-// operation calls one; the answer comes under the token.
+// operation calls an operation of an entity. The answer comes with the token.
+//
+//arch:parameters a call of an operation is one line in many tests
 func (r *rig) operation(a model.Address, name, input string, token any, change ...func(*model.Message)) {
 	m := model.Message{Kind: model.MessageCall, To: a, Name: name, Input: model.TextPayload(input), RequestID: fmt.Sprint("call ", token)}
 	for _, f := range change {
@@ -210,7 +212,7 @@ func TestEntityRequestRepeated(t *testing.T) {
 	r.wantState(a, "1;")
 }
 
-// What nobody has the code of waits, and says why.
+// Calls of an entity without code wait, and say why.
 func TestEntityWithoutWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -239,7 +241,7 @@ func TestEntityWithoutWorker(t *testing.T) {
 	r.wantOutput("three", "1;2;3;")
 }
 
-// A one-way call is answered when it is stored, and is made by whoever owns the entity then.
+// A one-way call is answered when it is stored, and runs on the owner of the entity at that time.
 func TestEntityOneWay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -257,7 +259,7 @@ func TestEntityOneWay(t *testing.T) {
 	r.settle()
 	r.serve(1)
 	r.flush()
-	r.landUnheard() // what it sends is durable, and nobody has told anybody
+	r.landUnheard() // its messages are durable, and no lane knows that
 	r.dies()
 	r.operations = nil
 	r.settle()
@@ -280,6 +282,7 @@ func TestEntityViews(t *testing.T) {
 	r.work()
 	r.operation(a, "add", "2", "two")
 	r.settle()
+
 	r.operation(a, "read", "!", "view", brief)
 	r.operation(a, "read", "?", "asked as a call")
 	r.settle()
@@ -289,6 +292,7 @@ func TestEntityViews(t *testing.T) {
 	r.settle()
 	r.wantOutput("view", "1;!")
 	r.wantOutput("asked as a call", "1;?")
+
 	r.operations = append(r.operations, writes)
 	r.serve(1)
 	r.operation(a, "read", "", "not durable yet", brief)
@@ -296,12 +300,13 @@ func TestEntityViews(t *testing.T) {
 	r.wantOutput("not durable yet", "1;")
 	r.work()
 	r.operation(a, "read", "", "durable", brief)
+
 	r.work()
 	r.wantOutput("durable", "1;2;")
 }
 
-// What has landed can be read in the store before the lane hears of it. A view that is asked for
-// then is made on it, and not on what was before: nobody sees the entity go back (L10).
+// A landed commit can be read in the store before the lane learns of it. A view that is asked for
+// then runs on the new state, not on the old one: no caller sees the entity go back (L10).
 func TestEntityViewsDoNotGoBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -360,8 +365,8 @@ func TestServiceCalls(t *testing.T) {
 	}
 }
 
-// Who owns the entity no more makes nothing of it. Whoever waits is told; what may have been made
-// at most once is not made again.
+// A lane that no longer owns the entity runs none of its calls. Waiting callers get an error; a
+// call that may have run at most once does not run again.
 func TestEntityMoves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -391,8 +396,8 @@ func TestEntityMoves(t *testing.T) {
 	r.wantState(a, "")
 }
 
-// A result that the store refuses harms nobody else; the others of the batch are committed, and
-// memory knows what the store has.
+// A result that the store refuses harms no other entity: the rest of the batch commits, and memory
+// matches the store.
 func TestEntityWithPoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -14,8 +14,8 @@ func (r *rig) joinBuild(w lane.WorkerID, views ...string) {
 	r.take()
 }
 
-// What is a view in one build and an operation in another is an operation: whoever makes it, what
-// it changes is not lost.
+// A function that is a view in one build and an operation in another is an operation. So its
+// changes are never lost, whichever build runs it.
 func TestViewThatIsAnOperationElsewhere(t *testing.T) {
 	t.Parallel()
 	a := ledger("a")
@@ -75,8 +75,8 @@ func TestViewThatIsAnOperationElsewhere(t *testing.T) {
 	})
 }
 
-// A view that is called as an operation is answered when that is stored: who does not own the
-// entity any more cannot store it, and does not tell what was.
+// A view that is called as an operation is answered when its result is stored. A lane that no
+// longer owns the entity cannot store it, and so does not return an old state.
 func TestViewCalledAsAnOperationProvesOwnership(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -86,7 +86,7 @@ func TestViewCalledAsAnOperationProvesOwnership(t *testing.T) {
 	r.work()
 	r.operation(a, "read", "", "two")
 	r.settle()
-	r.fence() // and somebody else changes it
+	r.fence() // and another node changes it
 	r.serve(1)
 	r.settle()
 	if r.answers["two"].Err == nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// forget is a caller that does not wait any more.
+// forget ends the wait of a caller.
 func (r *rig) forget(a model.Address, token any) {
 	r.l.Forget(a, token)
 	r.take()
 }
 
-// One of those who wait for the same request gives up: the others still wait for it, and hear what
-// comes of it.
+// Two callers wait for the same request and one gives up: the other still waits, and gets the
+// answer.
 func TestEntityRequestSharedByTwo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -33,8 +33,8 @@ func TestEntityRequestSharedByTwo(t *testing.T) {
 	r.wantState(a, "1;")
 }
 
-// What nobody waits for any more is not made, also if the one who gave up last is not the one who
-// asked first.
+// A call without waiting callers does not run, also if the last one to give up is not the first
+// that asked.
 func TestEntityRequestForgottenByBoth(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -51,8 +51,7 @@ func TestEntityRequestForgottenByBoth(t *testing.T) {
 	r.wantState(a, "")
 }
 
-// An entity for which nothing waits any more leaves memory, also when the last call was given up by
-// whoever made it.
+// An entity without waiting calls leaves memory, also when the caller of the last one gave up.
 func TestForgottenEntityLeavesMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -71,7 +70,7 @@ func TestForgottenEntityLeavesMemory(t *testing.T) {
 	}
 }
 
-// States of entities that nobody calls do not fill the memory, however many there are.
+// States of idle entities do not fill the memory, however many there are.
 func TestRestingEntitiesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -31,7 +31,7 @@ func told(f *lane.Fact) string {
 	}
 }
 
-// wantEntityFacts compares what was told since the last time, in any order.
+// wantEntityFacts compares the facts reported since the last time, in any order.
 func (r *rig) wantEntityFacts(want ...string) {
 	r.t.Helper()
 	got := r.entityFacts
@@ -64,6 +64,7 @@ func TestFactsOfCalls(t *testing.T) {
 	r.operation(a, "add", "1", "one")
 	r.operation(b, "fail", "", "of b")
 	r.settle()
+
 	r.pass(2 * time.Second)
 	r.operation(a, "add", "2", "two")
 	r.operation(a, "fail", "", "three")
@@ -71,6 +72,7 @@ func TestFactsOfCalls(t *testing.T) {
 	r.settle()
 	r.wantEntityFacts()
 	last := len(r.operations) - 1
+
 	r.operations[0], r.operations[last] = r.operations[last], r.operations[0] // the view first
 	r.serve(1)
 	r.wantEntityFacts("read 1 after 0s, handed over after 0s", "1 made in 0s")
@@ -78,13 +80,15 @@ func TestFactsOfCalls(t *testing.T) {
 	r.serve(2)
 	r.flush()
 	r.wantEntityFacts() // not durable yet
+
 	r.fail(store.Refused)
 	r.settle()
 	r.wantEntityFacts("add 1 after 3s, handed over after 0s", "1 made in 3s", "fail 3 after 3s, handed over after 0s", "1 made in 3s")
 	r.pass(time.Second)
-	r.serve(2) // the first hand-over was on what was refused: nobody wants its result
+	r.serve(2) // the first hand-over ran on a refused state: its result does not count
 	r.flush()
 	r.landUnheard()
+
 	r.l.FinishCommit(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "the answer was lost"))
 	r.flush()
 	r.settle()
@@ -102,6 +106,7 @@ func TestFactsOfLocks(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })
 	r.join(1)
 	a := ledger("a")
+
 	for _, k := range []string{"one", "two", "three"} {
 		r.began(key(k))
 	}
@@ -111,6 +116,7 @@ func TestFactsOfLocks(t *testing.T) {
 	r.pass(5 * time.Second)
 	r.locks("two", a)
 	r.locks("three", a)
+
 	r.operation(a, "add", "1", "waits", oneWay)
 	r.settle()
 	r.wantEntityFacts()
@@ -120,6 +126,7 @@ func TestFactsOfLocks(t *testing.T) {
 	r.pass(time.Second)
 	r.unlocks("one")
 	r.wantEntityFacts("locked after 1s", "released after 6s")
+
 	r.pass(time.Second)
 	r.l.Deliver(r.now, &model.Message{Kind: model.MessageUnlock, To: a}, true, "an operator")
 	r.take()
@@ -127,6 +134,7 @@ func TestFactsOfLocks(t *testing.T) {
 	r.wantEntityFacts("taken after 1s", "locked after 2s")
 	r.unlocks("two") // which has lost it
 	r.wantEntityFacts()
+
 	r.turn(key("three"), model.Turn{Close: &model.Close{Status: model.Failed, Failure: &model.Failure{Message: "no"}}})
 	r.settle()
 	r.wantEntityFacts("released after 0s")

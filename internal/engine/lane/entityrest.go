@@ -2,20 +2,20 @@ package lane
 
 import "github.com/perdure/perdure/internal/model"
 
-// restUntil lets an entity that no caller needs stay in memory for a while. Others make room for
-// it.
+// restUntil keeps an entity that no caller needs in memory for a while. Other entities leave to
+// make room for it.
 func (l *Lane) restUntil(now model.Time, e *entry) {
 	l.rest(now, e)
 	for l.resting.full() {
 		if !l.unrest(now, l.resting.first()) {
-			// It rests behind the others now; the next entity that comes to rest tries the next
-			// one.
+			// The oldest entity rests behind the others now; the next entity that comes to rest
+			// tries the next one.
 			return
 		}
 	}
 }
 
-// rest puts an entity behind those that rest.
+// rest puts an entity at the end of the line of resting entities.
 func (l *Lane) rest(now model.Time, e *entry) {
 	idle := defaultEntityIdle
 	if t := l.entityType(e); t != nil && t.Idle > 0 {
@@ -24,8 +24,8 @@ func (l *Lane) rest(now model.Time, e *entry) {
 	l.resting.add(e, now.Add(idle))
 }
 
-// unrest lets an entity leave memory. It reports false, and lets the entity rest on, when something
-// of it is still under way.
+// unrest lets an entity leave memory. It returns false, and the entity keeps resting, when work of
+// it is still in flight.
 func (l *Lane) unrest(now model.Time, e *entry) bool {
 	l.resting.remove(e)
 	l.maybeDrop(e)
@@ -35,7 +35,7 @@ func (l *Lane) unrest(now model.Time, e *entry) bool {
 	return e.gone
 }
 
-// unrestAll lets entities leave memory whose time is over. It looks at each of them once.
+// unrestAll lets entities leave memory whose time is over. It looks at each entity once.
 func (l *Lane) unrestAll(now model.Time) {
 	for n := l.resting.list.Len(); n > 0; n-- {
 		e := l.resting.first()

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// entry finds or makes the entry of an address; nil when its shard is not ours.
+// entry finds or creates the entry of an address; nil when this lane does not own its shard.
 func (l *Lane) entry(a model.Address) *entry {
 	if e, ok := l.entries[a]; ok {
 		return e
@@ -31,8 +31,8 @@ func (l *Lane) setRun(e *entry, x *core.Execution) {
 	e.tasks.forget()
 }
 
-// forget drops what the lane knows of the run, which it reads again. Batches on their way to the
-// store stay there.
+// forget drops the state of the run, which the lane reads again. Batches in flight are not
+// affected.
 func (l *Lane) forget(e *entry) {
 	e.x, e.known = nil, false
 	e.pending.forget()
@@ -44,11 +44,11 @@ func (l *Lane) forget(e *entry) {
 	}
 }
 
-// maybeDrop lets an idle entry go, unless kept inputs may be about to be applied to it.
+// maybeDrop drops an idle entry, unless kept inputs may be about to be applied to it.
 func (l *Lane) maybeDrop(e *entry) {
 	if l.recovery.careful() || e.dirty() || !e.hold.free() || e.reading.history || e.reading.active || len(e.backlog.inputs) > 0 || e.backlog.queued || e.quarantine.why != nil ||
-		e.pending.resuming > 0 || // a worker gets it when that is committed
-		e.tasks.posted.len() > 0 || e.recalled() {
+		e.pending.resuming > 0 || // a worker gets it after that commit
+		e.tasks.posted.len() > 0 || e.hasRecall() {
 		return
 	}
 	if e.wait.worker || e.wait.room {
@@ -58,7 +58,7 @@ func (l *Lane) maybeDrop(e *entry) {
 	if e.isEntity() && e.actor.mustStay() {
 		return
 	}
-	l.askAgain(e) // no worker would answer
+	l.askAgain(e) // no worker would answer them
 	l.drop(e)
 }
 
@@ -78,7 +78,7 @@ func (l *Lane) drop(e *entry) {
 	}
 }
 
-// sorted lists entries in an order that does not depend on chance.
+// sorted lists entries in a deterministic order.
 func (l *Lane) sorted(want func(*entry) bool) []*entry {
 	var found []*entry
 	for _, e := range l.entries {
@@ -96,9 +96,9 @@ func (l *Lane) Owns(s model.ShardID) bool {
 	return ok && !sh.draining
 }
 
-// waitsFor reports whether the shard is being given up and waits for claims to end. Until then the
-// lane still takes what they write.
-func (l *Lane) waitsFor(s model.ShardID) bool {
+// isWaitingFor reports whether the shard is being given up and waits for claims to end. Until then
+// the lane still takes data that they write.
+func (l *Lane) isWaitingFor(s model.ShardID) bool {
 	sh, ok := l.shards[s]
 	return ok && sh.draining && !sh.freeing
 }

@@ -11,28 +11,27 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// entry is an address that the lane has something to do with. It leaves memory as soon as it is
-// idle. Each group of fields answers one question about the address; the types stand in
-// entryparts.go.
+// entry is an address that the lane works on. It leaves memory as soon as it is idle. Each group of
+// fields answers one question about the address; entryparts.go has the types.
 type entry struct {
 	address model.Address
 	shard   *shard
 	gone    bool // it has left memory: a late result for it changes nothing
 
 	x     *core.Execution // the current run; nil when there is none, or before it has been read
-	known bool            // x is right, also if it is nil
+	known bool            // x is valid, even if it is nil
 	// version counts how often the lane dropped the state or read it for a worker. A read that
-	// began under an older version is out of date.
+	// started under an older version is out of date.
 	version int
 	actor   *actor // of an entity or a service; nil for all other addresses
 
-	backlog    backlog    // what waits for the address
+	backlog    backlog    // inputs that wait for the address
 	pending    pending    // what is not committed yet
 	reading    reading    // what is being read
 	hold       holding    // which worker holds the run
 	eviction   eviction   // how the worker loses it
 	wait       stall      // why the run does not move
-	tasks      taskBook   // what the board and the workers know of its tasks
+	tasks      taskBook   // what the board and the workers know about its tasks
 	quarantine quarantine // why the lane refuses inputs for it
 	queries    []*query   // asked of its code and not answered
 	remembered int        // requests that were served
@@ -45,22 +44,22 @@ func (e *entry) run() model.RunID {
 	return e.x.Start.Run
 }
 
-// paused reports whether no worker may continue the run, as far as the lane knows: a user has
+// isPaused reports whether no worker may continue the run, as far as the lane knows: a user has
 // paused it, or its start time has not come.
-func (e *entry) paused() bool {
+func (e *entry) isPaused() bool {
 	return e.known && e.x != nil && (e.x.Withheld() != nil || e.pending.resuming > 0)
 }
 
-// isTask reports whether the address is that of a task which stands alone: no code runs for it.
-func (e *entry) isTask() bool { return standsAlone(e.address) }
+// isTask reports whether the address is a task without a workflow, for which no code runs.
+func (e *entry) isTask() bool { return isStandalone(e.address) }
 
-// standsAlone reports whether the address is that of a task without a workflow.
-func standsAlone(a model.Address) bool { return strings.HasPrefix(a.Type, model.TaskPrefix) }
+// isStandalone reports whether the address is a task without a workflow.
+func isStandalone(a model.Address) bool { return strings.HasPrefix(a.Type, model.TaskPrefix) }
 
-// kind is the kind of workflow, entity or service of the address.
+// kind returns the kind of workflow, entity or service of the address.
 func (e *entry) kind() kind { return kind{e.address.Tenant, e.address.Type} }
 
-// requeueReports puts reports that waited for the end of a quarantine before what waits.
+// requeueReports puts reports that waited for the end of a quarantine at the front of the backlog.
 func (e *entry) requeueReports() {
 	all := make([]input, 0, len(e.quarantine.reports)+len(e.backlog.inputs))
 	for _, in := range e.quarantine.reports {
@@ -74,7 +73,7 @@ func (e *entry) refusal() *fault.Error {
 	return fault.New(fault.Blocked, "execution %s %s", e.address, e.quarantine.why)
 }
 
-// needsFate reports whether only the store knows what became of a claim.
+// needsFate reports whether only the store knows the fate of a claim.
 func (e *entry) needsFate(ref *model.ClaimRef) bool { return ref != nil && !e.x.Knows(ref) }
 
 // contradicts reports whether the lane does not know a claim that is not over in the store.
@@ -114,38 +113,38 @@ func (r *ring) take() []*entry {
 	return items
 }
 
-// taskData is what the lane knows of the data of a task while a claim writes it. The lane reads it
-// when a claim writes for the first time. A task that writes nothing has none.
+// taskData is the stored data of a task while a claim writes it. The lane reads it when the claim
+// writes for the first time. A task that writes nothing has none.
 type taskData struct {
 	core.Written
-	err error // why it cannot be understood: then nothing more is written
+	err error // why it cannot be read: then the lane refuses further writes
 }
 
 // shard is a slice of the address space that this lane owns.
 type shard struct {
 	id model.ShardID
-	// what was read before it became ours, perhaps not for the first time, is out of date
+	// changes with each acquisition: results of reads from an earlier tenure are out of date
 	tenure   int
 	received map[model.ShardID]int64 // committed cursors, by sender
 	sent     map[model.ShardID]int64 // last committed position, by receiver
 	entries  map[*entry]struct{}
 	tokens   tokens
 
-	draining bool       // is being given up: takes nothing new
-	until    model.Time // when running steps are waited for no longer
+	draining bool       // it is being given up and takes no new work
+	until    model.Time // when the lane stops waiting for running steps
 	freeing  bool       // the batch that frees it is open or in flight
 	gone     bool       // another lane owns it now
-	crashed  bool       // its last owner has died: one of the calls that it has left may be why
-	// calls of it that were made alone without having been marked by a dead owner, see suspect
+	crashed  bool       // its last owner died: one of the calls that it left may be the cause
+	// calls that ran alone although no dead owner had marked them, see suspect
 	lone   int
 	listed bool // its runnable runs are known
 
-	alone    bool       // a batch that was to free it was refused: the next one does nothing else
+	alone    bool       // a batch that was to free it was refused: the next one does only that
 	refusals int        // of such batches
 	again    model.Time // when the next one is tried
 }
 
-// sorted lists the entries of the shard in an order that does not depend on chance.
+// sorted lists the entries of the shard in a deterministic order.
 func (s *shard) sorted() []*entry {
 	es := make([]*entry, 0, len(s.entries))
 	for e := range s.entries {
@@ -156,12 +155,12 @@ func (s *shard) sorted() []*entry {
 }
 
 // tokens are the fencing tokens of the entities of a shard. They come from the clock, in µs. When
-// the row of an entity is gone, its last token is gone too, and the clock of the next owner may be
+// the row of an entity is deleted, its last token is lost, and the clock of the next owner may be
 // behind. So the shard has a stored mark. A commit that gives out a token above the mark raises it,
-// well ahead, and the next owner begins above the mark.
+// well ahead, and the next owner starts above the mark.
 type tokens struct {
-	last     int64 // the highest one that was given out, or the mark that was found
-	reserved int64 // the mark, as it is stored
+	last     int64 // the highest token given out, or the mark that was found
+	reserved int64 // the stored mark
 }
 
 func compareAddresses(x, y model.Address) int {

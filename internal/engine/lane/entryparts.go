@@ -7,10 +7,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// backlog is what waits for an address, in order.
+// backlog holds the inputs that wait for an address, in order.
 type backlog struct {
 	inputs []input
-	queued bool // the lane serves it in its turn, see Lane.backlog
+	queued bool // the entry is in Lane.backlog, which serves it in its turn
 }
 
 // pending is what an address has in batches that are not committed yet, and what has to wait for
@@ -26,31 +26,31 @@ type pending struct {
 	// removing is set while the lane removes an entity, or runs of an address whose current run it
 	// does not know. Inputs wait for the commit. Only the end of the batch clears it.
 	removing bool
-	fresh    bool // the run begins in a batch that is not committed; a worker gets it afterwards
-	resuming int  // resumes that are not committed: no worker continues the run before
+	fresh    bool // the run starts in a batch that is not committed; a worker gets it afterwards
+	resuming int  // resumes that are not committed: until then no worker continues the run
 }
 
 // dirty reports whether something of the address is not committed.
 func (p *pending) dirty() bool { return p.open || p.flight }
 
-// undo forgets what was in batches that were refused.
+// undo forgets the parts of refused batches.
 func (p *pending) undo() {
 	p.open, p.flight, p.removing, p.served = false, false, false, 0
 }
 
-// forget drops what belongs to the state of the run, which the lane reads again.
+// forget drops the parts that belong to the state of the run, which the lane reads again.
 func (p *pending) forget() {
 	p.starting, p.fresh, p.mark, p.resuming = false, false, nil, 0
 }
 
-// reading is what the lane reads for an address.
+// reading says what the lane reads for an address.
 type reading struct {
-	active bool // something is being read that inputs have to wait for
-	due    bool // the run is to be read after that
+	active bool // a read is in flight that inputs have to wait for
+	due    bool // the run must be read after that
 
 	history bool           // the history is being read for a worker
-	tail    []model.Event  // events that were committed since the read began
-	events  *[]model.Event // the history that was read, while it waits for commits under way
+	tail    []model.Event  // events committed since the read started
+	events  *[]model.Event // the history that was read, while it waits for batches in flight
 	bare    bool           // the run has been read before, and has no tasks
 }
 
@@ -60,16 +60,16 @@ func (r *reading) beginHistory() { r.history, r.tail = true, nil }
 // endHistory notes that the history is no longer read for a worker.
 func (r *reading) endHistory() { r.history, r.tail, r.events = false, nil, nil }
 
-// holding is which worker holds the run of an address, and what the worker knows.
+// holding says which worker holds the run of an address, and what the worker knows.
 type holding struct {
 	worker   WorkerID    // 0 when no worker holds the run
-	run      model.RunID // the run that it holds, also while the state is being read again
+	run      model.RunID // the run that it holds, even while the state is read again
 	gen      uint64      // generation: each hand-over has its own
-	busy     bool        // the worker may be running a step, or may be about to
-	told     int64       // position of the last event that the worker was given
+	busy     bool        // the worker may be running a step, or may be about to run one
+	told     int64       // position of the last event that the worker got
 	news     int64       // position of the last event that it has to answer with a turn
-	retrying []string    // steps that it was told to repeat, until it reports on them
-	withheld bool        // there are events that it was not told, because the run is to leave it
+	retrying []string    // steps that it has to repeat, until it reports on them
+	withheld bool        // the lane keeps events from it, because the run must leave it
 	weight   int         // bytes of room that the run takes
 }
 
@@ -79,24 +79,25 @@ func (h *holding) free() bool { return h.worker == 0 }
 // by reports whether the worker holds the run in that generation.
 func (h *holding) by(w WorkerID, gen uint64) bool { return h.worker == w && h.gen == gen }
 
-// give notes that a worker has got the run with the first events of its history.
+// give notes that a worker got the run with the first events of its history.
 func (h *holding) give(w WorkerID, gen uint64, run model.RunID, events int) {
 	told := int64(events)
 	*h = holding{worker: w, run: run, gen: gen, busy: true, told: told, news: told, weight: h.weight}
 }
 
-// giveBack notes that a worker has the run again that it was to lose: it was not told of that.
+// giveBack notes that a worker keeps the run that it was about to lose. The worker does not know
+// that.
 func (h *holding) giveBack(c *Call) {
 	h.worker, h.gen, h.busy, h.run = c.Worker, c.Generation, true, c.Run
 }
 
-// take notes that no worker holds the run. What the last worker knew stays, in case that it gets
-// the run back.
+// take notes that no worker holds the run. The record of what the last worker knew stays, in case
+// it gets the run back.
 func (h *holding) take() {
 	h.worker, h.gen, h.busy, h.run = 0, 0, false, model.RunID{}
 }
 
-// tell returns those events that the worker does not know, and notes that it knows them now.
+// tell returns the events that the worker does not know, and notes that it knows them now.
 func (h *holding) tell(events []model.Event) []model.Event {
 	for len(events) > 0 && events[0].Seq <= h.told {
 		events = events[1:]
@@ -113,7 +114,7 @@ func (h *holding) tell(events []model.Event) []model.Event {
 	return events
 }
 
-// retry notes that the worker was told to repeat a step.
+// retry notes that the worker has to repeat a step.
 func (h *holding) retry(step string) { h.retrying, h.busy = append(h.retrying, step), true }
 
 // hear notes what a turn says about the steps of the worker.
@@ -126,13 +127,13 @@ func (h *holding) hear(t *model.Turn) {
 	h.busy = t.Running || t.Seen+int64(t.Ahead) < h.news || len(h.retrying) > 0
 }
 
-// eviction is a run on its way out of the hands of its worker, until the batch that takes it away
-// is committed. If the batch is refused, the worker keeps the run.
+// eviction is a run that its worker is about to lose, until the batch that takes it away is
+// committed. If the batch is refused, the worker keeps the run.
 type eviction struct {
-	pending bool          // the worker hears of it when the batch is committed
+	pending bool          // the worker learns it after the commit of the batch
 	run     model.RunID   // the run that the worker loses
-	missed  []model.Event // events that came for the run meanwhile
-	wanted  bool          // the run is to be handed to a worker afterwards
+	missed  []model.Event // events of the run since then
+	wanted  bool          // another worker must get the run afterwards
 }
 
 // begin notes that a worker loses the run when the batch is committed.
@@ -148,8 +149,8 @@ func (v *eviction) finish() (wanted bool) {
 	return wanted
 }
 
-// miss keeps events that the worker is told if it keeps the run. Events are never changed, so that
-// the slice can be shared.
+// miss keeps events for the worker, in case it keeps the run. Events never change, so the slice can
+// be shared.
 func (v *eviction) miss(run model.RunID, events []model.Event) {
 	switch {
 	case !v.pending || v.run != run:
@@ -160,25 +161,26 @@ func (v *eviction) miss(run model.RunID, events []model.Event) {
 	}
 }
 
-// stall is why the run of an address does not move.
+// stall says why the run of an address does not move.
 type stall struct {
 	// it waits for a worker that offers its workflow, see workers.unserved
 	worker     bool
 	room       bool           // it waits for room in memory, see room.line
-	overlooked bool           // a page of runnable runs has shown another run than the current one
-	reasons    []model.Reason // what the code waits for, or what stands in the way
+	overlooked bool           // a page of runnable runs named another run than the current one
+	reasons    []model.Reason // what the code waits for, or why it cannot run
 	paused     *model.Reason  // why it was paused when the lane dropped its state
 }
 
-// taskBook is what the board and the workers know of the tasks of a run.
+// taskBook records what the board and the workers know about the tasks of a run.
 type taskBook struct {
 	run      model.RunID // whose tasks these are
-	posted   postings    // what the board has been told
-	complete bool        // the board knows how each task of the run stands
-	// claims that are to be handed over once their progress has been read
-	handing  int
-	unhanded []*Load              // those of them whose progress came while the run was forgotten
-	written  map[string]*taskData // by task, of those that write data; nil when none does
+	posted   postings    // what the lane has told the board
+	complete bool        // the board knows the state of each task of the run
+	// claims to hand over once their progress has been read
+	handing int
+	// claims whose progress arrived while the state of the run was dropped
+	unhanded []*Load
+	written  map[string]*taskData // data by task, for tasks that write data; nil when none does
 }
 
 // executing reports whether a worker of this node executes a task of the run.
@@ -192,10 +194,12 @@ func (b *taskBook) executing() bool {
 	return at(b.posted.one)
 }
 
-// forget drops what belongs to the state of the run. What the board was told stays.
+// forget drops the parts that belong to the state of the run. The record of what the board knows
+// stays.
 func (b *taskBook) forget() { b.complete, b.written = false, nil }
 
-// unwarn notes that no worker knows that its task was canceled: the batch that says so was refused.
+// unwarn notes that no worker knows about the cancellation of its task: the batch with it was
+// refused.
 func (b *taskBook) unwarn() {
 	for _, id := range b.posted.ids(nil) {
 		p, _ := b.posted.get(id)
@@ -204,9 +208,9 @@ func (b *taskBook) unwarn() {
 	}
 }
 
-// quarantine is why the lane keeps an address apart: the store refuses or cannot read its rows.
+// quarantine says why the lane isolates an address: the store refuses or cannot read its rows.
 type quarantine struct {
 	why     *model.Reason  // nil when the address is healthy
 	until   model.Time     // when the lane tries the address again
-	reports []*reportInput // that came meanwhile; only their workers could repeat them
+	reports []*reportInput // reports that arrived since; no other party could repeat them
 }

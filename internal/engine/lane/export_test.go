@@ -1,15 +1,15 @@
 package lane
 
-// Waiters is the number of addresses that somebody waits for.
+// Waiters returns the number of addresses with waiting callers.
 func (l *Lane) Waiters() int { return len(l.waiters.at) }
 
-// Queries is the number of questions that nobody has answered.
+// Queries returns the number of unanswered queries.
 func (l *Lane) Queries() int { return len(l.questions.open) }
 
 // Entries is the number of addresses in memory.
 func (l *Lane) Entries() int { return len(l.entries) }
 
-// Watchers is the number of addresses that somebody listens to.
+// Watchers returns the number of watched addresses.
 func (l *Lane) Watchers() int { return len(l.watchers.at) }
 
 // Resident is the number of runs whose state is in memory.

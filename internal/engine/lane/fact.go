@@ -19,29 +19,28 @@ const (
 	// a run stopped until a person changes something: Word is the reason
 	FactBlocked
 	FactStep // an attempt of step Name beside its workflow ended: Outcome
-	// a task came into being: Name and Queue, as in all that follow about tasks
+	// a task was created: Name and Queue, as in all facts about tasks
 	FactSubmitted
-	FactClaimed // a worker has an attempt: Since is when it could have begun
+	FactClaimed // a worker has an attempt: Since is when it could have started
 	// an attempt ended: Outcome, Failure, Since is when it was claimed
 	FactAttempt
 	FactTimedOut // Word is which time-out of a task passed
-	FactDead     // a task failed for good
-	FactRequeued // a dead letter was requeued
-	FactPurged   // a dead letter was removed
+	FactDead     // a task failed permanently
+	FactRequeued // a dead task was requeued
+	FactPurged   // a dead task was purged
 	FactTimer    // a timer fired: Since is when it was due
 	// a message was decided: Message, Refused; Name and Trace are its own, Of is the trace of the
 	// run
 	FactMessage
 	FactRemoved // N closed runs were removed
-	// operation Name of an entity was called: Outcome, Failure, Trace; Since: the call came,
-	// Handed: a worker got it
+	// operation Name of an entity was called: Outcome, Failure, Trace; Since is when the call
+	// arrived, Handed when a worker got it
 	FactCall
-	// a worker has made N calls of an entity: Since is when it got them
+	// a worker has run N calls of an entity: Since is when it got them
 	FactHandOver
 	// a section has locked an entity: Since is when it asked for it
 	FactLocked
-	// a section has lost the lock of an entity: Since is when it got it, Word how: released or
-	// taken
+	// a section has lost the lock of an entity: Since is when it got it, Word is released or taken
 	FactUnlocked
 )
 
@@ -51,24 +50,24 @@ type Outcome uint8
 // Outcomes.
 const (
 	Completed Outcome = iota + 1
-	Retried           // failed, and is made again
-	Failed            // failed, and is not
+	Retried           // failed, and is repeated
+	Failed            // failed, and is not repeated
 	TimedOut
 	Lost     // its worker went away
 	Returned // without consuming an attempt
 	Canceled
-	Refused // it was not made
+	Refused // the call did not run
 )
 
-// Fact is something that has become durable, for metrics and traces. This lane decided it, and
-// tells it once, after the commit. Kind says what it is about.
+// Fact is something that has become durable, for metrics and traces. The lane that decided it
+// reports it once, after the commit. Kind says what it is about.
 type Fact struct {
 	Kind    FactKind
 	Outcome Outcome
 	Status  model.Status
 	Message model.MessageKind
 	Refused bool
-	Again   bool // of an attempt: another one is made
+	Again   bool // of an attempt: another attempt follows
 	N       int
 	Address model.Address
 	Run     model.RunID
@@ -83,5 +82,5 @@ type Fact struct {
 	At      model.Time
 }
 
-// Took is the time between Since and At.
+// Took returns the time between Since and At.
 func (f *Fact) Took() time.Duration { return f.At.Sub(f.Since) }

@@ -12,7 +12,11 @@ func (l *Lane) noteFacts(b *building, e *entry, in input, d *core.Decision) {
 		to = &b.facts
 	}
 
-	n := noter{to: to, e: e, w: &l.witness, run: e.run()}
+	before := in.base().before
+	if before == nil {
+		before = &snapshot{} // a quarantined address refuses an order without applying it
+	}
+	n := noter{to: to, e: e, before: before, run: e.run()}
 	if e.isEntity() {
 		n.addEntity(in, d)
 		return
@@ -58,7 +62,8 @@ func (l *Lane) noteFacts(b *building, e *entry, in input, d *core.Decision) {
 	}
 }
 
-// reportFacts hands out the facts of a batch that is durable, or that has nothing to wait for.
+// reportFacts adds the facts of a batch to the output, once it is durable or has nothing to wait
+// for.
 func (l *Lane) reportFacts(b *building, committed bool) {
 	if !l.cfg.Watched {
 		return
@@ -69,15 +74,15 @@ func (l *Lane) reportFacts(b *building, committed bool) {
 	}
 }
 
-// reportQuarantine tells that an address is kept apart, if it is not already.
+// reportQuarantine reports that an address is quarantined, unless it is already.
 func (l *Lane) reportQuarantine(e *entry, why *model.Reason) {
 	if l.cfg.Watched && e.quarantine.why == nil {
 		l.out.Facts = append(l.out.Facts, Fact{Kind: FactBlocked, Address: e.address, Word: string(why.Code)})
 	}
 }
 
-// addTrace creates a trace for a start whose sender sent none, if traces are wanted. The requeue of
-// a task that stood alone is such a start; the requeue of a step sends one.
+// addTrace creates a trace for a start whose sender sent none, if the lane traces. The requeue of a
+// task without a workflow is such a start; the requeue of a step brings its trace.
 func (l *Lane) addTrace(m *model.Message) {
 	if l.cfg.NewTrace == nil || m.Trace != "" {
 		return

@@ -98,8 +98,8 @@ func (r *rig) counts(b *store.Batch, res store.Committed) {
 	add("removed", len(b.Deletes))
 }
 
-// wantFacts compares what was told with what has landed: each once, whatever was refused, sent
-// again or unknown in between.
+// wantFacts compares the reported facts with what has landed: each fact once, whatever was refused,
+// repeated or unknown in between.
 func (r *rig) wantFacts() {
 	r.t.Helper()
 	if !r.cfg.Watched {
@@ -157,7 +157,7 @@ func TestFactsOfAStartThatWasNone(t *testing.T) {
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Completed}})
 	r.settle()
 	r.messages = 0
-	r.start(a, "again") // nobody remembers the run, so it is assumed that there is none
+	r.start(a, "again") // no lane remembers the run, so the start assumes that there is none
 	r.settle()
 	if got := r.answers["again"]; got.Err != nil || !got.Answer.Existing {
 		t.Fatalf("the start that was repeated is answered by %+v", got)
@@ -194,7 +194,7 @@ func TestOutcomesOfAttempts(t *testing.T) {
 	r.settle()
 	next()
 	r.pass(2 * time.Minute)
-	b.propose() // nobody reports
+	b.propose() // no report comes
 	r.settle()
 	b.report(next(), func(rep *model.TaskReport) { rep.Failure = &model.Failure{Type: model.FailurePoison, Permanent: true} })
 	r.settle()

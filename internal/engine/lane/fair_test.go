@@ -201,7 +201,7 @@ func TestReadsAreBounded(t *testing.T) {
 	}
 }
 
-// So many reads wait that no more timers are fired: the lane waits for the reads instead of
+// So many reads wait that the lane fires no further timers. It waits for the reads instead of
 // spinning.
 func TestCrowdedLaneDoesNotSpin(t *testing.T) {
 	t.Parallel()

@@ -14,17 +14,17 @@ import (
 // nothing. The pauses between them add up to a bit more than half a second.
 const farewells = 5
 
-// unstoredNames is how many addresses the error of a lane names that gave up.
+// unstoredNames is how many addresses the error of a lane names when it gives up.
 const unstoredNames = 3
 
-// ErrStoreAway is the cause of the end of a lane whose store took nothing while the node stopped.
+// ErrStoreAway ends a lane whose store accepted nothing while the node stopped.
 var ErrStoreAway = errors.New("the store takes nothing while the node stops")
 
-// Hurry tells the lane that its node is about to stop. A store that takes nothing, for example
-// because its disk is full, then gets a few more attempts, beginning now. After that the lane
-// ends: to wait for the store would only delay the end of the process. Nothing acknowledged is
-// lost. Waiting callers get an error, and the next owner repeats the steps and tasks whose
-// outcomes are not stored.
+// Hurry tells the lane that its node is about to stop. A store that accepts nothing, for example
+// because its disk is full, then gets a few more attempts, starting now. After that the lane ends,
+// because waiting for the store would only delay the end of the process. Nothing acknowledged is
+// lost. Waiting callers get an error, and the next owner repeats the steps and tasks whose outcomes
+// are not stored.
 func (l *Lane) Hurry() {
 	if l.hurried || l.dead != nil {
 		return
@@ -35,8 +35,8 @@ func (l *Lane) Hurry() {
 	}
 }
 
-// away sends the batch in flight, or moves the fence, again after a pause. A lane whose node
-// stops ends after a few attempts.
+// away sends the batch in flight again after a pause, or moves the fence. A lane whose node stops
+// ends after a few attempts.
 func (l *Lane) away(now model.Time, next stage, err error) {
 	r := &l.recovery
 	r.stage, r.at = next, now.Add(backoff(r.attempts))
@@ -53,12 +53,12 @@ func (l *Lane) away(now model.Time, next stage, err error) {
 // awayError is an error of the store that is also ErrStoreAway.
 type awayError struct{ error }
 
-// Unwrap gives both.
+// Unwrap returns both errors.
 func (e awayError) Unwrap() []error { return []error{ErrStoreAway, e.error} }
 
-// Unstored is what a lane had not stored when it ended.
+// Unstored counts what a lane had not stored when it ended.
 type Unstored struct {
-	// Requests are calls of waiting clients. Their callers have been told.
+	// Requests are calls of waiting clients, which got an error.
 	Requests int
 	// Outcomes are reports of steps, tasks and entity calls. Their bodies run again.
 	Outcomes int
@@ -66,7 +66,7 @@ type Unstored struct {
 	Names []string
 }
 
-// Unstored is what the lane had not stored when it ended. It is empty while the lane lives.
+// Unstored returns what the lane had not stored when it ended. It is empty while the lane lives.
 func (l *Lane) Unstored() Unstored { return l.unstored }
 
 // add counts an input that was not stored.
@@ -78,7 +78,7 @@ func (u *Unstored) add(in input) {
 		}
 	case *turnInput, *reportInput, *resultInput:
 		u.Outcome(in.base().address)
-	default: // the next owner finds out by itself
+	default: // the next owner finds it in the store
 	}
 }
 
@@ -88,8 +88,8 @@ func (u *Unstored) Request(a model.Address) {
 	u.name(a)
 }
 
-// Outcome counts the outcome of a step, a task or an entity call. The address may be zero if it
-// is not known.
+// Outcome counts the outcome of a step, a task or an entity call. The address may be zero if it is
+// not known.
 func (u *Unstored) Outcome(a model.Address) {
 	u.Outcomes++
 	u.name(a)
@@ -101,7 +101,7 @@ func (u *Unstored) name(a model.Address) {
 	}
 }
 
-// Join adds what another lane had not stored.
+// Join adds the counts of another lane.
 func (u *Unstored) Join(other Unstored) {
 	u.Requests += other.Requests
 	u.Outcomes += other.Outcomes
@@ -109,7 +109,7 @@ func (u *Unstored) Join(other Unstored) {
 	u.Names = u.Names[:min(len(u.Names), unstoredNames)]
 }
 
-// String says what was not stored, as the middle of a sentence.
+// String returns the counts as a part of a sentence.
 func (u Unstored) String() string {
 	if u.Requests+u.Outcomes == 0 {
 		return "only the release of its shards is not stored"

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Other nodes that have waited for a long time are forgotten when others come: whether anybody of
-// theirs still waits is not known.
+// The lane forgets other nodes that have waited for a long time when further nodes come: it cannot
+// know whether their callers still wait.
 func TestWaitingNodesAreForgotten(t *testing.T) {
 	t.Parallel()
 	const n = 1200
@@ -31,7 +31,7 @@ func TestWaitingNodesAreForgotten(t *testing.T) {
 	}
 	r.pass(11 * time.Minute)
 
-	for i := range n + 1 { // those who say so again are remembered
+	for i := range n + 1 { // nodes that say so again are remembered
 		if i%100 == 0 {
 			watch(i)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// afterCommit tells a worker something once everything that the entry has in batches is durable.
+// afterCommit runs an effect once everything that the entry has in batches is durable.
 func (l *Lane) afterCommit(e *entry, f effect) {
 	if b := l.batchOf(e); b != nil {
 		b.effects = append(b.effects, f)
@@ -44,7 +44,7 @@ func (l *Lane) settle(id queue.WorkerID, ref model.ClaimRef, err error) {
 	l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskSettled, Worker: id, Ref: ref, Err: err})
 }
 
-// handOverClaims adds that tasks are handed over whose claims are in the decision.
+// handOverClaims adds effects that hand over the tasks whose claims are in the decision.
 func (l *Lane) handOverClaims(b *building, e *entry, d *core.Decision) {
 	if e.tasks.posted.len() == 0 {
 		return
@@ -63,8 +63,8 @@ func (l *Lane) handOverClaims(b *building, e *entry, d *core.Decision) {
 	}
 }
 
-// handOver gives a task to the worker whose claim is durable now. If there were claims before, the
-// lane first reads what they reported last.
+// handOver gives a task to the worker whose claim is durable now. If there were earlier claims, the
+// lane first reads their last progress.
 func (l *Lane) handOver(e *entry, f *effect) {
 	if e.x == nil || e.run() != f.run {
 		return
@@ -77,8 +77,9 @@ func (l *Lane) handOver(e *entry, f *effect) {
 	l.execute(e, f.run, f.task)
 }
 
-// acceptProgress gives the task whose progress was read to its worker. If the lane has forgotten
-// the run since, it first reads the run again: nothing else would hand the task over.
+// acceptProgress gives a task to its worker after its progress was read. If the lane has dropped
+// the state of the run since, it first reads the run again: no other event would hand the task
+// over.
 func (l *Lane) acceptProgress(ld *Load, r LoadResult) {
 	e := ld.entry
 	ld.task.progress = progressOf(r.Data)
@@ -93,7 +94,7 @@ func (l *Lane) acceptProgress(ld *Load, r LoadResult) {
 	l.execute(e, ld.Run, ld.task)
 }
 
-// handOverAgain hands over what waited for the run to be read again.
+// handOverAgain hands over the tasks that waited until the run was read again.
 func (l *Lane) handOverAgain(e *entry) {
 	for _, ld := range e.tasks.unhanded {
 		e.tasks.handing--
@@ -112,7 +113,8 @@ func progressOf(data []store.TaskDatum) model.Payload {
 	return model.Payload{}
 }
 
-// execute tells the worker, unless the claim has ended before it began; then the board knows.
+// execute gives the claim to the worker, unless the claim ended before it started; then the board
+// knows that.
 func (l *Lane) execute(e *entry, run model.RunID, claim *handover) {
 	if e.x == nil || e.run() != run {
 		return
@@ -124,11 +126,11 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *handover) {
 
 	ref := model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: run, ID: t.ID}, Claim: t.Claim}
 	if l.cfg.Board != nil && l.cfg.Board.Overdue(ref) {
-		return // its commit took longer than the attempt has time: it is about to time out
+		return // the commit took longer than the attempt may take: the attempt is about to time out
 	}
 	if t.Spec.ToClose > 0 && l.now > t.Since.Add(t.Spec.ToClose) {
-		// The board has not looked yet, or a time-out of the claim was undone and the board knows
-		// the claim again. Another task may have the permit of the claim by now.
+		// Either the board has not looked yet, or a time-out of the claim was rolled back and the
+		// board has the claim again. Another task may have the permit of the claim by now.
 		return
 	}
 	c := model.Claim{

@@ -11,7 +11,7 @@ import (
 // own that embeds inputBase and overrides what is special about it. The lane keeps an input until
 // the batch that carries it is committed, because a refused batch is applied again from its inputs.
 type input interface {
-	// base returns what inputs of all kinds have.
+	// base returns the part that all inputs have.
 	base() *inputBase
 	// source returns where a message came from; nil for inputs that carry no message.
 	source() *source
@@ -33,13 +33,14 @@ type input interface {
 	refuse(l *Lane, err error)
 }
 
-// inputBase is what inputs of all kinds have. Its methods are the defaults of the interface.
+// inputBase is the part that all inputs have. Its methods are the defaults of the interface.
 type inputBase struct {
 	address model.Address
 	run     model.RunID // the run that the input is about; zero when it is about the address
 	since   model.Time  // when the lane took it
-	held    int         // bytes counted for it in Lane.bytes
-	kept    bool        // they are counted in Lane.kept instead
+	held    int         // bytes counted for it in budget.used
+	kept    bool        // they are counted in budget.kept instead
+	before  *snapshot   // the address before the input; set only while a watched lane applies it
 }
 
 func (b *inputBase) base() *inputBase { return b }
@@ -68,9 +69,9 @@ type source struct {
 // a write.
 func (s *source) remote() bool { return s.pair != nil || !s.inbox.IsZero() }
 
-// repeated reports whether the message has been applied before. After a refused batch, the lane can
-// have the same message of a channel twice.
-func (s *source) repeated() bool { return s.pair != nil && s.seq != s.pair.applied+1 }
+// isRepeated reports whether the message has been applied before. After a refused batch, the lane
+// can have the same message of a channel twice.
+func (s *source) isRepeated() bool { return s.pair != nil && s.seq != s.pair.applied+1 }
 
 // messageInput is a message of a client, of another shard or of another process.
 type messageInput struct {
@@ -78,12 +79,12 @@ type messageInput struct {
 	origin source
 	lookup lookup
 
-	letter *letterRead // the dead letter that the message is about; nil before it has been read
-	fate   *core.Fate  // what became of the claim of a report; nil when the store was not asked
+	letter *letterRead // the dead task that the message is about; nil before it has been read
+	fate   *core.Fate  // the fate of the claim of a report; nil when the store was not asked
 	drops  *core.Item  // the call that the message drops, see manage.go
-	erased erasure     // what a removal by force knows of the entity that it removes
+	erased erasure     // of a removal by force: what was read of the entity
 
-	barred      bool // it removes by force, and the store has refused that
+	barred      bool // it is a removal by force that the store has refused
 	refusedOnce bool // it is an order for a quarantined address, and has been refused once
 }
 
@@ -95,7 +96,7 @@ type lookup struct {
 	served  int  // how many requests to the address had been served by then
 }
 
-// erasure is what was read of an entity that a message removes by force.
+// erasure is what the lane has read of an entity that a message removes by force.
 type erasure struct {
 	mailbox []model.MailboxItem
 	print   []byte // of its row
@@ -106,14 +107,14 @@ func (in *messageInput) source() *source { return &in.origin }
 
 func (in *messageInput) size() int { return inputBytes + in.origin.message.Size() }
 
-// task is the task that a report is about, or the only task of its execution: the message may
-// cancel or terminate that.
+// task returns the task that a report is about, or the only task of its execution, which the
+// message may cancel or terminate.
 func (in *messageInput) task() string {
 	m := in.origin.message
 	switch {
 	case m.Kind == model.MessageReport:
 		return m.Report.Ref.ID
-	case standsAlone(in.address):
+	case isStandalone(in.address):
 		return model.TaskStep
 	}
 	return ""
@@ -135,10 +136,10 @@ func (in *messageInput) once() bool {
 	return !in.origin.inbox.IsZero() || len(m.With) > 0 || m.Past != nil || m.Reuse != model.ReturnExisting
 }
 
-// early reports whether the input must wait until the run has begun: a batch never both begins and
-// ends a run.
+// early reports whether the input must wait until the run has started: a batch never starts and
+// ends the same run.
 func (in *messageInput) early(e *entry) bool {
-	return e.pending.fresh && (in.is(model.MessageTerminate) || in.is(model.MessageCancel) && e.paused())
+	return e.pending.fresh && (in.is(model.MessageTerminate) || in.is(model.MessageCancel) && e.isPaused())
 }
 
 // sure reports whether the lane knows that the request has not been served. A lookup that is older
@@ -147,12 +148,12 @@ func (in *messageInput) sure(e *entry) bool {
 	return in.lookup.fresh || in.lookup.checked && in.lookup.served == e.remembered
 }
 
-// isWrite reports whether a claim writes data beside the history.
+// isWrite reports whether the message is data that a claim writes beside the history.
 func (in *messageInput) isWrite() bool { return in.is(model.MessageWrite) }
 
-// isForced reports whether the input removes runs or an entity whatever their rows contain. After
-// the store has refused the removal it does not: its address is quarantined like any other, because
-// the lane would otherwise repeat the removal without end.
+// isForced reports whether the input removes runs or an entity whatever their rows contain. It
+// returns false after the store has refused the removal: then the address is quarantined like any
+// other, because the lane would otherwise repeat the removal without end.
 func (in *messageInput) isForced() bool {
 	return in.is(model.MessageDelete) && in.origin.message.Force && !in.barred
 }
@@ -177,13 +178,13 @@ func (in *messageInput) isRequest() bool {
 	}
 }
 
-// aboutLetter reports whether the input is about a dead letter. Only such inputs change dead
-// letters. The lane applies them one by one, each after the commit of the one before, so that what
-// it reads is how the letter stands.
+// aboutLetter reports whether the input is about a dead task. Only such inputs change dead tasks.
+// The lane applies them one by one, each after the commit of the one before, so that it always
+// reads the current state.
 func (in *messageInput) aboutLetter() bool { return in.is(model.MessageRequeue) }
 
-// needsLetter reports whether the lane needs the letter to decide. The run that an undo ends may
-// belong to another address than the letter.
+// needsLetter reports whether the lane needs the dead task to decide. An undo may end a run at
+// another address than that of the dead task.
 func (in *messageInput) needsLetter() bool {
 	m := in.origin.message
 	return in.aboutLetter() && (m.DeadTask.Do != model.DeadTaskUndo || m.To == m.DeadTask.Ref.Address)
@@ -197,11 +198,11 @@ func (in *messageInput) report() *model.ClaimRef {
 	return nil
 }
 
-// reported reports whether the store says that the claim of the report was reported before.
-func (in *messageInput) reported() bool { return in.fate != nil && in.fate.Reported }
+// isReported reports whether the store says that the claim of the report was reported before.
+func (in *messageInput) isReported() bool { return in.fate != nil && in.fate.Reported }
 
-// mailboxRead reports whether the input knows what waits for the entity that it removes. What was
-// read before the lane forgot the entry is out of date.
+// mailboxRead reports whether the input has the mailbox of the entity that it removes. A mailbox
+// that was read before the lane dropped the entry is out of date.
 func (in *messageInput) mailboxRead(e *entry) bool { return in.erased.version == e.version+1 }
 
 // mustRemember reports whether the lane remembers the answer to a request of this process.
@@ -219,7 +220,7 @@ func (in *messageInput) acknowledgedID(d *core.Decision) string {
 	return o.message.RequestID
 }
 
-// answerInput stores an answer that is known already: what the code answered to a query of another
+// answerInput stores an answer that is known already: the code's answer to a query of another
 // process, or the remembered answer for a step that repeats a request.
 type answerInput struct {
 	inputBase
@@ -234,7 +235,7 @@ func (in *answerInput) size() int {
 	return inputBytes + in.origin.message.Size() + in.answer.Output.Size()
 }
 
-// taskInput is the base of inputs that concern a task of a run.
+// taskInput is the base of inputs about a task of a run.
 type taskInput struct {
 	inputBase
 	id string
@@ -258,7 +259,7 @@ type reportInput struct {
 	taskInput
 	worker queue.WorkerID
 	report *model.TaskReport
-	fate   *core.Fate // what became of the claim; nil when the store was not asked
+	fate   *core.Fate // the fate of the claim; nil when the store was not asked
 }
 
 // expiryInput says that a deadline of a task has passed, as the board sees it.
@@ -269,14 +270,14 @@ type expiryInput struct {
 	what  string // which deadline
 }
 
-// attachInput says that a worker which has just joined has a claim.
+// attachInput says that a worker that has just joined has a claim.
 type attachInput struct {
 	taskInput
 	claim  int64
 	worker queue.WorkerID
 }
 
-// progressInput is how far a claim is, as its worker reports it.
+// progressInput is the progress of a claim, as its worker reports it.
 type progressInput struct {
 	taskInput
 	claim    int64
@@ -290,14 +291,14 @@ type turnInput struct {
 	worker WorkerID
 }
 
-// releaseInput is the wish of a worker to let go of a parked run.
+// releaseInput says that a worker wants to let go of a parked run.
 type releaseInput struct {
 	inputBase
 	turn   *model.Turn // only Run, Generation, Seen and Waits
 	worker WorkerID
 }
 
-// removalInput removes closed runs of an address whose time is over.
+// removalInput removes closed runs of an address after their retention time.
 type removalInput struct {
 	inputBase
 	runs []model.RunID
@@ -308,12 +309,12 @@ type handover struct {
 	id       string
 	claim    int64
 	worker   queue.WorkerID
-	progress model.Payload // what the attempt before reported last
+	progress model.Payload // the last progress of the attempt before
 }
 
-// The lane answers a report in the same way however often it is made, because its answer may have
-// been lost (E18). A run remembers its last claims. About older claims, and about runs that have
-// ended and left memory, the lane asks the history in the store.
+// The lane answers a repeated report in the same way, because its first answer may have been lost
+// (E18). A run remembers its last claims. For older claims, and for runs that have ended and left
+// memory, the lane reads the history in the store.
 
 // claimReport is an input that reports on a claim.
 type claimReport interface {
@@ -321,33 +322,32 @@ type claimReport interface {
 	setFate(*core.Fate)
 }
 
-// isTemporary reports whether a refusal is no final outcome: there was no room, or the code of the
-// run goes on, and the same request may succeed later. The lane does not remember it under the id
-// of the request.
+// isTemporary reports whether a refusal is not final: there was no room, or the code of the run
+// continues, and the same request may succeed later. The lane does not remember such a refusal
+// under the request id.
 func isTemporary(f *model.Failure) bool {
 	return f != nil && (f.Kind == fault.Exhausted.String() || f.Type == model.FailureBusy)
 }
 
-// letterRead is what the store says of a dead letter.
+// letterRead is what the store has about a dead task.
 type letterRead struct {
 	letter *core.StoredDeadTask // nil when there is none
 	err    error                // why it cannot be understood
 }
 
-// resultInput is what a worker has made of calls of an entity.
+// resultInput has the results of calls of an entity that a worker ran.
 type resultInput struct {
 	inputBase
 	job *job
 }
 
-// settleInput answers calls of an entity that are lost, and gives its lock to the next in turn.
+// settleInput answers lost calls of an entity, and gives its lock to the next in line.
 type settleInput struct{ inputBase }
 
-// asideInput moves items of a mailbox that cannot be read to the inbox. Other items that wait for
-// the entity go on.
+// asideInput moves unreadable items of a mailbox to the inbox. Other items of the entity continue.
 type asideInput struct{ inputBase }
 
-// suspectInput records that suspects are about to be made, or sets them aside.
+// suspectInput records that suspects are about to run, or sets them aside.
 type suspectInput struct{ inputBase }
 
 // quarantineInput stores why an address is quarantined.

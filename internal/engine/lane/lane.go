@@ -32,22 +32,23 @@ type Lane struct {
 	flight    *building // nil when no batch is in flight
 	spare     *building // memory of an earlier batch
 	recovery  recovery
-	apart     int    // so many proposals of the board go one per batch, see staysApart
+	apart     int    // this many proposals of the board go one per batch, see isApart
 	delays    delays // of messages for quarantined addresses
 	hurried   bool   // the node stops, see Hurry
-	farewells int    // attempts since then that the store did not take
+	farewells int    // failed attempts since then
 	unstored  Unstored
-	requests  map[store.RequestKey]struct{} // whose answers batches remember that are not committed
-	acked     acknowledgements
+	// requests whose remembered answers are not committed yet
+	requests map[store.RequestKey]struct{}
+	acked    acknowledgements
 
 	// What is read from the store.
 	loads     loads
 	timers    window
 	mail      mailroom
 	retention retention
-	odd       []string // rows in wrong places that the lane has told of
+	odd       []string // rows in wrong places that the lane has reported
 
-	// Who works and who waits.
+	// Workers and waiting callers.
 	workers   workers
 	waiters   waiters
 	watchers  watchers
@@ -58,7 +59,7 @@ type Lane struct {
 
 	// Memory that is used again for each input.
 	question question // for the board
-	witness  witness  // how things stood before the input; only when the lane is watched
+	snapshot snapshot // for inputBase.before; only when the lane is watched
 }
 
 // New returns a lane that owns no shard yet. Acquire gives it shards.

@@ -36,8 +36,8 @@ func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
 	r.wantEvents(a, "signal_received s", "signal_taken s", "signal_received s")
 }
 
-// A message for which nobody waits is no dead letter when it finds no room: it is tried again until
-// it does.
+// A message without a waiting caller does not become a dead letter when it finds no room: the lane
+// tries it again until it does.
 func TestLetterThatFindsNoRoomIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Limits.Signals = 1 })

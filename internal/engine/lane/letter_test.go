@@ -77,8 +77,8 @@ func TestRequeueBesidePoison(t *testing.T) {
 	}
 }
 
-// The shard is given up while a dead letter is being read for somebody. What has come behind that
-// and is a fact is not left lying: the shard would never be freed.
+// The shard is given up while the lane reads a dead task for a request. A fact that arrived behind
+// the request is not stranded: the shard would never be freed.
 func TestDrainWhileLetterIsRead(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 2)

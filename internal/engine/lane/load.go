@@ -14,8 +14,8 @@ func (l *Lane) issueReads() {
 	l.callUp()
 }
 
-// issueWaiting hands out reads that wait. The lane does not read a run for a worker while there is
-// no room for it.
+// issueWaiting hands out waiting reads. The lane does not read a run for a worker while there is no
+// room for it.
 func (l *Lane) issueWaiting() {
 	q := &l.loads
 	for len(q.waiting) > 0 && len(q.flying) < l.cfg.MaxLoads {
@@ -46,14 +46,14 @@ func (l *Lane) FinishLoad(now model.Time, id uint64, r LoadResult) {
 	}
 	delete(l.loads.flying, id)
 	if e := ld.entry; e != nil && ld.Kind == LoadRun {
-		l.room.weigh(e) // what was reserved for it
+		l.room.weigh(e) // returns the room that was reserved for it
 	}
 	if ld.entry != nil && ld.entry.gone {
 		return
 	}
 
-	// A read that failed is repeated later.
-	if !store.Whole(r.Err) && (!fault.Is(r.Err, fault.Corrupt) || !ld.survives()) {
+	// Repeat a failed read later.
+	if !store.Whole(r.Err) && (!fault.Is(r.Err, fault.Corrupt) || !ld.isSurvivable()) {
 		ld.attempts++
 		ld.at = now.Add(backoff(ld.attempts))
 		l.loads.delayed = append(l.loads.delayed, ld)
@@ -90,7 +90,7 @@ func (l *Lane) FinishLoad(now model.Time, id uint64, r LoadResult) {
 	}
 }
 
-// acceptRun takes in a run that was read, and gives it to a worker if it was read for one.
+// acceptRun takes a run that was read into memory, and gives it to a worker if it was read for one.
 func (l *Lane) acceptRun(now model.Time, ld *Load, r LoadResult) {
 	e := ld.entry
 	if ld.version != e.version {
@@ -123,8 +123,8 @@ func (l *Lane) acceptRun(now model.Time, ld *Load, r LoadResult) {
 	case r.Execution != nil && r.Execution.Start.Run == e.run():
 		l.activateLoaded(now, e, r.Events)
 	default:
-		// There is none, or another lane has gone on with it, and this lane will hear that it is
-		// fenced.
+		// There is no open run, or another lane has continued it, and this lane will learn that it
+		// is fenced.
 		e.reading.endHistory()
 		l.askAgain(e)
 	}
@@ -136,8 +136,8 @@ func (l *Lane) acceptRun(now model.Time, ld *Load, r LoadResult) {
 	}
 }
 
-// recoverRun builds the state of a run from its rows; nil when the address has no run. Of a closed
-// run only the start and the outcome are needed.
+// recoverRun builds the state of a run from its rows; nil when the address has no run. A closed run
+// needs only the start and the outcome.
 func recoverRun(r LoadResult) (*core.Execution, error) {
 	row := r.Execution
 	if row == nil {
@@ -163,30 +163,30 @@ func recoverRun(r LoadResult) (*core.Execution, error) {
 	return x, nil
 }
 
-// acceptReply answers a repeated request from memory of the first, or lets it pass.
+// acceptReply answers a repeated request with the remembered answer, or lets the request pass.
 func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
 	l.loadDue(e)
 
 	in := ld.message
-	// The same answer may be looked for twice, and the older result proves less.
+	// Two reads may look for the same answer, and the older result proves less.
 	in.lookup.checked, in.lookup.served = true, ld.served
 
 	none := r.Reply == nil && r.Err == nil && !in.lookup.seen
 	var misused *model.Failure
 	if r.Reply != nil && r.Err == nil {
-		misused = misusedBy(in.origin.message, r.Reply)
+		misused = misuseOf(in.origin.message, r.Reply)
 	}
 
 	switch {
 	case none || len(e.backlog.inputs) == 0 || e.backlog.inputs[0] != input(in):
 	case misused != nil && in.origin.token == nil:
 		e.backlog.inputs[0] = l.answerWith(in, &model.Answer{Failure: misused}, true)
-	case in.origin.message.From.ID != "": // a step waits for the answer, which it is sent
-		e.backlog.inputs[0] = l.answerWith(in, repeated(r), false)
+	case in.origin.message.From.ID != "": // a step waits for the answer, which the lane sends to it
+		e.backlog.inputs[0] = l.answerWith(in, repeatedAnswer(r), false)
 	case in.origin.remote():
-		// Only its row is left, or its place in the channel.
+		// Only its row, or its position in the channel, remains to be consumed.
 		in.origin.message = &model.Message{Kind: model.MessageNothing, To: e.address}
 		l.budget.hold(in)
 	default:
@@ -197,7 +197,7 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 			a = Answer{Answer: model.Answer{Failure: misused}}
 			a.Err = core.RefusalOf(a.Answer)
 		case r.Err == nil:
-			a = Remembered(r.Reply)
+			a = RememberedAnswer(r.Reply)
 		}
 		a.Token = in.origin.token
 		l.reply(in.address, in.origin.awaits, a)
@@ -211,17 +211,16 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 	}
 }
 
-// misusedBy says why a request may not have the id under which an answer is remembered; nil when it
-// may.
-func misusedBy(m *model.Message, r *store.Reply) *model.Failure {
+// misuseOf returns why a request may not use the id of a remembered answer; nil when it may.
+func misuseOf(m *model.Message, r *store.Reply) *model.Failure {
 	a, err := model.DecodeAnswer(r.Body)
 	if err != nil {
-		return nil // the caller hears that the answer cannot be read
+		return nil // the caller learns that the answer cannot be read
 	}
 	return core.MisusedBy(m, &a)
 }
 
-// answerWith replaces a message by an input that does nothing but give an answer.
+// answerWith replaces a message by an input that only gives an answer.
 func (l *Lane) answerWith(in *messageInput, a *model.Answer, misused bool) *answerInput {
 	l.budget.unhold(in)
 	answer := &answerInput{inputBase: in.inputBase, origin: in.origin, answer: a, misused: misused}
@@ -229,14 +228,14 @@ func (l *Lane) answerWith(in *messageInput, a *model.Answer, misused bool) *answ
 	return answer
 }
 
-// repeated is what a step hears whose request was served before.
-func repeated(r LoadResult) *model.Answer {
+// repeatedAnswer returns the answer for a step whose request was served before.
+func repeatedAnswer(r LoadResult) *model.Answer {
 	err := r.Err
 	if err == nil && r.Reply == nil {
-		return &model.Answer{} // it was served; the answer has been forgotten since
+		return &model.Answer{} // it was served, and the answer was removed since
 	}
 	if err == nil {
-		a := Remembered(r.Reply)
+		a := RememberedAnswer(r.Reply)
 		if err = a.Err; err == nil || a.Answer.Failure != nil {
 			return &a.Answer
 		}
@@ -244,8 +243,8 @@ func repeated(r LoadResult) *model.Answer {
 	return &model.Answer{Failure: &model.Failure{Kind: fault.KindOf(err).String(), Message: err.Error()}}
 }
 
-// Remembered is the answer that was given to a request when it was served.
-func Remembered(r *store.Reply) Answer {
+// RememberedAnswer returns the answer that a request got when it was served.
+func RememberedAnswer(r *store.Reply) Answer {
 	if d := r.Damaged; d != nil {
 		return Answer{Err: fault.New(fault.Corrupt, "the answer to request %q of %s: %s", r.ID, r.Address, d.Why)}
 	}
@@ -256,7 +255,7 @@ func Remembered(r *store.Reply) Answer {
 	return Answer{Answer: a, Err: core.RefusalOf(a)}
 }
 
-// acceptRunnable dispatches runs of shards that have just become ours, and reads on.
+// acceptRunnable dispatches runs of newly acquired shards, and reads the next page.
 func (l *Lane) acceptRunnable(now model.Time, ld *Load, r LoadResult) {
 	for _, h := range r.Runnable {
 		if l.passOver(h.Shard, h.Address, "a run") {
@@ -264,7 +263,8 @@ func (l *Lane) acceptRunnable(now model.Time, ld *Load, r LoadResult) {
 		}
 		if e := l.entry(h.Address); e != nil {
 			if e.known && e.run() != h.Run {
-				e.wait.overlooked = e.dirty() // otherwise it has gone on in the meantime
+				// without a batch in flight, the current run has replaced it already
+				e.wait.overlooked = e.dirty()
 				continue
 			}
 			l.dispatch(now, e)

@@ -57,7 +57,7 @@ func TestReadsFail(t *testing.T) {
 	}
 }
 
-// Stored data that cannot be understood quarantines its own address and nobody else.
+// Stored data that cannot be decoded quarantines its own address and no other.
 func TestCorruptRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -96,8 +96,8 @@ func TestCorruptRun(t *testing.T) {
 	}
 }
 
-// A start that meets a run whose row cannot be understood is refused with the reason; nobody else
-// of its batch notices, whether the commit told or a look at what had landed.
+// A start that meets a run with an unreadable row is refused with the reason. No other input of its
+// batch is affected, whether the commit or the verification found it.
 func TestStartMeetsAnUnreadableRun(t *testing.T) {
 	t.Parallel()
 	for _, unseen := range []bool{false, true} {
@@ -148,8 +148,8 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 	}
 }
 
-// Whoever repeats a request whose remembered answer cannot be understood hears that; it is not
-// served a second time.
+// A caller that repeats a request whose remembered answer cannot be decoded gets an error; the
+// request is not served a second time.
 func TestCorruptReply(t *testing.T) {
 	t.Parallel()
 	for _, c := range []lane.LoadResult{
@@ -250,7 +250,7 @@ func TestReadIsOutOfDate(t *testing.T) {
 	}
 }
 
-// Answers to reads that nobody asked for, or that come twice, are ignored.
+// The lane ignores results of reads that it did not ask for, or that come twice.
 func TestUnknownReads(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -274,7 +274,7 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 	r := newRig(t)
 	a := key("a")
 	r.start(a, "start")
-	r.settle() // nobody holds it
+	r.settle() // no worker holds it
 	r.restart()
 	r.join(1)
 
@@ -321,9 +321,8 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 	}
 }
 
-// A run may be read twice at the same time: because it is runnable, and for an input. The slower of
-// the two takes nothing away from what was read for the next worker meanwhile, be it of the same
-// run or of the next.
+// A run may be read twice at the same time: because it is runnable, and for an input. The slower
+// read does not discard what was read for the next worker since, of the same run or of the next.
 func TestReadIsOvertaken(t *testing.T) {
 	t.Parallel()
 	for _, continued := range []bool{false, true} {

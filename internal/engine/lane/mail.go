@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// pair finds or makes the channel between two shards.
+// pair finds or creates the channel between two shards.
 func (l *Lane) pair(to, from model.ShardID) *pair {
 	k := [2]model.ShardID{to, from}
 	p := l.mail.pairs[k]
@@ -19,14 +19,14 @@ func (l *Lane) pair(to, from model.ShardID) *pair {
 }
 
 // Messages hands in messages for shards of this lane. The lane ignores messages that it knows, that
-// do not follow what it knows, or that it has no room for: the store has them.
+// leave a gap, or that it has no room for: the store has them.
 func (l *Lane) Messages(rows []store.MessageRow) {
 	for _, row := range rows {
 		if !l.Owns(row.To) || l.dead != nil {
 			continue
 		}
 		p := l.pair(row.To, row.From)
-		switch next := p.expected(); {
+		switch next := p.nextSeq(); {
 		case row.Seq == next && l.mail.bytes >= l.cfg.MaxMail:
 			l.mail.again = true
 		case row.Seq == next:
@@ -37,7 +37,7 @@ func (l *Lane) Messages(rows []store.MessageRow) {
 	}
 }
 
-// feed gives the first message of each channel to its address. The next one follows when that has
+// feed gives the first message of each channel to its address. The next one follows after that has
 // been applied.
 func (l *Lane) feed(now model.Time) {
 	for !l.recovery.careful() {
@@ -54,8 +54,7 @@ func (l *Lane) feed(now model.Time) {
 			continue
 		}
 
-		// The input has its own copy, because the channel lets go of the message when it is
-		// applied.
+		// The input has its own copy, because the channel drops the message when it is applied.
 		p.feeding = true
 		fed := &struct {
 			messageInput
@@ -66,8 +65,8 @@ func (l *Lane) feed(now model.Time) {
 	}
 }
 
-// post passes on messages that have just been committed: to shards of this lane directly, to others
-// as a hint.
+// post passes on messages that have just been committed: directly to shards of this lane, as a hint
+// to other lanes.
 func (l *Lane) post(out []store.MessageRow) {
 	for _, row := range out {
 		if l.Owns(row.To) {
@@ -79,40 +78,40 @@ func (l *Lane) post(out []store.MessageRow) {
 }
 
 // MailWaits says that the store has mail for shards of this lane. The lane reads it when it has
-// room for it.
+// room.
 func (l *Lane) MailWaits() {
 	if l.mail.reading || l.dead != nil || l.mailFull() {
 		l.mail.again = true
 		return
 	}
 	shards := l.serving()
-	// Leaving shards wait for what claims write.
+	// Shards that are being given up wait for data that claims write.
 	leaving := l.ids(func(s *shard) bool { return s.draining && !s.freeing })
 	if len(shards)+len(leaving) == 0 {
 		return
 	}
 
-	// Queries that wait for an answer stay in the inbox, before what is to be read: the page has as
-	// many bytes more.
+	// Unanswered queries stay in the inbox, in front of new requests, so the page may have as many
+	// bytes more.
 	l.mail.reading = true
 	shards, passed := l.mail.fromTurn(shards)
-	leaving = append(leaving, passed...) // only their requests are read
+	leaving = append(leaving, passed...) // the lane reads only their requests
 	l.loads.add(&Load{Kind: LoadMail, Shards: shards, Leaving: leaving, Limit: mailPage, Bytes: l.mailBytes() + l.questions.foreign.bytes})
 }
 
-// mailBytes is how many bytes a page of messages has, and a page of requests.
+// mailBytes returns how many bytes a page of messages, or of requests, may have.
 func (l *Lane) mailBytes() int { return l.cfg.MaxMail / 4 }
 
-// mailFull reports whether the lane has no room for mail. What it has takes effect without anything
-// that mail could bring, so there is room again later.
+// mailFull reports whether the lane has no room for mail. The mail in memory takes effect without
+// further mail, so there is room again later.
 func (l *Lane) mailFull() bool {
 	return l.mail.bytes >= l.cfg.MaxMail || l.budget.used >= l.cfg.MaxBytes
 }
 
-// MailHeld is the number of bytes of messages of other shards that wait in memory.
+// MailHeld returns the bytes of messages of other shards that wait in memory.
 func (l *Lane) MailHeld() int { return l.mail.bytes }
 
-// readOn reads mail for which there was no room.
+// readOn reads mail that had no room before.
 func (l *Lane) readOn() {
 	if l.mail.again && !l.mail.reading && !l.mailFull() {
 		l.mail.again = false
@@ -120,7 +119,7 @@ func (l *Lane) readOn() {
 	}
 }
 
-// acceptMail takes in a page of mail.
+// acceptMail takes a page of mail into memory.
 func (l *Lane) acceptMail(now model.Time, ld *Load, r LoadResult) {
 	l.mail.reading = false
 	l.Messages(r.Messages)
@@ -144,7 +143,7 @@ func (l *Lane) acceptMail(now model.Time, ld *Load, r LoadResult) {
 
 // request takes a request of another process from the inbox.
 func (l *Lane) request(now model.Time, row *store.InboxRow) {
-	if l.mail.taken(row.ID) || !l.Owns(row.Shard) && !(l.waitsFor(row.Shard) && row.Message.Kind == model.MessageWrite) {
+	if l.mail.taken(row.ID) || !l.Owns(row.Shard) && !(l.isWaitingFor(row.Shard) && row.Message.Kind == model.MessageWrite) {
 		return
 	}
 	e := l.entry(row.Message.To)
@@ -158,16 +157,16 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 		origin:    source{message: &row.Message, inbox: row.ID},
 		lookup:    lookup{seen: row.Seen},
 	}
-	// Otherwise the lane looks up the remembered answer: it may belong to another request under the
-	// same id.
+	// Otherwise the lane looks up the remembered answer, which may belong to another request with
+	// the same id.
 	if row.Seen && !in.once() {
 		in.origin.message = &model.Message{Kind: model.MessageNothing, To: row.Message.To}
 	}
 	l.take(now, e, in)
 }
 
-// writeInbox consumes a request of another process and remembers the answer under its id, where
-// that process finds it.
+// writeInbox consumes a request of another process and remembers the answer under its id. That
+// process finds it there.
 func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 	from := in.source()
 	m := from.message
@@ -180,7 +179,7 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 	answered, known := in.(*answerInput)
 	sent, isMessage := in.(*messageInput)
 	query := m.Kind == model.MessageQuery // its id is used once
-	again := known && !query              // is remembered
+	again := known && !query              // it is remembered already
 
 	// A signal for a quarantined run is refused. An earlier refusal may have been undone since, and
 	// then the signal takes effect like any other.
@@ -188,7 +187,8 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 
 	switch {
 	case m.Kind == model.MessageNothing || m.RequestID == "":
-	// The id does not belong to this request. Its sender looks for the refusal as well.
+	// The id belongs to another request, so its answer stays. The sender of this one gets the
+	// refusal too.
 	case known && answered.misused || d.Misused || quarantined || !again && !query && isTemporary(d.Answer.Failure):
 		if !m.Keep { // otherwise no caller waits
 			l.remember(b, e, model.RefusedIDs+from.inbox.String(), useFor(&d.Answer, nil))
@@ -201,7 +201,7 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 		l.keepRefused(b, e, m, f)
 	}
 
-	// The other process hears that there is an answer.
+	// Notify the other process that there is an answer.
 	if node := m.Node; !node.IsZero() && m.Kind != model.MessageNothing {
 		b.effects = append(b.effects, effect{kind: effHint, hint: Hint{Node: node, Address: e.address, Run: d.Answer.Run}})
 		if m.Kind == model.MessageWatch && m.Name == model.WatchChanges {
@@ -214,8 +214,8 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 	}
 }
 
-// keepRefused keeps a refused request as a dead letter: a row of the inbox whose time never comes.
-// A request that found no room is tried again.
+// keepRefused keeps a refused request as a dead letter: an inbox row that is never due. A request
+// that found no room is tried again.
 func (l *Lane) keepRefused(b *building, e *entry, refused *model.Message, why *model.Failure) {
 	row := store.InboxRow{Shard: e.shard.id, ID: l.cfg.NewRun(), Message: *refused, NotBefore: model.MaxTime}
 	if isTemporary(why) {
@@ -227,8 +227,8 @@ func (l *Lane) keepRefused(b *building, e *entry, refused *model.Message, why *m
 	b.bytes += row.Message.Size()
 }
 
-// remember stores the answer to a request and what the request was. So a repetition changes
-// nothing, and another request under the same id is refused.
+// remember stores the answer to a request together with the request. So a repetition changes
+// nothing, and another request with the same id is refused.
 func (l *Lane) remember(b *building, e *entry, id string, a model.Answer) {
 	key := store.RequestKey{Shard: e.shard.id, Address: e.address, ID: id}
 	if _, pending := l.requests[key]; pending {
@@ -241,7 +241,7 @@ func (l *Lane) remember(b *building, e *entry, id string, a model.Answer) {
 	b.bytes += rowBytes + len(body)
 }
 
-// useFor is an answer together with the request that it is for.
+// useFor returns an answer together with the request that it answers.
 func useFor(a *model.Answer, use *model.Use) model.Answer {
 	kept := *a
 	kept.For = use

@@ -106,9 +106,11 @@ func TestHintsOfMessages(t *testing.T) {
 			a, b := in(0, 0), in(0, 1)
 			r.began(a)
 			r.began(b)
+
 			ms := slices.Concat(signals(a, 1, 5), signals(b, 1, 5), signals(a, 6, 9))
 			hint(r, f.sends(ms...))
 			r.settle()
+
 			r.wantEvents(a, received(1, 9)...)
 			r.wantEvents(b, received(1, 5)...)
 			if at := r.cursor(0, 3); at != -1 {
@@ -149,8 +151,8 @@ func TestCursorTravelsWithTheCommit(t *testing.T) {
 	r.wantEvents(a, received(1, 4)...)
 }
 
-// One message that cannot be applied yet lets those of other channels pass, and those behind it in
-// its own wait.
+// A message that cannot be applied yet lets messages of other channels pass. The messages behind it
+// in its own channel wait.
 func TestMessagesWaitInTheirOwnChannel(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -239,8 +241,8 @@ func TestMessagesThatTakeNoEffect(t *testing.T) {
 	}
 }
 
-// Requests of other processes: served once, the answer is remembered, and the process that waits is
-// told.
+// Requests of other processes are served once, the answer is remembered, and the waiting process
+// gets a hint.
 func TestInbox(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -285,7 +287,7 @@ func TestInbox(t *testing.T) {
 		t.Errorf("hints = %+v, want five for the node that asked", r.hints)
 	}
 
-	// The watcher is told of the end.
+	// The watcher learns of the end.
 	r.hints = nil
 	r.turn(a, model.Turn{Close: done()})
 	r.settle()

@@ -7,23 +7,23 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-const mailPage = 500 // messages, and requests, in one read
+const mailPage = 500 // bounds the messages, and also the requests, of one read
 
-// mailroom holds what has come from other shards and other processes: messages in channels, and
-// which rows of the inbox the lane has taken.
+// mailroom holds messages from other shards in channels, and notes which inbox rows of other
+// processes the lane has taken.
 type mailroom struct {
 	pairs  map[[2]model.ShardID]*pair // by (to, from)
-	hungry []*pair                    // may hand on their next message
+	hungry []*pair                    // channels that may give their next message to its address
 	bytes  int                        // of the messages in all channels
 
-	inbox map[model.RunID]struct{} // requests that were taken from the inbox and are not committed
+	inbox map[model.RunID]struct{} // requests taken from the inbox that are not committed
 	// requests that were committed while the inbox was read: the read may still show them
 	served []model.RunID
 
 	reading bool
-	again   bool          // mail was announced while the lane was reading, or had no room for it
+	again   bool          // mail was announced while the lane was reading or had no room
 	more    bool          // there may be mail behind the last page
-	turn    model.ShardID // the next page begins with the messages for this shard
+	turn    model.ShardID // the next page starts with the messages for this shard
 	aside   aside
 }
 
@@ -50,13 +50,13 @@ type queuedMessage struct {
 	bytes int // counted for it in mailroom.bytes
 }
 
-// damaged reports whether the next message of the channel cannot be read.
-func (p *pair) damaged() bool { return len(p.queue) > 0 && p.queue[0].Damaged != nil }
+// isDamaged reports whether the next message of the channel cannot be read.
+func (p *pair) isDamaged() bool { return len(p.queue) > 0 && p.queue[0].Damaged != nil }
 
-// expected is the position of the message that the channel takes next.
-func (p *pair) expected() int64 { return p.applied + int64(len(p.queue)) + 1 }
+// nextSeq returns the position of the message that the channel takes next.
+func (p *pair) nextSeq() int64 { return p.applied + int64(len(p.queue)) + 1 }
 
-// seal is the advance of the cursor in a batch that is being sealed.
+// seal returns how far the cursor advances in a batch that is being sealed.
 func (p *pair) seal() store.CursorRow {
 	p.inOpen, p.sealed = false, p.applied
 	return store.CursorRow{To: p.to, From: p.from, Prev: p.prev, Next: p.applied}
@@ -73,14 +73,14 @@ func (m *mailroom) push(p *pair, row store.MessageRow) {
 	m.hungry = append(m.hungry, p)
 }
 
-// pop lets go of the first message of a channel.
+// pop drops the first message of a channel.
 func (m *mailroom) pop(p *pair) {
 	m.bytes -= p.queue[0].bytes
 	p.queue[0] = queuedMessage{}
 	p.queue = p.queue[1:]
 }
 
-// clear lets go of all messages of a channel: the store has them.
+// clear drops all messages of a channel, which are in the store.
 func (m *mailroom) clear(p *pair) {
 	for len(p.queue) > 0 {
 		m.pop(p)
@@ -98,7 +98,7 @@ func (m *mailroom) consume(p *pair, b *building, seq int64) {
 	m.release(p)
 }
 
-// release lets the next message of a channel follow.
+// release lets the channel give its next message to its address.
 func (m *mailroom) release(p *pair) {
 	p.feeding = false
 	for len(p.queue) > 0 && p.queue[0].Seq <= p.applied {
@@ -111,14 +111,15 @@ func (m *mailroom) release(p *pair) {
 	}
 }
 
-// rollback returns to the committed cursor. The inputs that the lane kept of the refused batches
-// come back first, in order. What was queued behind them is read from the store again.
+// rollback returns to the committed cursor. First come the inputs that the lane kept from the
+// refused batches, in order. The lane reads the messages behind them from the store again.
 func (m *mailroom) rollback(p *pair) {
 	p.applied, p.inOpen, p.feeding = p.committed, false, false
 	m.clear(p)
 }
 
-// nextHungry returns a channel that may hand on its next message; nil when there is none.
+// nextHungry returns a channel that may give its next message to its address; nil when there is
+// none.
 func (m *mailroom) nextHungry() *pair {
 	for len(m.hungry) > 0 {
 		p := m.hungry[0]
@@ -130,7 +131,7 @@ func (m *mailroom) nextHungry() *pair {
 	return nil
 }
 
-// clearShard lets go of messages for a shard that is given up: its next owner reads them.
+// clearShard drops messages for a shard that is being given up. Its next owner reads them.
 func (m *mailroom) clearShard(id model.ShardID) {
 	for k, p := range m.pairs {
 		if k[0] == id {
@@ -139,8 +140,8 @@ func (m *mailroom) clearShard(id model.ShardID) {
 	}
 }
 
-// dropShard forgets a shard that the lane no longer owns, with what was to be moved aside of it:
-// its next owner reads that again.
+// dropShard forgets a shard that the lane no longer owns, including unreadable messages that were
+// to be moved aside. Its next owner reads them again.
 func (m *mailroom) dropShard(id model.ShardID) {
 	for k := range m.pairs {
 		if k[0] == id {
@@ -178,9 +179,9 @@ func (m *mailroom) finish(id model.RunID) {
 	}
 }
 
-// fromTurn parts the shards into those whose messages are read now and those that have had their
-// turn. A page begins with the lowest shard, so a shard that always has a page full of messages
-// would keep messages of higher shards from being read.
+// fromTurn divides the shards into shards whose messages are read now and shards that have had
+// their turn. A page starts with the lowest shard, so a shard that always has a full page of
+// messages would otherwise keep the lane from reading messages of higher shards.
 func (m *mailroom) fromTurn(shards []model.ShardID) (now, passed []model.ShardID) {
 	i, _ := slices.BinarySearch(shards, m.turn)
 	if i == len(shards) {
@@ -189,9 +190,8 @@ func (m *mailroom) fromTurn(shards []model.ShardID) (now, passed []model.ShardID
 	return shards[i:], shards[:i]
 }
 
-// takeTurns decides with which shard the next page begins, after a page of messages. It reports
-// whether the lane has to read the messages for the lower shards before it knows that there are
-// none.
+// takeTurns decides with which shard the next page starts, after a page of messages. It reports
+// whether the lane still has to read the messages for the lower shards.
 func (m *mailroom) takeTurns(rows []store.MessageRow, more bool) (again bool) {
 	if more && len(rows) > 0 {
 		m.turn = rows[len(rows)-1].To + 1
@@ -202,8 +202,8 @@ func (m *mailroom) takeTurns(rows []store.MessageRow, more bool) (again bool) {
 	return again
 }
 
-// endRead notes that a page of mail has been read. The lane reads on when it has committed some of
-// it.
+// endRead notes that a page of mail has been read. The lane reads the next page after it has
+// committed some of this one.
 func (m *mailroom) endRead(more bool) {
 	for _, id := range m.served {
 		delete(m.inbox, id)
@@ -211,14 +211,14 @@ func (m *mailroom) endRead(more bool) {
 	m.served, m.more = nil, more
 }
 
-const maxAsideTold = 10_000 // requests of newer builds that the lane remembers having told of
+const maxAsideTold = 10_000 // requests of newer builds that the lane has reported and remembers
 
-// aside is what the mailroom has to move out of the way because it cannot be read.
+// aside is the unreadable mail that has to be moved out of the way.
 type aside struct {
-	pairs    []*pair                  // whose next message cannot be read
-	requests []store.InboxRow         // that cannot be read
-	told     map[model.RunID]struct{} // requests of newer builds that the lane has told of
-	alone    bool                     // several were refused together: they go one by one
+	pairs    []*pair                  // channels whose next message cannot be read
+	requests []store.InboxRow         // requests that cannot be read
+	told     map[model.RunID]struct{} // requests of newer builds that the lane has reported
+	alone    bool                     // several were refused together, so they go one by one
 	// when the next try is due after a refusal; zero when there was none
 	until model.Time
 }
@@ -226,14 +226,14 @@ type aside struct {
 // empty reports whether there is nothing to move.
 func (a *aside) empty() bool { return len(a.pairs)+len(a.requests) == 0 }
 
-// full reports whether a batch has enough to move.
+// full reports whether a batch moves enough rows.
 func (a *aside) full(b *building, bytes int) bool {
 	n := len(b.batch.Deferred)
 	return n >= mailPage || b.bytes >= bytes || a.alone && n > 0
 }
 
-// report adds to the output what a batch has moved. The lane tries a row of a newer build again and
-// again, and tells of it once.
+// report adds the rows that a batch has moved to the output. The lane keeps trying a row of a newer
+// build, and reports it once.
 func (a *aside) report(out *Output, moved []Aside) {
 	for _, m := range moved {
 		if _, told := a.told[m.id]; told {
@@ -250,14 +250,14 @@ func (a *aside) report(out *Output, moved []Aside) {
 
 	if len(moved) > 0 {
 		a.until = 0
-		if len(a.requests) == 0 && !slices.ContainsFunc(a.pairs, (*pair).damaged) {
-			a.alone = false // the next ones may go together again
+		if len(a.requests) == 0 && !slices.ContainsFunc(a.pairs, (*pair).isDamaged) {
+			a.alone = false // the next rows may go together again
 		}
 	}
 }
 
-// refuse notes that a batch was refused: the next ones move one row at a time, and after a pause if
-// that was so before.
+// refuse notes that a batch was refused. From now on each batch moves one row. When such a batch is
+// refused too, the next one waits until the given time.
 func (a *aside) refuse(until model.Time) {
 	if a.alone {
 		a.until = until

@@ -41,7 +41,7 @@ func (r *rig) settleWithin(most int) {
 }
 
 // Messages that wait in memory are bounded in bytes, whether other lanes hand them over or the lane
-// reads them. Each takes effect once and in order, although nobody tells the lane of it again.
+// reads them. Each takes effect once and in order, although the lane gets no second notice.
 func TestMessagesInMemoryAreBounded(t *testing.T) {
 	t.Parallel()
 	hints := map[string]func(r *rig, rows []store.MessageRow){
@@ -62,6 +62,7 @@ func TestMessagesInMemoryAreBounded(t *testing.T) {
 			a, b := in(0, 0), in(1, 0)
 			r.began(a)
 			r.began(b)
+
 			rows := f.sends(append(largeSignals(a, 1, 30), largeSignals(b, 1, 5)...)...)
 			hint(r, rows)
 			r.settleWithin(room + 2*letterBytes)
@@ -132,6 +133,7 @@ func TestLargeQueriesKeepNobodyWaiting(t *testing.T) {
 	r.parked(a)
 	r.began(b)
 	huge := model.Message{Kind: model.MessageQuery, To: a, Name: "q", Input: data(4 * letterBytes)}
+
 	first := r.put(huge, "first")
 	second := r.post(huge, "second")
 	r.settle()
@@ -148,6 +150,7 @@ func TestLargeQueriesKeepNobodyWaiting(t *testing.T) {
 	if ans := r.remembered(first); ans == nil || string(ans.Output.Data) != "42" {
 		t.Errorf("the first query is answered %+v", ans)
 	}
+
 	third := r.post(huge, "third")
 	r.settle()
 	if ans := r.remembered(third); ans != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// queueUp lets a run wait for room. It reports whether the lane has to read the run nevertheless:
-// its tasks go on without its code.
+// queueUp lets a run wait for room. It reports whether the lane has to read the run anyway, because
+// its tasks continue without its code.
 func (l *Lane) queueUp(e *entry) (read bool) {
 	e.reading.endHistory()
 	l.room.enter(e)
@@ -18,7 +18,7 @@ func (l *Lane) queueUp(e *entry) (read bool) {
 	return read
 }
 
-// callUp gives runs that have waited for room to workers, as far as there is some.
+// callUp gives runs that have waited for room to workers, while there is room.
 func (l *Lane) callUp() {
 	if l.room.used > l.room.limit || len(l.room.line) > 0 && !l.room.free() {
 		l.makeRoom()
@@ -32,8 +32,8 @@ func (l *Lane) callUp() {
 	}
 }
 
-// makeRoom takes runs that wait for something from their workers, those first that were handed over
-// first. The lane reads them again when that comes.
+// makeRoom takes waiting runs from their workers, the longest held first. The lane reads a run
+// again when it can continue.
 func (l *Lane) makeRoom() {
 	if l.room.tried {
 		return
@@ -56,22 +56,22 @@ func (l *Lane) makeRoom() {
 	}
 }
 
-// evictable reports whether a worker can lose the run without losing work: it runs no step, waits
-// for something, and nothing about the run is under way.
+// evictable reports whether a worker can lose the run without losing work: it runs no step, it
+// waits, and no batch or read of the run is in flight.
 func (e *entry) evictable() bool {
 	return !e.hold.busy && !e.dirty() && !e.eviction.pending && e.known && len(e.queries) == 0 && len(e.backlog.inputs) == 0 &&
 		len(e.wait.reasons) > 0 && !hasCode(e.wait.reasons, model.WaitStuck)
 }
 
-// slim drops the state of a run or an entity that no worker can go on with now: the lane remembers
-// only its address. What is only in memory stays, and so does what takes hardly more than the
-// address.
+// slim drops the state of a run or an entity that no worker can continue now, and keeps its
+// address. It keeps state that exists only in memory, and state that takes hardly more memory than
+// the address.
 func (l *Lane) slim(e *entry) {
 	switch {
 	case !e.known:
 		return
 	case e.isEntity():
-		if e.actor.entity.Size() <= l.cfg.KeepIdle || !e.actor.stored() {
+		if e.actor.entity.Size() <= l.cfg.KeepIdle || !e.actor.isStored() {
 			return
 		}
 	case e.x == nil || e.x.Size() <= l.cfg.KeepIdle:
@@ -89,10 +89,10 @@ func (l *Lane) slim(e *entry) {
 // perAddress is the share of a lane's room for calls that one entity may take: a quarter.
 const perAddress = 4
 
-// noRoomFor refuses a call that would wait in memory only, when the calls that wait for its entity
-// take a quarter of what the lane may have, or those for all entities take all of it. So a key that
-// no worker serves takes no room from its neighbours. One call always finds room. The call of a
-// section is not refused: others wait for its end.
+// noRoomFor refuses a call that would wait only in memory, when the waiting calls of its entity
+// take a quarter of the lane's room, or the calls of all entities take all of it. So a key without
+// a worker takes no room from other keys. One call always finds room. A call of a section is never
+// refused, because others wait until the section ends.
 func (l *Lane) noRoomFor(e *entry, m *model.Message, stored bool) error {
 	if stored || m.Kind != model.MessageCall || m.Section != "" {
 		return nil
@@ -107,7 +107,7 @@ func (l *Lane) noRoomFor(e *entry, m *model.Message, stored bool) error {
 		l.budget.calls, m.Size(), l.cfg.MaxBytes)
 }
 
-// warnLarge tells, once, that a run has reached the size that operators are warned of.
+// warnLarge reports, once, that a run has reached the size that operators are warned about.
 func (l *Lane) warnLarge(e *entry, events []model.Event) {
 	large := l.cfg.Limits.Large()
 	if e.x == nil || large == 0 || e.x.Bytes() < large {

@@ -9,8 +9,8 @@ import (
 )
 
 // noteDropped notes the call that an operator drops. If the store refuses the batch of the drop,
-// the lane applies the message again, and then only the message knows a call that was only in
-// memory.
+// the lane applies the message again, and then only the message still has a call that existed only
+// in memory.
 func (in *messageInput) noteDropped(e *entry, m *model.Message) {
 	if m.Kind != model.MessageMailbox || m.Name != model.MailboxDrop {
 		return
@@ -24,7 +24,7 @@ func (in *messageInput) noteDropped(e *entry, m *model.Message) {
 	}
 }
 
-// tellDropped tells the caller of a dropped call that has no request id, because only the lane
+// tellDropped answers the caller of a dropped call without a request id, because only the lane
 // knows that caller. It does so after the commit, if the drop has one.
 func (l *Lane) tellDropped(e *entry, it *core.Item) {
 	if it.Tag == nil || it.Message.RequestID != "" {
@@ -40,10 +40,10 @@ func (l *Lane) tellDropped(e *entry, it *core.Item) {
 	l.reply(e.address, true, answer)
 }
 
-// goesOn refuses to skip or drop a signal while the code of the run may be about to take it. A
-// worker that has been told news, or that runs a step, may have begun something with the signal
-// that it has not reported yet.
-func (e *entry) goesOn(m *model.Message) (d core.Decision, busy bool) {
+// refuseBusy refuses to skip or drop a signal while the code of the run may be about to take it. A
+// worker that got news, or that runs a step, may already use the signal without having reported
+// that.
+func (e *entry) refuseBusy(m *model.Message) (d core.Decision, busy bool) {
 	if m.Kind != model.MessageMailbox || e.x == nil {
 		return d, false
 	}

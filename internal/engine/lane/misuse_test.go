@@ -38,7 +38,7 @@ func (r *rig) refused(a model.Address, row model.RunID) *model.Answer {
 	return r.remembered(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: model.RefusedIDs + row.String()})
 }
 
-// putRow puts a request of another process into the inbox; the lane hears nothing of it.
+// putRow puts a request of another process into the inbox, without a notice to the lane.
 func (r *rig) putRow(m model.Message) model.RunID {
 	r.t.Helper()
 	m.Node = guest
@@ -158,8 +158,8 @@ func TestSignalWithStartUnderTheIDOfAStart(t *testing.T) {
 	r.wantEvents(a)
 }
 
-// An update that has not been answered owns its request id: another one is refused at once, and the
-// refusal takes nobody's place.
+// An unanswered update owns its request id: another update with the id is refused at once, and the
+// refusal does not replace the answer.
 func TestMisusedRequestIDOfAnUpdate(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -217,6 +217,7 @@ func TestMisusedRequestIDOfACall(t *testing.T) {
 			between(r)
 			r.operation(a, "delete", "", "other name", under)
 			r.operation(a, "add", "3", "other input", under)
+
 			r.operation(a, "add", "5", "one way", under, oneWay)
 			r.operation(a, "add", "5", "again", under)
 			row := r.putRow(model.Message{Kind: model.MessageCall, To: a, Name: "add", Input: model.TextPayload("3"), RequestID: "req-1"})
@@ -271,8 +272,8 @@ func TestMisusedRequestIDInTheInbox(t *testing.T) {
 	}
 }
 
-// Answers that an older build stored do not say what they are for: every request under their id is
-// taken for the same one, as it was.
+// Answers of an older build do not say which request they belong to: every request with their id
+// counts as the same one, as before.
 func TestRequestIDOfAnOlderBuild(t *testing.T) {
 	t.Parallel()
 	a := key("a")

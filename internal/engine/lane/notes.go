@@ -7,38 +7,40 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// witness is how an address stood before the input that is being applied.
-type witness struct {
+// snapshot is the state of an address before an input is applied to it, as far as facts need it.
+type snapshot struct {
 	x    *core.Execution
-	task core.Task // that the input is about, if it is about one
-	has  bool
-	lock model.Entity // who held an entity; nothing else of it
+	task core.Task    // the task that the input is about
+	has  bool         // there is such a task
+	lock model.Entity // the holder of an entity and since when; its other fields are not set
 }
 
-// look notes how things stand before an input is applied.
-func (w *witness) look(e *entry, in input) {
-	w.x, w.has = e.x, false
+// take copies the state of an address before an input is applied.
+func (s *snapshot) take(e *entry, in input) {
+	s.x, s.has = e.x, false
 	if e.isEntity() {
-		if e.actor.entity == nil { // it is removed without being read
+		if e.actor.entity == nil { // a removal by force does not read it
+			s.lock = model.Entity{}
 			return
 		}
 		row := &e.actor.entity.Row
-		w.lock.Holder, w.lock.Held = row.Holder, row.Held
+		s.lock.Holder, s.lock.Held = row.Holder, row.Held
 		return
 	}
+
 	if id := in.task(); id != "" && e.x != nil {
 		if t := e.x.Task(id); t != nil {
-			w.task, w.has = *t, true
+			s.task, s.has = *t, true
 		}
 	}
 }
 
 // noter adds facts about one address.
 type noter struct {
-	to  *[]Fact
-	e   *entry
-	w   *witness
-	run model.RunID
+	to     *[]Fact
+	e      *entry
+	before *snapshot
+	run    model.RunID
 }
 
 func (n *noter) add(f Fact) {
@@ -55,7 +57,7 @@ func (n *noter) addTask(f Fact, s *model.TaskSpec) {
 func (n *noter) addMessage(m *model.Message, d *core.Decision) {
 	f := Fact{Kind: FactMessage, Message: m.Kind, Refused: d.Answer.Failure != nil, Name: m.Name, Trace: m.Trace}
 	if d.Start != nil {
-		n.run = d.Start.Run // so that it goes with the start, should that turn out not to be one
+		n.run = d.Start.Run // so that dropFacts finds it, if the start met an existing run
 	} else if x := n.e.x; x != nil {
 		f.Of, f.At = x.Start.Trace, x.Last
 	}
@@ -74,11 +76,11 @@ func (n *noter) addStart(s *model.Start) {
 	}
 }
 
-// addClose adds that a run ended. The end of a task that stands alone is the end of its attempt.
+// addClose adds that a run ended. The end of a task without a workflow is the end of its attempt.
 func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
-	x := n.w.x
+	x := n.before.x
 	if x == nil || x.Start.Run != d.Closed {
-		x = n.e.x // it began and ended at once
+		x = n.e.x // it started and ended at once
 	}
 	if x == nil || x.Start.Run != d.Closed {
 		return
@@ -89,25 +91,25 @@ func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
 		return
 	}
 
-	switch t := &n.w.task; {
-	case !n.w.has:
+	switch t := &n.before.task; {
+	case !n.before.has:
 	case o.Status == model.Completed:
 		n.addAttempt(t, Fact{Outcome: Completed, At: o.At})
 	case o.Status == model.Failed:
-		n.addFailure(t, Fact{Failure: o.Failure, At: o.At}, o.Seen < 0) // no report has led to it
+		n.addFailure(t, Fact{Failure: o.Failure, At: o.At}, o.Seen < 0) // no report led to it
 	default:
 		n.addAttempt(t, Fact{Outcome: Canceled, At: o.At})
 	}
 }
 
-// addEvent adds what an event of the history means.
+// addEvent adds the fact that an event of the history stands for.
 func (n *noter) addEvent(e *model.Event) {
-	mine := n.w.has && n.w.task.ID == e.ID
+	mine := n.before.has && n.before.task.ID == e.ID
 
 	switch e.Kind {
 	case model.EventStepCompleted:
 		if mine {
-			n.addAttempt(&n.w.task, Fact{Outcome: Completed, At: e.At})
+			n.addAttempt(&n.before.task, Fact{Outcome: Completed, At: e.At})
 		} else {
 			n.add(Fact{Kind: FactStep, Name: e.Name, Outcome: Completed})
 		}
@@ -115,7 +117,7 @@ func (n *noter) addEvent(e *model.Event) {
 		again := e.Kind == model.EventAttemptFailed
 		switch {
 		case mine:
-			n.addFailure(&n.w.task, Fact{Failure: e.Failure, At: e.At, Again: again}, e.Status == model.Terminated)
+			n.addFailure(&n.before.task, Fact{Failure: e.Failure, At: e.At, Again: again}, e.Status == model.Terminated)
 		case again:
 			n.add(Fact{Kind: FactStep, Name: e.Name, Outcome: Retried})
 		default:
@@ -123,11 +125,11 @@ func (n *noter) addEvent(e *model.Event) {
 		}
 	case model.EventTaskTimedOut:
 		if mine {
-			n.addFailure(&n.w.task, Fact{Failure: e.Failure, At: e.At, Again: e.Due != 0}, true)
+			n.addFailure(&n.before.task, Fact{Failure: e.Failure, At: e.At, Again: e.Due != 0}, true)
 		}
 	case model.EventTaskReturned:
 		if mine {
-			n.addAttempt(&n.w.task, Fact{Outcome: Returned, At: e.At})
+			n.addAttempt(&n.before.task, Fact{Outcome: Returned, At: e.At})
 		}
 	case model.EventTaskScheduled:
 		n.addTask(Fact{Kind: FactSubmitted}, e.Task)
@@ -136,7 +138,7 @@ func (n *noter) addEvent(e *model.Event) {
 		}
 	case model.EventTaskClaimed:
 		if mine {
-			n.addTask(Fact{Kind: FactClaimed, Since: n.w.task.Visible, At: e.At}, n.w.task.Spec)
+			n.addTask(Fact{Kind: FactClaimed, Since: n.before.task.Visible, At: e.At}, n.before.task.Spec)
 		}
 	case model.EventTimerFired:
 		n.add(Fact{Kind: FactTimer, Since: e.Due, At: e.At})
@@ -144,8 +146,8 @@ func (n *noter) addEvent(e *model.Event) {
 	}
 }
 
-// addFailure adds the failure of a task: that of its attempt, if one was under way. Only a failure
-// that the engine decided is a time-out or a loss: the failure that a worker reports may be the
+// addFailure adds the failure of a task: that of its attempt, if one was in flight. Only a failure
+// that the engine decided is a time-out or a loss. The failure that a worker reports may be the
 // time-out of another task, which its activity returned.
 func (n *noter) addFailure(t *core.Task, f Fact, decided bool) {
 	f.Outcome = Failed
@@ -163,7 +165,7 @@ func (n *noter) addFailure(t *core.Task, f Fact, decided bool) {
 // timeoutPrefix begins the types of failures that are time-outs of the queue.
 const timeoutPrefix = "timeout."
 
-// addAttempt adds the end of an attempt, if one was under way.
+// addAttempt adds the end of an attempt, if one was in flight.
 func (n *noter) addAttempt(t *core.Task, f Fact) {
 	if t.Held {
 		f.Kind, f.Since = FactAttempt, t.Since
@@ -171,8 +173,8 @@ func (n *noter) addAttempt(t *core.Task, f Fact) {
 	}
 }
 
-// addEntity adds the facts of a decision about an entity. A call that only waits is no fact: it
-// counts when it has been made or refused.
+// addEntity adds the facts of a decision about an entity. A waiting call is not a fact: it counts
+// when it has run or was refused.
 func (n *noter) addEntity(in input, d *core.Decision) {
 	how := lockReleased
 	switch in := in.(type) {
@@ -195,7 +197,7 @@ func (n *noter) addEntity(in input, d *core.Decision) {
 		return
 	}
 
-	row, was := &d.Entity.Entity, &n.w.lock
+	row, was := &d.Entity.Entity, &n.before.lock
 	if was.Locked() && row.Holder != was.Holder {
 		n.add(Fact{Kind: FactUnlocked, Word: how, Since: was.Held, At: row.Changed})
 	}
@@ -204,7 +206,7 @@ func (n *noter) addEntity(in input, d *core.Decision) {
 	}
 }
 
-// addCalls tells of the calls that a worker has made.
+// addCalls adds the calls that a worker has run.
 func (n *noter) addCalls(j *job) {
 	made := min(len(j.items), len(j.result.Results))
 	for i, it := range j.items[:made] {

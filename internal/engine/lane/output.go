@@ -27,21 +27,21 @@ type Output struct {
 	TaskCalls []TaskCall
 	// Answers go to callers.
 	Answers []Answer
-	// Mail is for shards of other lanes; it is durable, this is only a hint.
+	// Mail is for shards of other lanes. It is durable; this is only a hint.
 	Mail []store.MessageRow
 	// Hints tells other nodes that a run they wait for has closed.
 	Hints []Hint
 	// Freed are shards that the lane no longer owns.
 	Freed []model.ShardID
-	// Aside are rows that cannot be read and were moved out of the way, or are passed over.
+	// Aside are rows that cannot be read and were moved out of the way, or are skipped.
 	Aside []Aside
-	// Removed is how many runs a round of retention has removed.
+	// Removed counts the runs that a round of retention has removed.
 	Removed int
-	// Large are runs whose history has come near its limit.
+	// Large are runs whose history is near its limit.
 	Large []Large
-	// Facts are what has become durable, in order, when the lane is watched.
+	// Facts are decisions that have become durable, in order, when the lane is watched.
 	Facts []Fact
-	// Dead is set once the lane has been fenced: everything in memory is void.
+	// Dead is set once the lane has been fenced: everything in memory is invalid.
 	Dead error
 }
 
@@ -58,7 +58,8 @@ type Answer struct {
 	// Answer to a message; Result to an await.
 	Answer model.Answer
 	Result *Result
-	// Begun says that the execution has begun although its end has to be asked for elsewhere.
+	// Begun says that the execution has started, although the caller must ask elsewhere for its
+	// end.
 	Begun bool
 	Err   error
 }
@@ -123,17 +124,17 @@ type TaskCall struct {
 	Err      error
 }
 
-// Aside tells that a row cannot be read and was moved out of the way.
+// Aside says that a row cannot be read and was moved out of the way.
 type Aside struct {
 	// Why names the row and what is wrong with it.
 	Why string
-	// Newer tells that it is tried again, until a newer build owns the shard.
+	// Newer says that the lane keeps trying the row, until a newer build owns the shard.
 	Newer bool
 
 	id model.RunID // of its row in the inbox
 }
 
-// Large is a run whose history has come near its limit.
+// Large is a run whose history is near its limit.
 type Large struct {
 	Address model.Address
 	Run     model.RunID
@@ -144,15 +145,15 @@ type Large struct {
 var ErrNotOwner = fault.New(fault.Unavailable, "this node does not own the shard")
 
 // ErrLater tells a worker that its report is not recorded, because the run is quarantined and the
-// lane has no room for further reports. The report still counts: the worker has to make it again
+// lane has no room for further reports. The report still counts, and the worker must send it again
 // later.
 var ErrLater = fault.New(fault.Unavailable, "the run is quarantined, and too many reports wait for it: report again later")
 
-// ErrAskAgain says that the code of a run has not answered a query, because the run is on its way
-// from one worker to another. The caller asks again.
+// ErrAskAgain says that the code of a run has not answered a query, because the run is moving from
+// one worker to another. The caller asks again.
 var ErrAskAgain = fault.New(fault.Unavailable, "the run is being handed over")
 
-// ErrInterrupted says that a call which was only in memory may or may not have been made.
+// ErrInterrupted says that a call that existed only in memory may or may not have run.
 var ErrInterrupted = fault.New(fault.Unavailable, core.Interrupted)
 
 func clearCalls(c []Call) []Call { clear(c); return c[:0] }

@@ -114,8 +114,8 @@ func TestResetWhileTheRunIsRead(t *testing.T) {
 	r.taken(a, old, 1)
 }
 
-// A run that is blocked waits for a worker with newer code; after a reset it does not wait any
-// more, and is handed over once.
+// A blocked run waits for a worker with newer code. After a reset it no longer waits, and is handed
+// over once.
 func TestResetOfABlockedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -152,7 +152,7 @@ func TestResetOfABlockedRun(t *testing.T) {
 	}
 }
 
-// A run that has gone on since its history was read does not give way: what came since would be
+// A run that has continued since its history was read is not replaced: its new events would be
 // lost.
 func TestResetOfARunThatWentOn(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A run that waits leaves its worker at once, and is handed to nobody until it is resumed, whatever
-// comes in.
+// A waiting run leaves its worker at once, and no worker gets it until it is resumed, whatever
+// arrives.
 func TestPauseOfIdleRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -26,6 +26,7 @@ func TestPauseOfIdleRun(t *testing.T) {
 	if r.holder(a) != 0 || !slices.Contains(r.evicted(), "is paused: because") {
 		t.Errorf("held by %d, evicted for %q", r.holder(a), r.evicted())
 	}
+
 	r.order(model.MessagePause, a, "again")
 	r.signal(a, "s", "signal")
 	r.settle()
@@ -35,6 +36,7 @@ func TestPauseOfIdleRun(t *testing.T) {
 		t.Errorf("stored as parked %v, %v", row.Parked, row.Waits)
 	}
 	r.wantEmpty()
+
 	r.order(model.MessageResume, a, "resume")
 	r.order(model.MessageResume, a, "resume again")
 	r.settle()
@@ -45,8 +47,8 @@ func TestPauseOfIdleRun(t *testing.T) {
 	r.wantEvents(a, "paused", "signal_received s", "resumed")
 }
 
-// A worker that runs a step may finish it: what it reports is recorded, it is told nothing more,
-// and then the run is taken from it.
+// A worker that runs a step may finish it: its report is recorded, it gets no further events, and
+// then it loses the run.
 func TestPauseOfBusyRun(t *testing.T) {
 	t.Parallel()
 	for _, resumed := range []bool{false, true} {
@@ -98,7 +100,7 @@ func TestPauseOfBusyRun(t *testing.T) {
 	}
 }
 
-// A pause in the same batch as what the worker waits for: it hears of neither.
+// A pause in the same batch as an event that the worker waits for: the worker gets neither.
 func TestPauseBesideAnEvent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -133,7 +135,7 @@ func TestPauseAndResumeInOneBatch(t *testing.T) {
 	}
 }
 
-// A pause that is refused, or that waits in a batch with somebody else's poison.
+// A pause that is refused, or that waits in a batch with the poison of another run.
 func TestPauseWithPoison(t *testing.T) {
 	t.Parallel()
 	a, b := key("a"), key("b")
@@ -174,8 +176,8 @@ func TestPauseWithPoison(t *testing.T) {
 	}
 }
 
-// A busy run is paused while its last turn is on its way, and the batch with that turn is refused
-// because of another run: the worker has the run again, and is told nothing while it is paused.
+// A busy run is paused while its last turn is in flight, and the batch with that turn is refused
+// because of another run: the worker has the run again, and gets no events while it is paused.
 func TestPauseWhileATurnIsRefused(t *testing.T) {
 	t.Parallel()
 	a, b := key("a"), key("b")
@@ -200,6 +202,7 @@ func TestPauseWhileATurnIsRefused(t *testing.T) {
 			r.began(b)
 			prepare(r)
 			r.flush()
+
 			r.turn(a, model.Turn{Close: done()})
 			r.turn(b, steps("bad"))
 			r.refuse = poison("bad")
@@ -236,7 +239,7 @@ func TestContinueWhilePaused(t *testing.T) {
 	r.wantHolder(a, 1)
 }
 
-// Timers of a paused run fire, and back-offs end; the code hears of it afterwards.
+// Timers of a paused run fire, and back-offs end; the code learns of it afterwards.
 func TestTimersWhilePaused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -280,7 +283,7 @@ func TestPauseOfAReleasedRunWhoseBackOffEnds(t *testing.T) {
 	}
 
 	r.order(model.MessagePause, a, "pause")
-	r.release(a, "try") // was on its way when it was told
+	r.release(a, "try") // was in flight when the worker got the event
 	r.settle()
 	r.wantHolder(a, 0)
 	r.order(model.MessageResume, a, "resume")
@@ -291,7 +294,7 @@ func TestPauseOfAReleasedRunWhoseBackOffEnds(t *testing.T) {
 	r.wantEvents(a, "attempt_failed try", "paused", "resumed", "step_completed try")
 }
 
-// Whoever takes a paused run over hands it to nobody.
+// The next owner of a paused run gives it to no worker.
 func TestRecoveryOfPausedRun(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(r *rig, a model.Address){
@@ -310,6 +313,7 @@ func TestRecoveryOfPausedRun(t *testing.T) {
 			r.order(model.MessagePause, a, "pause")
 			r.settle()
 			r.restart()
+
 			r.join(1)
 			r.settle()
 			r.signal(a, "s", "signal")
@@ -317,6 +321,7 @@ func TestRecoveryOfPausedRun(t *testing.T) {
 			r.wantAnswer("signal", "")
 			r.wantHolder(a, 0)
 			r.wantEmpty()
+
 			r.order(model.MessageResume, a, "resume")
 			r.settle()
 			r.wantHolder(a, 1)
@@ -324,7 +329,7 @@ func TestRecoveryOfPausedRun(t *testing.T) {
 	}
 }
 
-// A worker comes while a run that nobody could continue is paused: the resume hands it over.
+// A worker joins while a run that had no worker is paused: the resume hands it over.
 func TestResumeAfterJoin(t *testing.T) {
 	t.Parallel()
 	for _, blocked := range []bool{false, true} {
@@ -356,7 +361,7 @@ func TestResumeAfterJoin(t *testing.T) {
 	}
 }
 
-// A terminated run is taken from whoever has it, once that is durable, and nobody gets it any more.
+// A terminated run is taken from its worker once that is durable, and no worker gets it again.
 func TestTerminate(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -395,6 +400,7 @@ func TestTerminate(t *testing.T) {
 				t.Errorf("%s, held by %d", row.Outcome.Status, r.holder(a))
 			}
 			r.wantEmpty()
+
 			r.join(2)
 			r.settle()
 			r.order(model.MessageTerminate, a, "again")
@@ -405,7 +411,7 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
-// A worker that has not heard of the end reports a turn: it comes to nothing.
+// A worker that does not know about the end reports a turn, which has no effect.
 func TestTurnAfterTerminate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -34,7 +34,7 @@ func TestPin(t *testing.T) {
 	r.joinVersion(2, "two")
 	r.joinVersion(3, "one")
 
-	for range 4 { // whoever's turn it is
+	for range 4 { // both workers in turn
 		r.release(a, "s")
 		r.settle()
 		r.signal(a, "s", r.newRun())

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// assign lets tasks begin in the commit that creates them, if workers wait for them.
+// assign lets tasks start in the commit that creates them, if workers are free.
 func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decision) {
 	if l.cfg.Board == nil || e.shard.draining || x.Paused != nil {
 		return
@@ -36,7 +36,7 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 	})
 }
 
-// item is how the board sees a task.
+// item returns a task as the board sees it.
 func (l *Lane) item(e *entry, x *core.Execution, t *core.Task) queue.Item {
 	it := queue.Item{
 		Ref:  model.TaskRef{Address: e.address, Run: x.Start.Run, ID: t.ID},
@@ -45,14 +45,14 @@ func (l *Lane) item(e *entry, x *core.Execution, t *core.Task) queue.Item {
 	if x.Alone() {
 		it.Input = &x.Start.Input
 	} else {
-		in := t.Input // tasks of a run change their places
+		in := t.Input // a copy, because tasks of a run move in memory
 		it.Input = &in
 	}
 	return it
 }
 
-// postTasks tells the board how the tasks of the entry stand, as far as the board does not know.
-// The board may know what is not committed yet, because nothing that it proposes can overtake that.
+// postTasks tells the board the state of the tasks of the entry that it does not know yet. The
+// board may know state that is not committed yet, because its proposals cannot overtake the commit.
 // how is what the end of a claim says about the other side.
 func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 	e.tasks.complete = false
@@ -62,7 +62,7 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 
 	var few [1]string
 	for _, id := range e.tasks.posted.ids(few[:0]) {
-		if p, _ := e.tasks.posted.get(id); e.tasks.run != e.run() || e.outdated(id, p) {
+		if p, _ := e.tasks.posted.get(id); e.tasks.run != e.run() || e.isOutdated(id, p) {
 			l.unpostOne(now, e, id, how)
 		}
 	}
@@ -76,10 +76,10 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 	}
 }
 
-// postChanges is postTasks after a decision. If the board knew how all tasks stood before, the lane
-// only looks at the tasks that the decision is about: a run may have thousands of them.
+// postChanges is postTasks after a decision. If the board knew all tasks before, the lane looks
+// only at the tasks of the decision: a run may have thousands of them.
 func (l *Lane) postChanges(now model.Time, e *entry, d *core.Decision, how queue.Outcome) {
-	if !e.tasks.complete || e.tasks.run != e.run() || d.Start != nil || d.Close != nil || len(d.Deletes) > 0 || slices.ContainsFunc(d.Events, concernsAllTasks) {
+	if !e.tasks.complete || e.tasks.run != e.run() || d.Start != nil || d.Close != nil || len(d.Deletes) > 0 || slices.ContainsFunc(d.Events, isForAllTasks) {
 		l.postTasks(now, e, how)
 		return
 	}
@@ -88,9 +88,9 @@ func (l *Lane) postChanges(now model.Time, e *entry, d *core.Decision, how queue
 	}
 }
 
-// postAgain tells the board how one task stands.
+// postAgain tells the board the state of one task.
 func (l *Lane) postAgain(now model.Time, e *entry, id string, how queue.Outcome) {
-	if p, ok := e.tasks.posted.get(id); ok && e.outdated(id, p) {
+	if p, ok := e.tasks.posted.get(id); ok && e.isOutdated(id, p) {
 		l.unpostOne(now, e, id, how)
 	}
 	if t := taskOf(e, id); t != nil {
@@ -98,13 +98,13 @@ func (l *Lane) postAgain(now model.Time, e *entry, id string, how queue.Outcome)
 	}
 }
 
-// outdated reports whether what the board was told of a task is no longer true.
-func (e *entry) outdated(id string, p posting) bool {
+// isOutdated reports whether the board has an old state of a task.
+func (e *entry) isOutdated(id string, p posting) bool {
 	t := taskOf(e, id)
 	return t == nil || t.Held != p.held || t.Claim != p.claim || (!t.Held && (t.Visible != p.visible || !e.x.Claimable(t) || e.shard.draining))
 }
 
-// postTask tells the board of a task, if it does not know it.
+// postTask tells the board about a task that it does not know.
 func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 	x := e.x
 	p, ok := e.tasks.posted.get(t.ID)
@@ -123,10 +123,11 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 		l.cfg.Board.Hold(now, it, t.Claim, id, t.Worker)
 		switch {
 		case id != 0 && !has:
-			// The claim was read, so it is durable, but the worker has not heard of it.
+			// The claim was read, so it is durable, but the worker does not have it yet.
 			l.handOver(e, &effect{run: e.run(), task: &handover{id: t.ID, claim: t.Claim, worker: id}})
 		case id != 0:
-			// This warns the worker if its task is canceled: the owner before may not have.
+			// This warns the worker if its task is canceled, which the last owner may not have
+			// done.
 			l.postTask(now, e, t)
 		case id == 0 && !e.shard.draining && !l.cfg.Board.Elsewhere(t.Worker):
 			l.loseClaim(e, t)
@@ -137,7 +138,8 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 	}
 }
 
-// loseClaim lets the attempt of a worker that is gone fail, behind whatever waits for the entry.
+// loseClaim makes the attempt of a worker that is gone fail, behind the waiting inputs of the
+// entry.
 func (l *Lane) loseClaim(e *entry, t *core.Task) {
 	in := &expiryInput{newTaskInput(&model.TaskRef{Address: e.address, Run: e.run(), ID: t.ID}), true, t.Claim, model.FailureLost}
 	l.budget.hold(in)
@@ -145,8 +147,8 @@ func (l *Lane) loseClaim(e *entry, t *core.Task) {
 	l.schedule(e)
 }
 
-// loseForsaken ends claims of an entry whose worker is gone, before its shard goes: the next owner
-// would wait for a worker of this node as long as the node lives.
+// loseForsaken ends claims of an entry whose worker is gone, before its shard moves: the next owner
+// would otherwise wait for a worker of this node as long as the node lives.
 func (l *Lane) loseForsaken(e *entry) (some bool) {
 	if l.cfg.Board == nil || !e.known || e.x == nil || e.quarantine.why != nil || e.tasks.run != e.run() {
 		return false
@@ -167,12 +169,12 @@ func taskOf(e *entry, id string) *core.Task {
 	return e.x.Task(id)
 }
 
-// repost tells the board of a task again after it proposed something impossible.
+// repost tells the board about a task again after it proposed something impossible.
 func (l *Lane) repost(now model.Time, e *entry, id string) {
 	if p, ok := e.tasks.posted.get(id); ok && !p.held {
 		l.unpostOne(now, e, id, queue.Neither)
 		if e.tasks.complete && e.tasks.run == e.run() {
-			// Do it at once: an entry without tasks on the board may leave memory.
+			// At once, because an entry without tasks on the board may leave memory.
 			l.postAgain(now, e, id, queue.Neither)
 		} else {
 			l.postTasks(now, e, queue.Neither)
@@ -185,7 +187,7 @@ func (l *Lane) unpostOne(now model.Time, e *entry, id string, how queue.Outcome)
 	p, _ := e.tasks.posted.get(id)
 	l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id}, how)
 	e.tasks.posted.remove(id)
-	delete(e.tasks.written, id) // the next claim reads it
+	delete(e.tasks.written, id) // the next claim reads it again
 	if p.held && p.worker != 0 {
 		l.stop(e, id, p, false)
 	}
@@ -196,7 +198,7 @@ func (l *Lane) stop(e *entry, id string, p posting, canceled bool) {
 	l.afterCommit(e, effect{kind: effStop, entry: e, run: e.tasks.run, task: &handover{id: id, worker: p.worker, claim: p.claim}, canceled: canceled})
 }
 
-// unpost has the board forget the tasks of an entry that leaves memory.
+// unpost makes the board forget the tasks of an entry that leaves memory.
 func (l *Lane) unpost(now model.Time, e *entry) {
 	for _, id := range e.tasks.posted.ids(nil) {
 		l.cfg.Board.Forget(now, model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id})
@@ -204,8 +206,8 @@ func (l *Lane) unpost(now model.Time, e *entry) {
 	e.tasks.posted, e.tasks.complete = postings{}, false
 }
 
-// explainTasks says what a run with open tasks waits for. Where its code waits for a task, that is
-// what the task waits for. It is nil when the board has nothing to say.
+// explainTasks returns what a run with open tasks waits for. Where its code waits for a task, it
+// returns what the task waits for. It is nil when the board has no reason.
 func (l *Lane) explainTasks(e *entry) []model.Reason {
 	if l.cfg.Board == nil || !e.known || e.x == nil || len(e.x.Tasks()) == 0 {
 		return nil

@@ -7,21 +7,21 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// posting is what the lane has told the board of a task.
+// posting is what the lane has told the board about a task.
 type posting struct {
 	held    bool
 	claim   int64
 	visible model.Time
 	worker  queue.WorkerID
-	warned  bool // the worker has heard that its task is canceled
+	warned  bool // the worker knows that its task is canceled
 }
 
-// postings are what the lane has told the board of the tasks of a run. Most runs with tasks have
-// one task and stand alone: that needs no map.
+// postings are what the lane has told the board about the tasks of a run. Most runs with tasks are
+// tasks without a workflow and have one task, which needs no map.
 type postings struct {
-	id   string // of the only one; empty when there is none, or many is used
+	id   string // of the only task; empty when there is none, or many is used
 	one  posting
-	many map[string]posting // nil until there is a second one
+	many map[string]posting // nil until there is a second task
 }
 
 func (p *postings) len() int {
@@ -39,7 +39,7 @@ func (p *postings) get(id string) (posting, bool) {
 	return t, ok
 }
 
-// set notes what the board was told of a task.
+// set notes what the board knows about a task.
 func (p *postings) set(id string, t posting) {
 	switch {
 	case p.id == id || p.len() == 0 && p.many == nil:
@@ -60,7 +60,7 @@ func (p *postings) remove(id string) {
 	delete(p.many, id)
 }
 
-// ids are the tasks, in an order that does not depend on chance. The given slice is used for them.
+// ids returns the tasks in a deterministic order. It appends them to the given slice.
 func (p *postings) ids(spare []string) []string {
 	if p.id != "" {
 		return append(spare, p.id)

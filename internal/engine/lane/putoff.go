@@ -22,15 +22,15 @@ func (l *Lane) putOff(now model.Time, e *entry, in input) {
 	b.bytes += rowBytes + from.message.Size()
 }
 
-// delays says for how long messages are put off. A lane reads and writes each of them again and
-// again until the quarantine is over. When there are many, each waits for longer, so that the lane
-// has time for the messages behind them.
+// delays says how long messages are put off. The lane reads and writes each of them again and again
+// until the quarantine is over. When there are many, each waits longer, so that the lane has time
+// for the messages behind them.
 type delays struct {
-	since         model.Time // when the period began
-	count, before int        // messages that were put off in it, and in the one before
+	since         model.Time // when the period started
+	count, before int        // messages put off in this period, and in the one before
 }
 
-// next is how long the next message is put off.
+// next returns how long the next message is put off.
 func (d *delays) next(now model.Time, c *Config) time.Duration {
 	if passed := now.Sub(d.since); passed < 0 || passed >= c.QuarantineFor {
 		d.before = d.count

@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// quarantined are the addresses that the lane keeps apart, see quarantine.
+// quarantined are the addresses that the lane isolates, see quarantine.
 type quarantined struct{ entries []*entry }
 
 func (q *quarantined) len() int { return len(q.entries) }
@@ -17,7 +17,8 @@ func (q *quarantined) remove(e *entry) {
 	q.entries = slices.DeleteFunc(q.entries, func(o *entry) bool { return o == e })
 }
 
-// take returns the addresses whose time is over, and forgets those of shards that have gone.
+// take returns the addresses whose quarantine is over, and forgets the addresses of shards that
+// have moved.
 func (q *quarantined) take(now model.Time) (due []*entry) {
 	q.entries = slices.DeleteFunc(q.entries, func(e *entry) bool {
 		if !e.shard.gone && now >= e.quarantine.until {
@@ -28,7 +29,7 @@ func (q *quarantined) take(now model.Time) (due []*entry) {
 	return due
 }
 
-// wake is when the time of the first address is over; zero when there is none.
+// wake returns when the first quarantine is over; zero when there is none.
 func (q *quarantined) wake() (first model.Time) {
 	for _, e := range q.entries {
 		if first == 0 || e.quarantine.until < first {

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// applyQuery asks the code of a run, and gives the run to a worker for that if necessary. A parked
-// run stays parked.
+// applyQuery asks the code of a run, and first gives the run to a worker if necessary. A parked run
+// stays parked.
 func (l *Lane) applyQuery(now model.Time, e *entry, in *messageInput) {
 	refused := l.cannotAsk(e, in)
 	if refused != nil {
@@ -29,13 +29,13 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *messageInput) {
 
 	switch {
 	case e.hold.free() || l.mustLeave(e) || e.hold.withheld:
-		l.dispatch(now, e) // or it is on its way already
+		l.dispatch(now, e) // does nothing when it is being dispatched already
 	default:
 		l.ask(q)
 	}
 }
 
-// cannotAsk is why the code of a run cannot be asked; nil when it can.
+// cannotAsk returns why the code of a run cannot be asked; nil when it can.
 func (l *Lane) cannotAsk(e *entry, in *messageInput) error {
 	x, m := e.x, in.origin.message
 	switch {
@@ -67,7 +67,7 @@ func (l *Lane) cannotAsk(e *entry, in *messageInput) error {
 	return nil
 }
 
-// ask puts the question to the worker that holds the run.
+// ask sends the question to the worker that holds the run.
 func (l *Lane) ask(q *query) {
 	l.out.Calls = append(l.out.Calls, Call{
 		Kind: CallQuery, Worker: q.entry.hold.worker, Run: q.entry.hold.run, Generation: q.entry.hold.gen,
@@ -75,7 +75,7 @@ func (l *Lane) ask(q *query) {
 	})
 }
 
-// askAll puts the questions about an open run to the worker that has it now.
+// askAll sends the questions about an open run to the worker that has it now.
 func (l *Lane) askAll(e *entry) {
 	for _, q := range e.queries {
 		if q.recaller == 0 {
@@ -101,8 +101,7 @@ func (l *Lane) recaller(e *entry) WorkerID {
 	return l.workers.pick(kind{e.address.Tenant, e.address.Type}, e.x.Pin)
 }
 
-// recall lets a worker read the history of a run that has ended, and answer from what the code
-// makes of it.
+// recall lets a worker read the history of a run that has ended, replay it and answer.
 func (l *Lane) recall(q *query) {
 	l.out.Calls = append(l.out.Calls, Call{
 		Kind: CallRecall, Worker: q.recaller, Run: q.recalls, Generation: l.workers.nextGen(), Address: q.entry.address,
@@ -110,7 +109,7 @@ func (l *Lane) recall(q *query) {
 	})
 }
 
-// dropRecalls gives up on what a worker that has left was to replay: the callers ask again.
+// dropRecalls gives up the replays of a worker that has left: the callers ask again.
 func (l *Lane) dropRecalls(id WorkerID) {
 	for _, n := range slices.Sorted(maps.Keys(l.questions.open)) {
 		if q := l.questions.open[n]; q != nil && q.recaller == id {
@@ -120,20 +119,20 @@ func (l *Lane) dropRecalls(id WorkerID) {
 	}
 }
 
-// QueryAnswer is what the code of a run answered to a query.
+// QueryAnswer is the code's answer to a query.
 type QueryAnswer struct {
 	Run        model.RunID
-	Generation uint64 // of the hand-over; it does not count for a run that has ended
+	Generation uint64 // of the hand-over; ignored for a run that has ended
 	ID         uint64 // of the query
 	Output     model.Payload
 	Failure    *model.Failure
 }
 
-// AnswerQuery hands in what the code of a run answered. The lane drops an answer that no caller
-// waits for.
+// AnswerQuery hands in the code's answer to a query. The lane drops an answer that no caller waits
+// for.
 func (l *Lane) AnswerQuery(now model.Time, w WorkerID, got QueryAnswer) {
 	q := l.questions.open[got.ID]
-	if q == nil || l.dead != nil || !q.askedOf(w, got.Run, got.Generation) {
+	if q == nil || l.dead != nil || !q.isAnsweredBy(w, got.Run, got.Generation) {
 		return
 	}
 	l.dropQuery(q)
@@ -151,10 +150,10 @@ func (l *Lane) dropQuery(q *query) {
 	l.room.tried = false
 }
 
-// dropQueries forgets the questions of a caller that no longer waits, also those that the code has
-// not been asked yet.
+// dropQueries forgets the queries of a caller that no longer waits, including queries that the code
+// has not got yet.
 func (l *Lane) dropQueries(e *entry, token any) {
-	recalled := e.recalled()
+	recalled := e.hasRecall()
 	for _, q := range slices.Clone(e.queries) {
 		if q.token == token {
 			l.dropQuery(q)
@@ -174,8 +173,7 @@ func (l *Lane) dropQueries(e *entry, token any) {
 	}
 }
 
-// askAgain gives up on the questions to an entry: the callers must ask again, perhaps another
-// owner.
+// askAgain gives up the queries of an entry: the callers must ask again, perhaps another owner.
 func (l *Lane) askAgain(e *entry) {
 	if l.dead != nil || e.shard.draining {
 		l.refuseQueries(e, ErrNotOwner)
@@ -184,7 +182,7 @@ func (l *Lane) askAgain(e *entry) {
 	}
 }
 
-// refuseQueries ends the questions to an entry with an error. Those of other processes are still in
+// refuseQueries ends the queries of an entry with an error. Queries of other processes are still in
 // the store, and the lane reads them again.
 func (l *Lane) refuseQueries(e *entry, err error) {
 	for _, q := range slices.Clone(e.queries) {

@@ -83,6 +83,7 @@ func TestQueryOnTheWay(t *testing.T) {
 				r.release(a, "s")
 				r.settle()
 			}
+
 			r.reply(a, "42")
 			r.wantOutput("q", "42")
 			if n := r.l.Queries(); n != 0 {
@@ -163,7 +164,7 @@ func TestQueryRefused(t *testing.T) {
 	}
 }
 
-// A run that leaves its worker before it has answered: whoever asked is told, after the commit, or
+// A run leaves its worker before it has answered: the caller gets an error after the commit, or
 // asks again.
 func TestQueryInterrupted(t *testing.T) {
 	t.Parallel()
@@ -214,7 +215,7 @@ func TestQueryInterrupted(t *testing.T) {
 	}
 }
 
-// An answer of whoever held the run before, or to a question that was answered, changes nothing.
+// An answer of an earlier holder of the run, or to an answered query, changes nothing.
 func TestStaleAnswer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -239,8 +240,8 @@ func TestStaleAnswer(t *testing.T) {
 	r.take()
 }
 
-// A release that is undone by a refused batch: whoever has the run again is asked what came
-// meanwhile.
+// A refused batch undoes a release: the worker that has the run again gets the queries that arrived
+// in between.
 func TestQueryAfterUndoneRelease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -252,7 +253,7 @@ func TestQueryAfterUndoneRelease(t *testing.T) {
 	r.release(a, "s")
 	r.turn(b, steps("bad"))
 	r.flush()
-	r.query(a, "q") // it is nobody's now
+	r.query(a, "q") // no worker holds it now
 	r.settle()
 	if n := r.reply(a, "42"); n == 0 {
 		t.Fatal("nobody was asked")
@@ -280,8 +281,8 @@ func TestForgottenQuery(t *testing.T) {
 	r.wantSilence("gone")
 }
 
-// A query of another process stays in the inbox until its answer is stored: whoever dies before is
-// asked again by the next owner.
+// A query of another process stays in the inbox until its answer is stored: if the owner dies
+// before, the next owner asks the code again.
 func TestQueryByInbox(t *testing.T) {
 	t.Parallel()
 	for _, dies := range []string{"", "before it is asked", "before it answers", "before the answer is stored"} {
@@ -326,8 +327,7 @@ func TestQueryByInbox(t *testing.T) {
 	}
 }
 
-// Its run leaves the worker before it has answered: the row is read again, by whoever owns the
-// shard.
+// The run leaves the worker before it has answered: the owner of the shard reads the row again.
 func TestQueryByInboxInterrupted(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -427,8 +427,8 @@ func TestTooManyQueries(t *testing.T) {
 	}
 }
 
-// A run that has ended is replayed by a worker for a query, whether somebody of this process asks
-// or of another one. Nothing is written but the answer for the other process.
+// For a query, a worker replays a run that has ended, whether the caller is in this process or
+// another. The lane writes only the answer for another process.
 func TestQueryOfClosedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -6,9 +6,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxForeign is how many queries of other processes may be unanswered. Their rows stay in the inbox
-// until they are answered, and must not fill a page of it: the lane would not read what is behind
-// them. For the same reason a page may have as many bytes more as these queries have.
+// maxForeign bounds the unanswered queries of other processes. Their rows stay in the inbox until
+// they are answered, and must not fill a page of it: the lane would not read the rows behind them.
+// For the same reason a page may have as many bytes more as these queries have.
 const maxForeign = mailPage / 2
 
 // questions are the queries that the code of runs has not answered.
@@ -27,8 +27,8 @@ func (f *foreignQueries) full(m *model.Message, maxBytes int) bool {
 	return f.count >= maxForeign || f.count > 0 && f.bytes+m.Size() > maxBytes
 }
 
-// query is a question to the code of a run. It changes nothing and is written nowhere: the caller
-// repeats it when it gets no answer.
+// query is a question to the code of a run. It changes nothing and is not stored: a caller that
+// gets no answer repeats it.
 type query struct {
 	id      uint64
 	entry   *entry
@@ -65,16 +65,16 @@ func (qs *questions) remove(q *query) {
 	q.entry.queries = slices.DeleteFunc(q.entry.queries, func(o *query) bool { return o == q })
 }
 
-// askedOf reports whether an answer comes from the worker that was asked, and is about the run that
-// it was asked about.
-func (q *query) askedOf(w WorkerID, run model.RunID, gen uint64) bool {
+// isAnsweredBy reports whether an answer comes from the worker that got the query, and is about the
+// same run.
+func (q *query) isAnsweredBy(w WorkerID, run model.RunID, gen uint64) bool {
 	if q.recaller != 0 {
 		return q.recaller == w && q.recalls == run
 	}
 	return q.entry.hold.by(w, gen) && q.entry.hold.run == run
 }
 
-// recalled reports whether a caller waits until the history of a run that has ended is replayed.
-func (e *entry) recalled() bool {
+// hasRecall reports whether a caller waits until the history of a run that has ended is replayed.
+func (e *entry) hasRecall() bool {
 	return slices.ContainsFunc(e.queries, func(q *query) bool { return q.recaller != 0 })
 }

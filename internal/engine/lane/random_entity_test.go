@@ -162,8 +162,7 @@ func sectionIn(events []model.Event) (s section) {
 
 func (s *section) granted() bool { return s.id != "" && s.has == len(s.locks) }
 
-// turnOf has the code of a run do something, if somebody holds it who knows of everything that it
-// has done.
+// turnOf makes the code of a run act, if a worker holds it that knows everything it has done.
 func (v *village) turnOf(t *rapid.T, do func(run string, s *section) []model.Command) {
 	name := rapid.SampledFrom(lockers).Draw(t, "run")
 	k := key(name)
@@ -392,8 +391,8 @@ func (v *village) rest() {
 	v.work()
 }
 
-// finish ends the runs, those that have their locks first. If nobody has, nobody ever will: a lock
-// or a grant is lost.
+// finish ends the runs, first the runs that have their locks. If no run has them, none ever will: a
+// lock or a grant is lost.
 func (v *village) finish() {
 	v.t.Helper()
 	for range len(lockers) + 1 {
@@ -410,7 +409,7 @@ func (v *village) finish() {
 			}
 
 			if s.calls != 0 && (s.id == "" || s.granted()) {
-				free := true // calls outside of locks wait for those who hold the entity
+				free := true // calls outside of locks wait for the holders of the entity
 				for _, a := range ledgers {
 					free = free && !v.locked(ledger(a))
 				}
@@ -486,7 +485,7 @@ func (v *village) count() {
 		a, ok := v.answers[token]
 		switch {
 		case !ok || a.Err != nil:
-			// it was given up, or its owner has died; whoever called may repeat it
+			// it was given up, or its owner died; its caller may repeat it
 		case made[c.input] == 0 || strings.HasPrefix(c.input, "p") && made[c.input+"'"] == 0:
 			v.t.Errorf("%s was accepted and not made: %v", c.input, made)
 		case strings.HasPrefix(c.input, "c") && !strings.HasSuffix(string(a.Answer.Output.Data), c.input+";"):
@@ -508,9 +507,9 @@ func (v *village) count() {
 	}
 }
 
-// Whatever happens to workers, commits and owners: what is answered was done once, what was
-// accepted is done in the end, nothing is done twice, locks are free when nobody is left who asked
-// for them, and nothing of it stays in memory.
+// Whatever happens to workers, commits and owners: an answered call ran once, an accepted call runs
+// in the end, no call runs twice, locks are free when no run asks for them, and nothing stays in
+// memory.
 func TestRandomEntities(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -527,7 +526,7 @@ func TestRandomEntities(t *testing.T) {
 		v.finish()
 		v.rest()
 		v.count()
-		v.leave(1) // who may hold nothing any more
+		v.leave(1) // it may hold nothing then
 		v.pass(5 * time.Minute)
 		if n := v.l.Entries(); n != 0 {
 			t.Errorf("%d entries are left in memory", n)

@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TestRandomRuns is TestRandomLife with callers who start and wait at once, with every policy, and
-// who may give up: each of the others is answered once, whoever hears an end hears that of the
-// chain that its own start began, and nothing is left that waits.
+// TestRandomRuns is TestRandomLife with callers that start and wait at once, with every policy, and
+// that may give up. Each of the others gets one answer: the end of the chain that its own start
+// began. No waiter is left.
 func TestRandomRuns(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -33,14 +33,14 @@ type talk struct {
 	queries map[string]model.Address
 	posted  map[string]store.RequestKey // by other processes
 	gone    map[string]bool
-	// how many events whoever waits for an outcome has said to have seen, by generation
+	// how many events a waiting worker has reported as seen, by generation
 	seen map[uint64]int
 }
 
-// TestRandomTalk is TestRandomLife with updates, queries, pauses and terminates, of this process
-// and of others: everybody is answered, every update once and with one value however often it is
-// asked, and when all have come to rest nothing is left in memory. The rig sees to it that nobody
-// is handed anything of a run that is paused.
+// TestRandomTalk is TestRandomLife with updates, queries, pauses and terminates, from this process
+// and from others. Every caller gets an answer, every update gets one value however often it is
+// repeated, and at rest nothing is left in memory. The rig checks that no worker gets anything of a
+// paused run.
 func TestRandomTalk(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -127,7 +127,7 @@ func (p *talk) forget(t *rapid.T) {
 	p.r.l.Forget(a, token)
 }
 
-// hear has workers that wait for an outcome say that they have seen what came meanwhile, as they
+// hear makes workers that wait for an outcome report the events that they have seen since, as they
 // must.
 func (p *talk) hear() {
 	for _, run := range slices.SortedFunc(maps.Keys(p.r.held), model.RunID.Compare) {

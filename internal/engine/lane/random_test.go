@@ -45,6 +45,7 @@ func TestRandomLife(t *testing.T) {
 			"time":     p.time,
 			"mail":     func(*rapid.T) { p.r.l.MailWaits() },
 		}
+
 		for range 4 {
 			t.Repeat(actions)
 		}
@@ -59,7 +60,7 @@ type life struct {
 	r       *rig
 	keys    []model.Address
 	started map[model.Address]bool
-	signals map[string]model.Address // by name: which were sent, and to whom
+	signals map[string]model.Address // by name: the signals sent, and their targets
 	next    int
 	sick    bool
 	slow    bool
@@ -70,7 +71,7 @@ type life struct {
 	reported map[uint64][]string
 	// waiting is how many events those know who wait for a timer and do nothing else.
 	waiting map[uint64]int
-	// terminated are those that may have ended otherwise.
+	// terminated are the addresses that may have ended in another way.
 	terminated map[model.Address]bool
 	// nurse, when set, is called in every round of heal.
 	nurse func()
@@ -234,8 +235,7 @@ func (p *life) report(h *holding) {
 	p.r.take()
 }
 
-// release lets go of a run: with what it waits for when it waits, or because its worker does not
-// want it any more.
+// release lets go of a run: with its waits if it waits, or because its worker no longer wants it.
 func (p *life) release(t *rapid.T) {
 	var all []model.RunID
 	for run := range p.r.held {

@@ -14,15 +14,15 @@ type LoadKind uint8
 
 // Kinds of reads.
 const (
-	// the run (Run, or the current one of Address); while it is open with all events and timers
+	// the run (Run, or the current one of Address); an open run with all events and timers
 	LoadRun      LoadKind = iota + 1
 	LoadReply             // the remembered answer to RequestID of Address
 	LoadRunnable          // a page of runnable runs of Shards behind After
 	LoadTimers            // a page of timers of Shards behind Mark, due until Until
 	LoadMail              // messages for Shards, and inbox rows for Shards and Leaving
-	LoadProgress          // what earlier attempts of Task of Run reported last
-	// runs of Shards whose time is over, see store.LoadExpired: Limit, After, Before and Until
-	// bound the walk
+	LoadProgress          // the last progress of earlier attempts of Task of Run
+	// runs of Shards past their retention time, see store.LoadExpired: Limit, After, Before and
+	// Until bound the walk
 	LoadExpired
 	LoadDeadTask // the dead letter of Task of Run
 	LoadFate     // what has become of Claim
@@ -39,7 +39,7 @@ type Load struct {
 	Kind      LoadKind
 	Shard     model.ShardID
 	Shards    []model.ShardID
-	Leaving   []model.ShardID // are being given up
+	Leaving   []model.ShardID // shards that are being given up
 	Address   model.Address
 	Run       model.RunID
 	RequestID string
@@ -51,19 +51,19 @@ type Load struct {
 	Until     model.Time
 	Before    model.Time
 	Limit     int
-	Bytes     int // about how many a page of LoadMail has of messages, and of requests
+	Bytes     int // roughly the size of a page of LoadMail, for messages and for requests each
 
 	entry    *entry
-	message  *messageInput // that needs the read
-	report   claimReport   // that needs the read, of LoadFate
-	version  int           // of the entry when the read was made
-	tenure   int           // of the lane when the read was made
+	message  *messageInput // the message that needs the read
+	report   claimReport   // the report that needs the read, of LoadFate
+	version  int           // of the entry when the read started
+	tenure   int           // of the lane when the read started
 	begun    int           // tenure of the lane when the first page of runnable runs was asked for
 	task     *handover
 	catchUp  bool // timers are read for kinds that are behind
-	served   int  // requests to the address that had been served when a reply was looked for
+	served   int  // requests served by the address when the lane looked for a reply
 	attempts int
-	at       model.Time // not before
+	at       model.Time // not before this time
 }
 
 // LoadResult is what was read.
@@ -82,7 +82,7 @@ type LoadResult struct {
 	Fate      core.Fate
 	Entity    store.LoadedEntity
 	Mailboxes []store.EntityKey
-	Print     []byte // of the row of an entity that is to be removed
+	Print     []byte // of the row of an entity that a message removes
 	Err       error
 }
 
@@ -91,20 +91,20 @@ type loads struct {
 	last    uint64 // id of the last one
 	flying  map[uint64]*Load
 	waiting []*Load
-	delayed []*Load // failed, to be repeated later
+	delayed []*Load // failed reads, to be repeated later
 }
 
 func newLoads() loads { return loads{flying: map[uint64]*Load{}} }
 
 func (q *loads) idle() bool { return len(q.flying) == 0 && len(q.waiting) == 0 && len(q.delayed) == 0 }
 
-// crowded reports whether so many reads wait that the lane should begin nothing that needs another.
-// The line is kept short, because each new read waits behind all of it.
-func (q *loads) crowded(most int) bool { return len(q.waiting) > most }
+// isCrowded reports whether so many reads wait that the lane should start no work that needs
+// another. The line stays short, because each new read waits behind all of it.
+func (q *loads) isCrowded(most int) bool { return len(q.waiting) > most }
 
 func (q *loads) add(ld *Load) { q.waiting = append(q.waiting, ld) }
 
-// addFirst adds a read that all others wait for.
+// addFirst adds a read in front of all others.
 func (q *loads) addFirst(ld *Load) { q.waiting = slices.Insert(q.waiting, 0, ld) }
 
 // next takes the first read from the queue.
@@ -117,7 +117,7 @@ func (q *loads) next() *Load {
 	return ld
 }
 
-// send notes that a read is in flight, and what it is for: the state of the entry at this time.
+// send notes that a read is in flight, and the state of the entry at this time.
 func (q *loads) send(ld *Load) *Load {
 	q.last++
 	ld.ID = q.last
@@ -128,7 +128,7 @@ func (q *loads) send(ld *Load) *Load {
 	return ld
 }
 
-// wake is when a failed read is repeated.
+// wake returns when a failed read is repeated.
 func (q *loads) wake() model.Time {
 	var t model.Time
 	for _, ld := range q.delayed {
@@ -139,7 +139,7 @@ func (q *loads) wake() model.Time {
 	return t
 }
 
-// ripen moves reads whose waiting time is over back into the queue.
+// ripen moves failed reads whose pause is over back into the queue.
 func (q *loads) ripen(now model.Time) {
 	kept := q.delayed[:0]
 	for _, ld := range q.delayed {
@@ -152,17 +152,21 @@ func (q *loads) ripen(now model.Time) {
 	q.delayed = kept
 }
 
-// backoff is the pause before attempt n (from 1): 10 ms doubled up to 1 s.
+// backoff returns the pause before attempt n (from 1): 10 ms doubled up to 1 s.
 func backoff(n int) time.Duration { return min(10*time.Millisecond<<min(n-1, 10), time.Second) }
 
-// survives reports whether the lane goes on when the rows of a read cannot be understood. It
-// quarantines a run or an entity, but not while a batch on its way to the store has something of
-// it: the lane would forget that. The caller that repeats a request hears that the answer is lost.
-// An attempt begins without what the attempt before reported. The caller that asks for a dead
-// letter, or writes, hears that it cannot be read. A report does not count if its claim cannot be
-// looked up. An entity whose mailbox cannot be read is removed all the same. A page of many
-// addresses never fails because of one row; see store.Whole.
-func (ld *Load) survives() bool {
+// isSurvivable reports whether the lane continues when it cannot decode the rows of a read:
+//
+//   - A run or an entity is quarantined, but not while a batch in flight has rows of it, because
+//     the lane would forget those.
+//   - A caller that repeats a request learns that the answer is lost.
+//   - An attempt starts without the progress of the one before.
+//   - A caller that asks for a dead task, or writes, learns that it cannot be read.
+//   - A report does not count if its claim cannot be looked up.
+//   - An entity is removed even if its mailbox cannot be read.
+//
+// A page of many addresses never fails because of one row; see store.Whole.
+func (ld *Load) isSurvivable() bool {
 	switch ld.Kind {
 	case LoadReply, LoadProgress, LoadDeadTask, LoadFate, LoadWritten, LoadMailbox:
 		return true

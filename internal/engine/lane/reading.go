@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// schedule lets the lane serve the backlog of an entry, unless something has to finish before that.
+// schedule lets the lane serve the backlog of an entry, unless the entry waits for a read or a
+// commit.
 func (l *Lane) schedule(e *entry) {
 	if !e.reading.active && !e.pending.starting && !e.pending.removing {
 		l.backlog.push(e)
@@ -14,7 +15,7 @@ func (l *Lane) schedule(e *entry) {
 }
 
 // ensureKnown reports whether the run of an entry is known, and reads it if it is not. A
-// quarantined address needs no read: its inputs are refused whatever the run is.
+// quarantined address needs no read, because the lane refuses its inputs.
 func (l *Lane) ensureKnown(e *entry) bool {
 	if e.known || e.quarantine.why != nil {
 		return true
@@ -38,8 +39,8 @@ func (l *Lane) load(e *entry) {
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }
 
-// loadSoon reads the run: now, or after the read that is under way for the address. That read may
-// be for an answer or a dead letter, after which nothing else would ask for the run.
+// loadSoon reads the run: now, or after the read in flight for the address. That read may be for an
+// answer or a dead task, and nothing else would ask for the run afterwards.
 func (l *Lane) loadSoon(e *entry) {
 	if e.reading.active {
 		e.reading.due = true
@@ -57,8 +58,7 @@ func (l *Lane) loadDue(e *entry) {
 	}
 }
 
-// lookUp reads the remembered answer to a request, unless a batch that remembers one is on its way
-// to the store.
+// lookUp reads the remembered answer to a request, unless a batch in flight remembers one.
 func (l *Lane) lookUp(e *entry, in *messageInput) {
 	id := in.origin.message.RequestID
 	if _, pending := l.requests[store.RequestKey{Shard: e.shard.id, Address: e.address, ID: id}]; pending {
@@ -80,13 +80,14 @@ func (l *Lane) loadLetter(e *entry, in *messageInput) {
 	l.loads.add(&Load{Kind: LoadDeadTask, Shard: e.shard.id, Address: e.address, Run: ref.Run, Task: ref.ID, entry: e, message: in})
 }
 
-// loadMailbox reads what waits for an entity that is to be removed. Its row is not read.
+// loadMailbox reads the mailbox of an entity that a message removes. It does not read the entity's
+// row.
 func (l *Lane) loadMailbox(e *entry, in *messageInput) {
 	e.reading.active = true
 	l.loads.add(&Load{Kind: LoadMailbox, Shard: e.shard.id, Address: e.address, entry: e, message: in})
 }
 
-// loadFate reads what became of the claim that an input reports on.
+// loadFate reads the fate of the claim that an input reports on.
 func (l *Lane) loadFate(e *entry, in claimReport, ref *model.ClaimRef) {
 	e.reading.active = true
 	l.loads.add(&Load{Kind: LoadFate, Shard: e.shard.id, Address: e.address, Claim: *ref, entry: e, report: in})
@@ -98,8 +99,8 @@ func (l *Lane) loadWritten(e *entry, in *messageInput) {
 	l.loads.add(&Load{Kind: LoadWritten, Shard: e.shard.id, Address: e.address, Run: ref.Run, Task: ref.ID, entry: e})
 }
 
-// acceptFate lets the report pass for which the fate was read, unless another input is the next one
-// by now.
+// acceptFate lets the report pass whose fate was read, unless another input is first in line by
+// now.
 func (l *Lane) acceptFate(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
@@ -110,11 +111,11 @@ func (l *Lane) acceptFate(ld *Load, r LoadResult) {
 	if e.backlog.inputs[0] == input(ld.report) {
 		ld.report.setFate(&r.Fate)
 	}
-	l.schedule(e) // also for an input that has taken its place: it waited for the read
+	l.schedule(e) // also for an input that is first by now: it waited for the read
 }
 
-// acceptMailbox lets the removal of an entity go on whose mailbox has been read. An entity whose
-// mailbox cannot be read is removed as well.
+// acceptMailbox continues the removal of an entity whose mailbox has been read. An entity whose
+// mailbox cannot be read is removed too.
 func (l *Lane) acceptMailbox(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
@@ -127,7 +128,7 @@ func (l *Lane) acceptMailbox(ld *Load, r LoadResult) {
 	}
 }
 
-// acceptWritten keeps what was read, unless the run is another one by now, or is being read itself.
+// acceptWritten keeps the data that was read, unless the entry has another run by now, or reads it.
 func (l *Lane) acceptWritten(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
@@ -144,8 +145,8 @@ func (l *Lane) acceptWritten(ld *Load, r LoadResult) {
 	}
 }
 
-// acceptLetter lets the input pass for which the letter was read, unless another input is the next
-// one by now.
+// acceptLetter lets the input pass whose dead task was read, unless another input is first in line
+// by now.
 func (l *Lane) acceptLetter(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
@@ -161,10 +162,10 @@ func (l *Lane) acceptLetter(ld *Load, r LoadResult) {
 		}
 		ld.message.letter = read
 	}
-	l.schedule(e) // also what has taken its place: it waited for the read
+	l.schedule(e) // also for an input that is first by now: it waited for the read
 }
 
-// unread reports whether what the task has written before has to be read first.
+// unread reports whether the lane first has to read the data that the task has written.
 func (e *entry) unread(in *messageInput) bool {
 	if !in.isWrite() {
 		return false
@@ -182,7 +183,7 @@ func (e *entry) hasClaim(ref *model.ClaimRef) bool {
 	return t != nil && t.Held && t.Claim == ref.Claim
 }
 
-// writtenOf is how far a task has written, from what was read.
+// writtenOf returns how far a task has written.
 func writtenOf(r LoadResult) *taskData {
 	w := &taskData{err: r.Err}
 	for i := range r.Data {

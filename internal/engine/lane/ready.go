@@ -4,7 +4,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// take applies an input, or lets it wait behind its address until it can be applied.
+// take applies an input, or puts it into the backlog of its address until it can be applied.
 func (l *Lane) take(now model.Time, e *entry, in input) {
 	in.base().since = now
 	l.budget.hold(in)
@@ -16,36 +16,36 @@ func (l *Lane) take(now model.Time, e *entry, in input) {
 	l.apply(now, e, in)
 }
 
-// ready reports whether an input can be applied now. If the lane first has to read something, it
-// asks for that.
+// ready reports whether an input can be applied now. If the lane first has to read something, ready
+// asks for that read.
 func (l *Lane) ready(e *entry, in input) bool {
 	switch {
 	case e.reading.active || e.pending.starting || e.pending.removing || l.recovery.careful():
 		return false
-	case e.pending.served >= l.cfg.PerKey || l.batchFull() || l.staysApart(in):
+	case e.pending.served >= l.cfg.PerKey || l.batchFull() || l.isApart(in):
 		return false
 	}
 	return in.ready(l, e)
 }
 
-// ready of a message. The order of the checks matters: what must wait for a commit waits before
-// anything is read for it, because the commit may change what would be read.
+// ready checks in a certain order: an input that must wait for a commit waits before the lane reads
+// anything for it, because the commit may change the rows.
 func (in *messageInput) ready(l *Lane, e *entry) bool {
 	if in.early(e) {
 		return false
 	}
 	forced := in.isForced()
 	if e.quarantine.why != nil && !forced && !in.isOrder() {
-		return true // refused without a look at the run
+		return true // it is refused without reading the run
 	}
 
-	// A batch deletes before it writes, so what it deletes must have been committed before. The
-	// same holds for dead letters: a batch on its way to the store may be about the same letter.
+	// A batch deletes before it writes, so rows that it deletes must be committed before. The same
+	// holds for dead tasks: a batch in flight may change the same dead task.
 	if e.dirty() && (in.is(model.MessageDelete) || in.aboutLetter()) {
 		return false
 	}
 
-	// The lane answers a repeated request from memory, so it looks whether there is an answer.
+	// The lane answers a repeated request with the remembered answer, so it first looks for one.
 	if in.once() && !in.sure(e) {
 		l.lookUp(e, in)
 		return false
@@ -55,17 +55,17 @@ func (in *messageInput) ready(l *Lane, e *entry) bool {
 	case forced && e.isEntity() && !in.mailboxRead(e):
 		l.loadMailbox(e, in)
 		return false
-	case forced: // it removes whatever there is
+	case forced: // it removes the address in any state
 		return true
-	case e.quarantine.why != nil: // an order, which is refused
+	case e.quarantine.why != nil: // it is an order, which the lane refuses
 		return true
 	}
-	return in.rowsKnown(l, e)
+	return in.hasRows(l, e)
 }
 
-// rowsKnown reports whether the lane knows all rows that the message depends on, and reads what is
-// missing.
-func (in *messageInput) rowsKnown(l *Lane, e *entry) bool {
+// hasRows reports whether the lane knows all rows that the message depends on. It starts the read
+// of missing rows.
+func (in *messageInput) hasRows(l *Lane, e *entry) bool {
 	switch {
 	case !e.known && !l.mayAssumeAbsent(e, in):
 		l.load(e)
@@ -74,12 +74,12 @@ func (in *messageInput) rowsKnown(l *Lane, e *entry) bool {
 		l.loadLetter(e, in)
 		return false
 	case in.fate == nil && e.needsFate(in.report()):
-		if !e.dirty() { // a batch on its way to the store may have ended the claim
+		if !e.dirty() { // a batch in flight may have ended the claim
 			l.loadFate(e, in, in.report())
 		}
 		return false
 	case e.unread(in):
-		if !e.dirty() { // a batch on its way to the store may write data of the same task
+		if !e.dirty() { // a batch in flight may write data of the same task
 			l.loadWritten(e, in)
 		}
 		return false
@@ -92,9 +92,9 @@ func (in *messageInput) rowsKnown(l *Lane, e *entry) bool {
 }
 
 // mayAssumeAbsent reports whether the lane may write a start without reading the address first. The
-// store inserts such a start only if the address is unused, and otherwise returns the run that is
-// there. It is not for a start whose answer is remembered, or that has timers: the store would
-// write those in either case.
+// store inserts such a start only if the address is unused, and otherwise returns the existing run.
+// A start with a remembered answer or timers needs the read, because the store would write those in
+// either case.
 func (l *Lane) mayAssumeAbsent(e *entry, in *messageInput) bool {
 	return in.is(model.MessageStart) && !e.isEntity() && !in.origin.remote() && !in.lookup.checked && !in.once() &&
 		in.origin.message.Terms == nil &&

@@ -21,14 +21,14 @@ func hasKind(events []model.Event, k model.EventKind) bool {
 	return slices.ContainsFunc(events, func(e model.Event) bool { return e.Kind == k })
 }
 
-// concernsCode reports whether an event is more than a note about the progress of a task that has
-// not ended.
-func concernsCode(e model.Event) bool {
+// isForCode reports whether an event matters to the code. Notes about the progress of an open task
+// do not.
+func isForCode(e model.Event) bool {
 	switch e.Kind {
 	case model.EventTaskClaimed, model.EventTaskReturned:
 		return false
 	case model.EventAttemptFailed:
-		return e.Worker == "" // that of a task names who made it
+		return e.Worker == "" // an event of a task names its worker
 	case model.EventTaskTimedOut:
 		return e.Due == 0
 	default:
@@ -36,12 +36,12 @@ func concernsCode(e model.Event) bool {
 	}
 }
 
-// concernsAllTasks reports whether an event may change what each task of its run waits for.
-func concernsAllTasks(e model.Event) bool {
+// isForAllTasks reports whether an event may change what each task of its run waits for.
+func isForAllTasks(e model.Event) bool {
 	return e.Kind == model.EventPaused || e.Kind == model.EventResumed || e.Kind == model.EventCancelRequest
 }
 
-// noWorker is the reason that no worker here has the code of the address.
+// noWorker returns the reason that no worker here has the code of the address.
 func noWorker(e *entry) model.Reason {
 	why := model.Reason{Code: model.WaitWorker, Name: e.address.Type}
 	if word, name, ok := strings.Cut(e.address.Type, ":"); ok && e.isEntity() {

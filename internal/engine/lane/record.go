@@ -5,9 +5,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// record puts a decision into the open batch, together with what the lane tells after its commit.
-// The lane tells a decision that writes nothing at once, unless it rests on something that is not
-// committed yet. record returns the batch that the input went to; nil when the input is done.
+// record puts a decision into the open batch, together with the effects of its commit. If the
+// decision writes nothing, the lane runs the effects at once, unless it depends on something that
+// is not committed yet. record returns the batch that has the input; nil when the input is done.
 func (l *Lane) record(e *entry, in input, d *core.Decision) *building {
 	from := in.source()
 	var b *building
@@ -62,7 +62,7 @@ func (l *Lane) recordAnswer(b *building, e *entry, in input, d *core.Decision) {
 	}
 }
 
-// done lets go of an input that the lane has dealt with.
+// done finishes an input.
 func (l *Lane) done(in input) {
 	l.budget.unhold(in)
 	l.room.tried = false
@@ -76,8 +76,8 @@ func (l *Lane) done(in input) {
 // answer gives an answer to a caller, if there is one.
 func (l *Lane) answer(a Answer) { l.out.answer(a) }
 
-// reply answers a message. A caller that would have waited for the end of what the message starts
-// no longer waits: the answer says that it must ask again.
+// reply answers a message. A caller that would have waited for the end of the run no longer waits:
+// the answer says that it must ask again.
 func (l *Lane) reply(to model.Address, awaits bool, a Answer) {
 	if awaits {
 		l.forgetWaiter(to, a.Token)
@@ -85,7 +85,7 @@ func (l *Lane) reply(to model.Address, awaits bool, a Answer) {
 	l.answer(a)
 }
 
-// skip lets go of an input that has nothing to do.
+// skip finishes an input that has nothing to do.
 func (l *Lane) skip(e *entry, in input) {
 	l.done(in)
 	l.maybeDrop(e)

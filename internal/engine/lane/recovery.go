@@ -2,7 +2,7 @@ package lane
 
 import "github.com/perdure/perdure/internal/model"
 
-// stage is how far the lane is in dealing with a commit that did not succeed.
+// stage is how far the lane is in handling a failed commit.
 type stage uint8
 
 const (
@@ -10,17 +10,17 @@ const (
 	stageResend          // send the same batch again at the given time
 	stageRefence         // move the fence at the given time
 	stageRefencing       // waiting for the fence
-	stageVerifying       // waiting for a look at what the starts of a landed batch met
+	stageVerifying       // waiting to learn what the starts of a landed batch met
 )
 
 // recovery is how the lane handles a failed commit.
 type recovery struct {
 	stage    stage
-	at       model.Time // when to go on; zero for as soon as possible
+	at       model.Time // when to continue; zero for as soon as possible
 	attempts int
-	// commits of the batch in flight whose outcome was unknown, and that did not land
+	// commits of the batch in flight with an unknown outcome that did not land
 	lost     int
-	broken   int     // commits of it that the store broke off
+	broken   int     // commits of it that the store aborted
 	patience int     // see store.Batch
 	chunks   []chunk // see careful.go
 }
@@ -31,8 +31,8 @@ const (
 	mostPatience = 6
 )
 
-// reset notes that the batch in flight is finished. What is left of it needs as much time, so the
-// patience stays.
+// reset notes that the batch in flight is finished. The inputs that remain need as much time, so
+// the patience stays.
 func (r *recovery) reset() {
 	r.stage, r.at, r.attempts, r.lost, r.broken = stageNone, 0, 0, 0, 0
 }
@@ -44,14 +44,14 @@ func (r *recovery) addPatience() { r.patience = min(r.patience+1, mostPatience) 
 // batch.
 func (r *recovery) busy() bool { return r.stage != stageNone }
 
-// chunk is a run of kept inputs that are committed together after a refused batch.
+// chunk is a sequence of kept inputs that are committed together after a refused batch.
 type chunk []input
 
 // careful reports whether the lane applies inputs of a refused batch again. Until it is done, it
 // applies no other input.
 func (r *recovery) careful() bool { return len(r.chunks) > 0 }
 
-// halfOf is how many inputs have about half of the bytes: at least one, and not all.
+// halfOf returns how many inputs have about half of the bytes: at least one, and not all.
 func halfOf(inputs []input) int {
 	all := 0
 	for _, in := range inputs {

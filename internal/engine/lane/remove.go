@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What callers hear that wait for something that an operator removes by force.
+// Errors for callers that wait for something that an operator removes by force.
 const (
 	removedByOperator = "an operator has removed the execution because it could not be continued"
 	entityRemoved     = "an operator has removed the entity because it could not be read or changed"
@@ -17,10 +17,10 @@ const (
 )
 
 // applyForced removes runs that cannot be read, or that are quarantined, in one commit. The address
-// is free afterwards, and inputs that waited for it are served then. The step of the parent hears
-// that its child has failed, if the message names that step.
+// is free afterwards, and the lane then serves its waiting inputs. If the message names a step of
+// the parent, that step gets the failure of its child.
 func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
-	if in.origin.repeated() {
+	if in.origin.isRepeated() {
 		l.done(in)
 		return
 	}
@@ -31,7 +31,8 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 
 	m := in.origin.message
 	current := e.known && e.x != nil && slices.Contains(m.Runs, e.x.Start.Run)
-	whole := current || m.ToRun.IsZero() // else the current run may be another one, which goes on
+	// otherwise the current run may be another one, which continues
+	whole := current || m.ToRun.IsZero()
 
 	gone := model.Outcome{Status: model.Failed, At: now, Failure: &model.Failure{Kind: fault.NotFound.String(), Message: removedByOperator}}
 	d := core.Decision{Deletes: m.Runs}
@@ -41,7 +42,7 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 		})
 	}
 
-	// An earlier run goes, and the current one stays.
+	// An earlier run is removed, and the current one stays.
 	if e.known && e.x != nil && !current {
 		l.record(e, in, &d)
 		return
@@ -81,9 +82,9 @@ func (l *Lane) release(e *entry) {
 	e.requeueReports()
 }
 
-// tellGone tells callers that wait for answers of a run or an entity that was removed. When the
-// lane does not know whether that was the current run, all waiting callers ask again, and the lane
-// reads what is left.
+// tellGone answers callers that wait for a run or an entity that was removed. When the lane does
+// not know whether it was the current run, all waiting callers ask again, and the lane reads the
+// rows that are left.
 func (l *Lane) tellGone(now model.Time, e *entry, again bool) {
 	why := removedByOperator
 	if e.isEntity() {
@@ -93,14 +94,14 @@ func (l *Lane) tellGone(now model.Time, e *entry, again bool) {
 	if again {
 		err = ErrNotOwner
 	}
-	l.waiters.removed(&l.out, e.address, err, again)
+	l.waiters.endRemoved(&l.out, e.address, err, again)
 	if again {
 		l.dispatch(now, e)
 	}
 }
 
-// applyErase removes an entity and everything that waits for it in one commit. Callers hear why,
-// and so do sections that wait for the lock. One-way calls become dead letters. An entity that has
+// applyErase removes an entity and its mailbox in one commit. Waiting callers get the reason, and
+// so do sections that wait for the lock. One-way calls become dead letters. An entity that has
 // changed since its row was exported stays, because its new state would be lost.
 func (l *Lane) applyErase(now model.Time, e *entry, in *messageInput) {
 	if was := in.origin.message.Exported; len(was) > 0 && !bytes.Equal(was, in.erased.print) {
@@ -128,8 +129,8 @@ func (l *Lane) applyErase(now model.Time, e *entry, in *messageInput) {
 	b.effects = append(b.effects, effect{kind: effGone, entry: e})
 }
 
-// refuseOrder tells another process that its order cannot be carried out. If the store refuses even
-// that, the order is put off.
+// refuseOrder tells another process that the lane does not carry out its order. If the store
+// refuses even that, the lane puts the order off.
 func (l *Lane) refuseOrder(e *entry, in *messageInput, why error) {
 	in.refusedOnce = true
 	l.record(e, in, &core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.KindOf(why).String(), Message: why.Error()}}})
@@ -144,7 +145,7 @@ func wayOut(m *model.Message, blocked *fault.Error) error {
 	case m.To.IsEntity() && m.Order():
 		return fault.WithHint(blocked, "%s", model.EntityWayOut)
 	case m.Order() || m.Kind == model.MessageStart && m.Reuse != model.ReturnExisting:
-		// Or it would replace what is quarantined.
+		// A start would replace the quarantined run.
 		return fault.WithHint(blocked, "%s", model.WayOut)
 	}
 	return blocked

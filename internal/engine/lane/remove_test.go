@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A quarantined run is removed by force, without its rows being read: its key is free, and whoever
-// asked to end it before heard of the way out.
+// A quarantined run is removed by force, without reading its rows: its key is free, and an earlier
+// request to end it returned the way out.
 func TestForcedDelete(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -114,8 +114,8 @@ func TestForcedDeleteOfAnEarlierRun(t *testing.T) {
 	}
 }
 
-// Nobody knows the current run of a quarantined address. When another run is removed, the current
-// one is read again and goes on, and who waits for it asks again.
+// The lane does not know the current run of a quarantined address. When another run is removed, the
+// lane reads the current one again, it continues, and its waiters ask again.
 func TestForcedDeleteBesideAnUnknownRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -156,7 +156,7 @@ func (r *rig) entity(a model.Address) *model.Entity {
 	return got.Entity
 }
 
-// unreadable has nobody read the row of an entity until it is gone.
+// unreadable makes reads of an entity's row fail until it is gone.
 func (r *rig) unreadable(a model.Address) {
 	r.reads = func(ld *lane.Load) *lane.LoadResult {
 		if ld.Kind == lane.LoadEntity && ld.Address == a && r.entity(a) != nil {
@@ -166,9 +166,8 @@ func (r *rig) unreadable(a model.Address) {
 	}
 }
 
-// An entity whose row cannot be read is removed by force. A section that waits for its lock hears
-// of it, a call that nobody waits for becomes a dead letter, and the next holder gets a larger
-// token.
+// An entity with an unreadable row is removed by force. A section that waits for its lock gets an
+// error, a one-way call becomes a dead letter, and the next holder gets a larger token.
 func TestForcedDeleteOfAnEntity(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })
@@ -225,7 +224,7 @@ func TestForcedDeleteOfAnEntity(t *testing.T) {
 		t.Errorf("the section that waits for the lock heard %+v", refusal)
 	}
 
-	r.unlocks("holder") // of a lock that it has no more
+	r.unlocks("holder") // of a lock that it no longer has
 	r.start(key("next"), "next")
 	r.settle()
 	r.locks("next", a)
@@ -383,7 +382,7 @@ func TestOrdersForWhatIsQuarantined(t *testing.T) {
 		r.putRow(model.Message{Kind: model.MessageTerminate, To: a, RequestID: id})
 	}
 	order("first")
-	order("first") // by somebody who repeats it before it is answered
+	order("first") // from a caller that repeats it before it is answered
 	r.l.MailWaits()
 	r.settle()
 	answer := r.remembered(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "first"})

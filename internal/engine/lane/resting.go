@@ -13,8 +13,8 @@ const (
 	entityCacheBytes   = 64 << 20
 )
 
-// resting are entities in memory that no caller needs, the one first that was called longest ago.
-// The next call of such an entity does not have to read it.
+// resting are entities in memory that no caller needs, ordered by their last call. The next call of
+// such an entity does not have to read it.
 type resting struct {
 	list  *list.List
 	bytes int
@@ -25,7 +25,7 @@ func (r *resting) full() bool {
 	return r.list.Len() > 1 && (r.list.Len() > entityCacheEntries || r.bytes > entityCacheBytes)
 }
 
-// add puts an entity behind those that rest.
+// add puts an entity at the end of the line of resting entities.
 func (r *resting) add(e *entry, until model.Time) {
 	r.remove(e)
 	a := e.actor
@@ -37,7 +37,7 @@ func (r *resting) add(e *entry, until model.Time) {
 	r.bytes += a.bytes
 }
 
-// remove takes an entity from those that rest.
+// remove takes an entity out of the line.
 func (r *resting) remove(e *entry) {
 	if a := e.actor; a.rest != nil {
 		r.list.Remove(a.rest)
@@ -46,7 +46,7 @@ func (r *resting) remove(e *entry) {
 	}
 }
 
-// first is the entity that was called longest ago; nil when none rests.
+// first returns the entity with the oldest last call; nil when none rests.
 func (r *resting) first() *entry {
 	if f := r.list.Front(); f != nil {
 		return f.Value.(*entry)
@@ -54,7 +54,7 @@ func (r *resting) first() *entry {
 	return nil
 }
 
-// wake is when the first entity is to leave memory; zero when none rests.
+// wake returns when the first entity must leave memory; zero when none rests.
 func (r *resting) wake() model.Time {
 	if e := r.first(); e != nil {
 		return e.actor.until

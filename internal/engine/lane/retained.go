@@ -9,38 +9,38 @@ import (
 )
 
 const (
-	expiredWalk = 1000 // runs that are looked at in one read
-	expiredPage = 100  // runs that are removed at a time
+	expiredWalk = 1000 // runs that one read looks at
+	expiredPage = 100  // runs that are removed together
 	// between two reads or pages, and while there is more urgent work
 	expiredPause = 50 * time.Millisecond
-	// a look goes over this part of what its round has seen before, if that is more than a read
+	// a look covers this part of the runs that its round has seen, if that is more than one read
 	expiredShare = 8
 )
 
-// retention removes closed runs whose time is over. No index says where they are, so the lane walks
-// over the old runs of all its shards, in rounds. Once in a while it looks at as many as one read
-// may see, and goes on at once as long as it finds some. It removes what it finds page by page. A
-// page begins after the commit of the page before and a pause, so that retention takes a small and
-// bounded share of the commits.
+// retention removes closed runs after their retention time. No index finds them, so the lane walks
+// over the old runs of all its shards, in rounds. From time to time it takes a look: one read, and
+// further reads as long as it finds some. It removes what it finds page by page. Each page starts
+// after the commit of the page before and a pause, so that retention takes a small and bounded
+// share of the commits.
 //
-// A walk is long only if many old runs stay: open runs, and runs with a longer time of their own.
-// Then the looks grow with the length of the walk, by an eighth each, so that the number of looks
-// of a round grows with the logarithm of its length.
+// A walk is long only if many old runs stay: open runs, and runs with a longer retention time. Then
+// the looks grow with the length of the walk, by an eighth each, so that the number of looks in a
+// round grows with the logarithm of its length.
 type retention struct {
-	// of the next look, read or page; zero while one is under way, and before the first is planned
+	// of the next look, read or page; zero while one is in flight, and before the first is planned
 	at      model.Time
-	looking bool            // a read is under way
-	after   store.RunKey    // where the walk goes on; zero for the beginning
+	looking bool            // a read is in flight
+	after   store.RunKey    // where the walk continues; zero for the beginning
 	walked  int             // runs that the round has looked at
-	left    int             // runs that the look may still go over while it finds none
+	left    int             // runs that the look may still cover while it finds none
 	more    bool            // the look is not over
-	found   []store.RunHead // are to be removed
+	found   []store.RunHead // runs to remove
 	pending int             // inputs of the page that are not finished
 	removed int             // runs in this look
-	keep    bool            // nothing may be removed: it is not known what time it is
+	keep    bool            // nothing may be removed, because the time is in doubt
 }
 
-// plan sets the time of the next look. The first one lies in the second half of the interval, so
+// plan sets the time of the next look. The first look is in the second half of the interval, so
 // that nodes that started together do not look together.
 func (r *retention) plan(cfg *Config, now model.Time) {
 	spread := binary.BigEndian.Uint64(cfg.Ref.Node[8:]) + uint64(cfg.Ref.Lane)*uint64(cfg.RetainEvery)/uint64(cfg.Lanes)

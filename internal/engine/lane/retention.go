@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// KeepAll stops the removal of closed runs because of their age, or lets it go on. The caller uses
-// it while the store's clock is in doubt.
+// KeepAll stops or resumes the removal of old closed runs. The caller stops it while the store's
+// clock is in doubt.
 func (l *Lane) KeepAll(keep bool) {
 	r := &l.retention
 	r.keep = keep
@@ -18,7 +18,7 @@ func (l *Lane) KeepAll(keep bool) {
 	}
 }
 
-// expire looks for runs whose time is over, and removes them, when it is time to.
+// expire looks for runs past their retention time and removes them, when it is time to.
 func (l *Lane) expire(now model.Time) {
 	r := &l.retention
 
@@ -31,7 +31,7 @@ func (l *Lane) expire(now model.Time) {
 		r.removed, r.left = 0, max(expiredWalk, r.walked/expiredShare)
 		r.plan(&l.cfg, now)
 	case now < r.at:
-	case l.Full() || l.loads.crowded(l.cfg.MaxLoads) || l.open.rows() >= l.cfg.MaxBatchRows/2:
+	case l.Full() || l.loads.isCrowded(l.cfg.MaxLoads) || l.open.rows() >= l.cfg.MaxBatchRows/2:
 		r.at = now.Add(expiredPause)
 	case len(r.found) > 0:
 		r.at = 0
@@ -47,8 +47,8 @@ func (l *Lane) expire(now model.Time) {
 	}
 }
 
-// acceptExpired notes what was found, and where the walk goes on. At the end of a round the look is
-// over, unless there was more than one read may return.
+// acceptExpired notes the runs that were found, and where the walk continues. At the end of a round
+// the look is over, unless one read could not return everything.
 func (l *Lane) acceptExpired(ld *Load, page store.Expired) {
 	r := &l.retention
 	r.looking = false
@@ -65,8 +65,8 @@ func (l *Lane) acceptExpired(ld *Load, page store.Expired) {
 	}
 }
 
-// removeExpired removes runs. A closed run stays closed whatever was written since, and a run that
-// is gone already is passed over.
+// removeExpired removes runs. A closed run never opens again, and a run that is gone already is
+// skipped.
 func (l *Lane) removeExpired(now model.Time, page []store.RunHead) {
 	byAddress := map[model.Address]*removalInput{}
 	var inputs []*removalInput
@@ -95,8 +95,8 @@ func (l *Lane) removeExpired(now model.Time, page []store.RunHead) {
 
 func (in *removalInput) size() int { return inputBytes + 16*len(in.runs) }
 
-// ready waits for the batches of the address: a start on its way to the store may replace a run
-// that is to go, and must find it.
+// ready waits for the batches of the address: a start in flight may replace a run that is about to
+// be removed, and must find it.
 func (in *removalInput) ready(_ *Lane, e *entry) bool { return !e.dirty() }
 
 // applyPoisoned removes the rows of a quarantined address like any others, whatever they contain.
@@ -106,7 +106,7 @@ func (in *removalInput) applyPoisoned(l *Lane, now model.Time, e *entry) { l.app
 // everything for the address waits for the commit, which may remove the current run.
 func (in *removalInput) apply(l *Lane, _ model.Time, e *entry) {
 	if e.known && e.x != nil && slices.Contains(in.runs, e.x.Start.Run) {
-		if e.x.Open() { // no run is opened again, so this is never so
+		if e.x.Open() { // a closed run never opens again, so this cannot happen
 			l.done(in)
 			l.maybeDrop(e)
 			return
@@ -118,7 +118,7 @@ func (in *removalInput) apply(l *Lane, _ model.Time, e *entry) {
 }
 
 // finishRemoval ends the removal of runs of an address whose current run was not known. A read for
-// a worker may have seen that run before it went, so the lane forgets what it knows.
+// a worker may have seen that run before it was removed, so the lane drops the state.
 func (l *Lane) finishRemoval(e *entry) {
 	if e.pending.removing {
 		e.pending.removing = false
@@ -126,7 +126,7 @@ func (l *Lane) finishRemoval(e *entry) {
 	}
 }
 
-// expireWake is when the next look is due.
+// expireWake returns when the next look is due.
 func (l *Lane) expireWake() model.Time {
 	r := &l.retention
 	switch {

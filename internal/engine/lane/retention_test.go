@@ -71,8 +71,7 @@ func reuse(a model.Address, id string) model.Message {
 	return model.Message{Kind: model.MessageStart, To: a, Reuse: model.ReuseAlways, RequestID: id}
 }
 
-// busy has a batch in flight that has nothing to do with anybody, so that what comes next goes into
-// the one behind it.
+// busy puts an unrelated batch in flight, so that the next inputs go into the batch behind it.
 func (r *rig) busy() {
 	r.t.Helper()
 	r.start(key("busy"), fmt.Sprint("busy at ", r.now))
@@ -121,8 +120,8 @@ func TestRemovalBehindStart(t *testing.T) {
 	}
 }
 
-// What comes for an address while a run of it is on its way out waits for that, and is decided by
-// what is left. It must not be told of the run, and not build on it.
+// Inputs for an address whose run is being removed wait for that, and are decided by what is left.
+// They must neither see the run nor build on it.
 func TestInputsDuringRemoval(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -207,7 +206,7 @@ func TestInputsDuringRemoval(t *testing.T) {
 				arrange(r)
 				r.settle()
 
-				for len(r.recalls) > 0 { // a worker replays the run, which it may not find any more
+				for len(r.recalls) > 0 { // a worker replays the run, which may be gone
 					r.recall("recalled")
 					r.settle()
 				}
@@ -243,8 +242,8 @@ func TestInputsDuringRemoval(t *testing.T) {
 	}
 }
 
-// The run was read for what came before its removal; what comes behind that finds the address free,
-// in the same batch.
+// The lane read the run for inputs before its removal. Inputs behind that find the address free, in
+// the same batch.
 func TestInputsBehindRemovalOfKnownRun(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -298,6 +297,7 @@ func TestRepetitionDuringRemoval(t *testing.T) {
 			r.settle()
 			r.turn(a, model.Turn{Close: done()})
 			r.settle()
+
 			r.now = r.now.Add(2 * kept)
 			r.find()
 			arrange(r, func() { r.send(reuse(a, "q"), "again") })
@@ -310,6 +310,7 @@ func TestRepetitionDuringRemoval(t *testing.T) {
 			if cur := r.current(a); cur != nil {
 				t.Errorf("current is %+v, want nothing", cur)
 			}
+
 			r.atRest()
 		})
 	}
@@ -347,7 +348,7 @@ func TestCureDuringRemoval(t *testing.T) {
 			r.send(reuse(a, "q"), "start")
 			r.flush()
 
-			if late { // what was read before is told after
+			if late { // the earlier read returns later
 				i := slices.IndexFunc(r.loads, func(ld lane.Load) bool { return ld.Kind == lane.LoadRun })
 				if i < 0 {
 					t.Fatal("the run is not read for a worker")
@@ -455,8 +456,8 @@ func TestRemovalThatIsRefused(t *testing.T) {
 	r.atRest()
 }
 
-// The shard goes to another node while its runs are found, wait for their turn, or are on their way
-// out: what is not on its way stays, and the lane goes on with the others.
+// The shard moves to another node while its runs are found, wait for their turn, or are being
+// removed: runs that are not in flight stay, and the lane continues with other shards.
 func TestRemovalWhileTheShardLeaves(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(r *rig){
@@ -473,6 +474,7 @@ func TestRemovalWhileTheShardLeaves(t *testing.T) {
 			r.giveUp(1)
 			r.expire()
 			r.settle()
+
 			r.pass(10 * time.Second)
 			if gone := r.row(runs[0]) == nil; gone != (name == "in flight") {
 				t.Errorf("of the shard that left, gone: %v", gone)
@@ -484,6 +486,7 @@ func TestRemovalWhileTheShardLeaves(t *testing.T) {
 			next := r.began(in(2, 1))
 			r.turn(in(2, 1), model.Turn{Close: done()})
 			r.settle()
+
 			r.pass(2 * kept)
 			if r.row(runs[1]) != nil || r.row(next) != nil {
 				t.Errorf("of the other shard: %v, %v", r.row(runs[1]), r.row(next))
@@ -532,7 +535,7 @@ func (o *old) read(ld *lane.Load) *lane.LoadResult {
 	return &lane.LoadResult{Expired: page}
 }
 
-// A lane that is told to keep everything looks for nothing to remove until it is told otherwise.
+// A lane that must keep everything does not look for runs to remove until KeepAll(false).
 func TestKeepAll(t *testing.T) {
 	t.Parallel()
 	o := &old{stay: 10, expire: map[int]bool{3: true}}
@@ -619,9 +622,9 @@ func TestWalkGoesOnWhileItFinds(t *testing.T) {
 	}
 }
 
-// Runs with a time of their own come with every read, whatever the walk has to do: more than one
-// read returns go in the same look, and those that the store refuses to remove are not tried again
-// at once.
+// Every read returns runs with their own retention time, wherever the walk is. When there are more
+// than one read returns, the same look continues. Runs that the store refuses to remove are not
+// tried again at once.
 func TestManyRunsWithATimeOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	own, far := 2500, &old{stay: 100_000}

@@ -4,22 +4,22 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// runBytes is roughly what a run costs its worker apart from its history.
+// runBytes is roughly the memory of a run in its worker apart from its history.
 const runBytes = 4 << 10
 
-// room is the memory for histories that workers hold. A run that finds none waits in line. One run
+// room is the memory for histories that workers hold. A run without room waits in line. One run
 // always finds room, however large it is.
 type room struct {
 	limit int      // bytes
 	used  int      // bytes of runs that workers hold or that are being read for them
-	line  []*entry // that wait for room, in order
-	tried bool     // letting go of runs makes no room before something happens to one of them
+	line  []*entry // runs that wait for room, in order
+	tried bool     // letting go of runs makes no room until one of them changes
 }
 
 // free reports whether another run may be read for a worker.
 func (r *room) free() bool { return r.used < r.limit || r.used == 0 }
 
-// weigh counts what a worker holds of a run.
+// weigh counts the memory that a worker needs for a run.
 func (r *room) weigh(e *entry) {
 	switch {
 	case e.hold.free():
@@ -35,7 +35,7 @@ func (r *room) reserve(e *entry, n int) {
 	e.hold.weight = n
 }
 
-// guess is what the lane reserves for a run while it reads it.
+// guess returns the bytes that the lane reserves for a run while it reads it.
 func (r *room) guess(e *entry) int {
 	if e.known && e.x != nil {
 		return runBytes + e.x.Bytes()

@@ -15,12 +15,13 @@ func sleeps(commands ...model.Command) model.Turn {
 	return model.Turn{Commands: commands, Waits: []model.Reason{{Code: model.WaitSignal, Name: "s"}}}
 }
 
-// Only the address of a run is in memory while nobody can continue it. What comes for it is
-// recorded all the same, and whoever offers its workflow gets everything.
+// Only the address of a run is in memory while no worker can continue it. The lane still records
+// its inputs, and a worker that offers its workflow gets everything.
 func TestStrandedRunsLeaveMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const runs = 20
+
 	for i := range runs {
 		r.send(model.Message{Kind: model.MessageStart, To: key(strconv.Itoa(i)), Input: data(100 << 10)}, i)
 	}
@@ -35,6 +36,7 @@ func TestStrandedRunsLeaveMemory(t *testing.T) {
 	if why, ok := r.l.Explain(a); !ok || why[0].Code != model.WaitWorker || r.l.Resident() != 0 {
 		t.Errorf("explained as %v, %d runs are in memory", why, r.l.Resident())
 	}
+
 	r.order(model.MessagePause, a, "pause")
 	r.settle()
 	if why, ok := r.l.Explain(a); !ok || why[0].Code != model.WaitPaused {
@@ -44,6 +46,7 @@ func TestStrandedRunsLeaveMemory(t *testing.T) {
 	r.settle()
 	r.join(1)
 	r.settle()
+
 	for i := range runs {
 		r.wantHolder(key(strconv.Itoa(i)), 1)
 	}
@@ -94,7 +97,7 @@ func TestRoomForHistories(t *testing.T) {
 	}
 	r.signal(key("5"), "s", "signal")
 	r.settle()
-	r.wantAnswer("signal", "") // what comes for a run in line is recorded
+	r.wantAnswer("signal", "") // inputs for a run in line are recorded
 	r.wantHolder(key("5"), 0)
 
 	for i := range runs {
@@ -214,7 +217,7 @@ func TestLargeHistoriesAreTold(t *testing.T) {
 	}
 }
 
-// Calls that wait in memory are bounded over all entities; those who give up make room.
+// Calls that wait in memory are bounded over all entities; callers that give up make room.
 func TestCallsInMemoryAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxBytes = 50_000 })
@@ -239,8 +242,8 @@ func TestCallsInMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// What waits for one entity takes no room from its neighbours: neither what is stored, however much
-// it is, nor what is only in memory, of which one key may have a quarter of the room.
+// Waiting calls of one entity take no room from other entities: neither stored calls, however many,
+// nor calls in memory, which may take a quarter of the room.
 func TestNeighboursOfAFullEntityGoOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxBytes = 50_000 })
@@ -253,7 +256,7 @@ func TestNeighboursOfAFullEntityGoOn(t *testing.T) {
 		r.locks(run, ledger(of))
 	}
 
-	for i := range 8 { // of which each is stored
+	for i := range 8 { // each of them is stored
 		r.operation(ledger("stored"), "add", "", i, large, oneWay)
 		r.settle()
 		r.wantAnswer(i, "")

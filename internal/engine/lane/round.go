@@ -2,7 +2,7 @@ package lane
 
 import "github.com/perdure/perdure/internal/model"
 
-// Take returns what the caller has to do and forgets it. spare is an earlier Output whose memory is
+// Take returns the work for the caller and clears it. spare is an earlier Output whose memory is
 // used again; it may be zero.
 func (l *Lane) Take(spare Output) Output {
 	out := l.out
@@ -14,15 +14,15 @@ func (l *Lane) Take(spare Output) Output {
 	return out
 }
 
-// Usage is what the lane has in memory besides inputs.
+// Usage is the memory of the lane besides inputs.
 type Usage struct {
 	Entries   int // addresses
 	Histories int // bytes of histories that workers hold
-	Line      int // runs that wait for room for theirs
+	Line      int // runs that wait for room for their histories
 	Calls     int // bytes of calls that wait for entities
 }
 
-// Usage is what the lane has in memory besides inputs.
+// Usage returns the memory of the lane besides inputs.
 func (l *Lane) Usage() Usage {
 	return Usage{Entries: len(l.entries), Histories: l.room.used, Line: len(l.room.line), Calls: l.budget.calls}
 }
@@ -55,17 +55,17 @@ func (l *Lane) Flush(now model.Time) {
 	l.issueReads()
 }
 
-// Wake is when Flush must be called next even if no input comes; zero for never.
+// Wake returns when Flush must be called next even if there is no input; zero for never.
 func (l *Lane) Wake() model.Time {
 	if l.dead != nil {
 		return 0
 	}
 	if l.backlog.len() > 0 && l.flight == nil && !l.recovery.busy() && !l.recovery.careful() {
-		return 1 // what stood in the way of the backlog had no effect
+		return 1 // the input that held up the backlog had no effect
 	}
 	wake := l.recovery.at
 	timers := model.Time(0)
-	if !l.Full() && !l.loads.crowded(l.cfg.MaxLoads) { // otherwise a result comes first
+	if !l.Full() && !l.loads.isCrowded(l.cfg.MaxLoads) { // otherwise a result must arrive first
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
 

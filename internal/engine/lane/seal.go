@@ -5,8 +5,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// newBuilding returns an empty batch. It uses the memory of an earlier batch again: what the lane
-// handed out points to other memory.
+// newBuilding returns an empty batch. It reuses the memory of an earlier batch, which the output of
+// the lane does not point to.
 func (l *Lane) newBuilding() *building {
 	if b := l.spare; b != nil {
 		l.spare = nil
@@ -54,8 +54,8 @@ func (l *Lane) seal(now model.Time) {
 		return
 	}
 
-	// What the batch was to write has cancelled out. The rest depends on nothing that is still to
-	// be committed.
+	// The writes of the batch have cancelled out. Its effects depend on nothing that is still to be
+	// committed.
 	if len(b.effects) > 0 || len(b.inputs) > 0 {
 		l.open = l.newBuilding()
 		l.reportFacts(b, false)
@@ -73,8 +73,8 @@ func (l *Lane) send(now model.Time, b *building) {
 	b.batch.Lane, b.batch.Number, b.batch.At = l.cfg.Ref, l.number+1, now
 	b.batch.Bytes, b.batch.Patience = b.bytes, l.recovery.patience
 	for i := range b.batch.Requests {
-		// Without its age the answer would be swept at once, and a repetition would take effect
-		// again.
+		// Without this time, the sweep would remove the answer at once, and a repetition would take
+		// effect again.
 		b.batch.Requests[i].At = now
 	}
 
@@ -97,7 +97,7 @@ func (l *Lane) send(now model.Time, b *building) {
 	l.out.Commit = &b.batch
 }
 
-// numberMessages gives every message its place in the sequence of its pair of shards. It happens at
+// numberMessages gives every message its position in the sequence of its pair of shards. It runs at
 // the last moment, so that a refused batch leaves no gap.
 func (l *Lane) numberMessages(b *building) {
 	if len(b.batch.Messages) == 0 {
@@ -127,9 +127,9 @@ func (l *Lane) batchOf(e *entry) *building {
 	return nil
 }
 
-// forgetAcknowledged lets a batch that is being sealed remove answers that their callers have. When
-// the store refuses the batch, the answers stay until the sweep, so that no second batch is refused
-// because of them.
+// forgetAcknowledged adds to a batch that is being sealed the removal of answers that their callers
+// have. When the store refuses the batch, the answers stay until the sweep, so that they cannot
+// make a second batch fail.
 func (l *Lane) forgetAcknowledged(b *building) {
 	a := &l.acked
 	if len(a.keys) == 0 || l.recovery.careful() || b.empty() && !a.tidy {
@@ -142,19 +142,20 @@ func (l *Lane) forgetAcknowledged(b *building) {
 }
 
 // batchFull reports whether the open batch takes no further input. The lane asks before it adds an
-// input, so an input that is larger than the limit goes as well: a batch has at most as many bytes
-// as the limit and one input more.
+// input, so a batch may exceed the limit by one input, and an input that is larger than the limit
+// still fits.
 func (l *Lane) batchFull() bool {
 	return l.open.rows() >= l.cfg.MaxBatchRows || l.open.bytes >= l.budget.batch
 }
 
-// Full reports whether the lane has no room: the caller hands in nothing but results until it has.
+// Full reports whether the lane has no room. The caller then hands in only results until it has.
 func (l *Lane) Full() bool {
 	return l.budget.used >= l.cfg.MaxBytes || l.batchFull() || l.recovery.careful()
 }
 
-// Held is the number of bytes of inputs that wait or are not committed yet.
+// Held returns the bytes of inputs that wait or are not committed yet.
 func (l *Lane) Held() int { return l.budget.used + l.budget.kept }
 
-// Tidy has the lane remove answers that their callers have, even if it has nothing else to commit.
+// Tidy makes the lane remove answers that their callers have, even if it has nothing else to
+// commit.
 func (l *Lane) Tidy() { l.acked.tidy = len(l.acked.keys) > 0 }

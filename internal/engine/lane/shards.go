@@ -14,7 +14,7 @@ const (
 	maxFreeRefusals = 10 // about four seconds
 )
 
-// Acquire hands in shards that the lane owns from now on. The lane takes up their runs.
+// Acquire hands in shards that the lane owns from now on. The lane starts to serve their runs.
 func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 	if l.dead != nil || len(shards) == 0 {
 		return
@@ -43,7 +43,7 @@ func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 	l.MailWaits()
 }
 
-// GiveUp begins to hand shards over. They take nothing new, runs stop between two steps, and the
+// GiveUp starts to hand shards over. They take no new work, runs stop between two steps, and the
 // last commit frees them.
 func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 	if l.dead != nil {
@@ -67,7 +67,7 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 			}
 			l.refuseReports(e)
 			l.askAgain(e)
-			l.postTasks(now, e, queue.Neither) // no worker is to begin one
+			l.postTasks(now, e, queue.Neither) // no worker may start one now
 			if !e.hold.busy {
 				l.letGoNow(e, "the shard moves")
 			}
@@ -75,10 +75,10 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 	}
 }
 
-// refuseBacklog refuses what waits for an address of a shard that is given up. Turns and reports
-// stay, because they are facts. So are data that claims write, which come before their reports. So
-// is the loss of a worker: until it is recorded, its claim counts for limits here, and the next
-// owner would have to find it first.
+// refuseBacklog refuses the waiting inputs of an address whose shard is being given up. It keeps
+// turns and reports, because they are facts. It keeps data that claims write, which come before
+// their reports. It keeps the loss of a worker: until that is recorded, the claim counts for limits
+// here, and the next owner would first have to find it out.
 func (l *Lane) refuseBacklog(e *entry) {
 	kept := e.backlog.inputs[:0]
 	for _, in := range e.backlog.inputs {
@@ -120,7 +120,7 @@ func (l *Lane) refuseReports(e *entry) {
 	e.quarantine.reports = nil
 }
 
-// drainShards frees shards that have come to rest.
+// drainShards frees shards that have no work in flight.
 func (l *Lane) drainShards(now model.Time) {
 	if l.draining == 0 || l.recovery.careful() {
 		return
@@ -131,7 +131,7 @@ func (l *Lane) drainShards(now model.Time) {
 		for _, e := range sh.sorted() {
 			switch {
 			case e.dirty() || e.reading.active || len(e.backlog.inputs) > 0 || e.tasks.handing > 0:
-				// Nothing else would hand over the claims.
+				// The claims would not be handed over otherwise.
 				rest = false
 			case (e.hold.busy || e.tasks.executing()) && now < sh.until:
 				rest = false
@@ -142,9 +142,10 @@ func (l *Lane) drainShards(now model.Time) {
 			}
 		}
 
-		// What is left to wait for comes by itself.
+		// Once the wait is over, drainWake needs no time for the shard: the commits and reads that
+		// remain end by themselves.
 		if now >= sh.until {
-			sh.until = 0 // what is left to wait for comes by itself
+			sh.until = 0
 		}
 
 		if now >= sh.again {
@@ -161,17 +162,17 @@ func (l *Lane) drainShards(now model.Time) {
 	}
 }
 
-// freeAlone sends a batch that frees one shard and does nothing else, past the one that fills.
+// freeAlone sends a batch that only frees one shard. It overtakes the open batch.
 func (l *Lane) freeAlone(now model.Time, sh *shard) {
 	sh.freeing = true
 	l.send(now, &building{frees: []*shard{sh}})
 }
 
-// retryFree handles a refused batch that does nothing but free shards. There is no input to isolate
-// and no state to drop, and other runs of the lane must not suffer, so the lane lives on. It tries
-// each shard again in a batch of its own, where it harms no other. But a shard that is not freed
-// has no owner that serves it. If a shard cannot be freed for seconds, the node starts over after
-// all: that raises its fence, so that another node can have the shard without it being freed.
+// retryFree handles a refused batch that only frees shards. There is no input to isolate and no
+// state to drop, and other runs of the lane must not suffer, so the lane lives on. It tries each
+// shard again in a batch of its own. But no node serves a shard until it is freed. If a shard
+// cannot be freed for seconds, the node starts over: that raises its fence, so that another node
+// can take the shard without a free.
 func (l *Lane) retryFree(now model.Time, err error) {
 	frees := l.flight.frees
 	l.flight = nil
@@ -189,7 +190,7 @@ func (l *Lane) retryFree(now model.Time, err error) {
 	}
 }
 
-// drainWake is when the lane stops to wait for a shard, or tries again to free one.
+// drainWake returns when the lane stops waiting for a shard, or tries again to free one.
 func (l *Lane) drainWake() model.Time {
 	var t model.Time
 	if l.recovery.careful() {
@@ -227,7 +228,7 @@ func (l *Lane) dropShard(sh *shard) {
 	l.out.Freed = append(l.out.Freed, sh.id)
 }
 
-// Known lists the shards whose runs with tasks have all been read, so that the board knows of all
+// Known lists the shards whose runs with tasks have all been read, so that the board knows all
 // claims in them.
 func (l *Lane) Known() []model.ShardID {
 	if l.dead != nil {
@@ -238,7 +239,7 @@ func (l *Lane) Known() []model.ShardID {
 			return false
 		}
 		for e := range s.entries {
-			// A start that assumes an unused address has not looked.
+			// A start that assumes an unused address has not read it.
 			if e.pending.starting || !e.isEntity() && !e.known && (e.reading.active || e.reading.history) {
 				return false
 			}
@@ -247,5 +248,5 @@ func (l *Lane) Known() []model.ShardID {
 	})
 }
 
-// Shards lists the shards that the lane holds, also those that it is giving up.
+// Shards lists the shards that the lane holds, including shards that it is giving up.
 func (l *Lane) Shards() []model.ShardID { return l.ids(func(*shard) bool { return true }) }

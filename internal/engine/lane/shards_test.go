@@ -109,8 +109,7 @@ func TestGiveUpWaitsOnlySoLong(t *testing.T) {
 	}
 }
 
-// Everything that touches the shard is committed before it is freed; what waits for it is sent
-// away.
+// Everything that touches the shard is committed before it is freed; waiting inputs are refused.
 func TestGiveUpWhileCommitting(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -251,7 +250,7 @@ func TestManyRunnableRuns(t *testing.T) {
 	}
 }
 
-// Nobody offers the workflow when the shard is acquired: the runs wait, and say why.
+// No worker offers the workflow when the shard is acquired: the runs wait, and say why.
 func TestRunnableWithoutWorkers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -279,8 +278,7 @@ func (r *rig) parked(a model.Address) model.RunID {
 	return run
 }
 
-// wantMoved demands that the shard is freed, nobody holds the run, and its history is what it
-// should be.
+// wantMoved demands that the shard is freed, no worker holds the run, and its history is complete.
 func (r *rig) wantMoved(a model.Address, events ...string) {
 	r.t.Helper()
 	if len(r.freed) != 1 || r.holder(a) != 0 {
@@ -332,8 +330,8 @@ func TestGiveUpWaitsForNoStep(t *testing.T) {
 	r.wantMoved(a, "signal_received another")
 }
 
-// Several steps run at once: all of them are waited for, whatever comes meanwhile, and nothing new
-// begins.
+// Several steps run at once: the lane waits for all of them, whatever arrives, and no new step
+// starts.
 func TestGiveUpWaitsForEveryStep(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -362,7 +360,7 @@ func TestGiveUpWaitsForEveryStep(t *testing.T) {
 	}
 }
 
-// A step that is to be repeated runs again from the moment that its worker is told.
+// A step that must be repeated counts as running as soon as its worker gets the retry.
 func TestGiveUpWaitsForARepeatedStep(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -379,7 +377,7 @@ func TestGiveUpWaitsForARepeatedStep(t *testing.T) {
 		t.Fatalf("last call = %+v, want the worker to be told", last)
 	}
 
-	r.turn(a, model.Turn{Waits: waits}) // was on its way when it was told
+	r.turn(a, model.Turn{Waits: waits}) // was in flight when the worker got the retry
 	r.giveUp(1)
 	r.pass(4 * time.Second)
 	r.wantKept(a)
@@ -407,8 +405,8 @@ func TestLeavingWorkerEndsItsStep(t *testing.T) {
 	r.wantEvents(a, "signal_received go", "step_completed x")
 }
 
-// Requests that were read before a shard went away and came back are out of date: whoever had it
-// meanwhile may have served them.
+// Requests that were read before a shard left and came back are out of date: the owner in between
+// may have served them.
 func TestRequestsReadInAnEarlierTenure(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -6,15 +6,14 @@ import (
 )
 
 const (
-	inputBytes = 256 // what an input costs beside what it carries
-	rowBytes   = 64  // what a row costs beside what it carries
-	// a batch may always carry so many, however slow the path to the store is
+	inputBytes = 256 // memory of an input beside its contents
+	rowBytes   = 64  // size of a row beside its contents
+	// a batch may always carry this many, however slow the store is
 	fewestBytes = 64 << 10
 )
 
-// decisionSize is roughly the number of bytes that the rows of a decision have. The row of an
-// entity and remembered answers are not among them: the code that adds those to a batch counts
-// them.
+// decisionSize returns roughly how many bytes the rows of a decision have. It leaves out the row of
+// an entity and remembered answers, which the code that adds them counts.
 func decisionSize(d *core.Decision) int {
 	n := rowBytes
 	for i := range d.Events {
@@ -42,7 +41,7 @@ func decisionSize(d *core.Decision) int {
 	return n
 }
 
-// deadSize is roughly the number of bytes that a dead letter has.
+// deadSize returns roughly how many bytes a dead task has.
 func deadSize(d *core.DeadTask) int {
 	n := rowBytes + d.Task.Input.Size() + failureSize(d.Failure)
 	for i := range d.Task.Failures {

@@ -2,14 +2,14 @@ package lane
 
 import "slices"
 
-// solo lets one entity of the lane at a time make a call by itself. If the process dies, the call
-// that was noted alone is the one to blame.
+// solo lets one entity of the lane at a time run a call alone. If the process dies, the call that
+// was noted alone is the cause.
 type solo struct {
-	entry *entry   // may make a call by itself
-	line  []*entry // wait for that
+	entry *entry   // may run a call alone
+	line  []*entry // entities that wait for that
 }
 
-// claim reports whether the entity may make a call by itself. Otherwise the entity waits in line.
+// claim reports whether the entity may run a call alone. Otherwise the entity waits in line.
 func (s *solo) claim(e *entry) bool {
 	if s.entry != e && s.busy() {
 		if !slices.Contains(s.line, e) {
@@ -21,7 +21,7 @@ func (s *solo) claim(e *entry) bool {
 	return true
 }
 
-// busy reports whether the entity that has the claim makes use of it.
+// busy reports whether the entity that has the claim uses it.
 func (s *solo) busy() bool {
 	return s.entry != nil && !s.entry.gone && s.entry.actor.entity != nil && s.entry.actor.entity.Lonely()
 }

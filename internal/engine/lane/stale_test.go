@@ -9,9 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A worker that reports while the batch that takes its run away is on its way is told at once that
-// it holds it no more. Should that batch be refused, it has let go all the same: the run is handed
-// over anew, and not taken to be where it was.
+// A worker that reports while the batch that takes its run away is in flight learns at once that it
+// no longer holds the run. If that batch is refused, the worker has let go anyway: the lane hands
+// the run over again.
 func TestStaleWorkerBeforeARefusal(t *testing.T) {
 	t.Parallel()
 	for name, report := range map[string]func(r *rig, a model.Address){
@@ -41,7 +41,7 @@ func TestStaleWorkerBeforeARefusal(t *testing.T) {
 }
 
 // A report that names a run and the hand-over of another takes neither from its worker: the
-// eviction that is on its way is told all the same.
+// eviction in flight still reaches the worker.
 func TestReportOfAnotherHandOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

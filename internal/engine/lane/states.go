@@ -9,15 +9,15 @@ type States struct {
 	Entities    map[string]EntityStates // by type
 }
 
-// States counts.
+// States counts the state for metrics.
 func (l *Lane) States() States {
 	return States{Bytes: l.Held(), Quarantined: l.quarantined.len(), Entities: l.entityStates()}
 }
 
-// EntityStates is how the entities of a type stand that a lane has in memory.
+// EntityStates counts the entities of a type that a lane has in memory.
 type EntityStates struct {
 	Loaded  int
-	Calls   int // that wait, and that no worker has
+	Calls   int // waiting calls that no worker has
 	Locked  int
 	Waiters int // sections that wait for a lock
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// String describes the lane for a person who wants to know why it does not move.
+// String describes the lane for an operator who wants to know why it does not move.
 func (l *Lane) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "batch %d", l.number)
@@ -20,7 +20,7 @@ func (l *Lane) String() string {
 	fmt.Fprintf(&b, "\n  reads: %d in flight, %d waiting, %d to be repeated; mail: reading %v, %d requests taken",
 		len(l.loads.flying), len(l.loads.waiting), len(l.loads.delayed), l.mail.reading, len(l.mail.inbox))
 	fmt.Fprintf(&b, "\n  timers: %d, and %d due, known up to %s, asked up to %s", len(l.timers.heap), l.timers.due, l.timers.horizon.Due, l.timers.asked)
-	fmt.Fprintf(&b, "\n  addresses that somebody waits for: %d, listens to: %d; queries: %d", len(l.waiters.at), len(l.watchers.at), len(l.questions.open))
+	fmt.Fprintf(&b, "\n  addresses with waiting callers: %d, with watchers: %d; queries: %d", len(l.waiters.at), len(l.watchers.at), len(l.questions.open))
 
 	for _, id := range l.Shards() {
 		fmt.Fprintf(&b, "\n  shard %d: draining %v", id, l.shards[id].draining)

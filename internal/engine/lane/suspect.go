@@ -2,14 +2,13 @@ package lane
 
 import "github.com/perdure/perdure/internal/model"
 
-// A call that kills the process which makes it must not kill every process that owns its shard, one
-// after the other. When the last owner of a shard has died, the calls that it left are suspects:
-// the lane stores a note before it makes one. If this process dies too, the next owner finds the
-// note, and sets the call aside.
+// A call that kills its process must not kill every process that owns its shard, one after the
+// other. When the last owner of a shard has died, the calls that it left are suspects: the lane
+// stores a note before it runs one. If this process dies too, the next owner finds the note, and
+// sets the call aside.
 
-// loneCalls is how many suspects of a shard are made alone before a second owner has died with
-// them. Each of them costs a commit, and the calls behind it wait. Further ones are made together
-// first.
+// loneCalls is how many suspects of a shard run alone before a second owner has died with them.
+// Each of them costs a commit, and the calls behind it wait. Further suspects first run together.
 const loneCalls = 64
 
 // suspect finds out which calls of an entity that has been read are suspects.
@@ -22,7 +21,7 @@ func (l *Lane) suspect(e *entry) {
 	sh.lone += n.Suspect(l.cfg.Ref.Node, loneCalls-sh.lone)
 }
 
-// accuse notes the suspects of an entity before the lane makes them.
+// accuse notes the suspects of an entity before the lane runs them.
 func (l *Lane) accuse(now model.Time, e *entry) {
 	items, alone := e.actor.entity.Suspects(operationsPerHand)
 	if len(items) > 0 && (!alone || l.solo.claim(e)) {
@@ -30,7 +29,7 @@ func (l *Lane) accuse(now model.Time, e *entry) {
 	}
 }
 
-// apply stores the note; the suspects are made after its commit.
+// apply stores the note; the suspects run after its commit.
 func (in *suspectInput) apply(l *Lane, now model.Time, e *entry) {
 	items, alone := e.actor.entity.Suspects(operationsPerHand)
 	if len(items) == 0 || alone && !l.solo.claim(e) {
@@ -46,16 +45,16 @@ func (in *suspectInput) apply(l *Lane, now model.Time, e *entry) {
 	l.operate(now, e)
 }
 
-// makeNoted makes suspects whose note is stored. If the lane has forgotten the entity meanwhile, it
-// finds the note when it reads the entity again.
-func (l *Lane) makeNoted(now model.Time, e *entry) {
+// runNoted runs suspects whose note is stored. If the lane has dropped the entity since, it finds
+// the note when it reads the entity again.
+func (l *Lane) runNoted(now model.Time, e *entry) {
 	if a := e.actor; a.entity != nil {
 		a.entity.Noted()
 		l.operate(now, e)
 	}
 }
 
-// nextSolo lets the next entities in line make a call by themselves, once the one before has.
+// nextSolo lets the next entities in line run a call alone, after the one before has.
 func (l *Lane) nextSolo(now model.Time) {
 	for e := l.solo.next(); e != nil; e = l.solo.next() {
 		if !e.gone && e.known {

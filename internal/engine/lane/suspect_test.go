@@ -115,8 +115,8 @@ func suspects(t *testing.T) (r *rig, a, b model.Address) {
 	return r, a, b
 }
 
-// Calls that are found after a crash are counted in the store before anybody makes them, and then
-// made one at a time.
+// Calls found after a crash are noted in the store before a worker runs them, and then run one at a
+// time.
 func TestSuspectsAreCountedFirst(t *testing.T) {
 	t.Parallel()
 	r, a, b := suspects(t)
@@ -175,8 +175,8 @@ func TestManySuspects(t *testing.T) {
 	r.wantState(few, "f0;f1;f2;")
 }
 
-// Calls that have been killed once while they were made alone are innocent: somebody kills the
-// process again and again, and each time another call is made alone.
+// Calls that have died once while they ran alone are innocent: an outside cause kills the process
+// again and again, and each time another call runs alone.
 func TestNobodyIsSetAsideByOneLoneDeath(t *testing.T) {
 	t.Parallel()
 	r, a, b := suspects(t)
@@ -242,7 +242,7 @@ func TestCallThatEndsItsProcess(t *testing.T) {
 	r.makeUntil("bomb")
 	r.wantDeaths(a, "bomb:2.2 3:0.0")
 	c := ledger("c")
-	r.operation(c, "add", "new", "new") // this one has killed nobody
+	r.operation(c, "add", "new", "new") // this one has killed no process
 	r.settle()
 	r.wantMaking("bomb", "new")
 	r.operations = slices.DeleteFunc(r.operations, func(o lane.OperateCall) bool { return string(o.Operations.Calls[0].Input.Data) == "bomb" })
@@ -263,7 +263,7 @@ func TestCallThatEndsItsProcess(t *testing.T) {
 	}
 }
 
-// Whoever waits for a call that ends its process is told why it is not made any more.
+// The caller of a call that ends its process learns why it no longer runs.
 func TestCallerOfACallThatEndsItsProcess(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -326,8 +326,8 @@ func TestNoteIsNotStored(t *testing.T) {
 	})
 }
 
-// A process that dies after it has counted a call, and before anybody makes it, has counted it all
-// the same. Without a second lone death the call is not set aside.
+// A process that dies after it has noted a call, and before a worker runs it, has still noted it.
+// Without a second death alone, the call is not set aside.
 func TestCrashAfterTheNote(t *testing.T) {
 	t.Parallel()
 	r, a, b := suspects(t)

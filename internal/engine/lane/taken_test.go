@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A task of a shard that is taken up goes on although somebody repeats the request that submitted
-// it just then: the answer to that is remembered, and nobody else asks for the run.
+// A task of an acquired shard continues although a caller repeats the request that submitted it at
+// that moment: the answer is remembered, and no other input asks for the run.
 func TestTaskIsTakenUpWhileItsRequestIsRepeated(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -28,10 +28,10 @@ func TestTaskIsTakenUpWhileItsRequestIsRepeated(t *testing.T) {
 	r.wantStatus(taskAt("t"), model.Completed)
 }
 
-// A claim is stored, and before anybody hears of it its worker is gone: it counts as lost, and
-// nobody is told. That is undone, because it stands beside poison, while the shard is being given
-// up. Nobody has the claim now, and the next owner would wait for a worker of this node: so it is
-// lost before the shard goes.
+// A claim is stored, and its worker leaves before it gets the claim: the lane counts it as lost. A
+// refused batch undoes that loss while the shard is being given up. Now no worker has the claim,
+// and the next owner would wait for a worker of this node. So the lane records the loss before the
+// shard moves.
 func TestShardIsNotFreedWithAForsakenClaim(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -72,9 +72,8 @@ func TestShardIsNotFreedWithAForsakenClaim(t *testing.T) {
 	}
 }
 
-// The history of a run has been read for a worker and waits for an event that is on its way to the
-// store. Meanwhile the run is terminated, and another one begins: that is handed over with its own
-// history, and at once.
+// The history of a run has been read for a worker and waits for an event in flight. Then the run is
+// terminated, and another one starts: a worker gets the new run with its own history, at once.
 func TestTerminatedWhileItsHistoryWaits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

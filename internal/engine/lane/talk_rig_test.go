@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// notPaused demands that a run which is handed to somebody is not paused, as the store knows it.
+// notPaused demands that a run that a worker gets is not paused in the store.
 func (r *rig) notPaused(h *holding, what string) {
 	r.t.Helper()
 	if paused(r.history(h.start.Address, h.start.Run)) {
@@ -53,7 +53,7 @@ func (r *rig) query(a model.Address, token any) {
 	r.send(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, token)
 }
 
-// reply has whoever holds the run answer everything that it was asked.
+// reply makes the worker that holds the run answer all its queries.
 func (r *rig) reply(a model.Address, text string) int {
 	r.t.Helper()
 	for run, h := range r.held {
@@ -88,7 +88,7 @@ func (r *rig) post(m model.Message, id string) store.RequestKey {
 	return k
 }
 
-// put puts a request of another process into the inbox, and the lane hears nothing of it.
+// put puts a request of another process into the inbox, without a notice to the lane.
 func (r *rig) put(m model.Message, id string) store.RequestKey {
 	r.t.Helper()
 	m.RequestID, m.Node = id, guest
@@ -126,7 +126,7 @@ func (r *rig) inboxed() int {
 	return len(rows)
 }
 
-// resting brings an execution to rest: nobody holds it and it is not in memory.
+// resting brings an execution to rest: no worker holds it and it is not in memory.
 func (r *rig) resting(a model.Address) model.RunID {
 	r.t.Helper()
 	run := r.began(a)
@@ -148,14 +148,14 @@ func (r *rig) runsStep(a model.Address) {
 	r.settle()
 }
 
-// rests has whoever holds the run say that it waits for a signal.
+// rests makes the worker that holds the run report that it waits for a signal.
 func (r *rig) rests(a model.Address) {
 	r.t.Helper()
 	r.turn(a, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal, Name: "s"}}})
 	r.settle()
 }
 
-// wantEmpty demands that nothing is left in memory and that nobody waits.
+// wantEmpty demands that nothing is left in memory and that no caller waits.
 func (r *rig) wantEmpty() {
 	r.t.Helper()
 	if n, w, q := r.l.Entries(), r.l.Waiters(), r.l.Queries(); n+w+q > 0 || r.l.Held() != 0 || !r.l.Idle() {
@@ -186,7 +186,7 @@ func (r *rig) evicted() (why []string) {
 // mismatch is why a run is blocked.
 var mismatch = model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}
 
-// blocks has whoever holds the run say that it cannot go on, which lets go of it.
+// blocks makes the worker that holds the run report that it is blocked, which releases it.
 func (r *rig) blocks(a model.Address) {
 	r.t.Helper()
 	why := mismatch

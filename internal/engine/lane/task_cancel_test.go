@@ -31,8 +31,8 @@ func TestCancelUnderAnotherOwner(t *testing.T) {
 	r.wantStatus(c.Ref.Address, model.Canceled)
 }
 
-// A claim that nobody was told of is handed over by the next owner. When the task was canceled
-// meanwhile, the claim says so.
+// The next owner hands over a claim that its worker did not get. If the task was canceled since,
+// the claim says so.
 func TestCanceledClaimIsHandedOver(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)

@@ -18,7 +18,7 @@ type bench struct {
 	*queue.Board
 	r    *rig
 	has  map[model.ClaimRef]bool
-	away bool // whoever is not here is elsewhere
+	away bool // workers that are not here are elsewhere
 	left bool // the worker has
 
 	dropped bool // and has said that it does not have the claim
@@ -29,6 +29,9 @@ func (b *bench) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	return id, "w@here", ok
 }
 
+// Hold passes the claim on to the board, without the name of the worker.
+//
+//arch:parameters lane.Board gives the signature
 func (b *bench) Hold(now model.Time, it queue.Item, claim int64, id queue.WorkerID, _ string) {
 	b.Board.Hold(now, it, queue.HeldClaim{Ref: model.ClaimRef{TaskRef: it.Ref, Claim: claim}, Worker: id})
 }
@@ -56,7 +59,7 @@ func newBench(t tb, slots int, change ...func(*lane.Config)) (*rig, *bench) {
 	return b.r, b
 }
 
-// board gives it a board that knows of nothing but the worker.
+// board creates a board that knows only the worker.
 func (b *bench) board(now model.Time, cfg queue.Config, slots int) {
 	b.Board = queue.New(cfg)
 	b.Join(now, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: slots})
@@ -80,7 +83,7 @@ func (b *bench) propose() {
 	b.r.take()
 }
 
-// claims are those that were handed over since the last call; the worker has them now.
+// claims returns the claims handed over since the last call; the worker has them now.
 func (b *bench) claims() (claims []model.Claim) {
 	b.r.told = slices.DeleteFunc(b.r.told, func(c lane.TaskCall) bool {
 		if c.Kind == lane.TaskExecute {
@@ -142,7 +145,7 @@ func (b *bench) stops(canceled bool) (n int) {
 	return n
 }
 
-// slots are those that are taken.
+// slots returns the number of slots in use.
 func (b *bench) slots() int { return b.Stats().Workers[0].Held }
 
 func (b *bench) wantSlots(n int) {
@@ -172,9 +175,9 @@ func taskCommand(id string) model.Command {
 	}}
 }
 
-// A claim in the commit of the start, one of a task that waits, and the schedule of another stand
-// in a batch that is refused because of somebody else. All of them happen, once, and nobody hears
-// of anything before.
+// A batch has a claim in the commit of the start, a claim of a waiting task, and the schedule of
+// another task. It is refused because of another address. All of them happen, once, and no worker
+// learns of them before.
 func TestRefusedBatchWithClaims(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -214,7 +217,7 @@ func TestRefusedBatchWithClaims(t *testing.T) {
 	b.wantSlots(0)
 }
 
-// That a task was cancelled is told to its worker also when the batch was refused at first.
+// The worker learns that its task was cancelled even when the batch was refused at first.
 func TestCancelBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -237,8 +240,8 @@ func TestCancelBesidePoison(t *testing.T) {
 	b.wantSlots(0)
 }
 
-// Who executes a task of a run that is quarantined goes on, and what it reports meanwhile counts
-// when the quarantine is over.
+// A worker that executes a task of a quarantined run continues, and its report counts when the
+// quarantine is over.
 func TestReportToQuarantined(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -279,8 +282,8 @@ func TestReportToQuarantined(t *testing.T) {
 	}
 }
 
-// A shard that is given up waits for those who execute its tasks, but not for ever. From its last
-// commit on nothing is written for it.
+// A shard that is given up waits for the workers that execute its tasks, but not forever. After its
+// last commit nothing is written for it.
 func TestDrainWithTasks(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 2)
@@ -308,8 +311,8 @@ func TestDrainWithTasks(t *testing.T) {
 	}
 	b.wantSlots(0)
 
-	// Whoever owns it next finds the claim. Its worker is elsewhere: it is waited for, and its
-	// report comes by mail.
+	// The next owner finds the claim. Its worker is elsewhere: the owner waits for it, and the
+	// report arrives as a message.
 	b.away = true
 	b.Leave(r.now, 1)
 	r.acquire(shard)
@@ -383,8 +386,8 @@ func TestProgressIsReadMeanwhile(t *testing.T) {
 }
 
 // A claim is about to be handed over when the removal of an older run of its address is refused,
-// and with it what was known of the address. It is handed over all the same: nobody else would tell
-// its worker, and no shard would be freed before.
+// which drops the state of the address. The claim is handed over anyway: nothing else would reach
+// its worker, and the shard would not be freed before.
 func TestProgressIsReadWhileRemovalIsRefused(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1, func(c *lane.Config) { c.Retention = kept })
@@ -464,7 +467,7 @@ func (r *rig) acquired() []store.AcquiredShard {
 	return got
 }
 
-// A proposal for what cannot be any more leaves no slot taken and no task forgotten.
+// A proposal that is no longer possible leaves no slot taken and no task forgotten.
 func TestStaleProposals(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -481,8 +484,7 @@ func TestStaleProposals(t *testing.T) {
 	r.wantEvents(a, "task_scheduled t", "withdrawn t")
 	b.wantSlots(0)
 
-	// Of a task that has been given back meanwhile, and whose time has not come. It is not
-	// forgotten.
+	// For a task that was given back since, and is not due. The lane does not forget it.
 	r.send(theTask("t"), "t")
 	r.settle()
 	c := b.one()
@@ -516,7 +518,7 @@ func TestDeadlineThatComesToNothing(t *testing.T) {
 	b.one()
 }
 
-// turnstile lets one task through at a time, and counts those that hold it without having been let
+// turnstile lets one task through at a time, and counts tasks that run without having been let
 // through.
 type turnstile struct {
 	in   map[model.TaskRef]bool
@@ -563,8 +565,8 @@ func newTurnstile(t *testing.T) (*rig, *bench, *turnstile) {
 	return r, b, g
 }
 
-// A claim shares its batch with a row that the store refuses. It is undone, and made again only
-// when it is let through again: somebody else may have got what it was let through with.
+// A claim shares its batch with a row that the store refuses. The claim is undone, and made again
+// only when the gate lets it through again: another task may have its permit by then.
 func TestClaimBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, b, g := newTurnstile(t)
@@ -677,7 +679,7 @@ func TestReportOfEndingRunBesidePoison(t *testing.T) {
 	b.wantSettled(c, "not_owned")
 }
 
-// A claim is in the store, and the node started over before its worker was told: it is told now.
+// A claim is in the store, and the node restarted before the worker got it: the worker gets it now.
 func TestClaimThatWasNotHandedOver(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
@@ -691,7 +693,7 @@ func TestClaimThatWasNotHandedOver(t *testing.T) {
 	r.wantStatus(taskAt("t"), model.Completed)
 }
 
-// The tasks of a run go on while nobody here can run its code.
+// The tasks of a run continue while no worker here can run its code.
 func TestTasksWithoutCode(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -745,10 +747,10 @@ func TestLostWorkers(t *testing.T) {
 	}
 }
 
-// The clock of the store has been put back since the last event, and a claim is recorded at the
-// time of that. The board counts from when it heard of the claim, and finds its worker silent too
-// early. That comes to nothing, and is found again: a claim whose deadlines did not run would be
-// held for ever.
+// The clock of the store has been set back since the last event, and a claim is recorded at the
+// time of that event. The board counts from when it learned of the claim, and finds its worker
+// silent too early. That has no effect, and the board finds it again: a claim whose deadlines did
+// not run would be held forever.
 func TestDeadlineThatIsFoundTooEarly(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -775,8 +777,8 @@ func TestDeadlineThatIsFoundTooEarly(t *testing.T) {
 	b.wantSlots(0)
 }
 
-// A start that assumes that there is no run of its address has not looked: until it is stored, a
-// claim may be there of which the board does not know.
+// A start that assumes an unused address has not read it: until it is stored, there may be a claim
+// that the board does not know.
 func TestKnownAfterAssumedStarts(t *testing.T) {
 	t.Parallel()
 	r, _ := newBench(t, 0)

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// applyWrite puts what a claim writes into the open batch. The lane answers when it is durable, and
-// answers a repetition when the first write is.
+// applyWrite puts data that a claim writes into the open batch. The lane answers when it is
+// durable, and answers a repetition when the first write is.
 func (l *Lane) applyWrite(now model.Time, e *entry, in *messageInput) {
 	var d core.Decision
 	if err := l.writeData(now, e, in.origin.message.Write); err != nil {
@@ -24,7 +24,7 @@ func (l *Lane) writeData(now model.Time, e *entry, write *model.TaskWrite) error
 	w := e.tasks.written[ref.ID]
 	switch {
 	case !e.hasClaim(ref) || w == nil:
-		return fault.New(fault.NotOwned, "%s: the claim is over, or somebody else's", ref.TaskRef)
+		return fault.New(fault.NotOwned, "%s: the claim has ended, or another worker has it", ref.TaskRef)
 	case w.err != nil:
 		return w.err
 	}

@@ -71,7 +71,7 @@ func (r *rig) wantData(c model.Claim, want string) {
 	}
 }
 
-// writer is a lane with a task that somebody executes.
+// writer is a lane with a task that a worker executes.
 func writer(t tb) (*rig, *bench, model.Claim) {
 	r, b := newBench(t, 1)
 	r.join(1)
@@ -110,7 +110,7 @@ func TestWrites(t *testing.T) {
 	r.settle()
 	r.wantAnswer("late", "not_owned")
 
-	// The next claim goes on with what is there, and begins to count anew.
+	// The next claim continues with the stored data, and counts from the beginning.
 	r.now = r.now.Add(2 * time.Second)
 	b.propose()
 	r.settle()
@@ -190,8 +190,8 @@ func TestPoisonousWrite(t *testing.T) {
 	r.wantEvents(key("bad"), "step_completed fine")
 }
 
-// Whoever listens is told of the next commit, not before it, and once; another node as long as it
-// says that it listens.
+// A watcher learns of the next commit, not before it, and once. Another node learns of commits
+// while it renews its watch.
 func TestWatchers(t *testing.T) {
 	t.Parallel()
 	r, _, c := writer(t)
@@ -205,7 +205,7 @@ func TestWatchers(t *testing.T) {
 	r.l.Unwatch(c.Ref.Address, "gone")
 	r.post(model.Message{Kind: model.MessageWatch, To: c.Ref.Address, Name: model.WatchChanges}, "w")
 	r.settle()
-	r.wantAnswer("one", "") // something of it was committed: that somebody listens
+	r.wantAnswer("one", "") // the commit of the note that a caller watches
 	r.hints = nil
 	if err := r.l.Watch(c.Ref.Address, "two"); err != nil {
 		t.Fatal(err)
@@ -260,8 +260,8 @@ func TestWatchersOfWhatNeverChanges(t *testing.T) {
 	r.wantAnswer("here", "")
 }
 
-// Whatever becomes of commits, what is stored in the end is what was written, each item once, in
-// order: those who write repeat what was not answered.
+// Whatever happens to commits, the stored data is what was written, each item once, in order:
+// writers repeat writes without an answer.
 func TestWritesSurviveTrouble(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -290,7 +290,7 @@ func TestWritesSurviveTrouble(t *testing.T) {
 					r.fail(store.Retryable)
 				}
 			case 1:
-				if r.commit != nil { // lands, and nobody knows
+				if r.commit != nil { // the commit lands, and its result is lost
 					if _, err := r.land(); err != nil {
 						rt.Fatal(err)
 					}

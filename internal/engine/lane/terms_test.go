@@ -13,7 +13,7 @@ func (r *rig) delayed(k string, token any) {
 	r.send(model.Message{Kind: model.MessageStart, To: key(k), Terms: &model.Terms{Delay: time.Minute, Timeout: time.Hour}}, token)
 }
 
-// allTimers are the timers of all runs, also of those that do not exist.
+// allTimers counts the timers of all runs, also of runs that do not exist.
 func (r *rig) allTimers() int {
 	var all []model.ShardID
 	for s := range model.ShardID(shards) {
@@ -41,8 +41,8 @@ func TestDelayedStartOfATakenKey(t *testing.T) {
 	}
 }
 
-// An execution that waits for its start time is nobody's. It begins when its time has come, whoever
-// owns it by then, with what came in before.
+// No worker has an execution that waits for its start time. It starts at that time, on its owner by
+// then, with the messages that arrived before.
 func TestDelayedStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -9,18 +9,18 @@ import (
 
 const (
 	timerPage = 1000
-	// when there are more than a page, or most of what is read is passed over because its kind is
-	// behind
+	// for more than a page of due timers, or when most timers of a page are skipped because their
+	// kind is behind
 	stormPage  = 5000
-	timerBurst = 500 // due timers that are fired in one round
+	timerBurst = 500 // due timers that fire in one round
 )
 
-// fireTimers fires due timers as far as there is room, and reads on well before the window is used
-// up.
+// fireTimers fires due timers while there is room, and reads the next page well before the window
+// is used up.
 func (l *Lane) fireTimers(now model.Time) {
 	w := &l.timers
 	w.ripen(now)
-	for n := 0; n < timerBurst && w.due > 0 && !l.Full() && !l.loads.crowded(l.cfg.MaxLoads); n++ {
+	for n := 0; n < timerBurst && w.due > 0 && !l.Full() && !l.loads.isCrowded(l.cfg.MaxLoads); n++ {
 		if t, ok := w.next(); ok {
 			l.fire(now, t)
 		}
@@ -35,7 +35,7 @@ func (l *Lane) fireTimers(now model.Time) {
 	}
 }
 
-// fire hands a due timer to its run.
+// fire gives a due timer to its run.
 func (l *Lane) fire(now model.Time, t store.Timer) {
 	e := l.entry(t.Address)
 	if e == nil || e.shard.draining || l.passOver(t.Shard, t.Address, "a timer") {
@@ -44,7 +44,7 @@ func (l *Lane) fire(now model.Time, t store.Timer) {
 	l.take(now, e, &timerInput{inputBase{address: e.address, run: t.Run}, t.ID})
 }
 
-// refill reads timers behind a place.
+// refill reads timers behind a position.
 func (l *Lane) refill(after store.TimerMark, until model.Time, catchUp bool) {
 	w := &l.timers
 	shards := l.serving()
@@ -60,7 +60,7 @@ func (l *Lane) refill(after store.TimerMark, until model.Time, catchUp bool) {
 	l.loads.addFirst(&Load{Kind: LoadTimers, Shards: shards, Mark: after, Until: until, Limit: min(limit, w.limit), catchUp: catchUp})
 }
 
-// acceptTimers takes in a page of timers.
+// acceptTimers takes a page of timers into the window.
 func (l *Lane) acceptTimers(ld *Load, r LoadResult) {
 	p := page{after: ld.Mark, timers: r.Timers, catchUp: ld.catchUp, end: store.TimerMark{Due: ld.Until, Run: maxRun}}
 	if ld.catchUp {
@@ -81,7 +81,7 @@ func (in *timerInput) apply(l *Lane, now model.Time, e *entry) {
 	}
 	d := core.Fire(e.x, in.id, now)
 
-	// The worker first hears that the attempt failed, which may be on its way to the store.
+	// The failure of the attempt may still be in flight. The worker must get it first.
 	switch b := l.batchOf(e); {
 	case d.Retry == "":
 	case b == nil:

@@ -209,7 +209,7 @@ func TestWindowShrinksDuringRefill(t *testing.T) {
 	r.wantFired(b, from, want...)
 }
 
-// The same when the timers were read before those that shrink the window.
+// The same when the timers were read before the timers that shrink the window.
 func TestRefillShrinksTheWindow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 10; c.TimerHorizon = 100 * time.Second })
@@ -272,7 +272,7 @@ func TestTimerStormOfOneKind(t *testing.T) {
 	}
 
 	r.settle()
-	r.now = r.now.Add(3 * time.Second) // all are due; those of the storm before the other one
+	r.now = r.now.Add(3 * time.Second) // all are due; the timers of the storm before the other one
 	batches := 0
 	for len(r.events(calm)) == 0 {
 		r.flush()
@@ -311,7 +311,7 @@ func TestFullWindowAndAnotherShard(t *testing.T) {
 	r.wantFired(theirs, from, 12)
 }
 
-// Timers of runs that have ended do nothing, also when the key has a new run meanwhile.
+// Timers of runs that have ended do nothing, also when the key has a new run.
 func TestTimerOfAClosedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -412,8 +412,8 @@ func TestTimerStartedAgainDuringRefill(t *testing.T) {
 	}
 }
 
-// The back-off of a step: the worker that holds the run is told; one that let go gets the run
-// again.
+// The back-off of a step: the worker that holds the run gets the retry; a worker that let go gets
+// the run again.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	for _, released := range []bool{false, true} {

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// size counts what the turn records.
+// size returns the bytes of what the turn records.
 func (in *turnInput) size() int {
 	n := inputBytes
 	for i := range in.turn.Commands {
@@ -28,7 +28,7 @@ func (in *turnInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.done(in)
 }
 
-// apply records what the code did, and gives the next run to a worker if the turn ended this one.
+// apply records the turn, and gives the next run to a worker if the turn ended this one.
 func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 	t := in.turn
 	if !e.isHeld(t, in.worker) {
@@ -51,7 +51,7 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 
 	b := l.record(e, in, &d)
 	if d.Diverged {
-		// What the turn took for granted has not come next: the run goes on behind Seen.
+		// The events that the turn assumed did not come next: the run continues behind Seen.
 		only := *t
 		only.Ahead, only.Close, only.Waits = 0, nil, nil
 		t = &only
@@ -67,14 +67,14 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 		b.effects = append(b.effects, effect{kind: effClosed, entry: e, run: t.Run, outcome: d.Close})
 		l.letGo(b, e, "closed")
 		l.askAgain(e)
-		if x != e.x { // the code goes on in a new run
+		if x != e.x { // the code continues in a new run
 			l.setRun(e, x)
 			e.pending.fresh = true
 			b.effects = append(b.effects, effect{kind: effActivate, entry: e, run: x.Start.Run})
 		}
 	case t.Blocked != nil:
 		if b != nil {
-			// The worker knows: there is nothing to call it for.
+			// The worker ended the run itself, so it needs no call.
 			call := Call{Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen}
 			b.effects = append(b.effects, effect{kind: effBlocked, entry: e, call: call})
 			e.eviction.missed = nil
@@ -85,8 +85,9 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 	l.postChanges(now, e, &d, queue.Neither)
 }
 
-// applyStaleTurn handles the turn of a worker that lost the run while the turn waited. The run goes
-// on elsewhere: if it was blocked, that may have been undone since.
+// applyStaleTurn handles the turn of a worker that lost the run while the turn waited. The run
+// continues elsewhere: if it is open and not parked, the lane dispatches it, because a block may
+// have been undone since.
 func (l *Lane) applyStaleTurn(now model.Time, e *entry, in *turnInput) {
 	l.done(in)
 	l.evictStale(in.worker, in.turn.Run, in.turn.Generation)
@@ -96,7 +97,7 @@ func (l *Lane) applyStaleTurn(now model.Time, e *entry, in *turnInput) {
 	l.maybeDrop(e)
 }
 
-// blockOn keeps a run whose turn cannot be applied, and stores why: a second try would fail too.
+// blockOn blocks a run whose turn cannot be applied, and stores why: a second try would fail too.
 func (l *Lane) blockOn(e *entry, in *turnInput, err error) {
 	why := &model.Reason{Code: model.WaitMismatch, Detail: model.Cut(err.Error(), model.MaxReasonText)}
 	if fault.Is(err, fault.Exhausted) {
@@ -105,7 +106,7 @@ func (l *Lane) blockOn(e *entry, in *turnInput, err error) {
 	blocked := model.Turn{Run: in.turn.Run, Generation: in.turn.Generation, Seen: min(in.turn.Seen, e.x.Next-1), Blocked: why}
 	_, d, err := core.Apply(e.x, &blocked, e.x.Last, model.RunID{}, l.cfg.Limits)
 	if err != nil {
-		l.done(in) // the run has closed in the meantime, so there is nothing to block
+		l.done(in) // the run has closed since, so there is nothing to block
 	} else if b := l.record(e, in, &d); why.Code == model.WaitLimit {
 		l.reachLimit(b, e, why)
 	}
@@ -118,7 +119,7 @@ func (in *releaseInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.done(in)
 }
 
-// apply lets the worker go, if it has seen everything that was committed for the run.
+// apply lets the worker release the run, if it has seen everything that was committed for it.
 func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 	t := in.turn
 	if !e.isHeld(t, in.worker) {
@@ -134,7 +135,8 @@ func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 	d, ok := core.Release(e.x, t.Seen, t.Waits, l.cfg.Limits)
 	b := l.record(e, in, &d)
 	if !ok && l.mustLeave(e) {
-		// The news that the worker has not seen is not for it, and without news it repeats no step.
+		// The worker does not get the news that it has not seen, and without news it repeats no
+		// step.
 		e.hold.retrying = nil
 		l.noteTurn(now, e, t)
 	}
@@ -142,7 +144,7 @@ func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 		e.wait.reasons = model.BoundedReasons(t.Waits)
 		l.letGo(b, e, "released")
 		if core.RetryDue(e.x, now) || len(e.queries) > 0 {
-			l.dispatch(now, e) // the worker heard of it after it had let go
+			l.dispatch(now, e) // the retry or the query came after the worker had let go
 		}
 		l.maybeDrop(e)
 	}
@@ -160,9 +162,9 @@ func (l *Lane) evictPoisoned(e *entry, w WorkerID, t *model.Turn) {
 	})
 }
 
-// noteTurn notes what the code waits for and whether it may be running a step. A run that is to
-// leave its worker leaves when no step runs. Until then the worker begins no further step, because
-// the lane does not tell it that it may go on.
+// noteTurn notes what the code waits for and whether it may be running a step. A run that must
+// leave its worker leaves when no step runs. Until then the worker starts no further step, because
+// the lane does not let it continue.
 func (l *Lane) noteTurn(now model.Time, e *entry, t *model.Turn) {
 	if e.hold.gen != t.Generation || t.Close != nil || t.Blocked != nil {
 		return
@@ -177,7 +179,7 @@ func (l *Lane) noteTurn(now model.Time, e *entry, t *model.Turn) {
 	case e.hold.withheld && !e.shard.draining: // drainShards handles a shard that is given up
 		l.takeBack(now, e, l.whyLeave(e))
 	case !l.mustLeave(e):
-		// It goes on with what was just committed.
+		// The code continues with the events just committed.
 		e.hold.busy = len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Whoever sends an update hears what the code answers, once that is durable. The same request again
-// gets the same answer, whenever it comes.
+// The sender of an update gets the answer of the code, once that is durable. The same request gets
+// the same answer, whenever it is repeated.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -17,6 +17,7 @@ func TestUpdate(t *testing.T) {
 	r.began(a)
 	r.update(a, "req-1", "first")
 	r.settle()
+
 	r.update(a, "req-1", "pending")
 	r.settle()
 	r.wantSilence("first", "pending")
@@ -26,20 +27,22 @@ func TestUpdate(t *testing.T) {
 	r.update(a, "req-1", "while it is in flight")
 	r.wantSilence("first", "pending", "before the commit", "while it is in flight")
 	r.settle()
+
 	r.update(a, "req-1", "after")
 	r.settle()
 	r.release(a, "s")
 	r.settle()
 	r.update(a, "req-1", "unloaded")
 	r.settle()
+
 	for _, token := range []any{"first", "pending", "before the commit", "while it is in flight", "after", "unloaded"} {
 		r.wantOutput(token, "42")
 	}
 	r.wantEvents(a, "update_received u", "update_answered answer 42")
 }
 
-// The owner dies at any moment: whoever asks its successor under the same id waits for the same
-// answer, or gets it.
+// The owner dies at any moment: a caller that asks its successor with the same id waits for the
+// same answer, or gets it.
 func TestUpdateOverTakeover(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -134,7 +137,7 @@ var moments = map[string]func(r *rig){
 	"not durable": func(*rig) {}, "in flight": func(r *rig) { r.read(); r.flush() }, "pending": func(r *rig) { r.settle() },
 }
 
-// Whoever waits when the shard moves is told to ask the next owner.
+// When the shard moves, waiting callers learn that they must ask the next owner.
 func TestUpdateOfMovingShard(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -173,6 +176,7 @@ func TestForgottenUpdate(t *testing.T) {
 			if n := r.l.Waiters(); n != 0 {
 				t.Errorf("%d waiters are left", n)
 			}
+
 			r.update(a, "req-1", "again")
 			r.settle()
 			r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}, Waits: []model.Reason{{Code: model.WaitSignal}}})
@@ -223,8 +227,8 @@ func TestUpdateByInbox(t *testing.T) {
 	r.wantEmpty()
 }
 
-// Updates that are open when a run ends are refused in the commit that ends it; those of a run that
-// continues are answered by the next.
+// Open updates of a run that ends are refused in the commit that ends it; updates of a run that
+// continues are answered by the next run.
 func TestUpdateAtTheEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -234,6 +238,7 @@ func TestUpdateAtTheEnd(t *testing.T) {
 	r.update(a, "begun", "begun")
 	r.update(a, "waits", "waits")
 	r.settle()
+
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued, Begun: []int64{1}}})
 	r.settle()
 	r.wantAnswer("begun", "conflict")
@@ -241,6 +246,7 @@ func TestUpdateAtTheEnd(t *testing.T) {
 	r.turn(a, does(replied(1, "42")))
 	r.settle()
 	r.wantOutput("waits", "42")
+
 	r.update(a, "late", "late")
 	r.settle()
 	r.order(model.MessageTerminate, a, "terminate")
@@ -254,8 +260,8 @@ func TestUpdateAtTheEnd(t *testing.T) {
 	r.wantEmpty()
 }
 
-// A signal of a workflow under a request id that was used before is consumed once and has no
-// effect; its sender is told the first answer.
+// A signal of a workflow with a request id that was used before is consumed once and has no effect;
+// its sender gets the first answer.
 func TestRepeatedRequestOfWorkflow(t *testing.T) {
 	t.Parallel()
 	for _, quarantined := range []bool{false, true} {
@@ -301,9 +307,9 @@ func TestRepeatedRequestOfWorkflow(t *testing.T) {
 	}
 }
 
-// Whoever sent an update to a certain run repeats it when the update is with the next run already:
-// it waits for the same answer. A refusal would be remembered under the id of the request, and the
-// answer could not be stored any more.
+// The sender of an update to a certain run repeats it when the next run already has the update: it
+// waits for the same answer. A refusal would be remembered under the request id, and the answer
+// could then no longer be stored.
 func TestUpdateOfARunThatWentOn(t *testing.T) {
 	t.Parallel()
 	for name, goOn := range map[string]func(r *rig, a model.Address){
@@ -323,6 +329,7 @@ func TestUpdateOfARunThatWentOn(t *testing.T) {
 			r.settle()
 			goOn(r, a)
 			r.settle()
+
 			r.send(m, "again")
 			r.post(m, "req-1")
 			r.settle()

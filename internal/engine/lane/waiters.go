@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// how long the lane tells another node; it looks every second anyway
+	// how long the lane informs another node, which also checks every second
 	awaitFor = 10 * time.Minute
 	// addresses below which the lane does not look for nodes to forget
 	fewestSweep = 1024
@@ -19,10 +19,10 @@ const (
 type waiter struct {
 	token any
 	node  model.NodeID
-	run   model.RunID // a certain run; zero for the end of the chain
+	run   model.RunID // a certain run; zero for the end of the chain of runs
 	reply string      // it waits for the answer to the request with this id, not for the end
 	drawn bool        // no other caller knows that id
-	early bool        // its own start or update is not committed: what happens before is not for it
+	early bool        // its own start or update is not committed, so earlier events are not for it
 	begun bool        // its own start is committed
 	until model.Time  // when the lane forgets another node; zero for a caller of this process
 }
@@ -37,7 +37,7 @@ func (w *waiter) tell(out *Output, a model.Address, run model.RunID, answer Answ
 	out.Hints = append(out.Hints, Hint{Node: w.node, Address: a, Run: run})
 }
 
-// waiters knows who waits for which address. What its methods tell goes to the given output.
+// waiters knows which callers wait for which address. Its methods add answers to the given output.
 type waiters struct {
 	at      map[model.Address][]waiter
 	sweepAt int // at this number of addresses the lane looks for nodes to forget
@@ -48,8 +48,8 @@ func newWaiters() waiters { return waiters{at: map[model.Address][]waiter{}} }
 // add lets a caller of this process wait.
 func (ws *waiters) add(a model.Address, w waiter) { ws.at[a] = append(ws.at[a], w) }
 
-// addNode lets another node wait. Callers over there come and go without a word, so the lane
-// forgets the node after a while.
+// addNode lets another node wait. Its callers come and go unnoticed, so the lane forgets the node
+// after a while.
 func (ws *waiters) addNode(now model.Time, a model.Address, w waiter) {
 	w.until = now.Add(awaitFor)
 	for i := range ws.at[a] {
@@ -62,8 +62,8 @@ func (ws *waiters) addNode(now model.Time, a model.Address, w waiter) {
 	ws.add(a, w)
 }
 
-// sweep forgets nodes whose time is over. It looks when there are twice as many addresses as the
-// last time left.
+// sweep forgets nodes whose time is over. It runs when there are twice as many addresses as the
+// last sweep left.
 func (ws *waiters) sweep(now model.Time) {
 	if len(ws.at) < ws.sweepAt {
 		return
@@ -96,8 +96,8 @@ func (ws *waiters) remove(a model.Address, pick func(*waiter) bool) {
 	}
 }
 
-// forget lets a caller wait no longer. It returns the id of the request whose answer the caller
-// waited for, and whether another caller waits for the same answer.
+// forget ends the wait of a caller. It returns the id of the request whose answer the caller waited
+// for, and whether another caller waits for the same answer.
 func (ws *waiters) forget(a model.Address, token any) (request string, shared bool) {
 	ws.remove(a, func(w *waiter) bool {
 		if w.token != token {
@@ -123,7 +123,7 @@ func (ws *waiters) find(a model.Address, token any) *waiter {
 	return nil
 }
 
-// end tells the waiters for the end of a run, or of the chain whose last run it was.
+// end answers the waiters for the end of a run, or of the chain whose last run it was.
 func (ws *waiters) end(out *Output, a model.Address, run model.RunID, o *model.Outcome) {
 	ws.remove(a, func(w *waiter) bool {
 		if w.early || w.reply != "" || w.run != run && (!w.run.IsZero() || o.Status == model.Continued) {
@@ -134,8 +134,8 @@ func (ws *waiters) end(out *Output, a model.Address, run model.RunID, o *model.O
 	})
 }
 
-// reply tells the waiters for the answer to a request. It reports whether the only caller that can
-// ask for the answer again is among them.
+// reply answers the waiters for the answer to a request. It reports whether the only caller that
+// can ask for the answer again is among them.
 func (ws *waiters) reply(out *Output, a model.Address, id string, answer Answer) (last bool) {
 	ws.remove(a, func(w *waiter) bool {
 		if w.early || w.reply != id {
@@ -150,8 +150,8 @@ func (ws *waiters) reply(out *Output, a model.Address, id string, answer Answer)
 	return last
 }
 
-// stop tells all waiters of a run why neither its end nor an answer of its code comes. Other nodes
-// look again when they get the hint.
+// stop tells all waiters of a run why they get neither its end nor an answer of its code. Other
+// nodes look again when they get the hint.
 func (ws *waiters) stop(out *Output, a model.Address, err error) {
 	ws.remove(a, func(w *waiter) bool {
 		if w.early {
@@ -162,9 +162,9 @@ func (ws *waiters) stop(out *Output, a model.Address, err error) {
 	})
 }
 
-// removed tells the waiters of an address that an operator removed it. If another run may be the
-// current one, again is set, and those that wait for the end are told as well: they ask again.
-func (ws *waiters) removed(out *Output, a model.Address, err error, again bool) {
+// endRemoved answers the waiters of an address that an operator removed. When again is set, another
+// run may be the current one; then waiters for the end get the answer too, and ask again.
+func (ws *waiters) endRemoved(out *Output, a model.Address, err error, again bool) {
 	ws.remove(a, func(w *waiter) bool {
 		if w.early || w.reply == "" && !again {
 			return false
@@ -174,9 +174,9 @@ func (ws *waiters) removed(out *Output, a model.Address, err error, again bool) 
 	})
 }
 
-// fail tells the waiters of the picked addresses that this lane will not answer them. Waiters whose
-// start is not committed hear it with the answer to that start. A request whose answer is awaited
-// is stored: sent again under its id, it waits for the same answer.
+// fail tells the waiters of the picked addresses that this lane will not answer them. A waiter
+// whose start is not committed gets that with the answer to the start. A request whose answer is
+// awaited is stored: when its caller sends it again with the same id, it waits for the same answer.
 func (ws *waiters) fail(out *Output, pick func(model.Address) bool, err error) {
 	for _, a := range pickAddresses(ws.at, pick) {
 		ws.remove(a, func(w *waiter) bool {
@@ -193,8 +193,7 @@ func (ws *waiters) fail(out *Output, pick func(model.Address) bool, err error) {
 	}
 }
 
-// pickAddresses returns those keys of a map that the function picks, in an order that does not
-// depend on chance.
+// pickAddresses returns the picked keys of a map in a deterministic order.
 func pickAddresses[V any](m map[model.Address]V, pick func(model.Address) bool) []model.Address {
 	var picked []model.Address
 	for a := range m {

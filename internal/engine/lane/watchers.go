@@ -7,27 +7,28 @@ import (
 )
 
 const (
-	// watchFor is how long the lane tells another node of changes. The node says again that it
-	// listens before that.
+	// watchFor is how long the lane informs another node of changes. The node renews its interest
+	// before that.
 	watchFor        = 2 * time.Minute
 	fewestListeners = 64 // addresses below which the lane does not look for nodes to forget
 )
 
-// watcher wants to hear of each commit that has something of an address. A caller of this process
-// hears it once.
+// watcher is informed of each commit that changes an address. A caller of this process is informed
+// once.
 type watcher struct {
 	token any
 	node  model.NodeID
 	until model.Time // when the lane forgets a node
 }
 
-// watchers knows who listens to which address. What its methods tell goes to the given output.
+// watchers knows which callers and nodes watch which address. Its methods add answers to the given
+// output.
 type watchers struct {
 	at      map[model.Address][]watcher
 	sweepAt int // at this number of addresses the lane looks for nodes to forget
 }
 
-// add lets a caller of this process listen.
+// add lets a caller of this process watch.
 func (ws *watchers) add(a model.Address, w watcher) {
 	if ws.at == nil {
 		ws.at = map[model.Address][]watcher{}
@@ -35,21 +36,21 @@ func (ws *watchers) add(a model.Address, w watcher) {
 	ws.at[a] = append(ws.at[a], w)
 }
 
-// addNode lets another node listen for a while.
+// addNode lets another node watch for a while.
 func (ws *watchers) addNode(now model.Time, a model.Address, node model.NodeID) {
 	ws.keep(a, func(w *watcher) bool { return w.node != node })
 	ws.sweep(now)
 	ws.add(a, watcher{node: node, until: now.Add(watchFor)})
 }
 
-// remove lets a caller listen no longer.
+// remove ends the watch of a caller.
 func (ws *watchers) remove(a model.Address, token any) {
 	ws.keep(a, func(w *watcher) bool { return w.token != token })
 }
 
-// sweep forgets nodes that no longer listen. Without it, a node would stay for ever that listened
-// to an address without further commits. It looks when there are twice as many addresses as the
-// last time left.
+// sweep forgets nodes that no longer watch. Without it, a node that watched an address without
+// further commits would stay forever. It runs when there are twice as many addresses as the last
+// sweep left.
 func (ws *watchers) sweep(now model.Time) {
 	if len(ws.at) < ws.sweepAt {
 		return
@@ -82,7 +83,7 @@ func (ws *watchers) keep(a model.Address, keep func(*watcher) bool) {
 	}
 }
 
-// tell tells the watchers that something of the address is durable.
+// tell informs the watchers that a change of the address is durable.
 func (ws *watchers) tell(out *Output, now model.Time, a model.Address) {
 	ws.keep(a, func(w *watcher) bool {
 		if w.token != nil {
@@ -96,7 +97,7 @@ func (ws *watchers) tell(out *Output, now model.Time, a model.Address) {
 	})
 }
 
-// fail lets the watchers of the picked addresses look which node owns them now.
+// fail makes the watchers of the picked addresses look for the new owner.
 func (ws *watchers) fail(out *Output, now model.Time, pick func(model.Address) bool) {
 	for _, a := range pickAddresses(ws.at, pick) {
 		ws.tell(out, now, a)

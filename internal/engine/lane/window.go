@@ -10,44 +10,44 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// window holds the timers that are due soon. Timers further away stay in the store, and so do those
-// of a kind of workflow that has more than its share of the window. So a million timers that are
-// due at once are read as they fire, and timers of other kinds neither wait behind them nor for
-// room.
+// window holds the timers that are due soon. Later timers stay in the store. A kind of workflow
+// that has more than its share of the window also leaves timers in the store. So a million timers
+// that are due at once are read as they fire, and timers of other kinds wait neither behind them
+// nor for room.
 //
-// Every timer of our shards up to the horizon is in the window or has fired; of a kind that is
-// behind, every timer up to where that kind stands. A refill asks for timers up to a later bound. A
-// timer that is committed while a refill is in flight is compared with that requested bound, so
-// that it cannot be missed by both.
+// Every timer of our shards up to the horizon is in the window or has fired. For a kind that is
+// behind, that holds up to the position of the kind. A refill asks for timers up to a later bound.
+// A timer that is committed while a refill is in flight is compared with that requested bound, so
+// that neither misses it.
 type window struct {
 	limit   int
 	heap    timerHeap
-	known   map[timerKey]model.Time // when it is due: an older entry of the same timer is void
+	known   map[timerKey]model.Time // due time by timer: an older entry of the same timer is void
 	lines   map[kind]*line
 	order   []*line         // lines with due timers, in turn
 	due     int             // timers in lines that are due
 	behind  int             // lines that are behind
 	horizon store.TimerMark // everything up to here is known, of lines that are not behind
 	asked   model.Time      // bound of the refill in flight; 0 when there is none
-	// started or stopped since it was asked for: what it brings of them is out of date
+	// timers started or stopped since the refill was asked for, which has an old state of them
 	changed map[timerKey]struct{}
-	crossed bool // some were committed while a refill was in flight, and kept
-	// a place up to which timers are known was moved back while a refill is in flight
+	crossed bool // timers were committed while a refill was in flight, and kept
+	// a position was moved back while a refill was in flight
 	stale bool
 	more  bool // the last page was full
 	fresh bool // nothing has been read yet
 }
 
-// line is what the window has of one kind of workflow. Due timers are served in turn between lines.
+// line holds the timers of one kind of workflow. The lane serves due timers of all lines in turn.
 type line struct {
 	kind   kind
 	n      int             // timers in memory that are not void
-	last   store.TimerMark // none of them lies behind this
+	last   store.TimerMark // no timer of the line is behind this position
 	due    []store.Timer   // timers that are due, in order
 	behind bool
-	// while it is behind: everything of it up to here is known, and nothing behind it is kept
+	// while it is behind: its timers up to here are known, and later ones are not kept
 	from   store.TimerMark
-	denied bool // had no room for all that a page brought
+	denied bool // a page brought more timers than it had room for
 }
 
 type timerKey struct {
@@ -68,22 +68,22 @@ func (w *window) reset() {
 	}
 }
 
-// bound is the due time up to which a timer must be kept in memory.
+// bound returns the due time up to which a timer must be kept in memory.
 func (w *window) bound() model.Time { return max(w.horizon.Due, w.asked) }
 
-// share is how many timers a kind may have in memory once the window is half full.
+// share returns how many timers a kind may have in memory once the window is half full.
 func (w *window) share() int { return max(1, w.limit/(2*max(1, len(w.lines)))) }
 
-// room reports whether the window takes in a timer that was read for a line. A timer that is due
-// before others of the line is always taken, because it takes their place.
+// room reports whether the window takes a timer that was read for a line. It always takes a timer
+// that is due before others of the line, because it replaces one of them.
 func (w *window) room(n *line, place store.TimerMark) bool {
 	return w.held() < w.limit/2 || n.n < w.share() || compareMarks(place, n.last) < 0
 }
 
-// held is the number of timers in memory, including void ones.
+// held returns the number of timers in memory, including void ones.
 func (w *window) held() int { return len(w.heap) + w.due }
 
-// line finds or makes the line of a kind.
+// line finds or creates the line of a kind.
 func (w *window) line(k kind) *line {
 	n := w.lines[k]
 	if n == nil {
@@ -102,14 +102,14 @@ func (w *window) forgetOne(k kind) {
 	w.dismiss(n)
 }
 
-// dismiss forgets a line that has nothing to remember.
+// dismiss forgets a line that is empty and not behind.
 func (w *window) dismiss(n *line) {
 	if n.n == 0 && !n.behind && len(n.due) == 0 {
 		delete(w.lines, n.kind)
 	}
 }
 
-// fallBehind notes that a line is known only up to a place.
+// fallBehind notes that a line is known only up to a position.
 func (w *window) fallBehind(n *line, from store.TimerMark) {
 	if !n.behind {
 		n.behind, n.from = true, from
@@ -128,14 +128,14 @@ func (w *window) catchUp(n *line) {
 	w.dismiss(n)
 }
 
-// add takes in a timer that has just been committed, if it is due within the window.
+// add takes a timer that has just been committed, if it is due within the window.
 func (w *window) add(t *store.Timer) {
 	w.change(timerKey{t.Run, t.ID})
 	if t.Due > w.bound() {
 		return
 	}
-	// A timer beyond the place of a line that is behind is read when the turn of the line comes.
-	// Only a read that is in flight may have passed it.
+	// A timer behind the position of a late line is read when the turn of the line comes. Only a
+	// read in flight may have passed it.
 	if n := w.lines[kindOf(t)]; n != nil && n.behind && w.asked == 0 && compareMarks(markOf(t), n.from) > 0 {
 		return
 	}
@@ -171,7 +171,7 @@ func (w *window) shrink() {
 	w.stale = w.asked != 0
 }
 
-// trim forgets what is void, what lies where its line has not come to, and what exceeds a share.
+// trim forgets void timers, timers behind the position of a late line, and timers beyond a share.
 func (w *window) trim(share int) {
 	slices.SortFunc(w.heap, compareTimers) // sorted is a heap
 	// A timer that was stopped and started again for the same time is in the heap twice. Both go or
@@ -188,7 +188,7 @@ func (w *window) trim(share int) {
 		n, place := w.lines[kindOf(&t)], markOf(&t)
 		if taken[n]++; taken[n]+len(n.due) > share {
 			if last == (store.TimerMark{}) {
-				// What is due before it is not in the heap.
+				// Timers that are due before it are not in the heap.
 				last = store.TimerMark{Due: t.Due - 1, Run: maxRun}
 			}
 			w.fallBehind(n, last)
@@ -206,7 +206,7 @@ func (w *window) trim(share int) {
 	clear(w.heap[len(kept):])
 	w.heap = kept
 	for _, n := range w.lines {
-		// What it lacks lies behind the horizon, and is read with all others.
+		// The timers that it lacks are behind the horizon, and are read with all others.
 		if n.behind && compareMarks(n.from, w.horizon) >= 0 {
 			w.catchUp(n)
 		}
@@ -291,7 +291,7 @@ func (w *window) dropShard(id model.ShardID) {
 	}
 }
 
-// ripen moves timers whose time has come into their lines.
+// ripen moves due timers into their lines.
 func (w *window) ripen(now model.Time) {
 	for len(w.heap) > 0 && w.heap[0].Due <= now {
 		t := heap.Pop(&w.heap).(store.Timer)
@@ -332,7 +332,7 @@ func (w *window) next() (t store.Timer, ok bool) {
 	return t, ok
 }
 
-// wake is when the next timer is due, or the window must move on.
+// wake returns when the next timer is due, or the window must move on.
 func (w *window) wake(horizon time.Duration) model.Time {
 	if w.due > 0 || w.catchUpDue() != nil {
 		return 1
@@ -349,15 +349,15 @@ func (w *window) wake(horizon time.Duration) model.Time {
 	return t
 }
 
-// refillDue reports whether there is room to read on, and no read is in flight.
+// refillDue reports whether there is room for the next page and no read is in flight.
 func (w *window) refillDue() bool {
-	// A window that is full of timers beyond the horizon has room too: nearer timers come first,
-	// and the others go.
+	// A window that is full of timers beyond the horizon has room too: nearer timers are more
+	// urgent and replace them.
 	return !w.fresh && w.asked == 0 && w.due < 2*w.limit && (w.held() < 2*w.limit || compareMarks(markOf(&w.heap[0]), w.horizon) > 0)
 }
 
-// catchUpDue returns the line that is furthest behind among those that have used up half of their
-// share; nil when there is none, or a read is in flight.
+// catchUpDue returns the line that is furthest behind and has used up half of its share. It is nil
+// when there is no such line, or a read is in flight.
 func (w *window) catchUpDue() (next *line) {
 	if w.behind == 0 || w.asked != 0 || w.fresh {
 		return nil
@@ -377,8 +377,8 @@ type page struct {
 	catchUp    bool // read for the lines that are behind, otherwise for all others
 }
 
-// take takes in what was read. What there is no room for stays in the store, and its line falls
-// behind.
+// take takes a page of timers into the window. Timers without room stay in the store, and their
+// line falls behind.
 func (w *window) take(p page, owns func(model.ShardID) bool) {
 	last := p.after
 	for i := range p.timers {
@@ -386,8 +386,8 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 		place := markOf(t)
 		if _, changed := w.changed[timerKey{t.Run, t.ID}]; !changed && owns(t.Shard) {
 			switch n := w.line(kindOf(t)); {
-			case n.behind != p.catchUp || p.catchUp && !w.wants(n, p.after, place):
-				// Known, or not to be read yet.
+			case n.behind != p.catchUp || p.catchUp && !w.isWanted(n, p.after, place):
+				// Known already, or beyond the position of its line.
 				w.dismiss(n)
 			case w.room(n, place):
 				w.push(*t)
@@ -403,8 +403,8 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 		last = place
 	}
 
-	// A stale read is right, but does not say up to where timers are known: a place was moved back
-	// while it was in flight.
+	// The timers of a stale read are valid, but it does not say up to where timers are known: a
+	// position was moved back while it was in flight.
 	if !w.stale {
 		w.move(p)
 	}
@@ -416,13 +416,13 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 	case len(w.heap) > w.limit:
 		w.shrink()
 	case crossed && w.behind > 0:
-		// What was kept because the read might have passed it is in the store.
+		// Timers that were kept because the read might have passed them are in the store.
 		w.trim(len(w.heap) + w.due)
 	}
 }
 
-// wants reports whether a line that is behind is to have a timer that was read at a place.
-func (w *window) wants(n *line, after, place store.TimerMark) bool {
+// isWanted reports whether a late line takes a timer that was read at a position.
+func (w *window) isWanted(n *line, after, place store.TimerMark) bool {
 	return !n.denied && compareMarks(n.from, after) >= 0 && compareMarks(place, n.from) > 0 && compareMarks(place, w.horizon) <= 0
 }
 

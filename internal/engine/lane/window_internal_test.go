@@ -24,7 +24,7 @@ type windowRig struct {
 	w      window
 	now    model.Time
 	stored map[timerKey]store.Timer
-	fired  map[timerKey]bool // the commits of which are on their way: they are stored still
+	fired  map[timerKey]bool // their commits are in flight, so they are still stored
 	next   byte
 	read   *page // what a refill in flight has read, if it has
 	after  store.TimerMark
@@ -147,7 +147,7 @@ func (r *windowRig) counts() {
 }
 
 // Whatever the order of commits, reads and results, every timer fires, none twice for one commit
-// and none before its time, whoever has more than its share.
+// and none before its time, even when a kind has more than its share.
 func TestWindowLosesNoTimer(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -209,7 +209,7 @@ func TestWindowLosesNoTimer(t *testing.T) {
 				if !moves {
 					t.Skip("not in this run")
 				}
-				r.commit() // a shard leaves when nothing of it is in flight
+				r.commit() // a shard leaves when it has nothing in flight
 				r.gone[s] = true
 				r.w.dropShard(s)
 			},
@@ -247,8 +247,8 @@ func TestWindowLosesNoTimer(t *testing.T) {
 	})
 }
 
-// A kind with far more timers than the window holds takes its share, and those of others come in
-// time.
+// A kind with far more timers than the window holds takes its share, and timers of other kinds fire
+// in time.
 func TestWindowIsFair(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -33,8 +33,8 @@ type offer struct {
 	entity *model.EntityType // what it offers, when that is an entity or a service
 }
 
-// newWorkers knows no worker. A generation is never used twice, not even by the next incarnation of
-// the node: the fence of each incarnation has a higher epoch.
+// newWorkers returns an empty set. A generation is never used twice, not even by the next
+// incarnation of the node: the fence of each incarnation has a higher epoch.
 func newWorkers(cfg *Config) workers {
 	lanes := uint64(cfg.Lanes)
 	return workers{
@@ -43,7 +43,7 @@ func newWorkers(cfg *Config) workers {
 	}
 }
 
-// nextGen is the generation of a new hand-over.
+// nextGen returns the generation of a new hand-over.
 func (w *workers) nextGen() uint64 {
 	w.gen += w.step
 	return w.gen
@@ -57,7 +57,7 @@ func (w *workers) offer(k kind, o offer) []*entry {
 	return waiting
 }
 
-// withdraw takes back what a worker offers. What it holds stays with it.
+// withdraw removes the offers of a worker. The worker keeps its runs.
 func (w *workers) withdraw(id WorkerID) {
 	for k, ids := range w.offers {
 		if ids = slices.DeleteFunc(ids, func(o offer) bool { return o.id == id }); len(ids) == 0 {
@@ -97,7 +97,7 @@ func (w *workers) strand(e *entry) {
 	}
 }
 
-// unstrand lets a run no longer wait for a worker.
+// unstrand ends the wait of a run for a worker.
 func (w *workers) unstrand(e *entry) {
 	if e.wait.worker {
 		k := e.kind()

@@ -175,7 +175,7 @@ func TestBlockedRun(t *testing.T) {
 	r.wantHolder(a, 3) // it is tried by the next owner
 }
 
-// A turn that contradicts the history blocks the run with the reason, and nothing of it is written.
+// A turn that contradicts the history blocks the run with the reason, and none of it is written.
 func TestInvalidTurnBlocks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Limits = core.Limits{Events: 3, Signals: 10, Timers: 10} })
@@ -291,8 +291,8 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// A worker whose code ran ahead to its end keeps the run until it hears from the lane: whatever
-// becomes of the turn, it hears that the run is gone, or what came in between.
+// A worker whose code ran ahead to its end keeps the run until the lane answers: whatever happens
+// to the turn, the worker learns that the run is gone, or gets the events in between.
 func TestEndThatRanAheadIsAnswered(t *testing.T) {
 	t.Parallel()
 	news := func(r *rig, a model.Address) {

@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// write turns a decision into rows of the batch, and into effects that the lane tells after the
-// commit. The order of the effects is the order in which workers and callers hear of them.
+// write turns a decision into rows of the batch, and into effects that run after the commit.
+// Workers and callers learn of the effects in this order.
 func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 	m, _ := in.(*messageInput)
 	key := e.key()
@@ -17,7 +17,7 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 	}
 	b.bytes += decisionSize(d)
 
-	// Rows of runs: what goes, what begins, what ends.
+	// Rows of runs: removals, starts, ends.
 	l.writeDeletes(b, e, m, d)
 	if d.Start != nil {
 		l.writeStart(b, e, d)
@@ -27,10 +27,10 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 		e.pending.mark = nil
 	}
 	if d.Mark != nil {
-		e.pending.mark = d.Mark // the last one of a batch counts; seal writes it
+		e.pending.mark = d.Mark // the last mark of a batch counts; seal writes it
 	}
 
-	// The history, and what depends on it: the worker hears the events, tasks are handed over.
+	// The history, and its effects: the worker gets the events, and tasks are handed over.
 	l.writeEvents(b, e, key, d)
 	l.handOverClaims(b, e, d)
 	for i := range d.Dead {
@@ -65,8 +65,7 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 	}
 }
 
-// writeDeletes removes runs or an entity. A removal by force does not look at what the rows
-// contain.
+// writeDeletes removes runs or an entity. A removal by force ignores the contents of the rows.
 func (l *Lane) writeDeletes(b *building, e *entry, m *messageInput, d *core.Decision) {
 	forced := m != nil && m.isForced()
 	for _, run := range d.Deletes {
@@ -94,7 +93,7 @@ func (l *Lane) writeStart(b *building, e *entry, d *core.Decision) {
 	}
 }
 
-// writeEvents appends to the history, and tells the worker after the commit.
+// writeEvents appends to the history, and gives the events to the worker after the commit.
 func (l *Lane) writeEvents(b *building, e *entry, key store.RunKey, d *core.Decision) {
 	if len(d.Events) == 0 {
 		return
@@ -137,7 +136,8 @@ func (l *Lane) writeEntity(b *building, e *entry, d *core.Decision) {
 	b.changeMailbox(store.EntityKey{Shard: e.shard.id, Address: e.address}, d)
 }
 
-// writeTimers stops and starts timers. A timer that the same batch started and stops is no write.
+// writeTimers stops and starts timers. A timer that was started and stopped in the same batch needs
+// no write.
 func (l *Lane) writeTimers(b *building, e *entry, key store.RunKey, d *core.Decision) {
 	for _, id := range d.StopTimers {
 		if !b.unstartTimer(key.Run, id) {
@@ -154,14 +154,14 @@ func (l *Lane) writeTimers(b *building, e *entry, key store.RunKey, d *core.Deci
 	}
 }
 
-// writeBirth writes the timers that a run has from its first moment.
+// writeBirth writes the timers that a run has from its start.
 func (l *Lane) writeBirth(b *building, e *entry, s *model.Start) {
 	for _, t := range core.BirthTimers(s) {
 		b.batch.Timers = append(b.batch.Timers, store.Timer{Shard: e.shard.id, Run: s.Run, ID: t.ID, Due: t.Due, Address: e.address})
 	}
 }
 
-// changeLetter writes what a decision does to a dead letter.
+// changeLetter writes the change of a dead task.
 func (b *building) changeLetter(shard model.ShardID, c *core.DeadTaskChange) {
 	key := store.DeadKey{RunKey: store.RunKey{Shard: shard, Run: c.Ref.Run}, Task: c.Ref.ID}
 	if c.Purged {
@@ -171,7 +171,7 @@ func (b *building) changeLetter(shard model.ShardID, c *core.DeadTaskChange) {
 	b.batch.DeadMarks = append(b.batch.DeadMarks, store.DeadMark{DeadKey: key, Prev: c.Prev, Next: c.Next, Body: c.Body})
 }
 
-// deadTask is the dead letter of a task that failed for good, with its failed attempts.
+// deadTask returns the row of a task that failed permanently, with its failed attempts.
 func deadTask(a model.Address, d *core.DeadTask) model.DeadTask {
 	t := &d.Task
 	dead := model.DeadTask{

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// dead writes dead tasks. A batch without any sends nothing.
+// dead writes the dead tasks of a batch. It sends nothing for a batch without dead tasks.
 func (w *writer) dead() {
 	if rows := w.batch.Dead; len(rows) > 0 {
 		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].DeadKey) })
@@ -65,8 +65,8 @@ func (e *encoder) deadRows(n int, row func(i int) (key store.DeadKey, requeued i
 
 const deadColumns = `d.shard, d.run, d.task, d.requeued, d.at, d.tenant, d.kind, d.queue, d.fingerprint, d.body`
 
-// scanDead reads the columns deadColumns of dead tasks. A dead task that cannot be decoded has only
-// what its columns tell, and bad is called with the error.
+// scanDead reads the columns deadColumns of dead tasks. For a dead task that cannot be decoded it
+// fills in the columns and calls bad with the error.
 func scanDead(rows pgx.Rows, err error, bad func(err error)) (out []store.DeadRow, _ error) {
 	if err != nil {
 		return nil, err
@@ -116,8 +116,9 @@ func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (*store.DeadRow
 
 func ignore(error) {}
 
-// deadListing returns the condition of a query, either for the order of time or for groups (alike).
-// Every secondary index has a condition, which must be repeated here.
+// deadListing returns the condition of a query. With alike the query reads groups, otherwise it
+// reads rows in the order of time. The indexes are partial, so the condition of the index must be
+// part of the query: PostgreSQL would not use the index otherwise.
 func deadListing(q *store.DeadQuery, alike bool) *listing {
 	l := &listing{from: "{schema}.dead d"}
 	l.and("d.tenant = %s", q.Tenant)
@@ -216,7 +217,7 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 			d, err := model.DecodeDeadTask(body)
 			switch g.Message = ""; {
 			case err != nil:
-				g.Message = err.Error() // the group is listed nevertheless
+				g.Message = err.Error() // the group is listed with this error
 			case d.Failure != nil:
 				g.Message = d.Failure.Message
 			}
@@ -248,7 +249,8 @@ order by k.nr, k.at, k.run, k.task`
 
 // LoadDeadBefore returns dead tasks of shards that failed before a time.
 func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) (out []store.DeadRow, err error) {
-	const perQuery = 32 // shards: bounds how much is read in excess
+	// shards per statement: each reads up to limit rows, most of which are dropped
+	const perQuery = 32
 	err = s.read(ctx, "load old dead tasks", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
 		for some := range slices.Chunk(sortedShards(shards, after.Shard), perQuery) {

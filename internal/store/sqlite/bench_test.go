@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// processCPU is the processor time that this process has used, in the kernel too.
+// processCPU returns the processor time of this process, including the kernel.
 func processCPU(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
@@ -26,7 +26,7 @@ func processCPU(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// benchLane is a lane of a fresh store on a real disk.
+// benchLane returns a lane of a new store on a real disk.
 func benchLane(b *testing.B) (store.Store, *store.Batch) {
 	b.Helper()
 	s := openAt(b, filepath.Join(b.TempDir(), "bench.db"))
@@ -34,7 +34,7 @@ func benchLane(b *testing.B) (store.Store, *store.Batch) {
 	return s, &store.Batch{Lane: lane.Ref}
 }
 
-// benchRun is a run as the engine makes them: UUIDv7.
+// benchRun returns a run with an id as the engine creates it: a UUIDv7.
 func benchRun(shards int) (store.RunKey, model.Start) {
 	run := model.RunID(uuid.Must(uuid.NewV7()))
 	a := model.Address{Tenant: model.DefaultTenant, Type: "checkout", Key: run.String()}
@@ -43,7 +43,7 @@ func benchRun(shards int) (store.RunKey, model.Start) {
 	}
 }
 
-// benchEvent is an inline step with small arguments.
+// benchEvent returns an inline step with small arguments.
 func benchEvent(key store.RunKey, seq int64) store.EventRow {
 	return store.EventRow{RunKey: key, Event: model.Event{
 		Seq: seq, At: model.TimeOf(time.Now()), Kind: model.EventStepCompleted, ID: "0/charge/1", Name: "charge",
@@ -83,7 +83,7 @@ func BenchmarkCommitEvents(b *testing.B) {
 	}
 }
 
-// BenchmarkWorkflows is what the engine does for 64 clients that run a workflow of three steps:
+// BenchmarkWorkflows does what the engine does for 64 clients that run a workflow of three steps:
 // start; step; step; step and close. Each batch carries one of these four for every client.
 func BenchmarkWorkflows(b *testing.B) {
 	const clients, stages = 64, 4

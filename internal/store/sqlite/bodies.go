@@ -22,6 +22,7 @@ const maxBody = 64 << 20
 
 // reset forgets all bodies. It keeps their memory for reuse, unless the batch was huge.
 func (e *bodies) reset() {
+	// The pool would otherwise keep the memory of the largest batch ever seen.
 	const most = 4 << 20
 	if cap(e.data) > most {
 		e.data = nil
@@ -41,6 +42,7 @@ func (e *bodies) next() []byte {
 	return body
 }
 
+// null adds a body that is stored as null.
 func (e *bodies) null() { e.ends = append(e.ends, -1) }
 
 // add takes data with another encoded value at its end and seals that value. The caller has put the
@@ -66,6 +68,9 @@ func (e *bodies) reasons(rs []model.Reason) error {
 
 // encode encodes every body of a batch.
 func (e *bodies) encode(b *store.Batch) error {
+	// The order is that of batchWriter.apply, because next returns the bodies one after the other.
+	// Each body is sealed with the columns of its row, so a body under the wrong key is found when
+	// it is read.
 	e.reset()
 	for i := range b.Starts {
 		r := &b.Starts[i]
@@ -135,6 +140,7 @@ func (e *bodies) encodeTasks(b *store.Batch) error {
 	}
 
 	for i := range b.Logs {
+		// A copy: the store sets epoch and batch, and the batch belongs to the lane.
 		r := b.Logs[i]
 		r.Epoch, r.Batch = b.Lane.Epoch, b.Number
 		e.columns = logSum(e.columns[:0], &r)
@@ -146,6 +152,7 @@ func (e *bodies) encodeTasks(b *store.Batch) error {
 	return nil
 }
 
+// dead encodes a dead task.
 func (e *bodies) dead(k store.DeadKey, requeued int64, d *model.DeadTask) error {
 	e.columns = deadSum(e.columns[:0], k, requeued, store.ColumnsOf(d))
 	if err := e.add(model.AppendDeadTask(e.data, d)); err != nil {
@@ -154,6 +161,7 @@ func (e *bodies) dead(k store.DeadKey, requeued int64, d *model.DeadTask) error 
 	return nil
 }
 
+// mark encodes what a run waits for, and why it is blocked.
 func (e *bodies) mark(r *store.MarkRow) error {
 	e.columns = waitsColumns(e.columns[:0], r.RunKey)
 	if err := e.reasons(r.Waits); err != nil {

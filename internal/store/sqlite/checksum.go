@@ -42,12 +42,15 @@ func appendNumber(dst []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint64(dst, uint64(n))
 }
 
+// appendText writes the length in front, so that two texts never run together: "ab","c" differs
+// from "a","bc".
 func appendText(dst []byte, s string) []byte { return append(appendNumber(dst, int64(len(s))), s...) }
 
 func appendAddress(dst []byte, a model.Address) []byte {
 	return appendText(appendText(appendText(dst, a.Tenant), a.Type), a.Key)
 }
 
+// appendRun writes a tag, which says what the body is, and the key of a run.
 func appendRun(dst []byte, tag byte, k store.RunKey) []byte {
 	return binary.LittleEndian.AppendUint16(append(append(dst, tag), k.Run[:]...), uint16(k.Shard))
 }

@@ -19,6 +19,8 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (out store.Committed
 		return out, &store.Error{Class: store.Refused, Op: op, Err: err}
 	}
 
+	// One transaction applies the whole batch. A guard that does not match returns an error, and
+	// write rolls everything back.
 	err = s.write(ctx, op, func(w *writer) error {
 		t := batchWriter{w: w, b: b, bodies: enc}
 		if err := t.apply(); err != nil {
@@ -46,6 +48,9 @@ type batchWriter struct {
 
 // apply writes everything, in the order of the fields of the batch.
 func (t *batchWriter) apply() error {
+	// The fence comes first: if the lane is no longer the owner, nothing else matters. The other
+	// steps follow the fields of store.Batch, because later ones rely on earlier ones: a label
+	// needs the run of a start, and a stopped timer may be started again.
 	for _, step := range [...]func() error{
 		t.fence, t.writeDeletes, t.writeStarts, t.writeCloses, t.writeMarks, t.writeLabels, t.writeEvents, t.dead, t.taskData, t.writeLogs, t.writeTimers, t.mailbox, t.writeEntities, t.writeMessages, t.writeCursors, t.inbox, t.writeRequests, t.writeForgets, t.writeTokens, t.writeFrees,
 	} {
@@ -71,6 +76,8 @@ func refusedError(format string, args ...any) error {
 
 // fence advances the fence of the lane.
 func (t *batchWriter) fence() error {
+	// The statement changes the row only if its epoch and batch number are the expected ones. So a
+	// lane that was fenced, or that repeats a batch, changes nothing.
 	q, b := t.w.fence, t.b
 	q.setBlob(1, b.Lane.Node[:])
 	q.setInt(2, int64(b.Lane.Lane))
@@ -87,6 +94,8 @@ func (t *batchWriter) fence() error {
 // writeDeletes removes closed runs, and the runs that are removed in any state. Sweeps delete their
 // events later.
 func (t *batchWriter) writeDeletes() error {
+	// A removal by force looks at nothing but the key, because the row may be unreadable. Events
+	// are too many for one commit: the run is noted as garbage, and sweeps delete them.
 	for _, key := range t.b.Removes {
 		for _, sql := range [...]string{sqlDelete, sqlDeleteLeaving, sqlDeleteStart, sqlDeleteLabels, sqlDeleteTimers, sqlGarbage} {
 			if _, err := t.w.exec(sql, key.Run[:], int(key.Shard)); err != nil {
@@ -105,6 +114,8 @@ func (t *batchWriter) writeDeletes() error {
 		}
 	}
 
+	// Retention removes only closed runs. An open run here means that the lane decided on a state
+	// that is out of date, so the batch is refused.
 	for _, key := range t.b.Deletes {
 		state, found, err := t.w.number(sqlStateOf, key.Run[:], int(key.Shard))
 		switch {
@@ -136,6 +147,7 @@ const (
 	sqlGarbage       = `insert into perdure_garbage (run, shard) values (?1, ?2) on conflict do nothing`
 )
 
+// writeStarts inserts runs.
 func (t *batchWriter) writeStarts() error {
 	for i := range t.b.Starts {
 		if err := t.start(i); err != nil {
@@ -145,9 +157,12 @@ func (t *batchWriter) writeStarts() error {
 	return nil
 }
 
+// start inserts one run, with its labels. With IfAbsent, an address that has a current run is not
+// an error: existing reports it.
 func (t *batchWriter) start(i int) error {
 	row := &t.b.Starts[i]
 	a := &row.Start.Address
+	// A unique index allows one current run per address. So the old run loses the mark first.
 	if !row.Replaces.IsZero() {
 		if err := t.replace(row); err != nil {
 			return err
@@ -166,6 +181,8 @@ func (t *batchWriter) start(i int) error {
 	q.setText(5, a.Type)
 	q.setText(6, a.Key)
 
+	// Most lists and reads need only the row. A large body would make these rows few per page, so
+	// it goes into a table of its own.
 	large := len(body) > inlineStart
 	if large {
 		q.setBlob(7, nil)
@@ -178,6 +195,7 @@ func (t *batchWriter) start(i int) error {
 	case err != nil:
 		return err
 	case !inserted:
+		// IfAbsent met a current run. The rest of the batch continues.
 		t.taken = append(t.taken, i)
 		return nil
 	}
@@ -209,6 +227,7 @@ func (t *batchWriter) replace(row *store.StartRow) error {
 	q.setText(3, a.Tenant)
 	q.setText(4, a.Type)
 	q.setText(5, a.Key)
+	// The statement returns the state of the old run, or no row if that is not the current run.
 	found, open := false, false
 
 	err := q.each(func(q *stmt) error {
@@ -238,6 +257,7 @@ func (t *batchWriter) closing(key store.RunKey) bool {
 	return false
 }
 
+// writeCloses ends runs. The guard is in the statement: it changes only open runs.
 func (t *batchWriter) writeCloses() error {
 	q := t.w.close
 	for i := range t.b.Closes {
@@ -257,6 +277,8 @@ func (t *batchWriter) writeCloses() error {
 			return refusedError("close of %s: the run is not open", row.Run)
 		}
 
+		// Only runs with their own time of removal are indexed by it. Retention finds all others by
+		// a walk.
 		if row.Outcome.Leaves != 0 {
 			if _, err := t.w.exec(sqlLeaving, row.Run[:], int(row.Shard), int64(row.Outcome.Leaves)); err != nil {
 				return fmt.Errorf("close of %s: %w", row.Run, err)
@@ -267,6 +289,7 @@ func (t *batchWriter) writeCloses() error {
 	return nil
 }
 
+// writeMarks stores whether runs are parked or blocked, and the reason that queries find them by.
 func (t *batchWriter) writeMarks() error {
 	q := t.w.mark
 	for i := range t.b.Marks {
@@ -281,6 +304,8 @@ func (t *batchWriter) writeMarks() error {
 		q.setBlob(4, t.bodies.next())
 		q.setBlob(5, t.bodies.next())
 
+		// A run whose turn is about to run has no reason to find it by. Null keeps it out of the
+		// index.
 		if code := store.MainReason(row.Parked, row.Waits, row.Blocked); code == model.WaitTurn {
 			q.setBlob(6, nil)
 		} else {
@@ -297,6 +322,7 @@ func (t *batchWriter) writeMarks() error {
 	return nil
 }
 
+// writeLabels changes labels of existing runs.
 func (t *batchWriter) writeLabels() error {
 	for i := range t.b.Labels {
 		row := &t.b.Labels[i]
@@ -309,6 +335,7 @@ func (t *batchWriter) writeLabels() error {
 
 // label sets or removes a label of a run that exists.
 func (t *batchWriter) label(key store.RunKey, l *model.Label) error {
+	// An empty value removes the label.
 	q := t.w.label
 	if l.Value == "" {
 		q = t.w.unlabel
@@ -331,6 +358,8 @@ func (t *batchWriter) label(key store.RunKey, l *model.Label) error {
 	return nil
 }
 
+// writeEvents appends to histories. The primary key refuses a position that is already taken, which
+// would mean that two owners wrote.
 func (t *batchWriter) writeEvents() error {
 	q := t.w.event
 	for i := range t.b.Events {
@@ -348,6 +377,8 @@ func (t *batchWriter) writeEvents() error {
 	return nil
 }
 
+// writeTimers stops, starts and stops all timers, in this order: a timer that is stopped and
+// started again in one batch must exist afterwards, and a run that ends keeps none.
 func (t *batchWriter) writeTimers() error {
 	q := t.w.stopTimer
 	for i := range t.b.StopTimers {
@@ -390,6 +421,9 @@ func (t *batchWriter) writeTimers() error {
 	return nil
 }
 
+// writeMessages inserts messages to other shards. The statement also refuses a position that the
+// cursor of the receiver has passed: a sweep may have deleted that message, and its position must
+// not be used twice.
 func (t *batchWriter) writeMessages() error {
 	q := t.w.message
 	for i := range t.b.Messages {
@@ -407,9 +441,12 @@ func (t *batchWriter) writeMessages() error {
 	return nil
 }
 
+// writeCursors advances cursors. The old position is part of the condition: a cursor that stands
+// elsewhere means that another owner consumed the messages.
 func (t *batchWriter) writeCursors() error {
 	for i := range t.b.Cursors {
 		row := &t.b.Cursors[i]
+		// A pair of shards has no row before its first message is consumed.
 		q := t.w.firstCursor
 		if row.Prev != 0 {
 			q = t.w.cursor
@@ -428,6 +465,7 @@ func (t *batchWriter) writeCursors() error {
 	return nil
 }
 
+// inbox deletes served requests and puts others off.
 func (t *batchWriter) inbox() error {
 	q := t.w.consume
 	for i := range t.b.Inbox {
@@ -441,6 +479,7 @@ func (t *batchWriter) inbox() error {
 		}
 	}
 
+	// The insert also covers messages of other shards, which have no row in the inbox yet.
 	q = t.w.defers
 	for i := range t.b.Deferred {
 		row := &t.b.Deferred[i]
@@ -456,6 +495,8 @@ func (t *batchWriter) inbox() error {
 	return nil
 }
 
+// writeRequests remembers answers. The primary key refuses an id that is already remembered, so a
+// request that was served twice refuses its second batch.
 func (t *batchWriter) writeRequests() error {
 	q := t.w.request
 	for i := range t.b.Requests {
@@ -474,6 +515,8 @@ func (t *batchWriter) writeRequests() error {
 	return nil
 }
 
+// writeForgets removes remembered answers. A missing answer is not an error, because a sweep may
+// have removed it.
 func (t *batchWriter) writeForgets() error {
 	q := t.w.forget
 	for i := range t.b.Forgets {
@@ -491,6 +534,7 @@ func (t *batchWriter) writeForgets() error {
 	return nil
 }
 
+// writeTokens raises the token marks of shards. The statement keeps a mark that is higher.
 func (t *batchWriter) writeTokens() error {
 	q := t.w.token
 	for _, row := range t.b.Tokens {
@@ -506,6 +550,7 @@ func (t *batchWriter) writeTokens() error {
 	return nil
 }
 
+// writeFrees releases shards that the node owns.
 func (t *batchWriter) writeFrees() error {
 	q := t.w.free
 	for _, shard := range t.b.Free {
@@ -525,16 +570,19 @@ func (t *batchWriter) existing() ([]store.ExistingStart, error) {
 	if len(t.taken) == 0 {
 		return nil, nil
 	}
+
 	out := make([]store.ExistingStart, 0, len(t.taken))
 	for _, i := range t.taken {
 		e, err := currentRun(t.w.conn, t.b.Starts[i].Start.Address)
 		if err != nil {
 			return nil, err
 		}
+		// No step makes an address free after the starts, so such a batch contradicts itself.
 		if e == nil {
 			return nil, refusedError("start of %s: its address was taken and is not any more", t.b.Starts[i].Start.Run)
 		}
 		out = append(out, store.ExistingStart{Index: i, Execution: *e})
 	}
+
 	return out, nil
 }

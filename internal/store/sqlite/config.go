@@ -41,6 +41,8 @@ type Config struct {
 }
 
 const (
+	// One process has a few lanes, so few shards are enough. Each costs a row and work at every
+	// start.
 	defaultShards  = 16
 	defaultReaders = 4
 	defaultWALSize = 16 << 20
@@ -61,6 +63,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Path = abs
 	}
 
+	// Zero takes the number of the existing store, or the default for a new one.
 	if c.Shards < 0 || c.Shards > model.MaxShards {
 		bad("shards is %d, want 1 to %d, or 0 for the default", c.Shards, model.MaxShards)
 	}
@@ -99,6 +102,8 @@ func ParseURL(text string) (Config, error) {
 	}
 
 	const example = "write file:app.db or file:///var/lib/app.db"
+	// net/url would read file:app.db as an opaque URL and lose escapes, so the parts are cut by
+	// hand.
 	scheme, rest, found := strings.Cut(text, ":")
 	switch {
 	case text == "":
@@ -121,6 +126,7 @@ func ParseURL(text string) (Config, error) {
 	}
 
 	raw, query, _ := strings.Cut(rest, "?")
+	// file://app.db is a common mistake: app.db would be the host. Refuse it with a hint.
 	if after, ok := strings.CutPrefix(raw, "//"); ok {
 		host, path, _ := strings.Cut(after, "/")
 		if host != "" && host != "localhost" {
@@ -163,6 +169,7 @@ func (c *Config) set(values url.Values) error {
 		return n
 	}
 
+	// In the order of names, so that the error is the same every time.
 	names := make([]string, 0, len(values))
 	for name := range values {
 		names = append(names, name)

@@ -83,6 +83,7 @@ func (c *conn) prepare(sql string) (*stmt, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare %q: %w", sql, err)
 	}
+	// SQLite compiles only the first statement of a text and would ignore the rest.
 	if tail != "" {
 		_ = s.Close()
 		return nil, fmt.Errorf("prepare %q: more than one statement", sql)

@@ -51,7 +51,7 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		return func() error { return second(s.LoadExecution(t.Context(), x.Shard, x.Start.Address, x.Run)) }
 	}
 
-	list := func() error { // shows what it cannot read, and says so
+	list := func() error { // lists rows that it cannot read, with the reason
 		page, err := s.List(t.Context(), store.Query{Tenant: model.DefaultTenant, Limit: 10})
 		for i := range page.Executions {
 			if why := page.Executions[i].Blocked; why != nil && why.Code == model.WaitCorrupt {
@@ -61,8 +61,8 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		return err
 	}
 
-	// What is read in pages comes with the reason in place of what cannot be read, so that it keeps
-	// back nothing else.
+	// Reads in pages return a reason in place of an unreadable row, so that one row does not hide
+	// others.
 	damage := func(d *model.Damaged, err error) error {
 		if err != nil || d == nil {
 			return err
@@ -123,7 +123,7 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		return damage(got[0].Damaged, err)
 	}
 
-	entities := func() error { // shows of what it cannot read the columns only
+	entities := func() error { // lists only the columns of rows that it cannot read
 		page, err := s.ListEntities(t.Context(), store.EntityQuery{Tenant: model.DefaultTenant, Limit: 10})
 		if err == nil && (len(page.Entities) != 1 || page.Entities[0].Address != counter.Address) {
 			return fmt.Errorf("listed: %+v", page.Entities)
@@ -201,8 +201,8 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 	}
 }
 
-// A row without a valid id is passed over and named; the page is whole without it, however many
-// such rows there are.
+// A row without a valid id is skipped and named. The page is complete without it, however many such
+// rows there are.
 func TestRowsWithoutIDsSpoilNoPage(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -260,7 +260,7 @@ func TestRowsWithoutIDsSpoilNoPage(t *testing.T) {
 	}
 }
 
-// filledImage makes a closed file with something in it and returns what can be read from it.
+// filledImage creates a closed file with rows in it and returns what can be read from it.
 func filledImage(t *testing.T) (image []byte, scope storetest.Scope, want storetest.Contents) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "app.db")
@@ -368,7 +368,7 @@ func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 		for i := range got.Executions {
 			e := &got.Executions[i]
 			if e.Blocked != nil && e.Blocked.Code == model.WaitCorrupt {
-				continue // says so
+				continue // the error says so
 			}
 			count++
 			if was := runs[e.Start.Run]; was != fmt.Sprintf("%+v %+v", e.Start, e.Outcome) {
@@ -385,7 +385,7 @@ func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 
 		for i := range got.Mailbox {
 			if got.Mailbox[i].Item.Damaged != nil {
-				continue // says so
+				continue // the error says so
 			}
 			count++
 			if !entities[fmt.Sprintf("%+v", got.Mailbox[i])] {

@@ -14,13 +14,13 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// cutDisk is a file system that records what a store writes and when it syncs, so that a test can
-// ask what a disk may hold after the power was cut at any point of the record.
+// cutDisk is a file system that records what a store writes and when it syncs. A test can then ask
+// what a disk may hold after the power was cut at any point of the record.
 //
-// The disk keeps no more than what was asked of it. A file has its contents as of its last sync;
-// every sector that was written since then holds any of its later contents, independently of all
-// others, and may be torn. The size of a file and each name in the directory are as unsure until
-// they are synced.
+// The disk keeps only what was synced. A file has its contents as of its last sync. Every sector
+// that was written since then has any of its later contents, independently of the others, and may
+// be torn. The size of a file and each name in the directory are as uncertain until they are
+// synced.
 type cutDisk struct {
 	vfs.VFSFilename
 	name string
@@ -29,7 +29,7 @@ type cutDisk struct {
 	record []diskOp
 	inodes int
 	names  map[string]int // of files that exist, with their inode
-	first  diskImage      // what the disk held in the beginning
+	first  diskImage      // what the disk held at the start
 	begin  int            // the first operation after which the test cuts the power
 }
 
@@ -63,7 +63,7 @@ func (k diskOpKind) String() string {
 
 var cutDisks atomic.Int64
 
-// newCutDisk makes a disk with files in a directory, which are synced.
+// newCutDisk creates a disk with synced files in a directory.
 func newCutDisk(t testing.TB, dir string, files diskImage) *cutDisk {
 	t.Helper()
 	d := &cutDisk{VFSFilename: vfs.Find("").(vfs.VFSFilename), name: fmt.Sprint("perdure-cut-", cutDisks.Add(1)), names: map[string]int{}, first: files}
@@ -102,12 +102,12 @@ func (d *cutDisk) do(op diskOp, perform func() error) error {
 // ack records that a step was acknowledged.
 func (d *cutDisk) ack() { _ = d.do(diskOp{kind: opAck}, func() error { return nil }) }
 
-// syncDir stands for the sync of the directory.
+// syncDir records the sync of the directory.
 func (d *cutDisk) syncDir(string) error {
 	return d.do(diskOp{kind: opSyncDir}, func() error { return nil })
 }
 
-// OpenFilename opens a file. One that is not known was created just now.
+// OpenFilename opens a file. A name that the disk does not know is a new file.
 func (d *cutDisk) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
 	f, flags, err := d.VFSFilename.OpenFilename(name, flags)
 	if err != nil || name.String() == "" {
@@ -165,16 +165,17 @@ func (f *cutFile) Truncate(size int64) error {
 	return f.disk.do(diskOp{kind: opTruncate, inode: f.inode, off: size}, func() error { return f.File.Truncate(size) })
 }
 
-// Sync makes what was written durable. The real disk need not know.
+// Sync makes written data durable on the recorded disk. The real disk is not synced.
 func (f *cutFile) Sync(vfs.SyncFlag) error {
 	return f.disk.do(diskOp{kind: opSync, inode: f.inode}, func() error { return nil })
 }
 
-// sector is what a disk writes whole or, when the power is cut at that moment, in part.
+// sector is the unit that a disk writes completely or, when the power is cut at that moment, in
+// part.
 const sector = 512
 
-// cut is what the disk may hold when the power is cut after the first n operations. It also tells
-// how many steps were acknowledged by then.
+// cut returns what the disk may hold when the power is cut after the first n operations. It also
+// returns how many steps were acknowledged by then.
 func (d *cutDisk) cut(rng *rand.Rand, n int) (left diskImage, acked int) {
 	inodes := make([]cutInode, d.inodes)
 	var dir cutDirectory
@@ -207,12 +208,12 @@ func (d *cutDisk) cut(rng *rand.Rand, n int) (left diskImage, acked int) {
 	return left, acked
 }
 
-// luck is how likely the newest contents of something unsynced survive: it differs from file to
-// file, so that one may have everything and another nothing.
+// luck returns how likely the newest unsynced contents survive. It differs from file to file, so
+// that one file may have everything and another nothing.
 func luck(rng *rand.Rand) float64 { return []float64{0, 0.05, 0.5, 0.9, 0.99, 1}[rng.IntN(6)] }
 
-// keeps is how many of n successive changes survive: all of them with the probability p, else any
-// number.
+// keeps returns how many of n successive changes survive: all of them with the probability p,
+// otherwise any number.
 func keeps(rng *rand.Rand, p float64, n int) int {
 	if rng.Float64() < p {
 		return n
@@ -290,7 +291,7 @@ func (f *cutInode) sync() {
 	f.pending = nil
 }
 
-// survivor is what the disk may hold of the file.
+// survivor returns what the disk may hold of the file.
 func (f *cutInode) survivor(rng *rand.Rand) []byte {
 	if len(f.pending) == 0 {
 		return slices.Clone(f.synced)
@@ -335,7 +336,7 @@ func (f *cutInode) survivor(rng *rand.Rand) []byte {
 			case left < 0:
 				return
 			case left == 0 && rng.IntN(4) == 0:
-				// the power went while this sector was being written
+				// the power went off while this sector was written
 				to = from + rng.Int64N(to-from)
 			case left == 0:
 				to = from

@@ -33,6 +33,9 @@ func (t *batchWriter) dead() error {
 		}
 	}
 
+	// The mark is guarded by the number of requeues: of two operators who requeue the same task,
+	// only the first changes the row. The other columns are compared too, because queries find the
+	// row by them; the + keeps SQLite from choosing their index.
 	for i := range t.b.DeadMarks {
 		row := &t.b.DeadMarks[i]
 		q := t.w.deadMark
@@ -45,6 +48,7 @@ func (t *batchWriter) dead() error {
 		}
 	}
 
+	// A purge must find the row. Otherwise two purges of the same task would both succeed.
 	for i := range t.b.DeadDeletes {
 		key := &t.b.DeadDeletes[i]
 		q := t.w.deadDelete
@@ -63,6 +67,7 @@ func (t *batchWriter) dead() error {
 
 // setDead binds the columns of a dead task, in the order of the insert.
 func (q *stmt) setDead(key store.DeadKey, requeued int64, d *model.DeadTask, body []byte) {
+	// The columns repeat values of the body, so that queries need not decode it.
 	c := store.ColumnsOf(d)
 	q.setBlob(1, key.Run[:])
 	q.setInt(2, int64(key.Shard))
@@ -83,6 +88,7 @@ func scanDead(q *stmt) (store.DeadRow, error) {
 	row := store.DeadRow{DeadKey: store.DeadKey{RunKey: store.RunKey{Shard: model.ShardID(q.int(1)), Run: run}, Task: q.text(2)}, Requeued: q.int(3)}
 	c := store.DeadColumns{At: model.Time(q.int(4)), Tenant: q.text(5), Kind: q.text(6), Queue: q.text(7), Fingerprint: q.text(8)}
 	body, err := unseal(deadSum(make([]byte, 0, 256), row.DeadKey, row.Requeued, c), q.raw(9))
+	// An id of another length makes the row unreadable, but its columns can still be listed.
 	switch {
 	case !ok:
 		err = fmt.Errorf("an id is not 16 bytes long")
@@ -123,6 +129,8 @@ func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (found *store.D
 // deadListing returns the statement for all pages of a query, either by fingerprint or in the order
 // of time.
 func deadListing(q *store.DeadQuery) *listing {
+	// The statement names its index. Without statistics, SQLite could choose another one and sort
+	// all rows.
 	l := &listing{from: "perdure_dead d indexed by perdure_dead_listing"}
 	l.and("d.tenant = ?", q.Tenant)
 	if q.Fingerprint != "" {
@@ -156,6 +164,7 @@ func deadListing(q *store.DeadQuery) *listing {
 
 // deadPage returns the statement of one page.
 func (l *listing) deadPage(q *store.DeadQuery) string {
+	// One row more than the page shows whether there is another page.
 	if q.After != (store.DeadPlace{}) {
 		l.and("(d.at, d.run, d.task) < (?, ?, ?)", int64(q.After.At), q.After.Run[:], q.After.Task)
 	}
@@ -221,6 +230,8 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 			return err
 		}
 
+		// A group shows the message of its latest failure. There are few groups, so one more query
+		// for each is cheap.
 		for i := range out {
 			last := q
 			last.Kinds, last.Fingerprint, last.After, last.Limit = []string{out[i].Kind}, out[i].Fingerprint, store.DeadPlace{}, 0
@@ -254,6 +265,7 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) (out []store.DeadRow, err error) {
 	err = s.read(ctx, "load old dead tasks", func(c *conn) error {
 		for _, shard := range distinct(shards) {
+			// Pages go through the shards in order, and within a shard by time.
 			if shard < after.Shard || len(out) >= limit {
 				continue
 			}

@@ -64,6 +64,8 @@ func (q *stmt) setEntity(k store.EntityKey) {
 
 // mailbox removes items from mailboxes and inserts others.
 func (t *batchWriter) mailbox() error {
+	// Items go before others come: a skipped call leaves its position and gets a new one in the
+	// same batch.
 	q := t.w.take
 	for i := range t.b.Taken {
 		key := &t.b.Taken[i]
@@ -95,6 +97,8 @@ func (t *batchWriter) mailbox() error {
 func (t *batchWriter) writeEntities() error {
 	for i := range t.b.Entities {
 		row := &t.b.Entities[i]
+		// An insert, a change and a removal are different statements. The latter two have the old
+		// version in their condition, so a change by another owner refuses the batch.
 		q := t.w.entity
 		switch n := &row.Entity; {
 		case row.Gone:
@@ -151,6 +155,8 @@ func loadItems(c *conn, after store.MailboxKey, limit, maxBytes int) (out []mode
 	a := &key.Address
 	limit = max(1, limit)
 	err = c.query(sqlLoadMailbox, func(q *stmt) error {
+		// The first item is always returned, however large it is: otherwise its entity could never
+		// continue.
 		if size += len(q.raw(2)); len(out) == limit || size > maxBytes && len(out) > 0 {
 			more = true
 			return errStop
@@ -210,6 +216,8 @@ func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after
 				last = after
 			}
 
+			// Each query jumps to the next entity, so a mailbox with many items costs as much as
+			// one with a single item.
 			for found := true; found && len(out) < limit; {
 				found = false
 				err := c.query(sqlNextMailbox, func(q *stmt) error {
@@ -240,6 +248,8 @@ func (s *Store) ListEntities(ctx context.Context, q store.EntityQuery) (page sto
 		if q.Type != "" || q.Key == "" && q.KeyPrefix == "" {
 			return listEntities(c, &q, &page)
 		}
+		// The key of the table starts with the type. A search for a key in all types would scan it,
+		// so it runs once per type.
 		of := q
 		of.Type = q.After.Type
 

@@ -40,6 +40,8 @@ func (s *Store) judge(err error) (store.Class, fault.Kind, string) {
 		return store.Away, fault.Internal, ""
 	}
 
+	// The class says what the caller may do: try the same again (Retryable), look for the bad row
+	// (Refused), or wait (Away).
 	switch code {
 	case sqlite3.BUSY, sqlite3.LOCKED:
 		return store.Retryable, fault.Unavailable, "another program writes to the file; end its transaction"

@@ -11,6 +11,7 @@ import (
 // selectExecution reads rows of runs in the order that scanExecution expects.
 const selectExecution = `select ` + executionColumns + ` from perdure_executions e `
 
+// executionColumns reads a large start from its own table, see inlineStart.
 const executionColumns = `e.run, e.shard, e.state, e.current, e.started, e.closed, e.tenant, e.workflow, e.key,
 	coalesce(e.start, (select s.body from perdure_starts s where s.run = e.run and s.shard = e.shard)),
 	e.outcome, e.waits, e.blocked`
@@ -32,6 +33,8 @@ func scanExecution(q *stmt) (e store.Execution, err error) {
 	}
 	e.Shard, e.Current = key.Shard, q.int(3) != 0
 	at, a := model.Time(q.int(4)), model.Address{Tenant: q.text(6), Type: q.text(7), Key: q.text(8)}
+	// The checksum covers the columns of the row too: a start under another key or address is
+	// refused.
 	body, err := unseal(startColumns(nil, key, a, at), q.raw(9))
 	if err != nil {
 		return bad("start", err)
@@ -41,6 +44,7 @@ func scanExecution(q *stmt) (e store.Execution, err error) {
 		return bad("start", err)
 	}
 	state := q.int(2)
+	// A closed run has an outcome, and neither waits nor a block.
 	if state >= stateClosed {
 		status, at := model.Status(state), model.Time(q.int(5))
 		if body, err = unseal(outcomeColumns(nil, key, status, at), q.raw(10)); err != nil {
@@ -100,6 +104,8 @@ func currentRun(c *conn, a model.Address) (*store.Execution, error) {
 // LoadExecution returns the current run of an address, or the given run.
 func (s *Store) LoadExecution(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (found *store.Execution, err error) {
 	err = s.read(ctx, "load execution", func(c *conn) (err error) {
+		// An address has one current run, wherever the caller thinks it is. The shard is checked
+		// afterwards.
 		if run.IsZero() {
 			if found, err = currentRun(c, a); found != nil && found.Shard != shard {
 				found = nil // the caller has the wrong shard

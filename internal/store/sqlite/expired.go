@@ -27,6 +27,8 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out st
 
 	err = s.read(ctx, op, func(c *conn) error {
 		out, skipped = store.Expired{}, store.Skipped{}
+		// Runs with their own time of removal have an index, so every call finds them, wherever the
+		// walk is.
 		for _, shard := range shards {
 			if len(out.Runs) >= r.Limit {
 				break
@@ -40,6 +42,8 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out st
 			return nil
 		}
 
+		// All other runs are found by walking over old ids. Walked counts every run, also of other
+		// shards, so that one call reads a bounded number of rows.
 		err := c.query(sqlWalkOld, func(q *stmt) error {
 			run, ok := q.id(0)
 			if out.Walked >= r.Limit {
@@ -56,6 +60,7 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out st
 			return nil
 		}, r.After.Run[:], int(r.After.Shard), end[:], int64(r.ClosedBefore))
 
+		// The walk has reached the end: the next round starts from the beginning.
 		if out.Walked < r.Limit {
 			out.Next = store.RunKey{}
 		}

@@ -37,7 +37,7 @@ func newBench(t *testing.T, cfg Config) *bench {
 	return b
 }
 
-// event is the next batch: one event, at the position of the batch.
+// event returns the next batch: one event, at the position of the batch.
 func (b *bench) event(size int) *store.Batch {
 	w := b.lane.Batch()
 	e := b.run.Event(w.Number)
@@ -145,14 +145,14 @@ func TestFailedSyncOfTheFileIsFinal(t *testing.T) {
 		}
 	}
 
-	closeTest(t, b.s) // the disk is still sick
+	closeTest(t, b.s) // the disk still fails
 	b.fs.heal()
 	if n := b.events(openTest(t, Config{Path: b.path})); n != acked {
 		t.Errorf("%d events, %d were acknowledged", n, acked)
 	}
 }
 
-// A log whose name may be lost with the power is no log.
+// A log is useless if a power cut may lose its name.
 func TestFailedSyncOfTheDirectoryIsFinal(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -190,7 +190,7 @@ func TestCommitIsWholeAfterACrashAtAnyWrite(t *testing.T) {
 		if err != nil {
 			wantClass(t, err, store.Unknown)
 		}
-		_ = b.s.Close() // nothing of the batch reaches the disk
+		_ = b.s.Close() // no part of the batch reaches the disk
 		b.fs.heal()
 		s := openTest(t, Config{Path: b.path})
 		events := b.events(s)
@@ -352,7 +352,7 @@ func TestReadersDoNotBlockTheWriter(t *testing.T) {
 		t.Error(err)
 	}
 
-	// When the reader is gone, the log is cut back.
+	// When the reader is gone, the log is truncated.
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		b.lane.Commit(b.event(20_000))
 		fi, err := os.Stat(b.path + "-wal")
@@ -432,7 +432,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	}
 }
 
-// fenceAll ends the nodes of processes that are gone, as the owner of the file lock may.
+// fenceAll removes the nodes of processes that are gone, as the owner of the file lock may.
 func fenceAll(t *testing.T, s *Store) {
 	t.Helper()
 	v, err := s.Members(t.Context())

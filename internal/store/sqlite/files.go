@@ -34,6 +34,7 @@ func (s fileSystem) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.Fi
 	if err != nil {
 		return nil, flags, err
 	}
+	// Only files that SQLite may have just created need their name synced.
 	out := &file{File: f}
 	if flags&(vfs.OPEN_WAL|vfs.OPEN_MAIN_JOURNAL|vfs.OPEN_SUPER_JOURNAL) != 0 && flags&vfs.OPEN_CREATE != 0 {
 		dir := filepath.Dir(name.String())

@@ -20,7 +20,7 @@ func (b *logBook) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// lines are those with a word.
+// lines returns the lines that contain a word.
 func (b *logBook) lines(word string) (out []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -32,8 +32,8 @@ func (b *logBook) lines(word string) (out []string) {
 	return out
 }
 
-// A program with an open transaction makes the log grow. The store says so once, with the size, and
-// says when it is over.
+// A program with an open transaction makes the log grow. The store reports that once, with the
+// size, and reports when it is over.
 func TestLogThatGrowsIsReported(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -63,7 +63,7 @@ func TestLogThatGrowsIsReported(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// The next commits move the log, and one of them begins it anew.
+		// The next commits move the log into the file, and one of them restarts it.
 		for n := 0; len(book.lines("level=INFO")) < episode; n++ {
 			b.lane.Commit(b.event(50_000))
 			if n > 5000 {
@@ -77,7 +77,7 @@ func TestLogThatGrowsIsReported(t *testing.T) {
 	}
 }
 
-// A single large commit makes the log large without any reader.
+// A single large commit makes the log large without a reader.
 func TestLargeCommitIsNotReported(t *testing.T) {
 	t.Parallel()
 	sequential(t)

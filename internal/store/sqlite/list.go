@@ -21,6 +21,7 @@ type listing struct {
 	started, run string
 }
 
+// and adds a condition with its arguments.
 func (l *listing) and(condition string, args ...any) {
 	if l.where.Len() == 0 {
 		l.where.WriteString(" where ")
@@ -37,6 +38,8 @@ func anyOf[T ~string](l *listing, column string, values []T) {
 		l.and(column+" = ?", string(values[0]))
 		return
 	}
+	// One argument for all values, so that the text of the statement does not depend on their
+	// number.
 	l.and(column+" in (select value from json_each(?))", list(values))
 }
 
@@ -54,6 +57,8 @@ func list[T ~string](values []T) string {
 // blocked runs, or the key, and otherwise the order of starts.
 func newListing(q *store.Query) *listing {
 	l := &listing{started: "e.started", run: "e.run"}
+	// A label with a value selects few runs, so it leads if there is one. A negated label selects
+	// most runs and can only filter.
 	lead := slices.IndexFunc(q.Labels, func(c model.LabelCondition) bool { return !c.Not })
 	switch {
 	case lead >= 0:
@@ -102,6 +107,7 @@ func (l *listing) filter(q *store.Query, lead int) {
 		l.and("e.key = ?", q.Key)
 	}
 
+	// A range instead of LIKE: it uses the index, and % and _ in a key are ordinary characters.
 	if q.KeyPrefix != "" {
 		l.and("e.key >= ?", q.KeyPrefix)
 		if end := prefixEnd(q.KeyPrefix); end != "" {
@@ -130,10 +136,13 @@ func (l *listing) filter(q *store.Query, lead int) {
 		l.and("e.state in (" + strings.Join(states, ", ") + ")")
 	}
 
+	// A run without a stored reason waits for its turn.
 	if len(q.Reasons) > 0 {
 		l.and("e.state < 2 and coalesce(e.reason, '"+string(model.WaitTurn)+"') in (select value from json_each(?))", list(q.Reasons))
 	}
 
+	// The other labels are looked up run by run. A run without the label satisfies a negated
+	// condition.
 	for i, c := range q.Labels {
 		if i == lead {
 			continue
@@ -192,6 +201,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (page store.Page, err e
 			}
 
 			e, err := scanExecution(row)
+			// One damaged row must not hide all others: the list shows its columns and the reason.
 			if run, ok := row.id(0); ok && fault.Is(err, fault.Corrupt) {
 				status := model.Running
 				if state := row.int(2); state >= stateClosed {

@@ -47,6 +47,7 @@ func (l *logState) note(pages int) bool {
 	if pages < l.next {
 		return false
 	}
+	// If the move does not help, ask again after a quarter of the limit, not after every commit.
 	l.next = pages + l.limit/4
 	return true
 }
@@ -62,6 +63,8 @@ func (s *Store) updateLog(w *writer) {
 	if !ask {
 		return
 	}
+	// The background move does not keep up. Moving here slows this one commit down and bounds the
+	// log.
 	if w.log.pages >= late*w.log.limit {
 		s.handleMove(s.moveStep(w.conn))
 		w.log.tried = true
@@ -78,13 +81,13 @@ func (s *Store) reportGrowth(w *writer) {
 	l := &w.log
 	switch {
 	case l.tooLarge() && l.largest == 0:
-		s.cfg.Logger.Warn("the write-ahead log grows: a program with an open transaction on the file keeps it from beginning anew; end that transaction",
+		s.cfg.Logger.Warn("the write-ahead log grows: a program with an open transaction on the file keeps it from starting again; end that transaction",
 			"path", s.cfg.Path, "bytes", l.pages*w.pageSize, "normal_bytes", l.limit*w.pageSize, "own_readers", cap(s.readers)-len(s.readers))
 		l.largest = l.pages
 	case l.tooLarge():
 		l.largest = max(l.largest, l.pages)
 	case l.largest > 0:
-		s.cfg.Logger.Info("the write-ahead log has begun anew", "path", s.cfg.Path, "largest_bytes", l.largest*w.pageSize)
+		s.cfg.Logger.Info("the write-ahead log has started again", "path", s.cfg.Path, "largest_bytes", l.largest*w.pageSize)
 		l.largest = 0
 	}
 }
@@ -125,12 +128,14 @@ func (s *Store) handleMove(err error) {
 		s.moves.OK()
 		return
 	}
+	// After a failed sync nothing is known about the pages of the file, so the store stops.
 	if syncFailed(err) || damaged(err) {
 		s.breakDown(err)
 	}
 	s.moves.Fail(err)
 }
 
+// moveOnce moves the log in the two steps that the comment above describes.
 func (s *Store) moveOnce(c *conn) error {
 	if s.broken.Load() != nil {
 		return nil

@@ -20,6 +20,8 @@ const mostPending = 1 << 20
 
 // WriteAt collects data that directly follows the data before.
 func (f *logFile) WriteAt(p []byte, off int64) (int, error) {
+	// Frames of a commit follow each other. Any other write, such as a new header, ends the
+	// collection.
 	if len(f.pending) > 0 && off != f.at+int64(len(f.pending)) || len(f.pending)+len(p) > mostPending {
 		if err := f.flush(); err != nil {
 			return 0, err
@@ -38,6 +40,7 @@ func (f *logFile) flush() error {
 	if len(f.pending) == 0 {
 		return nil
 	}
+	// Forget the data before the write: a failed write must not be repeated with later data.
 	p := f.pending
 	f.pending = p[:0]
 	_, err := f.file.WriteAt(p, f.at)

@@ -8,7 +8,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// A transaction that spilled into the log and was rolled back leaves nothing that is written later:
+// A transaction that spilled into the log and was rolled back leaves no page that is written later:
 // by then the place in the log may hold a commit of another program, or of the user's own
 // connection to the same file.
 func TestRolledBackSpillIsNotWrittenOverOthers(t *testing.T) {
@@ -29,8 +29,8 @@ func TestRolledBackSpillIsNotWrittenOverOthers(t *testing.T) {
 	}
 	exec("pragma synchronous = full; pragma wal_autocheckpoint = 0; create table users (id integer primary key, v blob); create table big (id integer primary key, v blob); pragma wal_checkpoint(truncate)")
 
-	// Our transaction is larger than the cache, so that pages of it go to the log before the
-	// commit; then it is rolled back.
+	// Our transaction is larger than the cache, so some of its pages go to the log before the
+	// commit. Then it is rolled back.
 	refused := errors.New("refused")
 	err = s.write(t.Context(), "test", func(w *writer) error {
 		if err := w.db.Exec(`
@@ -63,7 +63,7 @@ func TestRolledBackSpillIsNotWrittenOverOthers(t *testing.T) {
 	}
 	before = count()
 
-	// We go on.
+	// The store continues.
 	if err := s.write(t.Context(), "test", func(w *writer) error {
 		_, _, err := w.number("select count(*) from users")
 		return err

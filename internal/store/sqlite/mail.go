@@ -23,6 +23,8 @@ const (
 // eachSender calls f for every shard that has messages for to, with the cursor of the pair, until
 // it returns an error.
 func eachSender(c *conn, to model.ShardID, f func(from model.ShardID, cursor int64) error) error {
+	// Each query jumps to the next sender, so the cost depends on the senders and not on their
+	// messages.
 	from := int64(-1)
 	for {
 		next, found, err := c.number(sqlNextSender, int(to), from)
@@ -47,12 +49,16 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 		size := 0
 		for _, to := range distinct(shards) {
 			err := eachSender(c, to, func(from model.ShardID, cursor int64) error {
+				// The sender leaves no gap. If there is one anyway, the messages behind it wait,
+				// because messages take effect in order.
 				expected := cursor + 1
 				err := c.query(sqlLoadMessages, func(q *stmt) error {
 					m := store.MessageRow{To: to, From: from, Seq: q.int(0)}
 					if m.Seq != expected {
 						return errStop
 					}
+					// The first row always fits, however large it is: otherwise it would never be
+					// read.
 					if more = len(out) >= limit || size > 0 && size >= maxBytes; more {
 						return errStop
 					}
@@ -103,6 +109,7 @@ func readMessage(columns, sealed []byte, row string, args ...any) (m model.Messa
 // hasMail reports whether messages or requests wait for the shards.
 func hasMail(c *conn, shards []model.ShardID, at model.Time) (bool, error) {
 	for _, shard := range distinct(shards) {
+		// A dead letter is a request that is never due, so the time excludes it.
 		_, found, err := c.number(sqlInboxDue, int(shard), int64(min(at, model.MaxTime-1)))
 		if err != nil || found {
 			return found, err
@@ -161,6 +168,8 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.
 		page := requestPage{limit: limit, maxBytes: maxBytes}
 		skipped = store.Skipped{}
 		for _, shard := range distinct(shards) {
+			// Each shard has its own order. The pages of the shards are merged by id, so that no
+			// shard starves another.
 			part := requestPage{limit: limit, maxBytes: maxBytes}
 			err := c.query(sqlLoadInbox, func(q *stmt) error {
 				row := store.InboxRow{Shard: shard, NotBefore: model.Time(q.int(1))}
@@ -273,10 +282,12 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 			if err := setSeen(w.conn, &row); err != nil {
 				return err
 			}
+			// The request was served: storing it again would leave a row that only costs a read.
 			if row.Seen {
 				continue
 			}
 
+			// The sender has read the refusal. A late copy must not take effect after that.
 			if is, err := wasRefused(w.conn, &row); err != nil {
 				return err
 			} else if is {
@@ -296,6 +307,8 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) (out []store.Reply, err error) {
 	err = s.read(ctx, "load replies", func(c *conn) error {
 		for _, k := range keys {
+			// A caller waits for the answer. It must learn that the answer is damaged, so this is
+			// not an error of the read.
 			err := c.query(sqlLoadReply, func(q *stmt) error {
 				r := store.Reply{RequestKey: k, At: model.Time(q.int(0))}
 				if body, err := unseal(requestColumns(nil, k, r.At), q.raw(1)); err != nil {

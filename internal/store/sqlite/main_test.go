@@ -17,7 +17,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// childEnv makes the test binary play another process: the name of a part and a path.
+// childEnv makes the test binary act as another process: its value is the name of a part and a
+// path.
 const childEnv = "PERDURE_SQLITE_CHILD"
 
 func TestMain(m *testing.M) {
@@ -58,7 +59,7 @@ func child(part, path string) int {
 // childRun is the run that the child writes to.
 var childRun = store.RunKey{Shard: 1, Run: model.RunID{1}}
 
-// childCommits commits events 1, 2, 3, … and says so, until it is killed. Each batch writes two
+// childCommits commits events 1, 2, 3, … and prints each, until it is killed. Each batch writes two
 // rows.
 func childCommits(ctx context.Context, s *Store) int {
 	for n := int64(1); ; n++ {
@@ -94,7 +95,7 @@ func childCommits(ctx context.Context, s *Store) int {
 	}
 }
 
-// startChild runs the test binary as another process and returns what it says, line by line.
+// startChild runs the test binary as another process and returns its output, line by line.
 func startChild(t *testing.T, part, path string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -110,7 +111,7 @@ func startChild(t *testing.T, part, path string) (*exec.Cmd, *bufio.Scanner) {
 	return cmd, bufio.NewScanner(out)
 }
 
-// askChild runs another process to its end and returns all that it says.
+// askChild runs another process to its end and returns its output.
 func askChild(t *testing.T, part, path string) string {
 	t.Helper()
 	cmd, lines := startChild(t, part, path)
@@ -118,7 +119,7 @@ func askChild(t *testing.T, part, path string) string {
 	for lines.Scan() {
 		said = append(said, lines.Text())
 	}
-	_ = cmd.Wait() // what it said is what counts
+	_ = cmd.Wait() // only its output counts
 	return strings.Join(said, "\n")
 }
 
@@ -133,9 +134,9 @@ func openTest(t testing.TB, cfg Config) *Store {
 	return s
 }
 
-// sequential holds a test back in short mode, which is how the race detector is run: nothing in it
-// is concurrent, and SQLite is many times slower with it. The package runs without the detector and
-// in full as well; `make test` runs everything with it.
+// sequential skips a test in short mode, which the race detector uses: nothing in the test is
+// concurrent, and SQLite is many times slower with the detector. The package also runs in full
+// without the detector; `make test` runs everything with it.
 func sequential(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -151,7 +152,7 @@ func closeTest(t testing.TB, s *Store) {
 	}
 }
 
-// wantKind fails the test unless err has the kind and names every one of the words.
+// wantKind fails the test unless err has the kind and contains all the words.
 func wantKind(t testing.TB, err error, kind fault.Kind, words ...string) {
 	t.Helper()
 	if !fault.Is(err, kind) {
@@ -172,7 +173,7 @@ func wantClass(t testing.TB, err error, class store.Class) {
 	}
 }
 
-// onWriter runs f with the connection that writes, as an intruder would.
+// onWriter runs f with the writing connection, outside the normal calls of the store.
 func onWriter(t testing.TB, s *Store, f func(w *writer)) {
 	t.Helper()
 	w := <-s.writer
@@ -180,7 +181,7 @@ func onWriter(t testing.TB, s *Store, f func(w *writer)) {
 	f(w)
 }
 
-// tamper changes stored rows behind the back of the store.
+// tamper changes stored rows without the store noticing.
 func tamper(t testing.TB, s *Store, sql string) {
 	t.Helper()
 	onWriter(t, s, func(w *writer) {

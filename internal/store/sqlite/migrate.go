@@ -62,6 +62,7 @@ func Check(ctx context.Context, cfg Config) (Status, error) {
 		return Status{}, err
 	}
 	st := Status{Known: Latest(), Pending: migrations(), Store: storeURL(cfg.Path)}
+	// A missing or empty file is a new store: all migrations are pending.
 	if fi, err := os.Stat(cfg.Path); errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
 		return st, checkOrphan(cfg.Path)
 	}
@@ -91,6 +92,7 @@ func Check(ctx context.Context, cfg Config) (Status, error) {
 
 // schemaVersion returns the version of the file, 0 if it contains no store.
 func schemaVersion(c *conn) (int, error) {
+	// The file may be a database of the user without our tables.
 	_, found, err := c.number("select 1 from sqlite_schema where type = 'table' and name = 'perdure_meta'")
 	if err != nil || !found {
 		return 0, err
@@ -138,6 +140,7 @@ func checkVersion(path string, version, known int) error {
 	}
 }
 
+// migrateTo runs one migration and notes its version, in one transaction.
 func migrateTo(c *conn, version int, text string, shards int) (err error) {
 	tx, err := c.db.BeginImmediate()
 	if err != nil {
@@ -147,6 +150,8 @@ func migrateTo(c *conn, version int, text string, shards int) (err error) {
 	if err := c.db.Exec(text); err != nil {
 		return err
 	}
+	// Values that are fixed at creation belong to the first migration, so that a store never exists
+	// without them.
 	if version == 1 {
 		if err := fill(c, shards); err != nil {
 			return err
@@ -190,6 +195,8 @@ func readInfo(c *conn, cfg *Config) (store.Info, error) {
 		return info, err
 	}
 
+	// Addresses map to shards by this number. A wrong number would send every request to the wrong
+	// shard, so it is checked twice.
 	rows, _, err := c.number("select count(*) from perdure_shards")
 	if err != nil {
 		return info, err

@@ -10,18 +10,18 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropTokens undoes migration 8, and dropEntities those from 7 on.
+// dropTokens undoes migration 8, and dropEntities undoes the migrations from 7 on.
 const (
 	dropTokens   = `alter table perdure_shards drop column tokens;`
 	dropEntities = dropTokens + `drop table perdure_entities; drop table perdure_mailbox;`
 )
 
-// dropTasks undoes migration 5, and entities, which came later.
+// dropTasks undoes migration 5 and the later migration for entities.
 const dropTasks = dropEntities + `drop table perdure_dead; drop table perdure_task_data; drop table perdure_task_logs; drop table perdure_settings;
 	delete from perdure_meta where name in ('settings', 'settings_swept');`
 
-// openUpgraded is a store with a run, which was brought back to an older version and is opened
-// again: it has what it had.
+// openUpgraded returns a store with a run that was taken back to an older version and opened again.
+// It checks that nothing was lost.
 func openUpgraded(t *testing.T, undo string, version int) (*storetest.Fixture, *storetest.Lane) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "app.db")
@@ -47,7 +47,7 @@ func TestUpgradeBeforeTasks(t *testing.T) {
 	f.WantTasks(lane)
 }
 
-// Tokens of before were given out by the clock: after the upgrade they begin above it.
+// Earlier builds took tokens from the clock: after the upgrade, tokens start above it.
 func TestUpgradeBeforeTokens(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -65,8 +65,7 @@ func TestUpgradeBeforeEntities(t *testing.T) {
 	f.WantEntities(lane)
 }
 
-// A store of version 1 has runs that are parked or blocked: after the upgrade they are found by
-// their reason.
+// A store of version 1 has parked and blocked runs: after the upgrade, queries find them by reason.
 func TestUpgradeFillsReasons(t *testing.T) {
 	t.Parallel()
 	sequential(t)

@@ -62,6 +62,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 
+	// Check the path before SQLite opens it: SQLite would create files and report less.
 	if err := checkPath(&cfg); err != nil {
 		return nil, err
 	}
@@ -83,6 +84,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return s, nil
 	}
 
+	// One process at a time: the lock proves that all other nodes in the file are dead.
 	if s.lock, err = lockFile(cfg.Path); err != nil {
 		return nil, err
 	}
@@ -144,6 +146,8 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 		return err
 	}
 
+	// Moving the log into the file takes long and must not hold the writer, so it has its own
+	// connection.
 	mover, err := openConn(ctx, &s.cfg, modeCreate, readerPragmas)
 	if err != nil {
 		return err
@@ -178,6 +182,7 @@ func useLog(c *conn, size int64) error {
 	if err := c.query("pragma journal_mode = wal", func(q *stmt) error { mode = q.text(0); return nil }); err != nil {
 		return err
 	}
+	// Without the log, readers would block the writer, and commits would need more syncs.
 	if mode != "wal" {
 		return fault.New(fault.Unavailable, "the file system allows no write-ahead log (journal mode is %s)", mode)
 	}
@@ -288,6 +293,7 @@ func checkFile(cfg *Config, size int64) error {
 	if size == 0 {
 		return checkOrphan(cfg.Path)
 	}
+	// SQLite would accept an empty file and refuse any other content only at the first statement.
 	const magic = "SQLite format 3\x00"
 	head := make([]byte, len(magic))
 	if _, err := io.ReadFull(f, head); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {

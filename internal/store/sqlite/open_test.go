@@ -315,7 +315,7 @@ func TestReadOnlyBesideTheOwner(t *testing.T) {
 		}
 	}
 
-	// The owner may go and come back.
+	// The owner may close and open again.
 	closeTest(t, s)
 	if page, err := r.List(t.Context(), store.Query{Tenant: model.DefaultTenant, Limit: 10}); err != nil || len(page.Executions) != 1 {
 		t.Errorf("%d executions, %v", len(page.Executions), err)
@@ -360,7 +360,7 @@ func TestOpenConvergesAfterACrashAtAnyWrite(t *testing.T) {
 		}
 
 		fs.heal()
-		for range 1 + n%2 { // and once more: nothing to do
+		for range 1 + n%2 { // the second time there is nothing to do
 			s = openTest(t, Config{Path: path})
 			if i := s.Info(); i.Version != Latest() || i.Shards != defaultShards || i.Cluster == "" {
 				t.Fatalf("crash after %d writes: %+v", n, i)

@@ -37,6 +37,7 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 		if r.Epoch, err = nextEpoch(w.conn); err != nil {
 			return err
 		}
+		// The process holds the lock of the file, so all registered nodes belong to dead processes.
 		if n.Sole {
 			if err := removeNodes(w.conn); err != nil {
 				return err
@@ -50,6 +51,7 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 		if err != nil {
 			return err
 		}
+		// A node that registers again gets new fences. The old epoch can no longer commit.
 		if _, err := w.exec("delete from perdure_fences where node = ?", n.ID[:]); err != nil {
 			return err
 		}
@@ -81,12 +83,14 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (v store.View, 
 			return err
 		}
 
+		// No row means that another process removed the node or raised its epoch.
 		if changed != 1 {
 			return fencedError(op, r.Node, r.Epoch)
 		}
 		if v, err = loadView(w.conn); err != nil {
 			return err
 		}
+		// The node compares this time with its own clock, and judges leases by it.
 		v.Now = at
 		v.Mail, err = hasMail(w.conn, r.Shards, at)
 
@@ -106,6 +110,8 @@ func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 		at, known := now(), false
 		err := w.query("select epoch, expires from perdure_nodes where node = ?", func(q *stmt) error {
 			known = true
+			// The death of one incarnation says nothing about the next: the epoch must match. The
+			// lease counts by the clock of this process, which is the clock of the store.
 			ended = q.int(0) == epoch && (proven || q.int(1) <= int64(at))
 			return nil
 		}, node[:])
@@ -113,6 +119,7 @@ func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 			return err
 		}
 
+		// A node that is gone already cannot commit: its fences are gone too.
 		if !known {
 			ended = true
 		}
@@ -148,6 +155,7 @@ func removeNodes(c *conn) error {
 func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) (out []store.AcquiredShard, err error) {
 	const op = "acquire"
 	err = s.write(ctx, op, func(w *writer) error {
+		// A fenced node must not get shards, even if it does not know yet that it is fenced.
 		_, alive, err := w.number("select 1 from perdure_nodes where node = ? and epoch = ?", node[:], epoch)
 		if err != nil {
 			return err
@@ -185,6 +193,8 @@ func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, sha
 
 // loadPositions fills in the positions of the shards as receivers and as senders.
 func loadPositions(c *conn, shards []store.AcquiredShard) error {
+	// The tables hold all pairs of shards. One pass over them is cheaper than a query per acquired
+	// shard.
 	byShard := make(map[model.ShardID]*store.AcquiredShard, len(shards))
 	for i := range shards {
 		byShard[shards[i].Shard] = &shards[i]
@@ -250,6 +260,8 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 		if !found {
 			return fencedError(op, node, epoch)
 		}
+		// Shards that the node could not free in order become free here, so that the next process
+		// need not wait for its lease.
 		if _, err := w.exec("update perdure_shards set node = null, epoch = 0 where node = ?", node[:]); err != nil {
 			return err
 		}
@@ -261,6 +273,8 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
 	const op = "refence"
 	err = s.write(ctx, op, func(w *writer) (err error) {
+		// There is one writer, so an orphaned commit has either landed before this transaction or
+		// never will. The number in the fence tells which.
 		if epoch, err = nextEpoch(w.conn); err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// plan is what SQLite says it will do.
+// plan returns SQLite's query plan.
 func plan(t *testing.T, c *conn, sql string) string {
 	t.Helper()
 	var steps []string
@@ -25,7 +25,7 @@ func plan(t *testing.T, c *conn, sql string) string {
 	return strings.Join(steps, "; ")
 }
 
-// fill puts a few hundred rows into every table.
+// fillTables puts a few hundred rows into every table.
 func fillTables(t *testing.T, s *Store) {
 	t.Helper()
 	f := storetest.New(t, s)
@@ -59,7 +59,7 @@ func TestHotStatementsSearch(t *testing.T) {
 	sequential(t)
 	s := openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")})
 	fillTables(t, s)
-	// What a statement looks up, by table or index.
+	// What a statement searches, by table or index.
 	const (
 		executions = "perdure_executions USING PRIMARY KEY (run=? AND shard=?)"
 		timers     = "perdure_timers USING PRIMARY KEY (run=? AND shard=?"
@@ -177,7 +177,8 @@ func TestListingsSearch(t *testing.T) {
 	}
 }
 
-// A page of dead tasks is read in the order of an index, and groups without the rows themselves.
+// A page of dead tasks is read in the order of an index, and groups without reading the rows
+// themselves.
 func TestDeadListingsSearch(t *testing.T) {
 	t.Parallel()
 	sequential(t)

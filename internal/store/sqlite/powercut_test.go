@@ -14,15 +14,16 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// powerState is what a store holds after a step: so many events, and the fence of its only node.
+// powerState is what a store holds after a step: the number of events, and the fence of its only
+// node.
 type powerState struct {
 	Events int
 	Node   model.NodeID
 	Batch  int64
 }
 
-// powerLoad writes to a store on a cutDisk and knows what the store holds after each step that was
-// acknowledged.
+// powerLoad writes to a store on a cutDisk and knows the contents of the store after each
+// acknowledged step.
 type powerLoad struct {
 	testing.TB
 	rng    *rand.Rand
@@ -43,10 +44,10 @@ func newPowerLoad(t testing.TB, seed uint64, cfg Config) *powerLoad {
 	return l
 }
 
-// state is what the store holds by what it acknowledged.
+// state returns the last acknowledged state.
 func (l *powerLoad) state() powerState { return l.states[len(l.states)-1] }
 
-// recordAcked notes a step that was acknowledged.
+// recordAcked notes an acknowledged step.
 func (l *powerLoad) recordAcked(s powerState) {
 	l.states = append(l.states, s)
 	l.disk.ack()
@@ -70,7 +71,7 @@ func (l *powerLoad) open() {
 	l.recordAcked(now)
 }
 
-// powerEvent is the event at a position. Its contents follow from the position.
+// powerEvent returns the event at a position. Its contents follow from the position.
 func powerEvent(seq int) store.EventRow {
 	e := powerRun.Event(int64(seq))
 	e.Event.Input = storetest.Text(strings.Repeat(fmt.Sprintf("%d,", seq), 1+(seq*seq*7919)%8000))
@@ -103,7 +104,7 @@ func (l *powerLoad) commit() {
 	l.recordAcked(now)
 }
 
-// rollBack begins a transaction that spills into the log and gives it up.
+// rollBack starts a transaction that spills into the log and rolls it back.
 func (l *powerLoad) rollBack() {
 	l.Helper()
 	refused := errors.New("refused")
@@ -128,7 +129,7 @@ func (l *powerLoad) move() {
 	})
 }
 
-// steps does n random things.
+// steps runs n random steps.
 func (l *powerLoad) steps(n int) {
 	l.Helper()
 
@@ -140,7 +141,7 @@ func (l *powerLoad) steps(n int) {
 			l.rollBack()
 		case k < 38:
 			l.move()
-		case k == 38: // a reader keeps the log from being moved whole
+		case k == 38: // a reader keeps part of the log from being moved
 			err := l.s.read(l.Context(), "test", func(c *conn) error {
 				if _, _, err := c.number("select count(*) from perdure_history"); err != nil {
 					return err
@@ -160,9 +161,8 @@ func (l *powerLoad) steps(n int) {
 	}
 }
 
-// A power cut takes unsynced sectors, sizes and names away, each by itself. What the store
-// acknowledged survives, and nothing else but the step that was under way, which is there whole or
-// not at all.
+// A power cut may lose each unsynced sector, size and name separately. Acknowledged steps survive.
+// The step in flight survives completely or not at all.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -210,8 +210,8 @@ func powerCuts(t *testing.T, seed uint64, cuts int) {
 	}
 }
 
-// cutPower cuts the power somewhere, sometimes once more while the store is opened again, and
-// checks what is left.
+// cutPower cuts the power at some point, sometimes once more while the store is opened again, and
+// checks the remaining contents.
 func (l *powerLoad) cutPower(rng *rand.Rand) {
 	l.Helper()
 	at := l.disk.begin + rng.IntN(len(l.disk.record)-l.disk.begin+1)
@@ -230,7 +230,7 @@ func (l *powerLoad) cutPower(rng *rand.Rand) {
 			return
 		}
 		closeTest(l, s)
-		_ = os.RemoveAll(dir) // there are many
+		_ = os.RemoveAll(dir) // there are many of them
 		at := rng.IntN(len(disk.record) + 1)
 		left, _ = disk.cut(rng, at)
 		what += fmt.Sprintf(", then after operation %d of %d of opening and closing", at, len(disk.record))
@@ -242,7 +242,7 @@ func (l *powerLoad) cutPower(rng *rand.Rand) {
 	l.verify(what, filepath.Join(dir, "app.db"), acked)
 }
 
-// verify opens what survived and compares it with what was acknowledged.
+// verify opens the surviving files and compares them with the acknowledged steps.
 func (l *powerLoad) verify(what, path string, acked int) {
 	l.Helper()
 	s, err := Open(l.Context(), Config{Path: path})
@@ -288,7 +288,7 @@ func (l *powerLoad) verify(what, path string, acked int) {
 		l.Errorf("%s: the store holds %+v, it had acknowledged %+v", what, got, want)
 	}
 
-	// It goes on.
+	// The store continues.
 	if _, err := s.Register(l.Context(), store.NodeInfo{ID: model.NodeID{0xff}, Sole: true}, 1, 1e18); err != nil {
 		l.Errorf("%s: the store takes no writes: %v", what, err)
 	}

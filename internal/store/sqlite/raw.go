@@ -39,6 +39,8 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 		if !run.IsZero() {
 			sql, args = sqlRawRun, append(args, run[:])
 		}
+		// The rows of all runs come first, as the port promises, and then everything else of each
+		// run.
 		var runs []model.RunID
 
 		err := c.queryOnce(sql, func(q *stmt) error {
@@ -70,6 +72,7 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 
 // rawRow calls each with the present row of the statement.
 func (q *stmt) rawRow(table string, run model.RunID, each func(store.RawRow) error) error {
+	// The row is copied as it is, without decoding: it may be damaged, which is why it is exported.
 	columns := map[string]any{}
 	for i := range q.s.ColumnCount() {
 		switch q.s.ColumnType(i) {

@@ -31,6 +31,8 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 	var skipped store.Skipped
 	err = s.read(ctx, op, func(c *conn) error {
 		out, skipped = nil, store.Skipped{}
+		// The page continues in the shard of the mark, behind its run, and then in the next shards
+		// from their beginning.
 		for _, shard := range distinct(shards) {
 			if shard < after.Shard || len(out) >= limit {
 				continue
@@ -77,6 +79,8 @@ func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, l
 	err = s.read(ctx, "load events", func(c *conn) error {
 		size := 0
 		return c.query(sqlLoadEvents, func(q *stmt) error {
+			// The first event is always returned, however large it is: otherwise the run could
+			// never be loaded.
 			if size += len(q.raw(3)); size > maxBytes && len(out) > 0 {
 				return errStop
 			}
@@ -149,6 +153,7 @@ func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after st
 		out, skipped = nil, store.Skipped{}
 		w := timerWalk{conn: c, shards: all, mark: after, until: until, skipped: &skipped}
 		more := true
+		// Start with about twice the fair share of each shard. Most calls need one round.
 		for portion := max(16, 2*limit/len(all)); more && len(w.found) < limit; portion *= 2 {
 			var err error
 			if more, err = w.read(min(portion, limit)); err != nil {
@@ -200,6 +205,8 @@ func (w *timerWalk) read(portion int) (more bool, err error) {
 			return false, err
 		}
 
+		// This shard may have more timers behind its last one. Timers of other shards behind that
+		// point are not in order yet.
 		if len(w.found)-from == portion {
 			if last := w.found[len(w.found)-1]; bound == nil || compareTimers(last, *bound) < 0 {
 				bound = &last
@@ -207,6 +214,7 @@ func (w *timerWalk) read(portion int) (more bool, err error) {
 		}
 	}
 
+	// Drop what is behind the earliest such point. The next round reads it again.
 	page := w.found[begin:]
 	if bound != nil {
 		page = slices.DeleteFunc(page, func(t store.Timer) bool { return compareTimers(t, *bound) > 0 })
@@ -218,6 +226,7 @@ func (w *timerWalk) read(portion int) (more bool, err error) {
 	return bound != nil, nil
 }
 
+// compareTimers orders timers as the store returns them.
 func compareTimers(a, b store.Timer) int {
 	return cmp.Or(cmp.Compare(a.Due, b.Due), a.Run.Compare(b.Run), cmp.Compare(a.ID, b.ID))
 }
@@ -237,6 +246,7 @@ func (s *Store) LoadRunTimers(ctx context.Context, key store.RunKey) (out []stor
 	return out, nil
 }
 
+// scanTimer reads a timer: due, run, id and the address.
 func scanTimer(q *stmt, shard model.ShardID) (store.Timer, error) {
 	t := store.Timer{
 		Shard: shard, ID: q.text(2), Due: model.Time(q.int(0)),

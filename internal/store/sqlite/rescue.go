@@ -18,6 +18,7 @@ type nameCheck struct {
 	next  time.Time
 }
 
+// newNameCheck remembers the identity of the open files.
 func newNameCheck(path string) (nameCheck, error) {
 	n := nameCheck{path: path, files: map[string]os.FileInfo{}}
 	for _, name := range []string{path, path + "-wal"} {
@@ -33,6 +34,7 @@ func newNameCheck(path string) (nameCheck, error) {
 // check returns an error if a name does not lead to the open file.
 func (n *nameCheck) check() *nameError {
 	now := time.Now()
+	// Two system calls per commit would be felt; once a second is enough to lose little.
 	if now.Before(n.next) {
 		return nil
 	}
@@ -102,6 +104,8 @@ var errReaders = errors.New("a program that reads the file holds an old state of
 // The caller holds the writer.
 func (s *Store) rescue(w *writer, lost *nameError) {
 	lost.commits, lost.since = w.log.commits, w.log.since
+	// The open file descriptors still lead to the old files. Moving the log into the file saves all
+	// commits, as long as that file has a name.
 	before := s.broken.Load()
 	if before == nil {
 		lost.problem = s.moveAll(w)
@@ -135,6 +139,7 @@ func (s *Store) rescueAgain(w *writer) error {
 func (s *Store) moveAll(w *writer) error {
 	s.moving.Lock()
 	defer s.moving.Unlock()
+	// A full checkpoint waits for readers, up to the busy time-out.
 	pages, moved, err := w.db.WALCheckpoint("main", sqlite3.CHECKPOINT_FULL)
 	switch {
 	case errors.Is(err, sqlite3.BUSY), err == nil && moved < pages:

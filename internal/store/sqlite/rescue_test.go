@@ -23,7 +23,7 @@ func (b *bench) untilRefused(each func(acked int)) (acked int, err error) {
 	}
 }
 
-// removeLog deletes the log under the hands of the store.
+// removeLog deletes the log while the store uses it.
 func (b *bench) removeLog() {
 	b.Helper()
 	if err := os.Remove(b.path + "-wal"); err != nil {
@@ -31,7 +31,7 @@ func (b *bench) removeLog() {
 	}
 }
 
-// look makes the next transaction look at the names of the files.
+// look makes the next transaction check the names of the files.
 func (b *bench) look() {
 	b.Helper()
 	onWriter(b, b.s, func(w *writer) { w.names.next = w.names.next.Add(-1e9) })
@@ -88,7 +88,7 @@ func TestDeletedLogIsSavedAfterAReader(t *testing.T) {
 	}
 }
 
-// A file of the same name may be an older log: SQLite would take it for ours.
+// A file of the same name may be an older log, which SQLite would use as ours.
 func TestReplacedLogIsSaved(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -143,7 +143,7 @@ func TestDeletedLogIsSavedWhenTheReaderHasEnded(t *testing.T) {
 		if err := reader.close(); err != nil {
 			t.Fatal(err)
 		}
-		// What is left is a whole state, no later than the one that the reader kept.
+		// The remaining contents are a complete state, no later than the one that the reader held.
 		s := openTest(t, Config{Path: b.path})
 		if n := b.events(s); n > 1 {
 			t.Errorf("%d events, want at most 1", n)
@@ -162,7 +162,7 @@ func TestDeletedLogIsSavedWhenTheReaderHasEnded(t *testing.T) {
 	}
 }
 
-// After a failed sync the pages of the log are not to be trusted, so they are not saved.
+// After a failed sync the pages of the log cannot be trusted, so they are not saved.
 func TestDeletedLogAfterAFailedSync(t *testing.T) {
 	t.Parallel()
 	sequential(t)

@@ -15,6 +15,7 @@ const sqlColumns = `select t.name, c.name from sqlite_schema t join pragma_table
 // Search reads all columns that can hold the text, of all our tables, so it cannot miss a table
 // that is added later.
 func (s *Store) Search(ctx context.Context, text string, found func(value []byte) error) error {
+	// One snapshot of all tables: a value that moves between two of them must not be missed.
 	return s.read(ctx, "search", func(c *conn) error {
 		var columns [][2]string
 		err := c.query(sqlColumns, func(q *stmt) error {

@@ -44,6 +44,7 @@ func (s *Store) DeleteSetting(ctx context.Context, key store.SettingKey, expecte
 // set changes a setting. The function body returns what is stored. It is nil for a tombstone.
 func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected int64, body func(version int64, at model.Time) []byte) (version int64, err error) {
 	err = s.write(ctx, op, func(w *writer) error {
+		// There is one writer, so the version cannot change between this check and the write.
 		present, _, err := w.number(sqlSettingVersion, k.Tenant, k.Kind, k.Name)
 		if err != nil {
 			return err
@@ -52,6 +53,8 @@ func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected
 			return err
 		}
 
+		// One counter numbers the changes of all settings. A node that knows all changes up to a
+		// number asks only for later ones.
 		if version, _, err = w.number(sqlDrawSetting); err != nil {
 			return err
 		}
@@ -116,6 +119,8 @@ func (s *Store) LoadSettings(ctx context.Context, after int64) (out store.Settin
 			return err
 		}
 		whole := 0
+		// A node that is behind the last swept tombstone cannot learn about that deletion any other
+		// way than by getting everything.
 		if out.Whole = after <= 0 || after < swept; out.Whole {
 			after, whole = 0, 1
 		}
@@ -163,6 +168,7 @@ func sweepSettings(c *conn, before model.Time, limit int) (int, error) {
 		}
 	}
 
+	// Nodes that have not seen these tombstones must now load all settings.
 	_, err = c.exec(sqlNoteSwept, last)
 	return len(keys), err
 }

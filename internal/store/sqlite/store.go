@@ -135,6 +135,8 @@ func (s *Store) write(ctx context.Context, op string, f func(w *writer) error) e
 		return err
 	}
 
+	// The writer must go back into the channel even after a panic, or every later call would wait
+	// forever.
 	ended := false
 	defer func() {
 		if !ended { // a panic: the state of SQLite in memory cannot be trusted
@@ -149,16 +151,22 @@ func (s *Store) write(ctx context.Context, op string, f func(w *writer) error) e
 }
 
 func (s *Store) transact(w *writer, op string, f func(w *writer) error) error {
+	// If another program has deleted or replaced the log, commits go into a file without a name.
+	// Save them before the next transaction adds to them.
 	if lost := w.names.check(); lost != nil {
 		s.rescue(w, lost)
 	}
 	if err := s.refuseBroken(op); err != nil {
 		return err
 	}
+	// "begin immediate" takes the write lock now. Otherwise the first write could fail in the
+	// middle, after reads that another program has made out of date.
 	if err := w.begin.run(); err != nil {
 		return s.failure(op, err)
 	}
 
+	// Nothing of a failed function may stay. Damage or a failed sync also means that later commits
+	// cannot be trusted.
 	if err := f(w); err != nil {
 		s.rollback(w)
 		if damaged(err) || syncFailed(err) {
@@ -177,6 +185,8 @@ func (s *Store) transact(w *writer, op string, f func(w *writer) error) error {
 // commitFailed decides what a failed COMMIT means.
 func (s *Store) commitFailed(w *writer, op string, err error) error {
 	s.rollback(w)
+	// Most errors leave the commit in doubt: its pages may be in the log without being synced. Only
+	// a new process, which recovers the log, can tell.
 	if certainlyNotApplied(err) {
 		return s.failure(op, err)
 	}
@@ -206,12 +216,15 @@ func (s *Store) read(ctx context.Context, op string, f func(c *conn) error) erro
 	}
 	defer func() { s.readers <- c }()
 
+	// Readers open on first use, and again after an error.
 	if c == nil {
 		if c, err = openConn(ctx, &s.cfg, modeReadOnly, readerPragmas); err != nil {
 			return s.failure(op, err)
 		}
 	}
 
+	// A read transaction keeps one snapshot, and keeps the log from being moved into the file. So
+	// it must end when its caller gives up.
 	interrupt := readContext{ctx, s}
 	c.db.SetInterrupt(interrupt)
 	if _, err = c.exec("begin"); err == nil {
@@ -219,6 +232,7 @@ func (s *Store) read(ctx context.Context, op string, f func(c *conn) error) erro
 	}
 	c.db.SetInterrupt(context.Background())
 
+	// Ending a read transaction releases its snapshot. The first error wins.
 	if !c.db.GetAutocommit() {
 		if _, end := c.exec("commit"); err == nil {
 			err = end

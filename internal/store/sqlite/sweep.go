@@ -28,6 +28,8 @@ const (
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err error) {
 	answered := 0
 	err = s.write(ctx, "sweep", func(w *writer) error {
+		// The answers are named one by one, so they need no limit. Everything below shares one: the
+		// transaction holds the only writer, and commits wait for it.
 		swept = 0
 		if answered, err = sweepAnswered(w.conn, r.Answered); err != nil {
 			return err
@@ -83,6 +85,7 @@ func sweepAnswered(c *conn, keys []store.RequestKey) (swept int, err error) {
 	return swept, nil
 }
 
+// sweepMessages deletes messages that the receiver has consumed.
 func sweepMessages(c *conn, to model.ShardID, limit int) (swept int, err error) {
 	err = eachSender(c, to, func(from model.ShardID, cursor int64) error {
 		if swept >= limit {
@@ -104,10 +107,12 @@ func sweepMessages(c *conn, to model.ShardID, limit int) (swept int, err error) 
 	return swept, err
 }
 
+// sweepRequests deletes remembered answers that are older than a time.
 func sweepRequests(c *conn, shard model.ShardID, before model.Time, limit int) (int, error) {
 	if limit <= 0 {
 		return 0, nil
 	}
+	// Read first, then delete: the index must not change under the open statement.
 	var keys [][4]string
 
 	err := c.query(sqlOldRequests, func(q *stmt) error {
@@ -171,6 +176,8 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 		return 0, err
 	}
 
+	// A run may have more rows than one sweep deletes. Its entry in the garbage table goes last, so
+	// that the next sweep continues with the same run.
 	for _, run := range runs {
 		if swept >= limit {
 			return swept, nil

@@ -25,6 +25,7 @@ const (
 func (t *batchWriter) taskData() error {
 	for i := range t.b.TaskData {
 		row := &t.b.TaskData[i]
+		// A value that is removed has no body.
 		q := t.w.dropDatum
 		if !row.Deleted {
 			q = t.w.taskDatum
@@ -50,6 +51,7 @@ func (t *batchWriter) writeLogs() error {
 		q.setBlob(1, row.Run[:])
 		q.setInt(2, int64(row.Shard))
 		q.setInt(3, int64(row.At))
+		// Epoch and batch number tell apart lines of two owners with the same time.
 		q.setInt(4, t.b.Lane.Epoch)
 		q.setInt(5, t.b.Number)
 		q.setInt(6, int64(row.N))
@@ -71,6 +73,7 @@ func sqlLoadData(key store.RunKey, r *store.DataRange) (sql string, args []any) 
 	if r.Limit > 0 {
 		limit = r.Limit
 	}
+	// The bounds are optional, so their parameters follow the fixed ones.
 	args = []any{key.Run[:], int(key.Shard), r.From, limit}
 	if r.Before != "" {
 		args = append(args, r.Before)
@@ -148,6 +151,7 @@ const (
 
 // sweepTasks deletes the data and log lines of the tasks of a deleted run.
 func sweepTasks(c *conn, run model.RunID, shard model.ShardID, limit int) (swept int, err error) {
+	// The subquery of each statement bounds the number of deleted rows.
 	for _, sql := range [...]string{sqlSweepData, sqlSweepLogs} {
 		if swept >= limit {
 			break

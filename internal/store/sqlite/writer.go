@@ -24,8 +24,11 @@ const (
 		on conflict (run, shard, name) do update set value = excluded.value`
 	sqlUnlabel = `delete from perdure_labels where run = ?1 and shard = ?2 and name = ?3`
 
+	// The primary key (run, shard, seq) refuses a position that is already taken.
 	sqlEvent = `insert into perdure_history (run, shard, seq, at, kind, body) values (?1, ?2, ?3, ?4, ?5, ?6)`
 
+	// The first is guarded and must find its timer. The last deletes whatever a closed run has
+	// left.
 	sqlStopTimer = `delete from perdure_timers where run = ?1 and shard = ?2 and id = ?3`
 	sqlTimer     = `insert into perdure_timers (run, shard, id, due, tenant, workflow, key) values (?1, ?2, ?3, ?4, ?5, ?6, ?7)`
 	sqlStopAll   = `delete from perdure_timers where run = ?1 and shard = ?2`
@@ -44,6 +47,7 @@ const (
 		where substr(?5, 1, 9) <> char(31) || 'refused ' or not exists (
 			select 1 from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5)`
 
+	// max keeps a mark that is higher, and free needs the owner: both make a repetition harmless.
 	sqlToken = `update perdure_shards set tokens = max(tokens, ?2) where shard = ?1`
 	sqlFree  = `update perdure_shards set node = null, epoch = 0 where shard = ?1 and node = ?2`
 )
@@ -78,6 +82,8 @@ type writer struct {
 	names    nameCheck
 }
 
+// newWriter prepares the statements of the hot path once. It limits the log: beyond logSize the
+// mover empties it into the file.
 func newWriter(c *conn, logSize int64) (*writer, error) {
 	w := &writer{conn: c}
 	for text, into := range map[string]**stmt{
@@ -98,6 +104,8 @@ func newWriter(c *conn, logSize int64) (*writer, error) {
 		*into = q
 	}
 
+	// SQLite counts the log in pages, and the file may have another page size than this build
+	// creates.
 	size, _, err := c.number("pragma page_size")
 	if err != nil {
 		return nil, err

@@ -17,15 +17,15 @@ var commitTests = []test{
 	{name: "rows of many runs and shards", run: testManyRows},
 }
 
-// scene is a store with something in every table, and the rows for a next batch that touches every
+// scene is a store with rows in every table, and the rows for a next batch that writes to every
 // table once more.
 type scene struct {
 	*suite
 	node, other *Node
 	lane        *Lane
-	// open and parked are open runs, closed and old have ended; the next batch deletes old.
+	// open and parked are open runs, closed and old have ended. The next batch deletes old.
 	open, parked, closed, old Subject
-	// waits is a request in the inbox, put is one that is deferred by the next batch.
+	// waits is a request in the inbox. The next batch defers put.
 	waits, put store.InboxRow
 	fresh      Subject
 	// The next batch changes counter, takes one of the two calls that wait for it, removes gone and
@@ -67,7 +67,7 @@ func newScene(x *suite) *scene {
 	return c
 }
 
-// batch is the next batch: one good row for every table.
+// batch returns the next batch: one good row for every table.
 func (c *scene) batch() *store.Batch {
 	b := c.lane.Batch()
 	b.Deletes = []store.RunKey{c.old.RunKey}
@@ -146,7 +146,7 @@ func testEveryTable(x *suite) {
 	}, all.Owners)
 }
 
-// sortHistories sorts by run, which is the order in which fixtures make them.
+// sortHistories sorts by run, which is the order in which fixtures create them.
 func sortHistories(hs []History) []History {
 	slices.SortFunc(hs, func(a, b History) int { return a.Run.Run.Compare(b.Run.Run) })
 	return hs
@@ -253,12 +253,12 @@ func testBadRows(x *suite) {
 		}
 	}
 
-	// None of that moved the fence, and the good rows alone are good.
+	// None of the refused batches moved the fence, and the good rows alone commit.
 	c.lane.Commit(c.batch())
 }
 
-// testRefusedLayers refuses batches that touch things twice by way of different tables: taken back
-// in the wrong order, they leave a trace.
+// testRefusedLayers refuses batches that change the same things through different tables. An
+// adapter that undoes them in the wrong order leaves traces.
 func testRefusedLayers(x *suite) {
 	c := newScene(x)
 	next := x.SubjectOf(c.open.Start.Address)
@@ -299,7 +299,7 @@ func testRefusedLayers(x *suite) {
 
 func testTableOrder(x *suite) {
 	l := x.Join(1).Lanes[0]
-	// A run may start, happen and end in one batch.
+	// A run may start, get events and end in one batch.
 	a, p := x.Subject(), x.Subject()
 
 	l.Write(func(b *store.Batch) {
@@ -327,7 +327,7 @@ func testTableOrder(x *suite) {
 	})
 
 	x.Want("timers after all were stopped", []store.Timer(nil), x.Contents().Timers)
-	// The close of a parked run and the start of its successor take the mark away.
+	// The close of a parked run and the start of its successor remove the mark.
 	next := x.SubjectOf(p.Start.Address)
 
 	l.Write(func(b *store.Batch) {

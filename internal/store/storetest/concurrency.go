@@ -18,7 +18,7 @@ var concurrencyTests = []test{
 	{name: "requests are put while they are consumed", run: testInboxRace},
 }
 
-// commit sends a batch until the store says something else than "again".
+// commit sends a batch until the store answers with another class than Retryable.
 func (x *suite) commit(b *store.Batch) (store.Committed, error) {
 	for {
 		c, err := x.Store.Commit(x.Context(), b)
@@ -39,7 +39,7 @@ type racer struct {
 	err     error
 }
 
-// run commits up to most batches. fenced tells that FenceNode has returned for the node.
+// run commits at most most batches. fenced is set when FenceNode has returned for the node.
 func (r *racer) run(x *suite, most int64, fenced *atomic.Bool, progress *atomic.Int64) {
 	for r.acked < most {
 		after := fenced.Load() // before the commit is sent
@@ -124,7 +124,7 @@ func testFenceRace(x *suite) {
 				x.Errorf("node %d lane %d: %d messages in %d batches", i, j, len(mail), got)
 			}
 			if i == nodes-1 && got != most {
-				x.Errorf("the node that nobody fenced applied %d batches, want %d", got, most)
+				x.Errorf("the node that was not fenced applied %d batches, want %d", got, most)
 			}
 		}
 	}
@@ -306,7 +306,7 @@ func testInboxRace(x *suite) {
 		}
 	}
 
-	// What the second put may have left behind is marked as served.
+	// A row that the second put may have left is marked as served.
 	for _, r := range x.inbox(Noon, s.Shard) {
 		if !r.Seen {
 			x.Errorf("request %s waits although it was served", r.Message.RequestID)

@@ -16,8 +16,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Scope names what Read looks at beside what it finds by itself: the port can list neither tenants
-// nor remembered requests, nor the rows of runs that do not exist.
+// Scope names what Read cannot find by itself: the port can list neither tenants nor remembered
+// requests, nor the rows of runs that do not exist.
 type Scope struct {
 	Tenants  []string
 	Runs     []store.RunKey
@@ -61,7 +61,7 @@ func (s *Scope) Note(b *store.Batch) {
 	s.Runs, s.Tasks, s.Requests = unique(s.Runs, compareKeys), unique(s.Tasks, compareKeys), unique(s.Requests, compareRequests)
 }
 
-// unique sorts a slice and drops what is there twice.
+// unique sorts a slice and drops duplicates.
 func unique[T comparable](in []T, compare func(a, b T) int) []T {
 	slices.SortFunc(in, compare)
 	return slices.Compact(in)
@@ -85,7 +85,7 @@ func compareMessages(a, b store.MessageRow) int {
 }
 
 // Contents is everything that can be read from a store within a scope, in an order that does not
-// depend on the adapter. Lease times are left out.
+// depend on the adapter. It leaves out lease times.
 type Contents struct {
 	Executions []store.Execution
 	Runnable   []store.RunHead
@@ -252,7 +252,7 @@ func (r *reader) runnable() (out []store.RunHead) {
 func (r *reader) expiredRuns() []store.RunHead {
 	q := store.ExpiredRequest{Shards: r.shards, ClosedBefore: model.MaxTime, Now: model.MaxTime, Limit: 1 << 20}
 	out := call(r, func() (store.Expired, error) { return r.s.LoadExpired(r.ctx, q) }).Runs
-	for q.Limit = page; ; { // what has a time of its own comes with every page
+	for q.Limit = page; ; { // runs with an own time of removal come with every page
 		p := call(r, func() (store.Expired, error) { return r.s.LoadExpired(r.ctx, q) })
 		out = append(out, p.Runs...)
 		if q.After = p.Next; q.After == (store.RunKey{}) {
@@ -275,8 +275,8 @@ func (r *reader) timers() (out []store.Timer) {
 	}
 }
 
-// entities lists the entities of a tenant, and demands that each can be loaded by its address as it
-// is listed.
+// entities lists the entities of a tenant, and demands that loading each by its address returns the
+// same.
 func (r *reader) entities(tenant string) (out []model.Entity) {
 	q := store.EntityQuery{Tenant: tenant, Limit: page}
 	for {
@@ -344,8 +344,8 @@ func (f *Fixture) Contents() Contents {
 	return c
 }
 
-// Diff compares what was written with what was read: nil and empty are the same, and so are the
-// parts of an event that a message does not carry. It is empty when there is no difference.
+// Diff compares written with read values. Nil equals empty, and it ignores the parts of an event
+// that a message does not carry. It is empty when there is no difference.
 func Diff(want, got any) string {
 	if reflect.DeepEqual(want, got) {
 		return "" // the usual case, and a hundred times faster
@@ -367,7 +367,7 @@ func inWith(p gocmp.Path) bool {
 	return false
 }
 
-// Want fails the test, without ending it, when what was read differs from what was written.
+// Want reports an error, without ending the test, when the read value differs from the written one.
 func (f *Fixture) Want(what string, want, got any) {
 	f.Helper()
 	if d := Diff(want, got); d != "" {
@@ -375,16 +375,16 @@ func (f *Fixture) Want(what string, want, got any) {
 	}
 }
 
-// result is what a call returned.
+// result is the result of a call.
 type result[T any] struct {
 	value T
 	err   error
 }
 
-// try takes what a call returned.
+// try wraps the result of a call.
 func try[T any](v T, err error) result[T] { return result[T]{v, err} }
 
-// or is the value; an error ends the test.
+// or returns the value. An error ends the test.
 func (r result[T]) or(t testing.TB) T {
 	t.Helper()
 	if r.err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 var damagedTests = []test{
-	{name: "a message that cannot be read keeps back nobody", run: testDamagedMessage},
+	{name: "a message that cannot be read holds nothing back", run: testDamagedMessage},
 	{name: "a message of a newer build is kept whole", run: testNewerMessage},
 	{name: "a request that cannot be read keeps back nobody", run: testDamagedRequest},
 	{name: "a dead letter that cannot be read is listed", run: testDamagedDeadLetter},
@@ -69,7 +69,7 @@ func testDamagedMessage(x *suite) {
 	x.Want("dead letters", []store.InboxRow{dead}, try(x.Store.LoadDeadLetters(x.Context(), model.RunID{}, 10)).or(x))
 }
 
-// testDamagedPages reads pages that end behind a large row, although it cannot be read.
+// testDamagedPages reads pages that end after a large row, even when it cannot be read.
 func testDamagedPages(x *suite) {
 	s := x.SubjectIn(3)
 	large := &model.Damaged{Raw: bytes.Repeat([]byte{0xff}, 10_000)}
@@ -102,7 +102,7 @@ func testNewerMessage(x *suite) {
 	}
 	x.wantDamaged("the message", got[0].Damaged, body, true, "250")
 
-	// It moves to the inbox as it stands, and is put off there as often as need be.
+	// The row moves to the inbox unchanged, and is put off there any number of times.
 	row := store.InboxRow{Shard: 3, ID: x.RunID(), Message: got[0].Message, Damaged: got[0].Damaged, NotBefore: Noon}
 	for range 2 {
 		l.Write(func(b *store.Batch) { b.Deferred = []store.InboxRow{row} })

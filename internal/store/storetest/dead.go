@@ -29,7 +29,7 @@ var deadTests = []test{
 	{name: "dead tasks survive", run: testDeadDurable, needs: durable},
 }
 
-// DeadTasks are dead tasks of every shape, except for what is a column of its own.
+// DeadTasks generates dead tasks of every shape, except for values that have their own column.
 func DeadTasks() *rapid.Generator[model.DeadTask] {
 	return rapid.Custom(func(t *rapid.T) model.DeadTask {
 		d := model.DeadTask{
@@ -52,7 +52,7 @@ func DeadTasks() *rapid.Generator[model.DeadTask] {
 	})
 }
 
-// Dead is the dead task of a task of the run.
+// Dead returns the row of a dead task of the run.
 func (s Subject) Dead(task, kind, message string, at model.Time) store.DeadRow {
 	f := &model.Failure{Kind: "timeout", Message: message}
 	return store.DeadRow{DeadKey: store.DeadKey{RunKey: s.RunKey, Task: task}, Body: model.DeadTask{
@@ -61,7 +61,7 @@ func (s Subject) Dead(task, kind, message string, at model.Time) store.DeadRow {
 	}}
 }
 
-// Requeue is the mark of a dead task that gets another chance, and the row after it.
+// Requeue returns the mark that requeues a dead task, and the row after it.
 func Requeue(r store.DeadRow, at model.Time) (store.DeadMark, store.DeadRow) {
 	m := store.DeadMark{DeadKey: r.DeadKey, Prev: r.Requeued, Next: r.Requeued + 1, Body: r.Body}
 	m.Body.Requeued = model.Requeue{At: at, Address: r.Body.Address, Run: r.Run}
@@ -78,7 +78,7 @@ func (x *suite) wantDead(what string, want store.DeadRow) {
 	x.Want(what, want, *got)
 }
 
-// deadTasks are the names of the tasks that match, in order.
+// deadTasks returns the names of the matching tasks, in order.
 func (x *suite) deadTasks(q store.DeadQuery) (out []string) {
 	x.Helper()
 	if q.Tenant == "" {
@@ -361,7 +361,7 @@ func testDeadGroups(x *suite) {
 	x.Want("of a fingerprint", []store.DeadGroup{groups[0], groups[2]}, group(store.DeadQuery{Fingerprint: slow}, 10))
 	x.Want("of a tenant without any", []store.DeadGroup(nil), group(store.DeadQuery{Tenant: "nobody"}, 10))
 
-	// Whatever is asked for, the message is that of one that is asked for.
+	// Whichever tasks are selected, the message belongs to one of them.
 	no := false
 	want := groups[0]
 	want.Count, want.Last, want.Message = 6, Noon+5, "timeout after 35 ms talking to 10.0.0.5"

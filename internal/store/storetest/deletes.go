@@ -13,7 +13,7 @@ var deleteTests = []test{
 	{name: "sweeps remove the events, page by page", run: testSweepDeleted},
 }
 
-// past writes a closed run with so many events.
+// past writes a closed run with the given number of events.
 func (x *suite) past(l *Lane, s Subject, events int64) {
 	x.Helper()
 	l.Write(func(b *store.Batch) {
@@ -33,7 +33,7 @@ func (x *suite) loadRun(s Subject) *store.Execution {
 func testDelete(x *suite) {
 	l := x.Join(1).Lanes[0]
 	s, other := x.SubjectIn(1), x.SubjectIn(1)
-	s.Start.Input.Data = make([]byte, 4096) // large ones may have a place of their own
+	s.Start.Input.Data = make([]byte, 4096) // large values may be stored in a separate place
 	s.Start.Labels = []model.Label{{Name: "region", Value: "eu"}, {Name: "tier", Value: "gold"}}
 	x.past(l, s, 3)
 	x.past(l, other, 1)
@@ -59,7 +59,7 @@ func testDelete(x *suite) {
 		x.Error("its requests are forgotten")
 	}
 
-	// Deleted again, it stays deleted; a start begins afresh.
+	// A second delete changes nothing, and a start of the address creates a new run.
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{s.RunKey} })
 	again := x.SubjectOf(s.Start.Address)
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{again.StartIfAbsent()} })

@@ -32,20 +32,20 @@ var entityTests = []test{
 	{name: "entities and mailboxes survive", run: testEntityDurable, needs: durable},
 }
 
-// Counter is an entity that a test writes about. Its methods make rows.
+// Counter is an entity that a test writes about. Its methods build rows.
 type Counter struct{ store.EntityKey }
 
-// Counter is a fresh entity of the default tenant. Later ones have greater keys.
+// Counter returns a new entity of the default tenant. Later ones have greater keys.
 func (f *Fixture) Counter() Counter {
 	return f.CounterOf(model.Address{Tenant: model.DefaultTenant, Type: "entity:counter", Key: fmt.Sprintf("counter-%06d", f.ids.Add(1))})
 }
 
-// CounterOf is an entity by its address.
+// CounterOf returns the entity of an address.
 func (f *Fixture) CounterOf(a model.Address) Counter {
 	return Counter{store.EntityKey{Shard: a.Shard(f.Store.Info().Shards), Address: a}}
 }
 
-// CounterIn is a fresh entity in a shard.
+// CounterIn returns a new entity in a shard.
 func (f *Fixture) CounterIn(s model.ShardID) Counter {
 	for {
 		if c := f.Counter(); c.Shard == s {
@@ -54,14 +54,14 @@ func (f *Fixture) CounterIn(s model.ShardID) Counter {
 	}
 }
 
-// Set is the row of a version, which replaces the version before.
+// Set returns the row of a version, which replaces the version before.
 func (c Counter) Set(version int64, value string) store.EntityRow {
 	return store.EntityRow{Shard: c.Shard, Prev: version - 1, Entity: model.Entity{
 		Address: c.Address, Version: version, Changed: Noon + model.Time(version), State: Text(value), Exists: true, Created: Noon + 1,
 	}}
 }
 
-// Lock is the row of a version that a section holds.
+// Lock returns the row of a version that a section has locked.
 func (c Counter) Lock(version int64, section string) store.EntityRow {
 	row := c.Set(version, "locked by "+section)
 	row.Entity.Holder = model.Link{Address: model.Address{Tenant: c.Address.Tenant, Type: "order", Key: "holder"}, Run: model.RunID{1}, ID: section}
@@ -69,26 +69,26 @@ func (c Counter) Lock(version int64, section string) store.EntityRow {
 	return row
 }
 
-// Remove removes the row of a version.
+// Remove returns the change that removes the row of a version.
 func (c Counter) Remove(version int64) store.EntityRow {
 	row := c.Set(version+1, "")
 	row.Gone = true
 	return row
 }
 
-// Mail is a call that waits at a position.
+// Mail returns a call that waits at a position.
 func (c Counter) Mail(seq int64) store.MailboxRow {
 	return store.MailboxRow{EntityKey: c.EntityKey, Item: model.MailboxItem{Seq: seq, At: Noon + model.Time(seq), Message: model.Message{
 		Kind: model.MessageCall, To: c.Address, Name: "add", Input: Text(fmt.Sprint("call ", seq)), Section: "s", OneWay: true,
 	}}}
 }
 
-// Take takes the item at a position.
+// Take returns the key of the item at a position.
 func (c Counter) Take(seq int64) store.MailboxKey {
 	return store.MailboxKey{EntityKey: c.EntityKey, Seq: seq}
 }
 
-// WantEntities demands that a store which was upgraded takes entities.
+// WantEntities demands that an upgraded store accepts entities.
 func (f *Fixture) WantEntities(l *Lane) {
 	f.Helper()
 	c := f.Counter()
@@ -100,19 +100,19 @@ func (f *Fixture) WantEntities(l *Lane) {
 	f.Want("contents with entities", before, f.Contents())
 }
 
-// entity is what is stored of an entity.
+// entity reads the stored state of an entity.
 func (x *suite) entity(c Counter, limit, maxBytes int) store.LoadedEntity {
 	x.Helper()
 	return try(x.Store.LoadEntity(x.Context(), c.EntityKey, limit, maxBytes)).or(x)
 }
 
-// wantEntity demands a row, or that there is none when want is nil.
+// wantEntity demands a row, or no row when want is nil.
 func (x *suite) wantEntity(what string, c Counter, want *model.Entity) {
 	x.Helper()
 	x.Want(what, want, x.entity(c, 1, 1).Entity)
 }
 
-// addresses are the entities that match, in order, read in pages of the query's limit.
+// addresses returns the matching entities, in order, read in pages of the query's limit.
 func (x *suite) addresses(q store.EntityQuery) (out []model.Address) {
 	x.Helper()
 	if q.Limit == 0 {
@@ -189,7 +189,7 @@ func testEntityGuards(x *suite) {
 	}
 
 	l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{c.Remove(2), other.Lock(2, "s")} })
-	// it begins anew
+	// the versions start again at 1
 	l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{c.Set(1, "again")} })
 	again, locked := c.Set(1, "again").Entity, other.Lock(2, "s").Entity
 	x.wantEntity("the one that began anew", c, &again)
@@ -474,7 +474,7 @@ func testEntityQueries(x *suite) {
 		}
 	}
 
-	// One that is unlocked is in no list of the locked ones.
+	// An unlocked entity is not in the list of locked ones.
 	free := x.CounterOf(locked[0])
 	l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{free.Set(2, "free")} })
 	x.Want("locked, later", locked[1:], x.addresses(store.EntityQuery{Tenant: "t", Locked: true}))
@@ -505,8 +505,8 @@ func testEntityPages(x *suite) {
 			}
 			q.After = got[len(got)-1]
 
-			// What was listed changes, and others come in front of it and go: neither moves what is
-			// behind.
+			// A listed row changes, and other rows are inserted and removed in front of it. The
+			// rows behind it stay in place.
 			changed, brief := x.CounterOf(q.After), x.CounterOf(model.Address{Tenant: "t", Type: "entity:a", Key: "a"})
 			version := x.entity(changed, 1, 1).Entity.Version
 			l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{changed.Lock(version+1, "s"), brief.Set(1, "1")} })
@@ -555,7 +555,7 @@ func testEntityTenants(x *suite) {
 	b := l.Batch()
 	for i, tenant := range []string{"a", "a ", "b", "A"} {
 		c := x.CounterOf(model.Address{Tenant: tenant, Type: "entity:counter", Key: "same"})
-		c.Shard = 2 // as if their addresses fell into one shard
+		c.Shard = 2 // as if their addresses belonged to one shard
 		counters = append(counters, c)
 		b.Entities, b.Mailbox = append(b.Entities, c.Set(1, fmt.Sprint(i))), append(b.Mailbox, c.Mail(int64(i+1)))
 	}

@@ -21,7 +21,7 @@ var eventTests = []test{
 	{name: "a run with its events and timers", run: testLoadRun},
 }
 
-// events is all of the stored events of a run.
+// events returns all stored events of a run.
 func (x *suite) events(key store.RunKey) []model.Event {
 	x.Helper()
 	return try(x.Store.LoadEvents(x.Context(), key, 0, 100_000, 1<<30)).or(x)
@@ -50,7 +50,7 @@ func testEventRoundTrip(x *suite) {
 		}
 	})
 
-	// Whatever the generator chose: every kind, at least once.
+	// Every kind at least once, whatever the generator chose.
 	s := x.Subject()
 	b := l.Batch()
 
@@ -144,7 +144,7 @@ func testEventPages(x *suite) {
 
 	l.Write(func(b *store.Batch) {
 		for seq := range int64(n) {
-			b.Events = append(b.Events, a.Event(seq+3)) // as if two were carried
+			b.Events = append(b.Events, a.Event(seq+3)) // as if the start carried two
 		}
 	})
 
@@ -197,7 +197,8 @@ func testEventBytes(x *suite) {
 			if len(p) == 0 {
 				break
 			}
-			// "About": one event more than fits is fine, a page that ignores the bound is not.
+			// The bound is approximate: one event more than fits is fine, but a page must not
+			// ignore it.
 			if len(p) > most/size+1 {
 				x.Fatalf("%d events of %d bytes in a page of %d bytes", len(p), size, most)
 			}

@@ -16,7 +16,7 @@ var fenceTests = []test{
 	{name: "a batch cannot overtake the one before", run: testOvertake},
 	{name: "refence tells what landed and ends the old epoch", run: testRefence},
 	{name: "refence of a lane that is not ours", run: testRefenceFenced},
-	{name: "a fenced node does nothing any more", run: testFencedNode},
+	{name: "a fenced node does nothing", run: testFencedNode},
 }
 
 func testFence(x *suite) {
@@ -74,7 +74,7 @@ func testFence(x *suite) {
 	c.lane.Refuse(repeated, store.Fenced)
 }
 
-// badBatch is the next batch with a row that refuses it.
+// badBatch returns the next batch with a row that the store refuses.
 func (c *scene) badBatch() *store.Batch {
 	b := c.batch()
 	b.Closes = append(b.Closes, c.closed.Close(model.Failed))
@@ -165,8 +165,7 @@ func testRefence(x *suite) {
 		x.Fatalf("refence: epoch %d, landed %d, %v; want a later epoch than %d and batch 2", epoch, landed, err, was.Epoch)
 	}
 
-	// Whatever the old epoch still sends is excluded: the batch that would have been next, and
-	// every other.
+	// Every batch of the old epoch is excluded: the one that would have been next, and all others.
 	for number := range int64(5) {
 		b := l.Batch()
 		b.Number, b.Events = number, []store.EventRow{a.Event(number + 2)}
@@ -175,7 +174,7 @@ func testRefence(x *suite) {
 
 	l.Ref.Epoch = epoch
 	l.Write(func(b *store.Batch) { b.Events = append(b.Events, a.Event(2)) })
-	// The other lane and the lease do not notice.
+	// The other lane and the lease are not affected.
 	n.Lanes[1].Write(func(*store.Batch) {})
 	n.Renew(time.Hour)
 	if got := n.Acquire(5); len(got) != 1 {
@@ -237,7 +236,7 @@ func testFencedNode(x *suite) {
 		x.Errorf("fencing a node that is gone: %v, %v; want true", ok, err)
 	}
 
-	// The zombie's free of a shard that has a new owner must not come through either.
+	// A fenced node also cannot free a shard that has a new owner.
 	if got := c.other.Acquire(1, 2, 3); len(got) != 3 {
 		x.Fatalf("acquired %v, want the three shards of the fenced node", got)
 	}

@@ -13,12 +13,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Noon is the time at which fixtures begin.
+// Noon is the time at which fixtures start.
 const Noon model.Time = 1_767_355_200_000_000
 
-// Fixture makes rows for a store and writes them. Ids increase in the order in which they are made
-// and are unique in the fixture. It remembers what was written, so that Contents can read all of
-// it.
+// Fixture builds rows for a store and writes them. Ids increase in the order of their creation and
+// are unique in the fixture. It remembers what it has written, so that Contents can read all of it.
 type Fixture struct {
 	testing.TB
 	Store store.Store
@@ -28,10 +27,10 @@ type Fixture struct {
 	scope Scope
 }
 
-// New makes a fixture for a store.
+// New returns a fixture for a store.
 func New(t testing.TB, s store.Store) *Fixture { return &Fixture{TB: t, Store: s} }
 
-// RunID is a fresh run id, in the form of a UUIDv7.
+// RunID returns a new run id, in the form of a UUIDv7.
 func (f *Fixture) RunID() model.RunID {
 	n := f.ids.Add(1)
 	var id model.RunID
@@ -40,14 +39,14 @@ func (f *Fixture) RunID() model.RunID {
 	return id
 }
 
-// NodeID is a fresh node id.
+// NodeID returns a new node id.
 func (f *Fixture) NodeID() model.NodeID {
 	id := f.RunID()
-	id[15], id[0] = id[0], id[15] // not in order of creation: nothing may rely on that
+	id[15], id[0] = id[0], id[15] // not in the order of creation: no test may rely on that
 	return model.NodeID(id)
 }
 
-// Shards are all shards of the store.
+// Shards returns all shards of the store.
 func (f *Fixture) Shards() []model.ShardID {
 	out := make([]model.ShardID, f.Store.Info().Shards)
 	for i := range out {
@@ -56,12 +55,12 @@ func (f *Fixture) Shards() []model.ShardID {
 	return out
 }
 
-// Address is a fresh address of the default tenant.
+// Address returns a new address of the default tenant.
 func (f *Fixture) Address() model.Address {
 	return model.Address{Tenant: model.DefaultTenant, Type: "order", Key: fmt.Sprintf("order-%d", f.ids.Add(1))}
 }
 
-// AddressIn is a fresh address in a shard.
+// AddressIn returns a new address in a shard.
 func (f *Fixture) AddressIn(s model.ShardID) model.Address {
 	for {
 		if a := f.Address(); a.Shard(f.Store.Info().Shards) == s {
@@ -70,13 +69,13 @@ func (f *Fixture) AddressIn(s model.ShardID) model.Address {
 	}
 }
 
-// Subject is a fresh run of a fresh address.
+// Subject returns a new run of a new address.
 func (f *Fixture) Subject() Subject { return f.SubjectOf(f.Address()) }
 
-// SubjectIn is a fresh run in a shard.
+// SubjectIn returns a new run in a shard.
 func (f *Fixture) SubjectIn(s model.ShardID) Subject { return f.SubjectOf(f.AddressIn(s)) }
 
-// SubjectOf is a fresh run of an address. Later runs have later start times.
+// SubjectOf returns a new run of an address. Later runs have later start times.
 func (f *Fixture) SubjectOf(a model.Address) Subject {
 	run := f.RunID()
 	at := Noon + model.Time(f.ids.Add(1))
@@ -127,12 +126,12 @@ type Lane struct {
 	Landed int64
 }
 
-// Batch is the next batch of the lane, still empty.
+// Batch returns the next batch of the lane, still empty.
 func (l *Lane) Batch() *store.Batch {
 	return &store.Batch{Lane: l.Ref, Number: l.Landed + 1, At: Noon + model.Time(l.Landed)}
 }
 
-// Try commits a batch as it is and returns what the store says; the lane advances when it landed.
+// Try commits a batch and returns the result of the store. The lane advances when the batch landed.
 func (l *Lane) Try(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	l.f.Note(b)
 	c, err := l.f.Store.Commit(ctx, b)
@@ -178,7 +177,7 @@ func (f *Fixture) WantClass(err error, want store.Class) {
 	}
 }
 
-// Acquire acquires shards for a node and returns those it got.
+// Acquire acquires shards for a node and returns the shards that it got.
 func (n *Node) Acquire(shards ...model.ShardID) []store.AcquiredShard {
 	n.f.Helper()
 	got, err := n.f.Store.Acquire(n.f.Context(), n.ID, n.Epoch, shards)
@@ -188,7 +187,7 @@ func (n *Node) Acquire(shards ...model.ShardID) []store.AcquiredShard {
 	return got
 }
 
-// Fence ends a node as proven dead.
+// Fence removes a node as proven dead.
 func (n *Node) Fence() {
 	n.f.Helper()
 	ok, err := n.f.Store.FenceNode(n.f.Context(), n.ID, n.Epoch, true)

@@ -9,14 +9,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Longest texts that the suite demands of an adapter: what is a column of its own and may be part
-// of an index.
+// Longest texts that an adapter must accept in columns, which may be part of an index.
 const (
 	MaxName = 256  // tenants, workflows, request ids
 	MaxKey  = 1024 // keys and the ids of timers
 )
 
-// Times are points in time that a row may carry, the zero time and the last one among them.
+// Times generates points in time that a row may carry, including the zero time and the last one.
 func Times() *rapid.Generator[model.Time] {
 	return rapid.OneOf(
 		rapid.Just(model.Time(0)), rapid.Just(model.MaxTime), rapid.Just(model.Time(1)),
@@ -24,8 +23,8 @@ func Times() *rapid.Generator[model.Time] {
 	)
 }
 
-// Texts generates texts that are stored inside a body. They may have any bytes, as errors of user
-// code do.
+// Texts generates texts that are stored inside a body. They may have any bytes, like errors of user
+// code.
 func Texts() *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.Just(""), rapid.StringN(1, 20, 60),
@@ -33,7 +32,7 @@ func Texts() *rapid.Generator[string] {
 	)
 }
 
-// Names are texts that are a column of their own: no NUL, valid UTF-8, at most max bytes, odd
+// Names generates texts with their own column: no NUL, valid UTF-8, at most most bytes, unusual
 // characters.
 func Names(most int) *rapid.Generator[string] {
 	return rapid.OneOf(
@@ -45,7 +44,7 @@ func Names(most int) *rapid.Generator[string] {
 	)
 }
 
-// Payloads are payloads of every shape.
+// Payloads generates payloads of every shape.
 func Payloads() *rapid.Generator[model.Payload] {
 	return rapid.Custom(func(t *rapid.T) model.Payload {
 		return model.Payload{
@@ -58,13 +57,13 @@ func Payloads() *rapid.Generator[model.Payload] {
 	})
 }
 
-// Labels are labels as a run may have them: odd values, few and many.
+// Labels generates labels that a run may have: unusual values, few and many.
 func Labels() *rapid.Generator[[]model.Label] {
 	values := rapid.OneOf(rapid.SampledFrom([]string{"eu", "us"}), Names(model.MaxLabelValue))
 	return rapid.Map(rapid.MapOfN(rapid.StringMatching(`[A-Za-z0-9_.-]{1,64}`), values, -1, 4), model.Labels)
 }
 
-// Failures are failures of every shape; nil among them.
+// Failures generates failures of every shape, including nil.
 func Failures() *rapid.Generator[*model.Failure] {
 	return rapid.Custom(func(t *rapid.T) *model.Failure {
 		if rapid.Bool().Draw(t, "none") {
@@ -92,7 +91,7 @@ func addresses() *rapid.Generator[model.Address] {
 	})
 }
 
-// Links are links of every shape.
+// Links generates links of every shape.
 func Links() *rapid.Generator[model.Link] {
 	return rapid.Custom(func(t *rapid.T) model.Link {
 		return model.Link{Address: addresses().Draw(t, "address"), Run: runIDs().Draw(t, "run"), ID: Texts().Draw(t, "id")}
@@ -115,7 +114,7 @@ var eventKinds = rapid.Map(rapid.Uint8Range(uint8(model.EventStarted), uint8(mod
 	return model.EventKind(k)
 }).Filter(model.EventKind.Known)
 
-// Events are events of every kind with every field set or not, at position 1.
+// Events generates events of every kind with every field set or not, at position 1.
 func Events() *rapid.Generator[model.Event] {
 	return rapid.Custom(func(t *rapid.T) model.Event {
 		return model.Event{
@@ -132,7 +131,7 @@ func Events() *rapid.Generator[model.Event] {
 	})
 }
 
-// EventLists are up to most events at the positions 1, 2, 3, …
+// EventLists generates up to most events at the positions 1, 2, 3, …
 func EventLists(most int) *rapid.Generator[[]model.Event] {
 	return rapid.Map(rapid.SliceOfN(Events(), 0, most), func(list []model.Event) []model.Event {
 		for i := range list {
@@ -145,7 +144,7 @@ func EventLists(most int) *rapid.Generator[[]model.Event] {
 var messageKinds = rapid.Map(rapid.Uint8Range(uint8(model.MessageStart), uint8(model.LastMessageKind)), func(n uint8) model.MessageKind { return model.MessageKind(n) }).
 	Filter(model.MessageKind.Known)
 
-// Messages are messages of every kind with every field set or not.
+// Messages generates messages of every kind with every field set or not.
 func Messages() *rapid.Generator[model.Message] {
 	return rapid.Custom(func(t *rapid.T) model.Message {
 		return model.Message{
@@ -162,8 +161,8 @@ func Messages() *rapid.Generator[model.Message] {
 	})
 }
 
-// Entities are rows of entities with every field set or not, but for Address, Version and Changed,
-// which are columns.
+// Entities generates rows of entities with every field set or not, except for Address, Version and
+// Changed, which are columns.
 func Entities() *rapid.Generator[model.Entity] {
 	return rapid.Custom(func(t *rapid.T) model.Entity {
 		return model.Entity{
@@ -173,7 +172,8 @@ func Entities() *rapid.Generator[model.Entity] {
 	})
 }
 
-// Starts are starts with every field set or not, but for Address, Run and At, which name a run.
+// Starts generates starts with every field set or not, except for Address, Run and At, which name a
+// run.
 func Starts() *rapid.Generator[model.Start] {
 	return rapid.Custom(func(t *rapid.T) model.Start {
 		return model.Start{
@@ -224,7 +224,7 @@ func pasts() *rapid.Generator[*model.Past] {
 	})
 }
 
-// Outcomes are outcomes of closed runs with every field set or not.
+// Outcomes generates outcomes of closed runs with every field set or not.
 func Outcomes() *rapid.Generator[model.Outcome] {
 	return rapid.Custom(func(t *rapid.T) model.Outcome {
 		return model.Outcome{
@@ -235,7 +235,7 @@ func Outcomes() *rapid.Generator[model.Outcome] {
 	})
 }
 
-// Reasons are reasons of every shape.
+// Reasons generates reasons of every shape.
 func Reasons() *rapid.Generator[model.Reason] {
 	return rapid.Custom(func(t *rapid.T) model.Reason {
 		return model.Reason{

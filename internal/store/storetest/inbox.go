@@ -33,13 +33,13 @@ func (x *suite) put(rows ...store.InboxRow) {
 	}
 }
 
-// inboxOf is a page of LoadInbox that only its number of rows limits.
+// inboxOf reads a page of LoadInbox that is limited only by the number of rows.
 func inboxOf(ctx context.Context, s store.Store, shards []model.ShardID, now model.Time, limit int) ([]store.InboxRow, error) {
 	rows, _, err := s.LoadInbox(ctx, shards, now, limit, wholePages)
 	return rows, err
 }
 
-// inbox is what LoadInbox returns.
+// inbox returns the rows of LoadInbox.
 func (x *suite) inbox(now model.Time, shards ...model.ShardID) []store.InboxRow {
 	x.Helper()
 	return try(inboxOf(x.Context(), x.Store, shards, now, 1000)).or(x)
@@ -70,8 +70,8 @@ func testInboxOrder(x *suite) {
 	x.Want("the last one", all[29:], x.inbox(Noon, 1, 5, 8))
 }
 
-// testInboxBytes reads pages that bytes limit: each has the first rows of all shards, and at most
-// one beyond the limit.
+// testInboxBytes reads pages that are limited by bytes. Each page has the first rows of all shards,
+// and exceeds the limit by at most one row.
 func testInboxBytes(x *suite) {
 	l := x.Join(1).Lanes[0]
 	subjects := []Subject{x.SubjectIn(8), x.SubjectIn(1), x.SubjectIn(5)}
@@ -155,7 +155,7 @@ func testPutAgain(x *suite) {
 	x.put(a, b)
 	x.Want("inbox", []store.InboxRow{a, b}, x.inbox(Noon, s.Shard))
 
-	// Nor does it bring a deferred request forward.
+	// It does not bring a deferred request forward either.
 	l := x.Join(1).Lanes[0]
 	later := a
 	later.NotBefore = Noon + 100
@@ -178,7 +178,7 @@ func testPutRemembered(x *suite) {
 
 	x.put(a, b)
 	x.Want("inbox", []store.InboxRow{b}, x.inbox(Noon, s.Shard))
-	// Forgotten, it is a request like any other.
+	// After its answer is swept, the request id can be used like any other.
 	if n := try(x.Store.Sweep(x.Context(), store.SweepRequest{Shards: []model.ShardID{s.Shard}, RequestsBefore: Noon + 1, Limit: 10})).or(x); n != 1 {
 		x.Errorf("swept %d rows, want the remembered request", n)
 	}
@@ -191,7 +191,7 @@ func testSeen(x *suite) {
 	s, other := x.SubjectIn(4), x.SubjectIn(4)
 	a, b, c := s.Request(x.RunID(), "a"), s.Request(x.RunID(), "b"), other.Request(x.RunID(), "a")
 	x.put(a, b, c)
-	// Served by another way than the inbox: the row is still there.
+	// The request was served without the inbox: its row is still there.
 	l.Write(func(w *store.Batch) { w.Requests = []store.Reply{s.Reply("a", Noon)} })
 	seen := a
 	seen.Seen = true
@@ -241,7 +241,7 @@ func testForgets(x *suite) {
 	}
 	l.Write(func(w *store.Batch) { w.Requests = []store.Reply{a, b, c, d} })
 
-	// A batch forgets what it names, of any shard; what is not there does not matter.
+	// A batch forgets the named answers, of any shard. It skips answers that do not exist.
 	missing := s.Reply("never", Noon).RequestKey
 	l.Write(func(w *store.Batch) { w.Forgets = []store.RequestKey{a.RequestKey, c.RequestKey, missing} })
 	left("after a batch has forgotten two", b, d)
@@ -252,7 +252,7 @@ func testForgets(x *suite) {
 	l.Refuse(refused, store.Refused)
 	left("after a refused batch", b, d)
 
-	// So does a sweep, which needs neither a lane nor a limit for it. The id may be used again.
+	// A sweep does the same, without a lane and without a limit. The id may be used again.
 	if n := try(x.Store.Sweep(x.Context(), store.SweepRequest{Answered: []store.RequestKey{b.RequestKey, missing}})).or(x); n != 1 {
 		x.Errorf("swept %d rows, want one answer", n)
 	}

@@ -18,7 +18,7 @@ var labelTests = []test{
 	{name: "labels survive", run: testDurableLabels, needs: durable},
 }
 
-// labels is a list of labels from name, value, name, value, …
+// labels returns labels from name, value, name, value, …
 func labels(pairs ...string) (out []model.Label) {
 	for i := 0; i < len(pairs); i += 2 {
 		out = model.SetLabel(out, pairs[i], pairs[i+1])
@@ -26,14 +26,14 @@ func labels(pairs ...string) (out []model.Label) {
 	return out
 }
 
-// labeledRun is a run that is started with labels.
+// labeledRun returns a run that is started with labels.
 func (x *suite) labeledRun(key string, pairs ...string) Subject {
 	s := x.SubjectOf(model.Address{Tenant: "t", Type: "w", Key: key})
 	s.Start.Labels = labels(pairs...)
 	return s
 }
 
-// by is a query by labels, from name, value, name, value, …
+// by returns a query by labels, from name, value, name, value, …
 func by(pairs ...string) store.Query {
 	q := store.Query{Tenant: "t"}
 	for _, l := range labels(pairs...) {
@@ -42,7 +42,7 @@ func by(pairs ...string) store.Query {
 	return q
 }
 
-// Label is the change of a label of the run.
+// Label returns the change of a label of the run.
 func (s Subject) Label(name, value string) store.LabelRow {
 	return store.LabelRow{RunKey: s.RunKey, Label: model.Label{Name: name, Value: value}}
 }
@@ -195,7 +195,7 @@ func testLabelPages(x *suite) {
 	}
 }
 
-// pages is all that matches, read page by page.
+// pages returns everything that matches, read page by page.
 func (x *suite) pages(q store.Query) (keys []string) {
 	x.Helper()
 	for {

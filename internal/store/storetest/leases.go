@@ -13,7 +13,7 @@ var leaseTests = []test{
 	{name: "epochs strictly increase", run: testEpochs},
 	{name: "members show who is there", run: testMembers},
 	{name: "renew extends the lease", run: testRenew},
-	{name: "an expired lease may be renewed until somebody fences it", run: testRenewExpired},
+	{name: "an expired lease may be renewed until another node fences it", run: testRenewExpired},
 	{name: "renew of a node that is not ours", run: testRenewFenced},
 	{name: "a live lease is not fenced", run: testFenceLive},
 	{name: "an expired lease is fenced", run: testFenceExpired},
@@ -26,7 +26,7 @@ var leaseTests = []test{
 // brief is a lease that expires while the test runs.
 const brief = 40 * time.Millisecond
 
-// member is a node as the store shows it; ok is false when it is not there.
+// member returns a node as the store shows it; ok is false when it does not exist.
 func (x *suite) member(id model.NodeID) (m store.Member, now model.Time, ok bool) {
 	x.Helper()
 	v := try(x.Store.Members(x.Context())).or(x)
@@ -156,12 +156,12 @@ func testRenewExpired(x *suite) {
 	n.Acquire(3)
 	x.expire(n)
 	if _, _, ok := x.member(n.ID); !ok {
-		x.Fatal("an expired node is gone although nobody fenced it")
+		x.Fatal("an expired node is gone although no node fenced it")
 	}
 
 	// Other nodes cannot take its shards, because no node has fenced it.
 	if got := other.Acquire(3); len(got) != 0 {
-		x.Errorf("acquired %v from a node that nobody fenced", got)
+		x.Errorf("acquired %v from a node that is not fenced", got)
 	}
 	n.Lanes[0].Write(func(*store.Batch) {}) // the fence still stands
 	n.Renew(time.Hour)
@@ -267,7 +267,7 @@ func testRegisterAgain(x *suite) {
 	n.Acquire(3)
 	n.Lanes[0].Write(func(*store.Batch) {})
 
-	// As after a lost answer: the node cannot know its epoch.
+	// As after a lost answer: the node does not know its epoch.
 	r := try(x.Store.Register(x.Context(), n.Info, 1, time.Hour)).or(x)
 	if r.Epoch <= n.Epoch {
 		x.Fatalf("epoch %d after epoch %d", r.Epoch, n.Epoch)
@@ -311,7 +311,7 @@ func testUnregister(x *suite) {
 		x.Errorf("acquired %v, want all three", got)
 	}
 
-	// Said twice, it takes nothing from the next owner.
+	// A second call takes nothing from the next owner.
 	if err := x.Store.Unregister(x.Context(), n.ID, n.Epoch); err != nil {
 		x.WantClass(err, store.Fenced)
 	}
@@ -323,7 +323,7 @@ func testUnregister(x *suite) {
 	}
 }
 
-// A process that has the store to itself waits for no lease of those before it.
+// A process that has the store to itself does not wait for the leases of earlier processes.
 func testSole(x *suite) {
 	dead, alive := x.JoinFor(2, 100*365*24*time.Hour), x.Join(1)
 	dead.Acquire(3, 4)
@@ -347,7 +347,7 @@ func testSole(x *suite) {
 	}
 	x.Want("info", info, v.Members[0].NodeInfo)
 
-	// What the others still send fails, and all shards are free.
+	// Further commits of the others fail, and all shards are free.
 	for _, l := range append(dead.Lanes, alive.Lanes...) {
 		l.Refuse(l.Batch(), store.Fenced)
 	}

@@ -17,7 +17,7 @@ var listTests = []test{
 	{name: "rows are complete", run: testListRows},
 }
 
-// list is all that matches, as the keys of the addresses; it also checks Count.
+// list returns everything that matches, as the keys of the addresses. It also checks Count.
 func (x *suite) list(q store.Query) []string {
 	x.Helper()
 	q.Limit = 1000

@@ -16,7 +16,7 @@ import (
 // wholePages is a limit in bytes that no page of the tests reaches.
 const wholePages = 1 << 30
 
-// messagesOf is a page of LoadMessages that only its number of rows limits.
+// messagesOf reads a page of LoadMessages that is limited only by the number of rows.
 func messagesOf(ctx context.Context, s store.Store, shards []model.ShardID, limit int) ([]store.MessageRow, error) {
 	rows, _, err := s.LoadMessages(ctx, shards, limit, wholePages)
 	return rows, err
@@ -34,7 +34,8 @@ var messageTests = []test{
 	{name: "a view tells of mail", run: testMail},
 }
 
-// mail is what LoadMessages returns, sorted by pair. It fails the test when a pair is out of order.
+// mail returns the rows of LoadMessages, sorted by pair. It fails the test when a pair is out of
+// order.
 func (x *suite) mail(limit int, shards ...model.ShardID) []store.MessageRow {
 	x.Helper()
 	got := try(messagesOf(x.Context(), x.Store, shards, limit)).or(x)
@@ -53,7 +54,7 @@ func (x *suite) mail(limit int, shards ...model.ShardID) []store.MessageRow {
 	return got
 }
 
-// rows are the messages first to last of a pair.
+// rows returns the messages first to last of a pair.
 func rows(to, from model.ShardID, first, last int64) (out []store.MessageRow) {
 	for seq := first; seq <= last; seq++ {
 		out = append(out, Message(to, from, seq))
@@ -137,8 +138,8 @@ func testMessageLimit(x *suite) {
 	}
 }
 
-// testMessageBytes reads pages that bytes limit: each has a row at least, at most one row beyond
-// the limit, and the pairs keep their order.
+// testMessageBytes reads pages that are limited by bytes. Each has at least one row, exceeds the
+// limit by at most one row, and keeps the order of the pairs.
 func testMessageBytes(x *suite) {
 	l := x.Join(1).Lanes[0]
 	large := func(rows []store.MessageRow) []store.MessageRow {
@@ -251,7 +252,7 @@ func testMessageRoundTrip(x *suite) {
 	})
 }
 
-// movedState is the state that came with a shard, without pairs at zero.
+// movedState returns the state that came with a shard, without pairs at zero.
 func movedState(a store.AcquiredShard) store.AcquiredShard {
 	for _, m := range []map[model.ShardID]int64{a.Received, a.Sent} {
 		for shard, position := range m {
@@ -263,7 +264,7 @@ func movedState(a store.AcquiredShard) store.AcquiredShard {
 	return a
 }
 
-// state acquires a shard for a new node and returns what travels with it.
+// state acquires a shard for a new node and returns the state that moves with it.
 func (x *suite) state(shard model.ShardID) store.AcquiredShard {
 	x.Helper()
 	n := x.Join(1)
@@ -271,7 +272,8 @@ func (x *suite) state(shard model.ShardID) store.AcquiredShard {
 	return x.stateOf(n, shard)
 }
 
-// stateOf acquires a shard for a node, which may have it already, and returns what travels with it.
+// stateOf acquires a shard for a node, which may have it already, and returns the state that moves
+// with it.
 func (x *suite) stateOf(n *Node, shard model.ShardID) store.AcquiredShard {
 	x.Helper()
 	got := n.Acquire(shard)
@@ -316,7 +318,7 @@ func testSweepMessages(x *suite) {
 	}
 	check("after a second sweep")
 
-	// Both sides go on where they were.
+	// Both sides continue at their positions.
 	l.Write(func(b *store.Batch) {
 		b.Messages = rows(1, 1, 5, 5)
 		b.Cursors = []store.CursorRow{{To: 1, From: 2, Prev: 6, Next: 10}}

@@ -14,11 +14,11 @@ type mixer struct {
 	*duel
 	b    *store.Batch
 	node model.NodeID
-	// sent and received are what the batch adds.
+	// sent and received are the positions that the batch adds.
 	sent, received map[[2]model.ShardID]int64
 }
 
-// seldom is true for the few rows that need not be good.
+// seldom returns true for the few rows that need not be valid.
 func (m *mixer) seldom() bool { return m.rng.IntN(10) == 0 }
 
 func (m *mixer) add() {
@@ -36,7 +36,7 @@ func (m *mixer) touched(key store.RunKey) bool {
 		slices.ContainsFunc(m.b.Starts, func(r store.StartRow) bool { return r.Replaces == key.Run })
 }
 
-// row is the row of a run in the oracle; nil when there is none.
+// row returns the row of a run in the oracle; nil when there is none.
 func (m *mixer) row(s Subject) *store.Execution {
 	return try(m.stores[1].s.LoadExecution(m.Context(), s.Shard, s.Start.Address, s.Run)).or(m)
 }
@@ -57,7 +57,7 @@ func (m *mixer) start() {
 	case old == nil || m.seldom():
 		m.b.Starts = append(m.b.Starts, s.StartRow())
 	case m.rng.IntN(2) == 0:
-		// What is read of a run that the same batch changes is not settled.
+		// The result for a run that the same batch changes is not defined.
 		if !m.touched(store.RunKey{Shard: s.Shard, Run: old.Start.Run}) {
 			m.b.Starts = append(m.b.Starts, s.StartIfAbsent())
 		}
@@ -214,7 +214,7 @@ func (m *mixer) cursor() {
 	m.b.Cursors = append(m.b.Cursors, store.CursorRow{To: pair[0], From: pair[1], Prev: prev, Next: next})
 }
 
-// dead is a dead task of the oracle, and whether the batch leaves it alone so far.
+// dead returns a dead task of the oracle, and whether the batch does not touch it yet.
 func (m *mixer) dead() (row store.DeadRow, ok bool) {
 	page := try(m.stores[1].s.ListDead(m.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 20})).or(m)
 	if len(page.Rows) == 0 {
@@ -270,18 +270,18 @@ func (m *mixer) line() {
 	m.b.Logs = append(m.b.Logs, m.run().Line("task 1", Noon+model.Time(m.rng.IntN(10)), n, fmt.Sprint("line ", n)))
 }
 
-// counter is one of a few entities; some of them have rows.
+// counter returns one of a few entities; some of them have rows.
 func (m *mixer) counter() Counter {
 	a := m.addresses[m.rng.IntN(len(m.addresses))]
 	return Counter{store.EntityKey{Shard: a.Shard(m.Store.Info().Shards), Address: a}}
 }
 
-// loadEntity is what the oracle has of an entity.
+// loadEntity returns what the oracle has of an entity.
 func (m *mixer) loadEntity(c Counter) store.LoadedEntity {
 	return try(m.stores[1].s.LoadEntity(m.Context(), c.EntityKey, 1000, 1<<30)).or(m)
 }
 
-// entity inserts, changes, locks or removes an entity, seldom from another version than it has.
+// entity inserts, changes, locks or removes an entity, seldom with a wrong version.
 func (m *mixer) entity() {
 	c := m.counter()
 	if slices.ContainsFunc(m.b.Entities, func(r store.EntityRow) bool { return r.Key() == c.EntityKey }) {
@@ -306,7 +306,7 @@ func (m *mixer) entity() {
 	m.b.Entities = append(m.b.Entities, row)
 }
 
-// call has a call wait for an entity, seldom at a position that may be taken.
+// call adds a call to the mailbox of an entity, seldom at a position that may be taken.
 func (m *mixer) call() {
 	c := m.counter()
 	last := int64(0)
@@ -329,7 +329,7 @@ func (m *mixer) call() {
 	}
 }
 
-// take takes an item of a mailbox, seldom one that does not wait.
+// take removes an item from a mailbox, seldom one that does not exist.
 func (m *mixer) take() {
 	c := m.counter()
 	key := c.Take(77)

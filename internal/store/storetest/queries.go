@@ -79,7 +79,7 @@ type one struct {
 	labels []model.Label
 }
 
-// naive is the meaning of a query, in the plainest words.
+// naive evaluates a query in the simplest way.
 func (o *one) naive(q *store.Query) bool {
 	s, end := &o.row.Start, &o.row.Outcome
 	holds := func(given bool, is bool) bool { return !given || is }
@@ -187,7 +187,7 @@ func (x *suite) fill(l *Lane) (all []*one) {
 	return all
 }
 
-// anyQuery is a query with a few conditions.
+// anyQuery generates a query with a few conditions.
 var anyQuery = rapid.Custom(func(t *rapid.T) store.Query {
 	q := store.Query{Tenant: rapid.SampledFrom([]string{"t", "t", "u", "nobody"}).Draw(t, "tenant"), AllRuns: rapid.Bool().Draw(t, "all")}
 	some := func(what string) bool { return rapid.IntRange(0, 3).Draw(t, what+"?") == 0 }
@@ -266,8 +266,8 @@ func testRandomQueries(x *suite) {
 	})
 }
 
-// ReasonsOf are runs with marks of all kinds, and the reason that each is found by. An adapter that
-// learned to find runs by their reason in a later version of its schema writes them, goes back to
+// ReasonsOf returns runs with marks of all kinds, and the reason that finds each of them. An
+// adapter that learned to find runs by reason in a later schema version writes them, goes back to
 // the version before, and opens the store again.
 func ReasonsOf(f *Fixture) (marks []store.MarkRow, starts []store.StartRow, want map[model.ReasonCode]int64) {
 	many := make([]model.Reason, 30)

@@ -18,19 +18,19 @@ var randomTests = []test{
 	{name: "the same calls as on the memory store, seed 2", run: func(x *suite) { testRandom(x, 2) }},
 }
 
-// duel makes the same random calls on two stores and compares what they say and what they hold.
-// Most rows are good, some are not: what is good is asked of the second store.
+// duel makes the same random calls on two stores, and compares their answers and their contents.
+// Most rows are valid, some are not: the second store tells which.
 type duel struct {
 	*suite
 	rng *rand.Rand
-	// stores are the one under test and the one that it is compared with.
+	// stores are the store under test and the store to compare it with.
 	stores [2]*contender
 	shards []model.ShardID
-	// addresses and runs is what rows are about.
+	// addresses and runs are what the rows are about.
 	addresses []model.Address
 	runs      []Subject
 	nodes     []model.NodeID
-	// sent and received are positions of pairs, as of the last commit.
+	// sent and received are positions of pairs after the last commit.
 	sent, received map[[2]model.ShardID]int64
 	accepted       int
 	refused        int
@@ -114,7 +114,7 @@ func both[T any](d *duel, what string, call func(ctx context.Context, c *contend
 	return want, wantErr
 }
 
-// compare compares everything that the stores hold, epochs aside.
+// compare compares the contents of both stores, except for epochs.
 func (d *duel) compare(when string) {
 	d.Helper()
 	got, want := d.Contents(), try(Read(d.Context(), d.stores[1].s, d.scope)).or(d)
@@ -143,8 +143,8 @@ func (d *duel) join() {
 	}
 }
 
-// replace lets a node go, in one way or the other, and another one come. The old one stays around
-// as a zombie.
+// replace removes a node, in one way or another, and adds a new one. The old node remains as a
+// zombie.
 func (d *duel) replace() {
 	id := d.nodes[len(d.nodes)-1-d.rng.IntN(2)]
 	if d.rng.IntN(2) == 0 {
@@ -152,7 +152,7 @@ func (d *duel) replace() {
 			return c.s.FenceNode(ctx, id, c.nodes[id], true)
 		})
 	} else {
-		for _, c := range d.stores { // what it says about a node that is gone is up to the adapter
+		for _, c := range d.stores { // the error for a node that is gone is up to the adapter
 			if err := c.s.Unregister(d.Context(), id, c.nodes[id]); err != nil {
 				d.WantClass(err, store.Fenced)
 			}
@@ -210,13 +210,13 @@ func (d *duel) acquire() {
 	})
 }
 
-// lane is one of the lanes of the last few nodes, zombies among them.
+// lane returns one of the lanes of the last few nodes, including zombies.
 func (d *duel) lane() laneKey {
 	recent := d.nodes[max(0, len(d.nodes)-3):]
 	return laneKey{recent[d.rng.IntN(len(recent))], d.rng.IntN(duelLanes)}
 }
 
-// run is a run that may exist.
+// run returns a run that may exist.
 func (d *duel) run() Subject {
 	if len(d.runs) == 0 {
 		d.runs = append(d.runs, d.SubjectOf(d.addresses[0]))

@@ -88,7 +88,7 @@ func testEntityRemoves(x *suite) {
 	x.Want("raw rows that are left", 0, len(raw(gone)))
 	x.wantEntity("the removed entity", gone, nil)
 	x.Want("raw rows of the other", []string{"entities", "mailbox"}, raw(other))
-	l.Write(func(b *store.Batch) { // both begin anew
+	l.Write(func(b *store.Batch) { // both start again
 		b.Entities, b.Mailbox = []store.EntityRow{gone.Set(1, "again")}, []store.MailboxRow{gone.Mail(1)}
 	})
 }

@@ -24,7 +24,7 @@ var retentionTests = []test{
 
 const day = model.Time(86_400_000_000)
 
-// expiredRuns is what one call returns from the beginning.
+// expiredRuns returns the result of one call from the beginning.
 func (x *suite) expiredRuns(closed, now model.Time, limit int, shards ...model.ShardID) store.Expired {
 	x.Helper()
 	return try(x.Store.LoadExpired(x.Context(), store.ExpiredRequest{Shards: shards, ClosedBefore: closed, Now: now, Limit: limit})).or(x)
@@ -161,7 +161,7 @@ func testExpiredOpen(x *suite) {
 	}
 }
 
-// idAt is a fresh id that was made at a time.
+// idAt returns a new id with the given time.
 func (x *suite) idAt(at model.Time) model.RunID {
 	id, old := x.RunID(), store.OldestID(at)
 	copy(id[:6], old[:6])

@@ -5,10 +5,10 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Text is a payload.
+// Text returns a text payload.
 func Text(s string) model.Payload { return model.Payload{Data: []byte(s), Encoding: "text"} }
 
-// Subject is a run that a test writes about. Its methods make rows.
+// Subject is a run that a test writes about. Its methods build rows.
 type Subject struct {
 	store.RunKey
 	Start model.Start
@@ -32,7 +32,7 @@ func (s Subject) Close(status model.Status) store.CloseRow {
 	return store.CloseRow{RunKey: s.RunKey, Outcome: s.Outcome(status)}
 }
 
-// Outcome is how Close ends the run.
+// Outcome returns the outcome of Close.
 func (s Subject) Outcome(status model.Status) model.Outcome {
 	return model.Outcome{Status: status, Output: Text("output of " + s.Start.Address.Key), At: s.Start.At + 1000, Seen: 3}
 }
@@ -45,14 +45,14 @@ func (s Subject) Park() store.MarkRow {
 // Unpark marks the run as neither parked nor blocked.
 func (s Subject) Unpark() store.MarkRow { return store.MarkRow{RunKey: s.RunKey} }
 
-// Event is a signal at a position of the run.
+// Event returns a signal at a position of the run.
 func (s Subject) Event(seq int64) store.EventRow {
 	return store.EventRow{RunKey: s.RunKey, Event: model.Event{
 		Seq: seq, At: s.Start.At + model.Time(seq), Kind: model.EventSignalReceived, Name: "go", Input: Text("signal"),
 	}}
 }
 
-// Timer is a timer of the run.
+// Timer returns a timer of the run.
 func (s Subject) Timer(id string, due model.Time) store.Timer {
 	return store.Timer{Shard: s.Shard, Run: s.Run, ID: id, Due: due, Address: s.Start.Address}
 }
@@ -63,22 +63,22 @@ func (s Subject) Stop(id string) store.TimerKey { return store.TimerKey{RunKey: 
 // StopAll deletes the timers of the run.
 func (s Subject) StopAll() store.RunKey { return s.RunKey }
 
-// Execution is the row of the run while it is open and current.
+// Execution returns the row of the run while it is open and current.
 func (s Subject) Execution() store.Execution {
 	return store.Execution{Shard: s.Shard, Start: s.Start, Outcome: model.Outcome{Status: model.Running}, Current: true}
 }
 
-// ClosedRow is the row of the run after Close; current unless something replaced it.
+// ClosedRow returns the row of the run after Close; current unless another run replaced it.
 func (s Subject) ClosedRow(status model.Status, current bool) store.Execution {
 	return store.Execution{Shard: s.Shard, Start: s.Start, Outcome: s.Outcome(status), Current: current}
 }
 
-// Head is what LoadRunnable says about the run.
+// Head returns the result of LoadRunnable for the run.
 func (s Subject) Head() store.RunHead {
 	return store.RunHead{RunKey: s.RunKey, Address: s.Start.Address}
 }
 
-// Message is a message at a position of the way between two shards.
+// Message returns a message at a position of a pair of shards.
 func Message(to, from model.ShardID, seq int64) store.MessageRow {
 	return store.MessageRow{To: to, From: from, Seq: seq, Message: model.Message{
 		Kind: model.MessageSignal, Name: "go", Input: Text("message"),
@@ -87,14 +87,14 @@ func Message(to, from model.ShardID, seq int64) store.MessageRow {
 	}}
 }
 
-// Request is a request to the run, under an id.
+// Request returns a request to the run.
 func (s Subject) Request(id model.RunID, request string) store.InboxRow {
 	return store.InboxRow{Shard: s.Shard, ID: id, Message: model.Message{
 		Kind: model.MessageSignal, To: s.Start.Address, Name: "go", Input: Text("request"), RequestID: request,
 	}}
 }
 
-// Reply is the remembered answer to a request to the run.
+// Reply returns the remembered answer to a request to the run.
 func (s Subject) Reply(request string, at model.Time) store.Reply {
 	return store.Reply{RequestKey: s.RequestKey(request), At: at, Body: []byte("answer to " + request)}
 }

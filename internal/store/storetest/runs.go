@@ -14,7 +14,7 @@ var runTests = []test{
 	{name: "outcomes are those of closed runs", run: testOutcomes},
 }
 
-// runnable is what LoadRunnable returns for shards.
+// runnable returns the result of LoadRunnable for shards.
 func (x *suite) runnable(shards ...model.ShardID) []store.RunHead {
 	x.Helper()
 	return try(x.Store.LoadRunnable(x.Context(), shards, store.RunKey{}, 1000)).or(x)
@@ -87,7 +87,8 @@ func testRunnablePages(x *suite) {
 
 	got := try(x.Store.LoadRunnable(x.Context(), shards, mark, 5)).or(x)
 	x.Want("behind a mark that is gone", want[12:17], got)
-	// A mark in a shard that is not asked for: everything behind it in the order of (shard, run).
+	// A mark in a shard that is not asked for returns everything behind it in the order of (shard,
+	// run).
 	between := store.RunKey{Shard: 4}
 	got = try(x.Store.LoadRunnable(x.Context(), shards, between, 1000)).or(x)
 	first := slices.IndexFunc(want, func(h store.RunHead) bool { return h.Shard > 4 })

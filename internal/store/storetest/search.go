@@ -15,7 +15,7 @@ var searchTests = []test{
 	{name: "a search that is not to go on ends", run: testSearchEnds},
 }
 
-// marks are the texts of an alphabet that a search for their common beginning finds.
+// marks returns all texts that a search for their common prefix finds.
 func (x *suite) marks() map[string]bool {
 	x.Helper()
 	found := map[string]bool{}

@@ -17,9 +17,9 @@ var settingTests = []test{
 	{name: "a change that expects another version is refused", run: testSettingVersions},
 	{name: "changes since a version, deletions included", run: testSettingChanges},
 	{name: "the view tells how far the counter is", run: testSettingView},
-	{name: "whoever missed a tombstone gets everything", run: testSettingTombstones},
+	{name: "a node that missed a tombstone gets everything", run: testSettingTombstones},
 	{name: "of many who change a setting one succeeds", run: testSettingRace},
-	{name: "nobody misses a change", run: testSettingOrder},
+	{name: "no node misses a change", run: testSettingOrder},
 }
 
 func setting(kind, name, body string) store.Setting {
@@ -33,7 +33,7 @@ func (x *suite) putSetting(s store.Setting, expected int64) store.Setting {
 	return s
 }
 
-// plain is settings without the times of their changes, which must be there.
+// plain returns settings without the times of their changes, which must be set.
 func (x *suite) plain(rows []store.Setting) []store.Setting {
 	x.Helper()
 	for i := range rows {

@@ -19,7 +19,7 @@ var shardTests = []test{
 	{name: "nodes that race for shards get disjoint sets", run: testAcquireRace},
 }
 
-// shardsOf are the shards of an answer, in order.
+// shardsOf returns the shards of an answer, in order.
 func shardsOf(got []store.AcquiredShard) []model.ShardID {
 	var out []model.ShardID
 	for _, a := range got {
@@ -101,7 +101,7 @@ func testTravel(x *suite) {
 		x.Want("state", w, x.state(w.Shard))
 	}
 
-	// All at once is the same as one by one.
+	// Acquiring all at once is the same as one by one.
 	other := x.Join(1)
 	got := other.Acquire(1, 2, 9, 5)
 	slices.SortFunc(got, func(a, b store.AcquiredShard) int { return int(a.Shard) - int(b.Shard) })
@@ -154,7 +154,7 @@ func testTokens(x *suite) {
 	a.Lanes[0].Write(func(b *store.Batch) { b.Tokens = []store.TokenMark{{Shard: 2, Mark: mark - 1}} })
 	x.Want("a lower mark changes nothing", int64(mark), a.Acquire(2)[0].Tokens)
 
-	// A batch that is refused raises nothing, nor does one of a shard that does not exist.
+	// A refused batch raises no mark, nor does a batch for a shard that does not exist.
 	w := a.Lanes[0].Batch()
 	w.Tokens, w.Free = []store.TokenMark{{Shard: 2, Mark: mark + 5}}, []model.ShardID{model.MaxShards - 1}
 	a.Lanes[0].Refuse(w, store.Refused)

@@ -15,13 +15,13 @@ var startTests = []test{
 	{name: "starts and outcomes come back as they were", run: testStartRoundTrip},
 }
 
-// current is the current run of an address; nil when there is none.
+// current returns the current run of an address; nil when there is none.
 func (x *suite) current(s Subject) *store.Execution {
 	x.Helper()
 	return try(x.Store.LoadExecution(x.Context(), s.Shard, s.Start.Address, model.RunID{})).or(x)
 }
 
-// row is the row of a run; nil when there is none.
+// row returns the row of a run; nil when there is none.
 func (x *suite) row(s Subject) *store.Execution {
 	x.Helper()
 	return try(x.Store.LoadExecution(x.Context(), s.Shard, s.Start.Address, s.Run)).or(x)
@@ -66,7 +66,7 @@ func testIfAbsent(x *suite) {
 	}
 	was = open.Execution()
 	x.Want("current run", &was, x.current(open))
-	// The very same start once more finds itself.
+	// The same start once more finds its own run.
 	got = l.Write(func(batch *store.Batch) { batch.Starts = []store.StartRow{open.StartIfAbsent()} })
 	x.Want("the same start again", store.Committed{Existing: []store.ExistingStart{{Execution: open.Execution()}}}, got)
 }
@@ -85,7 +85,8 @@ func testContinue(x *suite) {
 		next := x.SubjectOf(first.Start.Address)
 		next.Start.First, next.Start.Previous = first.Run, old.Run
 		next.Start.Carried = []model.Event{{Seq: 1, At: 9, Kind: model.EventSignalReceived, Name: "kept", Input: Text("signal")}}
-		// A stranger cannot take the place, and the old run cannot lose it without ending.
+		// Another run cannot replace it without a close, and the old run cannot lose its address
+		// without ending.
 		b := l.Batch()
 		b.Starts = []store.StartRow{next.StartRow()}
 		b.Closes = []store.CloseRow{old.Close(model.Continued)}
@@ -143,7 +144,7 @@ func testAddresses(x *suite) {
 		{Tenant: base.Tenant, Type: base.Type, Key: base.Key + " "},
 	} {
 		s := x.SubjectOf(a)
-		s.Shard = 3 // all of them, so that nothing but the address tells them apart
+		s.Shard = 3 // all in one shard, so that only the address distinguishes them
 		s.Start.Input = Text(a.String())
 		got := l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{s.StartIfAbsent()} })
 		if len(got.Existing) != 0 {

@@ -1,6 +1,6 @@
-// Package storetest is the conformance suite of the store port: what the documentation of
-// internal/store promises, as tests that every adapter passes, and the fixtures to write such tests
-// with.
+// Package storetest is the conformance suite of the store port: it tests what the documentation of
+// internal/store promises, and every adapter passes it. It also has the fixtures to write such
+// tests.
 //
 // An adapter runs it from an external test package:
 //
@@ -8,22 +8,22 @@
 //		storetest.RunWith(t, storetest.Options{Open: open, Reopen: reopen})
 //	}
 //
-// Every subtest opens a store of its own and runs in parallel with the others, so opening should be
-// cheap. The suite uses nothing but the port. It waits for leases to expire by watching the store's
-// own clock; it never sleeps for a fixed time.
+// Every subtest opens its own store and runs in parallel with the others, so opening should be
+// cheap. The suite uses only the port. It waits for leases to expire by watching the store's own
+// clock; it never sleeps for a fixed time.
 //
-// Beyond the text of the port the suite settles these points; an adapter that differs fails:
+// The suite also settles these points, which the text of the port leaves open. An adapter that
+// differs fails:
 //
-//   - A close takes Parked, Waits and Blocked away: they describe open runs.
-//   - Register with the id of a registered node replaces it under a fresh epoch, so that it may be
-//     repeated when its answer was lost.
-//   - Unregister of a node that is gone frees nothing and is no failure of the store: nil, or class
-//     Fenced.
-//   - A request is remembered under (shard, Message.To, Message.RequestID); that is what Seen and
-//     PutInbox go by.
-//   - Texts are compared and ordered by their bytes, whatever the collation of the database; a
-//     KeyPrefix is no pattern.
-//   - The removal of an entity names the version that it removes; Gone with Prev 0 refuses the
+//   - A close clears Parked, Waits and Blocked, because they describe open runs.
+//   - Register with the id of a registered node replaces it with a new epoch, so that a node may
+//     repeat the call when its answer was lost.
+//   - Unregister of a node that is gone frees nothing. It returns nil or an error of class Fenced.
+//   - A request is remembered under (shard, Message.To, Message.RequestID). Seen and PutInbox use
+//     this key.
+//   - Texts are compared and ordered by their bytes, whatever the collation of the database. A
+//     KeyPrefix is not a pattern.
+//   - The removal of an entity names the version that it removes. Gone with Prev 0 refuses the
 //     batch.
 //   - The events in Message.With are signals: their Seq, At and Kind need not be stored.
 package storetest
@@ -36,22 +36,22 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Options tells the suite what an adapter can do.
+// Options describes an adapter to the suite.
 type Options struct {
 	// Open opens a new, empty store with at least 16 shards. The suite closes it; closing it again
 	// must be harmless.
 	Open func(t *testing.T) store.Store
-	// Reopen closes a store and opens its data again. Nil when the adapter keeps nothing.
+	// Reopen closes a store and opens its data again. Nil when the adapter keeps no data.
 	Reopen func(t *testing.T, s store.Store) store.Store
 	// Second opens another handle on the data of an open store, as another process would. Nil
 	// unless the adapter is shared.
 	Second func(t *testing.T, s store.Store) store.Store
-	// Advance moves the clock of the store. Nil for a store that lives in real time: the suite then
-	// uses leases of milliseconds and waits for them.
+	// Advance moves the clock of the store. Nil for a store in real time: the suite then uses
+	// leases of milliseconds and waits for them.
 	Advance func(s store.Store, d time.Duration)
-	// Only are the groups of tests to run; all when it is nil.
+	// Only are the groups of tests to run; nil runs all.
 	Only []string
-	// Alone tells that one process opens the store, so that there are no messages between nodes.
+	// Alone says that only one process opens the store, so that there is no mail between nodes.
 	Alone bool
 }
 
@@ -125,11 +125,11 @@ func RunWith(t *testing.T, o Options) {
 type test struct {
 	name string
 	run  func(x *suite)
-	// needs tells whether the adapter can be tested in this way at all; nil means yes.
+	// needs reports whether the test applies to the adapter; nil means yes.
 	needs func(o *Options) bool
 }
 
-// suite is what a subtest works with: a fixture on a store of its own.
+// suite is what a subtest works with: a fixture on its own store.
 type suite struct {
 	*Fixture
 	t *testing.T

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// TestGeneratedValuesSurviveTheStoredForm tells a mistake of the codec from one of an adapter:
-// whatever the suite demands of adapters must be possible with the stored form.
+// TestGeneratedValuesSurviveTheStoredForm separates mistakes of the codec from mistakes of an
+// adapter: the stored form must be able to hold every value that the suite demands of adapters.
 func TestGeneratedValuesSurviveTheStoredForm(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -23,17 +23,17 @@ var taskDataTests = []test{
 	{name: "old lines go, page by page", run: testLogsSwept},
 }
 
-// Datum is a value that a task of the run reports.
+// Datum returns a value that a task of the run reports.
 func (s Subject) Datum(task, name, value string) store.TaskDatum {
 	return store.TaskDatum{RunKey: s.RunKey, Task: task, Name: name, Value: Text(value)}
 }
 
-// Line is a line that a task of the run logs.
+// Line returns a line that a task of the run logs.
 func (s Subject) Line(task string, at model.Time, n int32, text string) store.LogRow {
 	return store.LogRow{RunKey: s.RunKey, Task: task, At: at, N: n, Level: 4, Text: text}
 }
 
-// WantTasks demands that a store which was upgraded takes what is kept of tasks, and settings.
+// WantTasks demands that an upgraded store accepts data of tasks, and settings.
 func (f *Fixture) WantTasks(l *Lane) {
 	f.Helper()
 	s := f.Subject()
@@ -52,7 +52,7 @@ func (f *Fixture) WantTasks(l *Lane) {
 	}
 }
 
-// checkPagesEnd fails a test that reads page after page of a few rows without an end.
+// checkPagesEnd fails a test that reads page after page without an end.
 func (x *suite) checkPagesEnd(rows int) {
 	x.Helper()
 	if rows > 10_000 {
@@ -60,7 +60,7 @@ func (x *suite) checkPagesEnd(rows int) {
 	}
 }
 
-// lines are the texts of all lines of a task, or of all tasks, read in small pages.
+// lines returns the texts of all lines of a task, or of all tasks, read in small pages.
 func (x *suite) lines(s Subject, task string) (out []string) {
 	x.Helper()
 	var after store.LogPlace
@@ -101,7 +101,7 @@ func testTaskData(x *suite) {
 	x.Want("of an unknown run", []store.TaskDatum(nil), try(x.Store.LoadTaskData(x.Context(), x.Subject().RunKey, store.DataRange{})).or(x))
 }
 
-// The ranges that are used, against all data: every name is in one of them.
+// testTaskRanges compares the ranges in use with all data: every name is in one of them.
 func testTaskRanges(x *suite) {
 	l := x.Join(1).Lanes[0]
 	s := x.Subject()

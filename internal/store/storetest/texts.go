@@ -16,7 +16,7 @@ var textTests = []test{
 	{name: "node infos come back as they were", run: testNodeInfo},
 }
 
-// checkNamed writes rows under an address and a text to every table that has a column for it, and
+// checkNamed writes rows with an address and a text to every table that has a column for it, and
 // reads them back.
 //
 //arch:parameters one line per check reads best in the tests
@@ -84,7 +84,7 @@ func (x *suite) checkNamed(l *Lane, s Subject, id, request string, fail func(for
 		fail("the address was not found taken")
 	}
 
-	// Out of the way of the next one, which may have the same address.
+	// Make room for the next one, which may have the same address.
 	l.Write(func(b *store.Batch) {
 		b.Closes = []store.CloseRow{s.Close(model.Completed)}
 		b.Taken, b.Entities = []store.MailboxKey{counter.Take(1)}, []store.EntityRow{counter.Remove(1)}

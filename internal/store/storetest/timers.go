@@ -17,7 +17,7 @@ var timerTests = []test{
 	{name: "stop one and stop all", run: testStopTimers},
 }
 
-// timers is what LoadTimers returns from the beginning.
+// timers returns the result of LoadTimers from the beginning.
 func (x *suite) timers(until model.Time, shards ...model.ShardID) []store.Timer {
 	x.Helper()
 	return try(x.Store.LoadTimers(x.Context(), shards, store.TimerMark{}, until, 1000)).or(x)
@@ -67,7 +67,7 @@ func testTimerPages(x *suite) {
 
 	one := slices.DeleteFunc(slices.Clone(want), func(t store.Timer) bool { return t.Shard != 6 })
 	x.Want("one shard", one, x.timers(model.MaxTime, 6))
-	// A page goes on behind its mark although that timer has been stopped since.
+	// A page continues behind its mark although that timer has been stopped since.
 	l.Write(func(b *store.Batch) {
 		b.StopTimers = []store.TimerKey{{RunKey: store.RunKey{Shard: want[9].Shard, Run: want[9].Run}, ID: want[9].ID}}
 	})

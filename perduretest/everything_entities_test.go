@@ -1,0 +1,116 @@
+package perduretest_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/perduretest"
+)
+
+// TestEntities calls and locks entities, and calls a service: as ordinary code, as a workflow, and
+// as an operator.
+func TestEntities(t *testing.T) {
+	t.Parallel()
+	shelves := perdure.NewEntity[int]("shelf")
+	put := perdure.NewOperation(shelves, "put", func(_ perdure.EntityCtx, pieces *int, n int) (int, error) {
+		*pieces += n
+		return *pieces, nil
+	})
+	bells := perdure.NewService("bell")
+	ring := perdure.NewRPC(bells, "ring", func(ctx perdure.EntityCtx, word string) (string, error) { return ctx.Key() + " " + word, nil })
+	tidy := perdure.NewWorkflow("tidy", func(ctx perdure.WorkflowCtx, n int) (string, error) {
+		later := put.Go(ctx, "far", n)
+		if err := ctx.Lock(perdure.LockSet{shelves.Ref("near")}, func(ctx perdure.WorkflowCtx) error {
+			if _, err := put.Call(ctx, "near", -n); err != nil {
+				return err
+			}
+			_, err := poke.Receive(ctx)
+			return err
+		}); err != nil {
+			return "", err
+		}
+		far, err := later.Get(ctx)
+		if err != nil {
+			return "", err
+		}
+		if err := ring.Send(ctx, "door", "hush"); err != nil {
+			return "", err
+		}
+		rang, err := ring.Call(ctx, "door", "done")
+		return fmt.Sprint(far, " ", rang), err
+	})
+	perduretest.Run(t, perdure.Group{shelves, bells, tidy}, func(t *testing.T, env *perduretest.Env) {
+		if n, err := put.Call(env.With(), "near", 5); n != 5 || err != nil {
+			t.Fatalf("%d, %v", n, err)
+		}
+		x, err := tidy.Start(env.With(), 2, perdure.RawKey("t"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Settle()
+		env.Restart()
+		ctx, app := env.Context(), env.App()
+		if err := put.Send(env.With(), "near", 10); err != nil { // it waits for the lock
+			t.Fatal(err)
+		}
+		if err := put.Send(env.With(), "near", 5); err != nil {
+			t.Fatal(err)
+		}
+
+		calls, err := app.Mailboxes().List(ctx, shelves.Ref("near"))
+		if err != nil || len(calls) != 2 || calls[0].Operation != "put" {
+			t.Fatalf("%+v, %v", calls, err)
+		}
+		skipped, err := app.Mailboxes().Skip(ctx, shelves.Ref("near"), calls[0].ID)
+		if err != nil || skipped.Position != 2 {
+			t.Errorf("%+v, %v", skipped, err)
+		}
+		shown, err := app.Mailboxes().Describe(ctx, shelves.Ref("near"), calls[1].ID)
+		if err := errors.Join(err, app.Mailboxes().Drop(ctx, shelves.Ref("near"), calls[1].ID)); err != nil || string(shown.Input) != "5" {
+			t.Errorf("%+v, %v", shown, err)
+		}
+		info, err := app.Entities().Describe(ctx, shelves.Ref("near"))
+		if err != nil || info.LockedBy.Key != "t" {
+			t.Fatalf("%+v, %v", info, err)
+		}
+
+		locked := 0
+		for info, err := range app.Locks().List(ctx, "shelf") {
+			if locked++; err != nil || info.Ref != shelves.Ref("near") {
+				t.Errorf("%+v, %v", info, err)
+			}
+		}
+		if n, exists, err := shelves.Get(env.With(), "near"); n != 3 || !exists || err != nil || locked != 1 {
+			t.Errorf("%d, %v, %v, %d are locked", n, exists, err, locked)
+		}
+		if err := app.Locks().Unlock(ctx, shelves.Ref("near"), info.Epoch); err != nil {
+			t.Fatal(err)
+		}
+		env.Settle()
+		if n, _, err := shelves.Get(env.With(), "near"); n != 13 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		if err := poke.Send(env.With(), x, "go on"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := x.Result(env.With()); got != "2 door done" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		n := 0
+		for _, err := range app.Entities().List(ctx, "shelf", "") {
+			if n++; err != nil {
+				t.Error(err)
+			}
+		}
+		var rows strings.Builder
+		if err := app.Entities().ForceDelete(ctx, shelves.Ref("near"), &rows); err != nil || !strings.Contains(rows.String(), "entities") {
+			t.Errorf("forced delete of an entity: %v, exported %q", err, rows.String())
+		}
+		if n != 2 {
+			t.Errorf("%d shelves", n)
+		}
+	})
+}
