@@ -78,5 +78,6 @@
 // acknowledged must be there.
 //
 // The same seed gives the same trace, byte for byte. SIM_SEED=n go test ./internal/sim -run
-// TestSeeds -v prints it.
+// TestSeeds -v prints it. Package scenario has the table of features; -features=list prints it, and
+// -features=lending,-entities turns features on or off in all seeds.
 package sim

@@ -30,7 +30,7 @@ type board struct {
 func newBoard(inc *incarnation) *board {
 	b := &board{inc: inc, names: map[queue.WorkerID]string{}, ids: map[string]*hand{}, unheard: map[model.ClaimRef]*unheard{}, guests: map[queue.WorkerID]*guest{}}
 	cfg := queue.Config{Grace: inc.p.Cluster.Plan.Grace}
-	if inc.p.Cluster.Gates {
+	if inc.p.Cluster.Has(scenario.Gates) {
 		b.keeper = newKeeper(b)
 		cfg.Gate = b.keeper
 	}

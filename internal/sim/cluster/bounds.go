@@ -22,7 +22,7 @@ func (sh *shell) checkBounds() {
 	if mail, most := sh.Lane.MailHeld(), s.Plan.Lane.MaxMail; most > 0 && mail > most+slack+max(s.Plan.Heavy, s.Heaviest) {
 		s.Fail("L7: lane %d of %s holds %d bytes of messages, at most %d and one more", sh.index, sh.inc.name(), mail, most)
 	}
-	if !s.Hard(scenario.HardFlood | scenario.HardReport) {
+	if !s.Has(scenario.Flood | scenario.LargeReports) {
 		return
 	}
 
@@ -58,7 +58,7 @@ func (sh *shell) checkUsage() {
 	if u.Histories < 0 || u.Calls < 0 {
 		s.Fail("L7: lane %d of %s counts %d bytes of histories and %d of calls", sh.index, sh.inc.name(), u.Histories, u.Calls)
 	}
-	if s.Hard(scenario.HardFlood|scenario.HardReport) && u.Calls > s.Plan.Lane.MaxBytes+slack+max(s.Plan.Heavy, s.Heaviest)+sh.mailed {
+	if s.Has(scenario.Flood|scenario.LargeReports) && u.Calls > s.Plan.Lane.MaxBytes+slack+max(s.Plan.Heavy, s.Heaviest)+sh.mailed {
 		s.Fail("L7: lane %d of %s holds %d bytes of calls", sh.index, sh.inc.name(), u.Calls)
 	}
 }
@@ -66,7 +66,7 @@ func (sh *shell) checkUsage() {
 // mails records mail that a lane gets from the store or from another lane. It arrives in pages,
 // even if the lane has no room.
 func (sh *shell) mails(messages []store.MessageRow, inbox []store.InboxRow) {
-	if !sh.s.Hard(scenario.HardFlood | scenario.HardReport) {
+	if !sh.s.Has(scenario.Flood | scenario.LargeReports) {
 		return
 	}
 	for i := range messages {

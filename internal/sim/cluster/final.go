@@ -47,7 +47,7 @@ func (s *Cluster) Holding() string {
 				return fmt.Sprintf("lane %d of %s holds %d bytes", sh.index, p.Inc.name(), n)
 			}
 			u := sh.Lane.Usage()
-			if s.Entities {
+			if s.Has(scenario.Entities) {
 				u.Entries = 0 // entities stay in memory for a while
 			}
 			if u != (lane.Usage{}) {

@@ -170,7 +170,7 @@ type connection struct {
 
 func (c *connection) Info() store.Info {
 	i := c.Store.Info()
-	i.Shared = c.p.Cluster.Shared
+	i.Shared = c.p.Cluster.Has(scenario.SharedGates)
 	return i
 }
 
@@ -246,7 +246,7 @@ func (s *Cluster) wrote(p *Proc, x *store.Setting, err error) {
 	switch x.Kind {
 	case scenario.SettingState:
 		s.Did(scenario.OpStateSaved)
-		if s.Shared {
+		if s.Has(scenario.SharedGates) {
 			p.told = append(p.told, rule.BreakerID{Tenant: x.Tenant, Name: x.Name})
 		}
 	case scenario.SettingPage:
@@ -266,7 +266,7 @@ func (s *Cluster) putSetting(x store.Setting, version int64) (int64, error) {
 		s.Logf("store    setting %s version %d%s", x.SettingKey, now, s.DescribeSetting(&x))
 	}
 	switch {
-	case x.Kind == scenario.SettingState && s.Shared:
+	case x.Kind == scenario.SettingState && s.Has(scenario.SharedGates):
 		s.BreakerStored(x.Name, x.Body)
 	case x.Kind == scenario.SettingPage:
 		s.PageStored(&x)

@@ -71,7 +71,7 @@ func newKeeper(b *board) *keeper {
 	}
 
 	var book *limits.Book
-	if p.Cluster.Shared {
+	if p.Cluster.Has(scenario.SharedGates) {
 		book = limits.New(b.inc.place())
 	}
 

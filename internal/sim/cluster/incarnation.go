@@ -67,12 +67,12 @@ func (p *Proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 		s.Logf("%s registered", inc.name())
 	}
 
-	if s.Tasks {
+	if s.Has(scenario.Tasks) {
 		inc.board = newBoard(inc)
 		if k := inc.board.keeper; k != nil {
 			known.Gate = k.Admissions
 		}
-		if s.Lends {
+		if s.Has(scenario.Lending) {
 			inc.purse = newPurse(inc)
 			s.nodeIDs[info.ID.String()] = info.ID
 		}
@@ -98,7 +98,7 @@ func (p *Proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 		inc.engage(t)
 	}
 
-	if !s.Gates {
+	if !s.Has(scenario.Gates) {
 		inc.start()
 		return
 	}
@@ -123,12 +123,12 @@ func (inc *incarnation) start() {
 	if p.leaving {
 		inc.drain()
 	}
-	if s.Tasks && s.Plan.KeepDead > 0 {
+	if s.Has(scenario.Tasks) && s.Plan.KeepDead > 0 {
 		inc.sweepDead()
 	}
 
 	// a process that starts after a lasting jump believes that all ids are older than they are
-	if s.Hard(scenario.HardIDs) && !s.Hard(scenario.HardClock) {
+	if s.Has(scenario.RequestIDs) && !s.Has(scenario.ClockJumps) {
 		inc.sweepIDs()
 	}
 	inc.loop()
@@ -342,7 +342,7 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 			for i := range v.Members {
 				inc.alive = append(inc.alive, v.Members[i].ID)
 			}
-			if s.Gates {
+			if s.Has(scenario.Gates) {
 				inc.viewed(&v)
 			}
 			if inc.purse != nil {

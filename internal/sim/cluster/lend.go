@@ -331,7 +331,7 @@ func (u *purse) checkTaken(p *loan.OpenPoll, got map[loan.Own]int) {
 // CheckSilence checks that nodes without news for each other do not poll once everything has ended:
 // a poll costs each of them a write and a read.
 func (s *Cluster) CheckSilence() {
-	if !s.Lends {
+	if !s.Has(scenario.Lending) {
 		return
 	}
 	before, ttl := s.Stats.Ops[scenario.OpPolled], s.Plan.Ttl.Microseconds()

@@ -24,13 +24,13 @@ func (p *Proc) Mend() {
 		w.Bad = false
 	}
 	// otherwise the other nodes lend it slots
-	if p.Cluster.Tasks && (!p.Cluster.Lends || p.Slot == 0) {
+	if p.Cluster.Has(scenario.Tasks) && (!p.Cluster.Has(scenario.Lending) || p.Slot == 0) {
 		p.Hire()
 	}
-	if p.Cluster.Tasks {
+	if p.Cluster.Has(scenario.Tasks) {
 		p.wakeHands()
 	}
-	if p.Cluster.Entities {
+	if p.Cluster.Has(scenario.Entities) {
 		p.Engage()
 	}
 
@@ -130,19 +130,19 @@ func (s *Cluster) Boot(slot int) {
 		p.Join(!s.Healed && !s.Opts.Calm && s.Chance(0.2), "")
 	}
 
-	if s.Tasks {
+	if s.Has(scenario.Tasks) {
 		for range s.Pick(3) {
 			p.Hire()
 		}
 	}
 
-	if s.Entities {
+	if s.Has(scenario.Entities) {
 		for range s.Pick(3) {
 			p.Engage()
 		}
 	}
 
-	if s.Gates {
+	if s.Has(scenario.Gates) {
 		p.Flow = newFlow(p)
 		p.readSettings()
 		return

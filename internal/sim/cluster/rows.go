@@ -20,7 +20,7 @@ func (p *Proc) unreadable(ld *lane.Load) error {
 // spoil replaces the rows in a result that the build of the process cannot read.
 func (p *Proc) spoil(ld *lane.Load, r *lane.LoadResult) {
 	s := p.Cluster
-	if !s.Hard(scenario.HardRows) || r.Err != nil {
+	if !s.Has(scenario.BadRows) || r.Err != nil {
 		return
 	}
 

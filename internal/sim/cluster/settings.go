@@ -71,7 +71,7 @@ func (s *Cluster) disagreeing() string {
 				s.Fail("breaker %s: %v", x.Name, err)
 			}
 			want, got := o.Status(now), k.status(now, rule.BreakerID{Tenant: scenario.Tenant, Name: x.Name})
-			if s.Shared && got == (breaker.Status{}) {
+			if s.Has(scenario.SharedGates) && got == (breaker.Status{}) {
 				continue // the breaker had no task on this node
 			}
 			if got.State != want.State || got.Since != want.Since || got.Held != want.Held {
@@ -80,7 +80,7 @@ func (s *Cluster) disagreeing() string {
 		}
 	}
 
-	if s.Shared {
+	if s.Has(scenario.SharedGates) {
 		return s.unsettled()
 	}
 	return ""
@@ -114,7 +114,7 @@ func (s *Cluster) rulesOf(list []store.Setting) *rule.Set {
 
 // CheckFlows checks that all nodes use the same settings in the end.
 func (s *Cluster) CheckFlows() {
-	if !s.Gates {
+	if !s.Has(scenario.Gates) {
 		return
 	}
 	s.RunUntil(s.Now+8*s.Plan.Ttl.Microseconds(), func() bool { return s.disagreeing() == "" })

@@ -230,7 +230,7 @@ func (s *Cluster) unsettled() string {
 
 // checkLeft checks that nodes that have left in good order have given everything back.
 func (s *Cluster) checkLeft(last []*incarnation) {
-	if !s.Shared {
+	if !s.Has(scenario.SharedGates) {
 		return
 	}
 	list, err := s.Disk.Mem.ListSettings(context.Background(), "", scenario.SettingPage)

@@ -33,7 +33,7 @@ type Pass struct {
 func (l *ledger) begins(b *store.Batch, r *Run, id string, t *errandState) {
 	t.Node, t.tenure = b.Lane.Node, l.tenure[r.Address.Shard]
 	m := l.Nodes[b.Lane.Node]
-	if !l.s.Gates || m == nil || m.Life == nil {
+	if !l.s.Has(scenario.Gates) || m == nil || m.Life == nil {
 		return
 	}
 	k, ref := m.Life.Gate, r.Ref(id, 0).TaskRef
@@ -41,7 +41,7 @@ func (l *ledger) begins(b *store.Batch, r *Run, id string, t *errandState) {
 		l.Fail("G1: %s begins on %s, and was not let through", ref, m.Life.Label)
 	}
 	k.Passes[ref]--
-	if l.s.Shared {
+	if l.s.Has(scenario.SharedGates) {
 		l.s.Claims[r.Ref(id, t.Claim)].Permits = scenario.PermitsOf(k.Sets[k.Under[ref]], t.spec, &t.Input)
 		return
 	}

@@ -10,10 +10,10 @@ import (
 // drawFlood decides how much input arrives at once.
 func (s *Scenario) drawFlood() {
 	s.Plan.Lane.MaxBytes = kernel.OneOf(s, 2<<10, 4<<10, 8<<10)
-	if s.Hard(HardFlood) {
+	if s.Has(Flood) {
 		s.Plan.Floods = 1 + s.Pick(2)
 	}
-	if s.Hard(HardReport) {
+	if s.Has(LargeReports) {
 		s.Plan.Heavy = s.Plan.Lane.MaxBytes/2 + s.Pick(s.Plan.Lane.MaxBytes)
 	}
 }

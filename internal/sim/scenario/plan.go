@@ -16,10 +16,10 @@ func (s *Scenario) SickAddress() model.Address {
 	if s.Chance(0.2) {
 		a = s.ChildAddress()
 	}
-	if s.Tasks && s.Chance(0.4) {
+	if s.Has(Tasks) && s.Chance(0.4) {
 		a = s.TaskAddress(s.Pick(len(TaskKeys)))
 	}
-	if s.Entities && s.Chance(0.4) {
+	if s.Has(Entities) && s.Chance(0.4) {
 		a = AccountAddress(s.Pick(s.Plan.Accounts))
 	}
 	return a
@@ -125,10 +125,10 @@ func (s *Scenario) drawPlan() {
 	p.Keys, p.children = 3+s.Pick(4), 1+s.Pick(3)
 	p.Ahead, p.Release = kernel.OneOf(s, 0.0, 0.5, 1), kernel.OneOf(s, 0.0, 0.3, 1)
 	p.Pins = s.Chance(0.4)
-	if s.Tasks {
+	if s.Has(Tasks) {
 		p.Grace = kernel.OneOf(s, 100*time.Millisecond, 500*time.Millisecond, 3*time.Second)
 	}
-	if s.Young {
+	if s.Has(Retention) {
 		s.drawRetention()
 	}
 	if s.Opts.Calm {
@@ -142,7 +142,7 @@ func (s *Scenario) drawPlan() {
 	p.Crashes, p.Pauses, p.Leaves = s.Pick(3), s.Pick(3), s.Pick(2)
 	p.Aways, p.Poisons, p.Corrupts = s.Pick(2), s.Pick(4), s.Pick(3)
 	p.Moves, p.Sweeps = s.Pick(5), s.Pick(3)
-	if s.Tasks {
+	if s.Has(Tasks) {
 		p.Hires = s.Pick(8)
 	}
 	if p.Pins {

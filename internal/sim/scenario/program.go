@@ -164,13 +164,13 @@ func (s *Scenario) drawProgram(index int, root bool) *program {
 
 func (s *Scenario) drawBlock(root bool) Block {
 	kinds := []BlockKind{BlockStep, BlockStep, BlockStep, BlockSleep, BlockSignal, BlockPromise, BlockRace, BlockAll, BlockNote}
-	if s.Tasks {
+	if s.Has(Tasks) {
 		kinds = append(kinds, BlockTask, BlockTask, BlockTask, BlockTask)
 	}
 
 	if root {
 		kinds = append(kinds, BlockChild, BlockChild, BlockDetach, BlockWatch, BlockSend, BlockSend, BlockCall, BlockCall)
-		if s.Labels {
+		if s.Has(Labels) {
 			kinds = append(kinds, BlockLabel, BlockLabel)
 		}
 	}
@@ -181,7 +181,7 @@ func (s *Scenario) drawBlock(root bool) Block {
 		b.Fails = 1 + s.Pick(3)
 	}
 	within := kernel.OneOf(s, 0, 0, s.Between(1, 20)*kernel.Millisecond, s.Between(50, 400)*kernel.Millisecond)
-	if s.Entities && s.Chance(0.3) {
+	if s.Has(Entities) && s.Chance(0.3) {
 		b.Kind = kernel.OneOf(s, BlockOperate, BlockOperate, BlockTell, BlockSection, BlockSection)
 	}
 

@@ -12,9 +12,11 @@ type Options struct {
 	Trace bool
 	// Calm leaves out all faults.
 	Calm bool
-	// Plain leaves out the faults that last (hardship). Older known seeds need it, because they
+	// Plain leaves out lending and the faults that last. Older known seeds need it, because they
 	// were found before these faults existed.
 	Plain bool
+	// Features are turned on or off in every seed.
+	Features Features
 }
 
 // Scenario is everything that a seed decides before the first event: the features and faults of the
@@ -29,50 +31,39 @@ type Scenario struct {
 	Healed   bool // all faults have ended
 	ids      uint64
 
-	Labels   bool // executions have labels
-	Entities bool // there are accounts and desks
+	seed     uint64
+	features Feature
 	stamps   uint64
 	deeds    uint64
-	hardship Hardship
-
-	// the seed has retention; with tasks it also has orders for dead tasks, limits, breakers and
-	// pauses
-	Young      bool
-	DeadOrders bool // there are orders for dead tasks
-	Gates      bool // there are limits, breakers and paused queues
-	Shared     bool // and all nodes share them
-	Tasks      bool // there are tasks
-	Lends      bool // nodes lend each other slots of their workers
-	errands    [len(TaskKeys)]errand
-	Settings   []store.Setting // at the start
+	errands  [len(TaskKeys)]errand
+	Settings []store.Setting // at the start
 }
 
 // New draws the scenario of a seed.
 func New(seed uint64, o Options) *Scenario {
-	// One seed in eight has labels. One in three has tasks. One in three is young: it has the
-	// features that were added later, and half of the young ones have tasks. About one in four has
-	// entities. The other seeds do not change, so that they still cover what they have found.
-	s := &Scenario{Kernel: kernel.New(seed, o.Trace), Opts: o, Labels: seed%8 == 3, Tasks: seed%3 == 1 || seed%6 == 5, Young: seed%3 == 2}
-	s.Shared = s.Young && s.Tasks && seed%24 != 23
-	s.Entities = seed%6 == 0 || seed%7 == 1
+	s := &Scenario{Kernel: kernel.New(seed, o.Trace), Opts: o, seed: seed}
+	s.pickFeatures()
 	s.drawPlan()
-	if s.Entities {
+	if s.Has(Entities) {
 		s.drawEntities()
 	}
 
-	if s.Tasks {
-		s.Lends = seed%6 == 4 && !o.Plain
-		s.DeadOrders, s.Gates = s.Young && s.Chance(0.8), s.Young && s.Chance(0.7) || s.Shared
+	if s.Has(Tasks) {
+		s.drawFeature(DeadOrders)
+		s.drawFeature(Gates)
 		for i := range s.errands {
 			s.errands[i] = s.drawErrand()
 		}
 	}
 
-	if s.Gates {
+	if s.Has(Gates) {
 		s.drawSettings()
 	}
 	s.drawPrograms()
-	s.drawHardships(seed)
+	s.drawHardships()
+	if s.Tracing {
+		s.Logf("seed %d has %s", seed, s.features)
+	}
 
 	return s
 }

@@ -54,7 +54,7 @@ func (s *Scenario) DrawBreaker() rule.Breaker {
 	}
 	// A task needs a probe and permits, and gets them one after the other, each with a write. With
 	// a shorter lease no task would have all of them at once.
-	if s.Shared {
+	if s.Has(SharedGates) {
 		b.Config.Lease += 200 * time.Millisecond
 	}
 	return b

@@ -351,7 +351,7 @@ func (s *Stats) Missing() (names []string) {
 		}
 	}
 	for i, n := range s.faults {
-		if n == 0 && !notReady(FaultKind(i)) {
+		if n == 0 {
 			names = append(names, "fault "+faultNames[i])
 		}
 	}

@@ -102,11 +102,11 @@ func (s *Scenario) drawErrand() errand {
 		}
 	}
 
-	if s.Lends && spec.Silence > 0 { // a heartbeat needs two messages
+	if s.Has(Lending) && spec.Silence > 0 { // a heartbeat needs two messages
 		spec.Silence += 50 * time.Millisecond
 	}
 
-	if s.Gates {
+	if s.Has(Gates) {
 		spec.Breaker = kernel.OneOf(s, "", BreakerNames[0])
 		if s.Chance(0.3) {
 			spec.Limits = []string{kernel.OneOf(s, "named/x", "named/y")}

@@ -350,7 +350,7 @@ func (h *Hold) ask(m *scenario.Machine, b, a int, x *scenario.Ask, add func(mk m
 		c := model.Command{Kind: model.CommandStartChild, Reuse: blk.Reuse, Event: model.Event{
 			Target: blk.ChildOf(m.Start, b), Input: scenario.Input(blk.Program, 0, 0), Policy: blk.Policy,
 		}}
-		if h.w.Oracle.Labels {
+		if h.w.Oracle.Has(scenario.Labels) {
 			c.Labels = []model.Label{{Name: "child", Value: "yes"}}
 		}
 		add(markStarted, true, c)

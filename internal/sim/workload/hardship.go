@@ -44,7 +44,7 @@ func (s *Workload) lie() {
 func (s *Workload) scheduleHardships(at func(n int, do func())) {
 	at(s.Plan.Lasting, s.sickenForGood)
 	at(s.Plan.Jumps, s.jump)
-	if s.Hard(scenario.HardRows) {
+	if s.Has(scenario.BadRows) {
 		at(s.Plan.NewEvents, s.NewKind)
 		at(1, s.upgrade)
 	}

@@ -88,7 +88,7 @@ func (o *action) answerSetting(a *lane.Answer, again, end func()) {
 // the limits that tasks name, and sets a rule for the breaker that they name, whose numbers are
 // otherwise too long for a simulation.
 func (s *Workload) openGates() {
-	if !s.Gates || s.opening != nil && !s.opening.Done {
+	if !s.Has(scenario.Gates) || s.opening != nil && !s.opening.Done {
 		return
 	}
 	list, err := s.Disk.Mem.ListSettings(context.Background(), scenario.Tenant, "")

@@ -13,11 +13,11 @@ func (u *user) drawTask() *action {
 	to := s.TaskAddress(i)
 	a := s.Ledger.Addresses[to]
 	why := &model.Failure{Message: "by a user"}
-	if s.Gates && !s.Healed && s.Chance(0.25) {
+	if s.Has(scenario.Gates) && !s.Healed && s.Chance(0.25) {
 		return u.drawFlow()
 	}
 
-	if s.DeadOrders && s.Chance(0.45) {
+	if s.Has(scenario.DeadOrders) && s.Chance(0.45) {
 		if o := u.drawLetter(); o != nil {
 			return o
 		}
@@ -26,7 +26,7 @@ func (u *user) drawTask() *action {
 	switch n := s.Pick(16); {
 	case n < 9 || a == nil || a.Current == nil:
 		o := u.op(s.Submission(i))
-		if s.Young && s.Chance(0.4) { // many at a time, as SendMany does
+		if s.Has(scenario.Retention) && s.Chance(0.4) { // many at a time, as SendMany does
 			for range 1 + s.Pick(4) {
 				u.soon(o, 0, s.Submission(s.Pick(len(scenario.TaskKeys))))
 			}

@@ -136,16 +136,16 @@ func (u *user) signal() model.Payload {
 // draw draws a request.
 func (u *user) draw() *action {
 	s := u.s
-	if s.Hard(scenario.HardIDs) && s.Chance(0.2) {
+	if s.Has(scenario.RequestIDs) && s.Chance(0.2) {
 		if o := u.misuse(); o != nil {
 			return o
 		}
 	}
 
-	if s.Entities && s.Chance(0.4) {
+	if s.Has(scenario.Entities) && s.Chance(0.4) {
 		return u.deed()
 	}
-	if s.Tasks && s.Chance(0.4) {
+	if s.Has(scenario.Tasks) && s.Chance(0.4) {
 		return u.drawTask()
 	}
 	to := s.Address()
@@ -165,7 +165,7 @@ func (u *user) draw() *action {
 			program = s.Pick(len(s.Programs)) // another input
 		}
 		m := model.Message{Kind: model.MessageStart, To: to, Input: scenario.Input(program, int(to.Key[1]-'0')%3, 0)}
-		if s.Labels {
+		if s.Has(scenario.Labels) {
 			m.Labels = []model.Label{{Name: "root", Value: to.Key}}
 		}
 		if a := s.Ledger.Addresses[to]; a != nil && a.Current != nil && slices.Contains(s.Copies, to) {
