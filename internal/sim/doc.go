@@ -58,6 +58,8 @@
 //     terminated, or end inside the section (section). Operators take locks away. The ledger knows
 //     for every state which hand-over produced it (holding), and follows each deed from its caller
 //     to its answer.
+//   - In some seeds starts have options (terms): a delay, a time-out of the execution, or a policy
+//     that repeats failed runs.
 //   - In some seeds workers have versions and pin the runs that they start. Deploys take all
 //     workers of a version away for a while (pin).
 //

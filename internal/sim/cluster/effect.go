@@ -17,6 +17,7 @@ func (sh *shell) checkCall(c *lane.Call) {
 	case lane.CallActivate:
 		r := s.Stored(c.Run, c.Activation.Events, "a worker")
 		sh.mayGoOn(r, "activated")
+		sh.mayBegin(r)
 		sh.mayContinue(sh.inc.p.worker(c.Worker), r)
 		for i := range c.Activation.Events {
 			if c.Activation.Events[i].Seq != int64(i+1) {
@@ -66,6 +67,14 @@ func (sh *shell) checkCall(c *lane.Call) {
 			s.Did(scenario.OpStale)
 		}
 		sh.checkTaken(c, r)
+	}
+}
+
+// mayBegin fails if the owner of a run hands it to a worker before the run's start time. A former
+// owner may not know the run.
+func (sh *shell) mayBegin(r *oracle.Run) {
+	if s := sh.s; r.Waiting() && r.Start.Begins > s.FairTime() && s.Ledger.Owner[r.Address.Shard] == sh.inc.self.ID {
+		s.Fail("T1: %s of %s is activated, and begins at %s", scenario.Short(r.ID), r.Address.Name, r.Start.Begins)
 	}
 }
 

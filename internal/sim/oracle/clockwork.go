@@ -5,9 +5,9 @@ import (
 	"github.com/perdure/perdure/internal/sim/kernel"
 )
 
-// fairTime is the latest time that a node may assume: the clock of the store, without jumps that
+// FairTime is the latest time that a node may assume: the clock of the store, without jumps that
 // did not last.
-func (s *Oracle) fairTime() model.Time {
+func (s *Oracle) FairTime() model.Time {
 	return model.Time(kernel.Epoch + s.Now + max(s.Shift-s.passing(), s.Lasting) + s.skew())
 }
 

@@ -148,7 +148,7 @@ func (l *ledger) purge(x *DeadTask) {
 		return
 	}
 	l.s.Did(scenario.OpDeadExpired)
-	if due := x.Body.At.Add(l.s.Plan.KeepDead); l.s.Plan.KeepDead == 0 || due > l.s.fairTime() {
+	if due := x.Body.At.Add(l.s.Plan.KeepDead); l.s.Plan.KeepDead == 0 || due > l.s.FairTime() {
 		l.Fail("R1: the dead letter of %s is purged, nobody has asked for it, and it was to stay until %s", x.Ref, due)
 	}
 }

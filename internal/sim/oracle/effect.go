@@ -120,7 +120,7 @@ func (s *Oracle) CheckAnswer(o *Op, a *model.Answer) {
 			s.Fail("I9: %s was accepted, and the promise has another value or none", o)
 		}
 	case model.MessageCancel:
-		if !r.Cancel {
+		if !r.Cancel && !r.unbegun {
 			s.Fail("I4: %s was accepted and is not in the history", o)
 		}
 	case model.MessageUpdate, model.MessageQuery, model.MessagePause, model.MessageTerminate:

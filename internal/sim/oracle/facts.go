@@ -35,6 +35,7 @@ func (l *ledger) event(b *store.Batch, row *store.EventRow) {
 		l.s.Did(scenario.OpWentOn)
 	}
 
+	l.inTime(b, r, e)
 	l.fact(b, r, e)
 }
 
@@ -215,7 +216,7 @@ func (l *ledger) fired(b *store.Batch, r *Run, e *model.Event, h *history) {
 	if e.Due != due || e.At < due {
 		l.Fail("I8: timer %q of %s fires at %s and is due at %s", e.ID, r.ID, e.At, due)
 	}
-	if ahead := int64(e.At - l.s.fairTime()); ahead > 0 {
+	if ahead := int64(e.At - l.s.FairTime()); ahead > 0 {
 		l.Fail("I8: timer %q of %s fires %d µs before its time by the store's clock", e.ID, r.ID, ahead)
 	}
 	if !stops(b, r.ID, e.ID) {

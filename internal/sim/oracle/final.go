@@ -52,6 +52,8 @@ func (s *Oracle) CheckProgram(r *Run) {
 		return // at any place of its program
 	case r.outcome.Status == model.Continued && r.outcome.Failure != nil:
 		return // a reset ended it at any place of its program
+	case r.unbegun || timedOut(&r.outcome):
+		return // before its program began, or at any place of it
 	case m.End == nil:
 		s.Fail("I13: %s is %s, and its program has not ended", scenario.Short(r.ID), r.outcome.Status)
 	case m.End.Status != r.outcome.Status || string(m.End.Output.Data) != string(r.outcome.Output.Data):

@@ -100,21 +100,30 @@ func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n
 
 		_, moving := sh.Moving[shard]
 		for id, t := range r.Tasks {
+			here := t.Node == b.Lane.Node && t.tenure == l.tenure[shard] && int(shard)%l.s.Plan.Lanes == b.Lane.Lane && !moving && !r.Address.Sick
+			if !t.Held || t.Over || !here {
+				continue
+			}
+
 			ref := r.Ref(id, t.Claim)
 			if sh.Undone && len(l.s.Reports[ref]) > 0 {
 				continue
 			}
-			if sh.Undone && l.s.outOfTime(ref, t, l.Nodes[b.Lane.Node].Life.Now()) {
+			if sh.Undone && !claims(b, ref) && l.s.outOfTime(ref, t, l.Nodes[b.Lane.Node].Life.Now()) {
 				continue
 			}
-			here := t.Node == b.Lane.Node && t.tenure == l.tenure[shard] && int(shard)%l.s.Plan.Lanes == b.Lane.Lane && !moving && !r.Address.Sick
-			if t.Held && !t.Over && here && !slices.ContainsFunc(sets, func(s *rule.Set) bool { return !scenario.Uses(s, t.spec, &t.Input, res) }) {
+			if !slices.ContainsFunc(sets, func(s *rule.Set) bool { return !scenario.Uses(s, t.spec, &t.Input, res) }) {
 				n++
 			}
 		}
 	}
 
 	return n
+}
+
+// claims reports whether the batch makes a claim. Nothing can have been decided about it before.
+func claims(b *store.Batch, ref model.ClaimRef) bool {
+	return starts(b, ref.Run) || slices.ContainsFunc(b.Events, func(e store.EventRow) bool { return e.Run == ref.Run && e.Event.Seq == ref.Claim })
 }
 
 // outOfTime reports whether a claim has no time left and no worker has begun it. Its time-out was

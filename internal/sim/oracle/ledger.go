@@ -107,6 +107,7 @@ type Run struct {
 	sections map[string]*locking
 
 	condemned bool // a user has asked to delete it
+	unbegun   bool // it was canceled before its start time
 }
 
 // Open reports whether the run has not ended.
@@ -259,6 +260,7 @@ func (l *ledger) Apply(b *store.Batch, res store.Committed) {
 		l.owns(b, b.Entities[i].Shard)
 	}
 	l.closedWhole(b)
+	l.bornWhole(b)
 	l.entities(b)
 	l.deadLetters(b)
 	l.limited(b)
@@ -298,6 +300,7 @@ func (l *ledger) close(b *store.Batch, row *store.CloseRow) {
 	}
 	r.outcome = row.Outcome
 	if !starts(b, row.Run) {
+		l.closeTerms(r)
 		l.checkLeaves(r)
 	}
 	l.Open--
@@ -389,11 +392,15 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 	case !st.Source.IsZero():
 		l.checkPast(b, r, a.Current)
 	case !st.Previous.IsZero():
+		l.startTerms(r, a.Current)
 		l.carriedTalk(a.Current, r)
 		l.carriedOver(a.Current, r)
 		l.s.Did(scenario.OpContinued)
 	}
 
+	if st.Previous.IsZero() || !st.Source.IsZero() {
+		l.startTerms(r, nil)
+	}
 	l.Runs[st.Run], a.Current = r, r
 	if st.Task != nil {
 		l.startTask(b, r)
@@ -497,6 +504,7 @@ func (l *ledger) stopTimer(b *store.Batch, row *store.TimerKey) {
 	if r == nil || r.timer(row.ID) < 0 {
 		l.Fail("I8: timer %q of %s is stopped and was not open", row.ID, row.Run)
 	}
+	l.stopBegin(b, r, row.ID)
 	i := r.timer(row.ID)
 	r.Timers = append(r.Timers[:i], r.Timers[i+1:]...)
 }

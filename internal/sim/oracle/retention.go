@@ -24,7 +24,10 @@ func (r *Run) leaves(s *Oracle) (at model.Time, ever bool) {
 // checkLeaves checks that the retention in the end of a run is the one of its program.
 func (l *ledger) checkLeaves(r *Run) {
 	program, _, _, ok := scenario.ParseInput(r.Start.Input)
-	byCode := ok && r.Start.Task == nil && r.outcome.Status != model.Terminated && !(r.outcome.Status == model.Continued && r.outcome.Failure != nil)
+	byCode := ok && r.Start.Task == nil && r.outcome.Status != model.Terminated && !r.unbegun && !timedOut(&r.outcome)
+	if r.outcome.Status == model.Continued && r.outcome.Failure != nil {
+		byCode = l.repeats(r) // otherwise a reset ended it
+	}
 	want := model.Time(0)
 	if byCode && l.s.Programs[program].Retain != 0 {
 		want = r.outcome.At.Add(l.s.Programs[program].Retain)
@@ -40,7 +43,7 @@ func (l *ledger) expired(r *Run) {
 		return
 	}
 	at, ever := r.leaves(l.s)
-	if now := l.s.fairTime(); !ever || at > now {
+	if now := l.s.FairTime(); !ever || at > now {
 		l.Fail("R1: %s is removed at %s, and was to stay until %s", r.ID, now, at)
 	}
 	l.s.Did(scenario.OpExpired)

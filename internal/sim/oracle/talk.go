@@ -208,7 +208,10 @@ func (l *ledger) carriedTalk(old, next *Run) {
 	if slices.ContainsFunc(next.Start.Carried, func(e model.Event) bool { return e.Kind == model.EventPinned }) {
 		l.Fail("I20: %s begins pinned, and may begin on any version", next.ID)
 	}
-	open := slices.DeleteFunc(unanswered(events), func(e model.Event) bool { return scenario.IsBegun(e.Input) && e.Seq <= old.outcome.Seen })
+	open := unanswered(events)
+	if next.Start.Attempt <= 1 { // another attempt starts all of them
+		open = slices.DeleteFunc(open, func(e model.Event) bool { return scenario.IsBegun(e.Input) && e.Seq <= old.outcome.Seen })
+	}
 	if !slices.EqualFunc(open, unanswered(next.Start.Carried), sameUpdate) {
 		l.Fail("I16: %s does not begin with the updates that the run before has not answered", next.ID)
 	}

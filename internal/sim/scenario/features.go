@@ -27,6 +27,7 @@ const (
 	BadRows                          // rows cannot be read, some of them only by an older build
 	RequestIDs                       // users misuse request ids, and nodes forget old ones
 	LargeReports                     // one report of a task is as large as the budget of a lane
+	StartOptions                     // starts have a delay, a time-out or a policy of retries
 	allFeatures  = iota
 )
 
@@ -44,6 +45,8 @@ type row struct {
 	// lasts marks hardships: faults that last or that come from outside the cluster, so that
 	// repeating a call does not end them. Calm and plain simulations have none.
 	lasts bool
+	// late marks features that older known seeds do not have. Plain simulations have none.
+	late  bool
 	about string
 }
 
@@ -97,7 +100,7 @@ var table = [allFeatures]row{
 		about: "all nodes share the limits and breakers, through pages in the store",
 	},
 	{
-		feature: Lending, name: "lending", lots: []lot{{of: 6, at: []uint64{4}}}, needs: Tasks, excludes: Gates,
+		feature: Lending, name: "lending", lots: []lot{{of: 6, at: []uint64{4}}}, needs: Tasks, excludes: Gates, late: true,
 		about: "nodes lend each other slots of their task workers",
 	},
 	{
@@ -138,6 +141,10 @@ var table = [allFeatures]row{
 		feature: LargeReports, name: "large-reports", lots: []lot{eleventh(4), mix}, lasts: true,
 		about: "the report of a task is as large as the budget of a lane",
 	},
+	{
+		feature: StartOptions, name: "start-options", lots: []lot{{of: 13, at: []uint64{6, 10}}}, late: true,
+		about: "starts have a delay, a time-out of the execution, or a policy that repeats failed runs",
+	},
 }
 
 // Has reports whether the simulation has one of some features.
@@ -147,7 +154,7 @@ func (s *Scenario) Has(f Feature) bool { return s.features&f != 0 }
 func (s *Scenario) pickFeatures() {
 	for i := range table {
 		if r := &table[i]; r.odds == 0 && !r.lasts {
-			s.turn(r, r.picks(s.seed) && !(s.Opts.Plain && r.feature == Lending))
+			s.turn(r, r.picks(s.seed) && !(s.Opts.Plain && r.late))
 		}
 	}
 }
@@ -252,7 +259,7 @@ func DescribeFeatures() string {
 
 // share returns the share of the seeds that have the feature, if nothing excludes it.
 func (r *row) share() (share float64) {
-	const all = 24 * 7 * 11 // the lots repeat after that
+	const all = 24 * 7 * 11 * 13 // the lots repeat after that
 	for seed := range uint64(all) {
 		without := 1.0
 		for i := range r.lots {

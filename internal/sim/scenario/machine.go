@@ -50,7 +50,7 @@ type signal struct {
 
 // NewMachine starts a program.
 func (s *Scenario) NewMachine(start *model.Start) Machine {
-	m := Machine{Start: start, Last: start.Zero()}
+	m := Machine{Start: start, Last: start.Awake()}
 	index, cans, count, ok := ParseInput(start.Input)
 	if !ok || index >= len(s.Programs) {
 		m.Broken = fmt.Errorf("input %x names no program", start.Input.Data)

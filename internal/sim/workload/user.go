@@ -172,6 +172,7 @@ func (u *user) draw() *action {
 			m.Input = a.Current.Origin
 		}
 		m.Reuse = kernel.OneOf(s, model.ReturnExisting, model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways)
+		m.Terms = s.DrawTerms()
 
 		return m
 	}
