@@ -60,6 +60,7 @@
 //     to its answer.
 //   - In some seeds starts have options (terms): a delay, a time-out of the execution, or a policy
 //     that repeats failed runs.
+//   - In some seeds operators drop and skip signals that programs have not taken (drop).
 //   - In some seeds workers have versions and pin the runs that they start. Deploys take all
 //     workers of a version away for a while (pin).
 //

@@ -115,6 +115,8 @@ func (s *Oracle) CheckAnswer(o *Op, a *model.Answer) {
 		}
 	case model.MessageSignal:
 		s.hasSignal(o, &o.Message.Input)
+	case model.MessageMailbox:
+		s.checkDrop(o, r)
 	case model.MessageSettle:
 		if got, ok := r.settled[o.Message.Name]; !ok || got != string(o.Message.Input.Data) {
 			s.Fail("I9: %s was accepted, and the promise has another value or none", o)

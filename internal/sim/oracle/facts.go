@@ -103,20 +103,22 @@ func (l *ledger) fact(b *store.Batch, r *Run, e *model.Event) {
 		l.sectionOver(b, r, e.ID)
 		l.s.Did(scenario.OpWithdrawn)
 	case model.EventSignalReceived:
-		l.signal(r.Address, e)
+		if !l.skipped(r, e) {
+			l.signal(r.Address, e)
+		}
 	case model.EventSignalTaken:
 		once(&h.taken, "takes a signal")
 		if e.Ref < 1 || e.Ref > int64(len(r.Events)) || r.Events[e.Ref-1].Kind != model.EventSignalReceived || r.Events[e.Ref-1].Name != e.Name {
 			l.Fail("I11: event %d of %s takes signal %d, which is none", e.Seq, r.ID, e.Ref)
 		}
 		for i := range r.Events[:len(r.Events)-1] {
-			if o := &r.Events[i]; o.Kind == model.EventSignalTaken && o.Ref == e.Ref {
-				l.Fail("I11: signal %d of %s is taken twice", e.Ref, r.ID)
+			if o := &r.Events[i]; (o.Kind == model.EventSignalTaken || o.Kind == model.EventSignalDropped) && o.Ref == e.Ref {
+				l.Fail("I11: signal %d of %s is taken twice, or after it was dropped", e.Ref, r.ID)
 			}
 		}
 		l.s.Did(scenario.OpTaken)
 	case model.EventSignalDropped:
-		l.Fail("I11: event %d of %s drops a signal, and no operator has asked for it", e.Seq, r.ID)
+		l.signalDropped(b, r, e)
 	case model.EventPromiseSettled:
 		if _, twice := r.settled[e.Name]; twice {
 			l.Fail("I9: promise %s of %s is settled twice", e.Name, r.ID)

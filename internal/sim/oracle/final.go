@@ -38,6 +38,7 @@ func (s *Oracle) CheckProgram(r *Run) {
 	// The program must end in the same way if it runs over the history that the code had seen when
 	// it returned.
 	m := s.NewMachine(&r.Start)
+	m.Hide(r.Events)
 	for i := range r.Events {
 		if m.End != nil {
 			break

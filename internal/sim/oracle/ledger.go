@@ -421,13 +421,13 @@ func (l *ledger) carriedOver(old, next *Run) {
 
 	// The events of the closing batch are not in the ledger yet, so look at them too.
 	for i := range old.Events {
-		if e := &old.Events[i]; e.Kind == model.EventSignalTaken {
+		if e := &old.Events[i]; e.Kind == model.EventSignalTaken || e.Kind == model.EventSignalDropped {
 			taken[e.Ref] = true
 		}
 	}
 
 	for _, e := range l.applying.Events {
-		if e.Run == old.ID && e.Event.Kind == model.EventSignalTaken {
+		if e.Run == old.ID && (e.Event.Kind == model.EventSignalTaken || e.Event.Kind == model.EventSignalDropped) {
 			taken[e.Event.Ref] = true
 		}
 	}

@@ -23,7 +23,7 @@ var edited = model.TextPayload("edited")
 // is nothing to change, it returns nil.
 func (s *Oracle) Rewrite(to model.Address) *model.Message {
 	a := s.Ledger.Addresses[to]
-	if a == nil || len(a.Runs) == 0 || !s.Chance(0.18) {
+	if a == nil || len(a.Runs) == 0 || s.Has(scenario.SignalOrders) || !s.Chance(0.18) {
 		return nil
 	}
 	r := a.Current

@@ -20,6 +20,7 @@ func (s *Oracle) SweepAll() {
 // Replay runs the program of a run over its history.
 func (s *Oracle) Replay(r *Run) scenario.Machine {
 	m := s.NewMachine(&r.Start)
+	m.Hide(r.Events)
 	for i := range r.Events {
 		m.Feed(&r.Events[i])
 	}

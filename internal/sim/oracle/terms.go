@@ -10,11 +10,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Some starts have options: a delay, a time-out of the execution, a policy that repeats failed runs.
-// What must hold: no worker gets a run before its start time, and its code records nothing before
-// that (T1). An execution fails by its time-out at that time or later, never earlier, and does not
-// go on after it; all runs of the execution share the time (T2). A failed run is followed by another
-// attempt with the same input until the policy ends, and by none after that (T3).
+// Some starts have options: a delay, a time-out of the execution, a policy that repeats failed
+// runs. What must hold: no worker gets a run before its start time, and its code records nothing
+// before that (T1). An execution fails by its time-out at that time or later, never earlier, and
+// does not go on after it; all runs of the execution share the time (T2). A failed run is followed
+// by another attempt with the same input until the policy ends, and by none after that (T3).
 
 // patienceAfterTimeout is how long an execution may go on after its time-out once all faults have
 // ended: a node may have to take over first.

@@ -28,6 +28,7 @@ const (
 	RequestIDs                       // users misuse request ids, and nodes forget old ones
 	LargeReports                     // one report of a task is as large as the budget of a lane
 	StartOptions                     // starts have a delay, a time-out or a policy of retries
+	SignalOrders                     // operators drop and skip signals
 	allFeatures  = iota
 )
 
@@ -144,6 +145,10 @@ var table = [allFeatures]row{
 	{
 		feature: StartOptions, name: "start-options", lots: []lot{{of: 13, at: []uint64{6, 10}}}, late: true,
 		about: "starts have a delay, a time-out of the execution, or a policy that repeats failed runs",
+	},
+	{
+		feature: SignalOrders, name: "signal-orders", lots: []lot{{of: 13, at: []uint64{12}}}, late: true,
+		about: "operators drop and skip signals that programs have not taken; no histories are changed",
 	},
 }
 

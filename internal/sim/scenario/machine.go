@@ -40,6 +40,7 @@ type Machine struct {
 	cancel  bool
 	Broken  error // the history does not fit the program
 	End     *model.Close
+	hidden  map[int64]bool // signals that operators have dropped
 }
 
 // signal is a signal that a run has received.
@@ -60,6 +61,20 @@ func (s *Scenario) NewMachine(start *model.Start) Machine {
 	m.enter()
 	m.advance()
 	return m
+}
+
+// Hide makes the program never see the signals that operators have dropped in a history. A program
+// takes a signal as soon as it can. So if it would have taken one before the drop, its turn was
+// lost, and nothing in the history rests on it.
+func (m *Machine) Hide(events []model.Event) {
+	for i := range events {
+		if e := &events[i]; e.Kind == model.EventSignalDropped {
+			if m.hidden == nil {
+				m.hidden = map[int64]bool{}
+			}
+			m.hidden[e.Ref] = true
+		}
+	}
 }
 
 // Clone returns an independent copy.
@@ -83,7 +98,15 @@ func (m *Machine) Feed(e *model.Event) {
 	m.Seen, m.Last = e.Seq, e.At
 	switch e.Kind {
 	case model.EventSignalReceived:
-		m.signals = append(m.signals, signal{e.Name, e.Seq})
+		if !m.hidden[e.Seq] {
+			m.signals = append(m.signals, signal{e.Name, e.Seq})
+		}
+	case model.EventSignalDropped:
+		before := len(m.signals)
+		m.signals = slices.DeleteFunc(m.signals, func(x signal) bool { return x.seq == e.Ref })
+		if len(m.signals) == before && !m.hidden[e.Ref] {
+			m.Broken = fmt.Errorf("event %d drops signal %d, which the program has taken or never had", e.Seq, e.Ref)
+		}
 	case model.EventPromiseSettled:
 		for i, name := range Promises {
 			if name == e.Name {
@@ -111,8 +134,7 @@ func (m *Machine) Feed(e *model.Event) {
 			m.Broken = fmt.Errorf("event %d pins the run a second time", e.Seq)
 		}
 		m.Pin = e.Name
-	case model.EventStarted, model.EventClosed, model.EventSignalDropped:
-		// no simulated operator drops signals
+	case model.EventStarted, model.EventClosed:
 		m.Broken = fmt.Errorf("event %d is a %s", e.Seq, e.Kind)
 	}
 

@@ -78,6 +78,7 @@ func (w *Worker) Activate(a *model.Activation) {
 
 	start := a.Start
 	h := &Hold{w: w, run: start.Run, Gen: a.Generation, since: a.Now, m: s.NewMachine(&start)}
+	h.m.Hide(a.Events)
 	w.Held[h.run] = h
 	for i := range a.Events {
 		h.m.Feed(&a.Events[i])

@@ -5,6 +5,29 @@ import (
 	"github.com/perdure/perdure/internal/sim/kernel"
 )
 
+// orderSignal lets an operator drop or skip a signal that a program has not taken. It returns nil
+// if there is none.
+func (u *user) orderSignal() *action {
+	s := u.s
+	var list []model.Message
+	for _, r := range s.Ledger.Order {
+		if !r.Open() || r.Start.Task != nil {
+			continue
+		}
+		for _, e := range r.Unread() {
+			list = append(list, model.Message{Kind: model.MessageMailbox, To: r.Address.Name, ID: model.SignalID(r.ID, &e)})
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+
+	m := kernel.OneOf(s, list...)
+	m.Name = kernel.OneOf(s, model.MailboxDrop, model.MailboxSkip)
+	m.Failure = &model.Failure{Message: "by an operator"}
+	return u.op(m)
+}
+
 // talk draws a request to the code of an execution, or an order of an operator.
 func (u *user) talk(to model.Address, n int) *action {
 	s := u.s

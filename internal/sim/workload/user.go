@@ -177,6 +177,12 @@ func (u *user) draw() *action {
 		return m
 	}
 
+	if s.Has(scenario.SignalOrders) && s.Chance(0.3) {
+		if o := u.orderSignal(); o != nil {
+			return o
+		}
+	}
+
 	if m := s.Rewrite(to); m != nil {
 		return u.op(*m)
 	}
