@@ -29,7 +29,7 @@ const sureAfter = 50 * kernel.Millisecond
 func (b *board) found(node string, ref model.ClaimRef) {
 	if u := b.inc.purse; u != nil {
 		if to := b.inc.p.Cluster.nodeIDs[node]; !to.IsZero() {
-			u.debtor.Found(u.now(), to, ref)
+			u.debtor.AskAbout(u.now(), to, ref)
 		}
 		return
 	}

@@ -113,7 +113,7 @@ func Repeatable(m *model.Message) bool {
 	case model.MessageCall:
 		return m.Brief
 	case model.MessageRequeue:
-		return m.Letter.Do == model.LetterPurge
+		return m.DeadTask.Do == model.DeadTaskPurge
 	default:
 		return true
 	}

@@ -65,20 +65,20 @@ func (n flowNode) Hint() {
 		if p != nil && p != n.p && !s.hintIsLost() {
 			s.After(s.Disk.Latency(), p.Process, func() {
 				if p.Inc != nil {
-					p.Flow.Nudged()
+					p.Flow.ReadSoon()
 				}
 			})
 		}
 	}
 }
 
-// Seat returns the seat of the current life, or of a life that is about to end.
-func (n flowNode) Seat() *flow.Seat {
+// Participant returns the participant of the current life, or of a life that is about to end.
+func (n flowNode) Participant() *flow.Participant {
 	switch {
 	case n.p.Inc != nil:
-		return n.p.Inc.seat
+		return n.p.Inc.participant
 	case n.p.parting != nil:
-		return n.p.parting.seat
+		return n.p.parting.participant
 	default:
 		return nil
 	}
@@ -86,11 +86,11 @@ func (n flowNode) Seat() *flow.Seat {
 
 func (n flowNode) Works() bool { return len(n.p.Hands) > 0 }
 
-// seatLife implements flow.Life for an incarnation.
-type seatLife struct{ inc *incarnation }
+// participantLife implements flow.Life for an incarnation.
+type participantLife struct{ inc *incarnation }
 
-// Known asks one lane after the other, and stops at a lane that no longer answers.
-func (l seatLife) Known(context.Context) (shards []model.ShardID, ok bool, err error) {
+// KnownShards asks one lane after the other, and stops at a lane that no longer answers.
+func (l participantLife) KnownShards(context.Context) (shards []model.ShardID, ok bool, err error) {
 	s, p := l.inc.p.Cluster, l.inc.p
 	for _, sh := range l.inc.Shells {
 		ok = false
@@ -117,11 +117,11 @@ func (l seatLife) Known(context.Context) (shards []model.ShardID, ok bool, err e
 	return shards, true, nil
 }
 
-func (l seatLife) LookAround() {
+func (l participantLife) LookAround() {
 	inc := l.inc
 	inc.p.Cluster.At(inc.p.Cluster.Now, inc.p.Process, func() {
 		if !inc.ended {
-			inc.member.Nudge()
+			inc.member.RenewNow()
 			inc.loop()
 		}
 	})
@@ -131,9 +131,9 @@ func (inc *incarnation) place() limit.Place { return limit.Place(inc.epoch) }
 
 // viewed updates the limits with the members of a view, after a renewal.
 func (inc *incarnation) viewed(v *store.View) {
-	inc.p.Flow.Heard(v.Settings)
-	if inc.seat.Viewed(v, len(inc.member.Owned())) {
-		inc.member.Nudge()
+	inc.p.Flow.ReadIfNewer(v.Settings)
+	if inc.participant.UpdateMembers(v, len(inc.member.Owned())) {
+		inc.member.RenewNow()
 	}
 }
 

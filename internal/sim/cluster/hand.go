@@ -190,7 +190,7 @@ func (j *job) beat(silence time.Duration) {
 	u := h.p.purse()
 	if inc := h.p.Inc; inc != nil && u != nil && u.Lane(j.claim.Ref) == nil {
 		h.abroad.Note(j.claim.Ref, nil)
-		u.nudgeCreditor()
+		u.wakeCreditor()
 	} else if inc != nil && inc.board.b.Beat(h.p.Now(), h.id, j.claim.Ref) {
 		s.Beats[j.claim.Ref] = oracle.Beat{Node: inc.self.ID, At: h.p.Now()}
 		s.Did(scenario.OpBeat)
@@ -258,9 +258,9 @@ func (h *hand) send(r *model.TaskReport) {
 		again()
 	case u != nil && !inc.Owner[shard] && !u.leaving[shard] && len(h.Offer.Tenants) > 0:
 		h.abroad.Report(r.Ref)
-		u.nudgeCreditor()
+		u.wakeCreditor()
 	case inc.Owner[shard] || u != nil && u.leaving[shard]:
-		inc.board.moved = inc.board.b.Reported(p.Now(), h.id, r.Ref) || inc.board.moved
+		inc.board.moved = inc.board.b.MarkReported(p.Now(), h.id, r.Ref) || inc.board.moved
 		sh := inc.Shells[int(shard)%len(inc.Shells)]
 		c := NewCall(p, func(a *lane.Answer) {
 			if a.Err != nil {
@@ -337,7 +337,7 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 		s.Logf("%s hears of claim %d of %s %s: %v", h.Offer.Name, ref.Claim, scenario.Short(ref.Run), ref.ID, err)
 	}
 	delete(h.Reported, ref)
-	h.abroad.Settled(ref)
+	h.abroad.DropReport(ref)
 	h.vanish()
 	s.CheckSettled(ref, err)
 	h.done(ref, r)

@@ -41,7 +41,8 @@ type incarnation struct {
 	looked   int64 // when it first saw the other nodes
 	keeps    bool  // its lanes must delete nothing because of its age
 
-	seat *flow.Seat // its member of the nodes that share limits; nil if there are no settings
+	// its member of the nodes that share limits; nil if there are no settings
+	participant *flow.Participant
 }
 
 func (inc *incarnation) name() string { return inc.label }
@@ -103,9 +104,9 @@ func (p *Proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 		return
 	}
 
-	inc.seat = p.Flow.NewSeat(inc.place(), inc.board, seatLife{inc})
+	inc.participant = p.Flow.NewParticipant(inc.place(), inc.board, participantLife{inc})
 	p.Spawn(func() {
-		p.Flow.Equip(inc.seat)
+		p.Flow.Equip(inc.participant)
 		inc.start()
 	})
 }
@@ -229,13 +230,13 @@ func (inc *incarnation) end(why error) {
 	}
 
 	s.Did(scenario.OpDrained)
-	if inc.seat == nil {
+	if inc.participant == nil {
 		inc.unregister()
 		return
 	}
 
 	p.Spawn(func() {
-		inc.seat.Leave(context.Background())
+		inc.participant.Leave(context.Background())
 		inc.unregister()
 	})
 }
@@ -486,18 +487,18 @@ func (inc *incarnation) freed(shards []model.ShardID) {
 			inc.purse.freed(shards)
 		}
 		inc.member.Freed(shards)
-		inc.p.Cluster.nudge(inc.p)
+		inc.p.Cluster.announceMembership(inc.p)
 		inc.loop()
 	}
 }
 
-// nudge notifies the other nodes that the membership or ownership has changed.
-func (s *Cluster) nudge(from *Proc) {
+// announceMembership notifies the other nodes that the membership or ownership has changed.
+func (s *Cluster) announceMembership(from *Proc) {
 	for _, p := range s.Procs {
 		if p != nil && p != from && !s.hintIsLost() {
 			s.After(s.Disk.Latency(), p.Process, func() {
 				if p.Inc != nil {
-					p.Inc.member.Nudge()
+					p.Inc.member.RenewNow()
 					p.Inc.loop()
 				}
 			})

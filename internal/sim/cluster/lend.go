@@ -41,8 +41,8 @@ type purse struct {
 func newPurse(inc *incarnation) *purse {
 	s := inc.p.Cluster
 	u := &purse{inc: inc, pace: loan.Standard.For(s.Plan.Ttl), leaving: make([]bool, s.Plan.Shards)}
-	u.debtor = loan.NewDebtor(loan.DebtorConfig{Owner: u, Board: u, Pace: u.pace, Nudge: u.nudgeDebtor, NewStream: s.NewRun})
-	u.creditor = loan.NewCreditor(loan.CreditorConfig{Self: inc.self.ID, Host: lender{u}, Pace: u.pace, Nudge: u.nudgeCreditor})
+	u.debtor = loan.NewDebtor(loan.DebtorConfig{Owner: u, Board: u, Pace: u.pace, Wake: u.wakeDebtor, NewStream: s.NewRun})
+	u.creditor = loan.NewCreditor(loan.CreditorConfig{Self: inc.self.ID, Host: lender{u}, Pace: u.pace, Wake: u.wakeCreditor})
 	return u
 }
 
@@ -83,7 +83,7 @@ func (u *purse) serve() {
 // seen applies a view, after a renewal.
 func (u *purse) seen(v *store.View) {
 	u.others = loan.OthersOf(v, u.inc.self.ID)
-	gone := u.debtor.Seen(v, u.others)
+	gone := u.debtor.SetMembers(v, u.others)
 	u.inc.board.moved = true
 	u.inc.board.Propose()
 	u.GiveBack(gone.Back)
@@ -94,9 +94,9 @@ func (u *purse) seen(v *store.View) {
 		}
 	}
 	if len(u.others) > 0 {
-		u.nudgeDebtor()
+		u.wakeDebtor()
 	}
-	loan.Regain(u.creditor.Seen(v))
+	loan.Regain(u.creditor.SetMembers(v))
 }
 
 // end gives all slots back to the workers: they outlive the life of the node.
@@ -107,8 +107,8 @@ func (u *purse) end() {
 	loan.Regain(u.creditor.Close())
 	u.debtor.Close()
 	for _, h := range u.inc.p.Hands {
-		if h.abroad.Lent() != 0 {
-			u.inc.p.Cluster.Fail("E43: %s has ended, and %d slots of %s are still lent", u.inc.name(), h.abroad.Lent(), h.Offer.Name)
+		if h.abroad.LentSlots() != 0 {
+			u.inc.p.Cluster.Fail("E43: %s has ended, and %d slots of %s are still lent", u.inc.name(), h.abroad.LentSlots(), h.Offer.Name)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (u *purse) moved(shards []model.ShardID, ours bool) {
 			}
 			return moves
 		}
-		for _, ref := range h.abroad.Moved(slices.Values(h.Refs()), in, ours) {
+		for _, ref := range h.abroad.MoveClaims(slices.Values(h.Refs()), in, ours) {
 			if l := (lender{u}).Lane(ref); l != nil {
 				l.Attach(ref, h.id)
 			}
@@ -150,7 +150,7 @@ func (u *purse) moved(shards []model.ShardID, ours bool) {
 		u.inc.board.join(h)
 	}
 
-	u.nudgeCreditor()
+	u.wakeCreditor()
 }
 
 // own returns the workers of the process that take tasks, also workers that have left and still
@@ -159,8 +159,8 @@ func (u *purse) own() []*hand {
 	return slices.DeleteFunc(slices.Clone(u.inc.p.Hands), func(h *hand) bool { return len(h.Offer.Tenants) == 0 })
 }
 
-// nudgeDebtor schedules a round of the debtor.
-func (u *purse) nudgeDebtor() {
+// wakeDebtor schedules a round of the debtor.
+func (u *purse) wakeDebtor() {
 	u.lookAfter(time.Duration(u.inc.p.Cluster.Between(0, 5*kernel.Millisecond)) * time.Microsecond)
 }
 
@@ -188,7 +188,7 @@ func (u *purse) look() {
 		s.Did(scenario.OpKnocked)
 		s.Mix(20, uint64(len(c.Knock.Wants)))
 		from := u.inc.self.ID
-		u.tell(c.Node, func(to *purse) { to.creditor.Knocked(from, &c.Knock) })
+		u.tell(c.Node, func(to *purse) { to.creditor.HandleKnock(from, &c.Knock) })
 	}
 	u.inc.board.Propose()
 	if again {
@@ -196,8 +196,8 @@ func (u *purse) look() {
 	}
 }
 
-// nudgeCreditor schedules a round of the creditor.
-func (u *purse) nudgeCreditor() { u.roundAfter(0) }
+// wakeCreditor schedules a round of the creditor.
+func (u *purse) wakeCreditor() { u.roundAfter(0) }
 
 func (u *purse) roundAfter(wait time.Duration) {
 	s := u.inc.p.Cluster
@@ -231,11 +231,11 @@ func (u *purse) poll(p *loan.OpenPoll) {
 	u.polls = append(u.polls, p)
 	s.Did(scenario.OpPolled)
 	if s.Tracing {
-		s.Logf("%s polls %s: %+v", u.inc.name(), s.Ledger.Name(p.Node), p.Letter)
+		s.Logf("%s polls %s: %+v", u.inc.name(), s.Ledger.Name(p.Node), p.Poll)
 	}
-	s.Mix(21, p.Letter.Seq, uint64(len(p.Letter.Workers)))
+	s.Mix(21, p.Poll.Seq, uint64(len(p.Poll.Workers)))
 
-	for _, x := range p.Lent() {
+	for _, x := range p.LentSlots() {
 		if x.Count > 0 {
 			s.Did(scenario.OpLent)
 		}
@@ -243,7 +243,7 @@ func (u *purse) poll(p *loan.OpenPoll) {
 
 	u.after(u.pace.CallTimeout, func() { u.failed(p) })
 	u.tell(p.Node, func(to *purse) {
-		to.polled(from, &p.Letter, func(a *peer.PollReply) {
+		to.polled(from, &p.Poll, func(a *peer.PollReply) {
 			to.tell(from, func(*purse) { u.heard(p, a) })
 		})
 	})
@@ -251,7 +251,7 @@ func (u *purse) poll(p *loan.OpenPoll) {
 
 // polled handles a poll of another node.
 func (u *purse) polled(from model.NodeID, p *peer.Poll, answer func(*peer.PollReply)) {
-	terms, taken := u.debtor.Polled(u.now(), from, p, answer)
+	terms, taken := u.debtor.HandlePoll(u.now(), from, p, answer)
 	if !taken {
 		return
 	}
@@ -284,8 +284,8 @@ func (u *purse) failed(p *loan.OpenPoll) {
 		if s.Tracing {
 			s.Logf("%s hears nothing from %s", u.inc.name(), s.Ledger.Name(p.Node))
 		}
-		loan.Regain(p.Lent())
-		u.creditor.Failed(u.now(), p)
+		loan.Regain(p.LentSlots())
+		u.creditor.FailPoll(u.now(), p)
 	}
 }
 
@@ -298,11 +298,11 @@ func (u *purse) heard(p *loan.OpenPoll, a *peer.PollReply) {
 	if s.Tracing {
 		s.Logf("%s hears from %s: %d entries, wants %v, %d coming", u.inc.name(), s.Ledger.Name(p.Node), len(a.Entries), a.Wants, a.Coming)
 	}
-	fresh := u.creditor.Heard(u.now(), p, a)
+	fresh := u.creditor.HandleReply(u.now(), p, a)
 	got := loan.CarryOut(lender{u}, p.Node, fresh)
 	u.checkTaken(p, got)
 	loan.Regain(p.Home(a, got))
-	u.creditor.Done(u.now(), p, a)
+	u.creditor.FinishPoll(u.now(), p, a)
 }
 
 // checkTaken checks that workers of the node do not execute more tasks for other owners than they
@@ -310,7 +310,7 @@ func (u *purse) heard(p *loan.OpenPoll, a *peer.PollReply) {
 // claim was stored.
 func (u *purse) checkTaken(p *loan.OpenPoll, got map[loan.Own]int) {
 	s := u.inc.p.Cluster
-	for _, x := range p.Lent() {
+	for _, x := range p.LentSlots() {
 		h := x.Own.(ownHand).h
 		if more := got[x.Own] - x.Count; more > 0 {
 			s.Did(scenario.OpLentLate)
@@ -359,7 +359,7 @@ func (u *purse) tell(node model.NodeID, hear func(to *purse)) {
 func (u *purse) Alive(node model.NodeID) bool { return slices.Contains(u.inc.alive, node) }
 
 // LookAround implements loan.Node.
-func (u *purse) LookAround() { seatLife{u.inc}.LookAround() }
+func (u *purse) LookAround() { participantLife{u.inc}.LookAround() }
 
 // GiveBack implements loan.Node.
 func (u *purse) GiveBack(refs []model.ClaimRef) {
@@ -396,7 +396,7 @@ func (c claimLane) Attach(ref model.ClaimRef, id queue.WorkerID) {
 // Report implements loan.Lane.
 func (c claimLane) Report(r *model.TaskReport, id queue.WorkerID) {
 	b := c.u.inc.board
-	b.moved = b.b.Reported(c.u.inc.p.Now(), id, r.Ref) || b.moved
+	b.moved = b.b.MarkReported(c.u.inc.p.Now(), id, r.Ref) || b.moved
 	c.u.inc.p.Cluster.Did(scenario.OpReportLent)
 	c.sh.put(nil, func(now model.Time) { c.sh.Lane.Report(now, id, r) })
 }
@@ -411,8 +411,8 @@ func (c claimLane) Lose(ref model.ClaimRef) {
 	c.sh.result(func(now model.Time) { c.sh.Lane.Expire(now, ref, true, model.FailureLost) })
 }
 
-// Unserved implements loan.Board.
-func (u *purse) Unserved() []queue.Want { return u.inc.board.b.Unserved(loan.WantLines) }
+// UnservedWants implements loan.Board.
+func (u *purse) UnservedWants() []queue.Want { return u.inc.board.b.UnservedWants(loan.WantLines) }
 
 // Unlend implements loan.Board.
 func (u *purse) Unlend(ids []queue.WorkerID) []queue.Want {
@@ -420,7 +420,7 @@ func (u *purse) Unlend(ids []queue.WorkerID) []queue.Want {
 	for _, id := range ids {
 		u.inc.board.b.Lend(u.inc.p.Now(), id, 0)
 	}
-	return u.Unserved()
+	return u.UnservedWants()
 }
 
 // Holds implements loan.Board.
@@ -469,8 +469,8 @@ type guest struct {
 // ID implements loan.Hired.
 func (g *guest) ID() queue.WorkerID { return g.id }
 
-// Lists implements loan.Hired.
-func (g *guest) Lists(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef) {
+// SetHeld implements loan.Hired.
+func (g *guest) SetHeld(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef) {
 	for ref := range g.held {
 		if !holds[ref] && !waiting[ref] {
 			gone = append(gone, ref)
@@ -481,8 +481,8 @@ func (g *guest) Lists(holds, waiting map[model.ClaimRef]bool) (gone []model.Clai
 	return gone
 }
 
-// Lets implements loan.Hired.
-func (g *guest) Lets(ref model.ClaimRef) { delete(g.held, ref) }
+// DropClaim implements loan.Hired.
+func (g *guest) DropClaim(ref model.ClaimRef) { delete(g.held, ref) }
 
 // Dismiss implements loan.Hired.
 func (g *guest) Dismiss() {
@@ -515,9 +515,9 @@ func (g *guest) call(c *lane.TaskCall) {
 	case lane.TaskSettled:
 		switch {
 		case errors.Is(c.Err, lane.ErrLater), errors.Is(c.Err, lane.ErrNotOwner):
-			g.w.Unsettled(now, c.Ref)
+			g.w.Redirect(now, c.Ref)
 		default:
-			g.w.Settled(now, c.Ref, c.Err)
+			g.w.Settle(now, c.Ref, c.Err)
 		}
 	}
 }
@@ -567,7 +567,7 @@ func (o ownHand) LendOut(most int) int {
 
 // Regain implements loan.Own.
 func (o ownHand) Regain(n int) {
-	if o.h.abroad.Lend(-n); o.h.abroad.Lent() < 0 {
+	if o.h.abroad.Lend(-n); o.h.abroad.LentSlots() < 0 {
 		o.u.inc.p.Cluster.Fail("E43: %s gets back more slots than it has lent", o.h.Offer.Name)
 	}
 }
@@ -586,7 +586,7 @@ func (o ownHand) Each(do func(model.ClaimRef, bool)) {
 
 // Deliver implements loan.Own.
 func (o ownHand) Deliver(ref model.ClaimRef) {
-	if r := o.h.Reported[ref]; o.h.abroad.Homeward(ref) && r != nil {
+	if r := o.h.Reported[ref]; o.h.abroad.TakeBackReport(ref) && r != nil {
 		o.h.send(r)
 	}
 	n := o.h.abroad.NewsOf(ref)
@@ -596,7 +596,7 @@ func (o ownHand) Deliver(ref model.ClaimRef) {
 	if n.Beat {
 		o.u.Beat(o.h.id, ref)
 	}
-	o.h.abroad.Told(map[model.ClaimRef]uint64{ref: n.Seq})
+	o.h.abroad.DropSentNews(map[model.ClaimRef]uint64{ref: n.Seq})
 }
 
 // List implements loan.Own.
@@ -612,8 +612,8 @@ func (o ownHand) List(to model.NodeID, foreign, owned func(model.ClaimRef) bool,
 	return o.h.abroad.List(loan.Listing{To: to, Executes: slices.Values(o.h.Refs()), Reports: reports, Foreign: foreign, Owned: owned, Room: room})
 }
 
-// Told implements loan.Own.
-func (o ownHand) Told(sent map[model.ClaimRef]uint64) { o.h.abroad.Told(sent) }
+// DropSentNews implements loan.Own.
+func (o ownHand) DropSentNews(sent map[model.ClaimRef]uint64) { o.h.abroad.DropSentNews(sent) }
 
 // Has implements loan.Own.
 func (o ownHand) Has(ref model.ClaimRef) bool { return o.h.has(ref) }

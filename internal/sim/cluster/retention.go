@@ -50,8 +50,8 @@ func (inc *incarnation) sweepDead() {
 		},
 		OK: func() {
 			for _, row := range going {
-				o := &model.LetterOrder{Do: model.LetterPurge, Ref: model.TaskRef{Address: row.Body.Address, Run: row.Run, ID: row.Task}, Count: row.Requeued, Run: row.Body.Requeued.Run}
-				p.Deliver(&model.Message{Kind: model.MessageRequeue, To: o.Ref.Address, Letter: o}, false, func(*lane.Answer) {})
+				o := &model.DeadTaskOrder{Do: model.DeadTaskPurge, Ref: model.TaskRef{Address: row.Body.Address, Run: row.Run, ID: row.Task}, Count: row.Requeued, Run: row.Body.Requeued.Run}
+				p.Deliver(&model.Message{Kind: model.MessageRequeue, To: o.Ref.Address, DeadTask: o}, false, func(*lane.Answer) {})
 			}
 			inc.swept = store.DeadPlace{}
 			if len(rows) == page {

@@ -177,10 +177,10 @@ func (l *ledger) requeuedFrom(b *store.Batch, id model.RunID) *DeadTask {
 
 // checkLetterAnswer checks the answer that a user gets to an order for a dead task.
 func (s *Oracle) checkLetterAnswer(o *Op, a *model.Answer) {
-	order := o.Message.Letter
+	order := o.Message.DeadTask
 	x := s.Ledger.letters[store.DeadKey{RunKey: store.RunKey{Shard: order.Ref.Address.Shard(s.Plan.Shards), Run: order.Ref.Run}, Task: order.Ref.ID}]
 	switch order.Do {
-	case model.LetterRequeue:
+	case model.DeadTaskRequeue:
 		q := s.Ledger.requeues[a.Run]
 		if q == nil || q.letter != x {
 			s.Fail("E38: %s was accepted as %s, which is not in the store", o, scenario.Short(a.Run))
@@ -192,11 +192,11 @@ func (s *Oracle) checkLetterAnswer(o *Op, a *model.Answer) {
 				s.Fail("E38: two were told that %s is their requeue", scenario.Short(a.Run))
 			}
 		}
-	case model.LetterUndo:
+	case model.DeadTaskUndo:
 		if r := s.Ledger.Runs[order.Run]; r == nil || !undone(r) {
 			s.Fail("E38: %s was accepted, and %s is not taken back", o, scenario.Short(order.Run))
 		}
-	case model.LetterPurge:
+	case model.DeadTaskPurge:
 		if !x.Purged {
 			s.Fail("E38: %s was accepted, and the letter is there", o)
 		}

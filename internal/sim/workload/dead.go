@@ -22,15 +22,15 @@ func (u *user) drawLetter() *action {
 	}
 	x := there[s.Pick(len(there))]
 	waits := s.Ledger.Runs[x.Body.Requeued.Run]
-	o := model.LetterOrder{Do: model.LetterRequeue, Ref: x.Ref}
+	o := model.DeadTaskOrder{Do: model.DeadTaskRequeue, Ref: x.Ref}
 	to := x.Ref.Address
 
 	switch n := s.Pick(10); {
 	case n < 3 && x.Count > 0, n < 8 && waits != nil && waits.Open() && waits.Tasks[model.TaskStep].Attempt == 0:
 		// perhaps no worker has started it
-		o.Do, o.Count, o.Run, to = model.LetterUndo, x.Count, x.Body.Requeued.Run, x.Body.Requeued.Address
+		o.Do, o.Count, o.Run, to = model.DeadTaskUndo, x.Count, x.Body.Requeued.Run, x.Body.Requeued.Address
 	case n < 4 && s.SettledDead(x):
-		o.Do, o.Count, o.Run = model.LetterPurge, x.Count, x.Body.Requeued.Run
+		o.Do, o.Count, o.Run = model.DeadTaskPurge, x.Count, x.Body.Requeued.Run
 		x.Asked = true
 	default:
 		if s.SettledDead(x) && s.Chance(0.6) {
@@ -43,12 +43,12 @@ func (u *user) drawLetter() *action {
 		}
 	}
 
-	first := u.op(model.Message{Kind: model.MessageRequeue, To: to, Letter: &o})
+	first := u.op(model.Message{Kind: model.MessageRequeue, To: to, DeadTask: &o})
 	// undo it as soon as the requeue is known, or ask twice
-	if o.Do == model.LetterRequeue && s.Chance(0.3) {
+	if o.Do == model.DeadTaskRequeue && s.Chance(0.3) {
 		if s.Chance(0.5) {
 			again := o
-			u.soon(first, s.Between(0, 2*kernel.Millisecond), model.Message{Kind: model.MessageRequeue, To: to, Letter: &again})
+			u.soon(first, s.Between(0, 2*kernel.Millisecond), model.Message{Kind: model.MessageRequeue, To: to, DeadTask: &again})
 		} else {
 			s.After(s.Between(2, 20)*kernel.Millisecond, nil, func() { u.undoSoon(x) })
 		}
@@ -63,6 +63,6 @@ func (u *user) undoSoon(x *oracle.DeadTask) {
 		return
 	}
 	q := x.Body.Requeued
-	o := &model.LetterOrder{Do: model.LetterUndo, Ref: x.Ref, Count: x.Count, Run: q.Run}
-	u.op(model.Message{Kind: model.MessageRequeue, To: q.Address, Letter: o}).perform(func() {})
+	o := &model.DeadTaskOrder{Do: model.DeadTaskUndo, Ref: x.Ref, Count: x.Count, Run: q.Run}
+	u.op(model.Message{Kind: model.MessageRequeue, To: q.Address, DeadTask: o}).perform(func() {})
 }
