@@ -3,7 +3,8 @@ package mutants
 import "slices"
 
 var list = slices.Concat(
-	common, histories, tasks, flow, share, starting, entities, files, load, clocks, requests, damaged, bounds, hardships, recalls, commands, connections,
+	common, histories, tasks, flow, share, starting, entities, files, load, signals, clocks, requests, damaged, bounds, hardships, recalls, commands,
+	connections,
 	inputs, fullHistories, cancels, crowded, answers, edges,
 )
 

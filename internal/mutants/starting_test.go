@@ -3,8 +3,47 @@ package mutants
 // sdkTest runs a test of the public API in virtual time.
 func sdkTest(name string) []string { return []string{".", "-run", name} }
 
+// optioned runs simulations in which starts have options; see start-options in the table of
+// features.
+var optioned = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=6", "-step=13", "-seeds=300", "-failures=1"}
+
 // starting are bugs in when executions start, end and are repeated.
 var starting = []mutant{
+	{
+		name:  "a worker gets a run before its start time",
+		file:  "internal/core/terms.go",
+		old:   "return x.Start.Begins != 0 && x.timer(beginTimer) >= 0 }",
+		new:   "return x.Start.Begins < 0 && x.timer(beginTimer) >= 0 }",
+		tests: [][]string{optioned},
+	},
+	{
+		name:  "the next run of an execution has no time-out",
+		file:  "internal/core/turn.go",
+		old:   "Terms: x.Start.Terms, Expires: x.Start.Expires,\n",
+		new:   "Terms: x.Start.Terms,\n",
+		tests: [][]string{optioned},
+	},
+	{
+		name:  "another attempt of an execution is not counted",
+		file:  "internal/core/terms.go",
+		old:   "x.Start.Input, x.Start.Tries()+1, t.Close",
+		new:   "x.Start.Input, x.Start.Tries(), t.Close",
+		tests: [][]string{optioned},
+	},
+	{
+		name:  "another attempt of an execution begins without a pause",
+		file:  "internal/core/terms.go",
+		old:   "	s.Begins = max(begins, at+1)\n",
+		new:   "	s.Begins = min(begins, 0)\n",
+		tests: [][]string{optioned},
+	},
+	{
+		name:  "an execution times out before its time",
+		file:  "internal/core/terms.go",
+		old:   "	return max(s.At, s.Begins).Add(s.Terms.Timeout)\n",
+		new:   "	return s.At.Add(s.Terms.Timeout)\n",
+		tests: [][]string{optioned},
+	},
 	{
 		name:  "a signal wakes an execution that waits for its start time",
 		file:  "internal/core/decision.go",

@@ -1,6 +1,23 @@
 // Package sim runs a cluster of three nodes on one shared store in virtual time, in one goroutine,
 // from a seed.
 //
+// The simulator has one package for each idea, and imports go in one direction:
+//
+//	kernel    virtual time, scheduler, random numbers, trace
+//	scenario  what a seed decides before the first event: features, plan, programs, settings
+//	oracle    what has to hold: the ledger of the store, and the checks of facts and effects
+//	disk      the store behind a faulty connection
+//	worker    workers that run programs and calls of entities
+//	cluster   processes, nodes, lanes, boards, leases and links
+//	workload  users, operators and faults
+//	sim       Run, the tests, and the known seeds
+//
+// Programs are in scenario and not in workload, because the oracle runs them too: it checks every
+// history against its program. The oracle is below the cluster, because it only listens: the disk
+// and the nodes tell it about commits and effects, and it never asks them. A feature usually has a
+// file of the same name in several packages: what is drawn (scenario), what must hold (oracle),
+// what a node does (cluster), what users do (workload).
+//
 // The state machines are the production code: lane.Lane, cluster.Membership and, through them,
 // core. An event heap replaces the goroutines, channels and clocks of production: a node is a set
 // of machines whose inputs are events. Production code that waits (flow.Flow) runs as coroutines
@@ -41,6 +58,9 @@
 //     terminated, or end inside the section (section). Operators take locks away. The ledger knows
 //     for every state which hand-over produced it (holding), and follows each deed from its caller
 //     to its answer.
+//   - In some seeds starts have options (terms): a delay, a time-out of the execution, or a policy
+//     that repeats failed runs.
+//   - In some seeds operators drop and skip signals that programs have not taken (drop).
 //   - In some seeds workers have versions and pin the runs that they start. Deploys take all
 //     workers of a version away for a while (pin).
 //
@@ -61,5 +81,6 @@
 // acknowledged must be there.
 //
 // The same seed gives the same trace, byte for byte. SIM_SEED=n go test ./internal/sim -run
-// TestSeeds -v prints it.
+// TestSeeds -v prints it. Package scenario has the table of features; -features=list prints it, and
+// -features=lending,-entities turns features on or off in all seeds.
 package sim

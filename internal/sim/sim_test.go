@@ -12,12 +12,15 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
 var (
 	seedCount   = flag.Int("seeds", 0, "number of seeds to simulate; 6,000, or 100 under the race detector")
 	firstSeed   = flag.Uint64("seed", 1, "first seed")
 	seedStep    = flag.Uint64("step", 1, "from one seed to the next: in -seed=5 -step=6 there are tasks, limits and breakers")
+	features    = flag.String("features", "", "features that all seeds have or, with a minus sign, do not have: -features=lending,-entities; \"list\" lists them")
 	maxFailures = flag.Int64("failures", 10, "number of failed seeds after which to stop")
 )
 
@@ -38,12 +41,17 @@ func TestMain(m *testing.M) {
 // TestSeeds simulates many seeds. No seed may break a promise, and every kind of operation and
 // fault must occur in some seed.
 func TestSeeds(t *testing.T) {
+	if *features == "list" {
+		t.Logf("\n%s", scenario.DescribeFeatures())
+		return
+	}
+
 	if text := os.Getenv("SIM_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 0, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := Run(seed, Options{Trace: true, Calm: os.Getenv("SIM_CALM") != ""})
+		r, err := Run(seed, Options{Trace: true, Calm: os.Getenv("SIM_CALM") != "", Features: forced(t)})
 		t.Logf("seed %d, hash %016x\n%s", seed, r.Hash, r.Trace)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -68,11 +76,21 @@ func TestSeeds(t *testing.T) {
 		t.Errorf("%d faults in %d seeds are fewer than 50 each", stats.Faults(), stats.Seeds)
 	}
 
-	if *seedCount >= 2500 && *seedStep == 1 {
+	if *seedCount >= 2500 && *seedStep == 1 && *features == "" {
 		for _, name := range stats.Missing() {
 			t.Errorf("%s never happened", name)
 		}
 	}
+}
+
+// forced returns the features of the flag -features.
+func forced(t *testing.T) scenario.Features {
+	t.Helper()
+	f, err := scenario.ParseFeatures(*features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 // again selects the seeds that run a second time, to check that they give the same trace.
@@ -82,6 +100,7 @@ const again = 50
 // traces, so that two builds can be compared over many seeds, and the number of failed seeds.
 func runSeeds(t *testing.T, first uint64, n int) (stats Stats, fold uint64, failures int) {
 	t.Helper()
+	o := Options{Features: forced(t)}
 	var (
 		next, failed atomic.Int64
 		mu           sync.Mutex
@@ -98,7 +117,7 @@ func runSeeds(t *testing.T, first uint64, n int) (stats Stats, fold uint64, fail
 					break
 				}
 				seed := first + uint64(i)**seedStep
-				r, err := Run(seed, Options{})
+				r, err := Run(seed, o)
 				if err != nil {
 					if failed.Add(1) <= *maxFailures {
 						t.Errorf("seed %d: %v\n  SIM_SEED=%d go test ./internal/sim -run TestSeeds -v", seed, err, seed)
@@ -109,7 +128,7 @@ func runSeeds(t *testing.T, first uint64, n int) (stats Stats, fold uint64, fail
 				mine.Add(&r.Stats)
 				folded += r.Hash // a sum, because the seeds end in random order
 				if i%again == 0 {
-					if second, err := Run(seed, Options{}); err != nil || second.Hash != r.Hash || second.Stats != r.Stats {
+					if second, err := Run(seed, o); err != nil || second.Hash != r.Hash || second.Stats != r.Stats {
 						failed.Add(1)
 						t.Errorf("seed %d: hash %016x, then %016x, %v", seed, r.Hash, second.Hash, err)
 					}
@@ -180,6 +199,9 @@ func TestKnownSeeds(t *testing.T) {
 	}
 }
 
+// older turns off the features that were added after these seeds were found.
+var older = scenario.Features{Off: scenario.StartOptions | scenario.SignalOrders}
+
 // TestKnownSeedsOfLending repeats seeds that have found a bug in the lending of slots.
 func TestKnownSeedsOfLending(t *testing.T) {
 	t.Parallel()
@@ -202,7 +224,7 @@ func TestKnownSeedsOfLending(t *testing.T) {
 		// owner had made
 		84928, 200032,
 	} {
-		if _, err := Run(seed, Options{}); err != nil {
+		if _, err := Run(seed, Options{Features: older}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}
@@ -242,7 +264,7 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 		// the loss of a worker ended a claim that another worker had made again
 		128855,
 	} {
-		if _, err := Run(seed, Options{}); err != nil {
+		if _, err := Run(seed, Options{Features: older}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}

@@ -1,0 +1,429 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/flow"
+	limits "github.com/perdure/perdure/internal/engine/ledger"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/oracle"
+	"github.com/perdure/perdure/internal/sim/scenario"
+)
+
+// In some seeds limits, breakers and paused queues hold tasks back. What must hold: no task starts
+// without a pass, one for each start (G1). A limit never has more holders than permits, and tasks
+// never start faster than its rate allows (G2). The configured number of failures opens a breaker,
+// and fewer do not (E33). No task passes a breaker that is open, paused or held by a Retry-After
+// (E34), and a half-open breaker has a limited number of probes (E35). No task of a paused queue
+// starts (G3). Every task that is held back gets its turn: everything ends, and in the end no task
+// holds anything.
+
+// In most of these seeds all nodes share limits and breakers, as in production when several
+// processes use the store (flow, share). In the others each node has its own, as in production when
+// one process uses the store. The checks of limits and breakers in this file hold for each node
+// separately; share.go checks all nodes together.
+
+// keeper is the production gate of the board of a node, with an observer. The observer sees the
+// questions of the board, the answers, and the state of the gate afterwards.
+type keeper struct {
+	*oracle.Admissions
+
+	b *board
+	g *flow.BoardGate
+
+	knew map[model.ClaimRef]bool // claims that the board knows
+	// let has the tasks that have a pass. kept has the tasks that still hold something although the
+	// board has given them up, with their outcome.
+	let   map[model.TaskRef]*oracle.Pass
+	kept  map[model.TaskRef]queue.Outcome
+	rates map[rule.Resource]*tokens
+	seen  map[rule.BreakerID]*watched
+}
+
+// tokens is a simple token bucket that models a rate.
+type tokens struct {
+	level float64
+	at    model.Time
+}
+
+// watched is the expected state of a breaker, according to what this node has seen.
+type watched struct {
+	era      int // changes with its state
+	state    breaker.State
+	since    model.Time
+	barred   model.Time // nothing passes before this time
+	failures []model.Time
+	before   int // failures in an adopted state; some of them may still count
+}
+
+func newKeeper(b *board) *keeper {
+	p := b.inc.p
+	k := &keeper{
+		Admissions: &oracle.Admissions{Passes: map[model.TaskRef]int{}, Under: map[model.TaskRef]int{}},
+		b:          b, let: map[model.TaskRef]*oracle.Pass{}, kept: map[model.TaskRef]queue.Outcome{},
+		rates: map[rule.Resource]*tokens{}, seen: map[rule.BreakerID]*watched{}, knew: map[model.ClaimRef]bool{},
+	}
+
+	var book *limits.Book
+	if p.Cluster.Has(scenario.SharedGates) {
+		book = limits.New(b.inc.place())
+	}
+
+	k.g = flow.NewBoardGate(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
+		if i := slices.IndexFunc(p.Hands, func(h *hand) bool { return h.id == id }); i >= 0 {
+			h := p.Hands[i]
+			return h.Held[claim] != nil, h.Reported[claim] != nil
+		}
+		return false, false
+	})
+
+	return k
+}
+
+func (k *keeper) rules() *rule.Set { return k.Sets[len(k.Sets)-1] }
+
+// Take implements queue.Admitter.
+func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
+	_, goesOn := k.kept[it.Ref]
+	delete(k.kept, it.Ref)
+	ok, why, again = k.g.Take(now, it)
+	if ok {
+		k.logf("lets %s through", it.Ref)
+	}
+
+	switch {
+	case !ok:
+		k.refused(why)
+	case k.let[it.Ref] == nil:
+		k.passed(now, it)
+	case goesOn:
+		k.Passes[it.Ref]++
+		k.Under[it.Ref] = len(k.Sets) - 1
+	}
+
+	return ok, why, again
+}
+
+func (k *keeper) logf(format string, args ...any) {
+	if s := k.b.inc.p.Cluster; s.Tracing {
+		s.Logf("%s %s", k.b.inc.name(), fmt.Sprintf(format, args...))
+	}
+}
+
+func (k *keeper) refused(why model.Reason) {
+	s := k.b.inc.p.Cluster
+	switch {
+	case why.Code == model.WaitBreaker:
+		s.Did(scenario.OpBarred)
+	case strings.Contains(why.Detail, "no limit"):
+		s.Did(scenario.OpLimitMissing)
+	default:
+		s.Did(scenario.OpLimited)
+	}
+}
+
+// passed checks that a task may start.
+func (k *keeper) passed(now model.Time, it *queue.Item) {
+	s := k.b.inc.p.Cluster
+	p := &oracle.Pass{Spec: it.Spec, Input: it.Input, Since: s.Now}
+	k.let[it.Ref] = p
+	k.Passes[it.Ref]++
+	k.Under[it.Ref] = len(k.Sets) - 1
+	if k.b.paused[it.Spec.Queue] {
+		s.Fail("G3: %s begins on %s, which has paused queue %s", it.Ref, k.b.inc.name(), it.Spec.Queue)
+	}
+
+	uses := k.rules().Resolve(scenario.Tenant, it.Spec, it.Input)
+	for _, u := range uses {
+		if u.Missing {
+			s.Fail("G2: %s begins on %s, and limit %s, which it names, is not there", it.Ref, k.b.inc.name(), u.Resource)
+		}
+		if k.g.Book != nil {
+			continue
+		}
+		if n := u.Numbers.Concurrency; n > 0 && k.holders(u.Resource) > n {
+			s.Fail("G2: %s begins on %s, and limit %s has %d holders there, at most %d", it.Ref, k.b.inc.name(), u.Resource, k.holders(u.Resource), n)
+		}
+		if u.Numbers.Rate > 0 {
+			k.spend(now, it.Ref, u)
+		}
+	}
+
+	if k.g.Book != nil {
+		p.Permits = scenario.PermitsOf(k.rules(), it.Spec, it.Input)
+		k.sharedLimits(now, it.Ref, uses)
+	}
+
+	id, config := k.rules().Breaker(scenario.Tenant, it.Spec)
+	if id.IsZero() {
+		return
+	}
+	w := k.watch(id)
+	if now < w.barred {
+		s.Fail("E34: %s begins on %s at %s, and breaker %s lets nothing pass before %s", it.Ref, k.b.inc.name(), now, id, w.barred)
+	}
+
+	if k.g.Book != nil {
+		p.Breaker = id
+		k.probed(now, it.Ref, id, p)
+		return
+	}
+
+	k.observe(now, id)
+	p.Breaker, p.Era, p.Probe, p.Lease = id, w.era, w.state != breaker.Closed, now.Add(max(it.Spec.ToClose, config.Lease))
+	if !p.Probe {
+		return
+	}
+	s.Did(scenario.OpProbe)
+
+	probes := 0
+	for _, o := range k.let {
+		if o.Breaker == id && o.Probe && o.Era == w.era && now < o.Lease {
+			probes++
+		}
+	}
+
+	if probes > config.Probes {
+		s.Fail("E35: %d probes of breaker %s are under way on %s, at most %d", probes, id, k.b.inc.name(), config.Probes)
+	}
+}
+
+// holders counts the tasks with a pass that share a resource, by the current rules.
+func (k *keeper) holders(r rule.Resource) (n int) {
+	for _, p := range k.let {
+		if scenario.Uses(k.rules(), p.Spec, p.Input, r) {
+			n++
+		}
+	}
+	return n
+}
+
+// spend takes a token of a rate.
+func (k *keeper) spend(now model.Time, ref model.TaskRef, u rule.Use) {
+	burst := float64(max(u.Numbers.Burst, 1))
+	t := k.rates[u.Resource]
+	if t == nil {
+		t = &tokens{level: burst, at: now}
+		k.rates[u.Resource] = t
+	}
+	t.level = min(burst, t.level+float64(now-t.at)*float64(u.Numbers.Rate)/float64(u.Numbers.Per.Microseconds())) - 1
+	t.at = now
+	if t.level < -1e-6 {
+		k.b.inc.p.Cluster.Fail("G2: %s begins on %s, which is more than limit %s allows: %s", ref, k.b.inc.name(), u.Resource, u.Numbers)
+	}
+}
+
+// Hold implements queue.Gate.
+func (k *keeper) Hold(now model.Time, it *queue.Item, maker string) {
+	delete(k.kept, it.Ref)
+	k.g.Hold(now, it, maker)
+	k.holds(it)
+}
+
+// holds records an existing claim, which holds what it needs.
+func (k *keeper) holds(it *queue.Item) (news bool) {
+	if k.let[it.Ref] != nil || !k.g.Holds(it.Ref) {
+		return false
+	}
+	k.logf("finds that %s holds what it needs", it.Ref)
+	k.let[it.Ref] = &oracle.Pass{Spec: it.Spec, Input: it.Input, Found: true}
+	k.b.inc.p.Cluster.Did(scenario.OpHeldAnyhow)
+	return true
+}
+
+// Give implements queue.Gate. A claim may continue to hold what it holds.
+func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
+	p := k.let[it.Ref]
+	if p == nil || p.Breaker.IsZero() || k.g.Book != nil {
+		k.g.Give(now, it, how)
+		k.given(it.Ref, how)
+		return
+	}
+
+	s, w, config := k.b.inc.p.Cluster, k.watch(p.Breaker), k.rules().BreakerConfig(p.Breaker)
+	counts := p.Era == w.era && w.state == breaker.Closed
+	if counts && how == queue.Failed {
+		w.failures = append(slices.DeleteFunc(w.failures, func(t model.Time) bool { return t <= now.Add(-config.Window) }), now)
+	}
+	failed := len(w.failures)
+	must := counts && how == queue.Failed && failed >= config.Failures
+	may := counts && how == queue.Failed && failed+w.before >= config.Failures
+	k.g.Give(now, it, how)
+	k.given(it.Ref, how)
+	was := w.state
+	k.observe(now, p.Breaker)
+
+	if opened := was == breaker.Closed && w.state == breaker.Open; opened && !may || must && !opened {
+		s.Fail("E33: breaker %s on %s is %s after %d failures in %s, of %d", p.Breaker, k.b.inc.name(), w.state, failed, config.Window, config.Failures)
+	} else if opened {
+		s.Did(scenario.OpOpened)
+	}
+
+	if was == breaker.HalfOpen && w.state == breaker.Closed {
+		s.Did(scenario.OpRecovered)
+	}
+}
+
+// given records that the board has given a task up. The task then holds nothing, or still holds
+// everything for its worker.
+func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
+	s := k.b.inc.p.Cluster
+	if k.g.Holds(ref) {
+		if _, known := k.kept[ref]; !known {
+			k.logf("goes on to count %s", ref)
+			s.Did(scenario.OpOrphan)
+		}
+		k.kept[ref] = how
+		if p := k.let[ref]; p != nil {
+			p.Failed = p.Failed || how == queue.Failed
+		}
+		return
+	}
+
+	k.logf("gives back what %s holds", ref)
+	if p := k.let[ref]; p != nil && !p.Breaker.IsZero() && k.g.Book != nil {
+		s.PassEnded(p, how == queue.Failed || p.Failed)
+	}
+	delete(k.let, ref)
+	delete(k.kept, ref)
+}
+
+// The board calls settled when a worker of the process is done with a claim, and the outcome is
+// durable or irrelevant.
+func (k *keeper) settled(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
+	if !k.g.FreeOrphan(now, ref, how) {
+		return false
+	}
+	k.given(ref.TaskRef, how)
+	return true
+}
+
+// Group implements queue.Gate.
+func (k *keeper) Group(it *queue.Item) string { return k.g.Group(it) }
+
+// retryAfter records the Retry-After that an attempt of a task returned.
+func (k *keeper) retryAfter(now model.Time, it *queue.Item, until model.Time) {
+	k.g.RetryAfter(now, it, until)
+	if id, config := k.rules().Breaker(scenario.Tenant, it.Spec); !id.IsZero() {
+		w := k.watch(id)
+		w.barred = max(w.barred, min(until, now.Add(config.MaxRetryAfter)))
+		k.b.inc.p.Cluster.Did(scenario.OpRetryAfter)
+	}
+}
+
+// configured records that other settings apply from now on.
+func (k *keeper) configured(now model.Time, x *flow.Settings) {
+	if len(k.Sets) == 0 || x.Rules != k.rules() {
+		k.ruled(now, x.Rules)
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(x.Breakers), func(a, b rule.BreakerID) int { return strings.Compare(a.Name, b.Name) }) {
+		k.adopted(now, id, x.Breakers[id])
+	}
+	k.b.inc.p.told = nil
+	k.find()
+}
+
+// ruled records that other rules apply from now on.
+func (k *keeper) ruled(now model.Time, set *rule.Set) {
+	var old *rule.Set
+	if len(k.Sets) > 0 {
+		old = k.rules()
+	}
+	k.Sets = append(k.Sets, set)
+	k.b.inc.p.Cluster.Sets = append(k.b.inc.p.Cluster.Sets, set)
+	// the gate keeps the accrued share of a token, which is less than what this check allows
+	clear(k.rates)
+	for id, w := range k.seen {
+		if old.BreakerConfig(id) != set.BreakerConfig(id) {
+			// counting starts again, and an open breaker stays open for the new time
+			w.failures, w.before, w.barred = nil, 0, 0
+			k.observe(now, id)
+		}
+	}
+}
+
+// adopted records that a breaker has its stored state. If nodes share the breaker, the calls that
+// this node has not reported yet are added.
+func (k *keeper) adopted(now model.Time, id rule.BreakerID, row []byte) {
+	s, w := k.b.inc.p.Cluster, k.watch(id)
+	w.barred = 0
+	if k.g.Book == nil {
+		w.era++
+		w.failures, w.before = nil, 0
+		if row != nil {
+			w.barred = s.breakerOf(row, now, k.rules().BreakerConfig(id)).Status(now).Until
+		}
+	}
+	k.observe(now, id)
+	if k.g.Book == nil {
+		w.before = int(k.status(now, id).Failures)
+	}
+	s.Did(scenario.OpAdopted)
+}
+
+// changed records the state of the gate after something other than the board has changed it.
+func (k *keeper) changed(now model.Time) {
+	for _, id := range k.b.inc.p.told {
+		k.adopted(now, id, nil)
+	}
+	k.b.inc.p.told = nil
+	if k.find() {
+		k.b.inc.p.Cluster.Did(scenario.OpInherited)
+	}
+}
+
+// find records claims that hold something and did not before.
+func (k *keeper) find() (any bool) {
+	k.b.b.VisitTaken(func(it *queue.Item) { any = k.holds(it) || any })
+	return any
+}
+
+// breakerOf decodes a stored breaker, with the current numbers.
+func (s *Cluster) breakerOf(row []byte, now model.Time, config breaker.Config) *breaker.Breaker {
+	o, err := breaker.Decode(row)
+	if err != nil {
+		s.Fail("breaker: %v", err)
+	}
+	if o.Status(now).Config != config {
+		o.Configure(now, config)
+	}
+	return o
+}
+
+// watch returns the expected state of a breaker.
+func (k *keeper) watch(id rule.BreakerID) *watched {
+	w := k.seen[id]
+	if w == nil {
+		w = &watched{era: 1}
+		k.seen[id] = w
+	}
+	return w
+}
+
+func (k *keeper) status(now model.Time, id rule.BreakerID) breaker.Status {
+	for _, b := range k.g.Breakers(now) {
+		if b.ID == id {
+			return b.Status
+		}
+	}
+	return breaker.Status{}
+}
+
+// observe records the state of a breaker. Calls that started in another state do not count.
+func (k *keeper) observe(now model.Time, id rule.BreakerID) {
+	w, st := k.watch(id), k.status(now, id)
+	if st.State != w.state || st.Since != w.since {
+		w.era++
+		w.failures, w.before = nil, 0
+	}
+	w.state, w.since, w.barred = st.State, st.Since, max(w.barred, st.Until)
+	if st.State == breaker.Open {
+		w.barred = max(w.barred, st.Since.Add(k.rules().BreakerConfig(id).Reset))
+	}
+}

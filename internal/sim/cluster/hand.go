@@ -1,0 +1,438 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/loan"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/kernel"
+	"github.com/perdure/perdure/internal/sim/oracle"
+	"github.com/perdure/perdure/internal/sim/scenario"
+)
+
+// hand is a task worker of a process, with the session that the engine keeps for it
+// (engine/tasks.go).
+type hand struct {
+	p        *Proc
+	id       queue.WorkerID
+	Offer    model.TaskOffer
+	Held     map[model.ClaimRef]*job
+	Reported map[model.ClaimRef]*model.TaskReport // but not settled
+	abroad   loan.Abroad                          // if nodes lend slots
+	most     int                                  // the most slots that it has had
+	// additional claims that it may have: they arrived late, or because a shard moved
+	over    int
+	leaving bool
+	gone    bool
+	// it has left and its reports are in flight, or it gives back claims that other workers should
+	// have had; see Engine.giveBack
+	Ghost bool
+}
+
+// job is a claim that a hand executes.
+type job struct {
+	h        *hand
+	claim    model.Claim
+	canceled bool
+	hangs    bool // reports nothing until all faults have ended
+	done     bool
+}
+
+// has reports whether the hand has received a claim whose report is not settled.
+func (h *hand) has(ref model.ClaimRef) bool { return h.Held[ref] != nil || h.Reported[ref] != nil }
+
+// Offers implements taskWorker.
+func (h *hand) Offers() *model.TaskOffer { return &h.Offer }
+
+// Executes implements taskWorker.
+func (h *hand) Executes(ref model.ClaimRef) bool {
+	return !h.gone && !h.Ghost && !h.p.Dead && h.has(ref)
+}
+
+// Node implements taskWorker.
+func (h *hand) Node() model.NodeID {
+	if h.p.Inc == nil {
+		return model.NodeID{}
+	}
+	return h.p.Inc.self.ID
+}
+
+// free is how many claims of its own node it may hold.
+func (h *hand) free() int { return max(0, h.Offer.Slots-h.abroad.Slots()) }
+
+// rejoin updates the number of slots on the board after one has come back from another node.
+func (h *hand) rejoin() {
+	if inc := h.p.Inc; inc != nil {
+		inc.board.join(h)
+	}
+}
+
+// purse returns the purse of the current life of the process. It is nil if nodes do not lend.
+func (p *Proc) purse() *purse {
+	if p.Inc == nil {
+		return nil
+	}
+	return p.Inc.purse
+}
+
+// giveBack returns a claim of a hand that has left, as Engine.giveBack does.
+func (p *Proc) giveBack(ref model.ClaimRef) {
+	p.nextHand++
+	h := &hand{p: p, id: p.nextHand, Ghost: true, Held: map[model.ClaimRef]*job{}, Reported: map[model.ClaimRef]*model.TaskReport{}}
+	h.Offer.Name = fmt.Sprintf("%s-h%d", p.Label, h.id)
+	p.Hands = append(p.Hands, h)
+	h.report(&model.TaskReport{Ref: ref, Returned: true})
+}
+
+// Hire adds a task worker to a process.
+func (p *Proc) Hire() {
+	s := p.Cluster
+	p.nextHand++
+	h := &hand{p: p, id: p.nextHand, Held: map[model.ClaimRef]*job{}, Reported: map[model.ClaimRef]*model.TaskReport{}}
+	h.Offer = model.TaskOffer{
+		Name: fmt.Sprintf("%s-h%d", p.Label, h.id), Tenants: []string{scenario.Tenant}, Queues: scenario.TaskQueues[:], Kinds: scenario.TaskKinds[:], Slots: 1 + s.Pick(3),
+	}
+	if !s.Healed && s.Chance(0.3) {
+		h.Offer.Kinds = scenario.TaskKinds[:1]
+	}
+	if !s.Healed && s.Chance(0.3) {
+		h.Offer.Queues = scenario.TaskQueues[1:]
+	}
+	h.most = h.Offer.Slots
+	p.Hands = append(p.Hands, h)
+	s.hands[h.Offer.Name], s.TaskWorkers[h.Offer.Name] = h, h
+	if p.Inc != nil {
+		p.Inc.board.join(h)
+	}
+	if u := p.purse(); u != nil && p.Inc.begun {
+		u.serve()
+	}
+}
+
+// callTasks passes the calls of a lane to task workers.
+func (p *Proc) callTasks(sh *shell, calls []lane.TaskCall) {
+	for i := range calls {
+		c := &calls[i]
+		if g := sh.inc.board.guests[c.Worker]; g != nil {
+			sh.checkTaskCall(c, false)
+			g.call(c)
+			continue
+		}
+
+		j := slices.IndexFunc(p.Hands, func(h *hand) bool { return h.id == c.Worker })
+		gone := j < 0 || p.Hands[j].Ghost && c.Kind == lane.TaskExecute
+		sh.checkTaskCall(c, gone)
+
+		if gone {
+			if c.Kind == lane.TaskExecute { // it left while the claim was in flight to the store
+				p.Cluster.Did(scenario.OpExecuteGone)
+				p.giveBack(c.Ref)
+			}
+			continue
+		}
+
+		h := p.Hands[j]
+		switch c.Kind {
+		case lane.TaskExecute:
+			h.execute(c.Claim)
+		case lane.TaskStop:
+			h.stop(c.Ref, c.Canceled)
+		case lane.TaskSettled:
+			h.settled(c.Ref, c.Err)
+		}
+	}
+}
+
+func (h *hand) execute(c *model.Claim) {
+	s := h.p.Cluster
+	if s.Tracing {
+		s.Logf("%s executes attempt %d of %s %s, claim %d", h.Offer.Name, c.Attempt, scenario.Short(c.Ref.Run), c.Ref.ID, c.Ref.Claim)
+	}
+	if h.Held[c.Ref] != nil {
+		return // the call arrived twice
+	}
+
+	j := &job{h: h, claim: *c, canceled: c.Canceled}
+	h.Held[c.Ref] = j
+	known := s.Claims[c.Ref]
+	if known.Begun = true; known.Late {
+		s.Fail("G2: claim %d of %s begins, and it has no time left and no permit", c.Ref.Claim, c.Ref.TaskRef)
+	}
+	s.executing(c.Ref)
+	s.Did(scenario.OpExecuted)
+	w := scenario.WorkOf(c.Input)
+	j.hangs = !s.Healed && s.Chance(0.08)
+	took := w.Took
+
+	if j.hangs {
+		s.Hurt(scenario.FaultHandHangs)
+	} else {
+		s.After(took, h.p.Process, j.end)
+	}
+
+	if c.Spec.Silence > 0 {
+		j.beat(c.Spec.Silence)
+	}
+}
+
+// beat sends heartbeats for the claim to the board, unless the hand hangs.
+func (j *job) beat(silence time.Duration) {
+	s, h := j.h.p.Cluster, j.h
+	if j.done || j.hangs || h.Held[j.claim.Ref] != j {
+		return
+	}
+	u := h.p.purse()
+	if inc := h.p.Inc; inc != nil && u != nil && u.Lane(j.claim.Ref) == nil {
+		h.abroad.Note(j.claim.Ref, nil)
+		u.wakeCreditor()
+	} else if inc != nil && inc.board.b.Beat(h.p.Now(), h.id, j.claim.Ref) {
+		s.Beats[j.claim.Ref] = oracle.Beat{Node: inc.self.ID, At: h.p.Now()}
+		s.Did(scenario.OpBeat)
+	}
+	s.After(max(silence.Microseconds()/3, 100), h.p.Process, func() { j.beat(silence) })
+}
+
+// end ends an attempt with a random outcome.
+func (j *job) end() {
+	s, h := j.h.p.Cluster, j.h
+	if j.done || h.Held[j.claim.Ref] != j {
+		return
+	}
+	j.done = true
+	w := scenario.WorkOf(j.claim.Input)
+	r := &model.TaskReport{Ref: j.claim.Ref}
+
+	switch {
+	case j.canceled && s.Chance(0.7):
+		r.Failure = &model.Failure{Kind: model.FailureCanceled, Message: "canceled"}
+	case !s.Healed && s.Chance(w.Returns):
+		r.Returned, r.After = true, kernel.Microseconds(s.Between(0, 20*kernel.Millisecond))
+	case j.claim.Attempt <= w.Fails:
+		r.Failure = &model.Failure{Message: fmt.Sprintf("attempt %d fails", j.claim.Attempt), Permanent: w.Permanent}
+		if s.Chance(0.2) {
+			r.RetryAfter = kernel.Microseconds(s.Between(1, 30*kernel.Millisecond))
+		}
+	default:
+		r.Output = s.Output(&j.claim)
+	}
+
+	h.report(r)
+	if !s.Healed && s.Chance(0.15) { // the answer to the first report was lost
+		s.Hurt(scenario.FaultReportTwice)
+		s.After(s.Between(0, 5*kernel.Millisecond), h.p.Process, func() { h.report(r) })
+	}
+}
+
+// report reports the end of a claim, as TaskSession.Report does.
+func (h *hand) report(r *model.TaskReport) {
+	if h.gone {
+		return
+	}
+	s := h.p.Cluster
+	h.Reported[r.Ref] = r
+	delete(h.Held, r.Ref)
+	if h.abroad.Free(r.Ref) {
+		h.rejoin()
+	}
+	s.Reports[r.Ref] = append(s.Reports[r.Ref], r)
+	if s.Tracing {
+		s.Logf("%s reports claim %d of %s %s: returned %v, failure %v", h.Offer.Name, r.Ref.Claim, scenario.Short(r.Ref.Run), r.Ref.ID, r.Returned, r.Failure)
+	}
+	h.send(r)
+}
+
+func (h *hand) send(r *model.TaskReport) {
+	s, p := h.p.Cluster, h.p
+	shard := r.Ref.Address.Shard(s.Plan.Shards)
+	again := func() { s.After(s.Between(1, 10)*kernel.Millisecond, p.Process, func() { h.resend(r) }) }
+	inc := p.Inc
+
+	switch u := p.purse(); {
+	case inc == nil:
+		again()
+	case u != nil && !inc.Owner[shard] && !u.leaving[shard] && len(h.Offer.Tenants) > 0:
+		h.abroad.Report(r.Ref)
+		u.wakeCreditor()
+	case inc.Owner[shard] || u != nil && u.leaving[shard]:
+		inc.board.moved = inc.board.b.MarkReported(p.Now(), h.id, r.Ref) || inc.board.moved
+		sh := inc.Shells[int(shard)%len(inc.Shells)]
+		c := NewCall(p, func(a *lane.Answer) {
+			if a.Err != nil {
+				again()
+			}
+		})
+		if !sh.put(c, func(now model.Time) {
+			c.done = true // from here on the lane answers
+			sh.Lane.Report(now, h.id, r)
+		}) {
+			c.done = true
+			again()
+		}
+	default:
+		s.Did(scenario.OpReportMailed)
+		p.clerk.send(engine.ReportMessage(r), true, func(a *lane.Answer) {
+			switch {
+			case errors.Is(a.Err, ErrCrashed):
+			default:
+				h.settled(r.Ref, a.Err)
+			}
+		})
+	}
+}
+
+// resend repeats a report that is not settled.
+func (h *hand) resend(r *model.TaskReport) {
+	if h.Reported[r.Ref] != nil && !h.gone {
+		h.send(r)
+	}
+}
+
+func (h *hand) stop(ref model.ClaimRef, canceled bool) {
+	s := h.p.Cluster
+	if s.Tracing {
+		s.Logf("%s is to stop claim %d of %s %s, canceled %v", h.Offer.Name, ref.Claim, scenario.Short(ref.Run), ref.ID, canceled)
+	}
+	j := h.Held[ref]
+	if j == nil {
+		return
+	}
+
+	s.Did(scenario.OpStopped)
+	if !canceled {
+		j.done = true
+		delete(h.Held, ref)
+		back := h.abroad.Free(ref)
+		h.done(ref, nil)
+		if back {
+			h.rejoin()
+		}
+		return
+	}
+
+	j.canceled = true
+	s.After(s.Between(0, 5*kernel.Millisecond), h.p.Process, j.end)
+}
+
+func (h *hand) settled(ref model.ClaimRef, err error) {
+	s := h.p.Cluster
+	r := h.Reported[ref]
+	if later := errors.Is(err, lane.ErrLater); later || errors.Is(err, lane.ErrNotOwner) {
+		wait := 2 * kernel.Millisecond
+		if later {
+			wait = 5 * kernel.Second
+		}
+		if r != nil { // otherwise it repeats a report that has been settled
+			s.After(s.Between(0, wait), h.p.Process, func() { h.resend(r) })
+		}
+		return
+	}
+
+	if s.Tracing {
+		s.Logf("%s hears of claim %d of %s %s: %v", h.Offer.Name, ref.Claim, scenario.Short(ref.Run), ref.ID, err)
+	}
+	delete(h.Reported, ref)
+	h.abroad.DropReport(ref)
+	h.vanish()
+	s.CheckSettled(ref, err)
+	h.done(ref, r)
+}
+
+// done reports to the board that a claim is over. The report, if there is one, has the outcome of
+// the attempt.
+func (h *hand) done(ref model.ClaimRef, r *model.TaskReport) {
+	how := queue.Neither
+	switch {
+	case r == nil || r.Returned:
+	case r.Failure == nil:
+		how = queue.Succeeded
+	default:
+		how = queue.Failed
+	}
+	maker := h.abroad.Unmake(ref)
+	if inc := h.p.Inc; inc != nil {
+		inc.board.settled(ref, how)
+		if inc.purse != nil && !maker.IsZero() {
+			inc.purse.creditor.Over(ref, maker)
+		}
+	}
+}
+
+// vanish removes a ghost that has no open reports.
+func (h *hand) vanish() {
+	if h.Ghost && len(h.Reported) == 0 {
+		h.gone = true
+		h.p.Hands = slices.DeleteFunc(h.p.Hands, func(o *hand) bool { return o == h })
+	}
+}
+
+// Leave takes a hand out of its process, as TaskSession.Leave does. It gets nothing new, and after
+// a while gives back its claims.
+func (h *hand) Leave() {
+	s, p := h.p.Cluster, h.p
+	if h.leaving {
+		return
+	}
+	h.leaving, h.Offer.Slots = true, 0
+	if s.Tracing {
+		s.Logf("%s leaves", h.Offer.Name)
+	}
+	if p.Inc != nil {
+		p.Inc.board.join(h)
+	}
+	if u := p.purse(); u != nil && p.Inc.begun {
+		u.serve()
+	}
+	gives, ends := s.Now+s.Between(0, 50)*kernel.Millisecond, s.Now+s.Between(50, 200)*kernel.Millisecond
+	var wait func()
+
+	wait = func() {
+		if s.Now >= gives {
+			for _, ref := range h.Refs() {
+				h.Held[ref].done = true
+				h.report(&model.TaskReport{Ref: ref, Returned: true})
+			}
+		}
+
+		if len(h.Held)+len(h.Reported) > 0 && s.Now < ends {
+			s.After(2*kernel.Millisecond, p.Process, wait)
+			return
+		}
+
+		if p.Inc != nil {
+			p.Inc.board.leave(h)
+		}
+		h.Ghost = true // as long as it has reports that are not settled
+		h.vanish()
+		s.Did(scenario.OpHandLeft)
+	}
+
+	s.After(2*kernel.Millisecond, p.Process, wait)
+}
+
+// Refs returns the claims that the hand executes, in order.
+func (h *hand) Refs() []model.ClaimRef {
+	refs := make([]model.ClaimRef, 0, len(h.Held))
+	for ref := range h.Held {
+		refs = append(refs, ref)
+	}
+	slices.SortFunc(refs, scenario.CompareClaims)
+	return refs
+}
+
+// wakeHands lets hands continue that hang.
+func (p *Proc) wakeHands() {
+	for _, h := range p.Hands {
+		for _, ref := range h.Refs() {
+			if j := h.Held[ref]; j.hangs {
+				j.hangs = false
+				j.end()
+			}
+		}
+	}
+}

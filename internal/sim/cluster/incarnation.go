@@ -1,0 +1,525 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/cluster"
+	"github.com/perdure/perdure/internal/engine/flow"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/storeclock"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/disk"
+	"github.com/perdure/perdure/internal/sim/kernel"
+	"github.com/perdure/perdure/internal/sim/oracle"
+	"github.com/perdure/perdure/internal/sim/scenario"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// incarnation is one life of a node, from its registration to the loss of its lease or its orderly
+// end.
+type incarnation struct {
+	p        *Proc
+	self     store.NodeInfo
+	epoch    int64
+	member   *cluster.Membership
+	Shells   []*shell
+	Owner    []bool // by shard: requests are routed here
+	begun    bool   // it has read the settings
+	draining bool
+	ended    bool
+	lost     bool // it has lost its lease or its fence
+	label    string
+	board    *board         // nil when there are no tasks
+	purse    *purse         // nil if nodes do not lend each other slots
+	alive    []model.NodeID // the nodes that have a lease, as of the last renewal
+	ticks    int            // number of the last tick that was set
+	tickAt   int64          // when it is due
+	swept    store.DeadPlace
+	looked   int64 // when it first saw the other nodes
+	keeps    bool  // its lanes must delete nothing because of its age
+
+	// its member of the nodes that share limits; nil if there are no settings
+	participant *flow.Participant
+}
+
+func (inc *incarnation) name() string { return inc.label }
+
+// begin starts the machines of an incarnation.
+func (p *Proc) begin(info store.NodeInfo, reg store.Registration, sent time.Duration, first storeclock.Verdict) {
+	s := p.Cluster
+	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, Owner: make([]bool, s.Plan.Shards)}
+	inc.label = fmt.Sprintf("%s@%d", p.Label, inc.epoch)
+	inc.member = cluster.New(cluster.Config{
+		Self: info, TTL: s.Plan.Ttl, RenewEvery: s.Plan.Renew, Margin: s.Plan.Margin, Longest: s.Plan.Ttl, Gone: p.gone,
+	}, reg.Epoch, sent)
+	if first.Change == storeclock.Adopted && first.By.Abs() > s.Plan.Ttl/2 {
+		// as the engine does: the clocks differ, and the store's may have jumped
+		inc.member.Distrust(sent)
+	}
+	p.Inc = inc
+	known := &oracle.Life{Label: inc.label, Now: p.Now}
+	if m := s.Ledger.Nodes[info.ID]; m != nil {
+		m.Life, s.lives[info.ID] = known, inc
+	}
+	if s.Tracing {
+		s.Logf("%s registered", inc.name())
+	}
+
+	if s.Has(scenario.Tasks) {
+		inc.board = newBoard(inc)
+		if k := inc.board.keeper; k != nil {
+			known.Gate = k.Admissions
+		}
+		if s.Has(scenario.Lending) {
+			inc.purse = newPurse(inc)
+			s.nodeIDs[info.ID.String()] = info.ID
+		}
+	}
+
+	for i := range s.Plan.Lanes {
+		cfg := s.Plan.Lane
+		cfg.Ref = store.LaneRef{Node: info.ID, Lane: i, Epoch: reg.Epoch}
+		cfg.Shards, cfg.Lanes, cfg.NewRun = s.Plan.Shards, s.Plan.Lanes, p.newRun
+		if inc.board != nil {
+			cfg.Board = inc.board
+		}
+		sh := &shell{s: s, inc: inc, index: i, Lane: lane.New(cfg), LaneLog: &oracle.LaneLog{}}
+		known.Lanes = append(known.Lanes, sh.LaneLog)
+		sh.roundFunc, sh.wakeFunc = sh.round, sh.wake
+		inc.Shells = append(inc.Shells, sh)
+	}
+
+	for _, w := range p.Workers {
+		inc.join(w)
+	}
+	for _, t := range p.Tellers {
+		inc.engage(t)
+	}
+
+	if !s.Has(scenario.Gates) {
+		inc.start()
+		return
+	}
+
+	inc.participant = p.Flow.NewParticipant(inc.place(), inc.board, participantLife{inc})
+	p.Spawn(func() {
+		p.Flow.Equip(inc.participant)
+		inc.start()
+	})
+}
+
+// start lets an incarnation serve, once it has read the settings.
+func (inc *incarnation) start() {
+	s, p := inc.p.Cluster, inc.p
+	inc.begun = true
+	for _, h := range p.Hands {
+		inc.board.join(h)
+	}
+	if inc.purse != nil {
+		inc.purse.begin()
+	}
+	if p.leaving {
+		inc.drain()
+	}
+	if s.Has(scenario.Tasks) && s.Plan.KeepDead > 0 {
+		inc.sweepDead()
+	}
+
+	// a process that starts after a lasting jump believes that all ids are older than they are
+	if s.Has(scenario.RequestIDs) && !s.Has(scenario.ClockJumps) {
+		inc.sweepIDs()
+	}
+	inc.loop()
+}
+
+func (inc *incarnation) drain() {
+	inc.draining = true
+	inc.member.Drain()
+	inc.loop()
+}
+
+// loop is what the members loop of production does after each event.
+func (inc *incarnation) loop() {
+	if inc.ended || !inc.begun {
+		return
+	}
+	s := inc.p.Cluster
+
+	if inc.draining && inc.member.Drained() {
+		inc.end(nil)
+		return
+	}
+
+	inc.p.notice()
+	inc.checkServing()
+	inc.act(inc.member.Tick(inc.p.mono()))
+	if inc.ended {
+		return
+	}
+	next := inc.member.NextTick()
+	if next == 1<<63-1 {
+		return
+	}
+
+	at := max(inc.p.when(next), s.Now+1)
+	if inc.tickAt == at {
+		return
+	}
+	inc.ticks++
+	tick := inc.ticks
+	inc.tickAt = at
+
+	s.At(at, inc.p.Process, func() {
+		if tick == inc.ticks {
+			inc.tickAt = 0
+			inc.loop()
+		}
+	})
+}
+
+// checkServing checks that a node that trusts its lease owns the shards that it serves (I1).
+func (inc *incarnation) checkServing() {
+	if !inc.mayServe() {
+		return
+	}
+	l := inc.p.Cluster.Ledger
+	for i, mine := range inc.Owner {
+		if mine && l.Owner[i] != inc.self.ID {
+			l.Fail("I1: %s serves shard %d, which belongs to %s", inc.name(), i, l.Name(l.Owner[i]))
+		}
+	}
+}
+
+// end stops the incarnation because it lost its lease, or in good order if why is nil.
+func (inc *incarnation) end(why error) {
+	if inc.ended {
+		return
+	}
+	s, p := inc.p.Cluster, inc.p
+	inc.ended, inc.lost = true, why != nil
+	if s.Tracing {
+		s.Logf("%s ends: %v", inc.name(), why)
+	}
+	for i := range inc.Owner {
+		inc.Owner[i] = false
+	}
+
+	for _, sh := range inc.Shells {
+		if why != nil {
+			sh.die(why)
+		} else {
+			sh.die(fmt.Errorf("the node is stopping"))
+		}
+	}
+
+	if inc.purse != nil && inc.begun {
+		inc.purse.end()
+	}
+	p.Inc, p.parting = nil, inc // its goroutines need a moment
+
+	if why != nil {
+		s.Hurt(scenario.FaultLateFenced)
+		s.After(s.Between(0, 20)*kernel.Millisecond, p.Process, func() {
+			p.parting = nil
+			p.register()
+		})
+		return
+	}
+
+	s.Did(scenario.OpDrained)
+	if inc.participant == nil {
+		inc.unregister()
+		return
+	}
+
+	p.Spawn(func() {
+		inc.participant.Leave(context.Background())
+		inc.unregister()
+	})
+}
+
+func (inc *incarnation) unregister() {
+	s := inc.p.Cluster
+	s.Disk.Call(&disk.Request{
+		Process: inc.p.Process, Name: "unregister", Fate: s.Disk.Draw(scenario.FaultRegisterLost, scenario.FaultRegisterLost, false),
+		Exec: func(done func()) {
+			s.Disk.HoldAll(inc.self.ID, func() {
+				if err := s.Disk.Mem.Unregister(context.Background(), inc.self.ID, inc.epoch); err == nil {
+					s.Ledger.Fenced(inc.self.ID, true)
+				}
+				done()
+			})
+		},
+		OK: inc.p.end, Bad: func(error) { inc.p.end() },
+	})
+}
+
+// act carries out the actions of the membership.
+func (inc *incarnation) act(a cluster.Actions) {
+	if inc.ended {
+		return
+	}
+
+	if a.Lost != nil {
+		inc.end(a.Lost)
+		return
+	}
+
+	if a.Renew != nil {
+		inc.renew(*a.Renew)
+	}
+	for _, f := range a.Fence {
+		inc.fence(f)
+	}
+	if len(a.Acquire) > 0 {
+		inc.acquire(a.Acquire)
+	}
+
+	if len(a.GiveUp) > 0 {
+		if inc.p.Cluster.Tracing {
+			inc.p.Cluster.Logf("%s gives up %v", inc.name(), a.GiveUp)
+		}
+		for _, sh := range a.GiveUp {
+			inc.Owner[sh] = false
+			if inc.purse != nil {
+				inc.purse.leaving[sh] = true
+			}
+		}
+		for i, sh := range inc.Shells {
+			if mine := inc.laneShards(i, a.GiveUp); len(mine) > 0 {
+				sh.result(func(now model.Time) { sh.giveUp(now, mine) })
+			}
+		}
+	}
+
+	if a.Mail {
+		inc.mailWaits()
+	}
+}
+
+func (inc *incarnation) laneShards(index int, shards []model.ShardID) (mine []model.ShardID) {
+	for _, sh := range shards {
+		if int(sh)%len(inc.Shells) == index {
+			mine = append(mine, sh)
+		}
+	}
+	return mine
+}
+
+func (inc *incarnation) mailWaits() {
+	for _, sh := range inc.Shells {
+		sh.result(func(model.Time) { sh.Lane.MailWaits() })
+	}
+}
+
+func (inc *incarnation) renew(r store.RenewRequest) {
+	s, p := inc.p.Cluster, inc.p
+	var v store.View
+	var err error
+	p.notice()
+	sent := p.mono()
+
+	answered := func(v store.View, err error) {
+		if inc.ended {
+			return
+		}
+		p.notice()
+
+		if err == nil {
+			if inc.looked == 0 {
+				inc.looked = s.Now
+			}
+			if inc.readClock(sent, v.Now); inc.ended {
+				return
+			}
+		}
+
+		a := inc.member.Renewed(p.mono(), v, err)
+		if err == nil {
+			inc.alive = inc.alive[:0]
+			for i := range v.Members {
+				inc.alive = append(inc.alive, v.Members[i].ID)
+			}
+			if s.Has(scenario.Gates) {
+				inc.viewed(&v)
+			}
+			if inc.purse != nil {
+				inc.purse.seen(&v)
+			}
+		}
+
+		inc.act(a)
+		inc.loop()
+	}
+
+	s.Disk.Call(&disk.Request{
+		Process: p.Process, Name: "renew", Fate: s.Disk.Draw(scenario.FaultRenewFails, scenario.FaultRenewLost, false),
+		Exec: func(done func()) {
+			v, err = s.Disk.Mem.Renew(context.Background(), r)
+			if n := len(v.Members); n > 0 && !s.Healed && s.Chance(s.Plan.OddView) {
+				// Views only propose. If nodes disagree because of a view, shards move back and
+				// forth, and nothing else goes wrong.
+				v.Members[s.Pick(n)].Draining = true
+				s.Hurt(scenario.FaultOddView)
+			}
+			done()
+		},
+		OK: func() { answered(v, err) }, Bad: func(e error) { answered(store.View{}, e) },
+	})
+}
+
+func (inc *incarnation) fence(f cluster.FenceTarget) {
+	s, p := inc.p.Cluster, inc.p
+	var ok bool
+	var err error
+
+	answered := func(ok bool, err error) {
+		if !inc.ended {
+			inc.member.Fenced(f.Node, ok, err)
+			inc.loop()
+		}
+	}
+
+	s.Disk.Call(&disk.Request{
+		Process: p.Process, Name: "fence node", Fate: s.Disk.Draw(scenario.FaultFenceFails, scenario.FaultFenceLost, true),
+		Exec: func(done func()) {
+			s.Disk.HoldAll(f.Node, func() {
+				ok, err = s.Disk.Mem.FenceNode(context.Background(), f.Node, f.Epoch, f.Proven)
+				if ok && err == nil && s.Ledger.Fenced(f.Node, false) {
+					if !f.Proven && inc.deceived() {
+						s.Ledger.Nodes[f.Node].Betrayed = s.Now + s.Plan.Ttl.Microseconds()
+					}
+					if f.Proven && s.living(f.Node) {
+						s.Ledger.Nodes[f.Node].Betrayed = s.Now + s.Plan.Ttl.Microseconds()
+						s.Hurt(scenario.FaultLie)
+					} else if f.Proven {
+						s.Did(scenario.OpTakeoverProof)
+					} else {
+						s.Did(scenario.OpTakeoverLease)
+					}
+					if s.Tracing {
+						s.Logf("store    %s fences %s, proven %v", inc.name(), s.Ledger.Name(f.Node), f.Proven)
+					}
+				}
+
+				done()
+			})
+		},
+		OK: func() { answered(ok, err) }, Bad: func(e error) { answered(false, e) },
+	})
+}
+
+func (inc *incarnation) acquire(shards []model.ShardID) {
+	s, p := inc.p.Cluster, inc.p
+	var got []store.AcquiredShard
+	var err error
+	f := s.Disk.Draw(scenario.FaultAcquireFails, scenario.FaultAcquireLost, true)
+	if f == disk.Late {
+		s.Hurt(scenario.FaultAcquireLate)
+	}
+
+	s.Disk.Call(&disk.Request{
+		Process: p.Process, Name: "acquire", Fate: f,
+		Exec: func(done func()) {
+			if got, err = s.Disk.Mem.Acquire(context.Background(), inc.self.ID, inc.epoch, shards); err == nil {
+				inc.checkAlone(got)
+				s.Ledger.Acquired(inc.self.ID, got)
+			}
+			done()
+		},
+		OK: func() { inc.acquired(got, err) }, Bad: func(e error) { inc.acquired(nil, e) },
+	})
+}
+
+func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
+	if inc.ended {
+		return
+	}
+	inc.act(inc.member.Acquired(got, err))
+
+	if err == nil && !inc.ended {
+		for i, sh := range inc.Shells {
+			var mine []store.AcquiredShard
+			for _, g := range got {
+				if int(g.Shard)%len(inc.Shells) == i {
+					mine = append(mine, g)
+				}
+			}
+			if len(mine) > 0 {
+				sh.result(func(now model.Time) { sh.Lane.Acquire(now, mine) })
+			}
+		}
+
+		for _, g := range got {
+			inc.Owner[g.Shard] = true
+		}
+		if inc.purse != nil {
+			inc.purse.acquired(got)
+		}
+		inc.knock(got)
+	}
+
+	inc.loop()
+}
+
+// knock sends a start of an existing run while the node still loads the shard.
+func (inc *incarnation) knock(got []store.AcquiredShard) {
+	s := inc.p.Cluster
+	if s.Healed || s.Opts.Calm || !s.Chance(0.3) {
+		return
+	}
+	for _, r := range s.Ledger.Order {
+		if !r.Open() || r.Address.Current != r || !slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Shard == r.Address.Shard }) {
+			continue
+		}
+		s.Visitor.Knock(inc.p, model.Message{Kind: model.MessageStart, To: r.Address.Name, Input: r.Origin, Task: r.Start.Task})
+		return
+	}
+}
+
+// A lane calls freed when it has given up shards.
+func (inc *incarnation) freed(shards []model.ShardID) {
+	if !inc.ended {
+		if inc.purse != nil {
+			inc.purse.freed(shards)
+		}
+		inc.member.Freed(shards)
+		inc.p.Cluster.announceMembership(inc.p)
+		inc.loop()
+	}
+}
+
+// announceMembership notifies the other nodes that the membership or ownership has changed.
+func (s *Cluster) announceMembership(from *Proc) {
+	for _, p := range s.Procs {
+		if p != nil && p != from && !s.hintIsLost() {
+			s.After(s.Disk.Latency(), p.Process, func() {
+				if p.Inc != nil {
+					p.Inc.member.RenewNow()
+					p.Inc.loop()
+				}
+			})
+		}
+	}
+}
+
+// checkAlone checks that no other node still serves shards that this one gets (I1).
+func (inc *incarnation) checkAlone(got []store.AcquiredShard) {
+	s := inc.p.Cluster
+	for _, g := range got {
+		if s.Ledger.Owner[g.Shard] == inc.self.ID {
+			continue
+		}
+		for _, p := range s.Procs {
+			if p == nil || p.Inc == nil || p.Inc == inc {
+				continue
+			}
+			if p.Inc.Owner[g.Shard] && p.Inc.mayServe() {
+				s.Fail("I1: %s gets shard %d while %s still serves it", inc.name(), g.Shard, p.Inc.name())
+			}
+		}
+	}
+}

@@ -1,0 +1,257 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/core/rule"
+	limits "github.com/perdure/perdure/internal/engine/ledger"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/oracle"
+	"github.com/perdure/perdure/internal/sim/scenario"
+)
+
+// counting returns the keeper of the current life of a process if that life has a lease, otherwise
+// nil. A node that others have fenced can no longer make claims, whatever it lets through.
+func (p *Proc) counting() *keeper {
+	if p == nil || p.Inc == nil || p.Inc.ended || !p.Cluster.Ledger.Nodes[p.Inc.self.ID].Alive {
+		return nil
+	}
+	return p.Inc.board.keeper
+}
+
+// takenBy lists the holders of a limit: tasks that a live node has let through, and claims of dead
+// nodes that their workers received.
+func (s *Cluster) takenBy(r rule.Resource) (list []string) {
+	lives := map[model.NodeID]bool{}
+	for _, p := range s.Procs {
+		if k := p.counting(); k != nil {
+			lives[p.Inc.self.ID] = true
+			for ref, x := range k.let {
+				if slices.Contains(x.Permits, r) {
+					list = append(list, fmt.Sprintf("%s on %s", ref, p.Inc.name()))
+				}
+			}
+		}
+	}
+
+	for _, run := range s.Ledger.Order {
+		// rows that cannot be read or written hold nothing: the node cannot tell when they end
+		if !run.Open() || run.Address.Sick {
+			continue
+		}
+		for id, t := range run.Tasks {
+			ref := run.Ref(id, t.Claim)
+			if t.Held && !t.Over && !lives[t.Node] && slices.Contains(s.Claims[ref].Permits, r) && s.Claims[ref].Begun && len(s.Reports[ref]) == 0 && !s.givenUp(run, ref) {
+				list = append(list, fmt.Sprintf("claim %d of %s by %s", t.Claim, ref.TaskRef, s.Ledger.Name(t.Node)))
+			}
+		}
+	}
+
+	slices.Sort(list)
+	return list
+}
+
+// givenUp reports whether the owner of a run has decided that a claim of a dead node has ended.
+// That decision may not be durable yet.
+func (s *Cluster) givenUp(r *oracle.Run, ref model.ClaimRef) bool {
+	inc := s.lives[s.Ledger.Owner[r.Address.Shard]]
+	if inc == nil || inc.p.counting() != inc.board.keeper {
+		return false
+	}
+	k := inc.board.keeper
+	p := k.let[ref.TaskRef]
+	if p == nil {
+		return k.knew[ref]
+	}
+	return !p.Found // the gate let the task through again
+}
+
+// sharedLimits checks that a task that a node has let through does not exceed a limit.
+func (k *keeper) sharedLimits(now model.Time, ref model.TaskRef, uses []rule.Use) {
+	s := k.b.inc.p.Cluster
+	for _, u := range uses {
+		if most := s.Most(u.Resource); u.Numbers.Concurrency > 0 {
+			if list := s.takenBy(u.Resource); len(list) > most {
+				s.Fail("D1: %s begins on %s, and limit %s has holders %v, at most %d", ref, k.b.inc.name(), u.Resource, list, most)
+			}
+		}
+		if numbers, ok := s.Steady(u.Resource); ok && numbers.Rate > 0 {
+			s.Spent(now, ref, u.Resource, numbers)
+		}
+	}
+}
+
+// executing checks that a body that starts does not exceed a limit. The bodies of all workers count
+// if a live node made their claims, also if other nodes own the runs by now.
+func (s *Cluster) executing(ref model.ClaimRef) {
+	for _, res := range s.Claims[ref].Permits {
+		var list []string
+		for _, p := range s.Procs {
+			if p == nil {
+				continue
+			}
+			for _, h := range p.Hands {
+				for _, o := range h.Refs() {
+					if c := s.Claims[o]; s.Ledger.Nodes[c.Maker].Alive && slices.Contains(c.Permits, res) && !s.decided(c.Maker, s.Claims[ref].Maker, o) {
+						list = append(list, fmt.Sprintf("claim %d of %s by %s", o.Claim, o.TaskRef, h.Offer.Name))
+					}
+				}
+			}
+		}
+
+		if most := s.Most(res); len(list) > most {
+			s.Fail("D1: claim %d of %s begins, and limit %s is held by %v, at most %d", ref.Claim, ref.TaskRef, res, list, most)
+		}
+	}
+}
+
+// decided reports whether the node of a claim has decided that the claim has ended, and the same
+// node has made the claim that starts. One lane of a node may stop a body after another lane has
+// started the next one, as a worker may need a moment to stop.
+func (s *Cluster) decided(maker, next model.NodeID, ref model.ClaimRef) bool {
+	return maker == next && s.lives[maker].board.keeper.let[ref.TaskRef] == nil
+}
+
+// probed checks that a task that passes a breaker that is not closed has a probe that no other task
+// has, and that there are not too many probes.
+func (k *keeper) probed(now model.Time, ref model.TaskRef, id rule.BreakerID, p *oracle.Pass) {
+	s := k.b.inc.p.Cluster
+	if k.observe(now, id); k.watch(id).state == breaker.Closed {
+		return
+	}
+	permit := k.g.BreakerPermit(ref)
+	if permit.Probe == 0 || permit.Lease <= now {
+		s.Fail("E35: %s passes breaker %s on %s, which is %s, without a probe", ref, id, k.b.inc.name(), k.watch(id).state)
+	}
+	s.Did(scenario.OpProbe)
+	p.Permit = permit
+	x, most, under := s.Breaker(id), 0, 1
+	for _, set := range s.Sets {
+		most = max(most, set.BreakerConfig(id).Probes)
+	}
+
+	for _, o := range x.Probes {
+		if o.Permit.Generation == permit.Generation && o.Permit.Probe == permit.Probe {
+			s.Fail("E35: %s passes breaker %s on %s with probe %d, which another task has used", ref, id, k.b.inc.name(), permit.Probe)
+		}
+		if o.Permit.Generation == permit.Generation && !o.Given && o.Permit.Lease > s.StoreTime()+model.Time(s.Lag()) {
+			under++
+		}
+	}
+
+	if under > most {
+		s.Fail("E35: %d probes of breaker %s are under way, at most %d", under, id, most)
+	}
+	x.Probes = append(x.Probes, p)
+}
+
+// unsettled returns what nodes still hold or want of shared limits after everything has ended.
+func (s *Cluster) unsettled() string {
+	places := map[limit.Place]*keeper{}
+	for _, p := range s.Procs {
+		k := p.counting()
+		if k == nil {
+			return "a node is away"
+		}
+		places[p.Inc.place()] = k
+		if what := k.b.left(); what != "" {
+			return p.Name() + " has " + what
+		}
+		for id := range k.g.Orphans() {
+			return fmt.Sprintf("%s counts what worker %d executes", p.Name(), id)
+		}
+	}
+
+	list, err := s.Disk.Mem.ListSettings(context.Background(), "", "")
+	if err != nil {
+		s.Fail("settings: %v", err)
+	}
+	leased := map[limit.Place]map[rule.Resource]int{}
+
+	soles := map[int]bool{}
+	for i := range list {
+		x := &list[i]
+		if x.Kind == scenario.SettingFound {
+			return "somebody looks for claims of the dead"
+		}
+		entries, sole, err := limits.Read(x.Body)
+		if err != nil {
+			s.Fail("page %s: %v", x.Name, err)
+		}
+
+		if sole != 0 {
+			n, err := strconv.Atoi(x.Name)
+			if err != nil {
+				s.Fail("page %s: %v", x.Name, err)
+			}
+			soles[n] = true
+			if places[sole] == nil {
+				return "page " + x.Name + " is that of a node that is no more"
+			}
+		}
+
+		for _, e := range entries {
+			for _, l := range e.Leases {
+				if places[l.Place] == nil {
+					return "a node that is no more has permits of " + e.Resource.String()
+				}
+				if l.Over > 0 || l.Want > 0 {
+					return fmt.Sprintf("place %d wants permits of %s, or holds it without one: %+v", l.Place, e.Resource, e.Leases)
+				}
+				if leased[l.Place] == nil {
+					leased[l.Place] = map[rule.Resource]int{}
+				}
+				leased[l.Place][e.Resource] = l.Permits
+			}
+		}
+	}
+
+	for place, k := range places {
+		for _, l := range k.g.Limits() {
+			if n := leased[place][l.Resource]; n != l.Block && !soles[limits.PageOf(l.Resource)] {
+				return fmt.Sprintf("%s believes in %d permits of %s, and its lease says %d", k.b.inc.name(), l.Block, l.Resource, n)
+			}
+			delete(leased[place], l.Resource)
+		}
+		for r, n := range leased[place] {
+			if n > 0 {
+				return fmt.Sprintf("%s has %d permits of %s and does not know of them", k.b.inc.name(), n, r)
+			}
+		}
+	}
+
+	return ""
+}
+
+// checkLeft checks that nodes that have left in good order have given everything back.
+func (s *Cluster) checkLeft(last []*incarnation) {
+	if !s.Has(scenario.SharedGates) {
+		return
+	}
+	list, err := s.Disk.Mem.ListSettings(context.Background(), "", scenario.SettingPage)
+	if err != nil {
+		s.Fail("settings: %v", err)
+	}
+
+	left := func(place limit.Place) bool {
+		return slices.ContainsFunc(last, func(inc *incarnation) bool { return !inc.lost && inc.place() == place })
+	}
+	for i := range list {
+		entries, sole, err := limits.Read(list[i].Body)
+		if err != nil || left(sole) {
+			s.Fail("D2: all nodes have left, and page %s is that of place %d: %v", list[i].Name, sole, err)
+		}
+		for _, e := range entries {
+			for _, l := range e.Leases {
+				if left(l.Place) {
+					s.Fail("D2: all nodes have left, and limit %s is leased: %+v", e.Resource, e.Leases)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,7 @@
+// Package disk is the shared store of a simulation, behind a faulty connection.
+//
+// The rows are in the memory store. Calls take time, fail, get lost on the way there or back, or
+// arrive long after the caller has given up. A commit holds the lock of its fence, as it does in a
+// database, and large or poisoned commits are refused. The disk tells the oracle about every commit
+// that the store accepts.
+package disk

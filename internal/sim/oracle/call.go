@@ -1,0 +1,79 @@
+package oracle
+
+import (
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/scenario"
+)
+
+// Every message of a workflow to another execution (a signal or an update) is answered exactly
+// once, whatever the receiver does: it answers, passes the message on to its next run, ends first,
+// is replaced by a reset, or does not exist. The answer to a signal is an acknowledgement. The
+// answer to an update is the result of its handler.
+
+// sending is a message that a step of a run has sent.
+type sending struct {
+	message model.Message
+	answer  *model.Message
+}
+
+// sent records a message between executions that needs an answer, or an answer.
+func (l *ledger) sent(m *model.Message) {
+	if m.To.IsEntity() {
+		l.sentToEntity(m)
+	}
+
+	switch m.Kind { //nolint:exhaustive // the others are answered in another way, or not at all
+	case model.MessageRelease:
+		l.released[lockOf{m.From, m.To}] = true
+	case model.MessageSignal, model.MessageUpdate, model.MessageCall:
+		if m.From.ID == "" {
+			return // a call of an entity, which does not wait for the answer
+		}
+		if l.sends[m.From] != nil {
+			l.Fail("I16: step %s of %s sends a second time", m.From.ID, scenario.Short(m.From.Run))
+		}
+		l.sends[m.From] = &sending{message: *m}
+		l.sent0 = append(l.sent0, m.From)
+	case model.MessageAnswer:
+		from := model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
+		x := l.sends[from]
+		switch {
+		case x == nil:
+			l.Fail("I16: an answer to step %s of %s, which has sent nothing", m.ID, scenario.Short(m.ToRun))
+		case x.answer != nil:
+			l.Fail("I16: a second answer to step %s of %s", m.ID, scenario.Short(m.ToRun))
+		case x.message.Kind == model.MessageUpdate && m.Failure == nil && !m.Input.Equal(scenario.ReplyTo(x.message.Input)):
+			l.Fail("I16: step %s of %s is answered %x", m.ID, scenario.Short(m.ToRun), m.Input.Data)
+		}
+		c := *m
+		x.answer = &c
+		if x.message.Kind == model.MessageCall {
+			d, _ := scenario.DeedOf(x.message.Input)
+			l.answeredCall(d.ID, &model.Answer{Output: m.Input, Failure: m.Failure})
+		}
+		if x.message.Kind == model.MessageUpdate {
+			if m.Failure == nil {
+				l.s.Did(scenario.OpCallAnswered)
+			} else {
+				l.s.Did(scenario.OpCallRefused)
+			}
+		}
+	}
+}
+
+// answeredStep checks the answer that a step gets.
+func (l *ledger) answeredStep(r *Run, e *model.Event) {
+	x := l.sends[model.Link{Address: r.Address.Name, Run: r.ID, ID: e.ID}]
+	if x == nil || x.answer == nil || !x.answer.Input.Equal(e.Output) || (x.answer.Failure == nil) != (e.Failure == nil) {
+		l.Fail("I16: %s of %s hears an answer that nobody gave", e.ID, r.ID)
+	}
+}
+
+// CheckSends checks that every message was answered.
+func (s *Oracle) CheckSends() {
+	for _, from := range s.Ledger.sent0 {
+		if x := s.Ledger.sends[from]; x.answer == nil {
+			s.Fail("I16: the %s that step %s of %s sent to %s was never answered", x.message.Kind, from.ID, scenario.Short(from.Run), x.message.To)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package oracle
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/scenario"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Pass is a task that the gate has let through.
+type Pass struct {
+	Spec    *model.TaskSpec
+	Input   *model.Payload
+	Found   bool // the claim existed before, and holds what it holds
+	Breaker rule.BreakerID
+	Era     int  // of the breaker; 0 if the outcome does not count
+	Probe   bool // through a half-open breaker
+	Lease   model.Time
+
+	// These are for nodes that share limits and breakers: when the task started, the limits that it
+	// has permits of, its probe, and whether it has been given back.
+	Since   int64
+	Permits []rule.Resource
+	Permit  breaker.Permit
+	Given   bool
+	Failed  bool // an attempt has failed, and its worker still holds what it needs
+}
+
+// begins checks that a task that starts has a pass, and records the start for limited.
+func (l *ledger) begins(b *store.Batch, r *Run, id string, t *errandState) {
+	t.Node, t.tenure = b.Lane.Node, l.tenure[r.Address.Shard]
+	m := l.Nodes[b.Lane.Node]
+	if !l.s.Has(scenario.Gates) || m == nil || m.Life == nil {
+		return
+	}
+	k, ref := m.Life.Gate, r.Ref(id, 0).TaskRef
+	if k.Passes[ref] == 0 {
+		l.Fail("G1: %s begins on %s, and was not let through", ref, m.Life.Label)
+	}
+	k.Passes[ref]--
+	if l.s.Has(scenario.SharedGates) {
+		l.s.Claims[r.Ref(id, t.Claim)].Permits = scenario.PermitsOf(k.Sets[k.Under[ref]], t.spec, &t.Input)
+		return
+	}
+	l.begun = append(l.begun, begun{r, t, ref})
+}
+
+// begun is a task that starts in the batch that is being applied.
+type begun struct {
+	r   *Run
+	t   *errandState
+	ref model.TaskRef
+}
+
+// limited checks the limits of all tasks that start in a batch: by durable state, none has too many
+// holders.
+func (l *ledger) limited(b *store.Batch) {
+	for _, x := range l.begun {
+		if !x.t.Held || x.t.Over || !x.r.Open() {
+			continue
+		}
+		k := l.Nodes[b.Lane.Node].Life.Gate
+
+		sets := k.Sets[k.Under[x.ref]:]
+		for _, u := range sets[0].Resolve(scenario.Tenant, x.t.spec, &x.t.Input) {
+			most := 0 // by all rules since then
+			for _, set := range sets {
+				n, ok := set.Numbers(u.Resource)
+				if !ok || n.Concurrency == 0 {
+					most = 0
+					break
+				}
+				most = max(most, n.Concurrency)
+			}
+			if n := l.holding(b, sets, u.Resource); most > 0 && n > most {
+				l.Fail("G2: %d tasks hold limit %s of %s, at most %d", n, u.Resource, l.Name(b.Lane.Node), most)
+			}
+		}
+	}
+
+	l.begun = l.begun[:0]
+}
+
+// holding counts the holders of a limit of a node by durable state. The node counts by its
+// decisions, and the decisions of one lane may be stored before the decisions of another. So only
+// tasks of the same lane count here. Tasks that the lane no longer knows, or knows in another
+// state, do not count either: tasks of shards that have moved or are about to, and of addresses
+// with rows that cannot be written. A batch that is refused or split may exchange the order of a
+// report and the next claim. No worker executes the first task then.
+func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n int) {
+	for _, r := range l.Order {
+		if !r.Open() {
+			continue
+		}
+		shard := r.Address.Shard
+		sh := l.Nodes[b.Lane.Node].Life.Lanes[b.Lane.Lane]
+
+		_, moving := sh.Moving[shard]
+		for id, t := range r.Tasks {
+			here := t.Node == b.Lane.Node && t.tenure == l.tenure[shard] && int(shard)%l.s.Plan.Lanes == b.Lane.Lane && !moving && !r.Address.Sick
+			if !t.Held || t.Over || !here {
+				continue
+			}
+
+			ref := r.Ref(id, t.Claim)
+			if sh.Undone && len(l.s.Reports[ref]) > 0 {
+				continue
+			}
+			if sh.Undone && !claims(b, ref) && l.s.outOfTime(ref, t, l.Nodes[b.Lane.Node].Life.Now()) {
+				continue
+			}
+			if !slices.ContainsFunc(sets, func(s *rule.Set) bool { return !scenario.Uses(s, t.spec, &t.Input, res) }) {
+				n++
+			}
+		}
+	}
+
+	return n
+}
+
+// claims reports whether the batch makes a claim. Nothing can have been decided about it before.
+func claims(b *store.Batch, ref model.ClaimRef) bool {
+	return starts(b, ref.Run) || slices.ContainsFunc(b.Events, func(e store.EventRow) bool { return e.Run == ref.Run && e.Event.Seq == ref.Claim })
+}
+
+// outOfTime reports whether a claim has no time left and no worker has begun it. Its time-out was
+// decided and undone, and its permit went to another task meanwhile. A worker that begins it after
+// all breaks a promise (G2).
+func (s *Oracle) outOfTime(ref model.ClaimRef, t *errandState, now model.Time) bool {
+	known := s.Claims[ref]
+	if t.spec.ToClose == 0 || now <= t.since.Add(t.spec.ToClose) || known == nil || known.Begun {
+		return false
+	}
+	known.Late = true
+	return true
+}

@@ -1,0 +1,655 @@
+package oracle
+
+import (
+	"context"
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/scenario"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// What must hold for entities, by the numbers in internal/archtest/testdata/invariants.txt: each
+// deed is applied once (L3), on the state that the one before it has left (L2), in the order of its
+// sender (L4), and the same commit stores the answer to the caller (L6). A failed deed has changed
+// nothing (L5). Views see committed state, and never less than before (L10). Only the commit that
+// handles a mailbox item takes it.
+
+// holding is the expected content of the store for an entity.
+type holding struct {
+	Address *Address
+	Row     model.Entity // zero if there is none
+	state   *scenario.Account
+	Box     []model.MailboxItem
+	hands   []*scenario.Handover // reported by workers
+	states  []uint64             // stamps of the committed states, in order; zero for no state
+	Shown   int                  // the last one of them that a caller has seen
+	epoch   int64                // of the last granted lock
+	owner   model.Link           // the section that holds the lock
+	forced  int64                // the epoch of the last lock that an operator has taken away
+	// lines has the unhandled deeds of each sender, in order.
+	lines map[model.Address][]uint64
+}
+
+// doing is what the ledger knows about a deed.
+type doing struct {
+	name    string
+	to      model.Address
+	amount  int64
+	oneWay  bool
+	brief   bool
+	link    model.Link // the step that waits for it
+	Section string     // the section that makes the call
+	sender  model.Address
+
+	named   bool // the call has a request id
+	stored  bool
+	applied bool
+	order   int
+	output  model.Payload
+	refused bool // it was refused or has failed, and must never be applied
+}
+
+// changes reports whether the deed changes the state of an account.
+func (d *doing) changes() bool {
+	return d.name == scenario.DoAdd || d.name == scenario.DoPass || d.name == scenario.DoSpawn || d.name == scenario.DoDelete
+}
+
+func (l *ledger) HoldingOf(a model.Address) *holding {
+	n := l.holdings[a]
+	if n == nil {
+		n = &holding{Address: l.Address(a), states: []uint64{0}, lines: map[model.Address][]uint64{}}
+		l.holdings[a] = n
+		l.HoldingOrder = append(l.HoldingOrder, n)
+	}
+	return n
+}
+
+// Meant records a call before its sender makes it.
+func (l *ledger) Meant(m *model.Message) *doing {
+	d, ok := scenario.DeedOf(m.Input)
+	if !ok {
+		l.Fail("L3: a call of %s with the input %x", m.To, m.Input.Data)
+	}
+	x := l.Doings[d.ID]
+	if x == nil {
+		x = &doing{name: m.Name, to: m.To, amount: d.Amount, oneWay: m.OneWay, brief: m.Brief, link: m.From, Section: m.Section}
+		l.Doings[d.ID] = x
+	}
+	if m.RequestID != "" {
+		l.requested[m.RequestID], x.named = d.ID, true
+	}
+	return x
+}
+
+// Handed records the report of a worker.
+func (l *ledger) Handed(h *scenario.Handover) {
+	n := l.HoldingOf(h.Entity)
+	n.hands = append(n.hands, h)
+}
+
+// touched returns the entities of a batch, in order.
+func (l *ledger) touched(b *store.Batch) (ns []*holding) {
+	note := func(k store.EntityKey) {
+		l.owns(b, k.Shard)
+		n := l.HoldingOf(k.Address)
+		if n.Address.Shard != k.Shard {
+			l.Fail("I1: %s is written to shard %d", k.Address, k.Shard)
+		}
+		if !slices.Contains(ns, n) {
+			ns = append(ns, n)
+		}
+	}
+	for i := range b.Taken {
+		note(b.Taken[i].EntityKey)
+	}
+	for i := range b.Mailbox {
+		note(b.Mailbox[i].EntityKey)
+	}
+	for i := range b.Entities {
+		note(b.Entities[i].Key())
+	}
+
+	for i := range b.Requests { // an entity that came and went leaves no other row
+		if k := &b.Requests[i].RequestKey; k.Address.IsEntity() {
+			note(store.EntityKey{Shard: k.Shard, Address: k.Address})
+		}
+	}
+
+	for i := range b.Messages {
+		if x := l.answers(&b.Messages[i].Message); x != nil {
+			note(store.EntityKey{Shard: b.Messages[i].From, Address: x.message.To})
+		}
+	}
+
+	return ns
+}
+
+// entities applies a batch to the entities of the ledger.
+func (l *ledger) entities(b *store.Batch) {
+	for _, n := range l.touched(b) {
+		t := l.traces(b, n)
+		taken := l.mailbox(b, n)
+		for i := range taken {
+			t.taken = append(t.taken, itemDeed(&taken[i]))
+		}
+
+		before, rows := n.Row, 0
+		for i := range b.Entities {
+			if b.Entities[i].Entity.Address == n.Address.Name {
+				l.change(b, n, &b.Entities[i], t)
+				rows++
+			}
+		}
+
+		if rows > 1 {
+			l.Fail("L7: a batch writes the row of %s %d times", n.Address.Name, rows)
+		}
+
+		// an entity that was created and removed leaves no row
+		if n.Row.Version == before.Version && n.state == nil {
+			t.rowless, t.came = true, l.came(b, n)
+			path, _ := l.path(n, t, nil, nil, nil)
+			l.follow(b, n, path, t)
+		}
+
+		l.locked(b, n, &before, t, taken)
+		for i := range taken {
+			l.takenCall(b, n, &taken[i], t)
+		}
+	}
+}
+
+// traces has what a batch says about calls of an entity, by deed.
+type traces struct {
+	life    int64 // epoch of the node that commits
+	answers map[uint64]model.Answer
+	// taken are deeds that leave the mailbox.
+	taken []uint64
+	// rowless says that the batch writes no row of the entity. Then came has the deeds whose
+	// messages and requests the batch consumes.
+	rowless bool
+	came    []uint64
+	// applied are the deeds that the batch applies, in order.
+	applied []uint64
+}
+
+// answers returns the call that a message answers. It returns nil if the message is not an answer
+// to a call of an entity.
+func (l *ledger) answers(m *model.Message) *sending {
+	if x := l.sends[model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}]; m.Kind == model.MessageAnswer && x != nil && x.message.Kind == model.MessageCall {
+		return x
+	}
+	return nil
+}
+
+// traces collects the answers of a batch to callers of an entity.
+func (l *ledger) traces(b *store.Batch, n *holding) *traces {
+	t := &traces{life: l.Nodes[b.Lane.Node].Epoch, answers: map[uint64]model.Answer{}}
+	for i := range b.Requests {
+		r := &b.Requests[i]
+		id, ok := l.requested[r.ID]
+		if r.Address != n.Address.Name || !ok {
+			continue
+		}
+		a, err := model.DecodeAnswer(r.Body)
+		if err != nil {
+			l.Fail("L3: the answer to %s of %s: %v", r.ID, r.Address, err)
+		}
+		t.answers[id] = a
+	}
+
+	for i := range b.Messages {
+		m := &b.Messages[i].Message
+		if x := l.answers(m); x != nil && x.message.To == n.Address.Name {
+			d, _ := scenario.DeedOf(x.message.Input)
+			t.answers[d.ID] = model.Answer{Output: m.Input, Failure: m.Failure}
+		}
+	}
+
+	return t
+}
+
+// came returns the deeds whose messages and requests to an entity a batch consumes.
+func (l *ledger) came(b *store.Batch, n *holding) (ids []uint64) {
+	note := func(m *model.Message) {
+		if m.Kind == model.MessageCall && m.To == n.Address.Name {
+			d, _ := scenario.DeedOf(m.Input)
+			ids = append(ids, d.ID)
+		}
+	}
+	for _, k := range b.Inbox {
+		if row := l.Inbox[k.ID]; row != nil {
+			note(&row.Message)
+		}
+	}
+
+	for _, c := range b.Cursors {
+		rows := l.Channel(c.To, c.From).Rows
+		for i := c.Prev; i < min(c.Next, int64(len(rows))); i++ {
+			note(&rows[i].Message)
+		}
+	}
+
+	return ids
+}
+
+// mailbox applies the items of an entity that a batch stores and takes. It returns the taken ones.
+func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem) {
+	for _, k := range b.Taken {
+		if k.Address != n.Address.Name {
+			continue
+		}
+		i := slices.IndexFunc(n.Box, func(it model.MailboxItem) bool { return it.Seq == k.Seq })
+		if i < 0 {
+			l.Fail("L3: item %d of %s is taken, and is not there", k.Seq, k.Address)
+		}
+		taken = append(taken, n.Box[i])
+		n.Box = slices.Delete(n.Box, i, i+1)
+	}
+
+	for i := range b.Mailbox {
+		r := &b.Mailbox[i]
+		if r.Address != n.Address.Name {
+			continue
+		}
+		if k := len(n.Box); k > 0 && n.Box[k-1].Seq >= r.Item.Seq {
+			l.Fail("L4: item %d of %s is stored behind item %d", r.Item.Seq, r.Address, n.Box[k-1].Seq)
+		}
+		n.Box = append(n.Box, r.Item)
+		l.s.Did(scenario.OpMailed)
+		if r.Item.Message.Kind == model.MessageCall {
+			l.Meant(&r.Item.Message).stored = true
+		}
+	}
+
+	return taken
+}
+
+// change applies a row of an entity.
+func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *traces) {
+	next := row.Entity
+	// the entity may have been deleted in between
+	if row.Prev != n.Row.Version || next.Version < 1 {
+		l.Fail("L2: %s goes from version %d to %d, and stands at %d", n.Address.Name, row.Prev, next.Version, n.Row.Version)
+	}
+	if row.Gone != next.Empty() {
+		l.Fail("L8: the row of %s is removed (%v), and there is nothing in it (%v)", n.Address.Name, row.Gone, next.Empty())
+	}
+	if n.Address.Name.Stateless() {
+		l.Fail("L8: %s is a service and has a row", n.Address.Name)
+	}
+	state := scenario.AccountOf(next.State, next.Exists)
+	path, ok := l.path(n, t, n.state, state, nil)
+	if !ok {
+		l.Fail("L2: %s goes from state %d to %d, which nobody has made of it", n.Address.Name, scenario.StampOf(n.state), scenario.StampOf(state))
+	}
+	l.follow(b, n, path, t)
+	n.Row, n.state = next, state
+
+	if row.Gone {
+		n.Row = model.Entity{}
+		l.s.Did(scenario.OpEntityGone)
+	}
+}
+
+// follow applies the hand-overs that a batch makes durable.
+func (l *ledger) follow(b *store.Batch, n *holding, path []*scenario.Handover, t *traces) {
+	for _, h := range path {
+		h.Committed = true
+		for i := range h.Calls {
+			l.applied(b, n, h, &h.Calls[i], t)
+		}
+		if last := n.states[len(n.states)-1]; last != scenario.StampOf(h.End) {
+			n.states = append(n.states, scenario.StampOf(h.End))
+		}
+	}
+}
+
+// path finds the hand-overs that lead from one state to another: the longest path on which the
+// batch has an answer for every call with a waiting caller.
+//
+//arch:parameters a search; before grows from call to call
+func (l *ledger) path(n *holding, t *traces, from, to *scenario.Account, before []*scenario.Handover) (best []*scenario.Handover, ok bool) {
+	ok = scenario.StampOf(from) == scenario.StampOf(to)
+	for _, h := range n.hands {
+		after := len(before) == 0 || before[len(before)-1].Stamp < h.Stamp
+		if h.Committed || !after || scenario.StampOf(h.Base) != scenario.StampOf(from) || scenario.StampOf(h.End) == scenario.StampOf(from) && from != nil || !l.fits(n, h, t) || overlap(before, h) {
+			continue
+		}
+		if rest, found := l.path(n, t, h.End, to, append(slices.Clone(before), h)); found && (!ok || len(rest)+1 >= len(best)) {
+			best, ok = append([]*scenario.Handover{h}, rest...), true
+		}
+	}
+	return best, ok
+}
+
+// overlap reports whether a hand-over repeats calls of earlier ones.
+func overlap(before []*scenario.Handover, h *scenario.Handover) bool {
+	return slices.ContainsFunc(before, func(o *scenario.Handover) bool {
+		return slices.ContainsFunc(o.Calls, func(c scenario.Made) bool {
+			return slices.ContainsFunc(h.Calls, func(d scenario.Made) bool { return d.ID == c.ID && c.Changed })
+		})
+	})
+}
+
+// fits reports whether a batch has the answers to the calls of a hand-over that changes something.
+// A node commits only its own hand-overs: the hand-overs of earlier nodes are lost.
+func (l *ledger) fits(n *holding, h *scenario.Handover, t *traces) bool {
+	if h.Life != t.life {
+		return false
+	}
+
+	changed, told := false, !t.rowless && (h.Base != nil || h.End != nil) // the row has it
+	for i := range h.Calls {
+		c := &h.Calls[i]
+		changed = changed || c.Changed
+		d := l.Doings[c.ID]
+		if d == nil || (d.applied || d.refused) && c.Changed || slices.ContainsFunc(n.Box, func(it model.MailboxItem) bool { return itemDeed(&it) == c.ID }) {
+			return false
+		}
+		told = told || slices.Contains(t.taken, c.ID) || slices.Contains(t.came, c.ID)
+		if t.rowless && (h.Base != nil || h.End != nil) && d.sender.IsZero() && !d.named {
+			told = true // such a call leaves no trace in the store
+		}
+		a, answered := t.answers[c.ID]
+		if d.oneWay || d.brief {
+			// Of a client's call that came straight to its owner and was made at once, the batch
+			// may hold only the request id.
+			told = told || answered
+			continue
+		}
+
+		told = true
+		if !answered || !a.Output.Equal(c.Result.Output) || (a.Failure == nil) != (c.Result.Failure == nil) {
+			return false
+		}
+	}
+
+	return changed && told
+}
+
+// applied records a call that the batch makes durable.
+//
+//arch:parameters all that a check of one call compares
+func (l *ledger) applied(b *store.Batch, n *holding, h *scenario.Handover, c *scenario.Made, t *traces) {
+	d := l.Doings[c.ID]
+	if d == nil || d.to != n.Address.Name || d.name != c.Name {
+		l.Fail("L3: %s does %x (%s), which nobody has asked of it", n.Address.Name, c.ID, c.Name)
+	}
+	if slices.ContainsFunc(n.Box, func(it model.MailboxItem) bool { return itemDeed(&it) == c.ID }) {
+		l.Fail("L6: deed %x (%s) is applied to %s and stays in its mailbox", c.ID, c.Name, n.Address.Name)
+	}
+
+	if !c.Changed {
+		l.leaveLine(n, c.ID, false)
+		return
+	}
+
+	switch {
+	case d.applied:
+		l.Fail("L3: deed %x (%s) is applied to %s a second time", c.ID, c.Name, n.Address.Name)
+	case d.refused:
+		l.Fail("L5: deed %x (%s) is applied to %s, and somebody was told that it is not", c.ID, c.Name, n.Address.Name)
+	}
+
+	l.doneDeeds++
+	d.applied, d.output, d.order = true, c.Result.Output, l.doneDeeds
+	t.applied = append(t.applied, c.ID)
+	l.leaveLine(n, c.ID, true)
+	l.s.Did(scenario.OpApplied)
+
+	switch c.Name {
+	case scenario.DoDelete:
+		l.destroyed += h.SumBefore(c)
+		l.s.Did(scenario.OpEntityDeleted)
+	case scenario.DoAdd:
+		if d.sender.IsEntity() {
+			l.onItsWay -= c.Amount
+		} else {
+			l.paid += c.Amount
+		}
+	case scenario.DoPass:
+		l.onItsWay += c.Amount
+	}
+
+	for i := range c.Result.Messages {
+		m := &c.Result.Messages[i]
+		if !slices.ContainsFunc(b.Messages, func(r store.MessageRow) bool {
+			return r.Message.Kind == m.Kind && r.Message.To == m.To && r.Message.Input.Equal(m.Input)
+		}) {
+			l.Fail("L6: deed %x (%s) of %s is durable, and the %s that it sends to %s is not", c.ID, c.Name, n.Address.Name, m.Kind, m.To)
+		}
+	}
+}
+
+func itemDeed(it *model.MailboxItem) uint64 {
+	if it.Message.Kind != model.MessageCall {
+		return 0
+	}
+	d, _ := scenario.DeedOf(it.Message.Input)
+	return d.ID
+}
+
+// takenCall checks that a call that leaves the mailbox was handled: it is applied, or its caller
+// gets an answer.
+func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t *traces) {
+	if it.Message.Kind != model.MessageCall {
+		return
+	}
+	id := itemDeed(it)
+	d := l.Doings[id]
+	_, told := t.answers[id]
+
+	// The store keeps messages of steps and entities in order of arrival. A request of a client may
+	// be older than its row.
+	barrier := slices.ContainsFunc(n.Box, func(o model.MailboxItem) bool { return o.Message.Kind == model.MessageLock && o.Seq < it.Seq })
+	switch {
+	case d.applied && d.Section == "" && barrier && !d.sender.IsZero() && !n.Address.Sick:
+		l.Fail("L27: deed %x of %s is applied to %s before a lock that was asked for first", id, d.sender, n.Address.Name)
+	case !d.oneWay && !told:
+		l.Fail("L3: deed %x (%s) leaves the mailbox of %s, and nobody is told what came of it", id, d.name, n.Address.Name)
+	case d.oneWay && d.changes() && d.name != scenario.DoDelete && !d.applied:
+		l.Fail("L3: deed %x (%s) leaves the mailbox of %s and is not applied", id, d.name, n.Address.Name)
+	}
+
+	l.leaveLine(n, id, false)
+}
+
+// answeredCall checks that the answer to a call matches its state.
+func (l *ledger) answeredCall(id uint64, a *model.Answer) {
+	d := l.Doings[id]
+	if a.Failure != nil {
+		d.refused = true
+		if d.applied {
+			l.Fail("L5: deed %x (%s) of %s is applied, and somebody is told that it failed: %s", id, d.name, d.to, a.Failure.Message)
+		}
+		l.leaveLine(l.HoldingOf(d.to), id, false)
+		l.s.Did(scenario.OpDeedFailed)
+		return
+	}
+
+	if d.oneWay {
+		return // the call is stored, which consume and serve check
+	}
+
+	switch {
+	case d.name == scenario.DoFail:
+		l.Fail("L5: deed %x of %s is meant to fail, and did not", id, d.to)
+	case d.changes() && (d.applied || d.name != scenario.DoDelete) && (!d.applied || !d.output.Equal(a.Output)):
+		l.Fail("L3: deed %x (%s) of %s is answered with %x; applied: %v, %x", id, d.name, d.to, a.Output.Data, d.applied, d.output.Data)
+	}
+
+	if !d.changes() {
+		l.leaveLine(l.HoldingOf(d.to), id, false)
+	}
+}
+
+// stand adds a deed to the line of its sender.
+func (l *ledger) stand(m *model.Message, sender model.Address) {
+	d := l.Meant(m)
+	d.sender = sender
+	x, _ := scenario.DeedOf(m.Input)
+	n := l.HoldingOf(m.To)
+	// the others may leave no trace
+	if m.Name == scenario.DoAdd || m.Name == scenario.DoPass || m.Name == scenario.DoSpawn {
+		n.lines[sender] = append(n.lines[sender], x.ID)
+	}
+}
+
+// leaveLine removes a deed from the line of its sender. An applied deed must be the first.
+func (l *ledger) leaveLine(n *holding, id uint64, first bool) {
+	d := l.Doings[id]
+	if d == nil || d.sender.IsZero() {
+		return
+	}
+	line := n.lines[d.sender]
+	i := slices.Index(line, id)
+	if i < 0 {
+		return
+	}
+	if first && i > 0 && !n.Address.Sick {
+		l.Fail("L4: deed %x of %s is applied to %s before deed %x, which was sent first", id, d.sender, n.Address.Name, line[0])
+	}
+	n.lines[d.sender] = slices.Delete(line, i, i+1)
+}
+
+// sentToEntity records a message to an entity: a call of a step or of another entity.
+func (l *ledger) sentToEntity(m *model.Message) {
+	if m.Kind != model.MessageCall {
+		return
+	}
+	d, _ := scenario.DeedOf(m.Input)
+	sender := m.From.Address
+
+	if m.From.ID == "" {
+		if l.Doings[d.ID] != nil {
+			l.Fail("L6: %s sends deed %x to %s a second time", scenario.EntityOf(d.Source), d.ID, m.To)
+		}
+		sender = scenario.EntityOf(d.Source)
+		l.s.Did(scenario.OpPassed)
+		if sender.Stateless() {
+			l.onItsWay += d.Amount
+			l.paid += d.Amount
+		}
+	} else {
+		l.s.Did(scenario.OpDeedSent)
+	}
+
+	l.stand(m, sender)
+}
+
+// arrived checks that a message to an entity has had its effect.
+func (l *ledger) arrived(b *store.Batch, m *model.Message) {
+	n := l.HoldingOf(m.To)
+	switch m.Kind { //nolint:exhaustive // the others have none
+	case model.MessageCall:
+		d, _ := scenario.DeedOf(m.Input)
+		x := l.Doings[d.ID]
+		waits := slices.ContainsFunc(n.Box, func(it model.MailboxItem) bool { return itemDeed(&it) == d.ID })
+		if _, told := l.traces(b, n).answers[d.ID]; !waits && !told && !x.applied && !x.brief && (x.changes() || !x.oneWay) {
+			l.Fail("L3: deed %x (%s) has come to %s, and neither waits there nor is applied", d.ID, m.Name, m.To)
+		}
+	case model.MessageLock, model.MessageRelease, model.MessageUnlock, model.MessageMailbox:
+		l.lockArrived(b, n, m)
+	}
+}
+
+// Seen returns the position of a state among the committed states, from the given position on. It
+// returns -1 if the state was not committed.
+func (n *holding) Seen(stamp uint64, from int) int {
+	for i := from; i < len(n.states); i++ {
+		if n.states[i] == stamp {
+			return i
+		}
+	}
+	return -1
+}
+
+// CheckHoldings compares the store with the ledger at the end: no call waits, no entity is locked,
+// and the sum of all money is right.
+func (s *Oracle) CheckHoldings() {
+	l := s.Ledger
+	var sum int64
+	for _, n := range l.HoldingOrder {
+		a := n.Address.Name
+		got, err := s.Store.LoadEntity(context.Background(), store.EntityKey{Shard: n.Address.Shard, Address: a}, 10, 1<<20)
+		if err != nil {
+			s.Fail("%s: %v", a, err)
+		}
+		if len(got.Mailbox)+len(n.Box) > 0 {
+			s.Fail("E42: %d items, %d by the ledger, wait for %s", len(got.Mailbox), len(n.Box), a)
+		}
+		if (got.Entity == nil) != (n.Row.Version == 0) || got.Entity != nil && (got.Entity.Version != n.Row.Version || !got.Entity.State.Equal(n.Row.State)) {
+			s.Fail("L2: the row of %s is %+v in the store, %+v by the ledger", a, got.Entity, n.Row)
+		}
+		if n.Row.Locked() {
+			s.Fail("L28: %s is locked by %s of %s, and all runs are over", a, n.Row.Holder.ID, scenario.Short(n.Row.Holder.Run))
+		}
+
+		for sender, line := range n.lines {
+			if len(line) > 0 {
+				s.Fail("L3: deed %x, which %s has sent to %s, was never dealt with", line[0], sender, a)
+			}
+		}
+
+		if n.state == nil {
+			continue
+		}
+		sum += n.state.Sum
+
+		own := int64(0)
+		for _, id := range n.state.Deeds {
+			switch d := l.Doings[id]; d.name {
+			case scenario.DoAdd:
+				own += d.amount
+			case scenario.DoPass:
+				own -= d.amount
+			}
+		}
+
+		if own != n.state.Sum {
+			s.Fail("L2: the sum of %s is %d, what was applied to it makes %d", a, n.state.Sum, own)
+		}
+	}
+
+	if l.onItsWay != 0 || sum != l.paid-l.destroyed {
+		s.Fail("L40: the accounts have %d, %d is on its way; %d was paid in, %d was lost with accounts", sum, l.onItsWay, l.paid, l.destroyed)
+	}
+	s.checkDeeds()
+}
+
+// checkDeeds compares the answers that callers got with the applied deeds.
+func (s *Oracle) checkDeeds() {
+	last := map[model.Address][]*Op{}
+	for _, o := range s.Ops {
+		if o.Message.Kind != model.MessageCall {
+			continue
+		}
+		id, _ := scenario.DeedOf(o.Message.Input)
+		d := s.Ledger.Doings[id.ID]
+		if !d.changes() || d.name == scenario.DoDelete {
+			continue
+		}
+
+		switch {
+		case o.Acked && !d.applied:
+			s.Fail("L3: %s was accepted and never done", o)
+		case o.Refused != nil && o.Tries == 1 && o.Shadow == nil && !s.isRepeated(o) && d.applied:
+			s.Fail("L5: %s was refused (%v) and done", o, o.Refused)
+		}
+
+		if !o.Acked || s.Ledger.Address(o.Message.To).Sick {
+			continue
+		}
+
+		for _, before := range last[o.Message.To] {
+			x, _ := scenario.DeedOf(before.Message.Input)
+			if before.User == o.User && before.Ended <= o.Invoked && s.Ledger.Doings[x.ID].order > d.order {
+				s.Fail("L4: %s was done after %s, which was sent later", before, o)
+			}
+		}
+
+		last[o.Message.To] = append(last[o.Message.To], o)
+	}
+}

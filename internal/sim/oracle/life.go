@@ -1,0 +1,41 @@
+package oracle
+
+import (
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Life is what the checks know about the life of a node besides its rows.
+type Life struct {
+	Label string
+	Lanes []*LaneLog
+	Gate  *Admissions // nil if nothing holds tasks back
+	Now   func() model.Time
+}
+
+// LaneLog is what the checks know about a lane besides its rows.
+type LaneLog struct {
+	// the store refused a batch, or the lane split one that never finished in time
+	Undone bool
+	// moving has the shards that the lane is giving up, and since when.
+	Moving map[model.ShardID]model.Time
+}
+
+// Admissions counts the tasks that the gate of a node has let through.
+type Admissions struct {
+	// passes counts how often a task got a pass since it last started. under is the rule set of
+	// its last pass.
+	Passes map[model.TaskRef]int
+	Under  map[model.TaskRef]int
+	Sets   []*rule.Set // that the board has used
+}
+
+// taskWorker is a worker of tasks, as the checks see it.
+type taskWorker interface {
+	// offers returns the kinds and queues that the worker offered when it started.
+	Offers() *model.TaskOffer
+	// executes reports whether the worker has a claim, in a process that lives.
+	Executes(ref model.ClaimRef) bool
+	// node returns the node of the worker's process, or zero if it has none now.
+	Node() model.NodeID
+}

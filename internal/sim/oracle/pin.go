@@ -1,0 +1,31 @@
+package oracle
+
+import (
+	"strings"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/scenario"
+)
+
+// In some simulations workers have versions and offer their workflows as pinned: the first worker
+// that continues a run binds the run to its version. Deploys take all workers of one version away
+// and bring them back later. What must hold: no worker gets a run that is pinned to another
+// version, unless its own code no longer pins the workflow; a run is pinned once; and a run that
+// waited for its version continues.
+
+// pinned records that a run is bound to a version.
+func (l *ledger) pinned(r *Run, e *model.Event) {
+	if r.Pin != "" {
+		l.Fail("I20: %s is pinned to %s, and was to %s", r.ID, e.Name, r.Pin)
+	}
+	r.Pin = e.Name
+	l.s.Did(scenario.OpPinned)
+}
+
+// Explained records that a run waits for a worker of its version.
+func (s *Oracle) Explained(a *Address, why model.Reason) {
+	if r := a.Current; why.Code == model.WaitWorker && strings.HasPrefix(why.Detail, "version ") && r != nil && r.Open() && r.Pin != "" {
+		r.Stranded = true
+		s.Did(scenario.OpStranded)
+	}
+}

@@ -1,0 +1,110 @@
+package oracle
+
+import (
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/kernel"
+	"github.com/perdure/perdure/internal/sim/scenario"
+)
+
+// Closed runs and dead tasks leave after a while: the lanes remove runs, and the sweep of their
+// owner removes dead tasks. What must hold (R1): without a request, nothing leaves before its time;
+// an open run never leaves; a dead task does not leave while the task that it was requeued as is
+// open; and a retention that a run states at its end counts. And (R2) everything leaves: when
+// nothing else happens, within its time plus two sweeps.
+
+// leaves returns when a closed run may be removed. ever is false for a run that stays.
+func (r *Run) leaves(s *Oracle) (at model.Time, ever bool) {
+	if own := r.outcome.Leaves; own != 0 {
+		return own, own < kernel.Epoch+model.Time(365*24*3600*kernel.Second)
+	}
+	return max(r.outcome.At, r.Start.At).Add(s.Plan.Lane.Retention), s.Plan.Lane.Retention > 0
+}
+
+// checkLeaves checks that the retention in the end of a run is the one of its program.
+func (l *ledger) checkLeaves(r *Run) {
+	program, _, _, ok := scenario.ParseInput(r.Start.Input)
+	byCode := ok && r.Start.Task == nil && r.outcome.Status != model.Terminated && !r.unbegun && !timedOut(&r.outcome)
+	if r.outcome.Status == model.Continued && r.outcome.Failure != nil {
+		byCode = l.repeats(r) // otherwise a reset ended it
+	}
+	want := model.Time(0)
+	if byCode && l.s.Programs[program].Retain != 0 {
+		want = r.outcome.At.Add(l.s.Programs[program].Retain)
+	}
+	if r.outcome.Leaves != want {
+		l.Fail("R1: %s leaves at %s, its program says %s", r.ID, r.outcome.Leaves, want)
+	}
+}
+
+// expired checks that a run may leave: a user has asked for it, or its time is over.
+func (l *ledger) expired(r *Run) {
+	if r.condemned {
+		return
+	}
+	at, ever := r.leaves(l.s)
+	if now := l.s.FairTime(); !ever || at > now {
+		l.Fail("R1: %s is removed at %s, and was to stay until %s", r.ID, now, at)
+	}
+	l.s.Did(scenario.OpExpired)
+	if r.outcome.Leaves != 0 {
+		l.s.Did(scenario.OpExpiredOwn)
+	}
+}
+
+// CheckGone waits until every retention is over, and checks that everything has left (R2).
+func (s *Oracle) CheckGone() {
+	if s.Plan.Lane.Retention == 0 {
+		return
+	}
+
+	last := s.StoreTime()
+	for _, r := range s.Ledger.Order {
+		if at, ever := r.leaves(s); ever {
+			last = max(last, at)
+		}
+	}
+
+	for _, x := range s.Ledger.DeadOrder {
+		if s.Plan.KeepDead > 0 {
+			last = max(last, x.Body.At.Add(s.Plan.KeepDead), x.Body.Requeued.At.Add(engine.OnItsWay))
+		}
+	}
+
+	// The slack covers the time until a node may delete anything because of its age, the walks of a
+	// lane and the sweeps, each page of both, slow clocks, and older commits that a fence has to
+	// wait for.
+	wait := (s.Plan.Clock.Persist + s.Plan.Clock.Hold).Microseconds()
+	slack := wait + int64(3+len(s.Ledger.DeadOrder))*s.Plan.Lane.RetainEvery.Microseconds() + kernel.Second + s.skew() + 8*s.Plan.Slow
+	s.RunUntil(int64(last)-kernel.Epoch-s.Shift+slack, func() bool { return s.staying() == "" })
+	if what := s.staying(); what != "" {
+		s.Fail("R2: everything has ended, and %s stays behind its time", what)
+	}
+	s.SweepAll()
+
+	for _, r := range s.Ledger.Order {
+		if r.Deleted != 0 {
+			s.CheckDeleted(r)
+		}
+	}
+
+	s.CheckDead()
+}
+
+// staying returns something that should have left and is still there.
+func (s *Oracle) staying() string {
+	for _, r := range s.Ledger.Order {
+		if _, ever := r.leaves(s); ever && r.Deleted == 0 {
+			return scenario.Short(r.ID)
+		}
+	}
+	if s.Plan.KeepDead > 0 {
+		for _, x := range s.Ledger.DeadOrder {
+			// the start of its requeue may be in flight
+			if r := s.Ledger.Runs[x.Body.Requeued.Run]; !x.Purged && (r == nil || r.Deleted == 0) {
+				return "the dead letter of " + x.Ref.String()
+			}
+		}
+	}
+	return ""
+}

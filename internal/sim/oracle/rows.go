@@ -1,0 +1,58 @@
+package oracle
+
+import (
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/scenario"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// In some simulations rows cannot be read. Some are from a newer build: processes are upgraded one
+// after the other, and the old build does not know some kinds of messages and events. Others are
+// damaged: requests in inboxes, and rows on the pages of timers, runnable runs, expired runs and
+// mailboxes. What must hold: the rows behind such a row are processed. A row of a newer build takes
+// effect once, when a newer build owns the shard; until then all executions continue that do not
+// wait for it. A damaged request is set aside, so that its sender can send it again.
+
+// NewKind gives an address an event of a kind that the old build does not know.
+func (s *Oracle) NewKind() {
+	if a := s.SickAddress(); s.Plan.Upgrades && !a.IsEntity() {
+		s.Ledger.Address(a).Sick = true
+		s.NewEvents[a] = true
+	}
+}
+
+// IsDamaged decides whether the row of a user's request is damaged. The decision for a request
+// never changes.
+func (s *Oracle) IsDamaged(row *store.InboxRow) bool {
+	bad, known := s.damaged[row.ID]
+	if known || s.Healed {
+		return bad
+	}
+	switch m := &row.Message; m.Kind { //nolint:exhaustive // senders cannot repeat the others
+	case model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessagePause, model.MessageResume, model.MessageUpdate:
+		bad = m.From.ID == "" && !m.To.IsEntity() && s.Chance(s.Plan.Damage)
+	}
+	s.damaged[row.ID] = bad
+	if bad {
+		s.Hurt(scenario.FaultDamaged)
+	}
+	return bad
+}
+
+// setAside checks a message that is set aside because it cannot be read. It returns false if the
+// message can be read.
+func (l *ledger) setAside(row *store.InboxRow) bool {
+	switch {
+	case l.s.damaged[row.ID]:
+		if row.NotBefore != model.MaxTime {
+			l.Fail("I14: request %s is damaged, and is to be tried again", row.ID)
+		}
+		delete(l.Inbox, row.ID)
+		l.s.Did(scenario.OpSetAside)
+		return true
+	case l.s.IsNew(&row.Message):
+		l.Address(row.Message.To).Sick = true
+		l.s.Did(scenario.OpPutOffNewer)
+	}
+	return false
+}

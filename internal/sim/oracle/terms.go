@@ -1,0 +1,152 @@
+package oracle
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/kernel"
+	"github.com/perdure/perdure/internal/sim/scenario"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Some starts have options: a delay, a time-out of the execution, a policy that repeats failed
+// runs. What must hold: no worker gets a run before its start time, and its code records nothing
+// before that (T1). An execution fails by its time-out at that time or later, never earlier, and
+// does not go on after it; all runs of the execution share the time (T2). A failed run is followed
+// by another attempt with the same input until the policy ends, and by none after that (T3).
+
+// patienceAfterTimeout is how long an execution may go on after its time-out once all faults have
+// ended: a node may have to take over first.
+const patienceAfterTimeout = 10 * kernel.Second
+
+// beginTimer returns the id of the timer that lets the code of a run begin. It is empty if the run
+// has no start time.
+func beginTimer(st *model.Start) string {
+	if st.Begins <= st.At {
+		return ""
+	}
+	return core.BirthTimers(st)[0].ID
+}
+
+// Waiting reports whether the start time of a run has not come, according to the store.
+func (r *Run) Waiting() bool {
+	id := beginTimer(&r.Start)
+	return id != "" && r.timer(id) >= 0
+}
+
+// startTerms checks the options of a run that starts.
+func (l *ledger) startTerms(r, before *Run) {
+	st := &r.Start
+	if st.Begins > st.At && st.Attempt == 0 {
+		l.s.Did(scenario.OpDelayed)
+	}
+	if st.Previous.IsZero() || !st.Source.IsZero() {
+		return
+	}
+	if st.Expires != before.Start.Expires {
+		l.Fail("T2: %s times out at %s, and the run before it at %s", r.ID, st.Expires, before.Start.Expires)
+	}
+
+	// A next run is another attempt if the run before it failed.
+	failed := before.outcome.Failure != nil
+	switch tries := before.Start.Tries(); {
+	case !failed && st.Attempt != 0:
+		l.Fail("T3: %s is attempt %d, and the run before it did not fail", r.ID, st.Attempt)
+	case !failed:
+	case before.retry() == nil || tries >= before.retry().MaxAttempts:
+		l.Fail("T3: %s repeats %s, which was the last of its attempts: %d", r.ID, before.ID, tries)
+	case st.Attempt != tries+1 || !st.Input.Equal(before.Start.Input):
+		l.Fail("T3: %s repeats attempt %d as attempt %d, or with another input", r.ID, tries, st.Attempt)
+	case st.Begins <= before.outcome.At:
+		l.Fail("T3: %s begins at %s, without a pause after the attempt before it", r.ID, st.Begins)
+	default:
+		l.s.Did(scenario.OpRunRepeated)
+	}
+}
+
+// bornWhole checks that the runs that a batch starts have the timers of their options.
+func (l *ledger) bornWhole(b *store.Batch) {
+	for i := range b.Starts {
+		r := l.Runs[b.Starts[i].Start.Run]
+		if r == nil || !r.Open() {
+			continue
+		}
+		if want := expiry(&r.Start); want != 0 && want != r.Start.Expires && r.Start.Previous.IsZero() {
+			l.Fail("T2: %s times out at %s, and its options say %s", r.ID, r.Start.Expires, want)
+		}
+		for _, t := range core.BirthTimers(&r.Start) {
+			if r.timer(t.ID) < 0 && !stops(b, r.ID, t.ID) {
+				l.Fail("T1: %s starts without its timer %q", r.ID, t.ID)
+			}
+		}
+	}
+}
+
+// expiry returns when the execution of a first run has to have ended; zero for never.
+func expiry(st *model.Start) model.Time {
+	if st.Terms == nil || st.Terms.Timeout == 0 {
+		return 0
+	}
+	return max(st.At, st.Begins).Add(st.Terms.Timeout)
+}
+
+// retry returns the policy that repeats the run if it fails, or nil.
+func (r *Run) retry() *model.Retry {
+	if r.Start.Terms == nil {
+		return nil
+	}
+	return r.Start.Terms.Retry
+}
+
+// closeTerms checks the end of a run. The timers of the run are still there.
+func (l *ledger) closeTerms(r *Run) {
+	o, waits := &r.outcome, r.Waiting()
+	r.unbegun = waits && o.Status == model.Canceled
+	switch {
+	case r.unbegun:
+		l.s.Did(scenario.OpCanceledEarly)
+	case timedOut(o):
+		if r.Start.Expires == 0 || o.At < r.Start.Expires || r.Start.Expires > l.s.FairTime() {
+			l.Fail("T2: %s times out at %s, and was to at %s", r.ID, o.At, r.Start.Expires)
+		}
+		l.s.Did(scenario.OpTimedOut)
+	case o.Status == model.Failed && r.retry() != nil && !r.Cancel:
+		// another attempt would have begun after the time-out
+		if last := r.Start.Tries() >= r.retry().MaxAttempts; !last && r.Start.Expires == 0 {
+			l.Fail("T3: %s fails for good in attempt %d of %d", r.ID, r.Start.Tries(), r.retry().MaxAttempts)
+		}
+	}
+}
+
+// repeats reports whether the batch that is being applied starts another attempt of a run.
+func (l *ledger) repeats(r *Run) bool {
+	return slices.ContainsFunc(l.applying.Starts, func(row store.StartRow) bool {
+		return row.Start.Run == r.outcome.Next && row.Start.Source.IsZero()
+	})
+}
+
+// timedOut reports whether an execution failed because of its time-out.
+func timedOut(o *model.Outcome) bool {
+	return o.Status == model.Failed && o.Failure != nil && o.Failure.Type == model.TimeoutExecution
+}
+
+// stopBegin checks that the timer that lets a run begin does not fire early.
+func (l *ledger) stopBegin(b *store.Batch, r *Run, id string) {
+	if id == beginTimer(&r.Start) && !closes(b, r.ID) && r.Start.Begins > l.s.FairTime() {
+		l.Fail("T1: %s begins before its time, %s", r.ID, r.Start.Begins)
+	}
+}
+
+// inTime checks that the code of a run records something neither before its start time nor long
+// after its time-out.
+func (l *ledger) inTime(b *store.Batch, r *Run, e *model.Event) {
+	if e.ID != "" && r.Waiting() && !stops(b, r.ID, beginTimer(&r.Start)) {
+		l.Fail("T1: event %d (%s) of %s, which begins at %s", e.Seq, e.Kind, r.ID, r.Start.Begins)
+	}
+
+	late := l.s.Now - max(int64(r.Start.Expires)-kernel.Epoch-l.s.Shift, l.s.Plan.FaultsUntil)
+	if r.Start.Expires != 0 && l.s.Healed && late > patienceAfterTimeout && !r.Address.Sick {
+		l.Fail("T2: event %d (%s) of %s is %s after its time-out", e.Seq, e.Kind, r.ID, kernel.Microseconds(late))
+	}
+}

@@ -1,0 +1,26 @@
+package scenario
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/storeclock"
+)
+
+// Nodes estimate the store's time with storeclock, the production code. In some simulations the
+// store's clock jumps: forward for a while and back again, by up to a month; forward permanently;
+// back permanently; or by an amount that nodes cannot distinguish from a slow answer. Machines are
+// suspended: a process does nothing for a while, and its own clock stops too. What must hold: a
+// jump that did not last fires no timer early and deletes nothing early; no timer stops; no node is
+// fenced while its lease is valid; and no node serves data from memory that another node owns.
+
+// jumpPlan is the plan of a simulation for its clocks.
+type jumpPlan struct {
+	Clock    storeclock.Config
+	Jumps    int
+	Suspends int
+}
+
+func (s *Scenario) drawClock() {
+	s.Plan.Clock = storeclock.Config{Jump: time.Second, Persist: 1500 * time.Millisecond, Hold: 2 * time.Second}
+	s.Plan.Jumps, s.Plan.Suspends = s.Pick(3), s.Pick(3)
+}

@@ -1,0 +1,281 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Feature is a set of features: things that some simulations have and others do not.
+type Feature uint32
+
+// The features. The table says which seeds have them.
+const (
+	Labels       Feature = 1 << iota // executions have labels
+	Tasks                            // users submit tasks, and programs schedule them
+	Retention                        // closed runs and dead tasks leave by age
+	DeadOrders                       // users requeue and purge dead tasks
+	Gates                            // limits, breakers and paused queues hold tasks back
+	SharedGates                      // all nodes share limits and breakers
+	Lending                          // nodes lend each other slots of their workers
+	Entities                         // there are accounts and desks
+	LargeCommits                     // commits above a size fail
+	Poison                           // the store refuses rows until everything else has ended
+	FalseDeath                       // a live node is declared dead
+	Flood                            // a lane gets more input at once than it has room for
+	ClockJumps                       // the store's clock jumps, and machines are suspended
+	BadRows                          // rows cannot be read, some of them only by an older build
+	RequestIDs                       // users misuse request ids, and nodes forget old ones
+	LargeReports                     // one report of a task is as large as the budget of a lane
+	StartOptions                     // starts have a delay, a time-out or a policy of retries
+	SignalOrders                     // operators drop and skip signals
+	allFeatures  = iota
+)
+
+// row says which seeds have a feature.
+type row struct {
+	feature Feature
+	name    string // for -features
+	// The feature is on for seeds of one of these lots, if it has all that it needs and nothing
+	// that it excludes.
+	lots     []lot
+	needs    Feature
+	excludes Feature
+	// odds is the probability among the seeds of the lots; 0 means that all of them have it.
+	odds float64
+	// lasts marks hardships: faults that last or that come from outside the cluster, so that
+	// repeating a call does not end them. Calm and plain simulations have none.
+	lasts bool
+	// late marks features that older known seeds do not have. Plain simulations have none.
+	late  bool
+	about string
+}
+
+// lot selects the seeds with some remainders. The number of the seed decides, so consecutive seeds
+// have all features in equal shares, and a seed keeps its features when others are added.
+type lot struct {
+	of uint64
+	at []uint64
+	// omits is the probability that a seed of this lot does not have the feature.
+	omits float64
+}
+
+func (l *lot) has(seed uint64) bool { return slices.Contains(l.at, seed%l.of) }
+
+// picks reports whether a seed belongs to one of the lots.
+func (r *row) picks(seed uint64) bool {
+	return slices.ContainsFunc(r.lots, func(l lot) bool { return l.has(seed) })
+}
+
+// mix is the lot of the seeds that have several hardships together. Its modulus and that of the
+// other hardships shares no factor with the moduli that decide about the workload.
+var mix = lot{of: 11, at: []uint64{10}, omits: 0.4}
+
+// eleventh is the lot of the seeds that have one kind of hardship.
+func eleventh(at uint64) lot { return lot{of: 11, at: []uint64{at}} }
+
+// table has all features, in the order of their bits.
+var table = [allFeatures]row{
+	{
+		feature: Labels, name: "labels", lots: []lot{{of: 8, at: []uint64{3}}},
+		about: "users and programs set labels, and the end of a run is found by them",
+	},
+	{
+		feature: Tasks, name: "tasks", lots: []lot{{of: 6, at: []uint64{1, 4, 5}}},
+		about: "users submit tasks and programs schedule them; task workers come, go, hang and report twice",
+	},
+	{
+		feature: Retention, name: "retention", lots: []lot{{of: 3, at: []uint64{2}}},
+		about: "closed runs leave after a time of the lanes or of their own, dead tasks by a sweep",
+	},
+	{
+		feature: DeadOrders, name: "dead-orders", lots: []lot{{of: 6, at: []uint64{5}}}, odds: 0.8, needs: Tasks | Retention,
+		about: "users requeue dead tasks, also with another input, undo that, and purge them",
+	},
+	{
+		feature: Gates, name: "gates", lots: []lot{{of: 6, at: []uint64{5}}}, odds: 0.7, needs: Tasks | Retention,
+		about: "users change limits, rates, breakers and queues while tasks run; always with shared gates",
+	},
+	{
+		feature: SharedGates, name: "shared-gates", lots: []lot{{of: 24, at: []uint64{5, 11, 17}}}, needs: Tasks | Retention | Gates,
+		about: "all nodes share the limits and breakers, through pages in the store",
+	},
+	{
+		feature: Lending, name: "lending", lots: []lot{{of: 6, at: []uint64{4}}}, needs: Tasks, excludes: Gates, late: true,
+		about: "nodes lend each other slots of their task workers",
+	},
+	{
+		feature: Entities, name: "entities", lots: []lot{{of: 6, at: []uint64{0}}, {of: 7, at: []uint64{1}}},
+		about: "clients, programs and entities call accounts and desks, and programs lock accounts",
+	},
+	{
+		feature: LargeCommits, name: "large-commits", lots: []lot{eleventh(3), mix}, lasts: true,
+		about: "commits above a number of bytes time out or are refused",
+	},
+	{
+		// A claim whose end cannot be stored keeps its permits, and other tasks wait for them.
+		feature: Poison, name: "poison", lots: []lot{eleventh(4), mix}, excludes: Gates, lasts: true,
+		about: "the store refuses rows of an address until everything else has ended",
+	},
+	{
+		feature: FalseDeath, name: "false-death", lots: []lot{eleventh(8), mix}, lasts: true,
+		about: "nodes believe to have proof that a live process has ended",
+	},
+	{
+		feature: Flood, name: "flood", lots: []lot{eleventh(4), mix}, lasts: true,
+		about: "a user sends many large signals to one address, without waiting",
+	},
+	{
+		// Rates and breakers depend on the time. The oracle does not check them during jumps.
+		feature: ClockJumps, name: "clock-jumps", lots: []lot{eleventh(5), mix}, excludes: Gates, lasts: true,
+		about: "the store's clock jumps for a while or permanently, and machines are suspended",
+	},
+	{
+		feature: BadRows, name: "bad-rows", lots: []lot{eleventh(6), mix}, lasts: true,
+		about: "rows are damaged, or a newer build has written them; processes are upgraded one by one",
+	},
+	{
+		feature: RequestIDs, name: "request-ids", lots: []lot{eleventh(7), mix}, lasts: true,
+		about: "users use a request id for two requests, and nodes forget old ids",
+	},
+	{
+		feature: LargeReports, name: "large-reports", lots: []lot{eleventh(4), mix}, lasts: true,
+		about: "the report of a task is as large as the budget of a lane",
+	},
+	{
+		feature: StartOptions, name: "start-options", lots: []lot{{of: 13, at: []uint64{6, 10}}}, late: true,
+		about: "starts have a delay, a time-out of the execution, or a policy that repeats failed runs",
+	},
+	{
+		feature: SignalOrders, name: "signal-orders", lots: []lot{{of: 13, at: []uint64{12}}}, late: true,
+		about: "operators drop and skip signals that programs have not taken; no histories are changed",
+	},
+}
+
+// Has reports whether the simulation has one of some features.
+func (s *Scenario) Has(f Feature) bool { return s.features&f != 0 }
+
+// pickFeatures turns on the features that only the number of the seed decides.
+func (s *Scenario) pickFeatures() {
+	for i := range table {
+		if r := &table[i]; r.odds == 0 && !r.lasts {
+			s.turn(r, r.picks(s.seed) && !(s.Opts.Plain && r.late))
+		}
+	}
+}
+
+// drawFeature draws a feature that only some seeds of its lots have.
+func (s *Scenario) drawFeature(f Feature) {
+	for i := range table {
+		if r := &table[i]; r.feature == f {
+			s.turn(r, r.picks(s.seed) && s.Chance(r.odds) || s.needed(f))
+		}
+	}
+}
+
+// needed reports whether a feature that is on needs this one.
+func (s *Scenario) needed(f Feature) bool {
+	return slices.ContainsFunc(table[:], func(r row) bool { return s.Has(r.feature) && r.needs&f != 0 })
+}
+
+// pickHardships turns on the hardships of the seed.
+func (s *Scenario) pickHardships() {
+	for i := range table {
+		r, on := &table[i], false
+		if !r.lasts {
+			continue
+		}
+		for _, l := range r.lots {
+			on = on || l.has(s.seed) && (l.omits == 0 || !s.Chance(l.omits))
+		}
+		s.turn(r, on)
+	}
+}
+
+// turn switches a feature on, unless something excludes it or the caller has forced the opposite.
+func (s *Scenario) turn(r *row, on bool) {
+	force := &s.Opts.Features
+	on = (on || force.On&r.feature != 0) && force.Off&r.feature == 0
+	if on && s.features&r.excludes == 0 {
+		s.features |= r.feature
+	}
+}
+
+// Features are features that a caller forces. They count for every seed.
+type Features struct{ On, Off Feature }
+
+// ParseFeatures parses names of features, separated by commas. A minus sign before a name turns the
+// feature off in all seeds. A feature that is turned on brings along what it needs, and turns off
+// what excludes it.
+func ParseFeatures(text string) (f Features, err error) {
+	for _, name := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+		name, off := strings.CutPrefix(name, "-")
+		i := slices.IndexFunc(table[:], func(r row) bool { return r.name == name })
+		switch {
+		case i < 0:
+			return f, fmt.Errorf("there is no feature %q; the features are:\n%s", name, DescribeFeatures())
+		case off:
+			f.Off |= table[i].feature
+		default:
+			f.On |= table[i].feature | table[i].needs
+			f.Off |= table[i].excludes
+		}
+	}
+
+	for i := range table { // without what it needs, or with what it excludes, there is no feature
+		if table[i].needs&f.Off != 0 || table[i].excludes&f.On != 0 {
+			f.Off |= table[i].feature
+		}
+	}
+	if both := f.On & f.Off; both != 0 {
+		return f, fmt.Errorf("%s must be on and off at the same time", both)
+	}
+
+	return f, nil
+}
+
+// String lists the names of the features.
+func (f Feature) String() string {
+	var names []string
+	for i := range table {
+		if f&table[i].feature != 0 {
+			names = append(names, table[i].name)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+// DescribeFeatures returns the table, with the share of the seeds that have each feature.
+func DescribeFeatures() string {
+	var b strings.Builder
+	for i := range table {
+		r := &table[i]
+		fmt.Fprintf(&b, "%-14s %5.1f %%  %s", r.name, 100*r.share(), r.about)
+		if r.needs != 0 {
+			fmt.Fprintf(&b, " (needs %s)", r.needs)
+		}
+		if r.excludes != 0 {
+			fmt.Fprintf(&b, " (not with %s)", r.excludes)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// share returns the share of the seeds that have the feature, if nothing excludes it.
+func (r *row) share() (share float64) {
+	const all = 24 * 7 * 11 * 13 // the lots repeat after that
+	for seed := range uint64(all) {
+		without := 1.0
+		for i := range r.lots {
+			if r.lots[i].has(seed) {
+				without *= r.lots[i].omits
+			}
+		}
+		share += (1 - without) / all
+	}
+	if r.odds > 0 {
+		share *= r.odds
+	}
+	return share
+}

@@ -1,0 +1,380 @@
+package scenario
+
+import (
+	"fmt"
+	"strings"
+)
+
+// OpKind is an operation that must succeed at least once in a run of many seeds.
+type OpKind int
+
+// FaultKind is a fault that must occur at least once in a run of many seeds.
+type FaultKind int
+
+// The operations. opNames has their names.
+const (
+	OpStep OpKind = iota
+	OpStepFailed
+	OpRetry
+	OpTimerStarted
+	OpTimerFired
+	OpWithdrawn
+	OpSignal
+	OpTaken
+	OpSettled
+	OpChild
+	OpChildClosed
+	OpBounced
+	OpSent
+	OpLabeled
+	OpCanceled
+	OpWatched
+	OpMessage
+	OpInbox
+	OpDeferred
+	OpParked
+	OpBlocked
+	OpQuarantined
+	OpContinued
+	OpReset
+	OpFree
+	OpAcquire
+	OpTakeoverLease // shards of a node whose lease had expired
+	OpTakeoverProof // shards of a node that was provably gone
+	OpDrained
+	OpRefence
+	OpVerify
+	OpLanded // an unknown commit had landed
+	OpResent // an unknown commit had not landed
+	OpCareful
+	OpStarted
+	OpAttached
+	OpRepeated // a request id came again and changed nothing
+	OpConflict
+	OpNotFound
+	OpRefusedFull
+	OpRemote // a request to another node through the store
+	OpAwaited
+	OpRan // a start whose sender received the end of the run
+	OpAwaitedRemote
+	OpRead
+	OpReadRefused
+	OpAhead
+	OpDiverged
+	OpReleased
+	OpEvicted
+	OpStale
+	OpWorkerLeft
+	OpSwept
+	OpWentOn // a quarantined address continues
+	OpTimerRestarted
+	OpAnswered // a message of a workflow
+	OpUpdate
+	OpUpdateAnswered
+	OpUpdateCarried
+	OpUpdateCut // its execution ended first
+	OpState
+	OpMarked
+	OpPaused
+	OpResumed
+	OpPausedOver // a run that was paused when it continued as new
+	OpAsked
+	OpAskedRemote
+	OpRecalled // a run that had ended
+	OpPinned
+	OpStranded   // was seen waiting for a worker of its version
+	OpUnstranded // and continued
+	OpUnpinned   // a pinned run continues with code that no longer pins it
+	OpForked
+	OpEdited // with an edited result
+	OpImported
+	OpImportedClosed
+	OpRetried
+	OpResetTalk // of a run with updates, state, labels or pauses
+	OpDeleted
+	OpExists
+	OpCalled // an update sent by a workflow
+	OpCallAnswered
+	OpCallRefused
+	OpCallCarried
+	OpCallCut
+	OpReadAgain
+	OpUpdateAgain // of a copied past: no caller waits for the answer
+	OpSubmitted
+	OpScheduled
+	OpReserved // claimed in the commit that scheduled it
+	OpClaimed
+	OpExecuted
+	OpBeat
+	OpReturned
+	OpTaskCompleted
+	OpTaskFailed // an attempt
+	OpTaskWithdrawn
+	OpTaskCanceled
+	OpToStart
+	OpToClose
+	OpTotal
+	OpSilence
+	OpLost
+	OpPoison // too rare to be demanded: three nodes have to go in a row
+	OpDead
+	OpStopped
+	OpReportMailed
+	OpReportLate
+	OpHandLeft
+	OpExecuteGone // a claim of a hand that has left
+	OpDenied      // a node answered that it does not have a claim; too rare to be demanded
+	OpDropped     // the claim was given back; even rarer
+	OpExpired     // a run left after its retention
+	OpExpiredOwn  // after a retention that it stated itself
+	OpDeadExpired
+	OpMany
+	OpRequeued
+	OpRequeuedStep
+	OpRequeuedEdited
+	OpRequeuedAgain
+	OpRequeuedBefore // another user was faster
+	OpRequeueUndone
+	OpPurged
+	OpSet
+	OpSettingRace // another node has changed it in between
+	OpStateSaved  // of a breaker
+	OpStateLost   // another node was faster
+	OpAdopted
+	OpLimited
+	OpLimitMissing
+	OpBarred // by a breaker
+	OpHeldAnyhow
+	OpOpened
+	OpProbe
+	OpRecovered
+	OpRetryAfter
+	OpQueuePaused
+	OpPage   // of the ledger was written
+	OpOrphan // a claim that a node still counts
+	// a claim of a dead node that another node counts from now on; too rare to be demanded
+	OpInherited
+	OpFound   // a node reported that it counts the tasks of dead nodes
+	OpCleaned // the share of a dead node is free
+	OpMailed
+	OpApplied
+	OpDeedSent
+	OpDeedAnswered
+	OpDeedFailed
+	OpOneWay
+	OpBrief
+	OpInterrupted // too rare to be demanded
+	OpViewed
+	OpPassed
+	OpEntityGone
+	OpEntityDeleted
+	OpTellerLeft
+	OpLockAsked
+	OpLockGranted
+	OpLocked
+	OpGranted
+	OpDeedLocked
+	OpLockWithdrawn
+	OpLockOutlived
+	OpUnlockedByForce
+	OpMisused
+	OpForgotten
+	OpAcknowledged // an answer is removed because its caller has it
+	OpSetAside
+	OpPutOffNewer
+	OpDoubted // a node continues with its own clock
+	OpCleared
+	OpAdvanced
+	OpWentBack
+	OpWokeUp  // after a suspend, without its shards
+	OpKnocked // at a node whose workers could take something
+	OpPolled
+	OpPollFailed // was not answered in time
+	OpLent       // slots of a worker
+	OpBorrowed   // a claim went to a worker of another node
+	OpBeatLent
+	OpReportLent
+	OpSettledLent
+	OpLentLate      // a claim arrived although no slot was lent for it
+	OpLoanBack      // a claim without a worker was given back; too rare to be demanded
+	OpDelayed       // a start was postponed
+	OpCanceledEarly // a run was canceled before its start time; too rare to be demanded
+	OpTimedOut      // an execution
+	OpSignalDropped // by an operator
+	OpSignalSkipped // by an operator; too rare to be demanded
+	OpRunRepeated   // a failed run was followed by another attempt
+	OpNeighbours    // all other addresses continued while rows of one were refused
+
+	OpClosed // + status
+	_
+	_
+	_
+	_
+	_
+	_
+	opCount
+)
+
+var opNames = [opCount]string{
+	"step", "step failed", "retry", "timer started", "timer fired", "withdrawn", "signal", "signal taken", "promise settled",
+	"child started", "child closed", "bounced", "sent", "labeled", "canceled", "watched", "message", "inbox", "deferred", "parked", "blocked",
+	"quarantined", "continued", "reset", "shard freed", "shard acquired", "takeover by lease", "takeover by proof", "drained", "refence", "verify",
+	"unknown landed", "unknown resent", "careful", "started", "attached", "request repeated", "conflict", "not found", "refused full",
+	"remote", "awaited", "ran", "awaited remote", "read", "read refused", "ran ahead", "diverged", "released", "evicted", "stale turn", "worker left",
+	"swept", "went on", "timer restarted", "answered", "update", "update answered", "update carried", "update cut off", "state set", "version marked",
+	"paused", "resumed", "paused over runs", "asked", "asked remote", "recalled",
+	"pinned", "stranded", "unstranded", "unpinned", "forked", "edited", "imported", "imported closed", "retried", "reset with talk", "deleted", "exists",
+	"called", "call answered", "call refused", "call carried", "call cut off", "read again", "update again",
+	"submitted", "scheduled", "claimed at once", "claimed", "executed", "beat", "returned", "task completed", "attempt failed", "task withdrawn", "task canceled",
+	"timed out to start", "timed out to close", "timed out in total", "timed out silent", "worker lost", "", "dead letter", "told to stop", "report mailed",
+	"report too late", "hand left", "claim of one that left", "", "",
+	"run expired", "run expired by itself", "dead letter expired", "many at once", "requeued", "step requeued", "requeued edited", "requeued again",
+	"requeued before", "requeue undone", "purged",
+	"set", "setting race", "state saved", "state lost", "state adopted", "limited", "limit missing", "barred", "held anyhow", "breaker opened", "probe", "breaker recovered",
+	"retry after", "queue paused", "page written", "claim goes on to count", "", "the dead looked for", "the dead cleaned up",
+	"item stored", "deed applied", "deed sent by a step", "deed answered", "deed failed", "one way", "brief", "", "viewed", "passed on", "entity gone", "entity deleted", "teller left", "lock asked", "lock granted", "section locked", "entity granted", "deed in section", "lock withdrawn", "run ends in section", "unlocked by force", "request id misused", "request ids forgotten", "answers acknowledged", "set aside", "newer put off", "clock doubted", "clock cleared", "clock advanced", "clock went back", "woke up without its shards", "knocked", "polled", "poll not answered", "slots lent", "lent worker claims", "lent worker beats", "lent worker reports", "lent worker settled", "lent claim late", "", "start postponed", "", "execution timed out", "signal dropped", "", "run repeated", "neighbours ended",
+	"", "", "closed completed", "closed failed", "closed canceled", "closed continued",
+	"closed terminated",
+}
+
+// The faults. faultNames has their names.
+const (
+	FaultCommitRetryable FaultKind = iota
+	FaultCommitAway
+	FaultUnknownApplied
+	FaultUnknownLost
+	FaultLateLanded   // an orphan that landed after its caller had given up
+	FaultLateExcluded // an orphan that came after the fence had moved
+	FaultLateWaited   // an orphan that the fence had to wait for
+	FaultCommitSlow
+	FaultPoison
+	FaultLoad
+	FaultLoadCorrupt
+	FaultTornRead
+	FaultHintLost
+	FaultMailLost
+	FaultStoreAway
+	FaultRenewLost
+	FaultRenewFails
+	FaultAcquireLost
+	FaultAcquireLate
+	FaultAcquireFails
+	FaultFenceLost
+	FaultFenceFails
+	FaultRefenceLost
+	FaultRefenceFails
+	FaultVerifyFails
+	FaultRegisterLost
+	FaultPutLost
+	FaultPutFails
+	FaultRepliesFails
+	FaultCrash
+	FaultCrashCut
+	FaultPause
+	FaultPausePastLease
+	FaultLeave
+	FaultWorkerMoves
+	FaultBadWorker
+	FaultLateFenced // a node learned that it had lost its lease
+	FaultGaveUp     // a caller stopped waiting
+	FaultStaleTurn
+	FaultSlowReply
+	FaultOddView
+	FaultDeploy
+	FaultHandHangs
+	FaultReportTwice
+	FaultMessageOdd // late, or twice
+	FaultSettingFails
+	FaultSettingLost
+	FaultTellerHangs
+	FaultHandedBack // a teller has made only the first calls
+	FaultOperatedTwice
+	FaultLastingPoison
+	FaultFlood
+	FaultLargeTimeout // a commit took too long because of its size
+	FaultLargeRefused
+	FaultMisuse
+	FaultUpgrade
+	FaultNewEvent
+	FaultNewMessage
+	FaultDamaged
+	FaultSkipped
+	FaultJump
+	FaultJumpBack
+	FaultSuspend
+	FaultLie // a live node was declared dead
+	faultCount
+)
+
+var faultNames = [faultCount]string{
+	"commit retryable", "commit away", "unknown applied", "unknown lost", "orphan landed", "orphan excluded", "orphan waited for", "commit slow",
+	"poison", "load fails", "load corrupt", "torn read", "hint lost", "mail lost", "store away", "renew lost", "renew fails", "acquire lost", "acquire late",
+	"acquire fails", "fence lost", "fence fails", "refence lost", "refence fails", "verify fails", "register lost", "put lost", "put fails",
+	"replies fails", "crash", "crash cuts calls", "pause", "pause past lease", "leave", "worker moves", "bad worker", "fenced",
+	"gave up", "stale turn", "slow reply", "odd view", "deploy", "hand hangs", "reported twice", "letter odd", "setting fails", "setting lost",
+	"teller hangs", "calls handed back", "operated twice", "lasting poison", "flood", "large commit times out", "large commit refused", "request id of another", "upgrade", "newer event", "newer message", "damaged request", "rows passed over", "clock jumps", "clock jumps back", "suspend", "false proof of death",
+}
+
+// Stats counts what happened.
+type Stats struct {
+	Ops    [opCount]int
+	faults [faultCount]int
+	Seeds  int
+	Events int
+}
+
+// Did counts an operation.
+func (s *Scenario) Did(k OpKind) { s.Stats.Ops[k]++ }
+
+// Hurt counts a fault.
+func (s *Scenario) Hurt(k FaultKind) { s.Stats.faults[k]++ }
+
+// Add sums statistics up.
+func (s *Stats) Add(o *Stats) {
+	for i := range o.Ops {
+		s.Ops[i] += o.Ops[i]
+	}
+	for i := range o.faults {
+		s.faults[i] += o.faults[i]
+	}
+	s.Seeds += o.Seeds
+	s.Events += o.Events
+}
+
+// Faults returns the number of injected faults.
+func (s *Stats) Faults() (n int) {
+	for _, c := range s.faults {
+		n += c
+	}
+	return n
+}
+
+// Missing names the kinds of operations and faults that never occurred.
+func (s *Stats) Missing() (names []string) {
+	for i, n := range s.Ops {
+		if n == 0 && opNames[i] != "" {
+			names = append(names, "op "+opNames[i])
+		}
+	}
+	for i, n := range s.faults {
+		if n == 0 {
+			names = append(names, "fault "+faultNames[i])
+		}
+	}
+	return names
+}
+
+// String lists all counts.
+func (s *Stats) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d seeds, %d events, %d faults\n", s.Seeds, s.Events, s.Faults())
+	for i, n := range s.Ops {
+		if opNames[i] != "" {
+			fmt.Fprintf(&b, "  %-20s %9d\n", opNames[i], n)
+		}
+	}
+	for i, n := range s.faults {
+		fmt.Fprintf(&b, "  ! %-18s %9d\n", faultNames[i], n)
+	}
+	return b.String()
+}

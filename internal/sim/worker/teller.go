@@ -1,0 +1,101 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/kernel"
+	"github.com/perdure/perdure/internal/sim/oracle"
+	"github.com/perdure/perdure/internal/sim/scenario"
+)
+
+// Teller is a worker of entities in a process. Its id is negative, as in the engine: positive ids
+// are workers of workflows.
+type Teller struct {
+	Oracle  *oracle.Oracle
+	Process *kernel.Process
+	Host    host
+	ID      lane.WorkerID
+	Offer   model.EntityOffer
+	Held    []uint64 // generations of hand-overs that it has not reported
+	leaving bool
+	gone    bool
+}
+
+// Leave takes a teller out of its process. The teller gets nothing new, and leaves when it has
+// reported everything, or after a while.
+func (t *Teller) Leave() {
+	s := t.Oracle
+	if t.leaving {
+		return
+	}
+	t.leaving = true
+	if s.Tracing {
+		s.Logf("%s teller %d leaves", t.Process.Name(), t.ID)
+	}
+
+	t.Host.Tell(func(_ model.Time, l *lane.Lane) { l.Withdraw(t.ID) })
+	end := s.Now + s.Between(0, 50)*kernel.Millisecond
+	var wait func()
+	wait = func() {
+		if len(t.Held) > 0 && s.Now < end {
+			s.After(2*kernel.Millisecond, t.Process, wait)
+			return
+		}
+		t.Host.Tell(func(now model.Time, l *lane.Lane) { l.Leave(now, t.ID) })
+		t.gone, t.Held = true, nil
+		t.Host.DismissTeller(t)
+		s.Did(scenario.OpTellerLeft)
+	}
+
+	s.After(2*kernel.Millisecond, t.Process, wait)
+}
+
+// Operate makes the calls after a while. Some tellers make only the first ones, report twice, or
+// report nothing until the faults have ended.
+func (t *Teller) Operate(o model.Operations) {
+	s := t.Oracle
+	if s.Tracing {
+		var calls strings.Builder
+		for i := range o.Calls {
+			d, _ := scenario.DeedOf(o.Calls[i].Input)
+			fmt.Fprintf(&calls, " %s %x", o.Calls[i].Name, d.ID)
+		}
+		s.Logf("%s teller %d has calls of %s on state %d, gen %x:%s", t.Process.Name(), t.ID, o.Entity.Key, scenario.StampOf(scenario.AccountOf(o.State, o.Exists && !o.Entity.Stateless())), o.Generation, calls.String())
+	}
+
+	t.Held = append(t.Held, o.Generation)
+	took := kernel.OneOf(s, 0, s.Between(0, 2*kernel.Millisecond), s.Between(0, 30*kernel.Millisecond))
+	if !s.Healed && s.Chance(0.04) {
+		s.Hurt(scenario.FaultTellerHangs)
+		took = max(took, s.Plan.FaultsUntil-s.Now)
+	}
+
+	s.After(took, t.Process, func() {
+		most := len(o.Calls)
+		if !s.Healed && most > 1 && s.Chance(0.15) {
+			most = 1 + s.Pick(most-1)
+			s.Hurt(scenario.FaultHandedBack)
+		}
+		h, r := s.Operate(&o, most)
+		s.Ledger.Handed(h)
+		t.report(r)
+		if !s.Healed && s.Chance(0.1) {
+			s.Hurt(scenario.FaultOperatedTwice)
+			s.After(s.Between(0, 3*kernel.Millisecond), t.Process, func() { t.report(r) })
+		}
+	})
+}
+
+// report reports the outcome of calls to the current incarnation, also when the teller has left.
+func (t *Teller) report(r model.Operated) {
+	s := t.Oracle
+	t.Held = slices.DeleteFunc(t.Held, func(gen uint64) bool { return gen == r.Generation })
+	if s.Tracing {
+		s.Logf("%s teller %d reports %d calls of %s, gen %x", t.Process.Name(), t.ID, len(r.Results), r.Entity.Key, r.Generation)
+	}
+	t.Host.Post(r.Generation, func(now model.Time, l *lane.Lane) { l.FinishCalls(now, t.ID, &r) })
+}

@@ -1,0 +1,122 @@
+package worker
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/kernel"
+	"github.com/perdure/perdure/internal/sim/oracle"
+	"github.com/perdure/perdure/internal/sim/scenario"
+)
+
+// DrawVersion gives a worker a version, if workers have versions.
+func (w *Worker) DrawVersion() {
+	s := w.Oracle
+	switch {
+	case !s.Plan.Pins:
+	case s.Chance(0.1):
+		w.Offer.Version = scenario.Unpinned
+	default:
+		w.SetVersion(kernel.OneOf(s, scenario.Versions[:]...))
+	}
+}
+
+// SetVersion makes a worker offer its workflows as pinned.
+func (w *Worker) SetVersion(v string) { w.Offer.Version, w.Offer.Pinned = v, w.Offer.Workflows }
+
+// Pins reports whether the code of the worker pins a workflow.
+func (w *Worker) Pins(workflow string) bool { return slices.Contains(w.Offer.Pinned, workflow) }
+
+// pin binds a run without a version to the version of its worker.
+func (h *Hold) pin(cs *[]model.Command, eventful *int) {
+	if h.pinning || h.m.Pin != "" || !h.w.Pins(h.m.Start.Address.Type) {
+		return
+	}
+	h.pinning = true
+	*eventful++
+	*cs = append(*cs, model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventPinned, ID: "pin", Name: h.w.Offer.Version}})
+}
+
+// retained adds the retention of its program to the end of a run.
+func (h *Hold) retained(end *model.Close) *model.Close {
+	if end == nil || h.m.Program.Retain == 0 {
+		return end
+	}
+	c := *end
+	c.Retain = h.m.Program.Retain
+	return &c
+}
+
+// Worker runs programs in a process.
+type Worker struct {
+	Oracle  *oracle.Oracle
+	Process *kernel.Process
+	Host    host
+	ID      lane.WorkerID
+	Offer   model.Offer
+	Bad     bool // cannot run any program
+	Leaving bool
+	gone    bool
+	Held    map[model.RunID]*Hold
+}
+
+// host is the process of a worker, as the worker sees it.
+type host interface {
+	// now is the process's estimate of store time.
+	Now() model.Time
+	// serves reports whether the process has a node.
+	Serves() bool
+	// lanes returns the number of lanes of the node, or 0 if there is no node.
+	Lanes() int
+	// post hands an input to the lane that gave out a generation. It returns false if that lane has
+	// ended.
+	Post(generation uint64, do func(now model.Time, l *lane.Lane)) bool
+	// tell hands an input to all lanes, if there is a node.
+	Tell(do func(now model.Time, l *lane.Lane))
+	// dismiss removes a worker that has left.
+	Dismiss(w *Worker)
+	// dismissTeller removes a teller that has left.
+	DismissTeller(t *Teller)
+}
+
+// Leave takes a worker out of a process. First the worker gets nothing new. It leaves when it holds
+// nothing, or after a while.
+func (w *Worker) Leave() {
+	s := w.Oracle
+	if w.Leaving {
+		return
+	}
+	w.Leaving = true
+	if s.Tracing {
+		s.Logf("%s worker %d leaves", w.Process.Name(), w.ID)
+	}
+
+	w.Host.Tell(func(_ model.Time, l *lane.Lane) { l.Withdraw(w.ID) })
+	end := s.Now + s.Between(0, 100)*kernel.Millisecond
+	var wait func()
+	wait = func() {
+		if len(w.Held) > 0 && s.Now < end {
+			s.After(2*kernel.Millisecond, w.Process, wait)
+			return
+		}
+
+		w.Host.Tell(func(now model.Time, l *lane.Lane) { l.Leave(now, w.ID) })
+		w.gone = true
+		w.Host.Dismiss(w)
+		s.Did(scenario.OpWorkerLeft)
+	}
+
+	s.After(2*kernel.Millisecond, w.Process, wait)
+}
+
+// Drop makes the worker forget the run.
+func (h *Hold) Drop() {
+	h.dropped = true
+	delete(h.w.Held, h.run)
+}
+
+// report passes a turn to the current incarnation.
+func (w *Worker) report(t model.Turn) bool {
+	return w.Host.Post(t.Generation, func(now model.Time, l *lane.Lane) { l.Turn(now, w.ID, &t) })
+}
