@@ -66,7 +66,7 @@ func done(err error) (*pb.Done, error) {
 func (c *client) Server(ctx context.Context, _ *pb.ServerRequest) (*pb.ServerReply, error) {
 	r := &pb.ServerReply{Protocol: Protocol, Version: c.version, Tenant: tenantOf(ctx), MaxMessage: int64(c.maxMessage)}
 	if c.mailer != nil {
-		r.Cluster, r.Remembers = c.mailer.Cluster(), int64(c.mailer.Remembers())
+		r.Cluster, r.Remembers = c.mailer.Cluster(), int64(c.mailer.RequestRetention())
 	}
 	return r, nil
 }

@@ -12,8 +12,8 @@ import (
 // Cluster returns the id of the server's store.
 func (b *Backend) Cluster() string { return b.cluster }
 
-// Remembers returns how long the server knows the request id of a message that it has taken.
-func (b *Backend) Remembers() time.Duration { return b.remembers }
+// RequestRetention returns how long the server knows the request id of a message that it has taken.
+func (b *Backend) RequestRetention() time.Duration { return b.remembers }
 
 // Reach reports whether a server answers.
 func (b *Backend) Reach(ctx context.Context) error {

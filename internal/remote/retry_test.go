@@ -294,8 +294,8 @@ func TestDeliver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, program())
 	mailer := w.local.(api.Mailer)
-	if w.far.Cluster() != mailer.Cluster() || w.far.Remembers() != mailer.Remembers() || w.far.Cluster() == "" {
-		t.Errorf("cluster %s, remembers %s", w.far.Cluster(), w.far.Remembers())
+	if w.far.Cluster() != mailer.Cluster() || w.far.RequestRetention() != mailer.RequestRetention() || w.far.Cluster() == "" {
+		t.Errorf("cluster %s, remembers %s", w.far.Cluster(), w.far.RequestRetention())
 	}
 	w.must(w.far.Reach(w.ctx))
 	start := ok[model.Message](w)(mailer.Compose(&api.StartRequest{
