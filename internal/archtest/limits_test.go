@@ -19,6 +19,8 @@ var limits = []struct{ row, file, code string }{
 	{"| bytes of a request id | 200 |", "internal/service/validate.go", `v.text("the request id", id, v.limits.Name)`},
 	{"| starts of one call of `StartMany` or `SubmitMany` | 100,000 |", "internal/service/many.go", "MaxMany      = 100_000"},
 	{"| bytes of the inputs of such a call | 64 MiB |", "internal/service/many.go", "MaxManyBytes = 64 << 20"},
+	{"| starts of one call of `StartMany` or `SubmitMany` | 100,000 |", "internal/remote/streams.go", "maxMany      = 100_000"},
+	{"| bytes of the inputs of such a call | 64 MiB |", "internal/remote/streams.go", "maxManyBytes = 64 << 20"},
 	{"| events in the history of a run | 100,000 |", "internal/core/decision.go", "Events: 100_000"},
 	{"| bytes of the history of a run | 50 MiB |", "internal/core/decision.go", "Bytes: 50 << 20"},
 	{"of one run together | 16 MiB |", "internal/core/decision.go", "Unread: 16 << 20"},

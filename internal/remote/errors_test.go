@@ -3,6 +3,8 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +60,13 @@ func TestErrorsOverTheWire(t *testing.T) {
 		}},
 		{"a removal without an export", fault.Invalid, func(c api.Client) error {
 			return second(c.Delete(ctx, api.DeleteRequest{Target: target("shop", "gone"), Force: true}))
+		}},
+		{"too many starts", fault.Exhausted, func(c api.Client) error {
+			return second(c.StartMany(ctx, make([]api.StartRequest, 100_001)))
+		}},
+		{"starts that are too large together", fault.Exhausted, func(c api.Client) error {
+			large := api.StartRequest{Address: address("shop", "x"), Input: model.Payload{Data: make([]byte, 1<<20)}}
+			return second(c.StartMany(ctx, slices.Repeat([]api.StartRequest{large}, 65)))
 		}},
 		{"an import of nothing", fault.Invalid, func(c api.Client) error {
 			return second(c.Import(ctx, api.ImportRequest{Tenant: tenant, History: model.History{Start: model.Start{Address: address("shop", "")}}}))
@@ -188,5 +197,27 @@ func TestConfigs(t *testing.T) {
 		if _, err := remote.Dial(t.Context(), c.cfg); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%+v: %v", c.cfg, err)
 		}
+	}
+}
+
+// Many starts travel in several messages, and have their replies in order.
+func TestManyStarts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var rs []api.StartRequest
+	for i := range 5_000 {
+		rs = append(rs, api.StartRequest{Address: address("shop", fmt.Sprint(i)), Input: text("1")})
+	}
+	rs[4_321].Address.Key = ""
+	for i, r := range ok[[]api.StartedReply](w)(w.far.StartMany(w.ctx, rs)) {
+		if bad := i == 4_321; (r.Err != nil) != bad || r.Run.IsZero() != bad {
+			t.Fatalf("start %d: %+v", i, r)
+		}
+	}
+	if n := w.calls.served("StartMany", "OK"); n != 3 {
+		t.Errorf("%d messages", n)
+	}
+	if n := ok[int64](w)(w.far.Count(w.ctx, api.ListRequest{Tenant: tenant})); n != 4_999 {
+		t.Errorf("%d executions", n)
 	}
 }

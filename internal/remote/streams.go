@@ -20,6 +20,13 @@ const (
 	batchBytes  = 4 << 20
 )
 
+// Bounds of one call that starts many executions. The service has the same ones, but it sees only
+// one batch at a time.
+const (
+	maxMany      = 100_000
+	maxManyBytes = 64 << 20
+)
+
 // streamFunc is a method of the server with one request and many replies.
 type streamFunc[M, R any] func(context.Context, *M, ...grpc.CallOption) (grpc.ServerStreamingClient[R], error)
 
@@ -102,6 +109,9 @@ func (b *Backend) TaskStream(ctx context.Context, r api.TaskStreamRequest) (api.
 // StartMany starts many executions, in messages that the server accepts. When one of them fails
 // behind the first one, its requests have the error: those before are started.
 func (b *Backend) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.StartedReply, error) {
+	if err := checkMany(rs); err != nil {
+		return nil, err
+	}
 	requests := make([]api.StartRequest, len(rs))
 	for i, r := range rs {
 		if err := b.own(r.Address.Tenant); err != nil {
@@ -134,13 +144,34 @@ func (b *Backend) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.S
 	return replies, nil
 }
 
+// checkMany refuses what the service refuses, before anything is started.
+func checkMany(rs []api.StartRequest) error {
+	if len(rs) > maxMany {
+		return fault.New(fault.Exhausted, "start %d executions in one call: at most %d are allowed", len(rs), maxMany)
+	}
+	size := 0
+	for i := range rs {
+		size += inputBytes(&rs[i])
+	}
+	if size > maxManyBytes {
+		return fault.New(fault.Exhausted, "start %d executions in one call: their inputs have %d bytes, at most %d are allowed", len(rs), size, maxManyBytes)
+	}
+	return nil
+}
+
+// inputBytes returns the bytes of the input of a start and of its signals.
+func inputBytes(r *api.StartRequest) int {
+	n := r.Input.Size()
+	for i := range r.With {
+		n += r.With[i].Input.Size()
+	}
+	return n
+}
+
 // batch returns how many starts fit into a message: at least one, unless there is none.
 func batch(rs []api.StartRequest) (n int) {
 	for size := 0; n < len(rs) && n < batchStarts; n++ {
-		size += 256 + rs[n].Input.Size()
-		for i := range rs[n].With {
-			size += rs[n].With[i].Input.Size()
-		}
+		size += 256 + inputBytes(&rs[n])
 		if n > 0 && size > batchBytes {
 			break
 		}
