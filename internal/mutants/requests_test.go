@@ -170,8 +170,8 @@ var requests = []mutant{
 	{
 		name:  "the refusal of a misused id replaces the remembered answer",
 		file:  "internal/engine/lane/mail.go",
-		old:   "	case known && answered.misused || d.Misused || isMessage && sent.refusedOnce && sent.isRequest() || !again && !query && isTemporary(d.Answer.Failure):\n",
-		new:   "	case known && answered.misused || isMessage && sent == nil:\n",
+		old:   "	case known && answered.misused || d.Misused || quarantined || !again && !query && isTemporary(d.Answer.Failure):\n",
+		new:   "	case known && answered.misused || quarantined && sent == nil:\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfAnUpdate$")},
 	},
 	{
@@ -264,5 +264,12 @@ var requests = []mutant{
 		old:   "sent.isRequest() && e.quarantine.why != nil\n",
 		new:   "sent.isRequest() && sent.refusedOnce\n",
 		tests: [][]string{laneTest("TestRefusedRequestThatTakesEffect$")},
+	},
+	{
+		name:  "an input that is applied again trusts an old lookup of its request id",
+		file:  "internal/engine/lane/recovery.go",
+		old:   "				m.lookup.checked = false\n",
+		new:   "				_ = m\n",
+		tests: [][]string{laneTest("TestRequestsThatChangePlacesWhenAppliedAgain$")},
 	},
 }
