@@ -20,7 +20,7 @@ type slowMailer struct {
 	slow string
 }
 
-func (*slowMailer) Remembers() time.Duration { return 24 * time.Hour }
+func (*slowMailer) RequestRetention() time.Duration { return 24 * time.Hour }
 
 func (m *slowMailer) Deliver(ctx context.Context, to *model.Message) error {
 	if to.To.Key != m.slow {
@@ -30,19 +30,19 @@ func (m *slowMailer) Deliver(ctx context.Context, to *model.Message) error {
 	return fault.New(fault.Timeout, "accepted, but not answered yet")
 }
 
-// A letter that is not answered in time is put off, because each page that has it would take as
+// A message that is not answered in time is put off, because each page that has it would take as
 // long. Those behind it for the same target are not tried, and others are delivered. When the app
 // closes, nothing is said about it.
-func TestLetterWithoutAnAnswerIsPutOff(t *testing.T) {
+func TestMessageWithoutAnAnswerIsPutOff(t *testing.T) {
 	t.Parallel()
-	letter := func(id, key string) userdb.Letter {
+	message := func(id, key string) userdb.OutboxMessage {
 		m := model.Message{Kind: model.MessageSignal, To: model.Address{Tenant: model.DefaultTenant, Type: "w", Key: key}}
-		return userdb.Letter{ID: id, Execution: "w/" + key, Body: hex.EncodeToString(model.AppendMessage(nil, &m))}
+		return userdb.OutboxMessage{ID: id, Execution: "w/" + key, Body: hex.EncodeToString(model.AppendMessage(nil, &m))}
 	}
 	r := &relay{mailer: &slowMailer{slow: "k"}}
-	letters := []userdb.Letter{letter("1", "k"), letter("2", "k"), letter("3", "other")}
+	messages := []userdb.OutboxMessage{message("1", "k"), message("2", "k"), message("3", "other")}
 	deliver := func(ctx context.Context) []userdb.Verdict {
-		got := r.deliver(ctx, letters)
+		got := r.deliver(ctx, messages)
 		slices.SortFunc(got, func(a, b userdb.Verdict) int { return int(a.ID[0]) - int(b.ID[0]) })
 		return got
 	}

@@ -23,7 +23,7 @@ func (s *Service) flow() *flow.Flow {
 
 // Limits lists the limits of a tenant, with the tasks that hold and wait for them.
 func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus, error) {
-	st, err := s.flow().Used(ctx, tenant)
+	st, err := s.flow().StateWithUses(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (in *claimInput) apply(l *Lane, now model.Time, e *entry) {
 		if d.Decision, ok = core.Claim(e.x, in.id, in.name, now); ok {
 			task := e.x.Task(in.id)
 			e.tasks.posted.set(in.id, posting{held: true, claim: task.Claim, worker: in.worker})
-			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, in.worker, in.name)
+			l.cfg.Board.Hold(now, l.item(e, e.x, task), task.Claim, in.worker, in.name)
 		} else {
 			l.repost(now, e, in.id)
 		}
@@ -227,7 +227,7 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 			return d
 		}
 		// Wait for it once more.
-		l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, 0, task.Worker)
+		l.cfg.Board.Hold(now, l.item(e, e.x, task), task.Claim, 0, task.Worker)
 		return d
 	}
 
@@ -272,7 +272,7 @@ func (l *Lane) expireAgain(now model.Time, e *entry, in *expiryInput) {
 func (l *Lane) resumeDeadlines(now model.Time, e *entry, in *expiryInput) {
 	p, _ := e.tasks.posted.get(in.id)
 	if t := taskOf(e, in.id); e.run() == in.run && t != nil && t.Held && p.held && p.claim == t.Claim {
-		l.cfg.Board.Held(now, l.item(e, e.x, t), p.claim, p.worker, t.Worker)
+		l.cfg.Board.Hold(now, l.item(e, e.x, t), p.claim, p.worker, t.Worker)
 	} else {
 		l.repost(now, e, in.id)
 	}
@@ -296,7 +296,7 @@ func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 	case ok && p.held && p.claim == in.claim && p.worker != in.worker:
 		p.worker, p.warned = in.worker, false
 		e.tasks.posted.set(in.id, p)
-		l.cfg.Board.Held(now, l.item(e, e.x, task), p.claim, p.worker, task.Worker)
+		l.cfg.Board.Hold(now, l.item(e, e.x, task), p.claim, p.worker, task.Worker)
 		l.postTask(now, e, task) // which warns the worker if it should come to an end
 	}
 	l.skip(e, in)

@@ -119,7 +119,7 @@ func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 	}
 
 	r.now = r.now.Add(11 * time.Second)
-	due := b.Due(r.now) // which the lane hears of after the commit
+	due := b.TakeDue(r.now) // which the lane hears of after the commit
 	r.settle()
 	r.l.Expire(r.now, model.ClaimRef{TaskRef: due[0].Ref, Claim: due[0].Claim}, true, due[0].Kind.String())
 	r.settle()
@@ -154,7 +154,7 @@ func TestClaimThatHasNoTimeLeftIsNotHandedOver(t *testing.T) {
 		if got := b.claims(); len(got) != 0 {
 			t.Errorf("%s: handed over is %+v, whose time was up", name, got)
 		}
-		due := b.Due(r.now)
+		due := b.TakeDue(r.now)
 		if len(due) != 1 {
 			t.Fatalf("%s: due is %+v, want the claim", name, due)
 		}

@@ -352,13 +352,12 @@ func TestForcedDeleteRefused(t *testing.T) {
 	}
 }
 
-// An order of another process for what is quarantined is refused at once, each request once. Given
-// again later, the order takes effect.
-func TestOrdersForWhatIsQuarantined(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+// newQuarantined returns a rig with a run whose events cannot be decoded. repair makes them
+// readable again.
+func newQuarantined(t *testing.T) (r *rig, a model.Address, repair func()) {
+	t.Helper()
+	r, a = newRig(t), key("bad")
 	r.join(1)
-	a := key("bad")
 	r.start(a, "one")
 	r.settle()
 	r.restart()
@@ -371,6 +370,15 @@ func TestOrdersForWhatIsQuarantined(t *testing.T) {
 	}
 	r.join(1)
 	r.settle()
+
+	return r, a, func() { damaged = false }
+}
+
+// An order of another process for what is quarantined is refused at once, each request once. Given
+// again later, the order takes effect.
+func TestOrdersForWhatIsQuarantined(t *testing.T) {
+	t.Parallel()
+	r, a, repair := newQuarantined(t)
 	order := func(id string) {
 		r.putRow(model.Message{Kind: model.MessageTerminate, To: a, RequestID: id})
 	}
@@ -386,7 +394,7 @@ func TestOrdersForWhatIsQuarantined(t *testing.T) {
 		t.Error("it was carried out")
 	}
 
-	damaged = false
+	repair()
 	r.pass(2 * time.Minute)
 	order("second")
 	r.l.MailWaits()
@@ -399,21 +407,7 @@ func TestOrdersForWhatIsQuarantined(t *testing.T) {
 // once.
 func TestRequestsForWhatIsQuarantined(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.join(1)
-	a := key("bad")
-	r.start(a, "one")
-	r.settle()
-	r.restart()
-	damaged := true
-	r.reads = func(ld *lane.Load) *lane.LoadResult {
-		if damaged && ld.Kind == lane.LoadRun && ld.Address == a {
-			return &lane.LoadResult{Err: fault.New(fault.Corrupt, "event 3 of it cannot be decoded")}
-		}
-		return nil
-	}
-	r.join(1)
-	r.settle()
+	r, a, repair := newQuarantined(t)
 
 	signal := model.Message{Kind: model.MessageSignal, To: a, Name: "s", RequestID: "signal"}
 	for _, m := range []model.Message{
@@ -434,7 +428,7 @@ func TestRequestsForWhatIsQuarantined(t *testing.T) {
 		}
 	}
 
-	damaged = false
+	repair()
 	r.pass(2 * time.Minute)
 	for range 2 {
 		r.putRow(signal)

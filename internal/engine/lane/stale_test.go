@@ -74,7 +74,7 @@ func TestSilenceOfAClaimThatWasUndone(t *testing.T) {
 		b.propose()
 		r.flush()
 		r.now = r.now.Add(2 * time.Second)
-		due := b.Due(r.now)
+		due := b.TakeDue(r.now)
 		if len(due) != 1 || due[0].Kind != queue.DueSilence {
 			t.Fatalf("the board reports %+v", due)
 		}
