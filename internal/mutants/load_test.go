@@ -47,8 +47,8 @@ var load = []mutant{
 	{
 		name:  "a claim is handed over that has no time left",
 		file:  "internal/engine/lane/handover.go",
-		old:   "t.Spec.ToClose > 0 && l.now > t.Since",
-		new:   "false && l.now > t.Since",
+		old:   "	if l.isLate(t.Since, t.Spec.ToClose) || ",
+		new:   "	if ",
 		tests: [][]string{laneTest("TestClaimThatHasNoTimeLeftIsNotHandedOver$")},
 	},
 	{
@@ -127,5 +127,12 @@ var load = []mutant{
 		old:   "	l.apart = proposals(first) + proposals(rest)\n	half",
 		new:   "	l.apart = 0\n	half",
 		tests: [][]string{laneTest("TestClaimsThatAreTooMuchTogether$")},
+	},
+	{
+		name:  "a claim is handed over whose worker may no longer be silent",
+		file:  "internal/engine/lane/handover.go",
+		old:   " || l.isLate(t.Since, t.Spec.Silence) {",
+		new:   " {",
+		tests: [][]string{laneTest("TestClaimThatHasNoTimeLeftIsNotHandedOver$")},
 	},
 }

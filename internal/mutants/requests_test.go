@@ -265,4 +265,11 @@ var requests = []mutant{
 		new:   "sent.isRequest() && sent.refusedOnce\n",
 		tests: [][]string{laneTest("TestRefusedRequestThatTakesEffect$")},
 	},
+	{
+		name:  "an input that is applied again trusts an old lookup of its request id",
+		file:  "internal/engine/lane/recovery.go",
+		old:   "				m.lookup.checked = false\n",
+		new:   "				_ = m\n",
+		tests: [][]string{laneTest("TestRequestsThatChangePlacesWhenAppliedAgain$")},
+	},
 }

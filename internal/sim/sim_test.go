@@ -263,6 +263,9 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 		145984, // deadlines of two tasks met in each batch, and the store did not take two in time
 		// the loss of a worker ended a claim that another worker had made again
 		128855,
+		// a batch was applied again, and the lane served a request that it had put off before, and
+		// then the same request under its old lookup
+		133088,
 	} {
 		if _, err := Run(seed, Options{Features: older}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/queue"
@@ -128,9 +129,9 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *handover) {
 	if l.cfg.Board != nil && l.cfg.Board.Overdue(ref) {
 		return // the commit took longer than the attempt may take: the attempt is about to time out
 	}
-	if t.Spec.ToClose > 0 && l.now > t.Since.Add(t.Spec.ToClose) {
-		// Either the board has not looked yet, or a time-out of the claim was rolled back and the
-		// board has the claim again. Another task may have the permit of the claim by now.
+	if l.isLate(t.Since, t.Spec.ToClose) || l.isLate(t.Since, t.Spec.Silence) {
+		// The board has not looked yet, or a time-out of the claim was rolled back and the board
+		// has the claim again. Another task may have the permit of the claim by now.
 		return
 	}
 	c := model.Claim{
@@ -149,4 +150,9 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *handover) {
 		c.Identity, c.Step = same.Run, same.Step
 	}
 	l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskExecute, Worker: claim.worker, Ref: c.Ref, Claim: &c})
+}
+
+// isLate reports whether a time-out that began at the given time has passed; zero is none.
+func (l *Lane) isLate(since model.Time, timeout time.Duration) bool {
+	return timeout > 0 && l.now > since.Add(timeout)
 }

@@ -130,33 +130,38 @@ func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 	b.wantSlots(0)
 }
 
-// The commit of a claim takes longer than the attempt may last, and the board has not looked at its
-// deadlines since. The same is true of a claim whose time-out was undone with its batch. No worker
-// may begin the attempt, and it times out when the board looks.
+// The commit of a claim takes longer than the attempt may last or its worker may be silent, and the
+// board has not looked at its deadlines since. The same is true of a claim whose time-out was
+// undone with its batch. No worker may begin the attempt, and it times out when the board looks.
 func TestClaimThatHasNoTimeLeftIsNotHandedOver(t *testing.T) {
 	t.Parallel()
-	r, b := newBench(t, 0)
-	r.send(theTask("t", func(s *model.TaskSpec) { s.ToClose = 10 * time.Second }), "t")
-	r.settle()
-	b.Slots(r.now, 1, 1)
-	b.propose()
-	r.flush()
-	if r.commit == nil {
-		t.Fatal("the claim is not on its way to the store")
-	}
+	for name, change := range map[string]func(*model.TaskSpec){
+		"to close": func(s *model.TaskSpec) { s.ToClose = 10 * time.Second },
+		"silence":  func(s *model.TaskSpec) { s.Silence = 10 * time.Second },
+	} {
+		r, b := newBench(t, 0)
+		r.send(theTask("t", change), "t")
+		r.settle()
+		b.Slots(r.now, 1, 1)
+		b.propose()
+		r.flush()
+		if r.commit == nil {
+			t.Fatalf("%s: the claim is not on its way to the store", name)
+		}
 
-	r.now = r.now.Add(11 * time.Second)
-	r.settle()
-	if got := b.claims(); len(got) != 0 {
-		t.Errorf("handed over is %+v, whose time was up", got)
+		r.now = r.now.Add(11 * time.Second)
+		r.settle()
+		if got := b.claims(); len(got) != 0 {
+			t.Errorf("%s: handed over is %+v, whose time was up", name, got)
+		}
+		due := b.TakeDue(r.now)
+		if len(due) != 1 {
+			t.Fatalf("%s: due is %+v, want the claim", name, due)
+		}
+		r.l.Expire(r.now, model.ClaimRef{TaskRef: due[0].Ref, Claim: due[0].Claim}, true, due[0].Kind.String())
+		r.settle()
+		r.wantEvents(taskAt("t"), "task_claimed task", "task_timed_out task")
 	}
-	due := b.TakeDue(r.now)
-	if len(due) != 1 {
-		t.Fatalf("due is %+v, want the claim", due)
-	}
-	r.l.Expire(r.now, model.ClaimRef{TaskRef: due[0].Ref, Claim: due[0].Claim}, true, due[0].Kind.String())
-	r.settle()
-	r.wantEvents(taskAt("t"), "task_claimed task", "task_timed_out task")
 }
 
 // The store is away when a worker claims a task, for much longer than the worker may be silent. The

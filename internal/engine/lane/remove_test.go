@@ -502,3 +502,64 @@ func TestRefusedRequestThatTakesEffect(t *testing.T) {
 	r.settle()
 	r.wantEvents(a, "signal_received s")
 }
+
+// Two rows have the same update. The first one is put off, because its run is quarantined. The
+// second one is served in the same batch after the quarantine, behind another answer. The batch is
+// refused because of another row. When the lane applies it again, it serves the first row, and must
+// notice that the second one is the same request.
+func TestRequestsThatChangePlacesWhenAppliedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("bad")
+	r.began(a)
+	r.turn(a, model.Turn{Close: &model.Close{Status: model.Completed}})
+	r.settle()
+	r.restart()
+	damaged := true
+	r.reads = func(ld *lane.Load) *lane.LoadResult {
+		if damaged && ld.Kind == lane.LoadRun && ld.Address == a {
+			return &lane.LoadResult{Err: fault.New(fault.Corrupt, "event 3 of it cannot be decoded")}
+		}
+		return nil
+	}
+	r.settle()
+	arrives := func(m model.Message) {
+		r.putRow(m)
+		r.l.MailWaits()
+		r.flush()
+		for len(r.loads) > 0 {
+			r.read()
+		}
+	}
+
+	// Everything waits behind a commit.
+	r.start(key("first"), "first")
+	r.flush()
+	update := model.Message{Kind: model.MessageUpdate, To: a, Name: "u", RequestID: "update"}
+	arrives(update)
+	arrives(model.Message{Kind: model.MessageSignal, To: a, Name: "s", RequestID: "signal"})
+	damaged = false
+	r.now = r.now.Add(2 * time.Minute)
+	r.flush()
+	arrives(update)
+	r.start(key("poison"), "poison")
+	r.flush()
+
+	r.refuse = poison("poison")
+	r.commitNow()
+	if b := r.commit; b == nil || len(b.Inbox) != 2 || len(b.Deferred) != 1 || len(b.Starts) != 1 {
+		t.Fatalf("the batch does not have what it should: %+v", b)
+	}
+	r.settle()
+	if len(r.turnedDown) != 0 {
+		t.Errorf("the store turned down %v", r.turnedDown)
+	}
+	k := store.RequestKey{Shard: a.Shard(shards), Address: a, ID: update.RequestID}
+	if answer := r.remembered(k); answer == nil || answer.Failure == nil {
+		t.Errorf("the update to a closed run is answered %+v", answer)
+	}
+	if n := r.inboxed(); n != 0 {
+		t.Errorf("%d requests still wait", n)
+	}
+}
