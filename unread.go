@@ -67,7 +67,7 @@ func (s Signals) signal(ctx context.Context, t Target, r api.SignalsRequest) (Un
 }
 
 func (s Signals) signals(ctx context.Context, t Target, r api.SignalsRequest) ([]UnreadSignal, error) {
-	to, err := t.target().api()
+	to, err := t.target().api(s.app.host)
 	if err != nil {
 		return nil, err
 	}

@@ -27,8 +27,8 @@ type Mailer interface {
 	Inbox() (Inbox, bool)
 	// Hint tells that a message may have come to the inbox of a shard.
 	Hint(s model.ShardID)
-	// DeadLetters returns messages that were handed over so and refused, in the order of their ids.
-	DeadLetters(ctx context.Context, after model.RunID, limit int) ([]DeadLetter, error)
+	// DeadLetters returns messages of a tenant that were handed over so and refused, ordered by id.
+	DeadLetters(ctx context.Context, tenant string, after model.RunID, limit int) ([]DeadLetter, error)
 }
 
 // Request is a request that a client sends without waiting for what the code answers: one of the

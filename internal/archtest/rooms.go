@@ -176,7 +176,7 @@ var rooms = []room{
 	// constructor.
 	{path: "internal/attach", imports: []string{".", "internal/attach/seam"}},
 	{path: "internal/attach/seam", imports: []string{"internal/api", "internal/replay", "internal/telemetry", "internal/telemetry/tracing", "payload"}},
-	{path: "embedded", imports: []string{".", "internal/attach", "internal/node", "internal/codec", "internal/deploy", "internal/telemetry/...", "payload"}, public: true},
+	{path: "embedded", imports: []string{".", "internal/attach", "internal/model", "internal/node", "internal/codec", "internal/deploy", "internal/telemetry/...", "payload"}, public: true},
 	// Users' tests run on the real engine and the memory store, in processes that can die, and look
 	// into the store for their reports.
 	{

@@ -279,7 +279,7 @@ func (s *soak) redo(url string) int {
 	key := regexp.MustCompile(`^(p\d+-)[cgf](\d+)$`)
 	most := map[string]int{}
 
-	req := api.ListRequest{AllRuns: true, Limit: 1000}
+	req := api.ListRequest{Tenant: model.DefaultTenant, AllRuns: true, Limit: 1000}
 	for {
 		page, err := nd.Backend().List(s.t.Context(), req)
 		if err != nil {

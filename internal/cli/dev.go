@@ -108,7 +108,7 @@ func (o *options) changes(ctx context.Context, last map[model.RunID]string, firs
 		return err
 	}
 	defer n.Close()
-	page, err := n.Backend().List(ctx, api.ListRequest{Limit: 100, AllRuns: true})
+	page, err := n.Backend().List(ctx, api.ListRequest{Tenant: o.tenant, Limit: 100, AllRuns: true})
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/perdure/perdure/internal/api"
@@ -269,13 +268,13 @@ func (s *Service) JoinTasks(_ context.Context, w api.TaskWorker, offer model.Tas
 	if s.engine == nil {
 		return nil, fault.New(fault.Denied, "the store is open for reading only")
 	}
-	if len(offer.Tenants) == 0 {
-		offer.Tenants = []string{model.DefaultTenant}
-	}
 	v := s.check("join")
 	v.name("worker", offer.Name)
+	if len(offer.Tenants) == 0 {
+		v.wrong("the tenant is empty")
+	}
 	for _, tenant := range offer.Tenants {
-		v.text("the tenant", tenant, s.limits.Name)
+		v.tenant(tenant)
 	}
 	v.offer("queue", offer.Queues)
 	v.offer("activity", offer.Kinds)
@@ -294,9 +293,8 @@ func (s *Service) Join(_ context.Context, w api.Worker, offer api.Offer) (api.Se
 	if s.engine == nil {
 		return nil, fault.New(fault.Denied, "the store is open for reading only")
 	}
-	offer.Tenant = cmp.Or(offer.Tenant, model.DefaultTenant)
 	v := s.check("join")
-	v.text("the tenant", offer.Tenant, s.limits.Name)
+	v.tenant(offer.Tenant)
 	for _, name := range offer.Workflows {
 		v.name("workflow", name)
 	}
