@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -63,6 +64,12 @@ func (s *Service) Deliver(ctx context.Context, m *model.Message) error {
 	}
 	v := s.check(m.Kind.String())
 	v.address(m.To)
+	if with := core.Overreach(m); with != "" {
+		v.wrong("a client does not send it %s", with)
+	}
+	if m.From != (model.Link{}) || m.Section != "" {
+		v.wrong("a client does not send it in the name of a run")
+	}
 	if err := v.err(); err != nil {
 		return err
 	}
