@@ -32,7 +32,7 @@ var (
 	// testOnly are the rooms that never end up in a binary that we ship.
 	testOnly = []string{
 		"internal/archtest", "internal/chaos", "internal/corpus", "internal/crash", "internal/crashwalk", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
-		"internal/store/faultstore", "internal/store/storetest", "internal/txtest", "internal/wrong",
+		"internal/store/faultstore", "internal/store/storetest", "internal/tenanttest", "internal/txtest", "internal/wrong",
 	}
 )
 
@@ -212,6 +212,7 @@ var rooms = []room{
 	{path: "internal/mutants/...", imports: []string{"internal/..."}, testing: true},
 	{path: "internal/pgproxy", testing: true},
 	{path: "internal/pgtest", testing: true},
+	{path: "internal/tenanttest", imports: join(vocabulary, ".", "internal/api", "internal/attach", "internal/core/rule", "internal/history"), testing: true},
 	{path: "internal/sim/...", imports: []string{"internal/..."}, testing: true},
 	{path: "internal/wrong", testing: true},
 	{path: "internal/txtest", testing: true},
