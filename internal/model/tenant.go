@@ -4,6 +4,10 @@ package model
 // everything else takes the tenant from its caller.
 const DefaultTenant = "default"
 
+// EveryTenant stands for all tenants in the offer of a worker of the engine itself. It is not the
+// name of a tenant, so no client can offer it.
+const EveryTenant = "*"
+
 // MaxTenant is the longest name of a tenant, in bytes.
 const MaxTenant = 64
 

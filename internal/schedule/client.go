@@ -221,8 +221,27 @@ func (s *Spec) Next(after time.Time, n int) ([]time.Time, error) {
 
 // Serve runs the schedules of a tenant in a process that serves nothing else, until stop.
 func Serve(ctx context.Context, b api.Backend, tenant string, log *slog.Logger) (stop func(), err error) {
+	return serve(log, func(w *replay.Worker) (api.Session, error) {
+		return b.Join(ctx, w, api.Offer{Tenant: tenant, Workflows: []string{Type}})
+	})
+}
+
+// Host is an engine in this process, which gives work of every tenant to workers that run code of
+// Perdure itself.
+type Host interface {
+	JoinBuiltIn(ctx context.Context, w api.Worker, workflows ...string) (api.Session, error)
+}
+
+// ServeAll runs the schedules of every tenant, until stop. A server calls it, so that schedules
+// continue although no app of their tenant is connected. The jobs that they start wait for workers
+// of the tenant.
+func ServeAll(ctx context.Context, h Host, log *slog.Logger) (stop func(), err error) {
+	return serve(log, func(w *replay.Worker) (api.Session, error) { return h.JoinBuiltIn(ctx, w, Type) })
+}
+
+func serve(log *slog.Logger, join func(*replay.Worker) (api.Session, error)) (stop func(), err error) {
 	w := replay.NewWorker(replay.Config{Code: map[string]replay.Code{Type: Code}, Logger: log})
-	session, err := b.Join(ctx, w, api.Offer{Tenant: tenant, Workflows: []string{Type}})
+	session, err := join(w)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ package service
 
 import (
 	"context"
+	"strings"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/engine"
@@ -286,6 +287,25 @@ func (s *Service) JoinTasks(_ context.Context, w api.TaskWorker, offer model.Tas
 	}
 
 	return taskSession{s.engine.JoinTasks(w, offer), s}, nil
+}
+
+// JoinBuiltIn adds a worker that runs workflows of Perdure itself, such as schedules, for every
+// tenant. It is not part of api.Backend: only the process that runs the engine may join so.
+func (s *Service) JoinBuiltIn(_ context.Context, w api.Worker, workflows ...string) (api.Session, error) {
+	if s.engine == nil {
+		return nil, fault.New(fault.Denied, "the store is open for reading only")
+	}
+	v := s.check("join")
+	v.offer("workflow", workflows)
+	for _, name := range workflows {
+		if !strings.HasPrefix(name, model.ReservedPrefix) {
+			v.wrong("workflow %s is not built in: a worker offers it for one tenant", name)
+		}
+	}
+	if err := v.err(); err != nil {
+		return nil, err
+	}
+	return s.engine.Join(w, api.Offer{Tenant: model.EveryTenant, Workflows: workflows}), nil
 }
 
 // Join adds a workflow worker.
