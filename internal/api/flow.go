@@ -36,6 +36,11 @@ type Flow interface {
 	ResetBreaker(ctx context.Context, tenant, name string) error
 	// PauseBreaker lets no task through a breaker before a time. A time in the past ends the pause.
 	PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error
+	// Allowance returns how much of the system a tenant may use.
+	Allowance(ctx context.Context, tenant string) (Allowance, error)
+	// SetAllowance changes it. A zero allowance removes all bounds. Starts of clients above the
+	// allowance are Exhausted.
+	SetAllowance(ctx context.Context, tenant string, a Allowance) error
 	// Queues lists the queues that are paused, and those that this process knows of.
 	Queues(ctx context.Context, tenant string) ([]QueueStatus, error)
 	// PauseQueue stops all processes from starting tasks of a queue until ResumeQueue. Both do
@@ -57,6 +62,9 @@ const (
 // which the engine stores the rule. The tenant of a call takes the place of its Tenant, and its Per
 // may be left out where Key, or the lack of a Queue and a Kind, says it.
 type Limit = rule.Limit
+
+// Allowance is how much of the system a tenant may use.
+type Allowance = rule.Allowance
 
 // Numbers are how much of a limit there is.
 type Numbers = limit.Numbers

@@ -229,6 +229,7 @@ func Serve(ctx context.Context, b api.Backend, tenant string, log *slog.Logger) 
 // Host is an engine in this process, which gives work of every tenant to workers that run code of
 // Perdure itself.
 type Host interface {
+	// JoinBuiltIn adds a worker that runs the workflows for every tenant.
 	JoinBuiltIn(ctx context.Context, w api.Worker, workflows ...string) (api.Session, error)
 }
 

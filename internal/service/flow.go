@@ -247,3 +247,28 @@ func (s *Service) ResumeQueue(ctx context.Context, tenant, name string) error {
 	}
 	return s.flow().ResumeQueue(ctx, tenant, name)
 }
+
+// Allowance returns how much of the system a tenant may use.
+func (s *Service) Allowance(ctx context.Context, tenant string) (api.Allowance, error) {
+	if err := s.checkTenant("allowance", tenant); err != nil {
+		return api.Allowance{}, err
+	}
+	return s.flow().Allowance(ctx, tenant)
+}
+
+// SetAllowance changes how much of the system a tenant may use.
+func (s *Service) SetAllowance(ctx context.Context, tenant string, a api.Allowance) error {
+	if err := s.checkTenant("allowance", tenant); err != nil {
+		return err
+	}
+	return s.flow().SetAllowance(ctx, tenant, a)
+}
+
+// admit lets a client start an execution, if the allowance of its tenant has room. A start that
+// finds an execution that exists needs no room.
+func (s *Service) admit(ctx context.Context, m *model.Message) (done func(began bool), err error) {
+	return s.flow().Admit(ctx, m.To.Tenant, func(ctx context.Context) (bool, error) {
+		row, err := s.store.LoadExecution(ctx, s.shard(m.To), m.To, model.RunID{})
+		return row != nil && (m.Reuse == model.ReturnExisting || !row.Outcome.Status.Closed()), err
+	})
+}

@@ -73,7 +73,11 @@ func (s *Service) Deliver(ctx context.Context, m *model.Message) error {
 	if err := v.err(); err != nil {
 		return err
 	}
-	_, err := s.send(ctx, m)
+	send := s.send
+	if m.Kind == model.MessageStart {
+		send = s.sendStart
+	}
+	_, err := send(ctx, m)
 	return err
 }
 
@@ -100,7 +104,7 @@ func (s *Service) Hint(shard model.ShardID) {
 }
 
 // DeadLetters returns the refused and unreadable messages of a tenant that the inbox keeps. A row
-// that does not tell its tenant any more belongs to none: perdure doctor reports it.
+// whose tenant cannot be read belongs to none: perdure doctor reports it.
 func (s *Service) DeadLetters(ctx context.Context, tenant string, after model.RunID, limit int) ([]api.DeadLetter, error) {
 	if err := s.checkTenant("dead letters", tenant); err != nil {
 		return nil, err

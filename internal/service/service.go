@@ -51,6 +51,21 @@ func (s *Service) send(ctx context.Context, m *model.Message) (model.Answer, err
 	return a, s.explainLate(ctx, m.To, err)
 }
 
+// sendStart sends a start of a client, if the allowance of the tenant has room for it.
+func (s *Service) sendStart(ctx context.Context, m *model.Message) (model.Answer, error) {
+	if s.engine == nil {
+		return model.Answer{}, readOnly(m)
+	}
+	done, err := s.admit(ctx, m)
+	if err != nil {
+		return model.Answer{}, err
+	}
+	a, err := s.send(ctx, m)
+	// Without an answer, the execution may have begun.
+	done(err != nil || !a.Existing)
+	return a, err
+}
+
 // failureOf returns the kind of an error, for spans.
 func failureOf(err error) string {
 	if err == nil {
@@ -69,7 +84,7 @@ func (s *Service) Start(ctx context.Context, r api.StartRequest) (api.StartReply
 	if err != nil {
 		return api.StartReply{}, err
 	}
-	a, err := s.send(ctx, m)
+	a, err := s.sendStart(ctx, m)
 	return api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, err
 }
 
@@ -82,6 +97,20 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 	if s.engine == nil {
 		return api.Result{}, readOnly(m)
 	}
+	if s.flow().Bounded(r.Address.Tenant) {
+		// The start must be over before the execution is, to count what is open.
+		if _, err := s.Start(ctx, r); err != nil {
+			return api.Result{}, err
+		}
+		return s.Await(ctx, api.Target{Address: r.Address})
+	}
+
+	done, err := s.admit(ctx, m)
+	if err != nil {
+		return api.Result{}, err
+	}
+	done(false) // nothing is counted
+
 	ctx, span := s.tracer.Run(ctx, m)
 	end, err := s.engine.Execute(ctx, m)
 	if err == nil {

@@ -96,6 +96,9 @@ func (n flowNode) Seat() *flow.Seat {
 	}
 }
 
+// Retain does nothing: the simulator sets no allowances of tenants.
+func (flowNode) Retain(map[string]time.Duration) {}
+
 func (n flowNode) Works() bool { return len(n.p.hands) > 0 }
 
 // seatLife implements flow.Life for an incarnation.

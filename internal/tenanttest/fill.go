@@ -161,7 +161,7 @@ func Snapshot(t *testing.T, c api.Client, tenant string, ids *IDs) string {
 	ctx, text := t.Context(), ""
 	for _, v := range Verbs() {
 		switch v.Name {
-		case "State", "Await", "History", "Count", "Entity", "CountDead", "ShowDead", "TaskStates", "BreakerRules":
+		case "State", "Await", "History", "Count", "Entity", "CountDead", "ShowDead", "TaskStates", "BreakerRules", "Allowance":
 			answer, err := v.Ask(ctx, c, tenant, ids)
 			text += fmt.Sprintf("%s: %s %v\n", v.Name, render(answer), err)
 		}
@@ -198,4 +198,3 @@ func eventually(t *testing.T, what string, done func() bool) {
 		}
 	}
 }
-

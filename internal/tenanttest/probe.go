@@ -13,12 +13,12 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// patience bounds a probe, so that a verb that waits does not wait for ever.
+// patience bounds a probe, so that a verb that waits ends.
 const patience = 30 * time.Second
 
 // Probe makes every call in a tenant with the ids of another. Each one is refused as if the ids did
-// not exist, or works on what the caller's own tenant has. Nothing of the other tenant is in an
-// answer or an error, and nothing of it changes.
+// not exist, or works on what the caller's own tenant has. No answer and no error shows the other
+// tenant, and the other tenant does not change.
 func Probe(t *testing.T, b api.Client, tenant, other string, theirs *IDs) {
 	t.Helper()
 	before := Snapshot(t, b, other, theirs)
@@ -75,10 +75,12 @@ func render(answer any) string {
 func decoded(v any) string {
 	var text strings.Builder
 	var walk func(v reflect.Value, depth int)
+
 	walk = func(v reflect.Value, depth int) {
 		if depth > 12 {
 			return
 		}
+
 		switch v.Kind() {
 		case reflect.Slice, reflect.Array:
 			if v.Type().Elem().Kind() == reflect.Uint8 && v.Kind() == reflect.Slice {
@@ -100,6 +102,7 @@ func decoded(v any) string {
 			text.WriteString(" " + v.String())
 		}
 	}
+
 	if v != nil {
 		walk(reflect.ValueOf(v), 0)
 	}

@@ -26,7 +26,7 @@ type IDs struct {
 	Queue         string // paused
 	Schedule      string
 	History       model.History // of the open execution
-	// Cursors are those of pages of the other tenant.
+	// Cursors come from pages of the tenant.
 	ListCursor, DeadCursor, EntityCursor string
 	// Secret is part of every value of the tenant, and of no name. Marker is part of every key.
 	Secret, Marker string
@@ -73,8 +73,8 @@ func (of *IDs) dead(tenant string) api.DeadID {
 // none is the answer of a method that returns only an error.
 func none(err error) (any, error) { return nil, err }
 
-// Verbs are all methods of api.Client. Those that list come first: the others create things under
-// the names that they probe.
+// Verbs are all methods of api.Client. Lists come first, because the other verbs create things
+// under the names that they probe.
 func Verbs() []Verb {
 	verbs := slices.Concat(executionVerbs(), historyVerbs(), entityVerbs(), taskVerbs(), flowVerbs())
 	slices.SortStableFunc(verbs, func(a, b Verb) int {
@@ -185,7 +185,7 @@ func entityVerbs() []Verb {
 		{Name: "ListEntities", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return c.ListEntities(ctx, api.EntityListRequest{Tenant: tenant, Cursor: of.EntityCursor})
 		}},
-		// An entity that nobody has locked is no error; the lock of the other tenant must stay.
+		// An entity without a lock is no error; the lock of the other tenant must stay.
 		{Name: "Unlock", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return none(c.Unlock(ctx, api.UnlockRequest{Address: of.entity(tenant), Epoch: of.Epoch}))
 		}},
@@ -199,6 +199,7 @@ func taskVerbs() []Verb {
 	dead := func(tenant string, of *IDs) api.DeadRequest {
 		return api.DeadRequest{Tenant: tenant, Cursor: of.DeadCursor}
 	}
+
 	return []Verb{
 		{Name: "ListDead", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return c.ListDead(ctx, dead(tenant, of))
@@ -271,6 +272,12 @@ func flowVerbs() []Verb {
 		}},
 		{Name: "DeleteBreaker", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return none(c.DeleteBreaker(ctx, tenant, of.Breaker))
+		}},
+		{Name: "Allowance", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, _ *IDs) (any, error) {
+			return c.Allowance(ctx, tenant)
+		}},
+		{Name: "SetAllowance", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, _ *IDs) (any, error) {
+			return none(c.SetAllowance(ctx, tenant, api.Allowance{Weight: 3}))
 		}},
 		{Name: "Queues", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, _ *IDs) (any, error) {
 			return c.Queues(ctx, tenant)

@@ -39,6 +39,7 @@ func (d *desk) Await(_ context.Context, ready <-chan struct{}) bool          { <
 func (d *desk) Pause(context.Context, time.Duration) bool                    { return false }
 func (d *desk) Hint()                                                        {}
 func (d *desk) Seat() *Seat                                                  { return d.seat }
+func (d *desk) Retain(map[string]time.Duration)                              {}
 func (d *desk) Works() bool                                                  { return true }
 func (d *desk) Look(do func(*Gatekeeper, *queue.Board))                      { do(d.keeper, d.tasks) }
 func (d *desk) Propose()                                                     {}

@@ -7,7 +7,7 @@ import (
 )
 
 // A worker that serves every tenant gets the runs of a workflow whose tenant has no worker of its
-// own, those that waited and those that come, and nothing else.
+// own, whether they waited for it or start later, and nothing else.
 func TestWorkerOfEveryTenant(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

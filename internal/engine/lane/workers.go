@@ -70,8 +70,8 @@ func (w *workers) offer(k kind, o offer) []*entry {
 	return waiting
 }
 
-// offered returns the workers that offer a kind: those of its tenant or, if there are none, those
-// that serve every tenant.
+// offered returns the workers that offer a kind: workers of its tenant or, if there are none,
+// workers that serve every tenant.
 func (w *workers) offered(k kind) []offer {
 	if own := w.offers[k]; len(own) > 0 {
 		return own
