@@ -55,12 +55,12 @@ func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 			}
 		}
 
-		a.inboxLetters(ctx, yield)
+		a.inboxDeadLetters(ctx, yield)
 	}
 }
 
-// inboxLetters are those in the engine's own database.
-func (a *App) inboxLetters(ctx context.Context, yield func(DeadLetter, error) bool) {
+// inboxDeadLetters are those in the engine's own database.
+func (a *App) inboxDeadLetters(ctx context.Context, yield func(DeadLetter, error) bool) {
 	m, ok := a.cfg.Backend.(api.Mailer)
 	for after := (model.RunID{}); ok; {
 		page, err := m.DeadLetters(ctx, a.host.tenant, after, deadLetterPage)

@@ -38,7 +38,7 @@ type seat struct {
 	name string
 }
 
-func (s seat) Operated(_ context.Context, r model.Operated) error {
+func (s seat) FinishCalls(_ context.Context, r model.Operated) error {
 	s.desk.reports <- r
 	return nil
 }
@@ -67,7 +67,7 @@ func (d *desk) Call(_ context.Context, r api.CallRequest) (model.Payload, error)
 func (d *desk) Cluster() string                               { return "" }
 func (d *desk) Deliver(context.Context, *model.Message) error { return nil }
 func (d *desk) Reach(context.Context) error                   { return nil }
-func (d *desk) Remembers() time.Duration                      { return time.Hour }
+func (d *desk) RequestRetention() time.Duration               { return time.Hour }
 func (d *desk) Inbox() (api.Inbox, bool)                      { return api.Inbox{}, false }
 func (d *desk) Hint(model.ShardID)                            {}
 func (d *desk) DeadLetters(context.Context, string, model.RunID, int) ([]api.DeadLetter, error) {

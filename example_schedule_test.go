@@ -2,6 +2,7 @@ package perdure_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,7 +28,15 @@ func ExampleSchedule() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(perdure.Execution[string]{Ref: info.Last[0]}.Result(ctx))
+
+	// The schedule has asked for the execution, which begins a moment later.
+	last := perdure.Execution[string]{Ref: info.Last[0]}
+	text, err := last.Result(ctx)
+	for errors.Is(err, perdure.ErrNotFound) {
+		time.Sleep(time.Millisecond)
+		text, err = last.Result(ctx)
+	}
+	fmt.Println(text, err)
 	fmt.Println(info.Fired, info.When)
 	// Output:
 	// digest for everybody, scheduled: true <nil>

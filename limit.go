@@ -49,12 +49,8 @@ func (l Limits) Set(ctx context.Context, r LimitRule) error {
 		Numbers: api.Numbers{Concurrency: r.Concurrency, Rate: int64(r.Rate), Per: r.Period, Burst: int64(r.Burst)},
 	}
 
-	switch r.Per {
-	case "":
-	case perQueue:
-		limit.Per = api.PerQueue
-	case perActivity:
-		limit.Per = api.PerKind
+	switch limit.Per = api.ScopeOf(r.Per); r.Per {
+	case "", api.PerQueue.Word(), api.PerKind.Word():
 	default:
 		return fault.New(fault.Invalid, "limit %s: Per is %q, must be empty, queue or activity", r.Name, r.Per)
 	}
@@ -131,12 +127,6 @@ func Limit(names ...string) TaskOption {
 	}}
 }
 
-// What LimitRule.Per may say.
-const (
-	perQueue    = "queue"
-	perActivity = "activity"
-)
-
 // limitRule is a stored limit as users see it. Its Per is empty where Key, or the lack of a Queue
 // and an Activity, says it.
 func limitRule(l *api.Limit) LimitRule {
@@ -144,12 +134,8 @@ func limitRule(l *api.Limit) LimitRule {
 		Name: l.Name, Queue: l.Queue, Activity: l.Kind, Key: l.Key, Concurrency: l.Numbers.Concurrency,
 		Rate: int(l.Numbers.Rate), Period: l.Numbers.Per, Burst: int(l.Numbers.Burst),
 	}
-	switch l.Per {
-	case api.PerKind:
-		r.Per = perActivity
-	case api.PerKey, api.PerName:
-	default:
-		r.Per = string(l.Per)
+	if l.Per != api.PerKey && l.Per != api.PerName {
+		r.Per = l.Per.Word()
 	}
 	return r
 }

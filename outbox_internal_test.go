@@ -20,7 +20,7 @@ type slowMailer struct {
 	slow string
 }
 
-func (*slowMailer) Remembers() time.Duration { return 24 * time.Hour }
+func (*slowMailer) RequestRetention() time.Duration { return 24 * time.Hour }
 
 func (m *slowMailer) Deliver(ctx context.Context, to *model.Message) error {
 	if to.To.Key != m.slow {
@@ -30,19 +30,19 @@ func (m *slowMailer) Deliver(ctx context.Context, to *model.Message) error {
 	return fault.New(fault.Timeout, "accepted, but not answered yet")
 }
 
-// A letter that is not answered in time is put off, because each page that has it would take as
+// A message that is not answered in time is put off, because each page that has it would take as
 // long. Those behind it for the same target are not tried, and others are delivered. When the app
 // closes, nothing is said about it.
-func TestLetterWithoutAnAnswerIsPutOff(t *testing.T) {
+func TestMessageWithoutAnAnswerIsPutOff(t *testing.T) {
 	t.Parallel()
-	letter := func(id, key string) userdb.Letter {
+	message := func(id, key string) userdb.OutboxMessage {
 		m := model.Message{Kind: model.MessageSignal, To: model.Address{Tenant: model.DefaultTenant, Type: "w", Key: key}}
-		return userdb.Letter{ID: id, Execution: "w/" + key, Body: hex.EncodeToString(model.AppendMessage(nil, &m))}
+		return userdb.OutboxMessage{ID: id, Execution: "w/" + key, Body: hex.EncodeToString(model.AppendMessage(nil, &m))}
 	}
 	r := &relay{mailer: &slowMailer{slow: "k"}, host: &host{tenant: model.DefaultTenant, logger: silent}}
-	letters := []userdb.Letter{letter("1", "k"), letter("2", "k"), letter("3", "other")}
+	messages := []userdb.OutboxMessage{message("1", "k"), message("2", "k"), message("3", "other")}
 	deliver := func(ctx context.Context) []userdb.Verdict {
-		got := r.deliver(ctx, letters)
+		got := r.deliver(ctx, messages)
 		slices.SortFunc(got, func(a, b userdb.Verdict) int { return int(a.ID[0]) - int(b.ID[0]) })
 		return got
 	}
@@ -67,10 +67,10 @@ func TestLetterWithoutAnAnswerIsPutOff(t *testing.T) {
 func TestRelayStaysInItsTenant(t *testing.T) {
 	t.Parallel()
 	m := model.Message{Kind: model.MessageSignal, To: model.Address{Tenant: "acme", Type: "w", Key: "k"}}
-	letter := userdb.Letter{ID: "1", Execution: "w/k", Body: hex.EncodeToString(model.AppendMessage(nil, &m))}
+	letter := userdb.OutboxMessage{ID: "1", Execution: "w/k", Body: hex.EncodeToString(model.AppendMessage(nil, &m))}
 	for tenant, refused := range map[string]bool{"acme": false, model.DefaultTenant: true} {
 		r := &relay{mailer: &slowMailer{}, host: &host{tenant: tenant, logger: silent}}
-		if got := r.deliver(t.Context(), []userdb.Letter{letter}); len(got) != 1 || (got[0].Refused != "") != refused {
+		if got := r.deliver(t.Context(), []userdb.OutboxMessage{letter}); len(got) != 1 || (got[0].Refused != "") != refused {
 			t.Errorf("a relay of tenant %s says %+v", tenant, got)
 		}
 	}

@@ -65,7 +65,7 @@ func (r *relay) run(ctx context.Context) {
 			return
 		case err != nil:
 			pause = min(2*max(pause, r.every), max(relayPause, r.every))
-			r.trouble.Failed(err, "again_in", pause)
+			r.trouble.Fail(err, "again_in", pause)
 		case n > 0:
 			pause = 0
 		case looks < len(eager):
@@ -82,7 +82,7 @@ func (r *relay) run(ctx context.Context) {
 	}
 }
 
-// round passes on one page and returns how many letters were dealt with.
+// round passes on one page and returns how many messages were dealt with.
 func (r *relay) round(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, relayWithin+relayNotes)
 	defer cancel()
@@ -90,11 +90,11 @@ func (r *relay) round(ctx context.Context) (int, error) {
 }
 
 // deliver sends messages. It sends messages to the same target one after the other.
-func (r *relay) deliver(ctx context.Context, letters []userdb.Letter) (verdicts []userdb.Verdict) {
+func (r *relay) deliver(ctx context.Context, messages []userdb.OutboxMessage) (verdicts []userdb.Verdict) {
 	// without the monotonic part, which stands still while the machine sleeps
 	read := time.Now().Round(0)
-	byTarget := map[string][]userdb.Letter{}
-	for _, l := range letters {
+	byTarget := map[string][]userdb.OutboxMessage{}
+	for _, l := range messages {
 		byTarget[l.Execution] = append(byTarget[l.Execution], l)
 	}
 	var mu sync.Mutex
@@ -116,8 +116,8 @@ func (r *relay) deliver(ctx context.Context, letters []userdb.Letter) (verdicts 
 	return verdicts
 }
 
-// deliverLine sends the letters of one target until one has to wait. Those behind it wait too.
-func (r *relay) deliverLine(ctx context.Context, line []userdb.Letter, read time.Time) (verdicts []userdb.Verdict) {
+// deliverLine sends the messages of one target until one has to wait. Those behind it wait too.
+func (r *relay) deliverLine(ctx context.Context, line []userdb.OutboxMessage, read time.Time) (verdicts []userdb.Verdict) {
 	waits := false
 	for i := range line {
 		if waits || ctx.Err() != nil || time.Now().Round(0).Sub(read) > relayStale {
@@ -133,10 +133,10 @@ func (r *relay) deliverLine(ctx context.Context, line []userdb.Letter, read time
 	return verdicts
 }
 
-// deliverOne sends a letter. It reports false when nothing can be said about it.
-func (r *relay) deliverOne(ctx context.Context, l *userdb.Letter) (userdb.Verdict, bool) {
+// deliverOne sends a message. It reports false when nothing can be said about it.
+func (r *relay) deliverOne(ctx context.Context, l *userdb.OutboxMessage) (userdb.Verdict, bool) {
 	v := userdb.Verdict{ID: l.ID}
-	if remembers := r.mailer.Remembers(); l.InDoubt(remembers) {
+	if remembers := r.mailer.RequestRetention(); l.InDoubt(remembers) {
 		v.Refused = "it may have been delivered: the outcome of an attempt at " + userdb.Time(l.Tried).Format(time.RFC3339) +
 			" is not known, and the engine may have forgotten it since (it remembers a message for " + remembers.String() + "); to send it again could take effect twice"
 		r.host.logger.Error("message of a transaction may have been delivered and is kept as a dead letter", "id", l.ID, "kind", l.Kind, "execution", l.Execution)

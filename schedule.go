@@ -31,7 +31,8 @@ func NewSchedule(name string, when Cadence, job Job, opts ...ScheduleOption) *Sc
 }
 
 // Trigger fires now, also while the schedule is paused. It follows Overlap: with OverlapSkip it
-// returns ErrConflict while an execution of the schedule is open.
+// returns ErrConflict while an execution of the schedule is open. When Trigger returns, the
+// schedule has durably asked for the execution. The execution itself begins a moment later.
 func (s *Schedule) Trigger(c Caller) error {
 	_, err := s.command(c, schedule.Command{Verb: schedule.VerbTrigger})
 	return err

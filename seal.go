@@ -50,7 +50,7 @@ func (h *host) insist(ctx context.Context, p patience, what string, f func() (mo
 			defer trouble.Leave() // the last failing call ends the episode
 		}
 
-		trouble.Failed(err)
+		trouble.Fail(err)
 		select {
 		case <-ctx.Done():
 			return model.Payload{}, err

@@ -38,7 +38,7 @@ func (a *App) sweep(ctx context.Context, db *userdb.Database) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			trouble.Failed(err, "again_in", sweepEvery)
+			trouble.Fail(err, "again_in", sweepEvery)
 		case n > 0:
 			a.host.logger.Info("removed old outcomes of transactional activities", "rows", n)
 		}

@@ -84,7 +84,7 @@ func (s *txSender) put(r api.Request) error {
 		return err
 	}
 
-	m.Trace = s.app.host.tracer.Carried(s.ctx)
+	m.Trace = s.app.host.tracer.TraceOf(s.ctx)
 	id := model.RunID(uuid.Must(uuid.NewV7()))
 	inbox, direct := mailer.Inbox()
 	if err := s.look(inbox); err != nil {

@@ -16,10 +16,10 @@ type EntityWorker interface {
 
 // EntitySession is what a worker of entities may do.
 type EntitySession interface {
-	// Operated reports the results of Operations. It blocks while the engine is full, and fails
+	// FinishCalls reports the results of Operations. It blocks while the engine is full, and fails
 	// when the session or ctx has ended. Calls that are not reported run again on the next worker
 	// that gets them.
-	Operated(ctx context.Context, r model.Operated) error
+	FinishCalls(ctx context.Context, r model.Operated) error
 	// Leave stops new calls, waits until the running ones have been reported, and ends the session.
 	Leave(ctx context.Context) error
 }

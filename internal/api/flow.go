@@ -58,6 +58,9 @@ const (
 	PerName  = rule.PerName  // tasks name it themselves, and each key that they name has its own
 )
 
+// ScopeOf returns the scope for a word of users: queue or activity.
+func ScopeOf(word string) rule.Scope { return rule.ScopeOf(word) }
+
 // Limit is how many tasks may run at a time, and how many may begin in a time. It is the form in
 // which the engine stores the rule. The tenant of a call takes the place of its Tenant, and its Per
 // may be left out where Key, or the lack of a Queue and a Kind, says it.
@@ -92,26 +95,16 @@ type LimitUse struct {
 	Holders, Waiters []model.TaskRef
 }
 
-// Breaker is when circuit breakers open and how they close again. What is zero has its default.
+// Breaker says when circuit breakers open and how they close again. It is BreakerRule of package
+// perdure, which documents the fields; the compiler checks that both have the same.
 type Breaker struct {
-	// Name is that of a breaker that tasks name, or activity:<kind> for one of an activity whose
-	// tasks name none; either may be a beginning with * behind it.
-	Name string
-	// Failures in the Window (1 min) that open it; 5 when neither this nor Ratio is given. Ratio is
-	// the share of failures that opens it, from Calls (20) outcomes on.
-	Failures int
-	Ratio    float64
-	Calls    int
-	Window   time.Duration
-	// Reset is how long it stays open (30 s); then Probes (1) calls at a time are let through, of
-	// which Successes (2) close it.
-	Reset     time.Duration
-	Probes    int
-	Successes int
-	// Lease is after which time a probe that was not reported frees its place (1 min).
-	// MaxRetryAfter bounds for how long the other side may keep calls back (24 h).
-	Lease         time.Duration
-	MaxRetryAfter time.Duration
+	Name                 string
+	Failures             int
+	Ratio                float64 // of 1
+	Calls                int
+	Window, Reset        time.Duration
+	Probes, Successes    int
+	Lease, MaxRetryAfter time.Duration
 }
 
 // BreakerStatus is how a breaker stands.

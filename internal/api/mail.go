@@ -17,8 +17,8 @@ type Mailer interface {
 	// Reach tells whether the engine can take messages now. An error means that nothing should be
 	// sent to it.
 	Reach(ctx context.Context) error
-	// Remembers is how long the engine knows the request id of a message that it has taken.
-	Remembers() time.Duration
+	// RequestRetention is how long the engine knows the request id of a message that it has taken.
+	RequestRetention() time.Duration
 	// Deliver sends a composed message and returns what the direct call would have. Repeated with
 	// the same request id while the engine remembers it, it changes nothing.
 	Deliver(ctx context.Context, m *model.Message) error

@@ -24,7 +24,7 @@ type BeatReply struct {
 
 // TaskSession is what a task worker may do.
 type TaskSession interface {
-	// Report hands in how claims ended; it does not wait for the commit, of which Settled tells. It
+	// Report hands in how claims ended; it does not wait for the commit, of which Settle tells. It
 	// blocks while the engine is full, and fails when the session or ctx has ended. The slot of the
 	// claim is free as soon as it returns.
 	Report(ctx context.Context, r model.TaskReport) error

@@ -59,12 +59,12 @@ type Session interface {
 // Gate lets attempts of inline steps through limits and breakers. A Session may be one.
 type Gate interface {
 	// Pass calls begin once the limits and the breaker in spec let the attempt begin. The attempt
-	// holds its permits until Passed.
+	// holds its permits until EndPass.
 	Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func())
-	// Passed reports the result of the attempt, or that it will not begin.
-	Passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration)
-	// Keeps says what a waiting attempt waits for.
-	Keeps(ref model.TaskRef) (model.Reason, bool)
+	// EndPass reports the result of the attempt, or that it will not begin.
+	EndPass(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration)
+	// HeldBackBy says what a waiting attempt waits for.
+	HeldBackBy(ref model.TaskRef) (model.Reason, bool)
 }
 
 // Offer says what a worker can run.

@@ -42,7 +42,7 @@ var withoutExample = map[string]string{
 	"DeadTask":          "see DeadTasks",
 	"FailedAttempt":     "see DeadTasks",
 	"RequeueMany":       "see DeadTasks.RequeueAll",
-	"RequeueOption":     "sealed; WithInput and RequeueAgain are in docs/dead-letters.md",
+	"RequeueOption":     "sealed; WithInput and RequeueAgain are in docs/dead-tasks.md",
 	"LimitRule":         "see Limits",
 	"LimitUse":          "see Limits",
 	"OtherKeys":         "see Limits",

@@ -135,12 +135,12 @@ func tasksUnderFire(t *testing.T, n, strikes int) {
 
 	completed, failed, canceled := status(model.Completed), status(model.Failed), status(model.Canceled)
 	dead := count(`select count(*) from perdure.dead`)
-	t.Logf("%d completed, %d failed, %d canceled, %d dead letters; struck %v; processes: %v", completed, failed, canceled, dead, f.struck, endings)
+	t.Logf("%d completed, %d failed, %d canceled, %d dead tasks; struck %v; processes: %v", completed, failed, canceled, dead, f.struck, endings)
 	if completed+failed+canceled != n {
 		t.Errorf("%d of %d tasks have ended", completed+failed+canceled, n)
 	}
 	if dead != failed || failed < n/20*8/10 {
-		t.Errorf("%d tasks failed, and there are %d dead letters", failed, dead)
+		t.Errorf("%d tasks failed, and there are %d dead tasks", failed, dead)
 	}
 	if endings["killed"] != f.struck["kill"] {
 		t.Errorf("%d processes were killed, and %d ended so", f.struck["kill"], endings["killed"])

@@ -37,7 +37,7 @@ the one that --store names (files in its directory, databases on its server) and
 			if err != nil {
 				return err
 			}
-			return o.measured(report)
+			return o.printBench(report)
 		},
 	}
 
@@ -51,8 +51,8 @@ the one that --store names (files in its directory, databases on its server) and
 	return cmd
 }
 
-// measured prints a report.
-func (o *options) measured(r *bench.Report) error {
+// printBench prints a report.
+func (o *options) printBench(r *bench.Report) error {
 	if o.output == "json" {
 		return o.json(benchLineOf(r))
 	}

@@ -98,7 +98,7 @@ func (o *options) run(ctx context.Context, args []string) int {
 // prepare makes every command record that it has started. A command that only groups other commands
 // rejects an unknown verb, because a script with a misspelt verb must fail.
 func prepare(cmd *cobra.Command, began *bool) {
-	cmd.Long = flowing(cmd.Long)
+	cmd.Long = joinLines(cmd.Long)
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			*began = true
@@ -118,9 +118,9 @@ func prepare(cmd *cobra.Command, began *bool) {
 	}
 }
 
-// flowing puts each paragraph of a text on one line. The library wraps lines at the width of the
+// joinLines puts each paragraph of a text on one line. The library wraps lines at the width of the
 // terminal, and would otherwise keep our line breaks too. Indented paragraphs stay as they are.
-func flowing(text string) string {
+func joinLines(text string) string {
 	paragraphs := strings.Split(text, "\n\n")
 	for i, p := range paragraphs {
 		if !strings.HasPrefix(p, " ") {

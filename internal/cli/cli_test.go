@@ -20,14 +20,14 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"perdure": checked,
+		"perdure": runChecked,
 		"demo":    demo, "finish": finish, "inuse": inUse, "cart": cartDemo, "chat": chatDemo, "bank": bankDemo,
 		"build": build, "newbuild": newBuild, "mute": func() { time.Sleep(time.Millisecond) },
 	})
 }
 
-// checked runs the command line. It checks that JSON output has the documented shape.
-func checked() {
+// runChecked runs the command line. It checks that JSON output has the documented shape.
+func runChecked() {
 	var out bytes.Buffer
 	s := cli.Standard()
 	s.Out = io.MultiWriter(os.Stdout, &out)

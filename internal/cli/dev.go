@@ -84,7 +84,7 @@ func (o *options) keepRunning(ctx context.Context, args []string) error {
 func (o *options) watch(ctx context.Context) error {
 	last := map[model.RunID]string{}
 	for first := true; ; first = false {
-		err := o.changes(context.WithoutCancel(ctx), last, first)
+		err := o.printChanges(context.WithoutCancel(ctx), last, first)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -98,9 +98,9 @@ func (o *options) watch(ctx context.Context) error {
 	}
 }
 
-// changes prints the differences from the last look. The first look only records which executions
-// are closed.
-func (o *options) changes(ctx context.Context, last map[model.RunID]string, first bool) error {
+// printChanges prints the differences from the last look. The first look only records which
+// executions are closed.
+func (o *options) printChanges(ctx context.Context, last map[model.RunID]string, first bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	n, err := o.look(ctx)

@@ -48,8 +48,8 @@ func (f *deadFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.until, "until", "", "died before this time, or this long ago")
 }
 
-// given reports whether any flag sets a condition.
-func (f *deadFlags) given() bool {
+// isSet reports whether any flag sets a condition.
+func (f *deadFlags) isSet() bool {
 	return len(f.activities)+len(f.queues) > 0 || f.fingerprint != "" || f.since != "" || f.until != ""
 }
 
@@ -81,9 +81,9 @@ func (f *deadFlags) request(tenant string) (api.DeadRequest, error) {
 	return r, nil
 }
 
-// selecting completes the fingerprint of a request, which may be abbreviated, and calls do with the
-// open store.
-func (o *options) selecting(ctx context.Context, dry bool, r *api.DeadRequest, do func(b api.Backend) error) error {
+// withSelection completes the fingerprint of a request, which may be abbreviated, and calls do with
+// the open store.
+func (o *options) withSelection(ctx context.Context, dry bool, r *api.DeadRequest, do func(b api.Backend) error) error {
 	return o.with(ctx, dry, func(b api.Backend) error {
 		if r.Fingerprint != "" {
 			if err := findFingerprint(ctx, b, r); err != nil {
@@ -159,7 +159,7 @@ func newDlqList(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.selecting(cmd.Context(), true, &r, func(b api.Backend) error { return o.listDead(cmd.Context(), b, r, limit) })
+			return o.withSelection(cmd.Context(), true, &r, func(b api.Backend) error { return o.listDead(cmd.Context(), b, r, limit) })
 		},
 	}
 
@@ -219,7 +219,7 @@ func newDlqGroups(o *options) *cobra.Command {
 				return err
 			}
 			r.Limit = 1000
-			return o.selecting(cmd.Context(), true, &r, func(b api.Backend) error {
+			return o.withSelection(cmd.Context(), true, &r, func(b api.Backend) error {
 				groups, err := b.GroupDead(cmd.Context(), r)
 				if err != nil {
 					return err
@@ -339,7 +339,7 @@ func newDlqRequeue(o *options) *cobra.Command {
   perdure dlq requeue --fingerprint 4687430c57e24563 --dry-run
   perdure dlq requeue --activity mail --canary --rate 10 --yes`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 || (len(args) == 1) == (f.given() || all) {
+			if len(args) > 1 || (len(args) == 1) == (f.isSet() || all) {
 				return fault.New(fault.Invalid, "requeue needs either the id of a dead task, or conditions such as --activity, or --all")
 			}
 			return nil
@@ -375,7 +375,7 @@ func newDlqRequeue(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.requeued(one.ID.String(), &reply, one.DryRun)
+				return o.printRequeue(one.ID.String(), &reply, one.DryRun)
 			}
 
 			if one.DryRun {
@@ -399,7 +399,7 @@ func newDlqRequeue(o *options) *cobra.Command {
 	return cmd
 }
 
-func (o *options) requeued(id string, r *api.RequeueReply, dry bool) error {
+func (o *options) printRequeue(id string, r *api.RequeueReply, dry bool) error {
 	name := r.Address.Type + "/" + r.Address.Key
 	if o.output == "json" {
 		line := map[string]any{"id": id, "execution": name, "existing": r.Existing, "dry_run": dry}
@@ -439,7 +439,7 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 	}
 
 	if !how.DryRun && !yes {
-		return o.selecting(ctx, true, &r, func(b api.Backend) error {
+		return o.withSelection(ctx, true, &r, func(b api.Backend) error {
 			n, err := b.CountDead(ctx, r)
 			if err == nil {
 				err = fault.New(fault.Invalid, "the conditions select %d dead tasks: add --yes to requeue them, or --dry-run to list them", n)
@@ -448,7 +448,7 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 		})
 	}
 
-	return o.selecting(ctx, how.DryRun, &r, func(b api.Backend) error {
+	return o.withSelection(ctx, how.DryRun, &r, func(b api.Backend) error {
 		verb := "requeued:"
 		if how.DryRun {
 			verb = "would be requeued:"
@@ -566,7 +566,7 @@ func newDlqPurge(o *options) *cobra.Command {
   perdure dlq purge --fingerprint 4687430c57e24563 --yes
   perdure dlq purge dead_7_06g5v0zkv0s00000000000000c`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 || (len(args) == 1) == (f.given() || older > 0 || all) {
+			if len(args) > 1 || (len(args) == 1) == (f.isSet() || older > 0 || all) {
 				return fault.New(fault.Invalid, "purge needs either the id of a dead task, or conditions such as --older, or --all")
 			}
 			return nil
@@ -608,7 +608,7 @@ func newDlqPurge(o *options) *cobra.Command {
 			}
 
 			if !dry && !yes {
-				return o.selecting(ctx, true, &r, func(b api.Backend) error {
+				return o.withSelection(ctx, true, &r, func(b api.Backend) error {
 					n, err := b.CountDead(ctx, r)
 					if err == nil {
 						err = fault.New(fault.Invalid, "the conditions select %d dead tasks: add --yes to delete them, or --dry-run to list them", n)
@@ -617,7 +617,7 @@ func newDlqPurge(o *options) *cobra.Command {
 				})
 			}
 
-			return o.selecting(ctx, dry, &r, func(b api.Backend) error {
+			return o.withSelection(ctx, dry, &r, func(b api.Backend) error {
 				return o.tellDead(purgeVerb(dry), dry, batch.PurgeAll(ctx, patient{b, timeout}, r, dry))
 			})
 		},

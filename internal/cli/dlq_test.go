@@ -23,8 +23,8 @@ var letter = perdure.NewActivity("letter", func(_ context.Context, to string) (s
 	return "written to " + to, nil
 }, perdure.OnQueue("post"), perdure.RetryPolicy{MaxAttempts: 1})
 
-// killLetters leaves two dead tasks.
-func killLetters(t *testing.T, app *perdure.App) {
+// killTasks leaves two dead tasks.
+func killTasks(t *testing.T, app *perdure.App) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -62,15 +62,15 @@ func ids(t *testing.T, out string) []deadJSON {
 	return list
 }
 
-// deadLetters is a file with the letters that killLetters has killed.
-func deadLetters(t *testing.T) (url string) {
+// deadTasks is a file with the dead tasks that killTasks has killed.
+func deadTasks(t *testing.T) (url string) {
 	t.Helper()
 	url = "file:" + filepath.Join(t.TempDir(), "x.db")
 	app, err := embedded.Open(t.Context(), url, letter)
 	if err != nil {
 		t.Fatal(err)
 	}
-	killLetters(t, app)
+	killTasks(t, app)
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func deadLetters(t *testing.T) (url string) {
 
 func TestDlqOnAFile(t *testing.T) {
 	t.Parallel()
-	do := on(t, deadLetters(t))
+	do := on(t, deadTasks(t))
 	do("nobody is called", 0, "dlq", "groups")
 	do("letter/bad-1", 0, "task", "list", "--queue", "post", "--status", "failed")
 	do("run_ and 26 characters", 2, "task", "show", "letter/bad-1", "--run", "x")
@@ -132,7 +132,7 @@ func TestDlqBesideANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer app.Close()
-	killLetters(t, app)
+	killTasks(t, app)
 
 	do := on(t, url)
 	for { // a node publishes its queues with its lease
@@ -167,7 +167,7 @@ func TestNobodyAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	killLetters(t, app)
+	killTasks(t, app)
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}

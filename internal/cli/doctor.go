@@ -35,13 +35,13 @@ func newDoctor(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.findings(found)
+			return o.printFindings(found)
 		},
 	}
 }
 
-// findings prints the findings. It returns an error if one of them is a problem.
-func (o *options) findings(found []finding) (err error) {
+// printFindings prints the findings. It returns an error if one of them is a problem.
+func (o *options) printFindings(found []finding) (err error) {
 	if o.output == "json" {
 		err = o.json(found)
 	} else {

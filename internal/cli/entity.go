@@ -103,8 +103,8 @@ func (f *entityFlags) add(cmd *cobra.Command) {
 	cmd.Flags().Var(count(&f.limit, 50), "limit", "most entries to list; 0 lists all")
 }
 
-// entities reads the entities that the flags select, and reports whether there are more.
-func (o *options) entities(ctx context.Context, args []string, f *entityFlags) (found []model.Entity, more bool, err error) {
+// readEntities reads the entities that the flags select, and reports whether there are more.
+func (o *options) readEntities(ctx context.Context, args []string, f *entityFlags) (found []model.Entity, more bool, err error) {
 	r := api.EntityListRequest{Tenant: o.tenant, KeyPrefix: f.prefix, Locked: f.locked, Limit: f.limit}
 	if len(args) > 0 {
 		r.Type = entityType(args[0])
@@ -137,7 +137,7 @@ func newEntityList(o *options) *cobra.Command {
   perdure entity list account --prefix eu- -o json
   perdure entity list account --locked`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			found, more, err := o.entities(cmd.Context(), args, &f)
+			found, more, err := o.readEntities(cmd.Context(), args, &f)
 			if err != nil {
 				return err
 			}
@@ -325,7 +325,7 @@ func (o *options) entityNames(locked bool) func(*cobra.Command, []string, string
 		if name, key, ok := strings.Cut(begin, "/"); ok {
 			of, f.prefix = []string{name}, key
 		}
-		found, _, err := o.entities(cmd.Context(), of, &f)
+		found, _, err := o.readEntities(cmd.Context(), of, &f)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -338,9 +338,9 @@ func (o *options) entityNames(locked bool) func(*cobra.Command, []string, string
 	}
 }
 
-// calling completes a command that calls an operation. prepare checks the request, and reply prints
-// the answer.
-func (o *options) calling(cmd *cobra.Command, prepare func(r *api.CallRequest) error, reply func(r *api.CallRequest, out model.Payload) error) *cobra.Command {
+// callCommand completes a command that calls an operation. prepare checks the request, and reply
+// prints the answer.
+func (o *options) callCommand(cmd *cobra.Command, prepare func(r *api.CallRequest) error, reply func(r *api.CallRequest, out model.Payload) error) *cobra.Command {
 	var text, requestID string
 	var timeout time.Duration
 	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(2), o.entityNames(false)
@@ -378,7 +378,7 @@ func (o *options) calling(cmd *cobra.Command, prepare func(r *api.CallRequest) e
 }
 
 func newEntityCall(o *options) *cobra.Command {
-	return o.calling(&cobra.Command{
+	return o.callCommand(&cobra.Command{
 		Use: "call entity/key operation", Short: "Call an operation, a view or an RPC, and print the answer",
 		Long: `Call an operation, a view or an RPC, and print the answer.
 
@@ -397,7 +397,7 @@ program can run the code while this command has the file open: use perdure entit
 }
 
 func newEntitySend(o *options) *cobra.Command {
-	return o.calling(&cobra.Command{
+	return o.callCommand(&cobra.Command{
 		Use: "send entity/key operation", Short: "Store a call and do not wait for the reply",
 		Long: `Store a call and do not wait for the reply. A program that has the code executes the call once. Its result is discarded.`,
 		Example: `  perdure entity send account/42 deposit --input '{"Cents": 100}'

@@ -55,7 +55,8 @@ func newLimit(o *options) *cobra.Command {
 	return cmd
 }
 
-// limitShape is a limit in JSON.
+// limitShape is a limit as the command prints it in JSON: the stored rule in the words of users,
+// with the tasks that use it.
 type limitShape struct {
 	Name        string     `json:"name"`
 	Queue       string     `json:"queue,omitempty"`
@@ -86,12 +87,9 @@ type useShape struct {
 
 func shapeLimit(l *api.LimitStatus) limitShape {
 	r, n := &l.Rule, &l.Rule.Numbers
-	s := limitShape{Name: r.Name, Queue: r.Queue, Activity: r.Kind, Per: string(r.Per), Key: r.Key, Concurrency: n.Concurrency, Burst: n.Burst}
-	if r.Per == api.PerKind {
-		s.Per = "activity"
-	}
-	if n.Rate > 0 {
-		s.Rate = rule.FormatRate(n.Rate, n.Per)
+	s := limitShape{
+		Name: r.Name, Queue: r.Queue, Activity: r.Kind, Per: r.Per.Word(), Key: r.Key,
+		Concurrency: n.Concurrency, Rate: rule.FormatRate(n.Rate, n.Per), Burst: n.Burst,
 	}
 
 	for _, u := range l.Uses {
@@ -131,16 +129,16 @@ func (s *limitShape) of() string {
 	return strings.Join(parts, ", ")
 }
 
-func (o *options) limits(ctx context.Context) ([]limitShape, error) {
+func (o *options) readLimits(ctx context.Context) ([]limitShape, error) {
 	n, err := o.look(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer n.Close()
-	return o.limitShapes(ctx, n.Backend())
+	return o.shapeLimits(ctx, n.Backend())
 }
 
-func (o *options) limitShapes(ctx context.Context, b api.Backend) ([]limitShape, error) {
+func (o *options) shapeLimits(ctx context.Context, b api.Backend) ([]limitShape, error) {
 	found, err := b.Limits(ctx, o.tenant)
 	list := make([]limitShape, len(found))
 	for i := range found {
@@ -153,7 +151,7 @@ func newLimitList(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List limits", Args: cobra.NoArgs, Long: "List limits. " + elsewhere, Example: "  perdure limit list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := o.limits(cmd.Context())
+			list, err := o.readLimits(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -173,7 +171,7 @@ func newLimitShow(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "show name", Short: "Show a limit", Args: cobra.ExactArgs(1), Long: "Show a limit. " + elsewhere, Example: "  perdure limit show smtp",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := o.limits(cmd.Context())
+			list, err := o.readLimits(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -240,9 +238,7 @@ func newLimitSet(o *options) *cobra.Command {
 					return err
 				}
 			}
-			if l.Per = rule.Scope(per); per == "activity" {
-				l.Per = api.PerKind
-			}
+			l.Per = rule.ScopeOf(per)
 			if err := b.SetLimit(ctx, o.tenant, l, anyQueue); err != nil || l.Queue != "" || l.Kind != "" || o.alone() {
 				return err
 			}
@@ -351,7 +347,7 @@ func shapeRule(b *api.Breaker) *ruleShape {
 	return &ruleShape{b.Name, b.Failures, b.Ratio, b.Calls, text(b.Window), text(b.Reset), b.Probes, b.Successes}
 }
 
-func (r *ruleShape) opens() string {
+func (r *ruleShape) openText() string {
 	var parts []string
 	if r.Failures > 0 {
 		parts = append(parts, fmt.Sprintf("%d failures", r.Failures))
@@ -380,7 +376,7 @@ func newBreakerList(o *options) *cobra.Command {
 			if rules {
 				return o.breakerRules(cmd.Context(), n.Backend())
 			}
-			return o.breakers(cmd.Context(), n.Backend())
+			return o.printBreakers(cmd.Context(), n.Backend())
 		},
 	}
 
@@ -388,7 +384,7 @@ func newBreakerList(o *options) *cobra.Command {
 	return cmd
 }
 
-func (o *options) breakers(ctx context.Context, b api.Backend) error {
+func (o *options) printBreakers(ctx context.Context, b api.Backend) error {
 	found, err := b.Breakers(ctx, o.tenant)
 	if err != nil {
 		return err
@@ -413,7 +409,7 @@ func (o *options) breakerRules(ctx context.Context, b api.Backend) error {
 	list, rows := make([]*ruleShape, len(found)), make([][]string, len(found))
 	for i := range found {
 		list[i] = shapeRule(&found[i])
-		rows[i] = []string{list[i].Name, list[i].opens(), dash(list[i].Reset), number(list[i].Probes), number(list[i].Successes)}
+		rows[i] = []string{list[i].Name, list[i].openText(), dash(list[i].Reset), number(list[i].Probes), number(list[i].Successes)}
 	}
 	if o.output == "json" {
 		return o.json(list)

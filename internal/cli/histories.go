@@ -19,9 +19,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// changing makes a command that changes one execution. With --dry-run it only prints what it would
-// do.
-func (o *options) changing(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target, dry bool) error) *cobra.Command {
+// changeCommand makes a command that changes one execution. With --dry-run it only prints what it
+// would do.
+func (o *options) changeCommand(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target, dry bool) error) *cobra.Command {
 	var dry bool
 	var timeout time.Duration
 	cmd := o.about(use, short, example, &dry, func(ctx context.Context, b api.Backend, t api.Target) error {
@@ -42,7 +42,7 @@ func (o *options) with(ctx context.Context, dry bool, do func(b api.Backend) err
 	if err != nil {
 		return err
 	}
-	err = o.unanswered(ctx, n, do(n.Backend()))
+	err = o.hintAtNodes(ctx, n, do(n.Backend()))
 	return errors.Join(err, n.Close())
 }
 
@@ -85,7 +85,7 @@ func newWorkflowFork(o *options) *cobra.Command {
 	var set []string
 	var reuse bool
 
-	cmd := o.changing("fork", "Start another execution with the past of a run",
+	cmd := o.changeCommand("fork", "Start another execution with the past of a run",
 		"  perdure workflow fork order/42 --key 42-again --from charge\n  perdure workflow fork order/42 --key what-if --set charge='{\"ok\":true}'",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			r := api.PastRequest{Source: t, Key: key, DryRun: dry}
@@ -100,7 +100,7 @@ func newWorkflowFork(o *options) *cobra.Command {
 				return err
 			}
 			reply, err := b.Fork(ctx, r)
-			return o.begun(t, &reply, dry, err)
+			return o.printPast(t, &reply, dry, err)
 		})
 
 	cmd.Flags().StringVar(&key, "key", "", "key of the new execution")
@@ -113,10 +113,10 @@ func newWorkflowFork(o *options) *cobra.Command {
 }
 
 func newWorkflowRetry(o *options) *cobra.Command {
-	cmd := o.changing("retry", "Retry failed executions from their failed step", "",
+	cmd := o.changeCommand("retry", "Retry failed executions from their failed step", "",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			reply, err := b.Retry(ctx, api.PastRequest{Source: t, DryRun: dry})
-			return o.begun(t, &reply, dry, err)
+			return o.printPast(t, &reply, dry, err)
 		})
 	return o.orAll(cmd, verb{
 		use: "retry", done: "retried:", of: ` and status in ("failed", "canceled", "terminated")`,
@@ -130,22 +130,22 @@ func newWorkflowRetry(o *options) *cobra.Command {
 
 func newWorkflowReset(o *options) *cobra.Command {
 	var to string
-	cmd := o.changing("reset", "Restart an execution from an earlier point of its history", "  perdure workflow reset order/42 --to charge\n  perdure workflow reset order/42 --to 7",
+	cmd := o.changeCommand("reset", "Restart an execution from an earlier point of its history", "  perdure workflow reset order/42 --to charge\n  perdure workflow reset order/42 --to 7",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			r := api.PastRequest{Source: t, DryRun: dry}
 			if err := place(&r, to); err != nil {
 				return err
 			}
 			reply, err := b.Reset(ctx, r)
-			return o.begun(t, &reply, dry, err)
+			return o.printPast(t, &reply, dry, err)
 		})
 	cmd.Flags().StringVar(&to, "to", "", "keep the events before this step, or up to this position")
 	_ = cmd.MarkFlagRequired("to") // an error means that the flag does not exist
 	return cmd
 }
 
-// begun prints the past that a run started with, or would start with.
-func (o *options) begun(source api.Target, r *api.PastReply, dry bool, err error) error {
+// printPast prints the past that a run started with, or would start with.
+func (o *options) printPast(source api.Target, r *api.PastReply, dry bool, err error) error {
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func positions(events []model.Event) []int64 {
 func newWorkflowDelete(o *options) *cobra.Command {
 	var yes, force bool
 	var export string
-	cmd := o.changing("delete", "Delete closed executions, or with --force one that cannot be read or continued", "",
+	cmd := o.changeCommand("delete", "Delete closed executions, or with --force one that cannot be read or continued", "",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			name := t.Address.Type + "/" + t.Address.Key
 			saved := "" // the file with the saved rows
@@ -352,7 +352,7 @@ func newWorkflowImport(o *options) *cobra.Command {
 			}
 			return o.with(cmd.Context(), dry, func(b api.Backend) error {
 				reply, err := patient{b, timeout}.Import(cmd.Context(), api.ImportRequest{History: *h, Tenant: o.tenant, Key: key, DryRun: dry})
-				return o.begun(api.Target{}, &reply, dry, err)
+				return o.printPast(api.Target{}, &reply, dry, err)
 			})
 		},
 	}

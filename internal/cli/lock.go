@@ -51,7 +51,7 @@ func newLockList(o *options) *cobra.Command {
 		Example: "  perdure lock list\n  perdure lock list account --prefix eu- -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.locked = true
-			found, more, err := o.entities(cmd.Context(), args, &f)
+			found, more, err := o.readEntities(cmd.Context(), args, &f)
 			if err != nil {
 				return err
 			}
@@ -92,11 +92,11 @@ func newLockWaiters(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "waiters entity/key", Short: "List the executions that wait for the lock of an entity, in their order", Args: cobra.ExactArgs(1),
 		Example: "  perdure lock waiters account/42", ValidArgsFunction: o.entityNames(true),
-		RunE: o.withEntity(o.waiters),
+		RunE: o.withEntity(o.printWaiters),
 	}
 }
 
-func (o *options) waiters(info *api.EntityInfo) error {
+func (o *options) printWaiters(info *api.EntityInfo) error {
 	n, waiters, rows := &info.Entity, []waitLine{}, [][]string{}
 	for i := range info.Waiting {
 		it := &info.Waiting[i]
@@ -180,8 +180,7 @@ changes nothing.`,
 	cmd.Flags().Int64Var(&epoch, "epoch", 0, "epoch of the lock, as perdure lock list shows it; the command fails if the lock has another epoch now")
 	cmd.Flags().BoolVar(&force, "force", false, "take the lock from any section that holds it")
 	cmd.MarkFlagsMutuallyExclusive("epoch", "force")
-	patience(cmd, &timeout)
-	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the entity"
+	entityPatience(cmd, &timeout)
 	return cmd
 }
 

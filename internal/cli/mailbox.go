@@ -78,15 +78,14 @@ moves one call to the end. drop removes one call, and its caller gets an error t
   perdure entity mailbox drop account/42 7-3f9a0c41d2e7`,
 		ValidArgsFunction: o.entityNames(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.mailbox(cmd.Context(), timeout, mailboxOrder{name: args[0], do: model.MailboxList}, o.calls)
+			return o.mailbox(cmd.Context(), timeout, mailboxOrder{name: args[0], do: model.MailboxList}, o.printCalls)
 		},
 	}
-	patience(cmd, &timeout)
-	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the entity"
+	entityPatience(cmd, &timeout)
 	cmd.AddCommand(
-		o.mailboxVerb(model.MailboxShow, "Show one waiting call with its input", o.call),
-		o.mailboxVerb(model.MailboxSkip, "Move one waiting call to the end; its id changes", o.managed("moved call %s of %s to the end; its new id is %s\n")),
-		o.mailboxVerb(model.MailboxDrop, "Remove one waiting call; its caller gets an error that says so", o.managed("dropped call %s of %s\n")),
+		o.mailboxVerb(model.MailboxShow, "Show one waiting call with its input", o.printCall),
+		o.mailboxVerb(model.MailboxSkip, "Move one waiting call to the end; its id changes", o.printChanged("moved call %s of %s to the end; its new id is %s\n")),
+		o.mailboxVerb(model.MailboxDrop, "Remove one waiting call; its caller gets an error that says so", o.printChanged("dropped call %s of %s\n")),
 	)
 
 	return cmd
@@ -103,8 +102,7 @@ func (o *options) mailboxVerb(do, short string, done func(a model.Address, id st
 			return o.mailbox(cmd.Context(), timeout, mailboxOrder{args[0], do, args[1]}, done)
 		},
 	}
-	patience(cmd, &timeout)
-	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the entity"
+	entityPatience(cmd, &timeout)
 
 	return cmd
 }
@@ -128,8 +126,8 @@ func (o *options) mailbox(ctx context.Context, timeout time.Duration, r mailboxO
 	})
 }
 
-// calls prints a mailbox.
-func (o *options) calls(_ model.Address, _ string, c *model.Calls) error {
+// printCalls prints a mailbox.
+func (o *options) printCalls(_ model.Address, _ string, c *model.Calls) error {
 	lines, rows := make([]callLine, len(c.Calls)), make([][]string, len(c.Calls))
 	for i := range c.Calls {
 		l := callLineOf(&c.Calls[i])
@@ -140,26 +138,27 @@ func (o *options) calls(_ model.Address, _ string, c *model.Calls) error {
 		lines[i] = l
 		rows[i] = []string{strconv.Itoa(l.Position), l.ID, what, stamp(c.Calls[i].At), strconv.Itoa(l.Bytes), l.caller(), l.state()}
 	}
+	return o.printWaiting(c, lines, "#\tID\tOPERATION\tSINCE\tBYTES\tCALLER\tSTATE", rows)
+}
+
+// printWaiting prints a list of calls or signals that wait, in JSON or as a table, and says how
+// many of them the list does not show.
+func (o *options) printWaiting(c *model.Calls, lines any, head string, rows [][]string) error {
 	if o.output == "json" {
 		return o.json(lines)
 	}
-	if err := o.table("#\tID\tOPERATION\tSINCE\tBYTES\tCALLER\tSTATE", rows); err != nil {
+	if err := o.table(head, rows); err != nil {
 		return err
 	}
-	o.left(c)
+	if n := c.Total - len(c.Calls); n > 0 {
+		fmt.Fprintf(o.Err, "%d more are not listed; the list has the first %d.\n", n, len(c.Calls))
+	}
 
 	return nil
 }
 
-// left prints how many items of a mailbox the list does not show.
-func (o *options) left(c *model.Calls) {
-	if n := c.Total - len(c.Calls); n > 0 {
-		fmt.Fprintf(o.Err, "%d more are not listed; the list has the first %d.\n", n, len(c.Calls))
-	}
-}
-
-// call prints one call with its input.
-func (o *options) call(a model.Address, _ string, c *model.Calls) error {
+// printCall prints one call with its input.
+func (o *options) printCall(a model.Address, _ string, c *model.Calls) error {
 	if len(c.Calls) == 0 {
 		return nil
 	}
@@ -182,8 +181,8 @@ func (o *options) call(a model.Address, _ string, c *model.Calls) error {
 	})
 }
 
-// managed returns a function that prints the result of skip or drop.
-func (o *options) managed(format string) func(model.Address, string, *model.Calls) error {
+// printChanged returns a function that prints the result of skip or drop.
+func (o *options) printChanged(format string) func(model.Address, string, *model.Calls) error {
 	return func(a model.Address, id string, c *model.Calls) error {
 		if o.output == "json" && len(c.Calls) > 0 {
 			return o.json(callLineOf(&c.Calls[0]))

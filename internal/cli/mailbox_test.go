@@ -10,6 +10,23 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
+// waitingOf returns the ids and the request ids of waiting calls or signals, from their list in
+// JSON.
+func waitingOf(t *testing.T, out string) (ids, requests []string) {
+	t.Helper()
+	var lines []struct {
+		ID        string `json:"id"`
+		RequestID string `json:"request_id"`
+	}
+	if err := json.Unmarshal([]byte(out), &lines); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	for _, l := range lines {
+		ids, requests = append(ids, l.ID), append(requests, l.RequestID)
+	}
+	return ids, requests
+}
+
 // An operator shows, skips and drops waiting calls in a file that no program has open.
 func TestMailboxOfAFile(t *testing.T) {
 	t.Parallel()
@@ -30,18 +47,7 @@ func TestMailboxOfAFile(t *testing.T) {
 	do := on(t, url)
 	list := func() (ids, requests []string) {
 		t.Helper()
-		var calls []struct {
-			ID        string `json:"id"`
-			RequestID string `json:"request_id"`
-		}
-		out := do("", 0, "entity", "mailbox", "account/m", "-o", "json")
-		if err := json.Unmarshal([]byte(out), &calls); err != nil {
-			t.Fatalf("%v:\n%s", err, out)
-		}
-		for _, c := range calls {
-			ids, requests = append(ids, c.ID), append(requests, c.RequestID)
-		}
-		return ids, requests
+		return waitingOf(t, do("", 0, "entity", "mailbox", "account/m", "-o", "json"))
 	}
 	ids, _ := list()
 	do(`"Cents":0`, 0, "entity", "mailbox", "show", "account/m", ids[0])

@@ -41,6 +41,12 @@ func patience(cmd *cobra.Command, d *time.Duration) {
 	cmd.Flags().Var(span(d, 30*time.Second), "timeout", "how long to wait for the owner of the execution")
 }
 
+// entityPatience is patience for a command that waits for the owner of an entity.
+func entityPatience(cmd *cobra.Command, d *time.Duration) {
+	patience(cmd, d)
+	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the entity"
+}
+
 // openLimit is the longest time for which a command tries to open its store.
 const openLimit = 30 * time.Second
 
@@ -71,7 +77,7 @@ func (o *options) within(ctx context.Context, d time.Duration, do func(ctx conte
 
 	asked, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	return o.unanswered(ctx, n, late(asked, do(asked, n.Backend())))
+	return o.hintAtNodes(ctx, n, late(asked, do(asked, n.Backend())))
 }
 
 // input reads JSON from the value of a flag: the value itself, @file, or - for standard input. It
@@ -301,7 +307,7 @@ func (o *options) settle(use, short, example string, fill func(*api.SettleReques
 				return err
 			}
 			r.Name = args[1]
-			return o.acting(cmd.Context(), timeout, named, "settled promise "+r.Name+" of", func(ctx context.Context, b api.Backend, t api.Target) error {
+			return o.actOn(cmd.Context(), timeout, named, "settled promise "+r.Name+" of", func(ctx context.Context, b api.Backend, t api.Target) error {
 				r.Target = t
 				return b.Settle(ctx, r)
 			})

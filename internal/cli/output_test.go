@@ -56,10 +56,10 @@ var looks = []string{
 // printers are tables of commands that read more than the test can prepare.
 var printers = map[string]func(o *options) error{
 	"doctor": func(o *options) error {
-		return o.findings([]finding{{"schema", "ok", "version 8, 64 shards"}, {"executions", "warning", "3 of 12 open ones cannot go on, such as order/" + hashA + " " + prose}})
+		return o.printFindings([]finding{{"schema", "ok", "version 8, 64 shards"}, {"executions", "warning", "3 of 12 open ones cannot go on, such as order/" + hashA + " " + prose}})
 	},
 	"stress": func(o *options) error {
-		return o.stressed(&stressReport{Workflows: 1000, Failed: 10, Seconds: 1.25, PerSecond: 800, P50: 1.5, P99: 12.25, FailedPart: 1, Concurrent: 64, Workers: 100})
+		return o.printStress(&stressReport{Workflows: 1000, Failed: 10, Seconds: 1.25, PerSecond: 800, P50: 1.5, P99: 12.25, FailedPart: 1, Concurrent: 64, Workers: 100})
 	},
 	"version": func(o *options) error {
 		return o.printBuild(&build{"v1.4.2", "5527f41c0ffee", true, "go1.26.8", "linux/amd64", map[string]int{"file": 8, "postgres": 10}})
@@ -73,10 +73,10 @@ var printers = map[string]func(o *options) error{
 		}
 		return nil
 	},
-	"bench": func(o *options) error { return o.measured(benchReport()) },
+	"bench": func(o *options) error { return o.printBench(benchReport()) },
 }
 
-func printed(t *testing.T, width int, output string, do func(o *options) error) string {
+func capture(t *testing.T, width int, output string, do func(o *options) error) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := do(&options{Streams: Streams{Out: &out, Err: &out, Width: width}, output: output}); err != nil {
@@ -110,7 +110,7 @@ func TestTables(t *testing.T) {
 
 		for _, name := range slices.Sorted(maps.Keys(printers)) {
 			if name != "bench" { // writes Markdown, which has no width
-				check(name, printed(t, width, "table", printers[name]))
+				check(name, capture(t, width, "table", printers[name]))
 			}
 		}
 
@@ -234,7 +234,7 @@ func TestShapes(t *testing.T) {
 	try(p, "workflow export --query", "status='closed' --out "+t.TempDir())
 	try(p, "export --query", "status='closed' --out "+t.TempDir())
 	for name, do := range printers {
-		check(name, []byte(printed(t, 80, "json", do)))
+		check(name, []byte(capture(t, 80, "json", do)))
 	}
 	for command, typ := range s.commands {
 		if !tried[command] && typ != "none" {
@@ -403,11 +403,11 @@ func TestTablesOfStrangeTexts(t *testing.T) {
 		{"order/e\u0301e\u0301e\u0301", "-", ""},
 	}
 	for _, width := range []int{10, 30, 40, 60, 80} {
-		lines, _ := fitted([]string{"EXECUTION", "STARTED", "REASON"}, rows, width)
+		lines, _ := fitTable([]string{"EXECUTION", "STARTED", "REASON"}, rows, width)
 		if len(lines) != len(rows)+1 {
 			t.Errorf("%d lines at %d columns", len(lines), width)
 		}
-		for _, line := range append(lines, wrapped(rows, width)...) {
+		for _, line := range append(lines, wrapTable(rows, width)...) {
 			if strings.ContainsAny(line, "\x1b\a\t\n") {
 				t.Errorf("%q would reach the terminal", line)
 			}
@@ -420,13 +420,13 @@ func TestTablesOfStrangeTexts(t *testing.T) {
 	}
 
 	for width := 20; width < 60; width++ { // the name of a flag is not broken
-		text := strings.Join(wrapped([][]string{{"Error", "the card was declined-by-bank (--stack prints it, --dry-run-all not)"}}, width), "\n")
+		text := strings.Join(wrapTable([][]string{{"Error", "the card was declined-by-bank (--stack prints it, --dry-run-all not)"}}, width), "\n")
 		if !strings.Contains(text, "(--stack") || !strings.Contains(text, "--dry-run-all") || strings.Contains(text, stiff) {
 			t.Errorf("%d columns:\n%s", width, text)
 		}
 	}
 
-	if lines := wrapped([][]string{{"Error", "one\ntwo"}}, 0); !slices.Equal(lines, []string{"Error  one", "       two"}) {
+	if lines := wrapTable([][]string{{"Error", "one\ntwo"}}, 0); !slices.Equal(lines, []string{"Error  one", "       two"}) {
 		t.Errorf("a text of several lines: %q", lines)
 	}
 }

@@ -68,8 +68,8 @@ func late(ctx context.Context, err error) error {
 	return err
 }
 
-// unanswered adds a hint to a timeout: which nodes are running and could have answered.
-func (o *options) unanswered(ctx context.Context, n session, err error) error {
+// hintAtNodes adds a hint to a timeout: which nodes are running and could have answered.
+func (o *options) hintAtNodes(ctx context.Context, n session, err error) error {
 	const further = "see `perdure doctor`, or wait longer with --timeout"
 	if !fault.Is(err, fault.Timeout) {
 		return err

@@ -21,11 +21,11 @@ func newQueue(o *options) *cobra.Command {
 
 On PostgreSQL the command asks the running nodes. If no node answers, or on a file, it counts the tasks in the histories of open executions.`,
 			Example: "  perdure queue list -o json",
-			RunE:    func(cmd *cobra.Command, _ []string) error { return o.queues(cmd, "") },
+			RunE:    func(cmd *cobra.Command, _ []string) error { return o.printQueues(cmd, "") },
 		},
 		&cobra.Command{
 			Use: "show queue", Short: "Show one queue", Args: cobra.ExactArgs(1), Example: "  perdure queue show mails",
-			RunE: func(cmd *cobra.Command, args []string) error { return o.queues(cmd, args[0]) },
+			RunE: func(cmd *cobra.Command, args []string) error { return o.printQueues(cmd, args[0]) },
 		},
 	)
 	cmd.AddCommand(o.queueVerbs()...)
@@ -49,7 +49,7 @@ type queueLine struct {
 	From     string   `json:"from"`
 }
 
-func (o *options) queues(cmd *cobra.Command, only string) error {
+func (o *options) printQueues(cmd *cobra.Command, only string) error {
 	ctx := cmd.Context()
 	return o.with(ctx, true, func(b api.Backend) error {
 		list, err := b.ListQueues(ctx, o.tenant)
@@ -124,14 +124,14 @@ func newWorker(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.workers(workers)
+				return o.printWorkers(workers)
 			})
 		},
 	})
 	return cmd
 }
 
-func (o *options) workers(workers []api.WorkerInfo) error {
+func (o *options) printWorkers(workers []api.WorkerInfo) error {
 	if o.output == "json" {
 		type line struct {
 			Node       string   `json:"node"`

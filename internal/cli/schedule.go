@@ -32,9 +32,9 @@ starts run when your program runs.`,
 	return cmd
 }
 
-// serving is within for commands that the code of a schedule must answer. On a file no other
-// process runs that code, so the command runs it.
-func (o *options) serving(ctx context.Context, d time.Duration, do func(ctx context.Context, b api.Backend) error) error {
+// withScheduleCode is within for commands that the code of a schedule must answer. On a file no
+// other process runs that code, so the command runs it.
+func (o *options) withScheduleCode(ctx context.Context, d time.Duration, do func(ctx context.Context, b api.Backend) error) error {
 	return o.within(ctx, d, func(ctx context.Context, b api.Backend) error {
 		if o.alone() {
 			stop, err := schedule.Serve(ctx, b, o.tenant, o.log())
@@ -94,7 +94,7 @@ type jobLine struct {
 func lineOf(s *schedule.Seen, n int) scheduleLine {
 	spec := specLine{Spec: s.Spec, Job: jobLine{Job: s.Spec.Job, Input: raw(s.Spec.Job.Input.Payload)}}
 	if t := s.Spec.Job.Task; t != nil {
-		spec.Job.Task = written(t).fields()
+		spec.Job.Task = taskToFile(t).fields()
 	}
 	l := scheduleLine{Name: s.Name, Spec: spec, Status: s.Status, Next: append([]time.Time{}, s.Next(n)...), Trouble: s.Trouble}
 	if c, err := s.Spec.Cadence(); err == nil {
@@ -103,8 +103,8 @@ func lineOf(s *schedule.Seen, n int) scheduleLine {
 	return l
 }
 
-// standing returns the status of a schedule for people, with the most important fact first.
-func (l *scheduleLine) standing() string {
+// stateText returns the status of a schedule for people, with the most important fact first.
+func (l *scheduleLine) stateText() string {
 	switch {
 	case l.Trouble != "":
 		return l.Trouble
@@ -157,7 +157,7 @@ func newScheduleList(o *options) *cobra.Command {
 				if len(l.Status.Recent) > 0 {
 					last = instantText(l.Status.Recent[0].Tick)
 				}
-				rows[i] = []string{l.Name, l.When, l.Spec.Job.Type(), next, last, l.standing()}
+				rows[i] = []string{l.Name, l.When, l.Spec.Job.Type(), next, last, l.stateText()}
 			}
 
 			return o.table("SCHEDULE\tWHEN\tBEGINS\tNEXT\tLAST?\tSTATUS", rows)
@@ -168,16 +168,16 @@ func newScheduleList(o *options) *cobra.Command {
 	return cmd
 }
 
-// begins describes for people what a job starts.
-func begins(j *schedule.Job) string {
+// jobText describes for people what a job starts.
+func jobText(j *schedule.Job) string {
 	if j.Task != nil {
 		return fmt.Sprintf("task %s on queue %s", j.Name, j.Task.Queue)
 	}
 	return "workflow " + j.Name
 }
 
-// seen makes a command that reads one schedule.
-func (o *options) seen(use, short, example string, show func(s *schedule.Seen) error) *cobra.Command {
+// readCommand makes a command that reads one schedule.
+func (o *options) readCommand(use, short, example string, show func(s *schedule.Seen) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " schedule", Short: short, Example: example, Args: cobra.ExactArgs(1), ValidArgsFunction: o.scheduleNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -200,7 +200,7 @@ func (o *options) schedule(ctx context.Context, name string) (s schedule.Seen, e
 }
 
 func newScheduleShow(o *options) *cobra.Command {
-	return o.seen("show", "Show a schedule: its definition, its last runs and its next times", "  perdure schedule show nightly\n  perdure schedule show nightly -o json", func(s *schedule.Seen) error {
+	return o.readCommand("show", "Show a schedule: its definition, its last runs and its next times", "  perdure schedule show nightly\n  perdure schedule show nightly -o json", func(s *schedule.Seen) error {
 		l := lineOf(s, 5)
 		if o.output == "json" {
 			return o.json(l)
@@ -209,9 +209,9 @@ func newScheduleShow(o *options) *cobra.Command {
 
 		rows := [][]string{
 			{"Schedule", s.Name},
-			{"Status", l.standing()},
+			{"Status", l.stateText()},
 			{"When", l.When},
-			{"Begins", begins(&s.Spec.Job)},
+			{"Begins", jobText(&s.Spec.Job)},
 			{"Input", o.text(s.Spec.Job.Input.Payload)},
 			{"Overlap", string(s.Spec.Overlap)},
 			{"Catch-up", time.Duration(s.Spec.CatchUp).String()},
@@ -339,10 +339,10 @@ func pointInTime(flag, text string) (time.Time, error) {
 	return t, cadence.CheckInstant(flag, t)
 }
 
-// commanded makes a command that sends a command to one schedule.
+// sendCommand makes a command that sends a command to one schedule.
 //
 //arch:parameters they are the texts of one command, and every caller names all of them
-func (o *options) commanded(use, short, example string, make func() (schedule.Command, error), done func(name string, a *schedule.Answer) string) *cobra.Command {
+func (o *options) sendCommand(use, short, example string, make func() (schedule.Command, error), done func(name string, a *schedule.Answer) string) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: use + " schedule", Short: short, Example: example, Args: cobra.ExactArgs(1), ValidArgsFunction: o.scheduleNames,
@@ -351,7 +351,7 @@ func (o *options) commanded(use, short, example string, make func() (schedule.Co
 			if err != nil {
 				return err
 			}
-			return o.serving(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
+			return o.withScheduleCode(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
 				a, err := schedule.In(b, o.tenant).Ask(ctx, args[0], &c)
 				if err != nil {
 					return err
@@ -375,7 +375,7 @@ func (o *options) commanded(use, short, example string, make func() (schedule.Co
 
 func newSchedulePause(o *options) *cobra.Command {
 	var why string
-	cmd := o.commanded("pause", "Pause a schedule", "  perdure schedule pause nightly --reason 'month end'",
+	cmd := o.sendCommand("pause", "Pause a schedule", "  perdure schedule pause nightly --reason 'month end'",
 		func() (schedule.Command, error) { return schedule.Command{Verb: schedule.VerbPause, Why: why}, nil },
 		func(name string, _ *schedule.Answer) string { return "paused: " + name })
 	cmd.Flags().StringVar(&why, "reason", "", "reason that the status shows")
@@ -383,13 +383,13 @@ func newSchedulePause(o *options) *cobra.Command {
 }
 
 func newScheduleResume(o *options) *cobra.Command {
-	return o.commanded("resume", "Resume a paused schedule", "  perdure schedule resume nightly",
+	return o.sendCommand("resume", "Resume a paused schedule", "  perdure schedule resume nightly",
 		func() (schedule.Command, error) { return schedule.Command{Verb: schedule.VerbResume}, nil },
 		func(name string, _ *schedule.Answer) string { return "resumed: " + name })
 }
 
 func newScheduleTrigger(o *options) *cobra.Command {
-	return o.commanded("trigger", "Fire a schedule now", "  perdure schedule trigger nightly",
+	return o.sendCommand("trigger", "Fire a schedule now", "  perdure schedule trigger nightly",
 		func() (schedule.Command, error) { return schedule.Command{Verb: schedule.VerbTrigger}, nil },
 		func(name string, a *schedule.Answer) string {
 			if a.Key == "" {
@@ -401,7 +401,7 @@ func newScheduleTrigger(o *options) *cobra.Command {
 
 func newScheduleBackfill(o *options) *cobra.Command {
 	var from, to string
-	cmd := o.commanded("backfill", "Start the runs that a schedule missed, or that failed, in a past period", "  perdure schedule backfill nightly --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z",
+	cmd := o.sendCommand("backfill", "Start the runs that a schedule missed, or that failed, in a past period", "  perdure schedule backfill nightly --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z",
 		func() (schedule.Command, error) {
 			c := schedule.Command{Verb: schedule.VerbBackfill}
 			var err error
@@ -425,7 +425,7 @@ func newScheduleBackfill(o *options) *cobra.Command {
 }
 
 func newScheduleDelete(o *options) *cobra.Command {
-	return o.commanded("delete", "Delete a schedule; its open runs continue", "  perdure schedule delete nightly",
+	return o.sendCommand("delete", "Delete a schedule; its open runs continue", "  perdure schedule delete nightly",
 		func() (schedule.Command, error) { return schedule.Command{Verb: schedule.VerbDelete}, nil },
 		func(name string, _ *schedule.Answer) string { return "deleted: " + name })
 }

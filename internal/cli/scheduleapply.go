@@ -99,7 +99,7 @@ func (e *scheduleEntry) command(app string) (schedule.Command, error) {
 		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: must have either workflow or activity", e.Name)
 	}
 
-	if given := e.Task.given(); e.Activity == "" && len(given) > 0 {
+	if given := e.Task.names(); e.Activity == "" && len(given) > 0 {
 		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: %s: only allowed with activity", e.Name, strings.Join(given, ", "))
 	}
 
@@ -172,7 +172,7 @@ that were applied under the same app name and are no longer in the file.
 				return o.applyAll(ctx, b, plan{&f, commands, prune, dry})
 			}
 			if !dry {
-				return o.serving(cmd.Context(), timeout, do)
+				return o.withScheduleCode(cmd.Context(), timeout, do)
 			}
 			n, err := o.look(cmd.Context())
 			if err != nil {

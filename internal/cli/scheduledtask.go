@@ -76,11 +76,11 @@ func (t *scheduledTask) fields() (all map[string]any) {
 	return all
 }
 
-// given returns the names of the fields that are set.
-func (t *scheduledTask) given() []string { return slices.Sorted(maps.Keys(t.fields())) }
+// names returns the names of the fields that are set.
+func (t *scheduledTask) names() []string { return slices.Sorted(maps.Keys(t.fields())) }
 
-// written converts a stored task to the form of a file.
-func written(s *model.TaskSpec) *scheduledTask {
+// taskToFile converts a stored task to the form of a file.
+func taskToFile(s *model.TaskSpec) *scheduledTask {
 	r := &s.Retry
 	return &scheduledTask{
 		Queue: s.Queue, Priority: s.Priority, FairKey: s.Fair, FairWeight: s.Weight, Delay: s.Delay, Attempts: r.MaxAttempts, Limits: s.Limits, Breaker: s.Breaker,

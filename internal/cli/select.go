@@ -96,9 +96,9 @@ func (f *listFlags) request(tenant string) (api.ListRequest, error) {
 	return r, err
 }
 
-// listing returns the request for a printed list. It asks for reasons, and for few more entries
+// listRequest returns the request for a printed list. It asks for reasons, and for few more entries
 // than the list shows.
-func (f *listFlags) listing(tenant string) (api.ListRequest, error) {
+func (f *listFlags) listRequest(tenant string) (api.ListRequest, error) {
 	r, err := f.request(tenant)
 	r.Explain = true
 	if f.limit > 0 {

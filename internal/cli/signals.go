@@ -41,7 +41,6 @@ func (r *signalsOrder) flags(cmd *cobra.Command, acts bool) {
 		cmd.Flags().StringVar(&r.requestID, "request-id", "", "id that makes the request safe to repeat: a repetition gets the same answer")
 	}
 	patience(cmd, &r.timeout)
-	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the execution"
 }
 
 func newWorkflowSignals(o *options) *cobra.Command {
@@ -59,12 +58,12 @@ and the command fails. Pause the execution first.`,
   perdure workflow signals drop order/42 7-3f9a0c41d2e7 --reason 'sent twice'
   perdure workflow signals drop order/42 --name approved --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.signals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
+			return o.withSignals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
 				c, err := b.Signals(ctx, api.SignalsRequest{Target: t, Do: model.MailboxList})
 				if err != nil {
 					return err
 				}
-				return o.unread(&c)
+				return o.printSignals(&c)
 			})
 		},
 	}
@@ -74,20 +73,14 @@ and the command fails. Pause the execution first.`,
 	return cmd
 }
 
-// signals finds the execution that the arguments name and calls do.
-func (o *options) signals(ctx context.Context, r *signalsOrder, name string, do func(ctx context.Context, b api.Backend, t api.Target) error) error {
+// withSignals finds the execution that the arguments name and calls do.
+func (o *options) withSignals(ctx context.Context, r *signalsOrder, name string, do func(ctx context.Context, b api.Backend, t api.Target) error) error {
 	named, err := o.target(name, r.run)
 	if err != nil {
 		return err
 	}
 
-	return o.within(ctx, r.timeout, func(ctx context.Context, b api.Backend) error {
-		t, err := named.find(ctx, b)
-		if err != nil {
-			return err
-		}
-		return do(ctx, b, t)
-	})
+	return o.withExecution(ctx, r.timeout, named, do)
 }
 
 func newSignalsShow(o *options) *cobra.Command {
@@ -96,12 +89,12 @@ func newSignalsShow(o *options) *cobra.Command {
 		Use: "show workflow/key id", Short: "Show one unread signal with its value", Args: cobra.ExactArgs(2),
 		Example: "  perdure workflow signals show order/42 7-3f9a0c41d2e7",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.signals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
+			return o.withSignals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
 				c, err := b.Signals(ctx, api.SignalsRequest{Target: t, Do: model.MailboxShow, ID: args[1]})
 				if err != nil || len(c.Calls) == 0 {
 					return err
 				}
-				return o.unreadSignal(t.Address, &c.Calls[0])
+				return o.printSignal(t.Address, &c.Calls[0])
 			})
 		},
 	}
@@ -116,7 +109,7 @@ func newSignalsSkip(o *options) *cobra.Command {
 		Use: "skip workflow/key id", Short: "Move one signal behind the others of its name; its id changes", Args: cobra.ExactArgs(2),
 		Example: "  perdure workflow signals skip order/42 7-3f9a0c41d2e7",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.signals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
+			return o.withSignals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
 				c, err := b.Signals(ctx, r.request(t, model.MailboxSkip, args[1]))
 				if err != nil || len(c.Calls) == 0 {
 					return err
@@ -157,7 +150,7 @@ func newSignalsDrop(o *options) *cobra.Command {
 				return fault.New(fault.Invalid, "--request-id needs the id of one signal; --name drops several")
 			}
 
-			return o.signals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
+			return o.withSignals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
 				ids := args[1:]
 				if name != "" {
 					found, err := signalsNamed(ctx, b, t, name)
@@ -223,27 +216,19 @@ func (o *options) dropSignals(ctx context.Context, b api.Backend, r *signalsOrde
 	return failed
 }
 
-// unread prints unread signals.
-func (o *options) unread(c *model.Calls) error {
+// printSignals prints unread signals.
+func (o *options) printSignals(c *model.Calls) error {
 	lines, rows := make([]signalLine, len(c.Calls)), make([][]string, len(c.Calls))
 	for i := range c.Calls {
 		l := signalLineOf(&c.Calls[i])
 		lines[i] = l
 		rows[i] = []string{strconv.Itoa(l.Position), l.ID, l.Name, stamp(c.Calls[i].At), strconv.Itoa(l.Bytes), l.RequestID}
 	}
-	if o.output == "json" {
-		return o.json(lines)
-	}
-	if err := o.table("#\tID\tNAME\tSINCE\tBYTES\tREQUEST", rows); err != nil {
-		return err
-	}
-	o.left(c)
-
-	return nil
+	return o.printWaiting(c, lines, "#\tID\tNAME\tSINCE\tBYTES\tREQUEST", rows)
 }
 
-// unreadSignal prints one unread signal with its value.
-func (o *options) unreadSignal(a model.Address, c *model.Call) error {
+// printSignal prints one unread signal with its value.
+func (o *options) printSignal(a model.Address, c *model.Call) error {
 	l := signalLineOf(c)
 	l.Value = raw(c.Input)
 	if o.output == "json" {

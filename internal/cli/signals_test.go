@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -34,20 +33,9 @@ func TestSignalsOfAFile(t *testing.T) {
 	}
 
 	do := on(t, url)
-	list := func() (ids []string, requests string) {
+	list := func() (ids, requests []string) {
 		t.Helper()
-		var signals []struct {
-			ID        string `json:"id"`
-			RequestID string `json:"request_id"`
-		}
-		out := do("", 0, "workflow", "signals", "waits/w", "-o", "json")
-		if err := json.Unmarshal([]byte(out), &signals); err != nil {
-			t.Fatalf("%v:\n%s", err, out)
-		}
-		for _, s := range signals {
-			ids, requests = append(ids, s.ID), requests+s.RequestID
-		}
-		return ids, requests
+		return waitingOf(t, do("", 0, "workflow", "signals", "waits/w", "-o", "json"))
 	}
 	ids, _ := list()
 	do(`"a"`, 0, "workflow", "signals", "show", "waits/w", ids[0])
@@ -57,7 +45,7 @@ func TestSignalsOfAFile(t *testing.T) {
 	}
 	do("was used for", 4, "workflow", "signals", "drop", "waits/w", ids[2], "--reason", "twice", "--request-id", "r")
 	do("no unread signal", 3, "workflow", "signals", "drop", "waits/w", ids[1])
-	if _, requests := list(); requests != "cda" {
+	if _, requests := list(); strings.Join(requests, "") != "cda" {
 		t.Errorf("%q are unread", requests)
 	}
 	do("add --yes", 2, "workflow", "signals", "drop", "waits/w", "--name", "word")

@@ -55,7 +55,7 @@ type manyOrder struct {
 // startMany starts an execution for each line of a file. It sends the lines to the engine in calls
 // of bounded size. The engine commits each call before the command reads the next line.
 func (o *options) startMany(ctx context.Context, b api.Backend, r manyOrder) error {
-	in, err := o.lines(r.file)
+	in, err := o.openLines(r.file)
 	if err != nil {
 		return err
 	}
@@ -135,8 +135,8 @@ func (o *options) startMany(ctx context.Context, b api.Backend, r manyOrder) err
 	return err
 }
 
-// lines opens a file, or standard input.
-func (o *options) lines(name string) (io.ReadCloser, error) {
+// openLines opens a file, or standard input.
+func (o *options) openLines(name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(o.In), nil
 	}

@@ -66,7 +66,7 @@ program must be running for that.`,
 			if err != nil {
 				return err
 			}
-			return o.stressed(r)
+			return o.printStress(r)
 		},
 	}
 	cmd.Flags().IntVar(&f.concurrent, "concurrent", 64, "number of workflows at the same time")
@@ -77,8 +77,8 @@ program must be running for that.`,
 	return cmd
 }
 
-// stressed prints the report.
-func (o *options) stressed(r *stressReport) error {
+// printStress prints the report.
+func (o *options) printStress(r *stressReport) error {
 	if o.output == "json" {
 		return o.json(r)
 	}

@@ -31,11 +31,11 @@ const (
 func (o *options) table(head string, rows [][]string) error {
 	width := o.width()
 	if head == "" {
-		return o.print(wrapped(rows, width))
+		return o.print(wrapTable(rows, width))
 	}
 
 	titles := strings.Split(head, "\t")
-	lines, dropped := fitted(titles, rows, width)
+	lines, dropped := fitTable(titles, rows, width)
 	if err := o.print(lines); err != nil {
 		return err
 	}
@@ -70,9 +70,9 @@ func (o *options) print(lines []string) error {
 	return nil
 }
 
-// fitted lays out a table with a head within a width, and returns the titles of the dropped
+// fitTable lays out a table with a head within a width, and returns the titles of the dropped
 // columns.
-func fitted(titles []string, rows [][]string, width int) (lines, dropped []string) {
+func fitTable(titles []string, rows [][]string, width int) (lines, dropped []string) {
 	all := make([][]string, 0, len(rows)+1)
 	optional := make([]bool, len(titles))
 	for i, title := range titles {
@@ -196,8 +196,9 @@ func cutMiddle(name string, width int) string {
 	return head + cutMark + ansi.TruncateLeft(name, ansi.StringWidth(name)-tail, "")
 }
 
-// wrapped lays out rows without a head: titles, and a last column that continues on the next lines.
-func wrapped(rows [][]string, width int) (lines []string) {
+// wrapTable lays out rows without a head: titles, and a last column that continues on the next
+// lines.
+func wrapTable(rows [][]string, width int) (lines []string) {
 	if len(rows) == 0 {
 		return nil
 	}

@@ -74,11 +74,7 @@ func (o *options) ask(use, short, example string, do func(ctx context.Context, b
 				return err
 			}
 
-			return o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
-				t, err := named.find(ctx, b)
-				if err != nil {
-					return err
-				}
+			return o.withExecution(cmd.Context(), timeout, named, func(ctx context.Context, b api.Backend, t api.Target) error {
 				out, err := do(ctx, b, t, args[1], in)
 				if err != nil {
 					return err
@@ -178,7 +174,7 @@ Run this command after a deploy. If no program is running, it lists all open exe
 				}
 			}
 
-			return o.summaries(found)
+			return o.printSummaries(found)
 		},
 	}
 }

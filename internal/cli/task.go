@@ -64,7 +64,7 @@ func (o *options) taskOrder(use, short, done string, do func(ctx context.Context
 			if err != nil {
 				return err
 			}
-			return o.acting(cmd.Context(), timeout, named, done, func(ctx context.Context, b api.Backend, t api.Target) error {
+			return o.actOn(cmd.Context(), timeout, named, done, func(ctx context.Context, b api.Backend, t api.Target) error {
 				return do(ctx, b, api.CancelRequest{Target: t, Reason: reason})
 			})
 		},
@@ -161,7 +161,7 @@ type taskLine struct {
 
 // listTasks lists executions that are tasks. It filters by queue itself, because the store cannot.
 func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) error {
-	req, err := f.listing(o.tenant)
+	req, err := f.listRequest(o.tenant)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func TestWrongUsage(t *testing.T) {
 // does not purge new tasks.
 func TestNumbersThatMakeNoSense(t *testing.T) {
 	t.Parallel()
-	do := on(t, deadLetters(t))
+	do := on(t, deadTasks(t))
 	state := func() (all []string) {
 		for _, what := range []string{"dlq", "schedule", "limit", "breaker", "workflow", "queue"} {
 			all = append(all, do("", 0, what, "list", "-o", "json"))

@@ -34,15 +34,15 @@ type verbFlags struct {
 	timeout    time.Duration
 }
 
-// told is the result for one execution in JSON.
-type told struct {
+// actionResult is the result for one execution in JSON.
+type actionResult struct {
 	Execution string `json:"execution"`
 	Run       string `json:"run,omitempty"`
 	Error     string `json:"error,omitempty"`
 }
 
-// told prints the results for executions.
-func (o *options) told(all []told, done string) error {
+// printResults prints the results for executions.
+func (o *options) printResults(all []actionResult, done string) error {
 	if o.output == "json" {
 		return o.json(all)
 	}
@@ -52,26 +52,37 @@ func (o *options) told(all []told, done string) error {
 	return nil
 }
 
-// acting changes one execution and prints that it is done.
-func (o *options) acting(
+// withExecution finds the named execution and calls do with it.
+func (o *options) withExecution(
+	ctx context.Context, timeout time.Duration, named subject, do func(ctx context.Context, b api.Backend, t api.Target) error,
+) error {
+	return o.within(ctx, timeout, func(ctx context.Context, b api.Backend) error {
+		t, err := named.find(ctx, b)
+		if err != nil {
+			return err
+		}
+		return do(ctx, b, t)
+	})
+}
+
+// actOn changes one execution and prints that it is done.
+func (o *options) actOn(
 	ctx context.Context, timeout time.Duration, named subject, done string, do func(ctx context.Context, b api.Backend, t api.Target) error,
 ) error {
 	var t api.Target
-	err := o.within(ctx, timeout, func(ctx context.Context, b api.Backend) (err error) {
-		if t, err = named.find(ctx, b); err != nil {
-			return err
-		}
+	err := o.withExecution(ctx, timeout, named, func(ctx context.Context, b api.Backend, found api.Target) error {
+		t = found
 		return do(ctx, b, t)
 	})
 	if err != nil {
 		return err
 	}
 
-	line := told{Execution: t.Address.Type + "/" + t.Address.Key}
+	line := actionResult{Execution: t.Address.Type + "/" + t.Address.Key}
 	if !t.Run.IsZero() {
 		line.Run = t.Run.String()
 	}
-	return o.told([]told{line}, done)
+	return o.printResults([]actionResult{line}, done)
 }
 
 func (o *options) verb(v verb) *cobra.Command {
@@ -106,7 +117,7 @@ func (o *options) verb(v verb) *cobra.Command {
 			if f.dryRun {
 				return fault.New(fault.Invalid, "--dry-run needs --query")
 			}
-			return o.acting(cmd.Context(), f.timeout, named, v.done, do)
+			return o.actOn(cmd.Context(), f.timeout, named, v.done, do)
 		},
 	}
 
@@ -143,13 +154,13 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 		return late(ctx, do(ctx, b, api.Target{Address: e.Start.Address, Run: e.Start.Run}))
 	}
 
-	list, done, failed, first := []told{}, 0, 0, error(nil)
+	list, done, failed, first := []actionResult{}, 0, 0, error(nil)
 	var ended error
 	for r := range batch.Run(ctx, b, q.Request(o.tenant), one) {
 		if r.Execution == nil {
 			return r.Err
 		}
-		t := told{Execution: r.Execution.Start.Address.Type + "/" + r.Execution.Start.Address.Key, Run: r.Execution.Start.Run.String()}
+		t := actionResult{Execution: r.Execution.Start.Address.Type + "/" + r.Execution.Start.Address.Key, Run: r.Execution.Start.Run.String()}
 
 		switch {
 		case r.Err != nil:
@@ -179,7 +190,7 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 	}
 
 	if ended != nil {
-		return o.unanswered(ctx, n, ended)
+		return o.hintAtNodes(ctx, n, ended)
 	}
 	if failed > 0 {
 		return fault.New(fault.KindOf(first), "%d of %d failed; the first error: %w", failed, done, first)
@@ -206,15 +217,15 @@ func (o *options) rehearse(ctx context.Context, f *verbFlags, q *query.Query) er
 		return fault.New(fault.Invalid, "the query selects %d executions: add --yes to change them, or --dry-run to list them", count)
 	}
 
-	list := []told{}
+	list := []actionResult{}
 	for r := range batch.Run(ctx, n.Backend(), q.Request(o.tenant), nil) {
 		if r.Err != nil {
 			return r.Err
 		}
-		list = append(list, told{Execution: r.Execution.Start.Address.Type + "/" + r.Execution.Start.Address.Key, Run: r.Execution.Start.Run.String()})
+		list = append(list, actionResult{Execution: r.Execution.Start.Address.Type + "/" + r.Execution.Start.Address.Key, Run: r.Execution.Start.Run.String()})
 	}
 
-	if err := o.told(list, "selected:"); err != nil {
+	if err := o.printResults(list, "selected:"); err != nil {
 		return err
 	}
 	fmt.Fprintf(o.Err, "%d selected; nothing changed.\n", len(list))

@@ -118,7 +118,7 @@ func summarise(d *api.Description) summary {
 }
 
 func (o *options) list(ctx context.Context, f *listFlags) error {
-	req, err := f.listing(o.tenant)
+	req, err := f.listRequest(o.tenant)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (o *options) list(ctx context.Context, f *listFlags) error {
 	if f.limit > 0 && len(found) > f.limit {
 		found, more = found[:f.limit], true
 	}
-	if err := o.summaries(found); err != nil {
+	if err := o.printSummaries(found); err != nil {
 		return err
 	}
 
@@ -155,8 +155,8 @@ func (o *options) list(ctx context.Context, f *listFlags) error {
 	return nil
 }
 
-// summaries prints a listing.
-func (o *options) summaries(found []summary) error {
+// printSummaries prints a listing.
+func (o *options) printSummaries(found []summary) error {
 	if o.output == "json" {
 		return o.json(found)
 	}

@@ -123,13 +123,13 @@ func (m *Membership) View() store.View { return m.view }
 // Serve publishes what the workers of the node can run.
 func (m *Membership) Serve(what []store.Served) {
 	m.serves = what
-	m.Nudge()
+	m.RenewNow()
 }
 
 // Drain makes the node give up all its shards and take no others.
 func (m *Membership) Drain() {
 	m.draining = true
-	m.Nudge()
+	m.RenewNow()
 }
 
 // Drained reports whether the node no longer owns a shard.
@@ -159,9 +159,9 @@ func (m *Membership) NextTick() time.Duration {
 	return m.nextRenew
 }
 
-// Nudge asks for a renewal at once, because something has changed. A renewal in flight may have
+// RenewNow asks for a renewal at once, because something has changed. A renewal in flight may have
 // missed the change, so another one follows it.
-func (m *Membership) Nudge() { m.nextRenew, m.again = 0, m.renewing }
+func (m *Membership) RenewNow() { m.nextRenew, m.again = 0, m.renewing }
 
 // Renewed applies the result of a renewal.
 func (m *Membership) Renewed(mono time.Duration, v store.View, err error) (a Actions) {

@@ -134,7 +134,7 @@ func TestFencedNodeIsLost(t *testing.T) {
 		},
 		"by an acquire": func(m *cluster.Membership) cluster.Actions {
 			renew(t, m, s, view(s, members(1), 0, 0))
-			m.Nudge()
+			m.RenewNow()
 			if m.Tick(s).Renew == nil {
 				t.Error("no renewal in flight")
 			}
@@ -173,7 +173,7 @@ func TestAcquiresFreeShards(t *testing.T) {
 	}
 
 	// While an acquire is in flight, nothing else is acquired.
-	m.Nudge()
+	m.RenewNow()
 	if a := renew(t, m, 2*s, view(2*s, members(1, 2), make([]int, n)...)); len(a.Acquire) > 0 {
 		t.Errorf("acquires %v while an acquire is in flight", a.Acquire)
 	}
@@ -183,7 +183,7 @@ func TestAcquiresFreeShards(t *testing.T) {
 	}
 	owners := make([]int, n)
 	owners[mine[0]] = 1
-	m.Nudge()
+	m.RenewNow()
 	if a := renew(t, m, 3*s, view(3*s, members(1, 2), owners...)); !slices.Equal(a.Acquire, mine[1:]) {
 		t.Errorf("then acquires %v, want the rest: %v", a.Acquire, mine[1:])
 	}
@@ -217,7 +217,7 @@ func TestShardsOfOthers(t *testing.T) {
 	// It has come back under another epoch: the shards of its former life may be taken.
 	back := members(1, 2)
 	back[1].Epoch = 99
-	m.Nudge()
+	m.RenewNow()
 	a := renew(t, m, 5*s, view(5*s, back, 2, 2, 2, 2, 2, 2, 2, 2))
 	if want := proposedFor(8, 1, 1, 2); !slices.Equal(a.Acquire, want) {
 		t.Errorf("acquires %v, want %v", a.Acquire, want)
@@ -337,7 +337,7 @@ func TestStaleView(t *testing.T) {
 	// The same with a shard that was freed while the renewal was in flight: the view says that it
 	// is ours.
 	renew(t, m, 4*s, view(4*s, members(1, 2), 1, 1))
-	m.Nudge()
+	m.RenewNow()
 	m.Tick(5 * s)
 	m.Freed(shardIDs(0, 1))
 	if a := m.Renewed(6*s, view(5*s, members(1, 2), 1, 1), nil); len(a.Acquire) > 0 {
@@ -509,12 +509,12 @@ func TestDrainDuringAcquire(t *testing.T) {
 
 // A caller that asks for a renewal while one is in flight gets another one: the view on its way may
 // be older than what the caller knows.
-func TestNudgeDuringARenewal(t *testing.T) {
+func TestRenewNowDuringARenewal(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(m *cluster.Membership){
-		"nudge": (*cluster.Membership).Nudge,
-		"drain": (*cluster.Membership).Drain,
-		"serve": func(m *cluster.Membership) { m.Serve([]store.Served{{Workflow: "w"}}) },
+		"renew now": (*cluster.Membership).RenewNow,
+		"drain":     (*cluster.Membership).Drain,
+		"serve":     func(m *cluster.Membership) { m.Serve([]store.Served{{Workflow: "w"}}) },
 	} {
 		m := newNode(1)
 		m.Tick(0)

@@ -70,8 +70,8 @@ type Decision struct {
 	Replies []Reply
 	// Dead are tasks that have failed permanently.
 	Dead []DeadTask
-	// Letter changes the row of a dead task.
-	Letter *LetterChange
+	// DeadTask changes the row of a dead task.
+	DeadTask *DeadTaskChange
 	// Entity changes the row of an entity. Taken are items of its mailbox that are done; Mailbox
 	// are new items.
 	Entity  *EntityChange
@@ -103,7 +103,7 @@ type Mark struct {
 // Writes reports whether the decision changes anything in the store.
 func (d *Decision) Writes() bool {
 	return len(d.Events) > 0 || d.Close != nil || d.Start != nil || len(d.Deletes) > 0 || len(d.StartTimers) > 0 || len(d.StopTimers) > 0 ||
-		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0 || d.Letter != nil ||
+		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0 || d.DeadTask != nil ||
 		d.Entity != nil || len(d.Taken) > 0 || len(d.Mailbox) > 0 || d.Erased
 }
 

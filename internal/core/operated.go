@@ -68,7 +68,7 @@ func Overreach(m *model.Message) string {
 	switch {
 	case m.Past != nil:
 		return "with the past of a run"
-	case m.Letter != nil || m.Report != nil || m.Write != nil:
+	case m.DeadTask != nil || m.Report != nil || m.Write != nil:
 		return "with an order about a task"
 	case len(m.Runs) > 0 || m.Force || m.Parent != (model.Link{}):
 		return "with an order about runs"

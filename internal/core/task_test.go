@@ -328,7 +328,7 @@ func TestCanceledTaskDoesNotDie(t *testing.T) {
 		}
 
 		if d.Close == nil || d.Close.Status != model.Canceled || len(d.Dead) != 0 {
-			t.Errorf("%s: it ends as %+v, with %d dead letters", what, d.Close, len(d.Dead))
+			t.Errorf("%s: it ends as %+v, with %d dead tasks", what, d.Close, len(d.Dead))
 		}
 	}
 }
@@ -349,7 +349,7 @@ func TestFailuresOfADeadTask(t *testing.T) {
 	}
 
 	if len(dead) != 1 {
-		t.Fatalf("%d dead letters", len(dead))
+		t.Fatalf("%d dead tasks", len(dead))
 	}
 	got := dead[0].Task
 	if len(got.Failures) != keptAttempts || got.Dropped != 150 || got.Failures[0].Failure.Message != "1" || got.Failures[99].Failure.Message != "250" || got.Failures[50].Failure.Message != "201" {

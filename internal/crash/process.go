@@ -112,7 +112,7 @@ func (p *Process) Dead() bool { return p.ctx.Err() != nil }
 // Faults returns how many faults the plan has injected.
 func (p *Process) Faults() int64 {
 	c := p.fs.Counts()
-	return c.Injected()
+	return c.TotalFaults()
 }
 
 // Close ends a process in an orderly way. It reports whether the process lived until then.

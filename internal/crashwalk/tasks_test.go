@@ -164,7 +164,7 @@ func tasksEnd(dead int64) func(w *world, h *histories) error {
 	return func(w *world, h *histories) error {
 		n, err := w.mem.CountDead(context.Background(), store.DeadQuery{Tenant: model.DefaultTenant})
 		if err != nil || n != dead {
-			return wrong("there are %d dead letters, want %d: %v", n, dead, err)
+			return wrong("there are %d dead tasks, want %d: %v", n, dead, err)
 		}
 
 		for _, r := range h.runs {
@@ -208,11 +208,11 @@ func taskWrote(w *world, h *histories) error {
 	ctx := context.Background()
 	for _, r := range h.runs {
 		key := store.RunKey{Shard: r.row.Shard, Run: r.row.Start.Run}
-		states, err := w.mem.LoadTaskData(ctx, key, store.States(model.TaskStep))
+		states, err := w.mem.LoadTaskData(ctx, key, store.StateRange(model.TaskStep))
 		if err != nil || len(states) != 1 || string(states[0].Value.Data) != "3" {
 			return wrong("states are %v, %v", states, err)
 		}
-		items, err := w.mem.LoadTaskData(ctx, key, store.Streamed(model.TaskStep, 0, 0))
+		items, err := w.mem.LoadTaskData(ctx, key, store.StreamRange(model.TaskStep, 0, 0))
 		if err != nil {
 			return err
 		}

@@ -94,11 +94,11 @@ func TestJudgeWithoutProcesses(t *testing.T) {
 // noFlow is a store without rules.
 type noFlow struct{ paused, refused bool }
 
-func (f noFlow) Paused(queue string) (model.Reason, bool) {
+func (f noFlow) PauseOf(queue string) (model.Reason, bool) {
 	return model.Reason{Code: model.WaitPaused, Name: queue}, f.paused
 }
 
-func (f noFlow) Refuses(*core.Task) (model.Reason, bool, error) {
+func (f noFlow) RefusalOf(*core.Task) (model.Reason, bool, error) {
 	return model.Reason{Code: model.WaitBreaker}, f.refused, nil
 }
 

@@ -7,10 +7,10 @@ import (
 
 // Flow has the settings for tasks: paused queues, limits and breakers.
 type Flow interface {
-	// Paused reports whether a queue is paused, and why.
-	Paused(queue string) (model.Reason, bool)
-	// Refuses returns the limit or breaker that holds a task back.
-	Refuses(t *core.Task) (model.Reason, bool, error)
+	// PauseOf reports whether a queue is paused, and why.
+	PauseOf(queue string) (model.Reason, bool)
+	// RefusalOf returns the limit or breaker that holds a task back.
+	RefusalOf(t *core.Task) (model.Reason, bool, error)
 }
 
 // Task returns why an open task does not start, from its history, the live workers and the
@@ -25,13 +25,13 @@ func (w *World) Task(tenant string, t *core.Task, flow Flow) (model.Reason, erro
 		return model.Reason{Code: model.WaitTimer, Until: t.Visible}, nil
 	}
 
-	if why, paused := flow.Paused(t.Spec.Queue); paused {
+	if why, paused := flow.PauseOf(t.Spec.Queue); paused {
 		return why, nil
 	}
 	if why, unserved := w.Unserved(tenant, t.Spec); unserved {
 		return why, nil
 	}
-	if why, refused, err := flow.Refuses(t); err != nil || refused {
+	if why, refused, err := flow.RefusalOf(t); err != nil || refused {
 		return why, err
 	}
 	return model.Reason{Code: model.WaitLine, Name: t.Spec.Queue, Detail: "every worker that could take it is busy, or it is about to begin"}, nil

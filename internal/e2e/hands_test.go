@@ -38,7 +38,7 @@ func (h *hand) Stop(ref model.ClaimRef, why model.StopReason) {
 	h.stopped[ref] = append(h.stopped[ref], why)
 }
 
-func (h *hand) Settled(ref model.ClaimRef, err error) {
+func (h *hand) Settle(ref model.ClaimRef, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.settled[ref] = append(h.settled[ref], err)
@@ -250,7 +250,7 @@ func TestClaimsByHand(t *testing.T) {
 			t.Errorf("pauses %v, want %v", got, want)
 		}
 		if d := o.dead("a"); len(d) != 1 || d[0].Body.Attempts != 3 {
-			t.Errorf("dead letters %+v", d)
+			t.Errorf("dead tasks %+v", d)
 		}
 
 		// The run has ended and has left memory. Then the store is opened again.
@@ -281,7 +281,7 @@ func TestClaimsByHand(t *testing.T) {
 			}
 			o.ends(key, model.Failed)
 			if d := o.dead(key); len(d) != 1 || d[0].Body.Attempts != 1 {
-				t.Errorf("%s: dead letters %+v", key, d)
+				t.Errorf("%s: dead tasks %+v", key, d)
 			}
 		}
 	})
@@ -298,7 +298,7 @@ func TestDeadlinesByHand(t *testing.T) {
 			t.Errorf("it fails with %+v", f)
 		}
 		if d := o.dead("late"); len(d) != 1 || d[0].Body.Attempts != 0 {
-			t.Errorf("dead letters %+v", d)
+			t.Errorf("dead tasks %+v", d)
 		}
 		o.submit("gone") // no worker executes it
 		if err := o.b.Cancel(t.Context(), api.CancelRequest{Target: api.Target{Address: taskAt("gone")}}); err != nil {

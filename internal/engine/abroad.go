@@ -35,12 +35,12 @@ func (s *TaskSession) unmake(ref model.ClaimRef) model.NodeID {
 	return s.abroad.Unmake(ref)
 }
 
-// moved notes that the shards of held claims now belong to another node, or to this one. It returns
-// the claims that have come to this node.
-func (s *TaskSession) moved(shards map[model.ShardID]bool, count int, ours bool) (come []model.ClaimRef) {
+// moveClaims notes that the shards of held claims now belong to another node, or to this one. It
+// returns the claims that have come to this node.
+func (s *TaskSession) moveClaims(shards map[model.ShardID]bool, count int, ours bool) (come []model.ClaimRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.abroad.Moved(maps.Keys(s.held), func(ref model.ClaimRef) bool { return shards[ref.Address.Shard(count)] }, ours)
+	return s.abroad.MoveClaims(maps.Keys(s.held), func(ref model.ClaimRef) bool { return shards[ref.Address.Shard(count)] }, ours)
 }
 
 // regain ends the loan of slots.
@@ -64,21 +64,21 @@ func (s *TaskSession) sendAbroad(ref model.ClaimRef) {
 	s.abroad.Report(ref)
 }
 
-// homeward takes back a report that another node was to settle, because this node now owns the run;
-// nil if there is no report.
-func (s *TaskSession) homeward(ref model.ClaimRef) *model.TaskReport {
+// takeBackReport takes back a report that another node was to settle, because this node now owns
+// the run; nil if there is no report.
+func (s *TaskSession) takeBackReport(ref model.ClaimRef) *model.TaskReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.abroad.Homeward(ref) {
+	if !s.abroad.TakeBackReport(ref) {
 		return nil
 	}
 	return s.reported[ref]
 }
 
-// told drops news that the owner has received, unless there is newer news.
-func (s *TaskSession) told(refs map[model.ClaimRef]uint64) {
+// dropSentNews drops news that the owner has received, unless there is newer news.
+func (s *TaskSession) dropSentNews(refs map[model.ClaimRef]uint64) {
 	s.mu.Lock()
-	s.abroad.Told(refs)
+	s.abroad.DropSentNews(refs)
 	s.mu.Unlock()
 	s.heard.ring()
 }
@@ -127,9 +127,9 @@ func (s *TaskSession) holdsAbroad(to model.NodeID, foreign, owned func(model.Cla
 	return s.abroad.List(loan.Listing{To: to, Executes: maps.Keys(s.held), Reports: maps.All(s.reported), Foreign: foreign, Owned: owned, Room: room})
 }
 
-// lists sets what the session of a borrowed worker holds: the claims that its node lists, and the
+// setHeld sets what the session of a borrowed worker holds: the claims that its node lists, and the
 // ones in flight to it. It returns the claims that it no longer holds.
-func (s *TaskSession) lists(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef) {
+func (s *TaskSession) setHeld(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := make(map[model.ClaimRef]bool, len(holds)+len(waiting))
@@ -150,8 +150,8 @@ func (s *TaskSession) lists(holds, waiting map[model.ClaimRef]bool) (gone []mode
 	return gone
 }
 
-// lets drops a claim from the session of a borrowed worker.
-func (s *TaskSession) lets(ref model.ClaimRef) {
+// dropClaim drops a claim from the session of a borrowed worker.
+func (s *TaskSession) dropClaim(ref model.ClaimRef) {
 	s.mu.Lock()
 	delete(s.held, ref)
 	s.mu.Unlock()

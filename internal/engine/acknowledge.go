@@ -32,7 +32,7 @@ func (k *clerk) acknowledge(key store.RequestKey) {
 
 	k.lookout.Expect()
 	if enough {
-		k.lookout.Nudge()
+		k.lookout.LookNow()
 	}
 }
 

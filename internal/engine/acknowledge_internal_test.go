@@ -57,8 +57,8 @@ func (r *rememberer) PutInbox(ctx context.Context, rows []store.InboxRow) error 
 	return err
 }
 
-// remembered returns how many answers the store has.
-func (r *rememberer) remembered() int {
+// count returns how many answers the store has.
+func (r *rememberer) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.kept)
@@ -102,14 +102,14 @@ func TestAnswersGoWhenTheirCallersHaveThem(t *testing.T) {
 			send(model.Message{Kind: model.MessageResume})
 		}
 
-		if n := st.remembered(); n > 1 {
+		if n := st.count(); n > 1 {
 			t.Errorf("the store remembers %d answers that their callers have, want at most the last one", n)
 		}
 		send(model.Message{Kind: model.MessageSignal, Name: "s", RequestID: "mine"})
 		send(model.Message{Kind: model.MessageSignal, Name: "s"})
 		time.Sleep(2 * e.cfg.SweepEvery) // virtual: the lane has nothing else to commit
 		synctest.Wait()
-		if n := st.remembered(); n != 1 {
+		if n := st.count(); n != 1 {
 			t.Errorf("the store remembers %d answers, want that to the request with an id of its client", n)
 		}
 	})
@@ -150,7 +150,7 @@ func TestAcknowledgedAnswersOfOtherOwners(t *testing.T) {
 				st.lost = w.lost
 				m := &model.Message{Kind: model.MessageSignal, To: to, Name: "s", RequestID: w.id}
 				if w.id == "" {
-					m, _ = named(m)
+					m, _ = withRequestID(m)
 				}
 				if _, err := e.clerk.send(ctx, m, w.taken); err != nil {
 					t.Fatal(err)
@@ -158,7 +158,7 @@ func TestAcknowledgedAnswersOfOtherOwners(t *testing.T) {
 
 				time.Sleep(3 * clerkPoll)
 				synctest.Wait()
-				if n := st.remembered(); n != w.keeps {
+				if n := st.count(); n != w.keeps {
 					t.Errorf("the store remembers %d answers, want %d", n, w.keeps)
 				}
 				cancel()

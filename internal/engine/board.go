@@ -26,13 +26,13 @@ type board struct {
 
 	mu   sync.Mutex
 	b    *queue.Board
-	gate *flow.Gatekeeper
+	gate *flow.BoardGate
 
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
 	// the workers among them that belong to other nodes
 	loans map[queue.WorkerID]*lending.LockedWorker
-	// lacked is what waited for a worker at the last proposal; see Unserved.
+	// lacked is what waited for a worker at the last proposal; see UnservedWants.
 	lacked   []queue.Want
 	lackedAt time.Time
 
@@ -52,13 +52,13 @@ func newBoard(inc *incarnation) *board {
 	if inc.eng.cfg.Store.Info().Shared {
 		book = ledger.New(limit.Place(inc.epoch))
 	}
-	k := flow.NewGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
+	k := flow.NewBoardGate(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
 		if s := inc.eng.taskWorkers.get(id); s != nil {
 			return s.at(claim)
 		}
 		return false, false
 	})
-	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.counted(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.LockedWorker{}}
+	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.withCounter(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.LockedWorker{}}
 }
 
 // Reserve implements lane.Board.
@@ -66,7 +66,7 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	b.mu.Lock()
 	id, ok := b.b.Reserve(now, it)
 	if !ok {
-		b.leaves(now, it.Ref) // it asks again once it is committed
+		b.leaveGate(now, it.Ref) // it asks again once it is committed
 	}
 	b.settle(now)
 	name, loan := b.names[id], b.loans[id]
@@ -77,11 +77,11 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	return id, name, ok
 }
 
-// leaves removes a task that has not started from the gate's lines. If the task stood there for
+// leaveGate removes a task that has not started from the gate's lines. If the task stood there for
 // other tasks of its group, another one must ask.
-func (b *board) leaves(now model.Time, ref model.TaskRef) {
+func (b *board) leaveGate(now model.Time, ref model.TaskRef) {
 	if group := b.gate.Leave(now, ref); group != "" {
-		b.b.Changed(now, group)
+		b.b.Reopen(now, group)
 		b.moved = true
 	}
 }
@@ -89,8 +89,8 @@ func (b *board) leaves(now model.Time, ref model.TaskRef) {
 // settle acts on the gate: the queue asks for woken groups again, and the flow stores what must
 // survive. The caller must hold the lock.
 func (b *board) settle(now model.Time) {
-	if woken := b.gate.Woken(); len(woken) > 0 {
-		b.b.Changed(now, woken...)
+	if woken := b.gate.TakeWoken(); len(woken) > 0 {
+		b.b.Reopen(now, woken...)
 		b.woken = append(b.woken, woken...)
 		b.moved = true
 	}
@@ -100,14 +100,14 @@ func (b *board) settle(now model.Time) {
 }
 
 // Look implements flow.Board.
-func (b *board) Look(do func(*flow.Gatekeeper, *queue.Board)) {
+func (b *board) Look(do func(*flow.BoardGate, *queue.Board)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	do(b.gate, b.b)
 }
 
 // Change implements flow.Board.
-func (b *board) Change(now model.Time, do func(*flow.Gatekeeper, *queue.Board) (moved bool)) {
+func (b *board) Change(now model.Time, do func(*flow.BoardGate, *queue.Board) (moved bool)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	moved := do(b.gate, b.b)
@@ -164,17 +164,17 @@ func (b *board) Overdue(claim model.ClaimRef) bool {
 	return b.b.Overdue(claim)
 }
 
-// Held implements lane.Board.
+// Hold implements lane.Board.
 //
 //arch:parameters given by lane.Board
-func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
+func (b *board) Hold(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
 	b.mu.Lock()
+	c := queue.HeldClaim{Ref: model.ClaimRef{TaskRef: it.Ref, Claim: claim}, Worker: id}
 	if _, _, maker := splitWorker(worker); b.gate.Book != nil && b.livesElsewhere(maker) {
-		b.gate.Maker = maker
+		c.Maker = maker
 	}
-	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
-	b.gate.Maker = ""
-	b.gate.Held(it.Ref, claim, id)
+	b.b.Hold(now, it, c)
+	b.gate.RecordWorker(it.Ref, claim, id)
 	b.settle(now)
 	b.moved = true // its deadlines start
 	b.mu.Unlock()
@@ -184,7 +184,7 @@ func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.Worker
 func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.mu.Lock()
 	b.b.Remove(now, ref, how)
-	b.leaves(now, ref)
+	b.leaveGate(now, ref)
 	b.settle(now)
 	b.moved = true
 	b.mu.Unlock()
@@ -193,24 +193,22 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 // Forget implements lane.Board.
 func (b *board) Forget(now model.Time, ref model.TaskRef) {
 	b.mu.Lock()
-	b.gate.Forgets = true
-	b.b.Remove(now, ref, queue.Neither)
-	b.gate.Forgets = false
-	b.leaves(now, ref)
+	b.b.Remove(now, ref, queue.Forgotten)
+	b.leaveGate(now, ref)
 	b.settle(now)
 	b.moved = true
 	b.mu.Unlock()
 }
 
-// settled says that a worker of this node is done with a claim, and that its end is durable or no
-// longer matters.
-func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
+// settleClaim says that a worker of this node is done with a claim, and that its end is durable or
+// no longer matters.
+func (b *board) settleClaim(ref model.ClaimRef, how queue.Outcome) {
 	if b.gate.Book == nil {
 		return
 	}
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
-	done := b.gate.Settled(now, ref, how)
+	done := b.gate.FreeOrphan(now, ref, how)
 	if done {
 		b.settle(now)
 		b.moved = true
@@ -282,7 +280,7 @@ func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has 
 	b.mu.Unlock()
 	if s == nil {
 		if id, err := model.ParseNodeID(node); err == nil && b.inc.borrower != nil && b.Elsewhere(name) {
-			b.inc.borrower.Found(id, claim)
+			b.inc.borrower.AskAbout(id, claim)
 		}
 		return 0, false
 	}
@@ -401,11 +399,11 @@ func (b *board) strike(s *TaskSession) {
 	b.moved = true // claims that it left behind have no worker now, which has a deadline
 }
 
-// Reported says that a worker has a free slot again: its report of the claim is in flight to the
+// FreeSlot says that a worker has a free slot again: its report of the claim is in flight to the
 // lane.
-func (b *board) Reported(id queue.WorkerID, ref model.ClaimRef) {
+func (b *board) FreeSlot(id queue.WorkerID, ref model.ClaimRef) {
 	b.mu.Lock()
-	b.moved = b.b.Reported(b.inc.eng.clock.now(), id, ref) || b.moved
+	b.moved = b.b.MarkReported(b.inc.eng.clock.now(), id, ref) || b.moved
 	b.mu.Unlock()
 }
 
@@ -425,21 +423,21 @@ func (b *board) Propose() {
 		b.mu.Unlock()
 		return
 	}
-	b.proposes()
+	b.proposeLocked()
 }
 
-// proposes is Propose with the lock held, which it releases. It computes everything with the lock
-// and calls lanes, workers and other nodes without it.
-func (b *board) proposes() {
+// proposeLocked is Propose with the lock held, which it releases. It computes everything with the
+// lock and calls lanes, workers and other nodes without it.
+func (b *board) proposeLocked() {
 	now := b.inc.eng.clock.now()
 	// Inline attempts start below; all other matches become claims.
-	matches, begin := b.begun(b.match(now))
+	matches, begin := b.startInline(b.match(now))
 	b.moved = len(b.woken) > 0
 	var due []queue.Due
 
 	wake := b.b.Wake()
 	if wake != 0 && wake <= now {
-		due = b.b.Due(now)
+		due = b.b.TakeDue(now)
 		wake = b.b.Wake()
 	}
 
@@ -470,12 +468,12 @@ func (b *board) proposes() {
 	}
 
 	// Look for missing workers now: a moment later, slots are free that are as good as taken.
-	waits := b.lacks()
+	waits := b.recordUnserved()
 	if wake != 0 && (b.alarm == 0 || wake < b.alarm) && !b.ended {
 		b.alarm = wake
 		wait := max(0, wake.Sub(now))
 		if b.timer == nil {
-			b.timer = time.AfterFunc(wait, b.rings)
+			b.timer = time.AfterFunc(wait, b.handleTimer)
 		} else {
 			b.timer.Reset(wait)
 		}
@@ -495,7 +493,7 @@ func (b *board) proposes() {
 	b.tellOthers(waits)
 	for _, d := range due {
 		b.inc.lanes[d.Lane].inbox.result(func(l *lane.Lane, now model.Time) {
-			l.Expire(now, model.ClaimRef{TaskRef: d.Ref, Claim: d.Claim}, held(d.Kind), d.Kind.String())
+			l.Expire(now, model.ClaimRef{TaskRef: d.Ref, Claim: d.Claim}, concernsClaim(d.Kind), d.Kind.String())
 		})
 	}
 }
@@ -506,10 +504,10 @@ func (b *board) tellOthers(waits bool) {
 		return
 	}
 	if waits {
-		b.inc.borrower.Nudge()
+		b.inc.borrower.Wake()
 	}
 	if b.inc.lender.Wanted() {
-		b.inc.lender.Nudge()
+		b.inc.lender.Wake()
 	}
 }
 
@@ -522,7 +520,7 @@ func (b *board) Lend(slots []loan.Slot) {
 		b.b.Lend(now, s.Worker, s.Count)
 	}
 	b.moved = true
-	b.proposes()
+	b.proposeLocked()
 }
 
 // Unlend takes unused slots away again, and returns the kinds of tasks that still wait for a
@@ -537,22 +535,22 @@ func (b *board) Unlend(ids []queue.WorkerID) []queue.Want {
 	return b.unservedNow()
 }
 
-// Unserved returns the kinds of tasks that wait for a worker.
-func (b *board) Unserved() []queue.Want {
+// UnservedWants returns the kinds of tasks that wait for a worker.
+func (b *board) UnservedWants() []queue.Want {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.unservedNow()
 }
 
-// lacks records which tasks wait for a worker, right after a proposal: a moment later, slots are
-// free that are as good as taken. It reports whether to inform other nodes. The caller must hold
-// the lock.
-func (b *board) lacks() bool {
+// recordUnserved records which tasks wait for a worker, right after a proposal: a moment later,
+// slots are free that are as good as taken. It reports whether to inform other nodes. The caller
+// must hold the lock.
+func (b *board) recordUnserved() bool {
 	if b.inc.borrower == nil || !b.b.Waits() || !b.inc.borrower.HasOthers() {
 		return false
 	}
 	if now := time.Now(); now.Sub(b.lackedAt) >= lending.KnockPause {
-		if b.lacked = b.b.Unserved(loan.WantLines); len(b.lacked) > 0 {
+		if b.lacked = b.b.UnservedWants(loan.WantLines); len(b.lacked) > 0 {
 			b.lackedAt = now
 		}
 	}
@@ -565,7 +563,7 @@ func (b *board) unservedNow() []queue.Want {
 	if !b.b.Waits() {
 		return nil
 	}
-	if wants := b.b.Unserved(loan.WantLines); len(wants) > 0 || time.Since(b.lackedAt) > 4*lending.KnockPause {
+	if wants := b.b.UnservedWants(loan.WantLines); len(wants) > 0 || time.Since(b.lackedAt) > 4*lending.KnockPause {
 		return wants
 	}
 	return b.lacked
@@ -616,8 +614,8 @@ func (b *board) claim(matches []queue.Match, names []string) {
 	}
 }
 
-// held reports whether a deadline is that of a claim.
-func held(k queue.DueKind) bool {
+// concernsClaim reports whether a deadline is that of a claim.
+func concernsClaim(k queue.DueKind) bool {
 	return k == queue.DueSilence || k == queue.DueToClose || k == queue.DueLost
 }
 
@@ -629,8 +627,8 @@ func (b *board) Reconsider() {
 	b.Propose()
 }
 
-// rings is called by the timer.
-func (b *board) rings() {
+// handleTimer proposes when the timer fires.
+func (b *board) handleTimer() {
 	b.mu.Lock()
 	b.alarm, b.moved = 0, true
 	b.mu.Unlock()

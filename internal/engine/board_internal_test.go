@@ -100,7 +100,7 @@ func (k *keeping) begin(t *rapid.T, it queue.Item, id queue.WorkerID) {
 		}
 	}
 	k.held[it.Ref] = it
-	k.b.Held(k.now, it, 1, id, "")
+	k.b.Hold(k.now, it, 1, id, "")
 }
 
 // dispatch starts the tasks that may start, and finds tasks that could start and do not.
@@ -241,7 +241,7 @@ func TestLongLineThatIsPassedOver(t *testing.T) {
 	if ms := b.match(many); len(ms) != 1 {
 		t.Fatalf("%d matches", len(ms))
 	}
-	b.Held(many, first, 1, 1, "")
+	b.Hold(many, first, 1, 1, "")
 	for n := range many {
 		add(n+1, "p")
 	}
@@ -273,7 +273,7 @@ func BenchmarkBoard(b *testing.B) {
 		if !ok {
 			b.Fatal("nobody takes it")
 		}
-		board.Held(1, it, 1, id, name)
+		board.Hold(1, it, 1, id, name)
 		board.Remove(1, it.Ref, queue.Succeeded)
 	}
 }

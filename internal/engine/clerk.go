@@ -84,7 +84,7 @@ func (k *clerk) look(ctx context.Context) {
 		found, err := k.eng.cfg.Store.LoadReplies(ctx, keys)
 		note(ctx, k.eng.others.replies, err)
 		for _, r := range found {
-			k.answered(r)
+			k.deliverReply(r)
 		}
 	}
 
@@ -92,7 +92,7 @@ func (k *clerk) look(ctx context.Context) {
 		found, err := k.eng.cfg.Store.LoadOutcomes(ctx, runs)
 		note(ctx, k.eng.others.outcomes, err)
 		for _, x := range found {
-			k.closed(store.RunKey{Shard: x.Shard, Run: x.Start.Run}, x.Outcome)
+			k.deliverOutcome(store.RunKey{Shard: x.Shard, Run: x.Start.Run}, x.Outcome)
 		}
 	}
 }
@@ -104,13 +104,13 @@ func note(ctx context.Context, s *episode.Source, err error) {
 	case err == nil:
 		s.OK()
 	case ctx.Err() == nil:
-		s.Failed(err)
+		s.Fail(err)
 	}
 }
 
-// answered finishes the calls that wait for a reply. If the reply belongs to another request with
-// the same id, it refuses the call.
-func (k *clerk) answered(r store.Reply) {
+// deliverReply finishes the calls that wait for a reply. If the reply belongs to another request
+// with the same id, it refuses the call.
+func (k *clerk) deliverReply(r store.Reply) {
 	a := lane.Remembered(&r)
 	k.mu.Lock()
 	waiting := k.replies[r.RequestKey]
@@ -126,7 +126,7 @@ func (k *clerk) answered(r store.Reply) {
 	}
 }
 
-func (k *clerk) closed(key store.RunKey, o model.Outcome) {
+func (k *clerk) deliverOutcome(key store.RunKey, o model.Outcome) {
 	k.mu.Lock()
 	waiting := k.runs[key]
 	delete(k.runs, key)
@@ -194,7 +194,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.A
 	}
 	if asked.Use() != nil {
 		// The store does not take a request whose answer it already has, so no hint would arrive.
-		k.lookout.Nudge()
+		k.lookout.LookNow()
 	}
 	look := time.NewTicker(clerkTrust)
 	defer look.Stop()
@@ -277,7 +277,7 @@ func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey)
 	k.runs[key] = append(k.runs[key], c)
 	k.mu.Unlock()
 	k.lookout.Expect()
-	k.lookout.Nudge()
+	k.lookout.LookNow()
 	trust := time.NewTimer(clerkTrust)
 	defer trust.Stop()
 

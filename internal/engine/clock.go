@@ -61,7 +61,7 @@ func (c *clock) publish(f *face) {
 
 // mono returns the node's own time: the time since the process started, including the time that the
 // machine was suspended as far as notice has found out.
-func (c *clock) mono() time.Duration { return time.Since(c.start) + c.asleep.passed() }
+func (c *clock) mono() time.Duration { return time.Since(c.start) + c.asleep.lastTotal() }
 
 // notice checks whether the machine was suspended, and returns for how long since the process
 // started.
@@ -81,9 +81,9 @@ func (c *clock) read(sent, got time.Duration, at model.Time) storeclock.Verdict 
 	return v
 }
 
-// doubted reports whether the store's clock has jumped and is not followed. mayDelete says whether
+// doubt reports whether the store's clock has jumped and is not followed. mayDelete says whether
 // the node may delete things because of their age.
-func (c *clock) doubted() (doubted, mayDelete bool) {
+func (c *clock) doubt() (doubted, mayDelete bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 

@@ -39,7 +39,7 @@ func moveWhileTasksRun(t *testing.T, p *pair, lent, logs bool) {
 				t.Errorf("%s: %v", c.Ref, err)
 			}
 		}
-		return done(c)
+		return successOf(c)
 	})
 
 	settle()
@@ -51,7 +51,7 @@ func moveWhileTasksRun(t *testing.T, p *pair, lent, logs bool) {
 	next, stop := p.world.owner() // half of the runs go there
 	defer stop()
 	began := time.Now()
-	completed(t, next, tasks, "")
+	awaitCompleted(t, next, tasks, "")
 	if took := time.Since(began); took > 4*time.Second {
 		t.Errorf("the last one took %s", took)
 	}

@@ -57,8 +57,9 @@ type Config struct {
 	InboxLimit    int           // inputs that wait for a lane; default 65,536
 	InboxBytes    int           // of the messages among them, plus one message; default 64 MiB
 	RetainRequest time.Duration // how long request ids are remembered; default 24 h
-	// RetainLetter is how long refused requests without a waiting caller are kept. Default 30 days.
-	RetainLetter time.Duration
+	// RetainDeadLetter is how long refused requests without a waiting caller are kept. Default 30
+	// days.
+	RetainDeadLetter time.Duration
 	// Retention is how long closed runs are kept if their workflow does not say. Default 30 days.
 	Retention  time.Duration
 	SweepEvery time.Duration // between two sweeps, which remove expired rows; default 30 s
@@ -103,8 +104,8 @@ func (c *Config) withDefaults() {
 	if c.RetainRequest == 0 {
 		c.RetainRequest = LeastRetainRequest
 	}
-	if c.RetainLetter == 0 {
-		c.RetainLetter = defaultRetention
+	if c.RetainDeadLetter == 0 {
+		c.RetainDeadLetter = defaultRetention
 	}
 	if c.Retention == 0 {
 		c.Retention = defaultRetention
@@ -293,7 +294,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			}
 			away = err
 			pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
-			e.lease.Failed(err, "again_in", pause)
+			e.lease.Fail(err, "again_in", pause)
 			if !sleepUnless(ctx, e.stopping, pause) {
 				return e.stopUnregistered(away)
 			}
@@ -303,7 +304,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		pause, away = 0, nil
 		e.lease.OK()
 		e.inc.Store(inc)
-		e.flow.Equip(inc.seat)
+		e.flow.Equip(inc.participant)
 		inc.board.adopt()
 		err = inc.run(ctx)
 		e.inc.CompareAndSwap(inc, nil)
@@ -414,7 +415,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	inc.suspended = asleep
 	inc.leased.Store(int64(asleep))
 	inc.board = newBoard(inc)
-	inc.seat = e.flow.NewSeat(limit.Place(inc.epoch), inc.board, seatLife{inc})
+	inc.participant = e.flow.NewParticipant(limit.Place(inc.epoch), inc.board, participantLife{inc})
 
 	if e.cfg.Store.Info().Shared {
 		inc.borrower, inc.lender = lending.NewBorrower(self.ID, debts{loans{inc}}, inc.board), lending.NewLender(self.ID, loans{inc})

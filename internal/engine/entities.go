@@ -52,8 +52,8 @@ func (e *Engine) JoinEntities(w EntityWorker, offer model.EntityOffer) *EntitySe
 	return s
 }
 
-// Operated delivers the outcome of calls. It blocks while the engine is full.
-func (s *EntitySession) Operated(ctx context.Context, r model.Operated) error {
+// FinishCalls delivers the outcome of calls. It blocks while the engine is full.
+func (s *EntitySession) FinishCalls(ctx context.Context, r model.Operated) error {
 	defer s.release(r.Generation, r.Generation)
 	inc := s.eng.current()
 	if inc == nil {
@@ -67,7 +67,7 @@ func (s *EntitySession) Operated(ctx context.Context, r model.Operated) error {
 func (s *EntitySession) Leave(ctx context.Context) error {
 	if inc := s.eng.current(); inc != nil {
 		inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Withdraw(-s.id) })
-		inc.heed(ctx) // the worker holds what they hand over until then
+		inc.waitForLanes(ctx) // the worker holds what they hand over until then
 	}
 
 	err := s.rest(ctx)
@@ -98,8 +98,9 @@ func (inc *incarnation) everywhere(do func(l *lane.Lane, now model.Time)) {
 	}
 }
 
-// heed waits until each lane has executed everything that was queued before, or until ctx ends.
-func (inc *incarnation) heed(ctx context.Context) {
+// waitForLanes waits until each lane has executed everything that was queued before, or until ctx
+// ends.
+func (inc *incarnation) waitForLanes(ctx context.Context) {
 	for _, s := range inc.lanes {
 		c := newCall()
 		if s.inbox.put(ctx, op{token: c, do: func(*lane.Lane, model.Time) { c.finish(&lane.Answer{}) }}) != nil {

@@ -45,7 +45,7 @@ func (c *clerks) Operate(o model.Operations) {
 			}
 			res.Results = append(res.Results, model.OperationResult{Output: res.State})
 		}
-		_ = c.session.Operated(context.Background(), res)
+		_ = c.session.FinishCalls(context.Background(), res)
 	}()
 }
 
@@ -292,6 +292,6 @@ func (w *hands) Operate(o model.Operations) {
 		}
 		res := model.Operated{Entity: o.Entity, Generation: o.Generation, State: model.TextPayload(fmt.Sprint(o.Generation)), Exists: true, Changed: true}
 		res.Results = make([]model.OperationResult, len(o.Calls))
-		_ = w.session.Operated(context.Background(), res)
+		_ = w.session.FinishCalls(context.Background(), res)
 	}()
 }

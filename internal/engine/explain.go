@@ -73,7 +73,7 @@ func (e *Engine) Self() (id model.NodeID, serves []store.Served, ok bool) {
 	if inc == nil {
 		return id, nil, false
 	}
-	return inc.self.ID, e.serves(), true
+	return inc.self.ID, e.servedByWorkers(), true
 }
 
 // Ask asks the node that owns the addresses why they do not move. It is for a node that does not
@@ -94,8 +94,8 @@ type peerHandler struct {
 // and the asking process judges by what the store says.
 const maxInquiries = 64
 
-// Inquired answers an inquiry of another process about runs of this node. It does not block.
-func (h peerHandler) Inquired(all []model.Address, answer func(map[model.Address][]model.Reason)) {
+// HandleInquiry answers an inquiry of another process about runs of this node. It does not block.
+func (h peerHandler) HandleInquiry(all []model.Address, answer func(map[model.Address][]model.Reason)) {
 	if h.inc.inquiries.Add(1) > maxInquiries {
 		h.inc.inquiries.Add(-1)
 		return

@@ -40,9 +40,9 @@ func (n flowNode) Hint() {
 	n.e.cfg.Hints.Publish(h)
 }
 
-func (n flowNode) Seat() *flow.Seat {
+func (n flowNode) Participant() *flow.Participant {
 	if inc := n.e.current(); inc != nil {
-		return inc.seat
+		return inc.participant
 	}
 	return nil
 }
@@ -55,10 +55,10 @@ func (n flowNode) Retain(of map[string]time.Duration) {
 
 func (n flowNode) Works() bool { return len(n.e.taskWorkers.all()) > 0 }
 
-// seatLife implements flow.Life.
-type seatLife struct{ inc *incarnation }
+// participantLife implements flow.Life.
+type participantLife struct{ inc *incarnation }
 
-func (l seatLife) Known(ctx context.Context) (shards []model.ShardID, ok bool, err error) {
+func (l participantLife) KnownShards(ctx context.Context) (shards []model.ShardID, ok bool, err error) {
 	for _, s := range l.inc.lanes {
 		known := make(chan []model.ShardID, 1)
 		if !s.inbox.result(func(l *lane.Lane, _ model.Time) { known <- l.Known() }) {
@@ -74,4 +74,4 @@ func (l seatLife) Known(ctx context.Context) (shards []model.ShardID, ok bool, e
 	return shards, true, nil
 }
 
-func (l seatLife) LookAround() { l.inc.post(l.inc.member.Nudge) }
+func (l participantLife) LookAround() { l.inc.post(l.inc.member.RenewNow) }

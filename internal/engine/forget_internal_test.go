@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// running is an engine that serves the store until the test ends.
-func running(t *testing.T, st *memory.Store) *Engine {
+// startEngine is an engine that serves the store until the test ends.
+func startEngine(t *testing.T, st *memory.Store) *Engine {
 	t.Helper()
 	e := New(Config{Store: st})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -57,7 +57,7 @@ func wantNobodyWaits(t *testing.T, e *Engine) {
 func TestCanceledWaitsAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := running(t, memory.New(memory.Options{}))
+		e := startEngine(t, memory.New(memory.Options{}))
 		to := model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: "k"}
 		if _, err := e.Send(t.Context(), &model.Message{Kind: model.MessageStart, To: to}); err != nil {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func TestCanceledWaitsAreForgotten(t *testing.T) {
 				return err
 			},
 			"listen": func(ctx context.Context) error {
-				_, stop, err := e.Changed(ctx, to)
+				_, stop, err := e.WatchChanges(ctx, to)
 				if err == nil {
 					stop()
 				}
@@ -126,7 +126,7 @@ func TestListenersThatHaveLeftAreForgotten(t *testing.T) {
 
 		var stops []func()
 		for i := range 100 {
-			_, stop, err := k.changed(t.Context(), model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: strconv.Itoa(i)})
+			_, stop, err := k.listen(t.Context(), model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: strconv.Itoa(i)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,7 +21,7 @@ func (e *Engine) visit(ctx context.Context) error {
 	}
 	unsubscribe := e.cfg.Hints.Subscribe(func(h notify.Hint) {
 		if h.Kind == notify.Closed && h.Node == e.guest {
-			e.clerk.lookout.Nudge()
+			e.clerk.lookout.LookNow()
 		}
 	})
 	defer unsubscribe()

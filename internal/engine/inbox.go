@@ -46,10 +46,10 @@ func newInbox(limit, maxBytes int) *inbox {
 	return &inbox{limit: limit, maxBytes: maxBytes, wake: make(chan struct{}, 1)}
 }
 
-// takes reports whether there is room for an op. The bytes that already wait decide about a
+// hasRoom reports whether there is room for an op. The bytes that already wait decide about a
 // message, not its own size. So a large message waits no longer than a small one, and a message
 // that is larger than the limit passes as well.
-func (b *inbox) takes(o *op) bool {
+func (b *inbox) hasRoom(o *op) bool {
 	return len(b.ops) < b.limit && (o.message == nil || b.bytes < b.maxBytes)
 }
 
@@ -71,7 +71,7 @@ func (b *inbox) put(ctx context.Context, o op) error {
 		case b.closed != nil:
 			b.mu.Unlock()
 			return b.closed
-		case b.takes(&o):
+		case b.hasRoom(&o):
 			b.add(o)
 			b.mu.Unlock()
 			b.ring()
@@ -97,7 +97,7 @@ func (b *inbox) put(ctx context.Context, o op) error {
 func (b *inbox) putAll(ctx context.Context, ops []op) (n int, err error) {
 	for n < len(ops) {
 		b.mu.Lock()
-		for ; b.closed == nil && n < len(ops)-1 && b.takes(&ops[n]); n++ {
+		for ; b.closed == nil && n < len(ops)-1 && b.hasRoom(&ops[n]); n++ {
 			ops[n].bytes = ops[n].message.Size()
 			b.add(ops[n])
 		}
@@ -178,8 +178,8 @@ func (b *inbox) makeRoom() {
 	}
 }
 
-// applied says that the lane has applied taken messages of this many bytes.
-func (b *inbox) applied(bytes int) {
+// releaseBytes says that the lane has applied taken messages of this many bytes.
+func (b *inbox) releaseBytes(bytes int) {
 	if bytes == 0 {
 		return
 	}

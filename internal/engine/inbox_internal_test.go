@@ -99,10 +99,10 @@ func TestInboxBytesAreBounded(t *testing.T) {
 		b.giveBack(ops)
 		waits("a message, when the lane has given all back,", second)
 		ops, _ = b.take(false, nil, nil)
-		b.applied(ops[0].bytes)
+		b.releaseBytes(ops[0].bytes)
 		goes("a message, when the lane has the one before it,", second)
 		ops, _ = b.take(false, nil, nil)
-		b.applied(ops[0].bytes)
+		b.releaseBytes(ops[0].bytes)
 		if b.bytes != 0 {
 			t.Errorf("%d bytes of nothing are counted", b.bytes)
 		}
@@ -133,7 +133,7 @@ func TestInboxOfManyLargeMessages(t *testing.T) {
 				t.Fatalf("%d messages of 4 kB wait, at most 3 may for a limit of 10 kB", len(got))
 			}
 			for i := range got {
-				b.applied(got[i].bytes)
+				b.releaseBytes(got[i].bytes)
 			}
 			taken += len(got)
 		}

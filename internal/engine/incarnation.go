@@ -23,12 +23,12 @@ import (
 // incarnation is one life of the node, from its registration to the loss of its lease or its
 // orderly end.
 type incarnation struct {
-	eng   *Engine
-	self  store.NodeInfo
-	epoch int64
-	lanes []*laneShell
-	board *board
-	seat  *flow.Seat // among the nodes that share limits
+	eng         *Engine
+	self        store.NodeInfo
+	epoch       int64
+	lanes       []*laneShell
+	board       *board
+	participant *flow.Participant // among the nodes that share limits
 	// These let workers execute tasks of other nodes, in both directions. They are nil if only one
 	// process can open the store.
 	borrower *lending.Borrower
@@ -114,14 +114,14 @@ func (inc *incarnation) run(ctx context.Context) error {
 		}
 		// Claims that workers hold from the previous life count as another node's until their
 		// shards are ours.
-		inc.moved(all, false)
+		inc.moveClaims(all, false)
 		wg.Go(func() { inc.peers.Run(inner) })
 		wg.Go(func() { inc.borrower.Run(inner) })
 		wg.Go(func() { inc.lender.Run(inner) })
 	}
 
-	unsubscribe := inc.eng.cfg.Hints.Subscribe(func(h notify.Hint) { inc.hinted(h) })
-	inc.members(ctx, inner)
+	unsubscribe := inc.eng.cfg.Hints.Subscribe(func(h notify.Hint) { inc.handleHint(h) })
+	inc.runMembership(ctx, inner)
 	unsubscribe()
 	cause := context.Cause(inner)
 	cancel(errStopping)
@@ -131,7 +131,7 @@ func (inc *incarnation) run(ctx context.Context) error {
 	unstored := inc.gaveUpOnStore(cause)
 	// Nothing of this incarnation is in flight.
 	if orderly || unstored != nil || errors.Is(cause, errClockBack) {
-		inc.seat.Leave(ctx)
+		inc.participant.Leave(ctx)
 		inc.unregister(ctx)
 	}
 
@@ -164,8 +164,9 @@ func (inc *incarnation) end(why error) { inc.stop(why) }
 // lease.
 const drainLimit = 30 * time.Second
 
-// members is the loop of the membership: it renews the lease, fences dead nodes, and moves shards.
-func (inc *incarnation) members(ctx, inner context.Context) {
+// runMembership is the loop of the membership: it renews the lease, fences dead nodes, and moves
+// shards.
+func (inc *incarnation) runMembership(ctx, inner context.Context) {
 	m := inc.member
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -184,7 +185,7 @@ func (inc *incarnation) members(ctx, inner context.Context) {
 		case <-done:
 			done, draining = nil, true
 			enough = time.After(drainLimit)
-			inc.eng.Stopping()
+			inc.eng.PrepareStop()
 			m.Drain()
 		case <-enough:
 			inc.eng.cfg.Log.Warn("the node stops with shards that it could not give up", "count", len(m.Owned()))
@@ -239,7 +240,7 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 			cancel()
 			inc.eng.clock.notice()
 			got := inc.eng.clock.mono()
-			inc.post(func() { inc.renewed(ctx, calls, renewal{v, sent, got, asleep}, err) })
+			inc.post(func() { inc.handleRenewal(ctx, calls, renewal{v, sent, got, asleep}, err) })
 		})
 	}
 
@@ -249,7 +250,7 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 			ok, err := st.FenceNode(brief, f.Node, f.Epoch, f.Proven)
 			cancel()
 			if err != nil {
-				inc.eng.others.fence.Failed(err, "node", f.Node.String())
+				inc.eng.others.fence.Fail(err, "node", f.Node.String())
 			} else {
 				inc.eng.others.fence.OK()
 				inc.eng.cfg.Log.Info("fenced a dead node", "node", f.Node.String(), "proven", f.Proven, "done", ok)
@@ -263,7 +264,7 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 			brief, cancel := context.WithTimeout(ctx, timeout)
 			got, err := st.Acquire(brief, inc.self.ID, inc.epoch, a.Acquire)
 			cancel()
-			inc.post(func() { inc.acquired(ctx, calls, got, err) })
+			inc.post(func() { inc.handleAcquired(ctx, calls, got, err) })
 		})
 	}
 
@@ -312,7 +313,7 @@ type renewal struct {
 	asleep    time.Duration // how long the machine had been suspended before it
 }
 
-func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, r renewal, err error) {
+func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup, r renewal, err error) {
 	if store.Final(err) {
 		inc.end(err)
 		return
@@ -327,7 +328,7 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, r re
 
 	a := inc.member.Renewed(inc.eng.clock.mono(), v, err)
 	if err != nil {
-		inc.eng.lease.Failed(err)
+		inc.eng.lease.Fail(err)
 	} else {
 		inc.eng.lease.OK()
 		inc.eng.trouble.Forget()
@@ -337,15 +338,15 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, r re
 		}
 		inc.alive.Store(&alive)
 		inc.owners = v.Owners
-		inc.eng.flow.Heard(v.Settings)
-		if inc.seat.Viewed(&v, len(inc.member.Owned())) {
-			inc.member.Nudge()
+		inc.eng.flow.ReadIfNewer(v.Settings)
+		if inc.participant.UpdateMembers(&v, len(inc.member.Owned())) {
+			inc.member.RenewNow()
 		}
 		if inc.borrower != nil {
-			inc.borrower.Seen(&v)
-			inc.lender.Seen(&v)
+			inc.borrower.SetMembers(&v)
+			inc.lender.SetMembers(&v)
 			if v.PeerMail {
-				inc.peers.Nudge()
+				inc.peers.LookNow()
 			}
 		}
 	}
@@ -364,10 +365,10 @@ func (inc *incarnation) orphaned(s model.ShardID) bool {
 	return i >= 0 && !inc.owners[i].Node.IsZero() && !inc.eng.lives[inc.owners[i].Node]
 }
 
-func (inc *incarnation) acquired(ctx context.Context, calls *sync.WaitGroup, got []store.AcquiredShard, err error) {
+func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGroup, got []store.AcquiredShard, err error) {
 	inc.act(ctx, calls, inc.member.Acquired(got, err))
 	if err != nil {
-		inc.eng.others.acquire.Failed(err)
+		inc.eng.others.acquire.Fail(err)
 		return
 	}
 
@@ -395,7 +396,7 @@ func (inc *incarnation) acquired(ctx context.Context, calls *sync.WaitGroup, got
 	for i := range got {
 		shards[i] = got[i].Shard
 	}
-	inc.moved(shards, true)
+	inc.moveClaims(shards, true)
 	inc.eng.served.ring()
 	inc.eng.cfg.Log.Info("acquired shards", "count", len(got))
 	inc.eng.isReady.Do(func() { close(inc.eng.ready) })
@@ -413,22 +414,22 @@ func (inc *incarnation) laneShards(index int, shards []model.ShardID) []model.Sh
 	return mine
 }
 
-// freed is called by a lane that has given up shards.
-func (inc *incarnation) freed(shards []model.ShardID) {
+// handleFreed is called by a lane that has given up shards.
+func (inc *incarnation) handleFreed(shards []model.ShardID) {
 	shards = append([]model.ShardID(nil), shards...)
 	for _, s := range shards {
 		inc.owner[s].Store(0)
 	}
-	inc.moved(shards, false)
+	inc.moveClaims(shards, false)
 	inc.post(func() {
 		inc.member.Freed(shards)
 		inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})
 	})
 }
 
-// moved tells the task workers that shards, and with them the claims they hold, have become ours or
-// belong to another node.
-func (inc *incarnation) moved(shards []model.ShardID, ours bool) {
+// moveClaims tells the task workers that shards, and with them the claims they hold, have become
+// ours or belong to another node.
+func (inc *incarnation) moveClaims(shards []model.ShardID, ours bool) {
 	if inc.lender == nil {
 		return
 	}
@@ -439,7 +440,7 @@ func (inc *incarnation) moved(shards []model.ShardID, ours bool) {
 
 	for _, s := range inc.eng.taskWorkers.own() {
 		// The claim may have ended without a message to the worker: let the lane check.
-		for _, ref := range s.moved(set, len(inc.owner), ours) {
+		for _, ref := range s.moveClaims(set, len(inc.owner), ours) {
 			if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil {
 				l.inbox.result(func(l *lane.Lane, now model.Time) { l.Attach(now, ref, s.id) })
 			}
@@ -447,7 +448,7 @@ func (inc *incarnation) moved(shards []model.ShardID, ours bool) {
 		inc.board.join(s)
 	}
 
-	inc.lender.Nudge()
+	inc.lender.Wake()
 }
 
 // lane returns the lane of a shard that is ours; nil if it is not.
@@ -487,14 +488,14 @@ func (inc *incarnation) mailWaits() {
 func (e *Engine) MailHint(s model.ShardID) {
 	h := notify.Hint{Kind: notify.Mail, Shard: s}
 	if inc := e.current(); inc != nil && inc.lane(s) != nil {
-		inc.hinted(h)
+		inc.handleHint(h)
 		return
 	}
 	e.cfg.Hints.Publish(h)
 }
 
-// hinted receives the hints of other nodes that something may have changed.
-func (inc *incarnation) hinted(h notify.Hint) {
+// handleHint receives the hints of other nodes that something may have changed.
+func (inc *incarnation) handleHint(h notify.Hint) {
 	switch h.Kind {
 	case notify.Mail:
 		if s := inc.keeper(h.Shard); s != nil {
@@ -502,17 +503,17 @@ func (inc *incarnation) hinted(h notify.Hint) {
 		}
 	case notify.Closed:
 		if h.Node == inc.self.ID {
-			inc.eng.clerk.lookout.Nudge()
+			inc.eng.clerk.lookout.LookNow()
 		}
 	case notify.Membership:
-		inc.post(inc.member.Nudge)
+		inc.post(inc.member.RenewNow)
 	case notify.Settings:
 		if h.Node != inc.self.ID {
-			inc.eng.flow.Nudged()
+			inc.eng.flow.ReadSoon()
 		}
 	case notify.Peer:
 		if h.Node == inc.self.ID && inc.peers != nil {
-			inc.peers.Nudge()
+			inc.peers.LookNow()
 		}
 	}
 }
@@ -539,10 +540,10 @@ func (inc *incarnation) leave(w *Session) {
 }
 
 // serve announces what the workers of this node can run.
-func (inc *incarnation) serve() { inc.member.Serve(inc.eng.serves()) }
+func (inc *incarnation) serve() { inc.member.Serve(inc.eng.servedByWorkers()) }
 
-// serves returns what the workers of the node can run now.
-func (e *Engine) serves() []store.Served {
+// servedByWorkers returns what the workers of the node can run now.
+func (e *Engine) servedByWorkers() []store.Served {
 	var all []store.Served
 	for _, s := range e.workers.all() {
 		for _, name := range s.offer.Workflows {
@@ -562,7 +563,7 @@ func (e *Engine) serves() []store.Served {
 		if !s.node.IsZero() {
 			continue
 		}
-		slots := s.takes()
+		slots := s.capacity()
 		for _, tenant := range s.offer.Tenants {
 			all = append(all, store.Served{
 				Tenant: tenant, Version: s.offer.Version, Worker: s.offer.Name, Queues: s.offer.Queues, Activities: s.offer.Kinds, Slots: s.offer.Slots, Draining: slots == 0,

@@ -52,26 +52,26 @@ func (a *attempts) remove(ref model.TaskRef) {
 }
 
 // Pass waits until an attempt may pass the limits and the breaker that its spec names, and then
-// calls begin, which must not block. The attempt holds its permits until Passed. Passed also
+// calls begin, which must not block. The attempt holds its permits until EndPass. EndPass also
 // withdraws an attempt that has not started.
 func (s *Session) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func()) {
 	if inc := s.eng.current(); inc != nil { // otherwise the worker loses the run
-		inc.board.pass(ref, spec, input, begin)
+		inc.board.beginPassage(ref, spec, input, begin)
 	}
 }
 
-// Passed ends what Pass started. If the attempt failed with a retryAfter, its breaker refuses all
+// EndPass ends what Pass started. If the attempt failed with a retryAfter, its breaker refuses all
 // calls for that long.
-func (s *Session) Passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
+func (s *Session) EndPass(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
 	// first: a board that begins now does not count it, or hears below that it has ended
 	s.eng.attempts.remove(ref)
 	if inc := s.eng.current(); inc != nil {
-		inc.board.passed(ref, spec, how, retryAfter)
+		inc.board.endPassage(ref, spec, how, retryAfter)
 	}
 }
 
-// Keeps returns what holds an attempt back; false if nothing does.
-func (s *Session) Keeps(ref model.TaskRef) (model.Reason, bool) {
+// HeldBackBy returns what holds an attempt back; false if nothing does.
+func (s *Session) HeldBackBy(ref model.TaskRef) (model.Reason, bool) {
 	inc := s.eng.current()
 	if inc == nil {
 		return model.Reason{}, false
@@ -86,7 +86,7 @@ func (s *Session) Keeps(ref model.TaskRef) (model.Reason, bool) {
 	return why, ok && (why.Code == model.WaitPermit || why.Code == model.WaitRate || why.Code == model.WaitBreaker)
 }
 
-func (b *board) pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func()) {
+func (b *board) beginPassage(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func()) {
 	p := passage{spec: inlineSpec(spec), input: input, begin: begin}
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
@@ -139,11 +139,11 @@ func (b *board) adopt() {
 	now := b.inc.eng.clock.now()
 	for ref, p := range all.running {
 		b.offerInline(now, ref.Address.Tenant, p.spec.Kind)
-		b.b.Held(now, p.item(now, ref), model.ClaimRef{TaskRef: ref}, queue.InlineWorker)
+		b.b.Hold(now, p.item(now, ref), queue.HeldClaim{Ref: model.ClaimRef{TaskRef: ref}, Worker: queue.InlineWorker})
 	}
 }
 
-func (b *board) passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
+func (b *board) endPassage(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
 	outcomes := [...]queue.Outcome{model.PassageNeither: queue.Neither, model.PassageSucceeded: queue.Succeeded, model.PassageFailed: queue.Failed}
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
@@ -152,16 +152,16 @@ func (b *board) passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passag
 		b.gate.RetryAfter(now, &queue.Item{Ref: ref, Spec: spec}, now.Add(retryAfter))
 	}
 	b.b.Remove(now, ref, outcomes[how])
-	b.leaves(now, ref)
+	b.leaveGate(now, ref)
 	b.settle(now)
 	b.moved = true
 	b.mu.Unlock()
 	b.Propose()
 }
 
-// begun takes the inline attempts, which need no claim, out of the proposals, and returns the
+// startInline takes the inline attempts, which need no claim, out of the proposals, and returns the
 // functions that start them.
-func (b *board) begun(matches []queue.Match) (others []queue.Match, begin []func()) {
+func (b *board) startInline(matches []queue.Match) (others []queue.Match, begin []func()) {
 	if len(b.inline.kinds) == 0 {
 		return matches, nil
 	}

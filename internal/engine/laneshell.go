@@ -107,7 +107,7 @@ func (s *laneShell) loop(ctx context.Context) {
 			applied += ops[i].bytes
 		}
 
-		s.inbox.applied(applied)
+		s.inbox.releaseBytes(applied)
 		clear(results)
 		clear(ops)
 		s.lane.Flush(now)
@@ -252,7 +252,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 		s.eng.hint(out.Hints)
 	}
 	if len(out.Freed) > 0 {
-		s.inc.freed(out.Freed)
+		s.inc.handleFreed(out.Freed)
 	}
 
 	return nil
@@ -274,7 +274,7 @@ func (s *laneShell) abandon(why error) {
 			c.finish(&lane.Answer{Err: lane.ErrNotOwner})
 		}
 		if w := s.eng.taskWorkers.get(o.task); w != nil {
-			w.settled(o.report.Ref, lane.ErrNotOwner)
+			w.settleReport(o.report.Ref, lane.ErrNotOwner)
 		}
 	}
 
@@ -297,7 +297,7 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed
 		begun = time.Now()
 	}
 	s.inc.awaitLease(ctx)
-	limited, cancel := s.bounded(ctx, b)
+	limited, cancel := s.commitContext(ctx, b)
 	res, err := s.eng.cfg.Store.Commit(limited, b)
 	cancel()
 	if s.eng.cfg.Meter != nil {
@@ -307,7 +307,7 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed
 	if err != nil {
 		s.trouble.Store(&err)
 	}
-	s.committed(ctx, b, err)
+	s.logCommit(ctx, b, err)
 	if store.Final(err) {
 		s.inc.end(err)
 	}
@@ -319,8 +319,8 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed
 // looks for the refused row, other commits succeed.
 const calmAfter = time.Minute
 
-// committed logs the outcome of a commit, as part of an episode.
-func (s *laneShell) committed(ctx context.Context, b *store.Batch, err error) {
+// logCommit logs the outcome of a commit, as part of an episode.
+func (s *laneShell) logCommit(ctx context.Context, b *store.Batch, err error) {
 	if err == nil {
 		s.committing.OK()
 		if !s.refusedAt.IsZero() && time.Since(s.refusedAt) > calmAfter {
@@ -336,19 +336,19 @@ func (s *laneShell) committed(ctx context.Context, b *store.Batch, err error) {
 	case store.Refused:
 		s.committing.OK()
 		s.refusedAt = time.Now()
-		s.refused.Failed(err, "batch", b.Number)
+		s.refused.Fail(err, "batch", b.Number)
 	case store.Fenced: // ends the incarnation, which logs it
 	case store.Retryable, store.Away, store.Unknown:
 		if ctx.Err() == nil {
-			s.committing.Failed(err, "class", class.String())
+			s.committing.Fail(err, "class", class.String())
 		}
 	}
 }
 
-// bounded gives a commit its time limit, or up to a quarter less, because several commits share a
-// context. A context for each commit would cost a step 2 % of its time. A batch with many bytes, or
-// one that ran out of time before, gets its own limit.
-func (s *laneShell) bounded(ctx context.Context, b *store.Batch) (context.Context, context.CancelFunc) {
+// commitContext gives a commit its time limit, or up to a quarter less, because several commits
+// share a context. A context for each commit would cost a step 2 % of its time. A batch with many
+// bytes, or one that ran out of time before, gets its own limit.
+func (s *laneShell) commitContext(ctx context.Context, b *store.Batch) (context.Context, context.CancelFunc) {
 	limit := s.eng.cfg.CommitTimeout
 	if b.Bytes > fewBytes || b.Patience > 0 {
 		return context.WithTimeout(ctx, b.Within(limit))
@@ -378,7 +378,7 @@ func (s *laneShell) refence(ctx context.Context, ref store.LaneRef) {
 	}
 
 	if err != nil && ctx.Err() == nil && store.ClassOf(err) != store.Fenced {
-		s.committing.Failed(err, "class", store.ClassOf(err).String())
+		s.committing.Fail(err, "class", store.ClassOf(err).String())
 	}
 
 	if store.Final(err) {

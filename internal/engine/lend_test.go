@@ -78,7 +78,7 @@ func (s *lossy) change(how func(s *lossy)) {
 	how(s)
 }
 
-func (s *lossy) letters() int {
+func (s *lossy) countPosted() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.posted
@@ -164,8 +164,8 @@ func sendTasks(t *testing.T, e *engine.Engine, n int, name string, spec model.Ta
 	}
 }
 
-// completed waits until the given number of tasks with a name have succeeded.
-func completed(t *testing.T, e *engine.Engine, n int, name string) {
+// awaitCompleted waits until the given number of tasks with a name have succeeded.
+func awaitCompleted(t *testing.T, e *engine.Engine, n int, name string) {
 	t.Helper()
 	for i := range n {
 		if r, err := e.Await(patient(t), submit(fmt.Sprint(name, i), model.TaskSpec{}).To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
@@ -186,7 +186,7 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-func done(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} }
+func successOf(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} }
 
 func execute(t *testing.T, e *engine.Engine, n int, spec model.TaskSpec) {
 	t.Helper()
@@ -206,7 +206,7 @@ func execute(t *testing.T, e *engine.Engine, n int, spec model.TaskSpec) {
 func TestTasksOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
-		h := newHand(p.other, 10, done)
+		h := newHand(p.other, 10, successOf)
 		settle()
 		began := time.Now()
 		execute(t, p.owner, 100, model.TaskSpec{})
@@ -223,7 +223,7 @@ func TestTasksOfAnotherNode(t *testing.T) {
 
 // Whatever messages between nodes are lost or duplicated, and whichever nodes join and leave: every
 // task ends, and none is executed twice without a reason.
-func TestTasksOfAnotherNodeWithLostLetters(t *testing.T) {
+func TestTasksOfAnotherNodeWithLostMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0.3, 0.1)
@@ -240,7 +240,7 @@ func TestTasksOfAnotherNodeWithLostLetters(t *testing.T) {
 			attempts[string(c.Input.Data)]++
 			mu.Unlock()
 			time.Sleep(time.Duration(len(c.Input.Data)) * 100 * time.Millisecond)
-			return done(c)
+			return successOf(c)
 		}
 
 		newHand(b, 5, work)
@@ -275,7 +275,7 @@ func TestTasksAreShared(t *testing.T) {
 	withPair(t, func(t *testing.T, p *pair) {
 		work := func(c model.Claim) *model.TaskReport {
 			time.Sleep(100 * time.Millisecond)
-			return done(c)
+			return successOf(c)
 		}
 		ha, hb := newHand(p.owner, 5, work), newHand(p.other, 5, work)
 		settle()
@@ -284,7 +284,7 @@ func TestTasksAreShared(t *testing.T) {
 		if took := time.Since(began); took > 7*time.Second {
 			t.Errorf("it took %s, with 10 slots of 100 ms", took)
 		}
-		t.Log(len(ha.claims), len(hb.claims), p.st.letters())
+		t.Log(len(ha.claims), len(hb.claims), p.st.countPosted())
 		if n := len(hb.claims); n < 150 || n > 350 {
 			t.Errorf("the other node has executed %d of 500", n)
 		}
@@ -312,7 +312,7 @@ func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
 					}
 				}
 				if c.Attempt == 1 {
-					return failing("once more")
+					return failureOf("once more")
 				}
 				return &model.TaskReport{Output: c.Progress}
 			default:
@@ -412,7 +412,7 @@ func TestTaskOfARunThatMoves(t *testing.T) {
 			}
 		}
 
-		completed(t, b, n, "")
+		awaitCompleted(t, b, n, "")
 		stopA()
 	})
 }
@@ -468,13 +468,13 @@ func TestIdleNodesSayNothing(t *testing.T) {
 		defer stopA()
 		b, stopB := w.owner()
 		defer stopB()
-		newHand(a, 100, done)
-		newHand(b, 100, done)
+		newHand(a, 100, successOf)
+		newHand(b, 100, successOf)
 		settle()
 		execute(t, a, 50, model.TaskSpec{}) // nor do nodes with equal workers and free slots
 		time.Sleep(time.Hour)
 		if n := w.st.calls.Load(); n != 0 {
-			t.Errorf("%d calls for letters", n)
+			t.Errorf("%d calls for messages", n)
 		}
 	})
 }
@@ -506,7 +506,7 @@ func claimThatNobodyHeardOf(t *testing.T, n int) {
 		w.st.drop = func(m store.PeerMail) bool { return m.From == first && m.Body[0] == 'a' }
 		b, stopB := w.node()
 		defer stopB()
-		h := newHand(b, 1, done)
+		h := newHand(b, 1, successOf)
 		settle()
 		sendTasks(t, a, n, "", model.TaskSpec{})
 		settle()
@@ -514,7 +514,7 @@ func claimThatNobodyHeardOf(t *testing.T, n int) {
 		defer stopC()
 		stopA()
 		at := time.Now()
-		completed(t, c, n, "")
+		awaitCompleted(t, c, n, "")
 		if took := time.Since(at); took > time.Minute {
 			t.Errorf("it took %s", took)
 		}
@@ -537,7 +537,7 @@ func claimThatNobodyHeardOf(t *testing.T, n int) {
 func TestOneTaskAfterTheOther(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
-		newHand(p.other, 3, done)
+		newHand(p.other, 3, successOf)
 		settle()
 		// The worst case: an answer without further tasks arrives together with the next knock.
 		p.st.change(func(s *lossy) {
@@ -580,7 +580,7 @@ func TestLenderThatStartsOver(t *testing.T) {
 				return nil
 			}
 			time.Sleep(time.Second)
-			return done(c)
+			return successOf(c)
 		})
 
 		settle()

@@ -20,7 +20,7 @@ func (n loans) Alive(node model.NodeID) bool {
 	return alive != nil && slices.Contains(*alive, node.String())
 }
 
-func (n loans) LookAround() { n.inc.post(n.inc.member.Nudge) }
+func (n loans) LookAround() { n.inc.post(n.inc.member.RenewNow) }
 
 func (n loans) GiveBack(claims []model.ClaimRef) { n.inc.eng.giveBack(claims) }
 
@@ -67,7 +67,7 @@ func (c claimLane) Attach(claim model.ClaimRef, id queue.WorkerID) {
 }
 
 func (c claimLane) Report(r *model.TaskReport, id queue.WorkerID) {
-	c.s.inc.board.Reported(id, r.Ref)
+	c.s.inc.board.FreeSlot(id, r.Ref)
 	c.s.inbox.follow(op{report: r, task: id})
 }
 
@@ -87,11 +87,11 @@ type hired struct {
 
 func (h hired) ID() queue.WorkerID { return h.s.id }
 
-func (h hired) Lists(holds, waiting map[model.ClaimRef]bool) []model.ClaimRef {
-	return h.s.lists(holds, waiting)
+func (h hired) SetHeld(holds, waiting map[model.ClaimRef]bool) []model.ClaimRef {
+	return h.s.setHeld(holds, waiting)
 }
 
-func (h hired) Lets(claim model.ClaimRef) { h.s.lets(claim) }
+func (h hired) DropClaim(claim model.ClaimRef) { h.s.dropClaim(claim) }
 
 func (h hired) Dismiss() {
 	h.s.mu.Lock()
@@ -121,7 +121,7 @@ func (w ownWorker) Each(do func(model.ClaimRef, bool)) { w.s.abroadBy(do) }
 
 func (w ownWorker) Deliver(claim model.ClaimRef) {
 	l := loans{w.inc}.Lane(claim)
-	if r := w.s.homeward(claim); r != nil {
+	if r := w.s.takeBackReport(claim); r != nil {
 		w.s.resend(r, true)
 	}
 	w.s.mu.Lock()
@@ -137,14 +137,14 @@ func (w ownWorker) Deliver(claim model.ClaimRef) {
 	if n.Progress != nil {
 		l.Progress(claim, *n.Progress)
 	}
-	w.s.told(map[model.ClaimRef]uint64{claim: n.Seq})
+	w.s.dropSentNews(map[model.ClaimRef]uint64{claim: n.Seq})
 }
 
 func (w ownWorker) List(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) ([]peer.Hold, map[model.ClaimRef]uint64) {
 	return w.s.holdsAbroad(to, foreign, owned, room)
 }
 
-func (w ownWorker) Told(sent map[model.ClaimRef]uint64) { w.s.told(sent) }
+func (w ownWorker) DropSentNews(sent map[model.ClaimRef]uint64) { w.s.dropSentNews(sent) }
 
 func (w ownWorker) Has(claim model.ClaimRef) bool { return w.s.has(claim) }
 
@@ -159,7 +159,7 @@ func (w ownWorker) Stop(claim model.ClaimRef, canceled bool) {
 }
 
 func (w ownWorker) Settle(claim model.ClaimRef, err error) {
-	if w.s.reports(claim) {
-		w.s.settled(claim, err)
+	if w.s.hasReport(claim) {
+		w.s.settleReport(claim, err)
 	}
 }

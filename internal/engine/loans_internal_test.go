@@ -74,7 +74,7 @@ func pollOf(seq uint64, name string, lend int) *peer.Poll {
 
 // uses returns the limits that tasks hold or wait for.
 func uses(b *board) (list []flow.LimitUse) {
-	b.Look(func(k *flow.Gatekeeper, tasks *queue.Board) { list = k.Uses(tasks) })
+	b.Look(func(k *flow.BoardGate, tasks *queue.Board) { list = k.Uses(tasks) })
 	return list
 }
 
@@ -92,11 +92,11 @@ func TestWorkersComeAndGoWhileSlotsAreLent(t *testing.T) {
 		defer close(ended)
 		inc.board.Add(inc.eng.clock.now(), workItem(1))
 		// stays open: a claim is being committed
-		inc.borrower.Polled(c, pollOf(1, "of c", 3), answered)
+		inc.borrower.HandlePoll(c, pollOf(1, "of c", 3), answered)
 		inc.board.Add(inc.eng.clock.now(), workItem(2))
-		inc.borrower.Polled(b, pollOf(1, "of b", 0), answered) // a worker joins
+		inc.borrower.HandlePoll(b, pollOf(1, "of b", 0), answered) // a worker joins
 		inc.board.Add(inc.eng.clock.now(), workItem(3))
-		inc.borrower.Polled(b, &peer.Poll{Seq: 2}, answered) // and leaves
+		inc.borrower.HandlePoll(b, &peer.Poll{Seq: 2}, answered) // and leaves
 	}()
 
 	select {
@@ -138,12 +138,12 @@ func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 
 		answers := 0
 		answered := func([]byte) { answers++ }
-		inc.borrower.Polled(c, pollOf(1, "of c", 1), answered)
+		inc.borrower.HandlePoll(c, pollOf(1, "of c", 1), answered)
 		it, s := workItem(1), b.ids["of c"]
 		ref := model.ClaimRef{TaskRef: it.Ref, Claim: 1}
-		b.Held(now(), it, 1, s.id, b.names[s.id])
+		b.Hold(now(), it, 1, s.id, b.names[s.id])
 		s.execute([]model.Claim{{Ref: ref}})
-		inc.borrower.Polled(c, pollOf(2, "of c", 0), answered)
+		inc.borrower.HandlePoll(c, pollOf(2, "of c", 0), answered)
 		if answers != 2 || held() != 1 {
 			t.Fatalf("%d answers, %d claims count", answers, held())
 		}
@@ -157,11 +157,11 @@ func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 		}
 		p := pollOf(3, "of c", 0)
 		p.Workers[0].Holds = []peer.Hold{{Ref: ref}}
-		inc.borrower.Polled(c, p, answered)
+		inc.borrower.HandlePoll(c, p, answered)
 		if held() != 1 {
 			t.Error("a claim that is executed does not count")
 		}
-		inc.borrower.Polled(c, pollOf(4, "of c", 0), answered)
+		inc.borrower.HandlePoll(c, pollOf(4, "of c", 0), answered)
 		if held() != 0 {
 			t.Error("a claim that nobody has counts")
 		}
@@ -185,12 +185,12 @@ func TestClaimOfDeadMakerCountsOn(t *testing.T) {
 	ref := model.ClaimRef{TaskRef: it.Ref, Claim: 1}
 	p := pollOf(1, "of c", 0)
 	p.Workers[0].Holds = []peer.Hold{{Ref: ref}}
-	inc.borrower.Polled(c, p, func([]byte) {})
-	b.Held(now, it, 1, b.ids["of c"].id, workerName("of c", c, maker))
+	inc.borrower.HandlePoll(c, p, func([]byte) {})
+	b.Hold(now, it, 1, b.ids["of c"].id, workerName("of c", c, maker))
 	if len(uses(b)) != 0 {
 		t.Error("a claim counts that its maker counts")
 	}
-	b.Look(func(k *flow.Gatekeeper, tasks *queue.Board) { k.Inherit(now, map[string]bool{c.String(): true}, tasks) })
+	b.Look(func(k *flow.BoardGate, tasks *queue.Board) { k.Inherit(now, map[string]bool{c.String(): true}, tasks) })
 
 	for range 2 {
 		if u := uses(b); len(u) != 1 || u[0].Held != 1 {
@@ -199,7 +199,7 @@ func TestClaimOfDeadMakerCountsOn(t *testing.T) {
 		b.Forget(now, it.Ref)
 	}
 
-	inc.borrower.Polled(c, pollOf(2, "of c", 0), func([]byte) {})
+	inc.borrower.HandlePoll(c, pollOf(2, "of c", 0), func([]byte) {})
 	if u := uses(b); len(u) != 0 {
 		t.Errorf("%+v, want none", u)
 	}
@@ -212,14 +212,14 @@ func TestNoAnswerWithoutLease(t *testing.T) {
 	c := nodeID(3)
 	inc := borrower(t, c)
 	answers := 0
-	inc.borrower.Polled(c, pollOf(1, "of c", 1), func([]byte) { answers++ })
+	inc.borrower.HandlePoll(c, pollOf(1, "of c", 1), func([]byte) { answers++ })
 	inc.validUntil.Store(0)
-	inc.borrower.Polled(c, pollOf(2, "of c", 1), func([]byte) { answers++ })
+	inc.borrower.HandlePoll(c, pollOf(2, "of c", 1), func([]byte) { answers++ })
 	if answers != 1 {
 		t.Errorf("%d answers, want one", answers)
 	}
 	inc.validUntil.Store(math.MaxInt64)
-	inc.borrower.Polled(c, pollOf(3, "of c", 1), func([]byte) { answers++ })
+	inc.borrower.HandlePoll(c, pollOf(3, "of c", 1), func([]byte) { answers++ })
 	if answers != 2 {
 		t.Errorf("%d answers, want two", answers)
 	}
@@ -256,7 +256,7 @@ func TestReportOfALentWorkerIsMadeAgain(t *testing.T) {
 	poll := func(seq uint64) {
 		p := pollOf(seq, "of c", 0)
 		p.Workers[0].Holds = []peer.Hold{{Ref: ref, Report: &model.TaskReport{Ref: ref}}}
-		b.Polled(c, p, func([]byte) {})
+		b.HandlePoll(c, p, func([]byte) {})
 	}
 
 	poll(1)
@@ -264,7 +264,7 @@ func TestReportOfALentWorkerIsMadeAgain(t *testing.T) {
 	if full.reports != 1 {
 		t.Fatalf("the lane hears of a report %d times that it has not settled", full.reports)
 	}
-	inc.board.ids["of c"].settled(ref, lane.ErrLater)
+	inc.board.ids["of c"].settleReport(ref, lane.ErrLater)
 	if poll(3); full.reports != 2 {
 		t.Errorf("the lane has heard of the report %d times, want once more after it had no room", full.reports)
 	}

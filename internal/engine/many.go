@@ -31,7 +31,7 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 	inc := e.current()
 	for i, m := range ms {
 		var fresh bool
-		ms[i], fresh = named(m)
+		ms[i], fresh = withRequestID(m)
 		var s *laneShell
 		if inc != nil {
 			s = inc.lane(m.To.Shard(len(inc.owner)))
@@ -62,7 +62,7 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 				if awaited(ops[i].message) {
 					s.forget(ops[i].message.To, ops[i].token)
 				}
-				b.lost(ops[i].token.(part).i, why)
+				b.failCall(ops[i].token.(part).i, why)
 			}
 		}
 		return b.abandon(e.gaveUp(ctx, "%s", what))
@@ -123,8 +123,8 @@ func (b *bundle) over() {
 	}
 }
 
-// lost gives an unanswered call an error when the caller gives up.
-func (b *bundle) lost(i int, why error) {
+// failCall gives an unanswered call an error when the caller gives up.
+func (b *bundle) failCall(i int, why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sent != nil && b.sent[i].Err == nil && b.sent[i].Answer.Run.IsZero() {

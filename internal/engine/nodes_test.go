@@ -172,7 +172,7 @@ func (r *ring) awaitAll(m *member, tasks int) {
 func (r *ring) allFree(m *member) {
 	r.t.Helper()
 	time.Sleep(30 * time.Second)
-	if s, err := m.Flow().Used(r.t.Context(), model.DefaultTenant); err != nil || !s.Known || len(s.Uses) > 0 {
+	if s, err := m.Flow().StateWithUses(r.t.Context(), model.DefaultTenant); err != nil || !s.Known || len(s.Uses) > 0 {
 		r.t.Errorf("permits do not come back: %+v, %v", s, err)
 	}
 }
@@ -238,7 +238,7 @@ func (c *counter) onceEach(t *testing.T, tasks int) {
 func (c *counter) allWorked(t *testing.T, nodes ...*member) {
 	t.Helper()
 	for i, m := range nodes {
-		if c.ended(m) == 0 {
+		if c.countEnded(m) == 0 {
 			t.Errorf("node %d has executed none", i)
 		}
 	}
@@ -281,14 +281,15 @@ func (c *counter) end(m *member, key string) {
 	c.by[m]++
 }
 
-// ended returns how many tasks a node has executed, and begun how many all of them have started.
-func (c *counter) ended(m *member) int {
+// countEnded returns how many tasks a node has executed, and countBegun how many all of them
+// started.
+func (c *counter) countEnded(m *member) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.by[m]
 }
 
-func (c *counter) begun() int {
+func (c *counter) countBegun() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.begins)
@@ -378,7 +379,7 @@ func TestPermitsOfRunsThatMove(t *testing.T) {
 
 		// Ask in each process, and in one beside them.
 		for i, f := range []*flow.Flow{first.Flow(), second.Flow(), flow.Of(common{r.st})} {
-			s, err := f.Used(ctx, model.DefaultTenant)
+			s, err := f.StateWithUses(ctx, model.DefaultTenant)
 			if err != nil || !s.Known || len(s.Uses) != 1 || s.Uses[0].Held != len(s.Uses[0].Holders) || s.Uses[0].Waiting == 0 || len(s.Uses[0].Waiters) == 0 {
 				t.Fatalf("%+v, %v", s, err)
 			}
@@ -473,7 +474,7 @@ func TestFailuresOfUnknownOutcome(t *testing.T) {
 		st := &unsure{Store: r.st}
 		r.st = st
 		ctx := t.Context()
-		node := r.join(1, func(*member, model.Claim) *model.TaskReport { return failing("down") })
+		node := r.join(1, func(*member, model.Claim) *model.TaskReport { return failureOf("down") })
 		time.Sleep(15 * time.Second)
 		config := breaker.Config{Failures: 4, Window: time.Hour, Reset: time.Minute}
 		if err := node.Flow().SetBreaker(ctx, model.DefaultTenant, rule.Breaker{Name: "bank", Config: config}); err != nil {
@@ -526,7 +527,7 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			c.end(m, string(claim.Input.Data))
 			if broken.Load() {
-				return failing("down")
+				return failureOf("down")
 			}
 			return &model.TaskReport{Output: claim.Input}
 		}
@@ -563,17 +564,17 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 				t.Errorf("node %d: %+v", i, s)
 			}
 			// Each has a slot: some of the four, and what had started by then.
-			if n := c.ended(m); n < 1 || n > 3 {
+			if n := c.countEnded(m); n < 1 || n > 3 {
 				t.Errorf("node %d had %d calls", i, n)
 			}
 		}
 
-		if n := c.begun(); n > 4+2 { // each has a slot, and may start one more before it knows
+		if n := c.countBegun(); n > 4+2 { // each has a slot, and may start one more before it knows
 			t.Errorf("%d calls, and four failures open it", n)
 		}
-		before := c.begun()
+		before := c.countBegun()
 		time.Sleep(time.Minute) // one probe, which fails
-		if n := c.begun() - before; n != 1 {
+		if n := c.countBegun() - before; n != 1 {
 			t.Errorf("%d probes", n)
 		}
 		broken.Store(false)

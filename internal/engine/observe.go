@@ -33,7 +33,7 @@ func (e *Engine) observe(facts []lane.Fact) {
 		case lane.FactClosed:
 			m.Add(telemetry.RunsClosed, 1, f.Address.Type, f.Status.String())
 			m.Took(telemetry.RunSeconds, f.Took(), f.Address.Type)
-			t.Closed(&tracing.Ended{
+			t.RecordRun(&tracing.Ended{
 				Address: f.Address, Run: f.Run, Trace: f.Trace, Began: f.Since.Std(), Until: f.At.Std(), Status: f.Status, Failure: telemetry.FailureWord(f.Failure),
 			})
 		case lane.FactBlocked:
@@ -104,7 +104,7 @@ func (e *Engine) observeCall(f *lane.Fact) {
 	}
 	m.Took(telemetry.EntityCallSeconds, f.Took(), word, f.Name)
 	if t := e.cfg.Tracer; t != nil {
-		t.Operated(&tracing.Operation{
+		t.RecordOperation(&tracing.Operation{
 			Entity: f.Address, Name: f.Name, Trace: f.Trace, Came: f.Since.Std(), Handed: f.Handed.Std(), Ended: f.At.Std(), Failure: telemetry.FailureWord(f.Failure),
 		})
 	}
@@ -121,7 +121,7 @@ func (e *Engine) observeMessage(f *lane.Fact) {
 	}
 	switch f.Message {
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate:
-		e.cfg.Tracer.Received(&tracing.Receipt{Kind: f.Message, Name: f.Name, From: f.Trace, Address: f.Address, Run: f.Run, RunTrace: f.Of, At: f.At.Std()})
+		e.cfg.Tracer.RecordReceipt(&tracing.Receipt{Kind: f.Message, Name: f.Name, From: f.Trace, Address: f.Address, Run: f.Run, RunTrace: f.Of, At: f.At.Std()})
 	default:
 	}
 }
@@ -155,7 +155,7 @@ func (e *Engine) newTrace() func(model.Address) string {
 	if e.cfg.Tracer == nil {
 		return nil
 	}
-	return e.cfg.Tracer.Begun
+	return e.cfg.Tracer.StartTrace
 }
 
 // laneWait is how long the collection of metrics waits for a lane to report its state.
@@ -307,8 +307,8 @@ func (c countingGate) Take(now model.Time, it *queue.Item) (ok bool, why model.R
 	return ok, why, again
 }
 
-// counted returns the gate for a board, with a counter if there is a meter.
-func (e *Engine) counted(g queue.Admitter) queue.Admitter {
+// withCounter returns the gate for a board, with a counter if there is a meter.
+func (e *Engine) withCounter(g queue.Admitter) queue.Admitter {
 	if e.cfg.Meter == nil {
 		return g
 	}

@@ -53,7 +53,7 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 			}
 			ref := model.TaskRef{Address: row.Body.Address, Run: row.Run, ID: row.Task}
 			ms = append(ms, &model.Message{
-				Kind: model.MessageRequeue, To: ref.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: ref, Count: row.Requeued, Run: row.Body.Requeued.Run},
+				Kind: model.MessageRequeue, To: ref.Address, DeadTask: &model.DeadTaskOrder{Do: model.DeadTaskPurge, Ref: ref, Count: row.Requeued, Run: row.Body.Requeued.Run},
 			})
 		}
 
@@ -106,7 +106,7 @@ func (e *Engine) AskQueues(ctx context.Context, node model.NodeID) ([]peer.Queue
 // counts returns the tasks of the board by queue.
 func (b *board) counts() (counts []peer.QueueCount) {
 	b.mu.Lock()
-	stats, abandoned := b.b.Stats(), b.b.Abandoned(maxLines)
+	stats, abandoned := b.b.Stats(), b.b.AbandonedWants(maxLines)
 	b.mu.Unlock()
 
 	for i := range stats.Queues {

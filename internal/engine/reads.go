@@ -127,11 +127,11 @@ func read(ctx context.Context, st store.Store, ld lane.Load, now model.Time, gro
 			r.Reply = &found[0]
 		}
 	case lane.LoadProgress:
-		r.Data, r.Err = st.LoadTaskData(ctx, store.RunKey{Shard: ld.Shard, Run: ld.Run}, store.Progress(ld.Task))
+		r.Data, r.Err = st.LoadTaskData(ctx, store.RunKey{Shard: ld.Shard, Run: ld.Run}, store.ProgressRange(ld.Task))
 	case lane.LoadWritten:
-		r.Data, r.Err = st.LoadTaskData(ctx, store.RunKey{Shard: ld.Shard, Run: ld.Run}, store.Written(ld.Task))
-	case lane.LoadLetter:
-		r.Letter, r.Err = st.LoadDead(ctx, store.DeadKey{RunKey: store.RunKey{Shard: ld.Shard, Run: ld.Run}, Task: ld.Task})
+		r.Data, r.Err = st.LoadTaskData(ctx, store.RunKey{Shard: ld.Shard, Run: ld.Run}, store.WrittenRange(ld.Task))
+	case lane.LoadDeadTask:
+		r.DeadTask, r.Err = st.LoadDead(ctx, store.DeadKey{RunKey: store.RunKey{Shard: ld.Shard, Run: ld.Run}, Task: ld.Task})
 	case lane.LoadFate:
 		r.Fate, r.Err = fateOf(ctx, st, ld.Shard, ld.Claim)
 	case lane.LoadRunnable:

@@ -49,8 +49,8 @@ func (w *watched) Commit(ctx context.Context, b *store.Batch) (store.Committed, 
 	return w.Store.Commit(ctx, b)
 }
 
-// seen returns how often retention has looked, and how many runs each commit has removed.
-func (w *watched) seen() (looks int, pages []int) {
+// lookedAt returns how often retention has looked, and how many runs each commit has removed.
+func (w *watched) lookedAt() (looks int, pages []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.looks, slices.Clone(w.pages)
@@ -89,7 +89,7 @@ func send(t interface{ Fatal(...any) }, e *engine.Engine, m *model.Message) mode
 	return a
 }
 
-func ended(t interface{ Fatal(...any) }, e *engine.Engine, key string) {
+func runToEnd(t interface{ Fatal(...any) }, e *engine.Engine, key string) {
 	m := start(key)
 	send(t, e, m)
 	if _, err := e.Await(context.Background(), m.To, model.RunID{}); err != nil {
@@ -111,7 +111,7 @@ func TestRetention(t *testing.T) {
 		w := join(e, 1)
 		const runs = 250
 		for i := range runs {
-			ended(t, e, fmt.Sprint(i))
+			runToEnd(t, e, fmt.Sprint(i))
 		}
 		_ = w.session.Leave(t.Context())
 		old := start("0").To
@@ -119,7 +119,7 @@ func TestRetention(t *testing.T) {
 		if n := st.count(t); n != runs+1 {
 			t.Errorf("%d runs a minute before their time, want %d", n, runs+1)
 		}
-		if _, pages := st.seen(); len(pages) != 0 {
+		if _, pages := st.lookedAt(); len(pages) != 0 {
 			t.Errorf("pages %v before their time", pages)
 		}
 		time.Sleep(3 * time.Minute)
@@ -128,7 +128,7 @@ func TestRetention(t *testing.T) {
 		}
 		total := 0
 
-		_, pages := st.seen()
+		_, pages := st.lookedAt()
 		for _, n := range pages {
 			if total += n; n > 100 {
 				t.Errorf("a commit removed %d runs", n)
@@ -144,12 +144,12 @@ func TestRetention(t *testing.T) {
 
 		// The key may be used again.
 		join(e, 1)
-		ended(t, e, "0")
+		runToEnd(t, e, "0")
 
 		// While there is nothing to do, the engine asks the store about once a minute.
-		before, _ := st.seen()
+		before, _ := st.lookedAt()
 		time.Sleep(time.Hour)
-		if looks, _ := st.seen(); looks-before > 125 {
+		if looks, _ := st.lookedAt(); looks-before > 125 {
 			t.Errorf("%d looks in an hour", looks-before)
 		}
 	})
@@ -173,7 +173,7 @@ func TestRetentionBehindOpenRuns(t *testing.T) {
 
 		w := join(e, 1)
 		for i := range runs {
-			ended(t, e, fmt.Sprint(i))
+			runToEnd(t, e, fmt.Sprint(i))
 		}
 		_ = w.session.Leave(t.Context())
 
@@ -184,14 +184,14 @@ func TestRetentionBehindOpenRuns(t *testing.T) {
 			}
 			w := join(e, 1)
 			for i := range runs { // the keys are free
-				ended(t, e, fmt.Sprint(i))
+				runToEnd(t, e, fmt.Sprint(i))
 			}
 			_ = w.session.Leave(t.Context())
 		}
 
-		before, _ := st.seen()
+		before, _ := st.lookedAt()
 		time.Sleep(time.Hour)
-		if looks, _ := st.seen(); looks-before > 125*3 {
+		if looks, _ := st.lookedAt(); looks-before > 125*3 {
 			t.Errorf("%d reads in an hour", looks-before)
 		}
 	})
@@ -255,11 +255,11 @@ func TestRetentionAfterACrash(t *testing.T) {
 		w := join(e, 1)
 		const runs = 350
 		for i := range runs {
-			ended(t, e, fmt.Sprint(i))
+			runToEnd(t, e, fmt.Sprint(i))
 		}
 		_ = w.session.Leave(t.Context())
 		time.Sleep(2 * day)
-		_, pages := first.seen()
+		_, pages := first.lookedAt()
 		if n := first.count(t); len(pages) != 1 || n != runs-pages[0] {
 			t.Errorf("%d runs after pages of %v", n, pages)
 		}
@@ -270,7 +270,7 @@ func TestRetentionAfterACrash(t *testing.T) {
 		time.Sleep(15 * time.Minute) // nothing is removed in the first ten
 
 		if n := second.count(t); n != 0 {
-			_, pages := second.seen()
+			_, pages := second.lookedAt()
 			t.Errorf("%d runs are left; pages %v", n, pages)
 		}
 	})
@@ -286,9 +286,9 @@ func TestRetentionOfItsOwn(t *testing.T) {
 		defer stop()
 		w := &stepper{steps: 1, ran: map[string]int{}}
 		w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
-		ended(t, e, "kept")
+		runToEnd(t, e, "kept")
 		w.retain = day
-		ended(t, e, "short")
+		runToEnd(t, e, "short")
 		time.Sleep(day - time.Minute)
 		if n := st.count(t); n != 2 {
 			t.Errorf("%d runs before the time of one", n)

@@ -48,7 +48,7 @@ func (c *call) finishWith(a *lane.Answer, reply store.RequestKey) {
 // ctx ends first, the message may or may not take effect. An error of kind Exhausted or Blocked
 // means that it has no effect.
 func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, error) {
-	m, fresh := named(m)
+	m, fresh := withRequestID(m)
 	taken := false // an owner that has lost its lease since may have taken it
 	for served := (<-chan struct{})(nil); ; served = e.served.listen() {
 		a, err := e.sendLocal(ctx, m, fresh, false)
@@ -91,9 +91,9 @@ func (e *Engine) Reach(ctx context.Context) error {
 	return nil
 }
 
-// Remembers returns the minimum time for which the answer to a request id is kept, whichever node
-// owns its target.
-func (e *Engine) Remembers() time.Duration { return LeastRetainRequest }
+// RequestRetention returns the minimum time for which the answer to a request id is kept, whichever
+// node owns its target.
+func (e *Engine) RequestRetention() time.Duration { return LeastRetainRequest }
 
 // Query asks the code of the current run of an address, on any node. A node that is not sure of its
 // lease does not answer: its memory may be out of date.
@@ -129,7 +129,7 @@ func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, err
 // Execute is Send of a start, and then Await of the execution that has the key. If this node owns
 // the shard and the start begins the execution, as is usual, it asks the lane only once.
 func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, error) {
-	m, fresh := named(m)
+	m, fresh := withRequestID(m)
 	switch a, err := e.sendLocal(ctx, m, fresh, true); {
 	case a.Result != nil:
 		return *a.Result, nil
@@ -144,9 +144,9 @@ func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, er
 	return e.Await(ctx, m.To, model.RunID{})
 }
 
-// named gives a message a request id, if sending it twice could do harm. fresh says that the id was
-// never used before.
-func named(m *model.Message) (_ *model.Message, fresh bool) {
+// withRequestID gives a message a request id, if sending it twice could do harm. fresh says that
+// the id was never used before.
+func withRequestID(m *model.Message) (_ *model.Message, fresh bool) {
 	if m.RequestID != "" {
 		return m, false
 	}
@@ -173,7 +173,7 @@ func repeatable(m *model.Message) bool {
 	case model.MessageMailbox:
 		return m.Name == model.MailboxList || m.Name == model.MailboxShow
 	case model.MessageRequeue:
-		return m.Letter.Do == model.LetterPurge
+		return m.DeadTask.Do == model.DeadTaskPurge
 	}
 
 	return false

@@ -8,11 +8,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Stopping tells the engine that its process is about to stop it, and that its workers leave
+// PrepareStop tells the engine that its process is about to stop it, and that its workers leave
 // first. A store that takes nothing then gets a few more attempts. After that Run returns an
 // error that says what is not stored. Without this, workers would wait for a store that may
 // never take their reports.
-func (e *Engine) Stopping() {
+func (e *Engine) PrepareStop() {
 	e.stopOnce.Do(func() { close(e.stopping) })
 	if inc := e.current(); inc != nil {
 		inc.hurry()

@@ -45,7 +45,7 @@ func (s *suspension) look() time.Duration {
 		now := time.Now()
 		gap := now.Round(0).Sub(s.start.Round(0)) - now.Sub(s.start)
 		if (gap - time.Duration(s.gap.Load())).Abs() < suspicious {
-			return s.passed()
+			return s.lastTotal()
 		}
 		// Store it afterwards, so that no other caller skips the question before it is answered.
 		defer s.gap.Store(int64(gap))
@@ -62,5 +62,5 @@ func (s *suspension) look() time.Duration {
 	}
 }
 
-// passed returns what the last look has found.
-func (s *suspension) passed() time.Duration { return time.Duration(s.total.Load()) }
+// lastTotal returns what the last look has found.
+func (s *suspension) lastTotal() time.Duration { return time.Duration(s.total.Load()) }

@@ -29,7 +29,7 @@ func (inc *incarnation) sweep(ctx context.Context) {
 		n, err := inc.sweepOnce(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				inc.eng.others.sweep.Failed(err)
+				inc.eng.others.sweep.Fail(err)
 			}
 			break
 		}
@@ -56,13 +56,13 @@ func (inc *incarnation) sweepOnce(ctx context.Context) (int, error) {
 	if len(mine) == 0 {
 		return 0, nil
 	}
-	if _, may := inc.eng.clock.doubted(); !may {
+	if _, may := inc.eng.clock.doubt(); !may {
 		return 0, nil
 	}
 	now := inc.eng.clock.now()
 
 	n, err := inc.eng.cfg.Store.Sweep(ctx, store.SweepRequest{
-		Shards: mine, RequestsBefore: now.Add(-inc.eng.cfg.RetainRequest), LettersBefore: now.Add(-inc.eng.cfg.RetainLetter),
+		Shards: mine, RequestsBefore: now.Add(-inc.eng.cfg.RetainRequest), DeadLettersBefore: now.Add(-inc.eng.cfg.RetainDeadLetter),
 		LogsBefore: now.Add(-inc.eng.cfg.RetainLogs), SettingsBefore: now.Add(-retainTombstones), PeerMailBefore: now.Add(-retainPeerMail), Limit: sweepRows,
 	})
 	if err != nil {

@@ -28,18 +28,18 @@ func (s *TaskSession) States(ctx context.Context, ref model.ClaimRef) ([]store.T
 		return nil, fault.New(fault.NotOwned, "%s: the claim is over, or somebody else's", ref.TaskRef)
 	}
 	st := s.eng.cfg.Store
-	return st.LoadTaskData(ctx, store.RunKey{Shard: ref.Address.Shard(st.Info().Shards), Run: ref.Run}, store.States(ref.ID))
+	return st.LoadTaskData(ctx, store.RunKey{Shard: ref.Address.Shard(st.Info().Shards), Run: ref.Run}, store.StateRange(ref.ID))
 }
 
 // watchAgain is how often a listener renews its interest with another node. It is less than half of
 // the time for which that node sends it hints.
 const watchAgain = 50 * time.Second
 
-// Changed returns a channel that is closed when something of the execution has been committed, or
-// when it is time to look again for another reason. To wait for a condition, the caller calls
-// Changed first and checks the condition then, so that it misses no change. The caller must call
-// stop. Changed returns an error if the engine has ended.
-func (e *Engine) Changed(ctx context.Context, a model.Address) (changed <-chan struct{}, stop func(), err error) {
+// WatchChanges returns a channel that is closed when something of the execution has been committed,
+// or when it is time to look again for another reason. To wait for a condition, the caller calls
+// WatchChanges first and checks the condition then, so that it misses no change. The caller must
+// call stop. WatchChanges returns an error if the engine has ended.
+func (e *Engine) WatchChanges(ctx context.Context, a model.Address) (changed <-chan struct{}, stop func(), err error) {
 	if changed, stop, err = e.listen(ctx, a); err != nil {
 		return nil, nil, err
 	}
@@ -69,7 +69,7 @@ func (e *Engine) listen(ctx context.Context, a model.Address) (changed <-chan st
 	if !e.cfg.Store.Info().Shared { // the only possible node is between two incarnations
 		return served, func() {}, nil
 	}
-	return e.clerk.changed(ctx, a)
+	return e.clerk.listen(ctx, a)
 }
 
 // hangUp wakes all listeners: the engine has ended.
@@ -111,9 +111,9 @@ type listening struct {
 	said  time.Time // when the owner last learned that we listen
 }
 
-// changed listens to an execution that another node owns. It informs the owner, which sends a hint
+// listen listens to an execution that another node owns. It informs the owner, which sends a hint
 // after each change. Without hints the clerk looks every second.
-func (k *clerk) changed(ctx context.Context, a model.Address) (<-chan struct{}, func(), error) {
+func (k *clerk) listen(ctx context.Context, a model.Address) (<-chan struct{}, func(), error) {
 	c := newCall()
 	now := time.Now()
 	k.mu.Lock()

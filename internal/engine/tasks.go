@@ -46,7 +46,7 @@ func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 		case c.Kind == lane.TaskStop:
 			s.stop(c.Ref, c.Canceled)
 		case c.Kind == lane.TaskSettled:
-			s.settled(c.Ref, c.Err)
+			s.settleReport(c.Ref, c.Err)
 		case c.Claim != nil: // otherwise it was handed over with an earlier one
 			claims := claimsOf(calls[i:], c.Worker)
 			if !s.execute(claims) {
@@ -124,7 +124,7 @@ func (e *Engine) giveBack(refs []model.ClaimRef) {
 	if len(refs) == 0 {
 		return
 	}
-	s := e.taskSession(nobody{}, model.TaskOffer{Name: "nobody"}, model.NodeID{})
+	s := e.taskSession(noWorker{}, model.TaskOffer{Name: "nobody"}, model.NodeID{})
 	e.beside.run(func(ctx context.Context) {
 		for _, ref := range refs {
 			if s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}) != nil {
@@ -135,12 +135,12 @@ func (e *Engine) giveBack(refs []model.ClaimRef) {
 	})
 }
 
-// nobody is a worker that executes nothing.
-type nobody struct{}
+// noWorker is a worker that executes nothing.
+type noWorker struct{}
 
-func (nobody) Execute([]model.Claim)                 {}
-func (nobody) Stop(model.ClaimRef, model.StopReason) {}
-func (nobody) Settled(model.ClaimRef, error)         {}
+func (noWorker) Execute([]model.Claim)                 {}
+func (noWorker) Stop(model.ClaimRef, model.StopReason) {}
+func (noWorker) Settle(model.ClaimRef, error)          {}
 
 // execute hands over claims. It returns false if the session has ended.
 func (s *TaskSession) execute(claims []model.Claim) bool {
@@ -182,8 +182,8 @@ func (s *TaskSession) holds(claim model.ClaimRef) bool {
 	return held
 }
 
-// reports reports whether the worker has an unsettled report of the claim.
-func (s *TaskSession) reports(claim model.ClaimRef) bool {
+// hasReport reports whether the worker has an unsettled report of the claim.
+func (s *TaskSession) hasReport(claim model.ClaimRef) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reported[claim] != nil
@@ -205,16 +205,16 @@ func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 		s.worker.Stop(ref, model.StopCanceled)
 	} else {
 		s.worker.Stop(ref, model.StopLost)
-		s.done(ref, nil)
+		s.finishClaim(ref, nil)
 	}
 	if back {
 		s.rejoin()
 	}
 }
 
-// done tells the board that a claim is finished. The report, if there is one, has the outcome of
-// the attempt.
-func (s *TaskSession) done(ref model.ClaimRef, r *model.TaskReport) {
+// finishClaim tells the board that a claim is finished. The report, if there is one, has the
+// outcome of the attempt.
+func (s *TaskSession) finishClaim(ref model.ClaimRef, r *model.TaskReport) {
 	how := queue.Neither
 	switch {
 	case r == nil || r.Returned:
@@ -225,7 +225,7 @@ func (s *TaskSession) done(ref model.ClaimRef, r *model.TaskReport) {
 	}
 	maker := s.unmake(ref)
 	if inc := s.eng.current(); inc != nil {
-		inc.board.settled(ref, how)
+		inc.board.settleClaim(ref, how)
 		if !maker.IsZero() && inc.lender != nil {
 			inc.lender.Over(ref, maker)
 		}
@@ -273,7 +273,7 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	delete(s.reported, r.Ref)
 	s.rest()
 	s.mu.Unlock()
-	s.done(r.Ref, nil)
+	s.finishClaim(r.Ref, nil)
 
 	return err
 }
@@ -282,7 +282,7 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 func (s *TaskSession) resend(r *model.TaskReport, moves bool) bool {
 	return s.eng.beside.run(func(ctx context.Context) {
 		if err := s.send(ctx, r, moves); err != nil {
-			s.settled(r.Ref, err)
+			s.settleReport(r.Ref, err)
 		}
 	})
 }
@@ -294,11 +294,11 @@ const reportAgain = 5 * time.Second
 // reportLater delivers a report again after a pause, unless it is settled by then.
 func (s *TaskSession) reportLater(r *model.TaskReport) {
 	s.eng.beside.run(func(ctx context.Context) {
-		if !s.eng.pause(ctx, reportAgain) || !s.reports(r.Ref) {
+		if !s.eng.pause(ctx, reportAgain) || !s.hasReport(r.Ref) {
 			return
 		}
 		if err := s.send(ctx, r, false); err != nil {
-			s.settled(r.Ref, err)
+			s.settleReport(r.Ref, err)
 		}
 	})
 }
@@ -315,7 +315,7 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool)
 			}
 
 			if l != nil {
-				inc.board.Reported(s.id, r.Ref)
+				inc.board.FreeSlot(s.id, r.Ref)
 				err := l.inbox.put(ctx, op{report: r, task: s.id})
 				if !errors.Is(err, lane.ErrNotOwner) {
 					return err
@@ -324,7 +324,7 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool)
 			} else if s.eng.cfg.Store.Info().Shared && served != nil {
 				if len(s.offer.Tenants) > 0 {
 					s.sendAbroad(r.Ref)
-					inc.lender.Nudge()
+					inc.lender.Wake()
 				} else {
 					s.mail(r)
 				}
@@ -343,7 +343,7 @@ func (s *TaskSession) mail(r *model.TaskReport) {
 	report := *r
 	s.eng.beside.run(func(ctx context.Context) {
 		_, err := s.eng.clerk.send(ctx, ReportMessage(&report), true)
-		s.settled(report.Ref, err)
+		s.settleReport(report.Ref, err)
 	})
 }
 
@@ -353,9 +353,9 @@ func ReportMessage(r *model.TaskReport) *model.Message {
 	return &model.Message{Kind: model.MessageReport, To: r.Ref.Address, ToRun: r.Ref.Run, RequestID: r.Ref.RequestID(), Report: r}
 }
 
-// settled ends a report: it is durable, or err says why it does not count. ErrLater and ErrNotOwner
-// are not final; then the report is delivered again.
-func (s *TaskSession) settled(ref model.ClaimRef, err error) {
+// settleReport ends a report: it is durable, or err says why it does not count. ErrLater and
+// ErrNotOwner are not final; then the report is delivered again.
+func (s *TaskSession) settleReport(ref model.ClaimRef, err error) {
 	again := errors.Is(err, lane.ErrNotOwner)
 	s.mu.Lock()
 	r := s.reported[ref]
@@ -365,7 +365,7 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 		if r != nil { // otherwise it was a repetition, and the first report is settled
 			s.reportLater(r)
 		} else if w, ok := s.worker.(*lending.LockedWorker); ok {
-			w.Unsettled(ref) // its node has the report and repeats it with each poll
+			w.Redirect(ref) // its node has the report and repeats it with each poll
 		}
 		return
 	}
@@ -377,18 +377,18 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 	}
 
 	delete(s.reported, ref)
-	s.abroad.Settled(ref)
+	s.abroad.DropReport(ref)
 	s.rest()
 	s.mu.Unlock()
 
 	if w, ok := s.worker.(*lending.LockedWorker); ok && again {
-		w.Unsettled(ref) // it continues there, with what it holds here
+		w.Redirect(ref) // it continues there, with what it holds here
 		return
 	}
 
-	s.done(ref, r)
+	s.finishClaim(ref, r)
 	if !again { // otherwise it was a repetition, and the first report is settled
-		s.worker.Settled(ref, err)
+		s.worker.Settle(ref, err)
 	}
 }
 
@@ -407,7 +407,7 @@ func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *mo
 	l := inc.keeper(ref.Address.Shard(len(inc.owner)))
 	if l == nil && inc.lender != nil {
 		s.note(ref, progress)
-		inc.lender.Nudge()
+		inc.lender.Wake()
 		return held, canceled, nil
 	}
 
@@ -433,8 +433,8 @@ func (s *TaskSession) free() (slots int, here bool) {
 	return max(0, s.slots-s.abroad.Slots()), true
 }
 
-// takes returns how many claims the worker would accept if it had none.
-func (s *TaskSession) takes() int {
+// capacity returns how many claims the worker would accept if it had none.
+func (s *TaskSession) capacity() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leaving || s.over {

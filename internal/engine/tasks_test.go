@@ -63,7 +63,7 @@ func (h *hand) Stop(ref model.ClaimRef, _ model.StopReason) {
 	h.mu.Unlock()
 }
 
-func (h *hand) Settled(ref model.ClaimRef, err error) {
+func (h *hand) Settle(ref model.ClaimRef, err error) {
 	h.mu.Lock()
 	h.settled[ref] = err
 	h.news.Broadcast()
@@ -87,7 +87,7 @@ func submit(key string, spec model.TaskSpec) *model.Message {
 	}
 }
 
-func failing(text string) *model.TaskReport {
+func failureOf(text string) *model.TaskReport {
 	return &model.TaskReport{Failure: &model.Failure{Type: "*errors.errorString", Message: text}}
 }
 
@@ -106,9 +106,9 @@ func TestTaskAlone(t *testing.T) {
 		h := newHand(e, 2, func(c model.Claim) *model.TaskReport {
 			switch {
 			case string(c.Input.Data) == `"flaky"` && c.Attempt < 3:
-				return failing(fmt.Sprint("attempt ", c.Attempt))
+				return failureOf(fmt.Sprint("attempt ", c.Attempt))
 			case string(c.Input.Data) == `"hopeless"`:
-				return failing("never")
+				return failureOf("never")
 			}
 			return &model.TaskReport{Output: c.Input}
 		})
@@ -192,7 +192,7 @@ func TestTaskCanceled(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 		told := make(chan struct{})
-		h := newHand(e, 2, func(model.Claim) *model.TaskReport { <-told; return failing("stopped") })
+		h := newHand(e, 2, func(model.Claim) *model.TaskReport { <-told; return failureOf("stopped") })
 		m = submit("runs", model.TaskSpec{})
 		if _, err := e.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -307,7 +307,7 @@ func TestTaskOfAWorkflow(t *testing.T) {
 
 		newHand(e, 1, func(c model.Claim) *model.TaskReport {
 			if c.Attempt == 1 {
-				return failing("once")
+				return failureOf("once")
 			}
 			return &model.TaskReport{Output: c.Input}
 		})

@@ -27,7 +27,7 @@ func (inc *incarnation) readClock(sent, got time.Duration, at model.Time) {
 	default:
 	}
 
-	doubted, _ := inc.eng.clock.doubted()
+	doubted, _ := inc.eng.clock.doubt()
 	inc.member.Doubt(doubted, verdict.By)
 }
 
@@ -56,7 +56,7 @@ func (e *Engine) judge(v storeclock.Verdict) {
 // keepAll tells the lanes when they must not delete anything because of its age, and when they may
 // again.
 func (inc *incarnation) keepAll() {
-	_, may := inc.eng.clock.doubted()
+	_, may := inc.eng.clock.doubt()
 	if inc.keeps == !may {
 		return
 	}
@@ -67,7 +67,7 @@ func (inc *incarnation) keepAll() {
 // wakeSleepers wakes everything that sleeps until a time: those sleeps were computed before time
 // moved.
 func (inc *incarnation) wakeSleepers() {
-	inc.board.rings()
+	inc.board.handleTimer()
 	for _, s := range inc.lanes {
 		s.inbox.ring()
 	}
@@ -82,7 +82,7 @@ func (inc *incarnation) resume() {
 	}
 	inc.eng.cfg.Log.Info("the machine was suspended", "for", (asleep - inc.suspended).Round(time.Millisecond))
 	inc.suspended = asleep
-	inc.member.Nudge()
+	inc.member.RenewNow()
 	inc.wakeSleepers()
 }
 

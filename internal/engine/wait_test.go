@@ -107,7 +107,7 @@ func TestListenersEndWithTheNode(t *testing.T) {
 		a := start("a").To
 		listen := func() <-chan struct{} {
 			t.Helper()
-			changed, stop, err := e.Changed(t.Context(), a)
+			changed, stop, err := e.WatchChanges(t.Context(), a)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,7 +127,7 @@ func TestListenersEndWithTheNode(t *testing.T) {
 		for err := error(nil); err == nil; {
 			var changed <-chan struct{}
 			var stop func()
-			if changed, stop, err = e.Changed(t.Context(), a); err == nil {
+			if changed, stop, err = e.WatchChanges(t.Context(), a); err == nil {
 				<-changed
 				stop()
 			} else if !fault.Is(err, fault.Unavailable) {

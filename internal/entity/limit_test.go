@@ -14,9 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// limited returns counters with slow operations: one that notices the end of its context, and one
-// that does not return before the test releases it and then does everything that it must not.
-func limited(release <-chan struct{}, over chan<- error) entity.Type {
+// limitedType returns counters with slow operations: one that notices the end of its context, and
+// one that does not return before the test releases it and then does everything that it must not.
+func limitedType(release <-chan struct{}, over chan<- error) entity.Type {
 	const limit = time.Minute
 	slow := func(run func(c *entity.Call, s *count) (model.Payload, error)) entity.Handler {
 		return entity.Handler{Limit: limit, Run: func(c *entity.Call, state any) (model.Payload, error) {
@@ -69,7 +69,7 @@ func TestTimeLimit(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				release, over := make(chan struct{}), make(chan error, 1)
-				w, s := entity.New(entity.Config{Types: map[string]entity.Type{one.Type: limited(release, over)}, Slots: 1}), newSession()
+				w, s := entity.New(entity.Config{Types: map[string]entity.Type{one.Type: limitedType(release, over)}, Slots: 1}), newSession()
 				w.Serve(s)
 				begun := time.Now()
 				w.Operate(operations(`sealed {"N":1}`, "add", c.call, "add"))
@@ -77,7 +77,7 @@ func TestTimeLimit(t *testing.T) {
 				if took := time.Since(begun); took != c.after {
 					t.Errorf("the report comes after %s, want %s", took, c.after)
 				}
-				r := s.taken()[0]
+				r := s.results()[0]
 				var got []string
 				for _, res := range r.Results {
 					line := string(res.Output.Data)
@@ -100,7 +100,7 @@ func TestTimeLimit(t *testing.T) {
 				// The slot is free, and what the abandoned code does later has no effect.
 				w.Operate(operations(`sealed {"N":2}`, "add"))
 				<-s.arrived
-				if got := string(s.taken()[1].State.Data); got != `sealed {"N":3,"Passed":{"add":true}}` {
+				if got := string(s.results()[1].State.Data); got != `sealed {"N":3,"Passed":{"add":true}}` {
 					t.Errorf("the next call leaves %s", got)
 				}
 				close(release)
@@ -113,7 +113,7 @@ func TestTimeLimit(t *testing.T) {
 				if err := w.Close(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if n := len(s.taken()); n != 2 {
+				if n := len(s.results()); n != 2 {
 					t.Errorf("%d reports, want 2", n)
 				}
 			})
@@ -128,19 +128,19 @@ func TestRunawaysAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, over := make(chan struct{}), make(chan error, 10)
 		const slots = 2
-		w, s := entity.New(entity.Config{Types: map[string]entity.Type{one.Type: limited(release, over)}, Slots: slots}), newSession()
+		w, s := entity.New(entity.Config{Types: map[string]entity.Type{one.Type: limitedType(release, over)}, Slots: slots}), newSession()
 		w.Serve(s)
 		for range 3 * slots {
 			w.Operate(operations("", "hung"))
 		}
 		w.Operate(operations("", "add"))
 		time.Sleep(time.Hour)
-		if n := len(s.taken()); n != 2*slots {
+		if n := len(s.results()); n != 2*slots {
 			t.Errorf("%d hand-overs were reported, want %d: the others have no slot", n, 2*slots)
 		}
 		close(release)
 		synctest.Wait()
-		if n := len(s.taken()); n != 3*slots+1 {
+		if n := len(s.results()); n != 3*slots+1 {
 			t.Errorf("%d hand-overs were reported when the code has returned, want %d", n, 3*slots+1)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -166,7 +166,7 @@ func TestTimeLimitOfAService(t *testing.T) {
 		w.Serve(s)
 		w.Operate(model.Operations{Entity: pay, Generation: 1, Calls: []model.OperationCall{{Name: "charge"}}})
 		<-s.arrived
-		f := s.taken()[0].Results[0].Failure
+		f := s.results()[0].Results[0].Failure
 		if f == nil || !strings.Contains(f.Message, "time limit of 1m0s") || strings.Contains(f.Message, "changed nothing") {
 			t.Errorf("the failure says %v", f)
 		}

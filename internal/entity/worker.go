@@ -172,7 +172,7 @@ func (w *Worker) finish(r model.Operated) {
 func (w *Worker) report(r model.Operated) {
 	select {
 	case <-w.joined:
-		if err := w.session.Operated(w.ctx, r); err != nil {
+		if err := w.session.FinishCalls(w.ctx, r); err != nil {
 			w.log.Debug("the report of calls is refused", "entity", r.Entity.String(), "error", err)
 		}
 	case <-w.ctx.Done():

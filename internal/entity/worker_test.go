@@ -32,7 +32,7 @@ type session struct {
 
 func newSession() *session { return &session{arrived: make(chan struct{}, 1000)} }
 
-func (s *session) Operated(_ context.Context, r model.Operated) error {
+func (s *session) FinishCalls(_ context.Context, r model.Operated) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reports = append(s.reports, r)
@@ -47,7 +47,7 @@ func (s *session) Leave(context.Context) error {
 	return nil
 }
 
-func (s *session) taken() []model.Operated {
+func (s *session) results() []model.Operated {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reports
@@ -149,8 +149,8 @@ func operations(state string, names ...string) model.Operations {
 	return o
 }
 
-// made returns the report of a hand-over to a new worker.
-func made(t *testing.T, code entity.Type, o model.Operations) model.Operated {
+// operate returns the report of a hand-over to a new worker.
+func operate(t *testing.T, code entity.Type, o model.Operations) model.Operated {
 	t.Helper()
 	w, s := entity.New(entity.Config{Types: map[string]entity.Type{one.Type: code}}), newSession()
 	w.Serve(s)
@@ -163,10 +163,10 @@ func made(t *testing.T, code entity.Type, o model.Operations) model.Operated {
 	if !s.left {
 		t.Error("the session was not left")
 	}
-	if n := len(s.taken()); n != 1 {
+	if n := len(s.results()); n != 1 {
 		t.Fatalf("%d reports", n)
 	}
-	r := s.taken()[0]
+	r := s.results()[0]
 	if r.Entity != o.Entity || r.Generation != o.Generation {
 		t.Errorf("the report is of %s, %d", r.Entity, r.Generation)
 	}
@@ -229,7 +229,7 @@ func TestCallsAreTransactions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := made(t, counters(nil), operations(c.state, c.calls...))
+			r := operate(t, counters(nil), operations(c.state, c.calls...))
 			if diff := cmp.Diff(c.want, text(&r)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -241,7 +241,7 @@ func TestUnknownTypeIsAnswered(t *testing.T) {
 	t.Parallel()
 	o := operations("", "add", "add")
 	o.Entity.Type = model.ServicePrefix + "other"
-	r := made(t, counters(nil), o)
+	r := operate(t, counters(nil), o)
 	want := "not_found there is no code for other in this build: it has counter"
 	if diff := cmp.Diff([]string{want, want}, text(&r)); diff != "" {
 		t.Error(diff)
@@ -250,7 +250,7 @@ func TestUnknownTypeIsAnswered(t *testing.T) {
 
 func TestPanicHasItsStack(t *testing.T) {
 	t.Parallel()
-	r := made(t, counters(nil), operations("", "panic"))
+	r := operate(t, counters(nil), operations("", "panic"))
 	if s := r.Results[0].Failure.Stack; !strings.Contains(s, "worker_test.go") {
 		t.Errorf("the stack is %q", s)
 	}
@@ -266,7 +266,7 @@ func TestServicesHaveNoState(t *testing.T) {
 	}}}}
 	o := operations("", "echo")
 	o.Calls[0].Input = model.Payload{Data: []byte("hello")}
-	r := made(t, service, o)
+	r := operate(t, service, o)
 	if diff := cmp.Diff([]string{"hello"}, text(&r)); diff != "" {
 		t.Error(diff)
 	}
@@ -279,7 +279,7 @@ func TestUnsealableState(t *testing.T) {
 	code.State.Seal = func(context.Context, model.Payload) (model.Payload, error) {
 		return model.Payload{}, fault.New(fault.Invalid, "too large")
 	}
-	r := made(t, code, operations("", "add", "fail", "exists"))
+	r := operate(t, code, operations("", "add", "fail", "exists"))
 	if diff := cmp.Diff([]string{"invalid too large", "no", "invalid too large"}, text(&r)); diff != "" {
 		t.Error(diff)
 	}
@@ -287,7 +287,7 @@ func TestUnsealableState(t *testing.T) {
 
 func TestMessagesCarryTheTrace(t *testing.T) {
 	t.Parallel()
-	r := made(t, counters(nil), operations("", "add"))
+	r := operate(t, counters(nil), operations("", "add"))
 	if got := r.Results[0].Messages[0].Trace; got != "trace of add" {
 		t.Errorf("the trace is %q", got)
 	}
@@ -297,7 +297,7 @@ func TestMessagesCarryTheTrace(t *testing.T) {
 func TestCallIsOver(t *testing.T) {
 	t.Parallel()
 	var kept *entity.Call
-	r := made(t, counters(map[string]entity.Handler{"keep": {Run: func(c *entity.Call, _ any) (model.Payload, error) {
+	r := operate(t, counters(map[string]entity.Handler{"keep": {Run: func(c *entity.Call, _ any) (model.Payload, error) {
 		kept = c
 		return model.Payload{}, nil
 	}}}), operations("", "keep"))
@@ -312,7 +312,7 @@ func TestCallIsOver(t *testing.T) {
 
 func TestCallSendsNotForEver(t *testing.T) {
 	t.Parallel()
-	r := made(t, counters(map[string]entity.Handler{"flood": {Run: func(c *entity.Call, _ any) (model.Payload, error) {
+	r := operate(t, counters(map[string]entity.Handler{"flood": {Run: func(c *entity.Call, _ any) (model.Payload, error) {
 		for range entity.MaxMessages + 1 {
 			if err := c.Send(model.Message{Kind: model.MessageSignal}); err != nil {
 				return model.Payload{}, err
@@ -354,14 +354,14 @@ func TestHandOversWaitInLine(t *testing.T) {
 		}
 		open <- struct{}{}
 		synctest.Wait()
-		if len(begun) != 3 || len(s.taken()) != 1 {
-			t.Fatalf("%d have begun, %d have ended", len(begun), len(s.taken()))
+		if len(begun) != 3 || len(s.results()) != 1 {
+			t.Fatalf("%d have begun, %d have ended", len(begun), len(s.results()))
 		}
 
 		close(open)
 		synctest.Wait()
-		for len(s.taken()) != 5 {
-			t.Fatalf("%d have ended", len(s.taken()))
+		for len(s.results()) != 5 {
+			t.Fatalf("%d have ended", len(s.results()))
 		}
 		if err := w.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -389,7 +389,7 @@ func TestCloseGivesBack(t *testing.T) {
 		default:
 		}
 
-		if r := s.taken(); len(r) != 1 || len(r[0].Results) != 0 || r[0].Changed {
+		if r := s.results(); len(r) != 1 || len(r[0].Results) != 0 || r[0].Changed {
 			t.Errorf("what waited in line is reported as %+v", r)
 		}
 		<-begun
@@ -397,7 +397,7 @@ func TestCloseGivesBack(t *testing.T) {
 		if err := <-closed; err != nil {
 			t.Error(err)
 		}
-		if r := s.taken()[1]; len(r.Results) != 1 || !r.Changed || !r.Exists {
+		if r := s.results()[1]; len(r.Results) != 1 || !r.Changed || !r.Exists {
 			t.Errorf("what ran is reported as %+v", r)
 		}
 	})
@@ -430,7 +430,7 @@ func TestCallsBeforeServe(t *testing.T) {
 		synctest.Wait()
 		w.Serve(s)
 		synctest.Wait()
-		if n := len(s.taken()); n != 1 {
+		if n := len(s.results()); n != 1 {
 			t.Errorf("%d reports", n)
 		}
 		if err := w.Close(t.Context()); err != nil {

@@ -52,8 +52,8 @@ type Source struct {
 // Source returns a source. Its args are added to the lines that its failures cause.
 func (l *Log) Source(args ...any) *Source { return &Source{log: l, args: args} }
 
-// Failed notes a failure. args are further attributes of the line, if it causes one.
-func (s *Source) Failed(err error, args ...any) {
+// Fail notes a failure. args are further attributes of the line, if it causes one.
+func (s *Source) Fail(err error, args ...any) {
 	l := s.log
 	l.mu.Lock()
 	defer l.mu.Unlock()

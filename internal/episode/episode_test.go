@@ -62,7 +62,7 @@ func TestOneEpisodeOfManyLoops(t *testing.T) {
 				time.Sleep(time.Duration(i) * time.Microsecond)
 				source.OK() // nothing has failed yet
 				for range 1500 {
-					source.Failed(errAway)
+					source.Fail(errAway)
 					time.Sleep(100 * time.Millisecond)
 				}
 				source.OK()
@@ -88,15 +88,15 @@ func TestEpisodesFollowEachOther(t *testing.T) {
 		var out lines
 		log := episode.New(out.logger(), "failed", "over")
 		a, b := log.Source(), log.Source("name", "b")
-		a.Failed(errAway, "again_in", time.Second)
-		b.Failed(errAway)
+		a.Fail(errAway, "again_in", time.Second)
+		b.Fail(errAway)
 		a.OK()
-		a.Failed(errAway)
+		a.Fail(errAway)
 		a.OK()
 		time.Sleep(time.Second)
 		b.OK()
 		time.Sleep(time.Minute)
-		b.Failed(errors.New("refused"))
+		b.Fail(errors.New("refused"))
 		b.Leave()
 		b.Leave()
 
@@ -117,15 +117,15 @@ func TestForgottenSource(t *testing.T) {
 		var out lines
 		log := episode.New(out.logger(), "the store cannot be used", "the store can be used again")
 		lease, read := log.Source("doing", "lease"), log.Source("doing", "read")
-		lease.Failed(errAway)
-		read.Failed(errAway)
+		lease.Fail(errAway)
+		read.Fail(errAway)
 		lease.OK()
 		log.Forget() // too early: it may be tried again at any moment
 		time.Sleep(3 * time.Minute)
 		log.Forget()
 		log.Forget()
 		time.Sleep(5 * time.Hour)
-		read.Failed(errAway)
+		read.Fail(errAway)
 		read.OK()
 
 		equal(t, out.all(), []string{

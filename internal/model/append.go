@@ -118,7 +118,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.bool(22, v.Keep)
 	m.task(23, v.Task)
 	m.report(24, v.Report)
-	m.letter(30, v.Letter)
+	m.deadTaskOrder(30, v.DeadTask)
 	m.id(31, v.Fresh)
 	m.text(32, v.Trace)
 	m.write(40, v.Write)
@@ -644,7 +644,7 @@ func (m *appender) write(k byte, w *TaskWrite) {
 	m.dst = in.end()
 }
 
-func (m *appender) letter(k byte, l *LetterOrder) {
+func (m *appender) deadTaskOrder(k byte, l *DeadTaskOrder) {
 	if l == nil {
 		return
 	}

@@ -86,22 +86,23 @@ func cut(s string, most int) string {
 	return s[:end] + ellipsis
 }
 
-// LetterVerb is an operation on a dead task. The numbers are stored.
-type LetterVerb uint8
+// DeadTaskVerb is an operation on a dead task. The numbers are stored.
+type DeadTaskVerb uint8
 
 // Operations on dead tasks.
 const (
-	LetterRequeue LetterVerb = 1 // schedule the task again, if it was requeued Count times so far
+	// schedule the task again, if it was requeued Count times so far
+	DeadTaskRequeue DeadTaskVerb = 1
 	// End the run that a requeue has begun, unless a worker has begun the task. It goes to that
 	// run.
-	LetterUndo   LetterVerb = 2
-	LetterUndone LetterVerb = 3 // the undo took effect: reset the dead task
-	LetterPurge  LetterVerb = 4 // remove the dead task, if it was requeued Count times
+	DeadTaskUndo   DeadTaskVerb = 2
+	DeadTaskUndone DeadTaskVerb = 3 // the undo took effect: reset the dead task
+	DeadTaskPurge  DeadTaskVerb = 4 // remove the dead task, if it was requeued Count times
 )
 
-// LetterOrder is an operation on a dead task, with its parameters.
-type LetterOrder struct {
-	Do LetterVerb `cbor:"1,keyasint"`
+// DeadTaskOrder is an operation on a dead task, with its parameters.
+type DeadTaskOrder struct {
+	Do DeadTaskVerb `cbor:"1,keyasint"`
 	// Ref is the dead task.
 	Ref TaskRef `cbor:"2,keyasint,omitzero"`
 	// Count is how often it has been requeued, as far as the sender knows. Of several senders at

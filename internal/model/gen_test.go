@@ -171,7 +171,7 @@ var genMessage = rapid.Custom(func(t *rapid.T) model.Message {
 		Reuse: model.ReusePolicy(rapid.Byte().Draw(t, "reuse")), Policy: genPolicy.Draw(t, "policy"),
 		With: rapid.SliceOfN(genBody, 0, 3).Draw(t, "with"), Node: genNode.Draw(t, "node"),
 		Past: genPast.Draw(t, "past"), Runs: rapid.SliceOfN(genRun, 0, 2).Draw(t, "runs"), Labels: genLabels.Draw(t, "labels"),
-		Keep: rapid.Bool().Draw(t, "keep"), Letter: genLetter.Draw(t, "letter"), Fresh: genRun.Draw(t, "fresh"), Trace: genText.Draw(t, "trace"),
+		Keep: rapid.Bool().Draw(t, "keep"), DeadTask: genDeadTaskOrder.Draw(t, "dead task"), Fresh: genRun.Draw(t, "fresh"), Trace: genText.Draw(t, "trace"),
 		Write: genWrite.Draw(t, "write"), Terms: genTerms.Draw(t, "terms"),
 	}
 })
@@ -192,9 +192,9 @@ var genWrite = rapid.OneOf(rapid.Just[*model.TaskWrite](nil), rapid.Custom(func(
 	return w
 }))
 
-var genLetter = rapid.OneOf(rapid.Just[*model.LetterOrder](nil), rapid.Custom(func(t *rapid.T) *model.LetterOrder {
-	l := &model.LetterOrder{
-		Do:    model.LetterVerb(rapid.IntRange(int(model.LetterRequeue), int(model.LetterPurge)).Draw(t, "do")),
+var genDeadTaskOrder = rapid.OneOf(rapid.Just[*model.DeadTaskOrder](nil), rapid.Custom(func(t *rapid.T) *model.DeadTaskOrder {
+	l := &model.DeadTaskOrder{
+		Do:    model.DeadTaskVerb(rapid.IntRange(int(model.DeadTaskRequeue), int(model.DeadTaskPurge)).Draw(t, "do")),
 		Ref:   model.TaskRef{Address: genAddress.Draw(t, "address"), Run: genRun.Draw(t, "run"), ID: genText.Draw(t, "task")},
 		Count: genInt.Draw(t, "count"), Run: genRun.Draw(t, "as"),
 	}

@@ -84,7 +84,7 @@ func samples() []sample {
 	message("message: delete", model.Message{Kind: model.MessageDelete, To: address, RequestID: "req-1", Runs: []model.RunID{id(1), id(2)}})
 	message("message: requeue", model.Message{
 		Kind: model.MessageRequeue, To: address, RequestID: "req-1", Fresh: id(3),
-		Letter: &model.LetterOrder{Do: model.LetterRequeue, Ref: model.TaskRef{Address: address, Run: id(1), ID: "0|step|a"}, Count: 1, Input: &text, Run: id(2)},
+		DeadTask: &model.DeadTaskOrder{Do: model.DeadTaskRequeue, Ref: model.TaskRef{Address: address, Run: id(1), ID: "0|step|a"}, Count: 1, Input: &text, Run: id(2)},
 	})
 	message("message: write", model.Message{
 		Kind: model.MessageWrite, To: address, ToRun: id(1), Write: &model.TaskWrite{

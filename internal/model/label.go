@@ -81,15 +81,15 @@ func CheckLabelName(name string) error {
 		return fmt.Errorf("the name of label %.80q has %d bytes: it needs 1 to %d", name, len(name), MaxLabelName)
 	}
 	for i := range len(name) {
-		if !LabelLetter(name[i]) {
+		if !IsLabelByte(name[i]) {
 			return fmt.Errorf("the name of label %q may have the letters A to Z and a to z, digits, and _ . - only", name)
 		}
 	}
 	return nil
 }
 
-// LabelLetter reports whether the name of a label may contain the byte.
-func LabelLetter(c byte) bool {
+// IsLabelByte reports whether the name of a label may contain the byte.
+func IsLabelByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '.' || c == '-'
 }
 

@@ -23,7 +23,7 @@ const (
 	MessageDelete    MessageKind = 13 // remove Runs of To, all of them closed unless Force is set
 	MessageQuery     MessageKind = 14 // ask the code Name with Input; changes nothing
 	MessageReport    MessageKind = 15 // a worker of another node reports how a claim ended
-	MessageRequeue   MessageKind = 17 // an operation on a dead task; see Letter
+	MessageRequeue   MessageKind = 17 // an operation on a dead task; see DeadTask
 	MessageWrite     MessageKind = 20 // what a claim writes beside the history
 
 	// call operation Name of entity To with Input; the sender gets the result
@@ -102,8 +102,8 @@ type Message struct {
 	Task *TaskSpec `cbor:"23,keyasint,omitempty"`
 	// Report is how a claim ended.
 	Report *TaskReport `cbor:"24,keyasint,omitempty"`
-	// Letter is an operation on a dead task.
-	Letter *LetterOrder `cbor:"30,keyasint,omitempty"`
+	// DeadTask is an operation on a dead task.
+	DeadTask *DeadTaskOrder `cbor:"30,keyasint,omitempty"`
 	// Fresh is the id of the run that a start begins, if the sender must know it; zero when the
 	// receiver generates one.
 	Fresh RunID `cbor:"31,keyasint,omitzero"`
@@ -177,7 +177,7 @@ func (m *Message) Size() int {
 		n += m.Write.Size()
 	}
 
-	if l := m.Letter; l != nil {
+	if l := m.DeadTask; l != nil {
 		n += 128 + len(l.Ref.Address.Key) + len(l.Ref.ID)
 		if l.Input != nil {
 			n += l.Input.Size()

@@ -58,7 +58,7 @@ func (m *Message) sum() []byte {
 	}
 
 	// These messages are built from stored data, so the client says what it asked for.
-	if m.Past != nil || m.Letter != nil || m.Kind == MessageDelete {
+	if m.Past != nil || m.DeadTask != nil || m.Kind == MessageDelete {
 		s = summer{buf: s.buf[:0]}
 		s.text(string(m.Asked))
 	}

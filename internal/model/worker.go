@@ -46,10 +46,10 @@ type TaskWorker interface {
 	Execute(claims []Claim)
 	// Stop tells the worker that the engine no longer waits for the outcome of a claim.
 	Stop(claim ClaimRef, why StopReason)
-	// Settled tells the worker that the engine has stored a report, or why the report counts for
+	// Settle tells the worker that the engine has stored a report, or why the report counts for
 	// nothing: NotOwned when another worker has the claim. A report that is handed in twice is
 	// settled twice, with one effect.
-	Settled(claim ClaimRef, err error)
+	Settle(claim ClaimRef, err error)
 }
 
 // StopReason says why the engine no longer waits for a claim.

@@ -71,7 +71,7 @@ var bounds = []mutant{
 	{
 		name:  "requests that the lane has taken still count in its inbox",
 		file:  "internal/engine/laneshell.go",
-		old:   "		s.inbox.applied(applied)\n",
+		old:   "		s.inbox.releaseBytes(applied)\n",
 		new:   "		_ = applied\n",
 		tests: [][]string{{"./internal/engine", "-run", "TestCallersOfAFullEngineWaitOutside$"}},
 	},

@@ -47,8 +47,8 @@ var edges = []mutant{
 	{
 		name:  "the refusal of a request to a quarantined address is remembered under its id",
 		file:  "internal/engine/lane/mail.go",
-		old:   "isMessage && sent.refusedOnce && sent.isRequest() || ",
-		new:   "isMessage && sent.refusedOnce && false || ",
+		old:   "sent.isRequest() && e.quarantine.why != nil",
+		new:   "sent.isRequest() && e.quarantine.why != nil && false",
 		tests: [][]string{laneTest("TestRequestsForWhatIsQuarantined$")},
 	},
 }

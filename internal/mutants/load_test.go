@@ -114,4 +114,18 @@ var load = []mutant{
 		new:   "false",
 		tests: [][]string{laneTest("TestLineIsRefusedByAge$")},
 	},
+	{
+		name:  "a claim that is not stored times out",
+		file:  "internal/engine/lane/claim.go",
+		old:   "	early := e.dirty() && ",
+		new:   "	early := false && ",
+		tests: [][]string{laneTest("TestClaimThatIsNotStoredDoesNotTimeOut$")},
+	},
+	{
+		name:  "claims of a batch that is split meet in the next one",
+		file:  "internal/engine/lane/careful.go",
+		old:   "	l.apart = proposals(first) + proposals(rest)\n	half",
+		new:   "	l.apart = 0\n	half",
+		tests: [][]string{laneTest("TestClaimsThatAreTooMuchTogether$")},
+	},
 }

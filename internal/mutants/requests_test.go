@@ -170,8 +170,8 @@ var requests = []mutant{
 	{
 		name:  "the refusal of a misused id replaces the remembered answer",
 		file:  "internal/engine/lane/mail.go",
-		old:   "	case known && answered.misused || d.Misused || isMessage && sent.refusedOnce && sent.isRequest() || !again && !query && isTemporary(d.Answer.Failure):\n",
-		new:   "	case known && answered.misused || isMessage && sent == nil:\n",
+		old:   "	case known && answered.misused || d.Misused || quarantined || !again && !query && isTemporary(d.Answer.Failure):\n",
+		new:   "	case known && answered.misused || quarantined && sent == nil:\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfAnUpdate$")},
 	},
 	{
@@ -236,5 +236,33 @@ var requests = []mutant{
 		old:   "			case w.reply != \"\":\n				out.answer(Answer{Token: w.token, Err: ErrNotOwner})\n",
 		new:   "",
 		tests: [][]string{{"./internal/engine", "-run", "TestAcceptedUpdateOutlivesTheLease$", "-timeout", "60s"}},
+	},
+	{
+		name:  "the store takes a late copy of a refused request",
+		file:  "internal/store/memory/mail.go",
+		old:   " || sh.hasRefusal(&rows[i]) {\n",
+		new:   " {\n",
+		tests: [][]string{{"./internal/store/memory", "-run", "TestConformance$/^inbox$"}},
+	},
+	{
+		name:  "SQLite takes a late copy of a refused request",
+		file:  "internal/store/sqlite/mail.go",
+		old:   "			} else if is {\n				continue\n",
+		new:   "			} else if is {\n				_ = is\n",
+		tests: [][]string{{"./internal/store/sqlite", "-run", "TestConformance$/^inbox$"}},
+	},
+	{
+		name:  "PostgreSQL takes a late copy of a refused request",
+		file:  "internal/store/postgres/mailroom.go",
+		old:   "			if requests[i] != \"\" {\n",
+		new:   "			if false {\n",
+		tests: [][]string{{"./internal/store/postgres", "-run", "TestConformance$/^inbox$"}, {"./internal/store/postgres", "-run", "TestPutDuringARefusal$"}},
+	},
+	{
+		name:  "the answer of a signal is a refusal because it was refused once",
+		file:  "internal/engine/lane/mail.go",
+		old:   "sent.isRequest() && e.quarantine.why != nil\n",
+		new:   "sent.isRequest() && sent.refusedOnce\n",
+		tests: [][]string{laneTest("TestRefusedRequestThatTakesEffect$")},
 	},
 }

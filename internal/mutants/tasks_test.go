@@ -47,7 +47,7 @@ var tasks = []mutant{
 	{
 		name:  "a report of a lent worker is lost if there is no room",
 		file:  "internal/engine/tasks.go",
-		old:   "			w.Unsettled(ref) // its node has the report and repeats it with each poll\n",
+		old:   "			w.Redirect(ref) // its node has the report and repeats it with each poll\n",
 		new:   "			_ = w\n",
 		tests: [][]string{{"./internal/engine", "-run", "TestReportOfALentWorkerIsMadeAgain$"}},
 	},
@@ -148,5 +148,33 @@ var tasks = []mutant{
 		old:   "		if t.lost+1 < maxLost {\n",
 		new:   "		if t.lost+1 < 100*maxLost {\n",
 		tests: laneTasks("TestLostWorkers$"),
+	},
+	{
+		name:  "an owner that was fenced refuses the report of a claim of the next owner",
+		file:  "internal/engine/lane/claim.go",
+		old:   "	if e.contradicts(in.fate, &in.report.Ref) {\n",
+		new:   "	if false {\n",
+		tests: laneTasks("TestReportOfAClaimOfTheNextOwner$"),
+	},
+	{
+		name:  "an owner that was fenced stops the worker of a claim of the next owner",
+		file:  "internal/engine/lane/claim.go",
+		old:   "	if !e.hasPassed(in.run, in.claim) {\n",
+		new:   "	if false {\n",
+		tests: laneTasks("TestReportOfAClaimOfTheNextOwner$"),
+	},
+	{
+		name:  "a batch that only confirms is not committed",
+		file:  "internal/engine/lane/batch.go",
+		old:   "	return !b.confirms && b.batch.Empty()",
+		new:   "	return b.batch.Empty()",
+		tests: laneTasks("TestReportOfAClaimOfTheNextOwner$"),
+	},
+	{
+		name:  "the loss of a worker ends the claim that another worker has made again",
+		file:  "internal/engine/lane/claim.go",
+		old:   "	return id == p.worker\n",
+		new:   "	return id < 0*p.worker\n",
+		tests: laneTasks("TestLossOfAClaimThatWasMadeAgain$"),
 	},
 }

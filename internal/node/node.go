@@ -279,7 +279,7 @@ func (n *Node) Search(ctx context.Context, text string, found func(value []byte)
 // not wait for a store that takes nothing.
 func (n *Node) Stopping() {
 	if n.engine != nil {
-		n.engine.Stopping()
+		n.engine.PrepareStop()
 	}
 }
 

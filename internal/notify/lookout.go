@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Lookout looks for something that a hint announces. It looks when it is nudged. Hints may be lost,
+// Lookout looks for something that a hint announces. LookNow makes it look. Hints may be lost,
 // so it also looks at regular intervals while anything is expected. While nothing is expected, it
 // sleeps.
 type Lookout struct {
@@ -18,8 +18,8 @@ func NewLookout() *Lookout {
 	return &Lookout{now: make(chan struct{}, 1), begun: make(chan struct{}, 1)}
 }
 
-// Nudge makes it look now. It does not wait.
-func (l *Lookout) Nudge() { ring(l.now) }
+// LookNow makes it look now. It does not wait.
+func (l *Lookout) LookNow() { ring(l.now) }
 
 // Expect says that something is expected. The caller must call it after its expects function
 // returns true, so that the expectation is not missed. It does not wait.

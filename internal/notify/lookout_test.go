@@ -48,12 +48,12 @@ func TestLookout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watch(t)
 		w.after(t, time.Hour, 0) // nothing is expected
-		w.Nudge()
+		w.LookNow()
 		w.after(t, time.Hour, 1)
 		w.expects.Store(true)
 		w.Expect()
 		w.after(t, 3*time.Second+time.Millisecond, 3)
-		w.Nudge()
+		w.LookNow()
 		w.after(t, time.Millisecond, 1)
 		w.expects.Store(false)
 		w.after(t, time.Hour, 1) // the one that was due tells that nothing is

@@ -64,8 +64,8 @@ func Start(t testing.TB, o Options) *Server {
 	return server
 }
 
-// Runner is the interface that testing.M implements and goleak expects.
-type Runner interface {
+// TestingM is the interface that testing.M implements and goleak expects.
+type TestingM interface {
 	// Run runs the tests and returns the exit code.
 	Run() int
 }
@@ -75,9 +75,9 @@ type Runner interface {
 // leaked goroutines, because one goroutine waits for the server:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
-func Main(m Runner) Runner { return closing{m} }
+func Main(m TestingM) TestingM { return closing{m} }
 
-type closing struct{ tests Runner }
+type closing struct{ tests TestingM }
 
 // Run runs the tests, then closes the shared server.
 func (c closing) Run() int {

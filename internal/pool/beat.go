@@ -62,7 +62,7 @@ func (p *Pool) beat() {
 
 	if err != nil || len(replies) != len(beats) {
 		if p.ctx.Err() == nil {
-			p.unheard.Failed(err, "tasks", len(beats))
+			p.unheard.Fail(err, "tasks", len(beats))
 		}
 		p.armLocked(time.Now().Add(p.patience()))
 		return

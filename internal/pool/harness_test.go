@@ -69,7 +69,7 @@ func (e *engine) problem(format string, args ...any) {
 	e.problems = append(e.problems, fmt.Sprintf(format, args...))
 }
 
-func (e *engine) locked(f func()) {
+func (e *engine) withLock(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f()
@@ -111,11 +111,11 @@ func (e *engine) obstinate(ctx context.Context, t *pool.Task) (model.Payload, er
 }
 
 // Outcomes of handlers.
-func succeed() (model.Payload, error) { return model.Payload{Data: []byte("out")}, nil }
-func failed() (model.Payload, error)  { return model.Payload{}, errors.New("boom") }
-func panics() (model.Payload, error)  { panic("ouch") }
-func mute() (model.Payload, error)    { return model.Payload{}, (*nobodysError)(nil) }
-func exits() (model.Payload, error) {
+func succeed() (model.Payload, error)  { return model.Payload{Data: []byte("out")}, nil }
+func fail() (model.Payload, error)     { return model.Payload{}, errors.New("boom") }
+func panicNow() (model.Payload, error) { panic("ouch") }
+func mute() (model.Payload, error)     { return model.Payload{}, (*nobodysError)(nil) }
+func exitNow() (model.Payload, error) {
 	runtime.Goexit()
 	return model.Payload{}, nil
 }
@@ -126,7 +126,7 @@ type nobodysError struct{ inner error }
 func (e *nobodysError) Error() string { return e.inner.Error() }
 func (e *nobodysError) Unwrap() error { return e.inner }
 
-func snoozes() (model.Payload, error) {
+func snooze() (model.Payload, error) {
 	return model.Payload{}, &pool.GiveBack{After: time.Minute}
 }
 

@@ -43,8 +43,8 @@ func (e *engine) calls() int {
 	return e.writes
 }
 
-// refuses sets the answer to writes.
-func (e *engine) refuses(f func(model.TaskWrite) error) {
+// refuseWith sets the answer to writes.
+func (e *engine) refuseWith(f func(model.TaskWrite) error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.refuse = f
@@ -118,7 +118,7 @@ func TestNotesWhileTheEngineIsAway(t *testing.T) {
 		task := e.task(r)
 		lose := 3
 
-		e.refuses(func(model.TaskWrite) error { // the write happens, but its answer is lost
+		e.refuseWith(func(model.TaskWrite) error { // the write happens, but its answer is lost
 			if lose--; lose >= 0 {
 				return fault.New(fault.Unavailable, "away")
 			}
@@ -154,7 +154,7 @@ func TestNotesOfThoseWhoDoNotWait(t *testing.T) {
 		task := e.task(r)
 		lose := 1
 
-		e.refuses(func(model.TaskWrite) error {
+		e.refuseWith(func(model.TaskWrite) error {
 			if lose--; lose >= 0 {
 				return fault.New(fault.Unavailable, "away")
 			}
@@ -210,7 +210,7 @@ func TestNotesAreBounded(t *testing.T) {
 		task := e.task(r)
 		stuck := make(chan struct{})
 
-		e.refuses(func(model.TaskWrite) error {
+		e.refuseWith(func(model.TaskWrite) error {
 			e.mu.Unlock()
 			<-stuck
 			e.mu.Lock()
@@ -242,7 +242,7 @@ func TestRefusedNotes(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})
 		task := e.task(r)
-		e.refuses(func(w model.TaskWrite) error {
+		e.refuseWith(func(w model.TaskWrite) error {
 			for _, it := range w.Items {
 				if it.Text == "bad" || it.Name == "bad" {
 					return fault.New(fault.Exhausted, "too much")
@@ -261,7 +261,7 @@ func TestRefusedNotes(t *testing.T) {
 			t.Error(err)
 		}
 		task.Log(line("mute"))
-		e.finish(r, failed)
+		e.finish(r, fail)
 		if got := fmt.Sprint(e.texts(r)); got != "[a b c]" {
 			t.Errorf("written is %s", got)
 		}
@@ -303,7 +303,7 @@ func TestNotesArriveOnceInOrder(t *testing.T) {
 			r := e.claim("polite", model.TaskSpec{})
 			task := e.task(r)
 
-			e.refuses(func(model.TaskWrite) error {
+			e.refuseWith(func(model.TaskWrite) error {
 				if len(luck) == 0 {
 					return nil
 				}

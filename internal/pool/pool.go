@@ -374,8 +374,8 @@ func (p *Pool) warnOverstay(t *Task) {
 	}
 }
 
-// Settled receives the outcome of a report.
-func (p *Pool) Settled(claim model.ClaimRef, err error) {
+// Settle receives the outcome of a report.
+func (p *Pool) Settle(claim model.ClaimRef, err error) {
 	if err != nil {
 		p.log.Info("the outcome of a task came too late", "task", claim.String(), "error", err)
 	}

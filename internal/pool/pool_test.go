@@ -44,15 +44,15 @@ func TestOutcomesAreReported(t *testing.T) {
 			want func(r *model.TaskReport) bool
 		}{
 			{"success", succeed, func(r *model.TaskReport) bool { return r.Failure == nil && string(r.Output.Data) == "out" }},
-			{"error", failed, func(r *model.TaskReport) bool { return r.Failure.Message == "boom" && !r.Failure.Permanent }},
-			{"panic", panics, func(r *model.TaskReport) bool {
-				return r.Failure.Kind == model.FailurePanic && strings.Contains(r.Failure.Stack, "panics")
+			{"error", fail, func(r *model.TaskReport) bool { return r.Failure.Message == "boom" && !r.Failure.Permanent }},
+			{"panic", panicNow, func(r *model.TaskReport) bool {
+				return r.Failure.Kind == model.FailurePanic && strings.Contains(r.Failure.Stack, "panicNow")
 			}},
 			{"an error that panics", mute, func(r *model.TaskReport) bool {
 				return r.Failure.Kind == model.FailurePanic && strings.Contains(r.Failure.Stack, "nobodysError")
 			}},
-			{"goexit", exits, func(r *model.TaskReport) bool { return r.Failure.Type == "runtime.Goexit" }},
-			{"snooze", snoozes, func(r *model.TaskReport) bool { return r.Returned && r.After == time.Minute && r.Failure == nil }},
+			{"goexit", exitNow, func(r *model.TaskReport) bool { return r.Failure.Type == "runtime.Goexit" }},
+			{"snooze", snooze, func(r *model.TaskReport) bool { return r.Returned && r.After == time.Minute && r.Failure == nil }},
 			{"permanent", func() (model.Payload, error) {
 				return model.Payload{}, replay.Permanent(errors.New("no"))
 			}, func(r *model.TaskReport) bool { return r.Failure.Permanent }},
@@ -141,7 +141,7 @@ func TestCancel(t *testing.T) {
 			t.Error("the one in line has begun")
 		}
 		c := model.Claim{Ref: ref(99), Spec: &model.TaskSpec{Kind: "polite"}, Canceled: true}
-		e.locked(func() { e.claims[c.Ref] = &c })
+		e.withLock(func() { e.claims[c.Ref] = &c })
 		e.p.Execute([]model.Claim{c})
 		synctest.Wait()
 		if got := e.reportOf(c.Ref); got == nil || got.Failure.Kind != model.FailureCanceled || e.jobs[c.Ref] != nil {
@@ -196,14 +196,14 @@ func TestBeats(t *testing.T) {
 			t.Errorf("%d beats of %d claims", len(e.beats), len(e.beats[0]))
 		}
 		e.take(b)
-		e.locked(func() { e.beats = nil })
+		e.withLock(func() { e.beats = nil })
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
 		if len(e.beats) != 1 || len(e.beats[0]) != 2 {
 			t.Errorf("%d beats after the shortest has gone", len(e.beats))
 		}
 
-		e.locked(func() {
+		e.withLock(func() {
 			e.cancels[a], e.lost[c] = true, true
 			delete(e.claims, c)
 		})
@@ -216,7 +216,7 @@ func TestBeats(t *testing.T) {
 		if e.jobs[c] != nil || e.p.Load() != 0 {
 			t.Error("a claim that was lost has begun")
 		}
-		e.locked(func() { e.beats = nil })
+		e.withLock(func() { e.beats = nil })
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if len(e.beats) > 0 {
@@ -228,14 +228,14 @@ func TestBeats(t *testing.T) {
 // TestBeatsAreSentAgain lets beats fail.
 func TestBeatsAreSentAgain(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
-		e.locked(func() { e.deaf = true })
+		e.withLock(func() { e.deaf = true })
 		r := e.claim("polite", model.TaskSpec{Silence: 9 * time.Second})
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		if len(e.beats) != 4 { // after 3 s, and then each second
 			t.Errorf("%d beats", len(e.beats))
 		}
-		e.locked(func() { e.deaf = false })
+		e.withLock(func() { e.deaf = false })
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if len(e.beats) != 8 { // at once, and then every 3 s
@@ -299,9 +299,9 @@ func TestLastProgressIsToldBeforeTheReport(t *testing.T) {
 			end  func(e *engine, r model.ClaimRef)
 			tell bool
 		}{
-			"fails":     {func(e *engine, r model.ClaimRef) { e.finish(r, failed) }, true},
-			"panics":    {func(e *engine, r model.ClaimRef) { e.finish(r, panics) }, true},
-			"snoozes":   {func(e *engine, r model.ClaimRef) { e.finish(r, snoozes) }, true},
+			"fails":     {func(e *engine, r model.ClaimRef) { e.finish(r, fail) }, true},
+			"panics":    {func(e *engine, r model.ClaimRef) { e.finish(r, panicNow) }, true},
+			"snoozes":   {func(e *engine, r model.ClaimRef) { e.finish(r, snooze) }, true},
 			"shut down": {func(e *engine, _ model.ClaimRef) { _ = e.close(0) }, true},
 			"succeeds":  {func(e *engine, r model.ClaimRef) { e.finish(r, succeed) }, false},
 		} {
@@ -371,7 +371,7 @@ func TestPanicInSealing(t *testing.T) {
 		if len(e.beats) != 1 || string(e.beats[0][0].Progress.Data) != "good" {
 			t.Errorf("%v was told", e.beats)
 		}
-		e.finish(r, failed)
+		e.finish(r, fail)
 		if e.reportOf(r) == nil {
 			t.Error("there is no report")
 		}

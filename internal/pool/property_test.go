@@ -61,7 +61,7 @@ func TestPool(t *testing.T) {
 
 func trial(cfg pool.Config, slots int, steps []byte, drain time.Duration) error {
 	e := newEngine(cfg)
-	outcomes := []func() (model.Payload, error){succeed, failed, panics, exits, snoozes}
+	outcomes := []func() (model.Payload, error){succeed, fail, panicNow, exitNow, snooze}
 	var gone []*job // whose handlers continue after the pool is closed
 
 	for _, b := range steps {

@@ -163,7 +163,7 @@ func (t *Task) seal() {
 		cancel()
 		p.mu.Lock()
 		if err != nil {
-			p.unsealed.Failed(err, "activity", t.claim.Spec.Kind)
+			p.unsealed.Fail(err, "activity", t.claim.Spec.Kind)
 			continue
 		}
 		p.unsealed.OK()

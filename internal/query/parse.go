@@ -25,7 +25,7 @@ func Parse(text string, now time.Time) (Query, error) {
 			return p.q, nil
 		}
 		if at := p.pos; !strings.EqualFold(p.word(), "and") {
-			return Query{}, p.expected(at, `"and" or the end`)
+			return Query{}, p.expectedError(at, `"and" or the end`)
 		}
 	}
 }
@@ -40,8 +40,8 @@ type parser struct {
 	given map[string]bool
 }
 
-// expected returns the error for unexpected text at a position.
-func (p *parser) expected(at int, want string) error {
+// expectedError returns the error for unexpected text at a position.
+func (p *parser) expectedError(at int, want string) error {
 	place := "at the end"
 	if rest := p.text[at:]; rest != "" {
 		if r := []rune(rest); len(r) > 30 {
@@ -68,7 +68,7 @@ func (p *parser) space() {
 func (p *parser) word() string {
 	p.space()
 	from := p.pos
-	for p.pos < len(p.text) && (model.LabelLetter(p.text[p.pos]) || p.text[p.pos] == ':' || p.text[p.pos] == '+') {
+	for p.pos < len(p.text) && (model.IsLabelByte(p.text[p.pos]) || p.text[p.pos] == ':' || p.text[p.pos] == '+') {
 		p.pos++
 	}
 	return p.text[from:p.pos]
@@ -105,11 +105,11 @@ func (p *parser) operator(ops ...string) (op string, err error) {
 		want = strings.Join(quoted[:last], ", ") + " or " + want
 	}
 
-	return "", p.expected(at, want)
+	return "", p.expectedError(at, want)
 }
 
-// quoted reads a text in quotes that is not empty.
-func (p *parser) quoted() (string, error) {
+// readQuoted reads a text in quotes that is not empty.
+func (p *parser) readQuoted() (string, error) {
 	p.space()
 	at := p.pos
 	raw, single := singleQuoted(p.text[p.pos:])
@@ -118,7 +118,7 @@ func (p *parser) quoted() (string, error) {
 	}
 	v, err := unquote(raw, single)
 	if err != nil {
-		return "", p.expected(at, `a text in quotes (" or ')`)
+		return "", p.expectedError(at, `a text in quotes (" or ')`)
 	}
 	p.pos += len(raw)
 	if v == "" {
@@ -178,7 +178,7 @@ func (p *parser) values(op string, read func(v string, at int) error) error {
 	one := func() error {
 		p.space()
 		at := p.pos
-		v, err := p.quoted()
+		v, err := p.readQuoted()
 		if err != nil {
 			return err
 		}
@@ -189,7 +189,7 @@ func (p *parser) values(op string, read func(v string, at int) error) error {
 		return one()
 	}
 	if !p.take("(") {
-		return p.expected(p.pos, `"("`)
+		return p.expectedError(p.pos, `"("`)
 	}
 
 	for {
@@ -200,7 +200,7 @@ func (p *parser) values(op string, read func(v string, at int) error) error {
 			return nil
 		}
 		if !p.take(",") {
-			return p.expected(p.pos, `"," or ")"`)
+			return p.expectedError(p.pos, `"," or ")"`)
 		}
 	}
 }
@@ -235,7 +235,7 @@ func (p *parser) condition() error {
 		return p.label(strings.TrimPrefix(field, "label."), at)
 	}
 
-	return p.expected(at, "workflow, key, status, reason, started, closed or label.<name>")
+	return p.expectedError(at, "workflow, key, status, reason, started, closed or label.<name>")
 }
 
 func (p *parser) workflow() error {
@@ -253,7 +253,7 @@ func (p *parser) key() error {
 	if _, err := p.operator("="); err != nil {
 		return err
 	}
-	v, err := p.quoted()
+	v, err := p.readQuoted()
 	if err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func (p *parser) status() error {
 	err = p.values(op, func(word string, at int) error {
 		named := statusesOf(word)
 		if named == nil {
-			return p.expected(at, "open, closed, "+strings.Join(names(statuses()), ", "))
+			return p.expectedError(at, "open, closed, "+strings.Join(names(statuses()), ", "))
 		}
 		some = append(some, named...)
 		return nil
@@ -308,7 +308,7 @@ func (p *parser) reason() error {
 	return p.values(op, func(v string, at int) error {
 		code := model.ReasonCode(v)
 		if !slices.Contains(model.ReasonCodes(), code) {
-			return p.expected(at, "a reason, one of "+join(model.ReasonCodes()))
+			return p.expectedError(at, "a reason, one of "+join(model.ReasonCodes()))
 		}
 		p.q.Reasons = append(p.q.Reasons, code)
 		return nil
@@ -363,8 +363,8 @@ func (p *parser) time() (time.Time, error) {
 	text := p.word()
 	if text == "" {
 		var err error
-		if text, err = p.quoted(); err != nil {
-			return time.Time{}, p.expected(at, "a time such as 2026-11-15T08:00:00Z, or a distance such as -24h")
+		if text, err = p.readQuoted(); err != nil {
+			return time.Time{}, p.expectedError(at, "a time such as 2026-11-15T08:00:00Z, or a distance such as -24h")
 		}
 	}
 
@@ -373,7 +373,7 @@ func (p *parser) time() (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return t, p.expected(at, "a time such as 2026-11-15T08:00:00Z, or a distance such as -24h")
+		return t, p.expectedError(at, "a time such as 2026-11-15T08:00:00Z, or a distance such as -24h")
 	}
 
 	return t, nil

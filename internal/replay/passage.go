@@ -83,7 +83,7 @@ func (p *passage) leave(begun bool, err error) {
 		how = model.PassageFailed
 		after, _ = RetryAfterOf(err)
 	}
-	p.gate.Passed(p.ref, p.job.a.step.Pass, how, after)
+	p.gate.EndPass(p.ref, p.job.a.step.Pass, how, after)
 }
 
 // flush lets waiting attempts that are no longer wanted notice that. It looks at all waiting
@@ -106,5 +106,5 @@ func (a *ask) keptBack() (model.Reason, bool) {
 	if p == nil || p.entered.Load() {
 		return model.Reason{}, false
 	}
-	return p.gate.Keeps(p.ref)
+	return p.gate.HeldBackBy(p.ref)
 }

@@ -137,7 +137,7 @@ func (r *run) settle(a *ask, e model.Event, f *model.Failure) model.Command {
 	defer cancel()
 	out, stands, err := callSettle(ctx, a, f)
 	if err != nil {
-		r.w.unsettled.Failed(err, "step", a.name)
+		r.w.unsettled.Fail(err, "step", a.name)
 		e.Kind, e.Failure, e.Ref, e.Input = model.EventAttemptFailed, f, outcomePending, model.Payload{}
 		if e.Attempt == 1 {
 			e.Input = a.step.stored()

@@ -154,7 +154,7 @@ func Decide(in Situation) (Decision, error) {
 	}
 
 	d.removeEnded(in.Ended)
-	d.ticks()
+	d.decideDue()
 	for i := range in.Commands {
 		answer, err := d.command(i, &in.Commands[i])
 		if err != nil {
@@ -239,8 +239,8 @@ func (d *decider) jitter(tick time.Time) time.Duration {
 	return time.Duration(h.Sum64()%uint64(most/time.Millisecond+1)) * time.Millisecond
 }
 
-// ticks decides everything that has become due.
-func (d *decider) ticks() {
+// decideDue decides everything that has become due.
+func (d *decider) decideDue() {
 	s := &d.Status
 	if d.spec == nil || s.Paused || !s.Decided.Before(d.now) {
 		return
@@ -251,7 +251,7 @@ func (d *decider) ticks() {
 		s.Counts.Missed += d.count(after, cutoff)
 		after = cutoff
 	}
-	due, decided := d.due(after)
+	due, decided := d.dueTicks(after)
 	s.Decided = decided
 	d.fire(due)
 }
@@ -262,9 +262,9 @@ func (d *decider) count(after, upTo time.Time) int64 {
 	return int64(len(all))
 }
 
-// due returns the ticks whose time has come, and how far they are decided. If there are
+// dueTicks returns the ticks whose time has come, and how far they are decided. If there are
 // far too many, it looks only at the newer ones.
-func (d *decider) due(after time.Time) (due []time.Time, decided time.Time) {
+func (d *decider) dueTicks(after time.Time) (due []time.Time, decided time.Time) {
 	all, more := d.between(after, d.now, maxScan)
 	for more {
 		d.Status.Counts.Missed += int64(len(all))

@@ -135,7 +135,7 @@ func (c *census) add(counts []peer.QueueCount) {
 		q.Paused = q.Paused || n.Paused
 		since(q, n.Oldest)
 		for _, kind := range n.Abandoned {
-			c.unserved(q, kind)
+			c.noteUnserved(q, kind)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (c *census) count(row *store.Execution, open []*core.Task) {
 		q := c.at(row.Start.Task.Queue)
 		q.Open++
 		since(q, row.Start.At)
-		c.unserved(q, row.Start.Task.Kind)
+		c.noteUnserved(q, row.Start.Task.Kind)
 		return
 	}
 
@@ -207,13 +207,13 @@ func (c *census) count(row *store.Execution, open []*core.Task) {
 		default:
 			q.Waiting++
 			since(q, t.Visible)
-			c.unserved(q, t.Spec.Kind)
+			c.noteUnserved(q, t.Spec.Kind)
 		}
 	}
 }
 
-// unserved notes an activity that no live process executes.
-func (c *census) unserved(q *api.QueueInfo, kind string) {
+// noteUnserved notes an activity that no live process executes.
+func (c *census) noteUnserved(q *api.QueueInfo, kind string) {
 	if _, ok := c.judge.world.Unserved(c.tenant, &model.TaskSpec{Queue: q.Name, Kind: kind}); !ok {
 		return
 	}

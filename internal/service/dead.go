@@ -97,7 +97,7 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 
 	d := deadTask(row)
 	ref, before := d.Ref(), row.Body.Requeued
-	o := &model.LetterOrder{Do: model.LetterRequeue, Ref: ref, Input: r.Input}
+	o := &model.DeadTaskOrder{Do: model.DeadTaskRequeue, Ref: ref, Input: r.Input}
 
 	if r.Again {
 		if err := s.checkRequeueClosed(ctx, &d); err != nil {
@@ -108,7 +108,7 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 
 	if r.DryRun {
 		if row.Requeued > o.Count && before.IsZero() { // the owner would refuse it in the same way
-			return api.RequeueReply{}, fault.New(fault.Conflict, "the dead letter of %s was requeued %d times, and what followed was undone: requeue it again", ref, row.Requeued)
+			return api.RequeueReply{}, fault.New(fault.Conflict, "dead task %s was requeued %d times, and the last requeue was undone: requeue it again", ref, row.Requeued)
 		}
 		if row.Requeued > o.Count {
 			return api.RequeueReply{Address: before.Address, Run: before.Run, Existing: true}, nil
@@ -116,7 +116,7 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 		return api.RequeueReply{Address: ref.RequeueAddress(row.Body.Spec.Kind, o.Count+1)}, nil
 	}
 
-	a, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: ref.Address, RequestID: r.RequestID, Letter: o, Asked: want})
+	a, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: ref.Address, RequestID: r.RequestID, DeadTask: o, Asked: want})
 	if err != nil {
 		return api.RequeueReply{}, err
 	}
@@ -167,7 +167,7 @@ func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, reques
 	if err != nil {
 		return reply, false, fault.New(fault.Corrupt, "requeue: the answer to request %q of %s: %w", request, row.Body.Address, err)
 	}
-	this := model.Message{Kind: model.MessageRequeue, To: row.Body.Address, RequestID: request, Letter: &model.LetterOrder{}, Asked: want}
+	this := model.Message{Kind: model.MessageRequeue, To: row.Body.Address, RequestID: request, DeadTask: &model.DeadTaskOrder{}, Asked: want}
 	if f := core.MisusedBy(&this, &a); f != nil {
 		return reply, true, fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
 	}
@@ -206,8 +206,8 @@ func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 	if q.IsZero() {
 		return fault.New(fault.Conflict, "undo: dead task %s is not requeued", &d)
 	}
-	o := &model.LetterOrder{Do: model.LetterUndo, Ref: d.Ref(), Count: row.Requeued, Run: q.Run}
-	if _, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: q.Address, RequestID: r.RequestID, Letter: o, Asked: digestOf("undo", r.ID.Run.String(), r.ID.Task)}); err != nil {
+	o := &model.DeadTaskOrder{Do: model.DeadTaskUndo, Ref: d.Ref(), Count: row.Requeued, Run: q.Run}
+	if _, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: q.Address, RequestID: r.RequestID, DeadTask: o, Asked: digestOf("undo", r.ID.Run.String(), r.ID.Task)}); err != nil {
 		return err
 	}
 
@@ -230,7 +230,7 @@ func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 	if err := s.checkRequeueClosed(ctx, &d); err != nil {
 		return err
 	}
-	_, err = s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: d.Body.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: d.Ref(), Count: d.Requeued, Run: d.Body.Requeued.Run}})
+	_, err = s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: d.Body.Address, DeadTask: &model.DeadTaskOrder{Do: model.DeadTaskPurge, Ref: d.Ref(), Count: d.Requeued, Run: d.Body.Requeued.Run}})
 	return err
 }
 

@@ -26,7 +26,7 @@ func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus,
 	if err := s.checkTenant("limits", tenant); err != nil {
 		return nil, err
 	}
-	st, err := s.flow().Used(ctx, tenant)
+	st, err := s.flow().StateWithUses(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}

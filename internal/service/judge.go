@@ -245,20 +245,20 @@ func (o outlook) load() (err error) {
 	return err
 }
 
-// Paused implements diagnosis.Outlook.
-func (o outlook) Paused(queue string) (model.Reason, bool) {
+// PauseOf implements diagnosis.Outlook.
+func (o outlook) PauseOf(queue string) (model.Reason, bool) {
 	if o.load() != nil {
-		return model.Reason{}, false // Refuses returns the error
+		return model.Reason{}, false // RefusalOf returns the error
 	}
-	return o.j.outlook.Paused(o.j.tenant, queue)
+	return o.j.outlook.PauseOf(o.j.tenant, queue)
 }
 
-// Refuses implements diagnosis.Outlook.
-func (o outlook) Refuses(t *core.Task) (model.Reason, bool, error) {
+// RefusalOf implements diagnosis.Outlook.
+func (o outlook) RefusalOf(t *core.Task) (model.Reason, bool, error) {
 	if err := o.load(); err != nil {
 		return model.Reason{}, false, err
 	}
-	return o.j.outlook.Refuses(o.ctx, o.j.tenant, t.Spec, &t.Input)
+	return o.j.outlook.RefusalOf(o.ctx, o.j.tenant, t.Spec, &t.Input)
 }
 
 // storedReasons returns why an open run does not move, as far as the store knows.

@@ -47,12 +47,12 @@ func (s *Service) Reach(ctx context.Context) error {
 	return s.engine.Reach(ctx)
 }
 
-// Remembers returns how long request ids are kept.
-func (s *Service) Remembers() time.Duration {
+// RequestRetention returns how long request ids are kept.
+func (s *Service) RequestRetention() time.Duration {
 	if s.engine == nil {
 		return 0
 	}
-	return s.engine.Remembers()
+	return s.engine.RequestRetention()
 }
 
 // Deliver sends a composed message.

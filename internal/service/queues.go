@@ -78,7 +78,7 @@ func (s *Service) tasks(ctx context.Context, row *store.Execution, open []*core.
 	if len(open) == 0 {
 		return nil, nil
 	}
-	data, err := s.store.LoadTaskData(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, store.Progress(""))
+	data, err := s.store.LoadTaskData(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, store.ProgressRange(""))
 	if err != nil {
 		return nil, err
 	}

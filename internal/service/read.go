@@ -53,7 +53,7 @@ func (s *Service) State(ctx context.Context, t api.Target, name string) (p model
 
 	key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
 	if row.Start.Task != nil {
-		rows, err := s.store.LoadTaskData(ctx, key, store.OneState(model.TaskStep, name))
+		rows, err := s.store.LoadTaskData(ctx, key, store.OneStateRange(model.TaskStep, name))
 		if err != nil || len(rows) == 0 {
 			return p, false, err
 		}

@@ -197,7 +197,7 @@ func (w *hopeless) Execute(claims []model.Claim) {
 	}()
 }
 func (*hopeless) Stop(model.ClaimRef, model.StopReason) {}
-func (*hopeless) Settled(model.ClaimRef, error)         {}
+func (*hopeless) Settle(model.ClaimRef, error)          {}
 
 // deadTask returns a task of a tenant that has failed permanently, under the key 1: the worker that
 // failed it, its address, and the id of the dead task.
@@ -325,7 +325,7 @@ func (w *hands) Execute(claims []model.Claim) {
 	}
 }
 func (*hands) Stop(model.ClaimRef, model.StopReason) {}
-func (w *hands) Settled(_ model.ClaimRef, err error) { w.settled <- err }
+func (w *hands) Settle(_ model.ClaimRef, err error)  { w.settled <- err }
 
 // slow takes commits only when the test allows it.
 type slow struct {

@@ -119,7 +119,7 @@ func (s *Service) TaskStates(ctx context.Context, t api.TaskTarget) (api.TaskSta
 	if err != nil {
 		return api.TaskStatesReply{}, err
 	}
-	rows, err := s.store.LoadTaskData(ctx, k.key, store.States(k.step))
+	rows, err := s.store.LoadTaskData(ctx, k.key, store.StateRange(k.step))
 	return api.TaskStatesReply{Run: k.key.Run, States: statesOf(rows)}, err
 }
 
@@ -165,7 +165,7 @@ func (s *Service) TaskStream(ctx context.Context, r api.TaskStreamRequest) (page
 	page.Run = k.key.Run
 	limit := pageSize(r.Limit)
 	page.Ended, err = s.follow(ctx, k, pageRead{wait: r.Wait, limit: limit, read: func() (int, error) {
-		rows, err := s.store.LoadTaskData(ctx, k.key, store.Streamed(k.step, r.After, limit))
+		rows, err := s.store.LoadTaskData(ctx, k.key, store.StreamRange(k.step, r.After, limit))
 		for i := range rows {
 			it, bad := rows[i].StreamItem()
 			if bad != nil {
@@ -191,7 +191,7 @@ type pageRead struct {
 func (s *Service) follow(ctx context.Context, k *task, p pageRead) (ended bool, err error) {
 	for {
 		// Listen before the read, so that no change in between is missed.
-		changed, stop, err := s.changed(ctx, k, p.wait)
+		changed, stop, err := s.watchChanges(ctx, k, p.wait)
 		if err != nil {
 			return false, err
 		}
@@ -218,13 +218,13 @@ func (s *Service) follow(ctx context.Context, k *task, p pageRead) (ended bool, 
 	}
 }
 
-// changed returns a channel that reports the next change of the execution.
-func (s *Service) changed(ctx context.Context, k *task, wait bool) (<-chan struct{}, func(), error) {
+// watchChanges returns a channel that reports the next change of the execution.
+func (s *Service) watchChanges(ctx context.Context, k *task, wait bool) (<-chan struct{}, func(), error) {
 	switch {
 	case !wait:
 		return nil, func() {}, nil
 	case s.engine != nil:
-		return s.engine.Changed(ctx, k.row.Start.Address)
+		return s.engine.WatchChanges(ctx, k.row.Start.Address)
 	}
 	again := make(chan struct{})
 	timer := time.AfterFunc(lookEvery, func() { close(again) })

@@ -27,7 +27,7 @@ const sureAfter = 50 * millisecond
 func (b *board) found(node string, ref model.ClaimRef) {
 	if u := b.inc.purse; u != nil {
 		if to := b.inc.p.s.nodeIDs[node]; !to.IsZero() {
-			u.debtor.Found(u.now(), to, ref)
+			u.debtor.AskAbout(u.now(), to, ref)
 		}
 		return
 	}

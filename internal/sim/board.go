@@ -41,7 +41,7 @@ func newBoard(inc *incarnation) *board {
 func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {
 	id, ok := b.b.Reserve(now, it)
 	if !ok {
-		b.leaves(now, it.Ref)
+		b.leaveGate(now, it.Ref)
 	}
 	b.settle(now)
 	if g := b.guests[id]; ok && g != nil {
@@ -50,13 +50,13 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	return id, b.names[id], ok
 }
 
-// leaves removes a task that has not started from all waiting lines.
-func (b *board) leaves(now model.Time, ref model.TaskRef) {
+// leaveGate removes a task that has not started from all waiting lines.
+func (b *board) leaveGate(now model.Time, ref model.TaskRef) {
 	if b.keeper == nil {
 		return
 	}
 	if group := b.keeper.g.Leave(now, ref); group != "" {
-		b.b.Changed(now, group)
+		b.b.Reopen(now, group)
 		b.moved = true
 	}
 }
@@ -67,8 +67,8 @@ func (b *board) settle(now model.Time) {
 	if b.keeper == nil {
 		return
 	}
-	if woken := b.keeper.g.Woken(); len(woken) > 0 {
-		b.b.Changed(now, woken...)
+	if woken := b.keeper.g.TakeWoken(); len(woken) > 0 {
+		b.b.Reopen(now, woken...)
 		b.woken = append(b.woken, woken...)
 		b.moved = true
 	}
@@ -102,10 +102,10 @@ func (b *board) match(now model.Time) []queue.Match {
 }
 
 // Look implements flow.Board.
-func (b *board) Look(do func(*flow.Gatekeeper, *queue.Board)) { do(b.keeper.g, b.b) }
+func (b *board) Look(do func(*flow.BoardGate, *queue.Board)) { do(b.keeper.g, b.b) }
 
 // Change implements flow.Board.
-func (b *board) Change(now model.Time, do func(*flow.Gatekeeper, *queue.Board) (moved bool)) {
+func (b *board) Change(now model.Time, do func(*flow.BoardGate, *queue.Board) (moved bool)) {
 	moved := do(b.keeper.g, b.b)
 	b.keeper.changed(now)
 	b.settle(now)
@@ -143,17 +143,17 @@ func (b *board) Proposed(id queue.WorkerID, ref model.TaskRef) bool { return b.b
 // Overdue implements lane.Board.
 func (b *board) Overdue(claim model.ClaimRef) bool { return b.b.Overdue(claim) }
 
-// Held is for lanes.
+// Hold is for lanes.
 //
 //arch:parameters the interface of the board that lanes use
-func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
+func (b *board) Hold(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
+	c := queue.HeldClaim{Ref: model.ClaimRef{TaskRef: it.Ref, Claim: claim}, Worker: id}
 	if _, _, maker := splitWorker(worker); b.keeper != nil && b.keeper.g.Book != nil && b.livesElsewhere(maker) {
-		b.keeper.g.Maker = maker
+		c.Maker = maker
 	}
-	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
+	b.b.Hold(now, it, c)
 	if b.keeper != nil {
-		b.keeper.g.Maker = ""
-		b.keeper.g.Held(it.Ref, claim, id)
+		b.keeper.g.RecordWorker(it.Ref, claim, id)
 		b.keeper.knew[model.ClaimRef{TaskRef: it.Ref, Claim: claim}] = true
 	}
 	b.settle(now)
@@ -163,18 +163,14 @@ func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.Worker
 // Remove implements lane.Board.
 func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.b.Remove(now, ref, how)
-	b.leaves(now, ref)
+	b.leaveGate(now, ref)
 	b.settle(now)
 	b.moved = true
 }
 
 // Forget implements lane.Board.
 func (b *board) Forget(now model.Time, ref model.TaskRef) {
-	if b.keeper != nil {
-		b.keeper.g.Forgets = true
-		defer func() { b.keeper.g.Forgets = false }()
-	}
-	b.Remove(now, ref, queue.Neither)
+	b.Remove(now, ref, queue.Forgotten)
 }
 
 // Find implements lane.Board.
@@ -281,7 +277,7 @@ func (b *board) Propose() {
 
 	wake := b.b.Wake()
 	if wake != 0 && wake <= now {
-		due = b.b.Due(now)
+		due = b.b.TakeDue(now)
 		wake = b.b.Wake()
 	}
 
@@ -301,10 +297,10 @@ func (b *board) Propose() {
 
 	if u := b.inc.purse; u != nil {
 		if len(u.others) > 0 && b.b.Waits() {
-			u.nudgeDebtor()
+			u.wakeDebtor()
 		}
 		if u.creditor.Wanted() {
-			u.nudgeCreditor()
+			u.wakeCreditor()
 		}
 	}
 

@@ -107,7 +107,7 @@ func repeatable(m *model.Message) bool {
 	case model.MessageCall:
 		return m.Brief
 	case model.MessageRequeue:
-		return m.Letter.Do == model.LetterPurge
+		return m.DeadTask.Do == model.DeadTaskPurge
 	default:
 		return true
 	}

@@ -77,20 +77,20 @@ func (n flowNode) Hint() {
 		if p != nil && p != n.p && !s.hintIsLost() {
 			s.after(s.disk.latency(), p, func() {
 				if p.inc != nil {
-					p.flow.Nudged()
+					p.flow.ReadSoon()
 				}
 			})
 		}
 	}
 }
 
-// Seat returns the seat of the current life, or of a life that is about to end.
-func (n flowNode) Seat() *flow.Seat {
+// Participant returns the participant of the current life, or of a life that is about to end.
+func (n flowNode) Participant() *flow.Participant {
 	switch {
 	case n.p.inc != nil:
-		return n.p.inc.seat
+		return n.p.inc.participant
 	case n.p.parting != nil:
-		return n.p.parting.seat
+		return n.p.parting.participant
 	default:
 		return nil
 	}
@@ -101,11 +101,11 @@ func (flowNode) Retain(map[string]time.Duration) {}
 
 func (n flowNode) Works() bool { return len(n.p.hands) > 0 }
 
-// seatLife implements flow.Life for an incarnation.
-type seatLife struct{ inc *incarnation }
+// participantLife implements flow.Life for an incarnation.
+type participantLife struct{ inc *incarnation }
 
-// Known asks one lane after the other, and stops at a lane that no longer answers.
-func (l seatLife) Known(context.Context) (shards []model.ShardID, ok bool, err error) {
+// KnownShards asks one lane after the other, and stops at a lane that no longer answers.
+func (l participantLife) KnownShards(context.Context) (shards []model.ShardID, ok bool, err error) {
 	s, p := l.inc.p.s, l.inc.p
 	for _, sh := range l.inc.shells {
 		ok = false
@@ -132,11 +132,11 @@ func (l seatLife) Known(context.Context) (shards []model.ShardID, ok bool, err e
 	return shards, true, nil
 }
 
-func (l seatLife) LookAround() {
+func (l participantLife) LookAround() {
 	inc := l.inc
 	inc.p.s.at(inc.p.s.now, inc.p, func() {
 		if !inc.ended {
-			inc.member.Nudge()
+			inc.member.RenewNow()
 			inc.loop()
 		}
 	})
@@ -146,9 +146,9 @@ func (inc *incarnation) place() limit.Place { return limit.Place(inc.epoch) }
 
 // viewed updates the limits with the members of a view, after a renewal.
 func (inc *incarnation) viewed(v *store.View) {
-	inc.p.flow.Heard(v.Settings)
-	if inc.seat.Viewed(v, len(inc.member.Owned())) {
-		inc.member.Nudge()
+	inc.p.flow.ReadIfNewer(v.Settings)
+	if inc.participant.UpdateMembers(v, len(inc.member.Owned())) {
+		inc.member.RenewNow()
 	}
 }
 

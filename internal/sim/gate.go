@@ -28,11 +28,11 @@ import (
 // one process uses the store. The checks of limits and breakers in this file hold for each node
 // separately; share.go checks all nodes together.
 
-// keeper is the production gatekeeper of a node, with an observer. The observer sees the questions
-// of the board, the answers, and the state of the gate afterwards.
+// keeper is the production gate of the board of a node, with an observer. The observer sees the
+// questions of the board, the answers, and the state of the gate afterwards.
 type keeper struct {
 	b *board
-	g *flow.Gatekeeper
+	g *flow.BoardGate
 
 	knew map[model.ClaimRef]bool // claims that the board knows
 	// let has the tasks that have a pass. kept has the tasks that still hold something although the
@@ -95,7 +95,7 @@ func newKeeper(b *board) *keeper {
 		book = limits.New(b.inc.place())
 	}
 
-	k.g = flow.NewGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
+	k.g = flow.NewBoardGate(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
 		if i := slices.IndexFunc(p.hands, func(h *hand) bool { return h.id == id }); i >= 0 {
 			h := p.hands[i]
 			return h.held[claim] != nil, h.reported[claim] != nil
@@ -244,9 +244,9 @@ func (k *keeper) spend(now model.Time, ref model.TaskRef, u rule.Use) {
 }
 
 // Hold implements queue.Gate.
-func (k *keeper) Hold(now model.Time, it *queue.Item) {
+func (k *keeper) Hold(now model.Time, it *queue.Item, maker string) {
 	delete(k.kept, it.Ref)
-	k.g.Hold(now, it)
+	k.g.Hold(now, it, maker)
 	k.holds(it)
 }
 
@@ -321,7 +321,7 @@ func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
 // The board calls settled when a worker of the process is done with a claim, and the outcome is
 // durable or irrelevant.
 func (k *keeper) settled(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
-	if !k.g.Settled(now, ref, how) {
+	if !k.g.FreeOrphan(now, ref, how) {
 		return false
 	}
 	k.given(ref.TaskRef, how)
@@ -404,7 +404,7 @@ func (k *keeper) changed(now model.Time) {
 
 // find records claims that hold something and did not before.
 func (k *keeper) find() (any bool) {
-	k.b.b.Taken(func(it *queue.Item) { any = k.holds(it) || any })
+	k.b.b.VisitTaken(func(it *queue.Item) { any = k.holds(it) || any })
 	return any
 }
 

@@ -171,7 +171,7 @@ func (j *job) beat(silence time.Duration) {
 	u := h.p.purse()
 	if inc := h.p.inc; inc != nil && u != nil && u.Lane(j.claim.Ref) == nil {
 		h.abroad.Note(j.claim.Ref, nil)
-		u.nudgeCreditor()
+		u.wakeCreditor()
 	} else if inc != nil && inc.board.b.Beat(h.p.now(), h.id, j.claim.Ref) {
 		s.beats[j.claim.Ref] = beat{inc.self.ID, h.p.now()}
 		s.did(opBeat)
@@ -239,9 +239,9 @@ func (h *hand) send(r *model.TaskReport) {
 		again()
 	case u != nil && !inc.owner[shard] && !u.leaving[shard] && len(h.offer.Tenants) > 0:
 		h.abroad.Report(r.Ref)
-		u.nudgeCreditor()
+		u.wakeCreditor()
 	case inc.owner[shard] || u != nil && u.leaving[shard]:
-		inc.board.moved = inc.board.b.Reported(p.now(), h.id, r.Ref) || inc.board.moved
+		inc.board.moved = inc.board.b.MarkReported(p.now(), h.id, r.Ref) || inc.board.moved
 		sh := inc.shells[int(shard)%len(inc.shells)]
 		c := newCall(p, func(a *lane.Answer) {
 			if a.Err != nil {
@@ -318,7 +318,7 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 		s.logf("%s hears of claim %d of %s %s: %v", h.offer.Name, ref.Claim, short(ref.Run), ref.ID, err)
 	}
 	delete(h.reported, ref)
-	h.abroad.Settled(ref)
+	h.abroad.DropReport(ref)
 	h.vanish()
 	s.checkSettled(ref, err)
 	h.done(ref, r)

@@ -36,7 +36,8 @@ type incarnation struct {
 	looked   int64 // when it first saw the other nodes
 	keeps    bool  // its lanes must delete nothing because of its age
 
-	seat *flow.Seat // its member of the nodes that share limits; nil if there are no settings
+	// its member of the nodes that share limits; nil if there are no settings
+	participant *flow.Participant
 }
 
 func (inc *incarnation) name() string { return inc.label }
@@ -93,9 +94,9 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 		return
 	}
 
-	inc.seat = p.flow.NewSeat(inc.place(), inc.board, seatLife{inc})
+	inc.participant = p.flow.NewParticipant(inc.place(), inc.board, participantLife{inc})
 	p.spawn(func() {
-		p.flow.Equip(inc.seat)
+		p.flow.Equip(inc.participant)
 		inc.start()
 	})
 }
@@ -219,13 +220,13 @@ func (inc *incarnation) end(why error) {
 	}
 
 	s.did(opDrained)
-	if inc.seat == nil {
+	if inc.participant == nil {
 		inc.unregister()
 		return
 	}
 
 	p.spawn(func() {
-		inc.seat.Leave(background)
+		inc.participant.Leave(background)
 		inc.unregister()
 	})
 }
@@ -477,18 +478,18 @@ func (inc *incarnation) freed(shards []model.ShardID) {
 			inc.purse.freed(shards)
 		}
 		inc.member.Freed(shards)
-		inc.p.s.nudge(inc.p)
+		inc.p.s.announceMembership(inc.p)
 		inc.loop()
 	}
 }
 
-// nudge notifies the other nodes that the membership or ownership has changed.
-func (s *Sim) nudge(from *proc) {
+// announceMembership notifies the other nodes that the membership or ownership has changed.
+func (s *Sim) announceMembership(from *proc) {
 	for _, p := range s.procs {
 		if p != nil && p != from && !s.hintIsLost() {
 			s.after(s.disk.latency(), p, func() {
 				if p.inc != nil {
-					p.inc.member.Nudge()
+					p.inc.member.RenewNow()
 					p.inc.loop()
 				}
 			})

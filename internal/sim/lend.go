@@ -39,8 +39,8 @@ type purse struct {
 func newPurse(inc *incarnation) *purse {
 	s := inc.p.s
 	u := &purse{inc: inc, pace: loan.Standard.For(s.plan.ttl), leaving: make([]bool, s.plan.shards)}
-	u.debtor = loan.NewDebtor(loan.DebtorConfig{Owner: u, Board: u, Pace: u.pace, Nudge: u.nudgeDebtor, NewStream: s.newRun})
-	u.creditor = loan.NewCreditor(loan.CreditorConfig{Self: inc.self.ID, Host: host{u}, Pace: u.pace, Nudge: u.nudgeCreditor})
+	u.debtor = loan.NewDebtor(loan.DebtorConfig{Owner: u, Board: u, Pace: u.pace, Wake: u.wakeDebtor, NewStream: s.newRun})
+	u.creditor = loan.NewCreditor(loan.CreditorConfig{Self: inc.self.ID, Host: host{u}, Pace: u.pace, Wake: u.wakeCreditor})
 	return u
 }
 
@@ -81,7 +81,7 @@ func (u *purse) serve() {
 // seen applies a view, after a renewal.
 func (u *purse) seen(v *store.View) {
 	u.others = loan.OthersOf(v, u.inc.self.ID)
-	gone := u.debtor.Seen(v, u.others)
+	gone := u.debtor.SetMembers(v, u.others)
 	u.inc.board.moved = true
 	u.inc.board.Propose()
 	u.GiveBack(gone.Back)
@@ -92,9 +92,9 @@ func (u *purse) seen(v *store.View) {
 		}
 	}
 	if len(u.others) > 0 {
-		u.nudgeDebtor()
+		u.wakeDebtor()
 	}
-	loan.Regain(u.creditor.Seen(v))
+	loan.Regain(u.creditor.SetMembers(v))
 }
 
 // end gives all slots back to the workers: they outlive the life of the node.
@@ -105,8 +105,8 @@ func (u *purse) end() {
 	loan.Regain(u.creditor.Close())
 	u.debtor.Close()
 	for _, h := range u.inc.p.hands {
-		if h.abroad.Lent() != 0 {
-			u.inc.p.s.fail("E43: %s has ended, and %d slots of %s are still lent", u.inc.name(), h.abroad.Lent(), h.offer.Name)
+		if h.abroad.LentSlots() != 0 {
+			u.inc.p.s.fail("E43: %s has ended, and %d slots of %s are still lent", u.inc.name(), h.abroad.LentSlots(), h.offer.Name)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (u *purse) moved(shards []model.ShardID, ours bool) {
 			}
 			return moves
 		}
-		for _, ref := range h.abroad.Moved(slices.Values(h.refs()), in, ours) {
+		for _, ref := range h.abroad.MoveClaims(slices.Values(h.refs()), in, ours) {
 			if l := (host{u}).Lane(ref); l != nil {
 				l.Attach(ref, h.id)
 			}
@@ -148,7 +148,7 @@ func (u *purse) moved(shards []model.ShardID, ours bool) {
 		u.inc.board.join(h)
 	}
 
-	u.nudgeCreditor()
+	u.wakeCreditor()
 }
 
 // own returns the workers of the process that take tasks, also workers that have left and still
@@ -157,8 +157,8 @@ func (u *purse) own() []*hand {
 	return slices.DeleteFunc(slices.Clone(u.inc.p.hands), func(h *hand) bool { return len(h.offer.Tenants) == 0 })
 }
 
-// nudgeDebtor schedules a round of the debtor.
-func (u *purse) nudgeDebtor() {
+// wakeDebtor schedules a round of the debtor.
+func (u *purse) wakeDebtor() {
 	u.lookAfter(time.Duration(u.inc.p.s.between(0, 5*millisecond)) * time.Microsecond)
 }
 
@@ -186,7 +186,7 @@ func (u *purse) look() {
 		s.did(opKnocked)
 		s.mix(20, uint64(len(c.Knock.Wants)))
 		from := u.inc.self.ID
-		u.tell(c.Node, func(to *purse) { to.creditor.Knocked(from, &c.Knock) })
+		u.tell(c.Node, func(to *purse) { to.creditor.HandleKnock(from, &c.Knock) })
 	}
 	u.inc.board.Propose()
 	if again {
@@ -194,8 +194,8 @@ func (u *purse) look() {
 	}
 }
 
-// nudgeCreditor schedules a round of the creditor.
-func (u *purse) nudgeCreditor() { u.roundAfter(0) }
+// wakeCreditor schedules a round of the creditor.
+func (u *purse) wakeCreditor() { u.roundAfter(0) }
 
 func (u *purse) roundAfter(wait time.Duration) {
 	s := u.inc.p.s
@@ -229,11 +229,11 @@ func (u *purse) poll(p *loan.OpenPoll) {
 	u.polls = append(u.polls, p)
 	s.did(opPolled)
 	if s.opts.Trace {
-		s.logf("%s polls %s: %+v", u.inc.name(), s.ledger.name(p.Node), p.Letter)
+		s.logf("%s polls %s: %+v", u.inc.name(), s.ledger.name(p.Node), p.Poll)
 	}
-	s.mix(21, p.Letter.Seq, uint64(len(p.Letter.Workers)))
+	s.mix(21, p.Poll.Seq, uint64(len(p.Poll.Workers)))
 
-	for _, x := range p.Lent() {
+	for _, x := range p.LentSlots() {
 		if x.Count > 0 {
 			s.did(opLent)
 		}
@@ -241,7 +241,7 @@ func (u *purse) poll(p *loan.OpenPoll) {
 
 	u.after(u.pace.CallTimeout, func() { u.failed(p) })
 	u.tell(p.Node, func(to *purse) {
-		to.polled(from, &p.Letter, func(a *peer.PollReply) {
+		to.polled(from, &p.Poll, func(a *peer.PollReply) {
 			to.tell(from, func(*purse) { u.heard(p, a) })
 		})
 	})
@@ -249,7 +249,7 @@ func (u *purse) poll(p *loan.OpenPoll) {
 
 // polled handles a poll of another node.
 func (u *purse) polled(from model.NodeID, p *peer.Poll, answer func(*peer.PollReply)) {
-	terms, taken := u.debtor.Polled(u.now(), from, p, answer)
+	terms, taken := u.debtor.HandlePoll(u.now(), from, p, answer)
 	if !taken {
 		return
 	}
@@ -282,8 +282,8 @@ func (u *purse) failed(p *loan.OpenPoll) {
 		if s.opts.Trace {
 			s.logf("%s hears nothing from %s", u.inc.name(), s.ledger.name(p.Node))
 		}
-		loan.Regain(p.Lent())
-		u.creditor.Failed(u.now(), p)
+		loan.Regain(p.LentSlots())
+		u.creditor.FailPoll(u.now(), p)
 	}
 }
 
@@ -296,11 +296,11 @@ func (u *purse) heard(p *loan.OpenPoll, a *peer.PollReply) {
 	if s.opts.Trace {
 		s.logf("%s hears from %s: %d entries, wants %v, %d coming", u.inc.name(), s.ledger.name(p.Node), len(a.Entries), a.Wants, a.Coming)
 	}
-	fresh := u.creditor.Heard(u.now(), p, a)
+	fresh := u.creditor.HandleReply(u.now(), p, a)
 	got := loan.CarryOut(host{u}, p.Node, fresh)
 	u.checkTaken(p, got)
 	loan.Regain(p.Home(a, got))
-	u.creditor.Done(u.now(), p, a)
+	u.creditor.FinishPoll(u.now(), p, a)
 }
 
 // checkTaken checks that workers of the node do not execute more tasks for other owners than they
@@ -308,7 +308,7 @@ func (u *purse) heard(p *loan.OpenPoll, a *peer.PollReply) {
 // claim was stored.
 func (u *purse) checkTaken(p *loan.OpenPoll, got map[loan.Own]int) {
 	s := u.inc.p.s
-	for _, x := range p.Lent() {
+	for _, x := range p.LentSlots() {
 		h := x.Own.(ownHand).h
 		if more := got[x.Own] - x.Count; more > 0 {
 			s.did(opLentLate)
@@ -357,7 +357,7 @@ func (u *purse) tell(node model.NodeID, hear func(to *purse)) {
 func (u *purse) Alive(node model.NodeID) bool { return slices.Contains(u.inc.alive, node) }
 
 // LookAround implements loan.Node.
-func (u *purse) LookAround() { seatLife{u.inc}.LookAround() }
+func (u *purse) LookAround() { participantLife{u.inc}.LookAround() }
 
 // GiveBack implements loan.Node.
 func (u *purse) GiveBack(refs []model.ClaimRef) {
@@ -394,7 +394,7 @@ func (c claimLane) Attach(ref model.ClaimRef, id queue.WorkerID) {
 // Report implements loan.Lane.
 func (c claimLane) Report(r *model.TaskReport, id queue.WorkerID) {
 	b := c.u.inc.board
-	b.moved = b.b.Reported(c.u.inc.p.now(), id, r.Ref) || b.moved
+	b.moved = b.b.MarkReported(c.u.inc.p.now(), id, r.Ref) || b.moved
 	c.u.inc.p.s.did(opReportLent)
 	c.sh.put(nil, func(now model.Time) { c.sh.lane.Report(now, id, r) })
 }
@@ -409,8 +409,8 @@ func (c claimLane) Lose(ref model.ClaimRef) {
 	c.sh.result(func(now model.Time) { c.sh.lane.Expire(now, ref, true, model.FailureLost) })
 }
 
-// Unserved implements loan.Board.
-func (u *purse) Unserved() []queue.Want { return u.inc.board.b.Unserved(loan.WantLines) }
+// UnservedWants implements loan.Board.
+func (u *purse) UnservedWants() []queue.Want { return u.inc.board.b.UnservedWants(loan.WantLines) }
 
 // Unlend implements loan.Board.
 func (u *purse) Unlend(ids []queue.WorkerID) []queue.Want {
@@ -418,7 +418,7 @@ func (u *purse) Unlend(ids []queue.WorkerID) []queue.Want {
 	for _, id := range ids {
 		u.inc.board.b.Lend(u.inc.p.now(), id, 0)
 	}
-	return u.Unserved()
+	return u.UnservedWants()
 }
 
 // Holds implements loan.Board.
@@ -467,8 +467,8 @@ type guest struct {
 // ID implements loan.Hired.
 func (g *guest) ID() queue.WorkerID { return g.id }
 
-// Lists implements loan.Hired.
-func (g *guest) Lists(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef) {
+// SetHeld implements loan.Hired.
+func (g *guest) SetHeld(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef) {
 	for ref := range g.held {
 		if !holds[ref] && !waiting[ref] {
 			gone = append(gone, ref)
@@ -479,8 +479,8 @@ func (g *guest) Lists(holds, waiting map[model.ClaimRef]bool) (gone []model.Clai
 	return gone
 }
 
-// Lets implements loan.Hired.
-func (g *guest) Lets(ref model.ClaimRef) { delete(g.held, ref) }
+// DropClaim implements loan.Hired.
+func (g *guest) DropClaim(ref model.ClaimRef) { delete(g.held, ref) }
 
 // Dismiss implements loan.Hired.
 func (g *guest) Dismiss() {
@@ -513,9 +513,9 @@ func (g *guest) call(c *lane.TaskCall) {
 	case lane.TaskSettled:
 		switch {
 		case errors.Is(c.Err, lane.ErrLater), errors.Is(c.Err, lane.ErrNotOwner):
-			g.w.Unsettled(now, c.Ref)
+			g.w.Redirect(now, c.Ref)
 		default:
-			g.w.Settled(now, c.Ref, c.Err)
+			g.w.Settle(now, c.Ref, c.Err)
 		}
 	}
 }
@@ -565,7 +565,7 @@ func (o ownHand) LendOut(most int) int {
 
 // Regain implements loan.Own.
 func (o ownHand) Regain(n int) {
-	if o.h.abroad.Lend(-n); o.h.abroad.Lent() < 0 {
+	if o.h.abroad.Lend(-n); o.h.abroad.LentSlots() < 0 {
 		o.u.inc.p.s.fail("E43: %s gets back more slots than it has lent", o.h.offer.Name)
 	}
 }
@@ -584,7 +584,7 @@ func (o ownHand) Each(do func(model.ClaimRef, bool)) {
 
 // Deliver implements loan.Own.
 func (o ownHand) Deliver(ref model.ClaimRef) {
-	if r := o.h.reported[ref]; o.h.abroad.Homeward(ref) && r != nil {
+	if r := o.h.reported[ref]; o.h.abroad.TakeBackReport(ref) && r != nil {
 		o.h.send(r)
 	}
 	n := o.h.abroad.NewsOf(ref)
@@ -594,7 +594,7 @@ func (o ownHand) Deliver(ref model.ClaimRef) {
 	if n.Beat {
 		o.u.Beat(o.h.id, ref)
 	}
-	o.h.abroad.Told(map[model.ClaimRef]uint64{ref: n.Seq})
+	o.h.abroad.DropSentNews(map[model.ClaimRef]uint64{ref: n.Seq})
 }
 
 // List implements loan.Own.
@@ -610,8 +610,8 @@ func (o ownHand) List(to model.NodeID, foreign, owned func(model.ClaimRef) bool,
 	return o.h.abroad.List(loan.Listing{To: to, Executes: slices.Values(o.h.refs()), Reports: reports, Foreign: foreign, Owned: owned, Room: room})
 }
 
-// Told implements loan.Own.
-func (o ownHand) Told(sent map[model.ClaimRef]uint64) { o.h.abroad.Told(sent) }
+// DropSentNews implements loan.Own.
+func (o ownHand) DropSentNews(sent map[model.ClaimRef]uint64) { o.h.abroad.DropSentNews(sent) }
 
 // Has implements loan.Own.
 func (o ownHand) Has(ref model.ClaimRef) bool { return o.h.has(ref) }

@@ -53,15 +53,15 @@ func (u *user) drawLetter() *op {
 	}
 	x := there[s.pick(len(there))]
 	waits := s.ledger.runs[x.body.Requeued.Run]
-	o := model.LetterOrder{Do: model.LetterRequeue, Ref: x.ref}
+	o := model.DeadTaskOrder{Do: model.DeadTaskRequeue, Ref: x.ref}
 	to := x.ref.Address
 
 	switch n := s.pick(10); {
 	case n < 3 && x.count > 0, n < 8 && waits != nil && waits.open() && waits.tasks[model.TaskStep].attempt == 0:
 		// perhaps no worker has started it
-		o.Do, o.Count, o.Run, to = model.LetterUndo, x.count, x.body.Requeued.Run, x.body.Requeued.Address
+		o.Do, o.Count, o.Run, to = model.DeadTaskUndo, x.count, x.body.Requeued.Run, x.body.Requeued.Address
 	case n < 4 && s.settledLetter(x):
-		o.Do, o.Count, o.Run = model.LetterPurge, x.count, x.body.Requeued.Run
+		o.Do, o.Count, o.Run = model.DeadTaskPurge, x.count, x.body.Requeued.Run
 		x.asked = true
 	default:
 		if s.settledLetter(x) && s.chance(0.6) {
@@ -74,12 +74,12 @@ func (u *user) drawLetter() *op {
 		}
 	}
 
-	first := u.op(model.Message{Kind: model.MessageRequeue, To: to, Letter: &o})
+	first := u.op(model.Message{Kind: model.MessageRequeue, To: to, DeadTask: &o})
 	// undo it as soon as the requeue is known, or ask twice
-	if o.Do == model.LetterRequeue && s.chance(0.3) {
+	if o.Do == model.DeadTaskRequeue && s.chance(0.3) {
 		if s.chance(0.5) {
 			again := o
-			u.soon(first, s.between(0, 2*millisecond), model.Message{Kind: model.MessageRequeue, To: to, Letter: &again})
+			u.soon(first, s.between(0, 2*millisecond), model.Message{Kind: model.MessageRequeue, To: to, DeadTask: &again})
 		} else {
 			s.after(s.between(2, 20)*millisecond, nil, func() { u.undoSoon(x) })
 		}
@@ -94,8 +94,8 @@ func (u *user) undoSoon(x *letter) {
 		return
 	}
 	q := x.body.Requeued
-	o := &model.LetterOrder{Do: model.LetterUndo, Ref: x.ref, Count: x.count, Run: q.Run}
-	u.op(model.Message{Kind: model.MessageRequeue, To: q.Address, Letter: o}).perform(func() {})
+	o := &model.DeadTaskOrder{Do: model.DeadTaskUndo, Ref: x.ref, Count: x.count, Run: q.Run}
+	u.op(model.Message{Kind: model.MessageRequeue, To: q.Address, DeadTask: o}).perform(func() {})
 }
 
 // settledLetter reports whether the requeued task has ended. Users check this before they ask.
@@ -235,10 +235,10 @@ func (l *ledger) requeuedFrom(b *store.Batch, id model.RunID) *letter {
 
 // checkLetterAnswer checks the answer that a user gets to an order for a dead task.
 func (s *Sim) checkLetterAnswer(o *op, a *model.Answer) {
-	order := o.message.Letter
+	order := o.message.DeadTask
 	x := s.ledger.letters[store.DeadKey{RunKey: store.RunKey{Shard: order.Ref.Address.Shard(s.plan.shards), Run: order.Ref.Run}, Task: order.Ref.ID}]
 	switch order.Do {
-	case model.LetterRequeue:
+	case model.DeadTaskRequeue:
 		q := s.ledger.requeues[a.Run]
 		if q == nil || q.letter != x {
 			s.fail("E38: %s was accepted as %s, which is not in the store", o, short(a.Run))
@@ -250,11 +250,11 @@ func (s *Sim) checkLetterAnswer(o *op, a *model.Answer) {
 				s.fail("E38: two were told that %s is their requeue", short(a.Run))
 			}
 		}
-	case model.LetterUndo:
+	case model.DeadTaskUndo:
 		if r := s.ledger.runs[order.Run]; r == nil || !undone(r) {
 			s.fail("E38: %s was accepted, and %s is not taken back", o, short(order.Run))
 		}
-	case model.LetterPurge:
+	case model.DeadTaskPurge:
 		if !x.purged {
 			s.fail("E38: %s was accepted, and the letter is there", o)
 		}

@@ -122,8 +122,8 @@ func (inc *incarnation) sweepDead() {
 		},
 		ok: func() {
 			for _, row := range going {
-				o := &model.LetterOrder{Do: model.LetterPurge, Ref: model.TaskRef{Address: row.Body.Address, Run: row.Run, ID: row.Task}, Count: row.Requeued, Run: row.Body.Requeued.Run}
-				p.deliver(&model.Message{Kind: model.MessageRequeue, To: o.Ref.Address, Letter: o}, false, func(*lane.Answer) {})
+				o := &model.DeadTaskOrder{Do: model.DeadTaskPurge, Ref: model.TaskRef{Address: row.Body.Address, Run: row.Run, ID: row.Task}, Count: row.Requeued, Run: row.Body.Requeued.Run}
+				p.deliver(&model.Message{Kind: model.MessageRequeue, To: o.Ref.Address, DeadTask: o}, false, func(*lane.Answer) {})
 			}
 			inc.swept = store.DeadPlace{}
 			if len(rows) == page {

@@ -198,6 +198,9 @@ func TestKnownSeedsOfLending(t *testing.T) {
 		// a node forgot an owner because of an old view, and numbered its polls from 1 again: the
 		// owner dropped them
 		42658,
+		// a node that was fenced and did not know it refused the report of a claim that the next
+		// owner had made
+		84928, 200032,
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
@@ -229,6 +232,15 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 		// a node took the page of a dead one, which had no tokens left, and did not wake the tasks
 		// that waited for tokens
 		39485,
+		// a commit took long, and claims of one task timed out again and again before they were
+		// durable
+		66967,
+		// a signal took effect, and its answer was remembered as a refusal, because a refusal of it
+		// had been undone
+		127005,
+		145984, // deadlines of two tasks met in each batch, and the store did not take two in time
+		// the loss of a worker ended a claim that another worker had made again
+		128855,
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)

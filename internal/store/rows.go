@@ -351,8 +351,8 @@ type SweepRequest struct {
 	// SettingsBefore removes tombstones of settings that are older. Zero keeps all. They belong to
 	// no shard, so any node may remove them.
 	SettingsBefore model.Time
-	// LettersBefore removes dead letters whose request was made before it. Zero keeps all.
-	LettersBefore model.Time
+	// DeadLettersBefore removes dead letters whose request was made before it. Zero keeps all.
+	DeadLettersBefore model.Time
 	// PeerMailBefore removes notes between nodes that were written before it. Zero keeps all. They
 	// belong to no shard, so any node may remove them.
 	PeerMailBefore model.Time

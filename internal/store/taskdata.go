@@ -27,22 +27,22 @@ type DataRange struct {
 	Limit        int // 0 for no limit
 }
 
-// Progress selects the progress of a task, or of all tasks of a run if task is empty.
-func Progress(task string) DataRange { return DataRange{Task: task, Before: streamPrefix} }
+// ProgressRange selects the progress of a task, or of all tasks of a run if task is empty.
+func ProgressRange(task string) DataRange { return DataRange{Task: task, Before: streamPrefix} }
 
-// States selects the states of a task.
-func States(task string) DataRange { return DataRange{Task: task, From: stateNames} }
+// StateRange selects the states of a task.
+func StateRange(task string) DataRange { return DataRange{Task: task, From: stateNames} }
 
-// OneState selects one state of a task.
-func OneState(task, name string) DataRange {
+// OneStateRange selects one state of a task.
+func OneStateRange(task, name string) DataRange {
 	return DataRange{Task: task, From: name, Before: name + "\x01", Limit: 1}
 }
 
-// Written selects the mark of a task, which counts what it has written, and its states.
-func Written(task string) DataRange { return DataRange{Task: task, From: markName} }
+// WrittenRange selects the mark of a task, which counts what it has written, and its states.
+func WrittenRange(task string) DataRange { return DataRange{Task: task, From: markName} }
 
-// Streamed selects the streamed items of a task after a position.
-func Streamed(task string, after int64, limit int) DataRange {
+// StreamRange selects the streamed items of a task after a position.
+func StreamRange(task string, after int64, limit int) DataRange {
 	return DataRange{Task: task, From: streamName(after + 1), Before: markName, Limit: limit}
 }
 

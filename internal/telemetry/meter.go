@@ -108,7 +108,7 @@ func (f *counted) at(values []string) *series {
 	}
 
 	if len(f.series) >= maxSeries {
-		key = f.of.crowded(key)
+		key = f.of.mergeLabels(key)
 		if s = f.series[key]; s != nil {
 			return s
 		}
@@ -123,8 +123,8 @@ func (f *counted) at(values []string) *series {
 	return s
 }
 
-// crowded returns the combination to use when there are too many.
-func (f *Family) crowded(key labels) labels {
+// mergeLabels returns the combination to use when there are too many.
+func (f *Family) mergeLabels(key labels) labels {
 	for i, label := range f.Labels {
 		if named[label] {
 			key[i] = Other
@@ -164,7 +164,7 @@ func (g *States) Set(id ID, v float64, values ...string) {
 		g.values[id] = map[labels]float64{}
 	}
 	if _, known := g.values[id][key]; !known && len(g.values[id]) >= maxSeries {
-		key = f.crowded(key)
+		key = f.mergeLabels(key)
 	}
 	g.values[id][key] += v
 }

@@ -86,8 +86,8 @@ func (d *Database) Same(other *Database) bool {
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
-// qualified returns the name of a table in SQL.
-func qualified(schema string, t Table) string {
+// qualify returns the name of a table in SQL.
+func qualify(schema string, t Table) string {
 	if schema == "" {
 		return string(t)
 	}
@@ -178,10 +178,10 @@ func (d *Database) create(ctx context.Context, t Table) error {
 	case err == nil:
 		return nil
 	case sqlState(err) == denied || sqlState(err) == noSchema:
-		return fault.WithHint(fault.New(fault.Denied, "table %s is missing and cannot be created: %w", qualified(d.src.Schema, t), err),
+		return fault.WithHint(fault.New(fault.Denied, "table %s is missing and cannot be created: %w", qualify(d.src.Schema, t), err),
 			"have somebody who may create tables run:\n%s;", ddl)
 	}
-	return fault.New(fault.Unavailable, "create table %s: %w", qualified(d.src.Schema, t), err)
+	return fault.New(fault.Unavailable, "create table %s: %w", qualify(d.src.Schema, t), err)
 }
 
 // upgrade changes a table of an older version, unless it is already changed.
@@ -192,10 +192,10 @@ func (d *Database) upgrade(ctx context.Context, t Table, u upgrade) error {
 	case err == nil:
 		return nil
 	case sqlState(err) == denied:
-		return fault.WithHint(fault.New(fault.Denied, "table %s is of an older version and cannot be altered: %w", qualified(d.src.Schema, t), err),
+		return fault.WithHint(fault.New(fault.Denied, "table %s is of an older version and cannot be altered: %w", qualify(d.src.Schema, t), err),
 			"have its owner run:\n%s;", ddl)
 	}
-	return fault.New(fault.Unavailable, "alter table %s: %w", qualified(d.src.Schema, t), err)
+	return fault.New(fault.Unavailable, "alter table %s: %w", qualify(d.src.Schema, t), err)
 }
 
 // define runs statements in one transaction, unless a query says that they are done.
@@ -235,7 +235,7 @@ func (d *Database) existsArg(t Table) string {
 	if d.dialect == &sqlite {
 		return string(t)
 	}
-	return qualified(d.src.Schema, t)
+	return qualify(d.src.Schema, t)
 }
 
 // sql fills in the name of the table.
@@ -246,7 +246,7 @@ func fill(in *dialect, schema string, t Table, text string) string {
 	if schema != "" {
 		prefix = `"` + schema + `".`
 	}
-	text = strings.NewReplacer("{table}", qualified(schema, t), "{schema.}", prefix, "{now}", in.now).Replace(text)
+	text = strings.NewReplacer("{table}", qualify(schema, t), "{schema.}", prefix, "{now}", in.now).Replace(text)
 	if in == &sqlite {
 		text = strings.ReplaceAll(text, "$", "?")
 	}

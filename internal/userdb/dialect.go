@@ -23,14 +23,15 @@ type dialect struct {
 	create  map[Table]string
 	upgrade map[Table][]upgrade // changes of later versions, oldest first
 
-	begin    string // claims an outcome for an attempt that is about to act
-	page     string // of the outbox
-	attempt  string // counts an attempt to deliver messages and records the time of the first one
-	held     string // messages whose last attempt is the given one
-	finished string // removes delivered messages
-	letters  string // a page of dead letters
-	runs     string // a page of runs that have outcomes
-	search   map[Table]string
+	begin string // claims an outcome for an attempt that is about to act
+	page  string // of the outbox
+	// counts an attempt to deliver messages and records the time of the first one
+	attempt     string
+	held        string // messages whose last attempt is the given one
+	finished    string // removes delivered messages
+	deadLetters string // a page of dead letters
+	runs        string // a page of runs that have outcomes
+	search      map[Table]string
 }
 
 // upgrade is a change of a table that an older version has created.
@@ -114,7 +115,7 @@ from json_each_text($1::json) l where o.id = l.key and o.tries = l.value::intege
   where o.error is null order by o.tx, o.id for update of o skip locked
 ) h where set_config('idle_in_transaction_session_timeout', '60000', true) is not null`,
 	finished: `delete from {table} where id in (select json_array_elements_text($1::json))`,
-	letters: `select coalesce(json_agg(json_build_object('id', id, 'execution', execution, 'kind', kind, 'at', at, 'error', error) order by id), '[]')::text
+	deadLetters: `select coalesce(json_agg(json_build_object('id', id, 'execution', execution, 'kind', kind, 'at', at, 'error', error) order by id), '[]')::text
 from (select * from {table} where cluster = $1::text and error is not null and id > $2::text order by id limit $3::integer) l`,
 	runs: `select coalesce(json_agg(json_build_object('run', run, 'execution', execution, 'at', at) order by run), '[]')::text
 from (select run, max(execution) as execution, max(at) as at from {table} where cluster = $1::text and run > $2::text and run < $3::text group by run order by run limit $4::integer) r`,
@@ -184,7 +185,7 @@ where error is null and (id, tries) in (select key, value from json_each($1))`,
 	held: `select coalesce((select json_group_array(id) from {table}
   where error is null and (id, tries) in (select key, value from json_each($1))), '[]')`,
 	finished: `delete from {table} where id in (select value from json_each($1))`,
-	letters: `select coalesce((select json_group_array(json_object('id', id, 'execution', execution, 'kind', kind, 'at', at, 'error', error))
+	deadLetters: `select coalesce((select json_group_array(json_object('id', id, 'execution', execution, 'kind', kind, 'at', at, 'error', error))
   from (select * from {table} where cluster = $1 and error is not null and id > $2 order by id limit $3)), '[]')`,
 	runs: `select coalesce((select json_group_array(json_object('run', run, 'execution', execution, 'at', at))
   from (select run, max(execution) as execution, max(at) as at from {table} where cluster = $1 and run > $2 and run < $3 group by run order by run limit $4)), '[]')`,

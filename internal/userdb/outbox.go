@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Letter is a message in an outbox.
-type Letter struct {
+// OutboxMessage is a message in an outbox.
+type OutboxMessage struct {
 	ID        string `json:"id"`
 	Kind      string `json:"kind"`
 	Execution string `json:"execution"`
@@ -30,7 +30,7 @@ type Letter struct {
 }
 
 // Message decodes the message.
-func (l *Letter) Message() (model.Message, error) {
+func (l *OutboxMessage) Message() (model.Message, error) {
 	body, err := hex.DecodeString(l.Body)
 	if err != nil {
 		return model.Message{}, err
@@ -80,7 +80,7 @@ func findPostgres(ctx context.Context, exec Exec, inbox string, schemas []string
 	}
 	place := "0"
 	for i, s := range slices.Backward(schemas) {
-		place = fmt.Sprintf("case when to_regclass('%s') is not null then %d else %s end", qualified(s, Outbox), i+1, place)
+		place = fmt.Sprintf("case when to_regclass('%s') is not null then %d else %s end", qualify(s, Outbox), i+1, place)
 	}
 	n, err := exec(ctx, `select 1 from generate_series(1, (case when `+inbox+` then 1 else 0 end) + 2 * (`+place+`))
 where current_setting('server_version_num') is not null`)
@@ -117,9 +117,9 @@ func (s *Site) Put(ctx context.Context, exec Exec, id, cluster string, m *model.
 		id, cluster, m.Kind.String(), m.To.Type+"/"+m.To.Key, model.AppendMessage(nil, m))
 	switch {
 	case err != nil:
-		return fault.New(fault.Unavailable, "put a %s into %s: %w", m.Kind, qualified(s.schema, Outbox), err)
+		return fault.New(fault.Unavailable, "put a %s into %s: %w", m.Kind, qualify(s.schema, Outbox), err)
 	case n != 1:
-		return fault.New(fault.Internal, "put a %s into %s: %d rows were written", m.Kind, qualified(s.schema, Outbox), n)
+		return fault.New(fault.Internal, "put a %s into %s: %d rows were written", m.Kind, qualify(s.schema, Outbox), n)
 	}
 	return nil
 }
@@ -128,11 +128,11 @@ func (s *Site) Put(ctx context.Context, exec Exec, id, cluster string, m *model.
 func (d *Database) Schema() string { return d.src.Schema }
 
 // DeadLetters returns refused messages, in the order of their ids, after the given one.
-func (d *Database) DeadLetters(ctx context.Context, cluster, after string, limit int) (letters []Letter, err error) {
+func (d *Database) DeadLetters(ctx context.Context, cluster, after string, limit int) (letters []OutboxMessage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, short)
 	defer cancel()
 	var text string
-	if err = d.read(ctx, d.sql(Outbox, d.dialect.letters), []any{cluster, after, int64(limit)}, &text); err != nil {
+	if err = d.read(ctx, d.sql(Outbox, d.dialect.deadLetters), []any{cluster, after, int64(limit)}, &text); err != nil {
 		return nil, err
 	}
 	return letters, json.Unmarshal([]byte(text), &letters)

@@ -82,7 +82,7 @@ func (d *Database) once(ctx context.Context, a *Attempt, age time.Duration) (out
 	if n == 0 {
 		ended = true
 		rollBack(ctx, tx)
-		return d.stored(ctx, a)
+		return d.loadOutcome(ctx, a)
 	}
 
 	if out, err = a.Body(ctx, tx); err != nil {
@@ -148,8 +148,8 @@ var errEnded = fault.New(fault.Invalid,
 // Ended reports whether an error is the misuse of a transaction by user code.
 func Ended(err error) bool { return err == errEnded } //nolint:errorlint // it is returned as it is
 
-// stored returns the outcome that another attempt has stored, or why there is none.
-func (d *Database) stored(ctx context.Context, a *Attempt) (model.Payload, *model.Failure, error) {
+// loadOutcome returns the outcome that another attempt has stored, or why there is none.
+func (d *Database) loadOutcome(ctx context.Context, a *Attempt) (model.Payload, *model.Failure, error) {
 	found, o, err := d.find(ctx, &a.Step)
 	switch {
 	case err != nil:

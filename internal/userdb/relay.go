@@ -25,7 +25,7 @@ type Round struct {
 	// attempt.
 	Reach func(context.Context) error
 	// Deliver delivers messages. A message without a verdict may have been delivered.
-	Deliver func(context.Context, []Letter) []Verdict
+	Deliver func(context.Context, []OutboxMessage) []Verdict
 	// Within is how long Deliver may take. Only the context of Deliver ends then, not the context
 	// of the round. So one slow message does not stop the relay from applying the verdicts on the
 	// others.
@@ -33,13 +33,13 @@ type Round struct {
 }
 
 // deliver calls Deliver with its time limit.
-func (r *Round) deliver(ctx context.Context, letters []Letter) []Verdict {
+func (r *Round) deliver(ctx context.Context, messages []OutboxMessage) []Verdict {
 	if r.Within > 0 {
 		limited, cancel := context.WithTimeout(ctx, r.Within)
 		defer cancel()
 		ctx = limited
 	}
-	return r.Deliver(ctx, letters)
+	return r.Deliver(ctx, messages)
 }
 
 // Bounds of a page of the outbox.
@@ -60,38 +60,38 @@ const (
 // whole database, so the relay does not hold it. There two relays may deliver the same message,
 // which takes effect once.
 func (d *Database) Relay(ctx context.Context, r *Round) (n int, err error) {
-	letters, err := d.startAttempt(ctx, r)
-	if err != nil || len(letters) == 0 {
+	messages, err := d.startAttempt(ctx, r)
+	if err != nil || len(messages) == 0 {
 		return 0, err
 	}
 
 	if d.dialect == &postgres {
 		err = d.within(ctx, func(tx Tx) error {
-			mine, err := d.held(ctx, tx, letters)
+			mine, err := d.filterOwn(ctx, tx, messages)
 			if err != nil || len(mine) == 0 {
 				return err
 			}
 			verdicts := r.deliver(ctx, mine)
-			n = decided(verdicts)
+			n = countFinal(verdicts)
 			return d.judge(ctx, tx, mine, verdicts)
 		})
 		return n, err
 	}
 
-	verdicts := r.deliver(ctx, letters)
-	err = d.patiently(ctx, func(tx Tx) error { return d.judge(ctx, tx, letters, verdicts) })
-	return decided(verdicts), err
+	verdicts := r.deliver(ctx, messages)
+	err = d.patiently(ctx, func(tx Tx) error { return d.judge(ctx, tx, messages, verdicts) })
+	return countFinal(verdicts), err
 }
 
 // startAttempt reads a page and records that its messages are about to be delivered. It returns an
 // error if the receiver cannot be reached.
-func (d *Database) startAttempt(ctx context.Context, r *Round) (letters []Letter, err error) {
+func (d *Database) startAttempt(ctx context.Context, r *Round) (messages []OutboxMessage, err error) {
 	read := func(tx Tx) error {
 		var text string
 		if err := tx.QueryRow(ctx, d.sql(Outbox, d.dialect.page), r.Cluster, int64(pageTransactions), int64(pageBytes)).Scan(&text); err != nil {
 			return err
 		}
-		if err := json.Unmarshal([]byte(text), &letters); err != nil || len(letters) == 0 {
+		if err := json.Unmarshal([]byte(text), &messages); err != nil || len(messages) == 0 {
 			return err
 		}
 		return r.Reach(ctx)
@@ -99,23 +99,23 @@ func (d *Database) startAttempt(ctx context.Context, r *Round) (letters []Letter
 
 	if d.dialect == &postgres { // the page stays locked until the attempt is recorded
 		err = d.within(ctx, func(tx Tx) error {
-			if err := read(tx); err != nil || len(letters) == 0 {
+			if err := read(tx); err != nil || len(messages) == 0 {
 				return err
 			}
-			return d.attempt(ctx, tx, letters)
+			return d.attempt(ctx, tx, messages)
 		})
-		return letters, err
+		return messages, err
 	}
 
-	if err = d.within(ctx, read); err != nil || len(letters) == 0 {
+	if err = d.within(ctx, read); err != nil || len(messages) == 0 {
 		return nil, err
 	}
-	var mine []Letter
+	var mine []OutboxMessage
 
 	err = d.patiently(ctx, func(tx Tx) error {
-		err := d.attempt(ctx, tx, letters)
+		err := d.attempt(ctx, tx, messages)
 		if err == nil {
-			mine, err = d.held(ctx, tx, letters)
+			mine, err = d.filterOwn(ctx, tx, messages)
 		}
 		return err
 	})
@@ -125,16 +125,16 @@ func (d *Database) startAttempt(ctx context.Context, r *Round) (letters []Letter
 
 // attempt records an attempt to deliver messages. It leaves out messages for which another relay
 // has recorded an attempt since they were read.
-func (d *Database) attempt(ctx context.Context, tx Tx, letters []Letter) error {
-	_, err := tx.Exec(ctx, d.sql(Outbox, d.dialect.attempt), numbered(letters, 0))
+func (d *Database) attempt(ctx context.Context, tx Tx, messages []OutboxMessage) error {
+	_, err := tx.Exec(ctx, d.sql(Outbox, d.dialect.attempt), encodeTries(messages, 0))
 	return err
 }
 
-// held returns the messages whose last attempt is this one. It leaves out messages that follow a
-// missing one to the same target.
-func (d *Database) held(ctx context.Context, tx Tx, letters []Letter) ([]Letter, error) {
+// filterOwn returns the messages whose last attempt is this one. It leaves out messages that follow
+// a missing one to the same target.
+func (d *Database) filterOwn(ctx context.Context, tx Tx, messages []OutboxMessage) ([]OutboxMessage, error) {
 	var text string
-	if err := tx.QueryRow(ctx, d.sql(Outbox, d.dialect.held), numbered(letters, 1)).Scan(&text); err != nil {
+	if err := tx.QueryRow(ctx, d.sql(Outbox, d.dialect.held), encodeTries(messages, 1)).Scan(&text); err != nil {
 		return nil, err
 	}
 	var ids []string
@@ -142,17 +142,17 @@ func (d *Database) held(ctx context.Context, tx Tx, letters []Letter) ([]Letter,
 		return nil, err
 	}
 	missing := map[string]bool{}
-	return slices.DeleteFunc(slices.Clone(letters), func(l Letter) bool {
+	return slices.DeleteFunc(slices.Clone(messages), func(l OutboxMessage) bool {
 		missing[l.Execution] = missing[l.Execution] || !slices.Contains(ids, l.ID)
 		return missing[l.Execution]
 	}), nil
 }
 
-// numbered encodes the ids of messages with their numbers of attempts, for a statement.
-func numbered(letters []Letter, more int) string {
-	tries := make(map[string]int, len(letters))
-	for i := range letters {
-		tries[letters[i].ID] = letters[i].Tries + more
+// encodeTries encodes the ids of messages with their numbers of attempts, for a statement.
+func encodeTries(messages []OutboxMessage, more int) string {
+	tries := make(map[string]int, len(messages))
+	for i := range messages {
+		tries[messages[i].ID] = messages[i].Tries + more
 	}
 	text, _ := json.Marshal(tries) //nolint:errchkjson // strings and numbers
 	return string(text)
@@ -167,8 +167,8 @@ func (d *Database) patiently(ctx context.Context, fn func(Tx) error) error {
 	}
 }
 
-// decided returns the number of messages with a final verdict.
-func decided(verdicts []Verdict) (n int) {
+// countFinal returns the number of messages with a final verdict.
+func countFinal(verdicts []Verdict) (n int) {
 	for _, v := range verdicts {
 		if v.Later || !v.Untried {
 			n++
@@ -178,7 +178,7 @@ func decided(verdicts []Verdict) (n int) {
 }
 
 // judge applies verdicts.
-func (d *Database) judge(ctx context.Context, tx Tx, letters []Letter, verdicts []Verdict) error {
+func (d *Database) judge(ctx context.Context, tx Tx, messages []OutboxMessage, verdicts []Verdict) error {
 	delivered, untried := []string{}, map[string]bool{}
 	for _, v := range verdicts {
 		var err error
@@ -197,7 +197,7 @@ func (d *Database) judge(ctx context.Context, tx Tx, letters []Letter, verdicts 
 		}
 	}
 
-	if err := d.release(ctx, tx, letters, untried); err != nil || len(delivered) == 0 {
+	if err := d.release(ctx, tx, messages, untried); err != nil || len(delivered) == 0 {
 		return err
 	}
 	ids, err := json.Marshal(delivered)
@@ -211,9 +211,9 @@ func (d *Database) judge(ctx context.Context, tx Tx, letters []Letter, verdicts 
 
 // release removes the records of attempts that had no effect. It does so only if there was no
 // attempt before and no other relay has made one since.
-func (d *Database) release(ctx context.Context, tx Tx, letters []Letter, untried map[string]bool) error {
-	for i := range letters {
-		l := &letters[i]
+func (d *Database) release(ctx context.Context, tx Tx, messages []OutboxMessage, untried map[string]bool) error {
+	for i := range messages {
+		l := &messages[i]
 		if l.Tried != 0 || !untried[l.ID] {
 			continue
 		}
@@ -228,7 +228,7 @@ func (d *Database) release(ctx context.Context, tx Tx, letters []Letter, untried
 // InDoubt reports whether an earlier attempt to deliver the message may have succeeded so long ago
 // that the receiver has forgotten it. remembers is how long the receiver remembers. A quarter of
 // that is a margin for clocks that are set while a message waits, and for the delivery.
-func (l *Letter) InDoubt(remembers time.Duration) bool {
+func (l *OutboxMessage) InDoubt(remembers time.Duration) bool {
 	margin := remembers / 4
 	age := millis(l.Now - l.Tried)
 	return l.Tried != 0 && (age > remembers-margin || age < -margin)

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// putLetters puts messages. The first character of an id names the execution.
-func putLetters(t *testing.T, db *sql.DB, ids ...string) {
+// putMessages puts messages. The first character of an id names the execution.
+func putMessages(t *testing.T, db *sql.DB, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
 		if _, err := db.ExecContext(t.Context(), `insert into perdure_outbox (id, cluster, kind, execution, body) values ($1, 'c', 'signal', $2, $3)`,
@@ -45,16 +45,16 @@ func notes(t *testing.T, db *sql.DB) (ids []string) {
 	return ids
 }
 
-func reached(context.Context) error { return nil }
+func reach(context.Context) error { return nil }
 
 // relay makes one round and returns the messages that were to be delivered.
-func relay(t *testing.T, d *userdb.Database, verdict func(*userdb.Letter) (userdb.Verdict, bool)) (got []userdb.Letter) {
+func relay(t *testing.T, d *userdb.Database, verdict func(*userdb.OutboxMessage) (userdb.Verdict, bool)) (got []userdb.OutboxMessage) {
 	t.Helper()
-	_, err := d.Relay(t.Context(), &userdb.Round{Cluster: "c", Reach: reached, Deliver: func(_ context.Context, letters []userdb.Letter) (verdicts []userdb.Verdict) {
-		got = letters
-		for i := range letters {
-			if v, ok := verdict(&letters[i]); ok {
-				v.ID = letters[i].ID
+	_, err := d.Relay(t.Context(), &userdb.Round{Cluster: "c", Reach: reach, Deliver: func(_ context.Context, messages []userdb.OutboxMessage) (verdicts []userdb.Verdict) {
+		got = messages
+		for i := range messages {
+			if v, ok := verdict(&messages[i]); ok {
+				v.ID = messages[i].ID
 				verdicts = append(verdicts, v)
 			}
 		}
@@ -66,13 +66,13 @@ func relay(t *testing.T, d *userdb.Database, verdict func(*userdb.Letter) (userd
 	return got
 }
 
-func unknown(*userdb.Letter) (userdb.Verdict, bool) { return userdb.Verdict{}, false }
+func unknown(*userdb.OutboxMessage) (userdb.Verdict, bool) { return userdb.Verdict{}, false }
 
 // The relay commits the first attempt before the delivery. Later attempts do not change its time.
 func TestAttemptIsNotedBeforeDelivery(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
-		putLetters(t, db, "a")
-		got := relay(t, d, func(*userdb.Letter) (userdb.Verdict, bool) {
+		putMessages(t, db, "a")
+		got := relay(t, d, func(*userdb.OutboxMessage) (userdb.Verdict, bool) {
 			if n := notes(t, db); len(n) != 1 { // on another connection
 				t.Errorf("while it is delivered, %v are noted", n)
 			}
@@ -87,7 +87,7 @@ func TestAttemptIsNotedBeforeDelivery(t *testing.T) {
 		}
 
 		for n := range 2 {
-			got = relay(t, d, func(*userdb.Letter) (userdb.Verdict, bool) {
+			got = relay(t, d, func(*userdb.OutboxMessage) (userdb.Verdict, bool) {
 				return userdb.Verdict{Later: n == 1, Untried: n == 1}, n == 1
 			})
 			if len(got) != 1 || got[0].Tried != 7 || got[0].Tries != n+1 {
@@ -105,10 +105,10 @@ func TestAttemptIsNotedBeforeDelivery(t *testing.T) {
 // not been delivered.
 func TestNothingIsNotedInAnOutage(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
-		putLetters(t, db, "a", "b")
+		putMessages(t, db, "a", "b")
 		away := errors.New("away")
-		_, err := d.Relay(t.Context(), &userdb.Round{Cluster: "c", Reach: func(context.Context) error { return away }, Deliver: func(context.Context, []userdb.Letter) []userdb.Verdict {
-			t.Error("letters are delivered")
+		_, err := d.Relay(t.Context(), &userdb.Round{Cluster: "c", Reach: func(context.Context) error { return away }, Deliver: func(context.Context, []userdb.OutboxMessage) []userdb.Verdict {
+			t.Error("messages are delivered")
 			return nil
 		}})
 		if !errors.Is(err, away) {
@@ -123,8 +123,8 @@ func TestNothingIsNotedInAnOutage(t *testing.T) {
 // The relay removes the record if the attempt had no effect, and keeps it if that is not known.
 func TestNotesOfAttemptsWithoutEffect(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
-		putLetters(t, db, "a", "b", "c", "d", "e")
-		relay(t, d, func(l *userdb.Letter) (userdb.Verdict, bool) {
+		putMessages(t, db, "a", "b", "c", "d", "e")
+		relay(t, d, func(l *userdb.OutboxMessage) (userdb.Verdict, bool) {
 			return map[string]userdb.Verdict{
 				"b": {Untried: true}, "c": {Later: true, Untried: true}, "d": {Later: true}, "e": {},
 			}[l.ID], l.ID != "a"
@@ -146,9 +146,9 @@ func TestNotesOfAttemptsWithoutEffect(t *testing.T) {
 
 // A relay does not remove the record of its attempt if another relay has begun to deliver the
 // message since then.
-func TestTwoRelaysOfOneLetter(t *testing.T) {
+func TestTwoRelaysOfOneMessage(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
-		putLetters(t, db, "a", "a2", "b")
+		putMessages(t, db, "a", "a2", "b")
 		other := func() {
 			if _, err := db.ExecContext(t.Context(), `update perdure_outbox set tries = tries + 1, tried = 7 where id = 'a' and tries = 1`); err != nil {
 				t.Error(err)
@@ -161,9 +161,9 @@ func TestTwoRelaysOfOneLetter(t *testing.T) {
 				asked++
 				return nil
 			},
-			Deliver: func(_ context.Context, letters []userdb.Letter) (verdicts []userdb.Verdict) {
-				for i := range letters {
-					verdicts = append(verdicts, userdb.Verdict{ID: letters[i].ID, Untried: true})
+			Deliver: func(_ context.Context, messages []userdb.OutboxMessage) (verdicts []userdb.Verdict) {
+				for i := range messages {
+					verdicts = append(verdicts, userdb.Verdict{ID: messages[i].ID, Untried: true})
 				}
 				// on PostgreSQL the row is locked, so the other relay cannot take it
 				if isSQLite(t, db) {
@@ -200,13 +200,13 @@ func TestInDoubt(t *testing.T) {
 	for age, want := range map[time.Duration]bool{
 		0: false, 17 * time.Hour: false, 19 * time.Hour: true, 1000 * time.Hour: true, -time.Minute: false, -7 * time.Hour: true,
 	} {
-		l := userdb.Letter{Now: now, Tried: now - age.Milliseconds()}
+		l := userdb.OutboxMessage{Now: now, Tried: now - age.Milliseconds()}
 		if l.InDoubt(24*time.Hour) != want {
 			t.Errorf("tried %s ago: in doubt %v", age, !want)
 		}
 	}
-	if l := (userdb.Letter{Now: now}); l.InDoubt(24 * time.Hour) {
-		t.Error("a letter that was never tried is in doubt")
+	if l := (userdb.OutboxMessage{Now: now}); l.InDoubt(24 * time.Hour) {
+		t.Error("a message that was never tried is in doubt")
 	}
 }
 
@@ -237,7 +237,7 @@ func TestOutboxOfAnOlderVersion(t *testing.T) {
 			}
 		}
 
-		putLetters(t, db, "b")
+		putMessages(t, db, "b")
 		got := relay(t, d[0], unknown)
 		if len(got) != 2 || got[0].Tried != 5 || !got[0].InDoubt(24*time.Hour) || got[1].Tried != 0 {
 			t.Errorf("%+v", got)
@@ -248,8 +248,8 @@ func TestOutboxOfAnOlderVersion(t *testing.T) {
 // A message that takes all the time of a round is deferred, and the others are removed.
 func TestSlowDeliveryKeepsBackNobody(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
-		putLetters(t, db, "a", "b")
-		_, err := d.Relay(t.Context(), &userdb.Round{Cluster: "c", Within: time.Millisecond, Reach: reached, Deliver: func(ctx context.Context, _ []userdb.Letter) []userdb.Verdict {
+		putMessages(t, db, "a", "b")
+		_, err := d.Relay(t.Context(), &userdb.Round{Cluster: "c", Within: time.Millisecond, Reach: reach, Deliver: func(ctx context.Context, _ []userdb.OutboxMessage) []userdb.Verdict {
 			<-ctx.Done()
 			return []userdb.Verdict{{ID: "a", Later: true}, {ID: "b"}}
 		}})

@@ -7,14 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// limitForm is the JSON form of a limit.
+// limitForm is a limit in JSON, which is how the engine stores it: flat, with the rate as a text.
+// MarshalJSON and UnmarshalJSON of Limit are its only users.
 type limitForm struct {
 	Name        string `json:"name"`
 	Tenant      string `json:"tenant,omitempty"`
@@ -30,11 +29,11 @@ type limitForm struct {
 // MarshalJSON writes the form that operators edit: {"name": "mail", "queue": "mail.*",
 // "concurrency": 5, "rate": "100/1m"}.
 func (l Limit) MarshalJSON() ([]byte, error) {
-	f := limitForm{Name: l.Name, Tenant: l.Tenant, Queue: l.Queue, Kind: l.Kind, Per: l.Per, Key: l.Key, Concurrency: l.Numbers.Concurrency, Burst: l.Numbers.Burst}
-	if l.Numbers.Rate > 0 {
-		f.Rate = FormatRate(l.Numbers.Rate, l.Numbers.Per)
-	}
-	return json.Marshal(f)
+	n := &l.Numbers
+	return json.Marshal(limitForm{
+		Name: l.Name, Tenant: l.Tenant, Queue: l.Queue, Kind: l.Kind, Per: l.Per, Key: l.Key,
+		Concurrency: n.Concurrency, Rate: FormatRate(n.Rate, n.Per), Burst: n.Burst,
+	})
 }
 
 // UnmarshalJSON reads that form. An unknown field is an error.
@@ -69,8 +68,12 @@ func ParseRate(text string) (n int64, per time.Duration, err error) {
 	return n, per, nil
 }
 
-// FormatRate writes a rate for ParseRate, in the short form: 100/1m and not 100/1m0s.
+// FormatRate writes a rate for ParseRate, in the short form: 100/1m and not 100/1m0s. It returns an
+// empty text if there is no rate.
 func FormatRate(n int64, per time.Duration) string {
+	if n <= 0 {
+		return ""
+	}
 	period := per.String()
 	for _, nothing := range []string{"m0s", "h0m"} {
 		if strings.HasSuffix(period, nothing) {
@@ -80,7 +83,7 @@ func FormatRate(n int64, per time.Duration) string {
 	return strconv.FormatInt(n, 10) + "/" + period
 }
 
-// breakerForm is the JSON form of a breaker rule.
+// breakerForm is a breaker rule in JSON, which is how the engine stores it.
 type breakerForm struct {
 	Tenant        string  `json:"tenant,omitempty"`
 	Name          string  `json:"name,omitempty"`
@@ -144,54 +147,4 @@ func strict(text []byte, into any, what string) error {
 		return fault.New(fault.Invalid, "%s: %w", what, err)
 	}
 	return nil
-}
-
-// version of the stored form.
-const version = 1
-
-// rulesForm is a whole set, in its JSON form and in its stored form.
-type rulesForm struct {
-	Version  int       `json:"-" cbor:"1,keyasint"`
-	Limits   []Limit   `json:"limits,omitempty" cbor:"2,keyasint,omitempty"`
-	Breakers []Breaker `json:"breakers,omitempty" cbor:"3,keyasint,omitempty"`
-}
-
-// Parse reads rules in their JSON form, {"limits": […], "breakers": […]}, and checks them.
-func Parse(text []byte) (*Set, error) {
-	var f rulesForm
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&f); err != nil {
-		return nil, fault.New(fault.Invalid, "rules: %w", err)
-	}
-	if d.More() {
-		return nil, fault.New(fault.Invalid, "rules: more than one value")
-	}
-	return NewSet(f.Limits, f.Breakers)
-}
-
-// MarshalJSON writes the form that Parse reads.
-func (s *Set) MarshalJSON() ([]byte, error) {
-	return json.Marshal(rulesForm{Limits: s.Limits(), Breakers: s.Breakers()})
-}
-
-// Encode returns the stored form.
-func (s *Set) Encode() ([]byte, error) {
-	return cbor.Marshal(rulesForm{version, s.Limits(), s.Breakers()})
-}
-
-// Decode reads the stored form.
-func Decode(row []byte) (*Set, error) {
-	var f rulesForm
-	if err := cbor.Unmarshal(row, &f); err != nil {
-		return nil, fault.New(fault.Corrupt, "rules: %w", err)
-	}
-	if f.Version != version {
-		return nil, fault.New(fault.Corrupt, "rules: stored by version %d, this build knows version %d", f.Version, version)
-	}
-	s, err := NewSet(f.Limits, f.Breakers)
-	if err != nil {
-		return nil, fault.New(fault.Corrupt, "rules: %w", err)
-	}
-	return s, nil
 }

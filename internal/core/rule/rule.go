@@ -23,32 +23,51 @@ const (
 	PerName   Scope = "name"   // one per key that tasks name it with; it selects no tasks
 )
 
+// activity is the word of users for a kind.
+const activity = "activity"
+
+// Word returns the scope in the words of users, who say activity instead of kind.
+func (s Scope) Word() string {
+	if s == PerKind {
+		return activity
+	}
+	return string(s)
+}
+
+// ScopeOf returns the scope for a word of users. A Set refuses scopes that do not exist.
+func ScopeOf(word string) Scope {
+	if word == activity {
+		return PerKind
+	}
+	return Scope(word)
+}
+
 // MaxName bounds names of rules, and patterns.
 const MaxName = 128
 
 // Limit is a rule: which tasks share a resource, and what the resource allows.
 type Limit struct {
 	// Name of the rule, and of its resources.
-	Name string `cbor:"1,keyasint"`
+	Name string
 	// Tenant, Queue and Kind select tasks: by exact name, by a prefix that ends with *, or all
 	// tasks when empty or *.
-	Tenant string `cbor:"2,keyasint,omitempty"`
-	Queue  string `cbor:"3,keyasint,omitempty"`
-	Kind   string `cbor:"4,keyasint,omitempty"`
-	Per    Scope  `cbor:"5,keyasint,omitempty"`
+	Tenant string
+	Queue  string
+	Kind   string
+	Per    Scope
 	// Key is the expression of a rule per key; see ParsePath.
-	Key     string        `cbor:"6,keyasint,omitempty"`
-	Numbers limit.Numbers `cbor:"7,keyasint"`
+	Key     string
+	Numbers limit.Numbers
 }
 
 // Breaker is a rule with the numbers of circuit breakers.
 type Breaker struct {
-	Tenant string `cbor:"1,keyasint,omitempty"`
+	Tenant string
 	// Name selects breakers that tasks name. Kind gives every kind that it selects a breaker of its
 	// own, for tasks that name none. Exactly one of the two is set.
-	Name   string         `cbor:"2,keyasint,omitempty"`
-	Kind   string         `cbor:"3,keyasint,omitempty"`
-	Config breaker.Config `cbor:"4,keyasint"`
+	Name   string
+	Kind   string
+	Config breaker.Config
 }
 
 // pattern is an exact text, or a prefix.

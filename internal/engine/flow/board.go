@@ -25,8 +25,9 @@ type Node interface {
 	Pause(ctx context.Context, d time.Duration) bool
 	// Hint makes other nodes look at the settings.
 	Hint()
-	// Seat returns the seat of the node's current life; nil if the node executes nothing.
-	Seat() *Seat
+	// Participant returns the participant of the node's current life; nil if the node executes
+	// nothing.
+	Participant() *Participant
 	// Retain makes the node keep closed runs of these tenants for these times.
 	Retain(of map[string]time.Duration)
 	// Works reports whether a worker on this node executes tasks.
@@ -37,11 +38,11 @@ type Node interface {
 // not keep what they are given beyond the call.
 type Board interface {
 	// Look calls do with the lock held.
-	Look(do func(k *Gatekeeper, tasks *queue.Board))
+	Look(do func(k *BoardGate, tasks *queue.Board))
 	// Change calls do with the lock held. Then, still with the lock, it acts on the gate: it queues
 	// woken groups to be tried again, and lets Flow collect what must be stored. If do returns
 	// true, the board also looks for tasks to propose.
-	Change(now model.Time, do func(k *Gatekeeper, tasks *queue.Board) (moved bool))
+	Change(now model.Time, do func(k *BoardGate, tasks *queue.Board) (moved bool))
 	// Configure calls Flow.Configure with the lock held, acts on the gate as Change does, and
 	// proposes the tasks that can start.
 	Configure(now model.Time, s Settings)

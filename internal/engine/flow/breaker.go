@@ -46,7 +46,7 @@ func (f *Flow) flushOne(ctx context.Context, id rule.BreakerID) error {
 // askOne applies the reports of this node's views to a shared breaker and stores it. The caller
 // must hold the turn.
 func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
-	s := f.seat()
+	s := f.participant()
 	key := store.SettingKey{Tenant: id.Tenant, Kind: settingState, Name: id.Name}
 	f.mu.Lock()
 	told := f.asks[id]
@@ -109,7 +109,7 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 
 	f.mu.Unlock()
 	var err error
-	s.board.Change(now, func(k *Gatekeeper, _ *queue.Board) (moved bool) {
+	s.board.Change(now, func(k *BoardGate, _ *queue.Board) (moved bool) {
 		k.ConfirmAsks(id, len(told))
 		if changed {
 			if err = k.Adopt(now, id, body); err != nil {

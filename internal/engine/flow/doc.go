@@ -4,15 +4,15 @@
 // ledger, which do no I/O, decide what the settings mean for a task. This package reads and writes
 // for them.
 //
-// The engine calls it. A Flow belongs to a process, a Seat to one life of its node, a Gatekeeper to
-// the board of that life. In return it needs a few methods of the engine: Node, Life and Board.
-// Operators of limits and breakers reach Flow through the service.
+// The engine calls it. A Flow belongs to a process, a Participant to one life of its node, a
+// BoardGate to the board of that life. In return it needs a few methods of the engine: Node, Life
+// and Board. Operators of limits and breakers reach Flow through the service.
 //
 //   - Flow keeps the settings, changes them for people, and writes what the gate reports. It writes
 //     outside the hot path and by compare-and-set. A node that loses the race reads first what the
 //     other node has written.
-//   - Gatekeeper is the gate as the board uses it. It knows which node's permit a claim uses.
-//   - Seat is the place of one life of the node among the nodes that share limits. It frees the
+//   - BoardGate is the gate as the board uses it. It knows which node's permit a claim uses.
+//   - Participant is one life of the node as one of the nodes that share limits. It frees the
 //     permits of dead nodes once all owners have counted their claims, and returns its own permits
 //     at the end.
 //

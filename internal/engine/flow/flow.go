@@ -103,17 +103,18 @@ func New(cfg Config) *Flow {
 // Of returns a Flow that reads the settings of a store that no node of this process serves.
 func Of(st store.Store) *Flow { return New(Config{Store: st, Log: slog.New(slog.DiscardHandler)}) }
 
-// seat returns the seat of the node's current life; nil if this process executes nothing.
-func (f *Flow) seat() *Seat {
+// participant returns the participant of the node's current life; nil if this process executes
+// nothing.
+func (f *Flow) participant() *Participant {
 	if f.node == nil {
 		return nil
 	}
-	return f.node.Seat()
+	return f.node.Participant()
 }
 
 // now returns the store's time.
 func (f *Flow) now(ctx context.Context) (model.Time, error) {
-	if f.seat() != nil {
+	if f.participant() != nil {
 		return f.node.Now(), nil
 	}
 	v, err := f.store.Members(ctx)
@@ -261,7 +262,7 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 	}
 
 	f.paused = f.pausedQueues()
-	s, set, paused := f.seat(), f.rules, f.paused
+	s, set, paused := f.participant(), f.rules, f.paused
 	f.mu.Unlock()
 
 	if tenants && f.node != nil {
@@ -277,7 +278,7 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 
 // Configure applies settings to the tasks of a board. The caller must hold the lock of the board;
 // Configure never waits.
-func (f *Flow) Configure(now model.Time, k *Gatekeeper, tasks *queue.Board, s Settings) {
+func (f *Flow) Configure(now model.Time, k *BoardGate, tasks *queue.Board, s Settings) {
 	if s.Rules != k.rules {
 		k.rules = s.Rules
 		k.SetRules(now, s.Rules, tasks)
@@ -322,7 +323,7 @@ func (f *Flow) dropDirty(states map[rule.BreakerID][]byte) {
 }
 
 // Equip applies everything that is known to a new life of the node.
-func (f *Flow) Equip(s *Seat) {
+func (f *Flow) Equip(s *Participant) {
 	f.await(context.Background(), f.turn)
 	defer f.leave()
 	f.mu.Lock()
@@ -422,9 +423,9 @@ func (f *Flow) pausedQueues() map[Queue]string {
 	return paused
 }
 
-// Heard learns the settings counter with each lease renewal, and reads the settings if it has
+// ReadIfNewer learns the settings counter with each lease renewal, and reads the settings if it has
 // grown.
-func (f *Flow) Heard(counter int64) {
+func (f *Flow) ReadIfNewer(counter int64) {
 	f.mu.Lock()
 	news := counter > f.upTo
 	f.mu.Unlock()
@@ -436,7 +437,7 @@ func (f *Flow) Heard(counter int64) {
 			if err := f.Load(ctx, counter); err == nil {
 				f.loads.OK()
 			} else if ctx.Err() == nil {
-				f.loads.Failed(err)
+				f.loads.Fail(err)
 			}
 		})
 	}

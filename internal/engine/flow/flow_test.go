@@ -25,7 +25,7 @@ func (guest) Beside(func(context.Context)) bool                   { return false
 func (guest) Await(_ context.Context, ready <-chan struct{}) bool { <-ready; return true }
 func (guest) Pause(context.Context, time.Duration) bool           { return false }
 func (guest) Hint()                                               {}
-func (guest) Seat() *flow.Seat                                    { return nil }
+func (guest) Participant() *flow.Participant                      { return nil }
 func (guest) Retain(map[string]time.Duration)                     {}
 func (guest) Works() bool                                         { return false }
 

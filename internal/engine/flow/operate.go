@@ -164,7 +164,7 @@ func (f *Flow) rulesOf(tenant string) ([]rule.Limit, []rule.Breaker) {
 // It returns none on a node without workers of its own: such a node may be the first of a
 // deployment, so it cannot tell a mistake from a queue whose workers come later.
 func (f *Flow) queues(ctx context.Context, tenant string) (known []string, err error) {
-	s := f.seat()
+	s := f.participant()
 	if f.node == nil || s != nil && !f.node.Works() {
 		return nil, nil
 	}
@@ -182,7 +182,7 @@ func (f *Flow) queues(ctx context.Context, tenant string) (known []string, err e
 	}
 
 	if s != nil {
-		s.board.Look(func(_ *Gatekeeper, tasks *queue.Board) {
+		s.board.Look(func(_ *BoardGate, tasks *queue.Board) {
 			for _, q := range tasks.Stats().Queues {
 				if q.Tenant == tenant {
 					known = append(known, q.Queue)
@@ -293,7 +293,7 @@ func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do f
 
 // usesBreaker reports whether a task of this process has used a breaker.
 func (f *Flow) usesBreaker(now model.Time, id rule.BreakerID) bool {
-	s := f.seat()
+	s := f.participant()
 	if s == nil {
 		return false
 	}
@@ -336,8 +336,8 @@ type State struct {
 	Paused map[string]string // by queue, with the reason
 }
 
-// Used returns State with the uses of limits. It asks all nodes for them.
-func (f *Flow) Used(ctx context.Context, tenant string) (State, error) {
+// StateWithUses returns State with the uses of limits. It asks all nodes for them.
+func (f *Flow) StateWithUses(ctx context.Context, tenant string) (State, error) {
 	uses, known, err := f.askNodes(ctx)
 	if err != nil {
 		return State{}, err
@@ -393,9 +393,9 @@ func (f *Flow) State(ctx context.Context, tenant string) (s State, err error) {
 
 	slices.SortFunc(s.Limits, func(a, b rule.Limit) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.Rules, func(a, b rule.Breaker) int { return strings.Compare(ruleName(&a), ruleName(&b)) })
-	if seat := f.seat(); seat != nil {
+	if self := f.participant(); self != nil {
 		s.Here = true
-		breakers, stats := seat.status(s.Now)
+		breakers, stats := self.status(s.Now)
 		for _, q := range stats.Queues {
 			if q.Tenant == tenant {
 				s.Queues = append(s.Queues, q)

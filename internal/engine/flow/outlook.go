@@ -44,16 +44,16 @@ func (f *Flow) Outlook(ctx context.Context, tenant string) (*Outlook, error) {
 	return &Outlook{flow: f, now: now, rules: f.rules, paused: f.paused, states: f.states(tenant)}, nil
 }
 
-// Paused reports whether a queue is paused, and why.
-func (o *Outlook) Paused(tenant, queue string) (model.Reason, bool) {
+// PauseOf reports whether a queue is paused, and why.
+func (o *Outlook) PauseOf(tenant, queue string) (model.Reason, bool) {
 	why, ok := o.paused[Queue{tenant, queue}]
 	return model.Reason{Code: model.WaitPaused, Name: queue, Detail: why}, ok
 }
 
-// Refuses returns what a task with a worker would not pass: an undefined limit, its breaker, or a
+// RefusalOf returns what a task with a worker would not pass: an undefined limit, its breaker, or a
 // limit without free permits. It asks the nodes about the last one, once, if the task needs a
 // limit.
-func (o *Outlook) Refuses(ctx context.Context, tenant string, spec *model.TaskSpec, input *model.Payload) (why model.Reason, ok bool, err error) {
+func (o *Outlook) RefusalOf(ctx context.Context, tenant string, spec *model.TaskSpec, input *model.Payload) (why model.Reason, ok bool, err error) {
 	needs := o.rules.Resolve(tenant, spec, input)
 	if i := slices.IndexFunc(needs, func(u rule.Use) bool { return u.Missing }); i >= 0 {
 		return model.Reason{Code: model.WaitPermit, Name: needs[i].Resource.Name, Detail: "no limit of that name is defined"}, true, nil

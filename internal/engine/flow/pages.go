@@ -22,25 +22,25 @@ func pageNumber(key store.SettingKey) (n int, ok bool) {
 }
 
 // showPage shows a stored page to the book of a gate. The caller must hold the lock of the board.
-func (f *Flow) showPage(now model.Time, k *Gatekeeper, n int, body []byte) {
+func (f *Flow) showPage(now model.Time, k *BoardGate, n int, body []byte) {
 	if k.Book == nil {
 		return
 	}
-	if err := k.Book.Seen(now, n, body); err != nil {
+	if err := k.Book.ApplyPage(now, n, body); err != nil {
 		f.log.Error("the limits of tasks cannot be read; tasks that need them keep waiting", "page", n, "error", err)
 	}
 }
 
 // writePages writes the pages that are due. The caller must hold the turn.
 func (f *Flow) writePages(ctx context.Context) error {
-	s := f.seat()
+	s := f.participant()
 	if s == nil || !f.store.Info().Shared {
 		return nil
 	}
 
-	due := s.due()
+	due := s.duePages()
 	for _, n := range due {
-		if f.seat() != s {
+		if f.participant() != s {
 			// That life is over. Its book no longer sees what others write, so a page from it would
 			// overwrite their changes.
 			return nil
@@ -64,7 +64,7 @@ func (f *Flow) writePage(ctx context.Context, b Board, n int) error {
 	var body []byte
 	var needed bool
 	var err error
-	b.Look(func(k *Gatekeeper, _ *queue.Board) { body, needed, err = k.Book.Compose(now, n) })
+	b.Look(func(k *BoardGate, _ *queue.Board) { body, needed, err = k.Book.Compose(now, n) })
 
 	if err != nil {
 		f.log.Error("the limits of tasks cannot be read; tasks that need them keep waiting", "page", n, "error", err)
@@ -79,7 +79,7 @@ func (f *Flow) writePage(ctx context.Context, b Board, n int) error {
 	case err != nil:
 		return err
 	case landed:
-		b.Change(now, func(k *Gatekeeper, _ *queue.Board) bool {
+		b.Change(now, func(k *BoardGate, _ *queue.Board) bool {
 			f.showPage(now, k, n, body)
 			return true
 		})

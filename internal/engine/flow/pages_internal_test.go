@@ -19,33 +19,33 @@ import (
 
 // desk is a node with a board, as far as pages need them.
 type desk struct {
-	keeper *Gatekeeper
-	tasks  *queue.Board
-	seat   *Seat
+	keeper      *BoardGate
+	tasks       *queue.Board
+	participant *Participant
 }
 
 const deskTime = model.Time(100)
 
 func newDesk(place limit.Place, rules *rule.Set) *desk {
-	d := &desk{keeper: NewGatekeeper(ledger.New(place), func(queue.WorkerID, model.ClaimRef) (bool, bool) { return false, false })}
+	d := &desk{keeper: NewBoardGate(ledger.New(place), func(queue.WorkerID, model.ClaimRef) (bool, bool) { return false, false })}
 	d.tasks = queue.New(queue.Config{Gate: d.keeper})
 	d.keeper.SetRules(deskTime, rules, d.tasks)
 	return d
 }
 
-func (d *desk) Now() model.Time                                              { return deskTime }
-func (d *desk) Beside(func(context.Context)) bool                            { return false }
-func (d *desk) Await(_ context.Context, ready <-chan struct{}) bool          { <-ready; return true }
-func (d *desk) Pause(context.Context, time.Duration) bool                    { return false }
-func (d *desk) Hint()                                                        {}
-func (d *desk) Seat() *Seat                                                  { return d.seat }
-func (d *desk) Retain(map[string]time.Duration)                              {}
-func (d *desk) Works() bool                                                  { return true }
-func (d *desk) Look(do func(*Gatekeeper, *queue.Board))                      { do(d.keeper, d.tasks) }
-func (d *desk) Propose()                                                     {}
-func (d *desk) Reconsider()                                                  {}
-func (d *desk) Configure(model.Time, Settings)                               {}
-func (d *desk) Change(_ model.Time, do func(*Gatekeeper, *queue.Board) bool) { do(d.keeper, d.tasks) }
+func (d *desk) Now() model.Time                                             { return deskTime }
+func (d *desk) Beside(func(context.Context)) bool                           { return false }
+func (d *desk) Await(_ context.Context, ready <-chan struct{}) bool         { <-ready; return true }
+func (d *desk) Pause(context.Context, time.Duration) bool                   { return false }
+func (d *desk) Hint()                                                       {}
+func (d *desk) Participant() *Participant                                   { return d.participant }
+func (d *desk) Works() bool                                                 { return true }
+func (d *desk) Look(do func(*BoardGate, *queue.Board))                      { do(d.keeper, d.tasks) }
+func (d *desk) Propose()                                                    {}
+func (d *desk) Reconsider()                                                 {}
+func (d *desk) Configure(model.Time, Settings)                              {}
+func (d *desk) Change(_ model.Time, do func(*BoardGate, *queue.Board) bool) { do(d.keeper, d.tasks) }
+func (d *desk) Retain(map[string]time.Duration)                             {}
 
 // shared is a store that nodes share. It calls before once, before the next page is written.
 type shared struct {
@@ -86,14 +86,14 @@ func TestPagesOfALifeThatEnds(t *testing.T) {
 			d.keeper.Take(deskTime, &queue.Item{Ref: ref, Spec: &model.TaskSpec{Kind: "work", Queue: "q", Limits: []string{limits[i].Name}}})
 		}
 		d.keeper.Book.Post()
-		return d.keeper.Book.Due(deskTime)
+		return d.keeper.Book.DuePages(deskTime)
 	}
 
 	st := &shared{Store: memory.New(memory.Options{})}
 	mine, other := newDesk(1, set), newDesk(2, set)
 	f := New(Config{Store: st, Log: slog.New(slog.DiscardHandler), Node: mine, Timeout: time.Minute})
-	old, next := f.NewSeat(1, mine, nil), f.NewSeat(3, newDesk(3, set), nil)
-	mine.seat = old
+	old, next := f.NewParticipant(1, mine, nil), f.NewParticipant(3, newDesk(3, set), nil)
+	mine.participant = old
 	if err := f.Load(t.Context(), 1<<62); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestPagesOfALifeThatEnds(t *testing.T) {
 			}
 			theirs[pageKey(n)] = body
 		}
-		mine.seat = next
+		mine.participant = next
 	}
 
 	if err := f.writePages(t.Context()); err != nil {

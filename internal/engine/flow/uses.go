@@ -62,8 +62,8 @@ type answer struct {
 
 // Uses returns the uses of this node. The gate knows which tasks hold a limit and which groups wait
 // for it; the board knows how many tasks those groups have.
-func (k *Gatekeeper) Uses(tasks *queue.Board) (list []LimitUse) {
-	kept := tasks.Kept(maxUses)
+func (k *BoardGate) Uses(tasks *queue.Board) (list []LimitUse) {
+	kept := tasks.CountKept(maxUses)
 	for _, s := range k.Limits() {
 		use := LimitUse{Resource: s.Resource, Held: len(s.Holders), Holders: s.Holders[:min(len(s.Holders), maxUses)]}
 		for _, name := range s.Groups {
@@ -97,9 +97,9 @@ func (u *LimitUse) add(o *LimitUse) {
 // askNodes asks all nodes which tasks hold what. It leaves out nodes that do not answer in time.
 // here is false if no node could be asked.
 func (f *Flow) askNodes(ctx context.Context) (list []LimitUse, here bool, err error) {
-	seat := f.seat()
-	if seat != nil {
-		list, here = seat.uses(), true
+	self := f.participant()
+	if self != nil {
+		list, here = self.uses(), true
 	}
 	if !f.store.Info().Shared {
 		return list, here, nil
@@ -112,7 +112,7 @@ func (f *Flow) askNodes(ctx context.Context) (list []LimitUse, here bool, err er
 
 	open := map[string]bool{}
 	for i := range v.Members {
-		if seat == nil || limit.Place(v.Members[i].Epoch) != seat.place {
+		if self == nil || limit.Place(v.Members[i].Epoch) != self.place {
 			open[strconv.FormatInt(v.Members[i].Epoch, 10)] = true
 		}
 	}
@@ -227,21 +227,21 @@ func (f *Flow) question(ctx context.Context) (int64, error) {
 // reply answers the last question, or answers again if the outcome of the write is unknown. The
 // caller must hold the turn.
 func (f *Flow) reply(ctx context.Context) error {
-	seat := f.seat()
+	self := f.participant()
 	f.mu.Lock()
 	number := f.asked
 	f.asked = 0
 	f.mu.Unlock()
-	if number == 0 || seat == nil {
+	if number == 0 || self == nil {
 		return nil
 	}
 
-	body, err := json.Marshal(answer{number, seat.uses()})
+	body, err := json.Marshal(answer{number, self.uses()})
 	if err != nil {
 		return fault.New(fault.Internal, "who holds limits: %w", err)
 	}
 
-	landed, err := f.put(ctx, store.Setting{SettingKey: store.SettingKey{Kind: settingUses, Name: strconv.FormatInt(int64(seat.place), 10)}, Body: body})
+	landed, err := f.put(ctx, store.Setting{SettingKey: store.SettingKey{Kind: settingUses, Name: strconv.FormatInt(int64(self.place), 10)}, Body: body})
 	if !landed {
 		f.mu.Lock()
 		f.asked, f.again = max(f.asked, number), true

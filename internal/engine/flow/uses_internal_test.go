@@ -95,7 +95,7 @@ func TestAnswerThatIsNotStored(t *testing.T) {
 	}
 	st, d, ctx := &deaf{shared: shared{Store: memory.New(memory.Options{})}, times: 1}, newDesk(1, set), t.Context()
 	f := New(Config{Store: st, Log: slog.New(slog.DiscardHandler), Node: d, Timeout: time.Minute})
-	d.seat = f.NewSeat(1, d, nil)
+	d.participant = f.NewParticipant(1, d, nil)
 	f.asked = 7
 	if err := f.flush(ctx); err == nil {
 		t.Fatal("it was stored at once")
@@ -138,7 +138,7 @@ func TestNobodyIsAskedWithoutNeed(t *testing.T) {
 	if _, err := Of(st).State(t.Context(), "t"); err != nil || st.times != 1 {
 		t.Errorf("%v, %d writes are left", err, st.times)
 	}
-	if _, err := Of(st).Used(t.Context(), "t"); err == nil || st.times != 0 {
+	if _, err := Of(st).StateWithUses(t.Context(), "t"); err == nil || st.times != 0 {
 		t.Errorf("%v, %d writes are left", err, st.times)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // Collect takes what a gate reports and schedules its write: states of breakers, and messages to
 // shared limits and breakers. The board calls it with its lock held, after each change of the gate;
 // it never waits. It reports whether breakers have changed.
-func (f *Flow) Collect(k *Gatekeeper) (breakers bool) {
+func (f *Flow) Collect(k *BoardGate) (breakers bool) {
 	rows, err := k.Dirty()
 	if err != nil {
 		f.log.Error("the state of a circuit breaker cannot be stored", "error", err)
@@ -58,8 +58,8 @@ func (f *Flow) ask(asks []gate.Ask) {
 	f.begin()
 }
 
-// Nudged learns from another node that settings have changed.
-func (f *Flow) Nudged() {
+// ReadSoon reads the settings soon, because another node says that they have changed.
+func (f *Flow) ReadSoon() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.look = true
@@ -95,7 +95,7 @@ func (f *Flow) saveAll(ctx context.Context) {
 		}
 
 		pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
-		f.saves.Failed(err, "again_in", pause)
+		f.saves.Fail(err, "again_in", pause)
 		f.mu.Lock()
 		f.again, f.look = true, true // the write may have landed
 		f.mu.Unlock()

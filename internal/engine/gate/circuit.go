@@ -58,7 +58,7 @@ func (c *circuit) allow(now model.Time, lease time.Duration) breaker.Answer {
 	return c.view.Allow(now, lease)
 }
 
-func (c *circuit) done(now model.Time, p breaker.Permit, how breaker.Outcome) (changed bool) {
+func (c *circuit) finish(now model.Time, p breaker.Permit, how breaker.Outcome) (changed bool) {
 	if c.owner != nil {
 		return c.owner.Done(now, p, how)
 	}

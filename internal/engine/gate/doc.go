@@ -20,7 +20,7 @@
 //	G1  All or nothing: a refused task holds nothing. An admitted task holds all of its
 //	    limits until it is given back, once.
 //	G2  A refusal has a reason that names what refuses and who holds it or until when,
-//	    and the time to ask again. A zero time means that Woken reports the group.
+//	    and the time to ask again. A zero time means that TakeWoken returns the group.
 //	G3  A change wakes the tasks that it may let through: the first in line for each
 //	    permit that became free, and every waiting task when a breaker or the rules
 //	    change. The gate wakes groups, not tasks: the dispatcher tries tasks of a woken

@@ -224,7 +224,7 @@ func (g *Gate) Give(now model.Time, it *Task, how breaker.Outcome) {
 	}
 
 	if e.breaker != nil {
-		g.publish(now, e.breaker, e.breaker.done(now, e.permit, how))
+		g.publish(now, e.breaker, e.breaker.finish(now, e.permit, how))
 	}
 	delete(g.entries, it.Ref)
 	*e = admission{held: e.held[:0]}
@@ -250,9 +250,9 @@ func (g *Gate) Leave(now model.Time, ref model.TaskRef) (group string) {
 // alike.
 func (g *Gate) Group(it *Task) string { return g.planOf(it).group }
 
-// Woken returns the groups whose tasks may pass now, because something became free or has changed.
-// It returns each of them once.
-func (g *Gate) Woken() []string {
+// TakeWoken returns the groups whose tasks may pass now, because something became free or has
+// changed. It returns each of them once.
+func (g *Gate) TakeWoken() []string {
 	w := g.woken
 	g.woken = nil
 	return w

@@ -27,7 +27,7 @@ func rules(t testing.TB, limits []rule.Limit, breakers ...rule.Breaker) *rule.Se
 	return s
 }
 
-func named(name string, concurrency int) rule.Limit {
+func namedLimit(name string, concurrency int) rule.Limit {
 	return rule.Limit{Name: name, Per: rule.PerName, Numbers: limit.Numbers{Concurrency: concurrency}}
 }
 
@@ -45,7 +45,7 @@ func open(t testing.TB, s *rule.Set) *gate.Gate {
 // limit.
 func TestAllOrNothing(t *testing.T) {
 	t.Parallel()
-	g := open(t, rules(t, []rule.Limit{named("a", 2), named("b", 1)}))
+	g := open(t, rules(t, []rule.Limit{namedLimit("a", 2), namedLimit("b", 1)}))
 	one, two, three := item(1, model.TaskSpec{Limits: []string{"a", "b"}}), item(2, model.TaskSpec{Limits: []string{"a", "b"}}), item(3, model.TaskSpec{Limits: []string{"a"}})
 	if ok, why, _ := g.Take(t0, one); !ok {
 		t.Fatal(why)
@@ -64,7 +64,7 @@ func TestAllOrNothing(t *testing.T) {
 	}
 
 	g.Give(t0, one, breaker.Succeeded)
-	if w := g.Woken(); len(w) != 1 || w[0] != g.Group(two) {
+	if w := g.TakeWoken(); len(w) != 1 || w[0] != g.Group(two) {
 		t.Fatalf("%q", w)
 	}
 	if ok, why, _ := g.Take(t0, two); !ok {
@@ -92,21 +92,21 @@ func TestAllOrNothing(t *testing.T) {
 // A woken task that another limit refuses passes the wake-up on.
 func TestWakeUpIsPassedOn(t *testing.T) {
 	t.Parallel()
-	g := open(t, rules(t, []rule.Limit{named("a", 1), named("b", 1)}))
+	g := open(t, rules(t, []rule.Limit{namedLimit("a", 1), namedLimit("b", 1)}))
 	holdsA, holdsB := item(1, model.TaskSpec{Limits: []string{"a"}}), item(2, model.TaskSpec{Limits: []string{"b"}})
 	both, onlyA := item(3, model.TaskSpec{Limits: []string{"a", "b"}}), item(4, model.TaskSpec{Limits: []string{"a"}})
 	for _, it := range []*gate.Task{holdsA, holdsB, both, onlyA} {
 		g.Take(t0, it)
 	}
 	g.Give(t0, holdsA, breaker.Succeeded)
-	if w := g.Woken(); len(w) != 1 || w[0] != g.Group(both) {
+	if w := g.TakeWoken(); len(w) != 1 || w[0] != g.Group(both) {
 		t.Fatalf("%q", w)
 	}
 
 	if ok, why, _ := g.Take(t0, both); ok || !strings.Contains(why.Name, "b") {
 		t.Fatal(why)
 	}
-	if w := g.Woken(); len(w) != 1 || w[0] != g.Group(onlyA) {
+	if w := g.TakeWoken(); len(w) != 1 || w[0] != g.Group(onlyA) {
 		t.Fatalf("%q", w)
 	}
 	if ok, _, _ := g.Take(t0, onlyA); !ok {
@@ -117,9 +117,9 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 	third := item(5, model.TaskSpec{Limits: []string{"b"}})
 	g.Take(t0, third)
 	g.Give(t0, holdsB, breaker.Succeeded)
-	g.Woken()
+	g.TakeWoken()
 	g.Give(t0, both, breaker.Neither)
-	if w := g.Woken(); len(w) != 1 || w[0] != g.Group(third) {
+	if w := g.TakeWoken(); len(w) != 1 || w[0] != g.Group(third) {
 		t.Fatalf("%q", w)
 	}
 }
@@ -178,7 +178,7 @@ func TestKeysAndUnknownLimits(t *testing.T) {
 	if ok, why, again := g.Take(t0, unknown); ok || why.Code != model.WaitPermit || !strings.Contains(why.String(), "later/7") || !strings.Contains(why.String(), "defined") || again != 0 {
 		t.Errorf("%v %v", ok, why)
 	}
-	g.SetRules(t0, rules(t, []rule.Limit{named("later", 1)}))
+	g.SetRules(t0, rules(t, []rule.Limit{namedLimit("later", 1)}))
 	if ok, why, _ := g.Take(t0, unknown); !ok {
 		t.Error(why)
 	}
@@ -187,7 +187,7 @@ func TestKeysAndUnknownLimits(t *testing.T) {
 // G4: numbers change under holders and waiters.
 func TestRulesChange(t *testing.T) {
 	t.Parallel()
-	g := open(t, rules(t, []rule.Limit{named("a", 1)}))
+	g := open(t, rules(t, []rule.Limit{namedLimit("a", 1)}))
 	items := make([]*gate.Task, 4)
 	for i := range items {
 		items[i] = item(i, model.TaskSpec{Limits: []string{"a"}})
@@ -196,8 +196,8 @@ func TestRulesChange(t *testing.T) {
 		}
 	}
 
-	g.SetRules(t0, rules(t, []rule.Limit{named("a", 3)}))
-	if len(g.Woken()) == 0 {
+	g.SetRules(t0, rules(t, []rule.Limit{namedLimit("a", 3)}))
+	if len(g.TakeWoken()) == 0 {
 		t.Fatal("nobody is woken")
 	}
 
@@ -207,7 +207,7 @@ func TestRulesChange(t *testing.T) {
 		}
 	}
 
-	g.SetRules(t0, rules(t, []rule.Limit{named("a", 1)}))
+	g.SetRules(t0, rules(t, []rule.Limit{namedLimit("a", 1)}))
 	for i, it := range items[:3] {
 		if ok, why, _ := g.Take(t0, items[3]); ok {
 			t.Fatalf("passes after %d of 3 have finished: %v", i, why)
@@ -227,7 +227,7 @@ func TestRulesChange(t *testing.T) {
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	config := breaker.Config{Failures: 2, Reset: 10 * time.Second, Successes: 1}
-	g := open(t, rules(t, []rule.Limit{named("a", 1)}, rule.Breaker{Kind: "http.*", Config: config}))
+	g := open(t, rules(t, []rule.Limit{namedLimit("a", 1)}, rule.Breaker{Kind: "http.*", Config: config}))
 	call := func(n int) *gate.Task { return item(n, model.TaskSpec{Kind: "http.get", Limits: []string{"a"}}) }
 	for i := range 2 {
 		it := call(i)
@@ -251,7 +251,7 @@ func TestBreaker(t *testing.T) {
 	g.Give(at(time.Second), item(12, model.TaskSpec{Kind: "other"}), breaker.Succeeded)
 
 	// Another node takes over the stored row.
-	g2 := open(t, rules(t, []rule.Limit{named("a", 5)}, rule.Breaker{Kind: "http.*", Config: config}))
+	g2 := open(t, rules(t, []rule.Limit{namedLimit("a", 5)}, rule.Breaker{Kind: "http.*", Config: config}))
 	if err := g2.Adopt(t0, rule.BreakerID{Tenant: "acme", Name: "activity:http.get"}, rows[0].Data); err != nil {
 		t.Fatal(err)
 	}
@@ -264,9 +264,9 @@ func TestBreaker(t *testing.T) {
 			t.Fatalf("a second probe: %v %v", ok, why)
 		}
 
-		g.Woken()
+		g.TakeWoken()
 		g.Give(at(11*time.Second), one, breaker.Succeeded)
-		if w := g.Woken(); len(w) != 1 || w[0] != g.Group(two) {
+		if w := g.TakeWoken(); len(w) != 1 || w[0] != g.Group(two) {
 			t.Fatalf("%q", w)
 		}
 		if ok, why, _ := g.Take(at(11*time.Second), two); !ok {
@@ -304,7 +304,7 @@ func TestStoredState(t *testing.T) {
 	if ok, why, _ := g.Take(t0, it); ok || why.Detail != "they said so" {
 		t.Fatal(why)
 	}
-	if adopt(t0, func(*breaker.Breaker) {}); len(g.Woken()) != 1 {
+	if adopt(t0, func(*breaker.Breaker) {}); len(g.TakeWoken()) != 1 {
 		t.Fatal("nobody is woken")
 	}
 
@@ -331,7 +331,7 @@ func TestStoredState(t *testing.T) {
 // Claims that are found after a restart hold their limits, even if the limits are full by now.
 func TestHold(t *testing.T) {
 	t.Parallel()
-	g := open(t, rules(t, []rule.Limit{named("a", 1)}))
+	g := open(t, rules(t, []rule.Limit{namedLimit("a", 1)}))
 	spec := model.TaskSpec{Limits: []string{"a"}, Breaker: "b"}
 	one, two, three := item(1, spec), item(2, spec), item(3, spec)
 	g.Hold(t0, one)
@@ -354,7 +354,7 @@ func TestHold(t *testing.T) {
 // The gate drops the limits of keys that no task uses.
 func TestSweep(t *testing.T) {
 	t.Parallel()
-	g := open(t, rules(t, []rule.Limit{named("a", 1), {Name: "all", Numbers: limit.Numbers{Concurrency: 10}}}))
+	g := open(t, rules(t, []rule.Limit{namedLimit("a", 1), {Name: "all", Numbers: limit.Numbers{Concurrency: 10}}}))
 	for i := range 20_000 {
 		it := item(i, model.TaskSpec{Limits: []string{fmt.Sprint("a/", i)}})
 		if ok, why, _ := g.Take(t0, it); !ok {
@@ -368,7 +368,7 @@ func TestSweep(t *testing.T) {
 }
 
 func BenchmarkTakeGive(b *testing.B) {
-	g := open(b, rules(b, []rule.Limit{{Name: "all", Numbers: limit.Numbers{Concurrency: 40}}, named("key", 1)}, rule.Breaker{Kind: "*", Config: breaker.Config{Failures: 100}}))
+	g := open(b, rules(b, []rule.Limit{{Name: "all", Numbers: limit.Numbers{Concurrency: 40}}, namedLimit("key", 1)}, rule.Breaker{Kind: "*", Config: breaker.Config{Failures: 100}}))
 	items := make([]*gate.Task, 10_000)
 	for i := range items {
 		items[i] = item(i, model.TaskSpec{Kind: "k", Queue: "q", Limits: []string{fmt.Sprint("key/", i)}})
@@ -493,11 +493,11 @@ func TestNoProbeIsAnAnswer(t *testing.T) {
 	if asks := g.Asks(); len(asks) != 1 || !asks[0].ToOwner.Ask {
 		t.Fatalf("asked %+v", asks)
 	}
-	g.Woken()
+	g.TakeWoken()
 	g.ConfirmAsks(id, 1)
 	adopt(b, at(3*time.Second))
 	g.Answer(at(3*time.Second), id, breaker.Permit{})
-	if len(g.Woken()) == 0 {
+	if len(g.TakeWoken()) == 0 {
 		t.Fatal("nobody is woken")
 	}
 

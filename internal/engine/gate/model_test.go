@@ -29,7 +29,7 @@ func checkOneNode(t *rapid.T) {
 		var list []rule.Limit
 		for _, n := range names {
 			numbers[n] = rapid.IntRange(1, 3).Draw(t, n)
-			list = append(list, named(n, numbers[n]))
+			list = append(list, namedLimit(n, numbers[n]))
 		}
 		s, err := rule.NewSet(list, nil)
 		if err != nil {
@@ -73,7 +73,7 @@ func checkOneNode(t *rapid.T) {
 	// Do as a dispatcher does: try woken groups until a task is refused.
 	dispatch := func() {
 		for n := 0; ; n++ {
-			woken := g.Woken()
+			woken := g.TakeWoken()
 			if len(woken) == 0 {
 				break
 			}
@@ -162,7 +162,7 @@ func checkOneNode(t *rapid.T) {
 func TestRefusalsAreSilent(t *testing.T) {
 	t.Parallel()
 	g := gate.New(1, func(rule.Resource) bool { return false })
-	g.SetRules(t0, rules(t, []rule.Limit{named("a", 1), named("b", 1)}))
+	g.SetRules(t0, rules(t, []rule.Limit{namedLimit("a", 1), namedLimit("b", 1)}))
 	items := make([]*gate.Task, 100)
 
 	sent := 0

@@ -58,6 +58,9 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *messageInput) {
 	if r := in.origin.message.Report; in.is(model.MessageReport) && e.x != nil && e.run() == r.Ref.Run {
 		how = l.noteReport(now, e, r)
 	}
+	if ref := in.report(); ref != nil && e.contradicts(in.fate, ref) {
+		l.confirm(e)
+	}
 	x, d := l.decide(now, e, in)
 
 	// A start that is refused without a look has not found out whether there is a run.
@@ -136,7 +139,7 @@ func (l *Lane) newRunFor(m *model.Message) model.RunID {
 	switch {
 	case !m.Fresh.IsZero():
 		return m.Fresh
-	case m.Kind == model.MessageStart, m.Kind == model.MessageRequeue && m.Letter.Do == model.LetterRequeue:
+	case m.Kind == model.MessageStart, m.Kind == model.MessageRequeue && m.DeadTask.Do == model.DeadTaskRequeue:
 		return l.cfg.NewRun()
 	}
 	return model.RunID{}
@@ -157,7 +160,7 @@ func (l *Lane) decide(now model.Time, e *entry, in *messageInput) (*core.Executi
 		return core.Deliver(e.x, m, now, l.newRunFor(m), l.cfg.Limits)
 	}
 
-	var letter *core.Letter
+	var letter *core.StoredDeadTask
 	if in.letter != nil {
 		if err := in.letter.err; err != nil {
 			return e.x, core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.KindOf(err).String(), Message: err.Error()}}}
@@ -165,7 +168,7 @@ func (l *Lane) decide(now model.Time, e *entry, in *messageInput) (*core.Executi
 		letter = in.letter.letter
 	}
 
-	return core.DeliverLetter(e.x, m, letter, now, l.newRunFor(m))
+	return core.DeliverDeadTaskOrder(e.x, m, letter, now, l.newRunFor(m))
 }
 
 func (b *inputBase) apply(*Lane, model.Time, *entry) {}

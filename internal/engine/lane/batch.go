@@ -22,6 +22,8 @@ type building struct {
 	changed map[*entry]int   // where the row of an entity is in the batch; nil when there is none
 	data    map[datumKey]int // where the value of a task is in the batch; nil when there is none
 	bytes   int
+	// confirms says that the batch is committed even if it writes nothing; see Lane.confirm.
+	confirms bool
 
 	proposals int           // of the board that were applied one per batch; see Lane.apart
 	requests  []model.RunID // rows of the inbox that are moved out of the way; see aside.go
@@ -85,7 +87,7 @@ func (b *building) rows() int { return b.batch.Rows() + len(b.effects)/4 }
 
 // empty reports whether there is nothing to commit.
 func (b *building) empty() bool {
-	return b.batch.Empty() && len(b.pairs) == 0 && len(b.frees) == 0 && !slices.ContainsFunc(b.entries, func(e *entry) bool { return e.pending.mark != nil })
+	return !b.confirms && b.batch.Empty() && len(b.pairs) == 0 && len(b.frees) == 0 && !slices.ContainsFunc(b.entries, func(e *entry) bool { return e.pending.mark != nil })
 }
 
 // unstartTimer takes back a timer that was started in this very batch.

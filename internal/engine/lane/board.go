@@ -17,10 +17,10 @@ type Board interface {
 	Proposed(id queue.WorkerID, ref model.TaskRef) bool
 	// Overdue reports whether the board still says that a deadline of a claim has passed.
 	Overdue(claim model.ClaimRef) bool
-	// Held says that a worker has claimed a task. The history names the worker; id is 0 when it is
+	// Hold says that a worker has claimed a task. The history names the worker; id is 0 when it is
 	// not a worker of this node. The five parameters are the row of the claim as the board keeps
 	// it.
-	Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string)
+	Hold(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string)
 	// Remove says that a task is neither waiting nor claimed.
 	Remove(now model.Time, ref model.TaskRef, how queue.Outcome)
 	// Forget is Remove for a task that leaves memory, because its run does or because another lane

@@ -80,6 +80,7 @@ func (l *Lane) split(now model.Time) bool {
 	l.recovery.reset()
 	l.budget.narrow(l.flight.bytes)
 	rest := l.undo(now)
+	l.apart = proposals(first) + proposals(rest)
 	half := halfOf(first)
 	l.applyAgain([]chunk{first[:half:half], first[half:]}, rest)
 

@@ -44,7 +44,7 @@ func (in *claimInput) apply(l *Lane, now model.Time, e *entry) {
 		if d.Decision, ok = core.Claim(e.x, in.id, in.name, now); ok {
 			task := e.x.Task(in.id)
 			e.tasks.posted.set(in.id, posting{held: true, claim: task.Claim, worker: in.worker})
-			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, in.worker, in.name)
+			l.cfg.Board.Hold(now, l.item(e, e.x, task), task.Claim, in.worker, in.name)
 		} else {
 			l.repost(now, e, in.id)
 		}
@@ -130,6 +130,9 @@ func (in *reportInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 
 // apply records how the claim ended, and tells the worker after the commit.
 func (in *reportInput) apply(l *Lane, now model.Time, e *entry) {
+	if e.contradicts(in.fate, &in.report.Ref) {
+		l.confirm(e)
+	}
 	switch {
 	case in.fate != nil && in.fate.Reported: // it is repeated, and answered in the same way
 		l.record(e, in, &core.Decision{})
@@ -183,6 +186,14 @@ func (l *Lane) Expire(now model.Time, ref model.ClaimRef, held bool, what string
 	}
 }
 
+// ready lets a time-out of an attempt wait until its claim is durable: no worker begins before
+// that. If the attempt timed out in memory, the board would propose the task again, and while the
+// store is away the task would spend all its attempts without a worker.
+func (in *expiryInput) ready(l *Lane, e *entry) bool {
+	early := e.dirty() && (in.what == model.TimeoutSilence || in.what == model.TimeoutToClose)
+	return !early && l.ensureKnown(e)
+}
+
 // apply ends the attempt whose deadline has passed, if it has.
 func (in *expiryInput) apply(l *Lane, now model.Time, e *entry) {
 	if e.x == nil || e.run() != in.run {
@@ -203,15 +214,20 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 		return d
 	}
 
-	// A worker that is with another node has not gone: its report comes by mail.
 	task := e.x.Task(in.id)
+	if in.what == model.FailureLost && task != nil && task.Held && task.Claim == in.claim && l.isHere(e, task, ref) {
+		l.resumeDeadlines(now, e, in)
+		return d
+	}
+
+	// A worker that is with another node has not gone: its report comes by mail.
 	if in.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
 		if task.Claim == in.claim && l.cfg.Board.Dropped(task.Worker, ref) { // it never began
 			d.Decision = core.Report(e.x, &model.TaskReport{Ref: ref, Returned: true}, now, l.cfg.Limits)
 			return d
 		}
 		// Wait for it once more.
-		l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, 0, task.Worker)
+		l.cfg.Board.Hold(now, l.item(e, e.x, task), task.Claim, 0, task.Worker)
 		return d
 	}
 
@@ -222,6 +238,17 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 		l.resumeDeadlines(now, e, in)
 	}
 	return d
+}
+
+// isHere reports whether the worker that has a claim is on the board. If the claim of a lost worker
+// was undone, another worker may have made it again under the same number.
+func (l *Lane) isHere(e *entry, t *core.Task, ref model.ClaimRef) bool {
+	p, ok := e.tasks.posted.get(t.ID)
+	if !ok || !p.held || p.claim != t.Claim || p.worker == 0 {
+		return false
+	}
+	id, _ := l.cfg.Board.Find(t.Worker, ref)
+	return id == p.worker
 }
 
 // outcomeOfExpiry is what a deadline says about the other side that the task calls: that it took
@@ -245,7 +272,7 @@ func (l *Lane) expireAgain(now model.Time, e *entry, in *expiryInput) {
 func (l *Lane) resumeDeadlines(now model.Time, e *entry, in *expiryInput) {
 	p, _ := e.tasks.posted.get(in.id)
 	if t := taskOf(e, in.id); e.run() == in.run && t != nil && t.Held && p.held && p.claim == t.Claim {
-		l.cfg.Board.Held(now, l.item(e, e.x, t), p.claim, p.worker, t.Worker)
+		l.cfg.Board.Hold(now, l.item(e, e.x, t), p.claim, p.worker, t.Worker)
 	} else {
 		l.repost(now, e, in.id)
 	}
@@ -264,14 +291,24 @@ func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 	task := taskOf(e, in.id)
 	switch p, ok := e.tasks.posted.get(in.id); {
 	case e.x == nil || e.run() != in.run || task == nil || !task.Held || task.Claim != in.claim:
-		l.afterCommit(e, effect{kind: effStop, entry: e, run: in.run, task: &handover{id: in.id, worker: in.worker, claim: in.claim}})
+		l.stopUnknown(e, in)
+		return
 	case ok && p.held && p.claim == in.claim && p.worker != in.worker:
 		p.worker, p.warned = in.worker, false
 		e.tasks.posted.set(in.id, p)
-		l.cfg.Board.Held(now, l.item(e, e.x, task), p.claim, p.worker, task.Worker)
+		l.cfg.Board.Hold(now, l.item(e, e.x, task), p.claim, p.worker, task.Worker)
 		l.postTask(now, e, task) // which warns the worker if it should come to an end
 	}
 	l.skip(e, in)
+}
+
+// stopUnknown tells a worker to stop a claim that it does not have, or no longer has.
+func (l *Lane) stopUnknown(e *entry, in *attachInput) {
+	if !e.hasPassed(in.run, in.claim) {
+		l.confirm(e)
+	}
+	l.afterCommit(e, effect{kind: effStop, entry: e, run: in.run, task: &handover{id: in.id, worker: in.worker, claim: in.claim}})
+	l.record(e, in, &core.Decision{}) // so that a refused batch does not lose the stop
 }
 
 // Progress hands in how far a claim is. The lane keeps the last one of each task beside the

@@ -77,6 +77,17 @@ func (e *entry) refusal() *fault.Error {
 // needsFate reports whether only the store knows what became of a claim.
 func (e *entry) needsFate(ref *model.ClaimRef) bool { return ref != nil && !e.x.Knows(ref) }
 
+// contradicts reports whether the lane does not know a claim that is not over in the store.
+func (e *entry) contradicts(f *core.Fate, ref *model.ClaimRef) bool {
+	return f != nil && !f.Over && !e.x.Knows(ref)
+}
+
+// hasPassed reports whether the history of the run that the lane knows includes the position of a
+// claim.
+func (e *entry) hasPassed(run model.RunID, claim int64) bool {
+	return e.x != nil && e.run() == run && claim < e.x.Next
+}
+
 func (e *entry) key() store.RunKey { return store.RunKey{Shard: e.shard.id, Run: e.run()} }
 
 func (e *entry) dirty() bool { return e.pending.dirty() }

@@ -45,7 +45,7 @@ func (l *Lane) noteFacts(b *building, e *entry, in input, d *core.Decision) {
 		n.addTask(Fact{Kind: FactDead}, d.Dead[i].Task.Spec)
 	}
 
-	if c := d.Letter; c != nil {
+	if c := d.DeadTask; c != nil {
 		switch {
 		case c.Purged:
 			n.add(Fact{Kind: FactPurged})
@@ -82,7 +82,7 @@ func (l *Lane) addTrace(m *model.Message) {
 	if l.cfg.NewTrace == nil || m.Trace != "" {
 		return
 	}
-	if o := m.Letter; m.Kind == model.MessageStart || m.Kind == model.MessageRequeue && o.Do == model.LetterRequeue && o.Ref.Alone() {
+	if o := m.DeadTask; m.Kind == model.MessageStart || m.Kind == model.MessageRequeue && o.Do == model.DeadTaskRequeue && o.Ref.Alone() {
 		m.Trace = l.cfg.NewTrace(m.To)
 	}
 }

@@ -18,6 +18,15 @@ func (l *Lane) afterCommit(e *entry, f effect) {
 	l.tellTask(&f)
 }
 
+// confirm lets what the lane tells about the entry wait for a commit, even if there is nothing to
+// write. The lane calls it when it is about to deny a claim that it has never seen. Such a claim
+// may come from a node that has fenced this one and owns the shard now. Then the commit fails, and
+// the worker keeps its report for that node.
+func (l *Lane) confirm(e *entry) {
+	l.touch(l.open, e)
+	l.open.confirms = true
+}
+
 // tellTask tells a worker what became of a claim.
 func (l *Lane) tellTask(f *effect) {
 	switch f.kind {

@@ -186,7 +186,7 @@ func (in *messageInput) aboutLetter() bool { return in.is(model.MessageRequeue) 
 // belong to another address than the letter.
 func (in *messageInput) needsLetter() bool {
 	m := in.origin.message
-	return in.aboutLetter() && (m.Letter.Do != model.LetterUndo || m.To == m.Letter.Ref.Address)
+	return in.aboutLetter() && (m.DeadTask.Do != model.DeadTaskUndo || m.To == m.DeadTask.Ref.Address)
 }
 
 // report returns the claim that the message reports on; nil when it is no report.
@@ -330,8 +330,8 @@ func isTemporary(f *model.Failure) bool {
 
 // letterRead is what the store says of a dead letter.
 type letterRead struct {
-	letter *core.Letter // nil when there is none
-	err    error        // why it cannot be understood
+	letter *core.StoredDeadTask // nil when there is none
+	err    error                // why it cannot be understood
 }
 
 // resultInput is what a worker has made of calls of an entity.

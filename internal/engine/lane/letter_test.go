@@ -46,7 +46,7 @@ func TestRequeueBesidePoison(t *testing.T) {
 		return nil
 	}
 
-	order := model.Message{Kind: model.MessageRequeue, To: a, Letter: &model.LetterOrder{Do: model.LetterRequeue, Ref: ref}}
+	order := model.Message{Kind: model.MessageRequeue, To: a, DeadTask: &model.DeadTaskOrder{Do: model.DeadTaskRequeue, Ref: ref}}
 	first, second := order, order
 	first.RequestID, second.RequestID = "1", "2"
 
@@ -88,11 +88,11 @@ func TestDrainWhileLetterIsRead(t *testing.T) {
 	r.turn(a, does(taskCommand("t")))
 	r.settle()
 	c := b.one()
-	r.send(model.Message{Kind: model.MessageRequeue, To: a, Letter: &model.LetterOrder{
-		Do: model.LetterRequeue, Ref: model.TaskRef{Address: a, Run: run, ID: "another"},
+	r.send(model.Message{Kind: model.MessageRequeue, To: a, DeadTask: &model.DeadTaskOrder{
+		Do: model.DeadTaskRequeue, Ref: model.TaskRef{Address: a, Run: run, ID: "another"},
 	}}, "requeue")
 	r.flush()
-	if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadLetter {
+	if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadDeadTask {
 		t.Fatalf("reads %+v, want the letter", r.loads)
 	}
 

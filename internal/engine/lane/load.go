@@ -75,7 +75,7 @@ func (l *Lane) FinishLoad(now model.Time, id uint64, r LoadResult) {
 		l.acceptProgress(ld, r)
 	case LoadExpired:
 		l.acceptExpired(ld, r.Expired)
-	case LoadLetter:
+	case LoadDeadTask:
 		l.acceptLetter(ld, r)
 	case LoadFate:
 		l.acceptFate(ld, r)

@@ -182,10 +182,14 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 	query := m.Kind == model.MessageQuery // its id is used once
 	again := known && !query              // is remembered
 
+	// A signal for a quarantined run is refused. An earlier refusal may have been undone since, and
+	// then the signal takes effect like any other.
+	quarantined := isMessage && sent.isRequest() && e.quarantine.why != nil
+
 	switch {
 	case m.Kind == model.MessageNothing || m.RequestID == "":
 	// The id does not belong to this request. Its sender looks for the refusal as well.
-	case known && answered.misused || d.Misused || isMessage && sent.refusedOnce && sent.isRequest() || !again && !query && isTemporary(d.Answer.Failure):
+	case known && answered.misused || d.Misused || quarantined || !again && !query && isTemporary(d.Answer.Failure):
 		if !m.Keep { // otherwise no caller waits
 			l.remember(b, e, model.RefusedIDs+from.inbox.String(), useFor(&d.Answer, nil))
 		}

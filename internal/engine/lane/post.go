@@ -31,7 +31,7 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 		}
 
 		e.tasks.posted.set(t.ID, posting{held: true, claim: claim, worker: id})
-		l.cfg.Board.Held(now, *it, claim, id, name)
+		l.cfg.Board.Hold(now, *it, claim, id, name)
 		return name
 	})
 }
@@ -120,7 +120,7 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 		it := l.item(e, x, t)
 		id, has := l.cfg.Board.Find(t.Worker, model.ClaimRef{TaskRef: it.Ref, Claim: t.Claim})
 		e.tasks.posted.set(t.ID, posting{held: true, claim: t.Claim, worker: id})
-		l.cfg.Board.Held(now, it, t.Claim, id, t.Worker)
+		l.cfg.Board.Hold(now, it, t.Claim, id, t.Worker)
 		switch {
 		case id != 0 && !has:
 			// The claim was read, so it is durable, but the worker has not heard of it.

@@ -78,6 +78,31 @@ func TestClaimsBesidePoison(t *testing.T) {
 	}
 }
 
+// The same with a store that does not take two claims in time. The lane splits the batch, and the
+// claims must not meet in the next one.
+func TestClaimsThatAreTooMuchTogether(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	r.send(theTask("a"), "a")
+	r.send(theTask("b"), "b")
+	r.settle()
+	r.refuse = func(batch *store.Batch) error {
+		if len(batch.Events) > 1 {
+			return store.Errorf(store.Unknown, "commit", "too late")
+		}
+		return nil
+	}
+	b.Slots(r.now, 1, 2)
+	for range 3 {
+		b.propose()
+		r.settle()
+	}
+
+	if got := b.claims(); len(got) != 2 {
+		t.Errorf("handed over are %+v, want both", got)
+	}
+}
+
 // The commit of a claim takes longer than its worker may be silent. The board has found that out
 // before the claim is durable, and the attempt is about to time out. No worker may begin it.
 func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
@@ -94,7 +119,7 @@ func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 	}
 
 	r.now = r.now.Add(11 * time.Second)
-	due := b.Due(r.now) // which the lane hears of after the commit
+	due := b.TakeDue(r.now) // which the lane hears of after the commit
 	r.settle()
 	r.l.Expire(r.now, model.ClaimRef{TaskRef: due[0].Ref, Claim: due[0].Claim}, true, due[0].Kind.String())
 	r.settle()
@@ -125,11 +150,43 @@ func TestClaimThatHasNoTimeLeftIsNotHandedOver(t *testing.T) {
 	if got := b.claims(); len(got) != 0 {
 		t.Errorf("handed over is %+v, whose time was up", got)
 	}
-	due := b.Due(r.now)
+	due := b.TakeDue(r.now)
 	if len(due) != 1 {
 		t.Fatalf("due is %+v, want the claim", due)
 	}
 	r.l.Expire(r.now, model.ClaimRef{TaskRef: due[0].Ref, Claim: due[0].Claim}, true, due[0].Kind.String())
 	r.settle()
 	r.wantEvents(taskAt("t"), "task_claimed task", "task_timed_out task")
+}
+
+// The store is away when a worker claims a task, for much longer than the worker may be silent. The
+// claim does not time out before it is durable. Otherwise the board would propose the task again
+// and again, each claim would time out in memory, and the attempts would be spent without a worker.
+func TestClaimThatIsNotStoredDoesNotTimeOut(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	r.send(theTask("t", func(s *model.TaskSpec) { s.Silence = 10 * time.Second }), "t")
+	r.settle()
+	b.Slots(r.now, 1, 1)
+	b.propose()
+	r.flush()
+	for range 20 {
+		r.now = r.now.Add(11 * time.Second)
+		b.propose()
+		r.flush()
+		if r.commit != nil {
+			r.fail(store.Away)
+		}
+	}
+	if held := r.l.Held(); held > 1024 {
+		t.Errorf("the lane holds %d bytes, want those of the claim and its time-out", held)
+	}
+
+	r.pass(time.Minute)
+	r.wantEvents(taskAt("t"), "task_claimed task", "task_timed_out task")
+	b.propose()
+	r.settle()
+	if c := b.one(); c.Attempt != 2 {
+		t.Errorf("attempt %d begins, want 2", c.Attempt)
+	}
 }

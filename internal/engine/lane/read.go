@@ -24,11 +24,11 @@ const (
 	// runs of Shards whose time is over, see store.LoadExpired: Limit, After, Before and Until
 	// bound the walk
 	LoadExpired
-	LoadLetter  // the dead letter of Task of Run
-	LoadFate    // what has become of Claim
-	LoadWritten // how far Task of Run has written, and its states
-	LoadEntity  // the entity Address with its mailbox
-	LoadMailbox // what waits for the entity Address
+	LoadDeadTask // the dead letter of Task of Run
+	LoadFate     // what has become of Claim
+	LoadWritten  // how far Task of Run has written, and its states
+	LoadEntity   // the entity Address with its mailbox
+	LoadMailbox  // what waits for the entity Address
 	// a page of the entities of Shards behind Behind for which something waits
 	LoadMailboxes
 )
@@ -78,7 +78,7 @@ type LoadResult struct {
 	Inbox     []store.InboxRow
 	MoreMail  bool // there may be more messages or requests
 	Data      []store.TaskDatum
-	Letter    *store.DeadRow
+	DeadTask  *store.DeadRow
 	Fate      core.Fate
 	Entity    store.LoadedEntity
 	Mailboxes []store.EntityKey
@@ -164,7 +164,7 @@ func backoff(n int) time.Duration { return min(10*time.Millisecond<<min(n-1, 10)
 // addresses never fails because of one row; see store.Whole.
 func (ld *Load) survives() bool {
 	switch ld.Kind {
-	case LoadReply, LoadProgress, LoadLetter, LoadFate, LoadWritten, LoadMailbox:
+	case LoadReply, LoadProgress, LoadDeadTask, LoadFate, LoadWritten, LoadMailbox:
 		return true
 	case LoadRun, LoadEntity:
 		return !ld.entry.dirty()

@@ -75,9 +75,9 @@ func (l *Lane) loadEntity(e *entry) {
 }
 
 func (l *Lane) loadLetter(e *entry, in *messageInput) {
-	ref := in.origin.message.Letter.Ref
+	ref := in.origin.message.DeadTask.Ref
 	e.reading.active = true
-	l.loads.add(&Load{Kind: LoadLetter, Shard: e.shard.id, Address: e.address, Run: ref.Run, Task: ref.ID, entry: e, message: in})
+	l.loads.add(&Load{Kind: LoadDeadTask, Shard: e.shard.id, Address: e.address, Run: ref.Run, Task: ref.ID, entry: e, message: in})
 }
 
 // loadMailbox reads what waits for an entity that is to be removed. Its row is not read.
@@ -156,8 +156,8 @@ func (l *Lane) acceptLetter(ld *Load, r LoadResult) {
 		return
 	case e.backlog.inputs[0] == input(ld.message):
 		read := &letterRead{err: r.Err}
-		if row := r.Letter; row != nil && r.Err == nil {
-			read.letter = &core.Letter{Count: row.Requeued, Body: row.Body}
+		if row := r.DeadTask; row != nil && r.Err == nil {
+			read.letter = &core.StoredDeadTask{Count: row.Requeued, Body: row.Body}
 		}
 		ld.message.letter = read
 	}

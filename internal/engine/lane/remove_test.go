@@ -352,13 +352,12 @@ func TestForcedDeleteRefused(t *testing.T) {
 	}
 }
 
-// An order of another process for what is quarantined is refused at once, each request once. Given
-// again later, the order takes effect.
-func TestOrdersForWhatIsQuarantined(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+// newQuarantined returns a rig with a run whose events cannot be decoded. repair makes them
+// readable again.
+func newQuarantined(t *testing.T) (r *rig, a model.Address, repair func()) {
+	t.Helper()
+	r, a = newRig(t), key("bad")
 	r.join(1)
-	a := key("bad")
 	r.start(a, "one")
 	r.settle()
 	r.restart()
@@ -371,6 +370,15 @@ func TestOrdersForWhatIsQuarantined(t *testing.T) {
 	}
 	r.join(1)
 	r.settle()
+
+	return r, a, func() { damaged = false }
+}
+
+// An order of another process for what is quarantined is refused at once, each request once. Given
+// again later, the order takes effect.
+func TestOrdersForWhatIsQuarantined(t *testing.T) {
+	t.Parallel()
+	r, a, repair := newQuarantined(t)
 	order := func(id string) {
 		r.putRow(model.Message{Kind: model.MessageTerminate, To: a, RequestID: id})
 	}
@@ -386,7 +394,7 @@ func TestOrdersForWhatIsQuarantined(t *testing.T) {
 		t.Error("it was carried out")
 	}
 
-	damaged = false
+	repair()
 	r.pass(2 * time.Minute)
 	order("second")
 	r.l.MailWaits()
@@ -399,21 +407,7 @@ func TestOrdersForWhatIsQuarantined(t *testing.T) {
 // once.
 func TestRequestsForWhatIsQuarantined(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.join(1)
-	a := key("bad")
-	r.start(a, "one")
-	r.settle()
-	r.restart()
-	damaged := true
-	r.reads = func(ld *lane.Load) *lane.LoadResult {
-		if damaged && ld.Kind == lane.LoadRun && ld.Address == a {
-			return &lane.LoadResult{Err: fault.New(fault.Corrupt, "event 3 of it cannot be decoded")}
-		}
-		return nil
-	}
-	r.join(1)
-	r.settle()
+	r, a, repair := newQuarantined(t)
 
 	signal := model.Message{Kind: model.MessageSignal, To: a, Name: "s", RequestID: "signal"}
 	for _, m := range []model.Message{
@@ -434,7 +428,7 @@ func TestRequestsForWhatIsQuarantined(t *testing.T) {
 		}
 	}
 
-	damaged = false
+	repair()
 	r.pass(2 * time.Minute)
 	for range 2 {
 		r.putRow(signal)
@@ -450,4 +444,62 @@ func TestRequestsForWhatIsQuarantined(t *testing.T) {
 	if signals != 1 {
 		t.Errorf("the signal took effect %d times", signals)
 	}
+}
+
+// The refusal of a signal for a quarantined run is undone, because it is in a batch with a poisoned
+// row. The quarantine has ended by then, so the signal takes effect. Its answer is remembered under
+// its request id like any other, and the same signal has no effect again.
+func TestRefusedRequestThatTakesEffect(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("bad")
+	r.start(a, "one")
+	r.settle()
+	r.restart()
+	damaged := true
+	r.reads = func(ld *lane.Load) *lane.LoadResult {
+		if damaged && ld.Kind == lane.LoadRun && ld.Address == a {
+			return &lane.LoadResult{Err: fault.New(fault.Corrupt, "event 3 of it cannot be decoded")}
+		}
+		return nil
+	}
+	r.join(1)
+	r.settle()
+
+	// The refusal waits behind a commit.
+	r.start(key("first"), "first")
+	r.flush()
+	signal := model.Message{Kind: model.MessageSignal, To: a, Name: "s", RequestID: "signal"}
+	id := r.putRow(signal)
+	r.l.MailWaits()
+	r.flush()
+	r.read() // the row
+	r.read() // whether its id is remembered
+	r.start(key("poison"), "poison")
+	r.flush()
+
+	damaged = false
+	r.now = r.now.Add(2 * time.Minute)
+	r.flush()
+	r.refuse = poison("poison")
+	r.commitNow()
+	if b := r.commit; b == nil || len(b.Inbox) != 1 || len(b.Starts) != 1 {
+		t.Fatalf("the refusal and the poisoned start are not in one batch: %+v", b)
+	}
+	r.settle()
+	r.wantEvents(a, "signal_received s")
+	k := store.RequestKey{Shard: a.Shard(shards), Address: a, ID: signal.RequestID}
+	if answer := r.remembered(k); answer == nil || answer.Failure != nil {
+		t.Errorf("under the id of the signal there is the answer %+v", answer)
+	}
+	k.ID = model.RefusedIDs + id.String()
+	if answer := r.remembered(k); answer != nil {
+		t.Errorf("the signal took effect, and its refusal is remembered: %+v", answer)
+	}
+
+	r.putRow(signal)
+	r.l.MailWaits()
+	r.settle()
+	r.wantEvents(a, "signal_received s")
 }

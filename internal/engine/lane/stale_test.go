@@ -74,7 +74,7 @@ func TestSilenceOfAClaimThatWasUndone(t *testing.T) {
 		b.propose()
 		r.flush()
 		r.now = r.now.Add(2 * time.Second)
-		due := b.Due(r.now)
+		due := b.TakeDue(r.now)
 		if len(due) != 1 || due[0].Kind != queue.DueSilence {
 			t.Fatalf("the board reports %+v", due)
 		}
@@ -100,4 +100,32 @@ func TestSilenceOfAClaimThatWasUndone(t *testing.T) {
 		}
 		r.wantEvents(taskAt("t"), want...)
 	}
+}
+
+// A worker claims a task and is lost. The claim is undone with its batch, and another worker makes
+// it again under the same number. The loss of the first worker, which the lane applies only then,
+// does not end the claim of the second one.
+func TestLossOfAClaimThatWasMadeAgain(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	r.send(theTask("t"), "t")
+	r.settle()
+	b.Slots(r.now, 1, 1)
+	b.propose()
+	r.flush()
+	ref := model.TaskRef{Address: taskAt("t"), Run: r.current(taskAt("t")).Start.Run, ID: model.TaskStep}
+	lost := func() {
+		r.l.Expire(r.now, model.ClaimRef{TaskRef: ref, Claim: 1}, true, model.FailureLost)
+		r.settle()
+	}
+	lost()
+	if c := b.one(); c.Ref.Claim != 1 {
+		t.Errorf("claim %d is handed over, want 1", c.Ref.Claim)
+	}
+	r.wantEvents(taskAt("t"), "task_claimed task")
+
+	b.Leave(r.now, 1)
+	b.left = true
+	lost()
+	r.wantEvents(taskAt("t"), "task_claimed task", "attempt_failed task")
 }

@@ -29,8 +29,8 @@ func (b *bench) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	return id, "w@here", ok
 }
 
-func (b *bench) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, _ string) {
-	b.Board.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
+func (b *bench) Hold(now model.Time, it queue.Item, claim int64, id queue.WorkerID, _ string) {
+	b.Board.Hold(now, it, queue.HeldClaim{Ref: model.ClaimRef{TaskRef: it.Ref, Claim: claim}, Worker: id})
 }
 
 func (b *bench) Find(name string, claim model.ClaimRef) (queue.WorkerID, bool) {
@@ -74,7 +74,7 @@ func (b *bench) propose() {
 	for _, m := range b.Match(b.r.now) {
 		b.r.l.Claim(b.r.now, m.Ref, m.Worker, "w@here")
 	}
-	for _, d := range b.Due(b.r.now) {
+	for _, d := range b.TakeDue(b.r.now) {
 		b.r.l.Expire(b.r.now, model.ClaimRef{TaskRef: d.Ref, Claim: d.Claim}, d.Claim != 0 || d.Kind == queue.DueToClose, d.Kind.String())
 	}
 	b.r.take()
@@ -108,7 +108,7 @@ func (b *bench) report(c model.Claim, change ...func(*model.TaskReport)) {
 	for _, f := range change {
 		f(rep)
 	}
-	b.Reported(b.r.now, 1, c.Ref)
+	b.MarkReported(b.r.now, 1, c.Ref)
 	b.r.l.Report(b.r.now, 1, rep)
 	b.r.take()
 }
@@ -531,7 +531,7 @@ func (g *turnstile) Take(_ model.Time, it *queue.Item) (bool, model.Reason, mode
 	return true, model.Reason{}, 0
 }
 
-func (g *turnstile) Hold(_ model.Time, it *queue.Item) {
+func (g *turnstile) Hold(_ model.Time, it *queue.Item, _ string) {
 	if !g.in[it.Ref] {
 		g.over++
 	}

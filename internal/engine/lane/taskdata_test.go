@@ -32,11 +32,11 @@ func saved(name, value string) model.TaskItem {
 func (r *rig) data(c model.Claim) string {
 	r.t.Helper()
 	key := store.RunKey{Shard: c.Ref.Address.Shard(shards), Run: c.Ref.Run}
-	states, err := r.st.LoadTaskData(r.t.Context(), key, store.States(c.Ref.ID))
+	states, err := r.st.LoadTaskData(r.t.Context(), key, store.StateRange(c.Ref.ID))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	items, err := r.st.LoadTaskData(r.t.Context(), key, store.Streamed(c.Ref.ID, 0, 0))
+	items, err := r.st.LoadTaskData(r.t.Context(), key, store.StreamRange(c.Ref.ID, 0, 0))
 	if err != nil {
 		r.t.Fatal(err)
 	}

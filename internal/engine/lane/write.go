@@ -41,7 +41,7 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 			DeadKey: store.DeadKey{RunKey: key, Task: d.Dead[i].Task.ID}, Body: deadTask(e.address, &d.Dead[i]),
 		})
 	}
-	if c := d.Letter; c != nil {
+	if c := d.DeadTask; c != nil {
 		b.changeLetter(e.shard.id, c)
 	}
 	l.writeTimers(b, e, key, d)
@@ -165,7 +165,7 @@ func (l *Lane) writeBirth(b *building, e *entry, s *model.Start) {
 }
 
 // changeLetter writes what a decision does to a dead letter.
-func (b *building) changeLetter(shard model.ShardID, c *core.LetterChange) {
+func (b *building) changeLetter(shard model.ShardID, c *core.DeadTaskChange) {
 	key := store.DeadKey{RunKey: store.RunKey{Shard: shard, Run: c.Ref.Run}, Task: c.Ref.ID}
 	if c.Purged {
 		b.batch.DeadDeletes = append(b.batch.DeadDeletes, key)

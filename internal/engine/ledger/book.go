@@ -12,9 +12,9 @@ import (
 // Book is the ledger as one node sees it: the messages that it has for the owners on the pages, and
 // the leases that it has.
 //
-// The engine shows the book every version of a page that it reads (Seen). It writes what the book
-// composes (Compose, then Seen) if the page has not changed in between. It asks for the Due pages
-// after every call, and at the time of Wake.
+// The engine shows the book every version of a page that it reads (ApplyPage). It writes what the
+// book composes (Compose, then ApplyPage) if the page has not changed in between. It asks for
+// DuePages after every call, and at the time of Wake.
 type Book struct {
 	// Gate is the gate whose limits are on the pages. The engine must call Post after every call to
 	// it.
@@ -125,8 +125,8 @@ func (b *Book) Places() map[limit.Place]bool {
 	return all
 }
 
-// Due returns the pages that may have to be written now.
-func (b *Book) Due(now model.Time) (pages []int) {
+// DuePages returns the pages that may have to be written now.
+func (b *Book) DuePages(now model.Time) (pages []int) {
 	for i := range b.sheets {
 		if s := &b.sheets[i]; s.due || s.wake != 0 && s.wake <= now {
 			pages = append(pages, i)
@@ -260,9 +260,9 @@ func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
 	return changed
 }
 
-// Seen shows the book a page that was read, or written after Compose. Seeing the same page again
-// changes nothing.
-func (b *Book) Seen(now model.Time, number int, body []byte) error {
+// ApplyPage shows the book a page that was read, or written after Compose. Seeing the same page
+// again changes nothing.
+func (b *Book) ApplyPage(now model.Time, number int, body []byte) error {
 	s := &b.sheets[number]
 	p, err := decode(body)
 	if err != nil {

@@ -30,7 +30,7 @@ func TestWantThatCrossesAGrant(t *testing.T) {
 
 	b.Gate.Take(t0, items[0])
 	b.Post()
-	page := b.Due(t0)[0]
+	page := b.DuePages(t0)[0]
 	body, _, err := b.Compose(t0, page)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestWantThatCrossesAGrant(t *testing.T) {
 	b.Gate.Take(t0, items[1])
 	b.Post()
 	for range 5 {
-		if err := b.Seen(t0, page, body); err != nil {
+		if err := b.ApplyPage(t0, page, body); err != nil {
 			t.Fatal(err)
 		}
 

@@ -42,13 +42,13 @@ func TestTaskThatWaitsForTokensIsWokenWhenItsNodeTakesThePage(t *testing.T) {
 	first := node(1)
 	first.Gate.Take(t0, item("t"))
 	first.Post()
-	page := first.Due(t0)[0]
+	page := first.DuePages(t0)[0]
 	body := write(first, page)
 
 	second, waits := node(2), item("u")
 	see := func() {
 		t.Helper()
-		if err := second.Seen(t0, page, body); err != nil {
+		if err := second.ApplyPage(t0, page, body); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,14 +61,14 @@ func TestTaskThatWaitsForTokensIsWokenWhenItsNodeTakesThePage(t *testing.T) {
 		t.Fatalf("the task is let through: %t, or told when to ask again: %s", ok, again)
 	}
 	second.Post()
-	second.Gate.Woken()
+	second.Gate.TakeWoken()
 	body = write(second, page)
 	see()
 	if _, sole, err := ledger.Read(body); sole != 2 || err != nil {
 		t.Fatalf("the page is with place %d: %v", sole, err)
 	}
 
-	if woken := second.Gate.Woken(); len(woken) != 1 {
+	if woken := second.Gate.TakeWoken(); len(woken) != 1 {
 		t.Fatalf("the gate wakes %q: the task waits for ever", woken)
 	}
 	ok, why, again := second.Gate.Take(t0, waits)

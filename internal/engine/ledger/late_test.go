@@ -13,7 +13,7 @@ import (
 // A node takes a whole page, and the answer to that write is lost. Before it reads the page,
 // another node leaves a message on it. The first node hands the page over at once, without waiting
 // for a second message.
-func TestLetterOnAPageThatWasTakenUnheard(t *testing.T) {
+func TestMessageOnAPageThatWasTakenUnheard(t *testing.T) {
 	t.Parallel()
 	rules, err := rule.NewSet([]rule.Limit{{Name: "a", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 2}}}, nil)
 	if err != nil {
@@ -33,7 +33,7 @@ func TestLetterOnAPageThatWasTakenUnheard(t *testing.T) {
 	write := func(b *ledger.Book, page int, seen []byte) []byte {
 		t.Helper()
 		if seen != nil {
-			if err := b.Seen(t0, page, seen); err != nil {
+			if err := b.ApplyPage(t0, page, seen); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -46,7 +46,7 @@ func TestLetterOnAPageThatWasTakenUnheard(t *testing.T) {
 
 	first, _ := node(1, "t")
 	first.SetAlone(true)
-	page := first.Due(t0)[0]
+	page := first.DuePages(t0)[0]
 	taken := write(first, page, nil)
 	if _, sole, _ := ledger.Read(taken); sole != 1 {
 		t.Fatalf("the page is taken by %d", sole)
@@ -61,7 +61,7 @@ func TestLetterOnAPageThatWasTakenUnheard(t *testing.T) {
 
 	for range 5 {
 		for _, b := range []*ledger.Book{second, first} {
-			if err := b.Seen(t0, page, body); err != nil {
+			if err := b.ApplyPage(t0, page, body); err != nil {
 				t.Fatal(err)
 			}
 			next, needed, err := b.Compose(t0, page)
@@ -74,7 +74,7 @@ func TestLetterOnAPageThatWasTakenUnheard(t *testing.T) {
 		}
 	}
 
-	if err := second.Seen(t0, page, body); err != nil {
+	if err := second.ApplyPage(t0, page, body); err != nil {
 		t.Fatal(err)
 	}
 	if ok, why, _ := second.Gate.Take(t0, waits); !ok {

@@ -24,7 +24,7 @@ func TestLeaveWhileAPageIsTaken(t *testing.T) {
 	it := &gate.Task{Ref: model.TaskRef{ID: "t"}, Spec: &model.TaskSpec{Limits: []string{"a"}}}
 	b.Gate.Take(t0, it)
 	b.Post()
-	due := b.Due(t0)
+	due := b.DuePages(t0)
 	if len(due) != 1 {
 		t.Fatalf("pages %v are due", due)
 	}
@@ -40,7 +40,7 @@ func TestLeaveWhileAPageIsTaken(t *testing.T) {
 
 	b.Leave(t0)
 	for range 5 {
-		if err := b.Seen(t0, page, body); err != nil {
+		if err := b.ApplyPage(t0, page, body); err != nil {
 			t.Fatal(err)
 		}
 		b.Post()

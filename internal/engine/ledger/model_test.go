@@ -116,7 +116,7 @@ func (w *world) read(n *node) {
 func (w *world) look(n *node, page int) {
 	if r := &w.rows[page]; r.version > n.known[page] {
 		n.known[page] = r.version
-		if err := n.book.Seen(w.now, page, r.body); err != nil {
+		if err := n.book.ApplyPage(w.now, page, r.body); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -150,7 +150,7 @@ func (w *world) land(n *node, told bool) {
 		r.body = f.body
 		if told {
 			n.known[f.page] = r.version
-			if err := n.book.Seen(w.now, f.page, f.body); err != nil {
+			if err := n.book.ApplyPage(w.now, f.page, f.body); err != nil {
 				w.t.Fatal(err)
 			}
 		}
@@ -182,7 +182,7 @@ func (w *world) arrive(n *node, limits []string) {
 
 // dispatch tries the woken groups, and the tasks whose time has come.
 func (w *world) dispatch(n *node) {
-	woken := n.book.Gate.Woken()
+	woken := n.book.Gate.TakeWoken()
 	n.waiting = slices.DeleteFunc(n.waiting, func(it *gate.Task) bool {
 		timed := slices.ContainsFunc(it.Spec.Limits, func(l string) bool { return w.numbers[l].Rate > 0 })
 		return (timed || slices.Contains(woken, n.book.Gate.Group(it))) && w.try(n, it)
@@ -302,7 +302,7 @@ func (w *world) drain() {
 		for _, n := range w.nodes {
 			w.read(n)
 			w.land(n, true)
-			for _, p := range n.book.Due(w.now) {
+			for _, p := range n.book.DuePages(w.now) {
 				w.compose(n, p)
 				w.land(n, true)
 			}
@@ -377,14 +377,14 @@ func check(t *rapid.T, edit bool) {
 		"read": func(t *rapid.T) { w.read(some(t)) },
 		"write": func(t *rapid.T) {
 			n := some(t)
-			if pages := n.book.Due(w.now); len(pages) > 0 {
+			if pages := n.book.DuePages(w.now); len(pages) > 0 {
 				w.compose(n, rapid.SampledFrom(pages).Draw(t, "page"))
 			}
 		},
 		"write all": func(t *rapid.T) {
 			n := some(t)
 			w.land(n, true)
-			for _, p := range n.book.Due(w.now) {
+			for _, p := range n.book.DuePages(w.now) {
 				w.compose(n, p)
 				w.land(n, true)
 			}

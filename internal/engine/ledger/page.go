@@ -46,12 +46,12 @@ type message struct {
 
 // storedPage is the row of a page.
 type storedPage struct {
-	Version int                   `cbor:"1,keyasint"`
-	Sole    limit.Place           `cbor:"2,keyasint,omitempty"`
-	Letters []storedMessage       `cbor:"3,keyasint,omitempty"`
-	Seen    map[limit.Place]int64 `cbor:"4,keyasint,omitempty"`
-	Owners  []storedOwner         `cbor:"5,keyasint,omitempty"`
-	Emptied model.Time            `cbor:"6,keyasint,omitempty"`
+	Version  int                   `cbor:"1,keyasint"`
+	Sole     limit.Place           `cbor:"2,keyasint,omitempty"`
+	Messages []storedMessage       `cbor:"3,keyasint,omitempty"`
+	Seen     map[limit.Place]int64 `cbor:"4,keyasint,omitempty"`
+	Owners   []storedOwner         `cbor:"5,keyasint,omitempty"`
+	Emptied  model.Time            `cbor:"6,keyasint,omitempty"`
 }
 
 // storedName is the name of a limit: name, selector, tenant and key.
@@ -99,7 +99,7 @@ func decode(body []byte) (*page, error) {
 		p.owners[o.Name.id()] = owner
 	}
 
-	for _, l := range s.Letters {
+	for _, l := range s.Messages {
 		p.messages = append(p.messages, message{l.Name.id(), l.Place, l.Told})
 	}
 	return p, nil
@@ -108,7 +108,7 @@ func decode(body []byte) (*page, error) {
 func (p *page) encode() ([]byte, error) {
 	s := storedPage{Version: version, Sole: p.sole, Seen: p.seen, Emptied: p.emptied}
 	for _, l := range p.messages {
-		s.Letters = append(s.Letters, storedMessage{nameOf(l.id), l.place, l.told})
+		s.Messages = append(s.Messages, storedMessage{nameOf(l.id), l.place, l.told})
 	}
 	for _, id := range p.sortedLimits() {
 		data, err := p.owners[id].Encode()

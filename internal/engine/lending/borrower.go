@@ -73,7 +73,7 @@ func (h hirer) Hire(w *loan.BorrowedWorker, offer model.TaskOffer, node model.No
 func NewBorrower(self model.NodeID, owner BorrowerNode, board Board) *Borrower {
 	b := &Borrower{self: self, owner: owner, board: board, kick: make(chan struct{}, 1)}
 	b.debtor = loan.NewDebtor(loan.DebtorConfig{
-		Owner: hirer{owner, b}, Board: board, Pace: loan.Standard, Nudge: b.Nudge,
+		Owner: hirer{owner, b}, Board: board, Pace: loan.Standard, Wake: b.Wake,
 		NewStream: func() model.RunID { return model.RunID(uuid.Must(uuid.NewV7())) },
 	})
 	return b
@@ -94,8 +94,8 @@ func (b *Borrower) Covered(w queue.Want) bool {
 	return others != nil && others.Cover(w)
 }
 
-// Nudge makes the borrower look around soon: a task may wait for a worker.
-func (b *Borrower) Nudge() {
+// Wake makes the borrower look around soon: a task may wait for a worker.
+func (b *Borrower) Wake() {
 	select {
 	case b.kick <- struct{}{}:
 	default:
@@ -144,12 +144,12 @@ func (b *Borrower) round() (again bool) {
 	return again
 }
 
-// Seen takes in the members.
-func (b *Borrower) Seen(v *store.View) {
+// SetMembers takes in the members.
+func (b *Borrower) SetMembers(v *store.View) {
 	others := loan.OthersOf(v, b.self)
 	b.others.Store(&others)
 	b.mu.Lock()
-	gone := b.debtor.Seen(v, others)
+	gone := b.debtor.SetMembers(v, others)
 	b.mu.Unlock()
 	b.board.LetGo()
 	b.owner.GiveBack(gone.Back)
@@ -159,7 +159,7 @@ func (b *Borrower) Seen(v *store.View) {
 		}
 	}
 	if len(others) > 0 {
-		b.Nudge()
+		b.Wake()
 	}
 }
 
@@ -170,11 +170,12 @@ func (b *Borrower) close() {
 	b.debtor.Close()
 }
 
-// Found reports a claim that a worker of another live node may have. The borrower asks that node.
-func (b *Borrower) Found(node model.NodeID, ref model.ClaimRef) {
+// AskAbout reports a claim that a worker of another live node may have. The borrower asks that
+// node.
+func (b *Borrower) AskAbout(node model.NodeID, ref model.ClaimRef) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.debtor.Found(time.Now(), node, ref)
+	b.debtor.AskAbout(time.Now(), node, ref)
 }
 
 // Dropped reports whether the node of a claim has said that it does not have it, at a time when the
@@ -185,10 +186,10 @@ func (b *Borrower) Dropped(ref model.ClaimRef) bool {
 	return b.debtor.Dropped(ref)
 }
 
-// Polled takes in a poll of another node.
-func (b *Borrower) Polled(from model.NodeID, p *peer.Poll, answer func([]byte)) {
+// HandlePoll takes in a poll of another node.
+func (b *Borrower) HandlePoll(from model.NodeID, p *peer.Poll, answer func([]byte)) {
 	b.mu.Lock()
-	terms, taken := b.debtor.Polled(time.Now(), from, p, func(a *peer.PollReply) { answer(peer.Encode(a)) })
+	terms, taken := b.debtor.HandlePoll(time.Now(), from, p, func(a *peer.PollReply) { answer(peer.Encode(a)) })
 	b.mu.Unlock()
 	if !taken {
 		return

@@ -12,6 +12,6 @@
 //   - Methods that propose to workers (Proposer, and loan.Slots.Rejoin) are called without a lock
 //     of this package: a proposal to a borrowed worker is counted by its Borrower (Worker.Expect),
 //     which takes the lock.
-//   - The board calls Worker.Expect, Found, Dropped and Covered without its own lock. HasOthers,
-//     Wanted and Nudge take no lock.
+//   - The board calls Worker.Expect, AskAbout, Dropped and Covered without its own lock. HasOthers,
+//     Wanted and Wake take no lock.
 package lending

@@ -14,22 +14,22 @@ type PeerHandler struct {
 	Log      *slog.Logger
 }
 
-// Asked receives questions of other nodes, which are polls: they lend.
-func (h PeerHandler) Asked(from model.NodeID, question []byte, answer func([]byte)) {
+// HandleQuestion receives questions of other nodes, which are polls: they lend.
+func (h PeerHandler) HandleQuestion(from model.NodeID, question []byte, answer func([]byte)) {
 	p, err := peer.Decode[peer.Poll](question)
 	if err != nil {
 		h.Log.Warn("cannot read what another node asks; is it of another version?", "node", from.String(), "error", err)
 		return
 	}
-	h.Borrower.Polled(from, p, answer)
+	h.Borrower.HandlePoll(from, p, answer)
 }
 
-// Told receives notes of other nodes, which are knocks: they want to borrow.
-func (h PeerHandler) Told(from model.NodeID, word []byte) {
+// HandleNote receives notes of other nodes, which are knocks: they want to borrow.
+func (h PeerHandler) HandleNote(from model.NodeID, word []byte) {
 	k, err := peer.Decode[peer.Knock](word)
 	if err != nil {
 		h.Log.Warn("cannot read what another node says; is it of another version?", "node", from.String(), "error", err)
 		return
 	}
-	h.Lender.Knocked(from, k)
+	h.Lender.HandleKnock(from, k)
 }

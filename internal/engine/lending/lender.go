@@ -27,7 +27,7 @@ type Lender struct {
 // NewLender returns the lender of a node. The caller must connect it before it runs.
 func NewLender(self model.NodeID, host loan.Host) *Lender {
 	d := &Lender{host: host, kick: make(chan struct{}, 1)}
-	d.creditor = loan.NewCreditor(loan.CreditorConfig{Self: self, Host: host, Pace: loan.Standard, Nudge: d.Nudge})
+	d.creditor = loan.NewCreditor(loan.CreditorConfig{Self: self, Host: host, Pace: loan.Standard, Wake: d.Wake})
 	return d
 }
 
@@ -37,9 +37,9 @@ func (d *Lender) Connect(line peer.Line) { d.line = line }
 // Wanted reports whether an owner has tasks for free slots.
 func (d *Lender) Wanted() bool { return d.wanted.Load() }
 
-// Nudge makes the lender look around soon: slots may be free, or a worker may have something to
+// Wake makes the lender look around soon: slots may be free, or a worker may have something to
 // report.
-func (d *Lender) Nudge() {
+func (d *Lender) Wake() {
 	select {
 	case d.kick <- struct{}{}:
 	default:
@@ -85,16 +85,16 @@ func (d *Lender) close() {
 	}
 }
 
-// Seen takes in the members and the owners of shards.
-func (d *Lender) Seen(v *store.View) {
+// SetMembers takes in the members and the owners of shards.
+func (d *Lender) SetMembers(v *store.View) {
 	var home []loan.Lent
-	d.with(func(c *loan.Creditor) { home = c.Seen(v) })
+	d.with(func(c *loan.Creditor) { home = c.SetMembers(v) })
 	loan.Regain(home)
 }
 
-// Knocked takes in a knock of an owner.
-func (d *Lender) Knocked(from model.NodeID, k *peer.Knock) {
-	d.with(func(c *loan.Creditor) { c.Knocked(from, k) })
+// HandleKnock takes in a knock of an owner.
+func (d *Lender) HandleKnock(from model.NodeID, k *peer.Knock) {
+	d.with(func(c *loan.Creditor) { c.HandleKnock(from, k) })
 }
 
 // Over informs the node that has made an ended claim, soon, if that node no longer owns the run.
@@ -117,7 +117,7 @@ func (d *Lender) round(ctx context.Context) time.Duration {
 // poll asks an owner once.
 func (d *Lender) poll(ctx context.Context, p *loan.OpenPoll) {
 	brief, cancel := context.WithTimeout(ctx, loan.Standard.CallTimeout)
-	raw, err := d.line.Call(brief, p.Node, peer.Encode(&p.Letter))
+	raw, err := d.line.Call(brief, p.Node, peer.Encode(&p.Poll))
 	cancel()
 	var a *peer.PollReply
 	if err == nil {
@@ -125,13 +125,13 @@ func (d *Lender) poll(ctx context.Context, p *loan.OpenPoll) {
 	}
 
 	if err != nil {
-		loan.Regain(p.Lent())
-		d.with(func(c *loan.Creditor) { c.Failed(time.Now(), p) })
+		loan.Regain(p.LentSlots())
+		d.with(func(c *loan.Creditor) { c.FailPoll(time.Now(), p) })
 		return
 	}
 
 	var fresh []peer.Entry
-	d.with(func(c *loan.Creditor) { fresh = c.Heard(time.Now(), p, a) })
+	d.with(func(c *loan.Creditor) { fresh = c.HandleReply(time.Now(), p, a) })
 	loan.Regain(p.Home(a, loan.CarryOut(d.host, p.Node, fresh)))
-	d.with(func(c *loan.Creditor) { c.Done(time.Now(), p, a) })
+	d.with(func(c *loan.Creditor) { c.FinishPoll(time.Now(), p, a) })
 }

@@ -47,9 +47,9 @@ func newOwner(t *testing.T) *owner {
 	return o
 }
 
-// proposes counts proposals. It returns false if a proposal would wait for a lock that its caller
-// holds.
-func (o *owner) proposes() bool {
+// countProposal counts proposals. It returns false if a proposal would wait for a lock that its
+// caller holds.
+func (o *owner) countProposal() bool {
 	if o.alone {
 		if !o.borrower.mu.TryLock() {
 			o.t.Error("something is proposed with the lock of the borrower held")
@@ -63,11 +63,11 @@ func (o *owner) proposes() bool {
 	return true
 }
 
-func (o *owner) Propose() { o.proposes() }
-func (o *owner) LetGo()   { o.proposes() }
+func (o *owner) Propose() { o.countProposal() }
+func (o *owner) LetGo()   { o.countProposal() }
 
 func (o *owner) Lend(slots []loan.Slot) {
-	if !o.proposes() {
+	if !o.countProposal() {
 		return
 	}
 	o.mu.Lock()
@@ -87,7 +87,7 @@ func (o *owner) Lend(slots []loan.Slot) {
 	}
 }
 
-func (o *owner) Unserved() []queue.Want {
+func (o *owner) UnservedWants() []queue.Want {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.waits {
@@ -96,7 +96,7 @@ func (o *owner) Unserved() []queue.Want {
 	return nil
 }
 
-func (o *owner) Unlend([]queue.WorkerID) []queue.Want { return o.Unserved() }
+func (o *owner) Unlend([]queue.WorkerID) []queue.Want { return o.UnservedWants() }
 
 func (o *owner) Holds(queue.WorkerID, model.ClaimRef) bool {
 	o.mu.Lock()
@@ -126,7 +126,7 @@ func (o *owner) Report(r *model.TaskReport, _ queue.WorkerID) {
 	defer o.mu.Unlock()
 	o.reports++
 	o.held = false
-	go o.worker.Settled(r.Ref, nil)
+	go o.worker.Settle(r.Ref, nil)
 }
 
 func (o *owner) Hire(w *LockedWorker, _ model.TaskOffer, _ model.NodeID) loan.Hired {
@@ -138,7 +138,7 @@ func (o *owner) Hire(w *LockedWorker, _ model.TaskOffer, _ model.NodeID) loan.Hi
 
 // poll makes the host poll; the answer is nil if there is none yet.
 func (o *owner) poll(p *peer.Poll) (answer *peer.PollReply) {
-	o.borrower.Polled(hostID, p, func(body []byte) {
+	o.borrower.HandlePoll(hostID, p, func(body []byte) {
 		var err error
 		if answer, err = peer.Decode[peer.PollReply](body); err != nil {
 			o.t.Error(err)
@@ -147,10 +147,10 @@ func (o *owner) poll(p *peer.Poll) (answer *peer.PollReply) {
 	return answer
 }
 
-func (*owner) ID() queue.WorkerID                                  { return 1 }
-func (*owner) Lists(_, _ map[model.ClaimRef]bool) []model.ClaimRef { return nil }
-func (*owner) Lets(model.ClaimRef)                                 {}
-func (*owner) Dismiss()                                            {}
+func (*owner) ID() queue.WorkerID                                    { return 1 }
+func (*owner) SetHeld(_, _ map[model.ClaimRef]bool) []model.ClaimRef { return nil }
+func (*owner) DropClaim(model.ClaimRef)                              {}
+func (*owner) Dismiss()                                              {}
 
 // host is a node with one worker of one slot, which ends a claim after a second.
 type host struct {
@@ -221,7 +221,7 @@ func (h *host) List(model.NodeID, func(model.ClaimRef) bool, func(model.ClaimRef
 	return holds, sent
 }
 
-func (h *host) Told(sent map[model.ClaimRef]uint64) {
+func (h *host) DropSentNews(sent map[model.ClaimRef]uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.told = h.told || len(sent) > 0
@@ -242,7 +242,7 @@ func (h *host) Take(claims []model.Claim, _ model.NodeID) bool {
 		h.mu.Lock()
 		h.held, h.reported = false, true
 		h.mu.Unlock()
-		h.lender.Nudge()
+		h.lender.Wake()
 	})
 	return true
 }
@@ -266,13 +266,13 @@ type line struct {
 
 func (l *line) Call(ctx context.Context, _ model.NodeID, question []byte) ([]byte, error) {
 	answers := make(chan []byte, 1)
-	PeerHandler{Borrower: l.o.borrower}.Asked(hostID, question, func(body []byte) {
+	PeerHandler{Borrower: l.o.borrower}.HandleQuestion(hostID, question, func(body []byte) {
 		if a, err := peer.Decode[peer.PollReply](body); err != nil || !l.lose(a) {
 			answers <- body
 		}
 	})
 	if l.twice {
-		PeerHandler{Borrower: l.o.borrower}.Asked(hostID, question, func([]byte) { l.o.t.Error("the same poll is answered twice") })
+		PeerHandler{Borrower: l.o.borrower}.HandleQuestion(hostID, question, func([]byte) { l.o.t.Error("the same poll is answered twice") })
 	}
 	select {
 	case body := <-answers:
@@ -282,7 +282,9 @@ func (l *line) Call(ctx context.Context, _ model.NodeID, question []byte) ([]byt
 	}
 }
 
-func (l *line) Tell(_ model.NodeID, word []byte) { PeerHandler{Lender: l.h.lender}.Told(ownerID, word) }
+func (l *line) Tell(_ model.NodeID, word []byte) {
+	PeerHandler{Lender: l.h.lender}.HandleNote(ownerID, word)
+}
 
 // A task goes to a worker of another node and its report comes back, although each answer is lost
 // the first time and each poll arrives twice. Afterwards the slot belongs to the worker again.
@@ -318,8 +320,8 @@ func TestTaskGoesAndComesBack(t *testing.T) {
 		v := &store.View{Owners: []store.ShardOwner{{Node: ownerID}}, Members: make([]store.Member, 2)}
 		v.Members[0].ID, v.Members[1].ID = ownerID, hostID
 		v.Members[1].Serves = []store.Served{{Tenant: want.Tenant, Worker: offer.Name, Queues: offer.Queues, Activities: offer.Kinds}}
-		o.borrower.Seen(v)
-		h.lender.Seen(v)
+		o.borrower.SetMembers(v)
+		h.lender.SetMembers(v)
 		time.Sleep(time.Minute)
 		cancel()
 		running.Wait()
@@ -353,7 +355,7 @@ func TestNothingIsProposedUnderTheLock(t *testing.T) {
 		if o.poll(&peer.Poll{Seq: 3}) == nil {
 			t.Error("a poll without workers is not answered")
 		}
-		o.borrower.Seen(&store.View{})
+		o.borrower.SetMembers(&store.View{})
 		if o.proposals != 3*2+1 {
 			t.Errorf("%d proposals, want two for each poll and one when the node is gone", o.proposals)
 		}

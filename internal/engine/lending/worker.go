@@ -35,16 +35,16 @@ func (w *LockedWorker) Stop(ref model.ClaimRef, why model.StopReason) {
 	w.w.Stop(time.Now(), ref, why == model.StopCanceled)
 }
 
-// Settled implements model.TaskWorker.
-func (w *LockedWorker) Settled(ref model.ClaimRef, err error) {
+// Settle implements model.TaskWorker.
+func (w *LockedWorker) Settle(ref model.ClaimRef, err error) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
-	w.w.Settled(time.Now(), ref, err)
+	w.w.Settle(time.Now(), ref, err)
 }
 
-// Unsettled says that a report reached the wrong owner: its node sends it to the right one.
-func (w *LockedWorker) Unsettled(ref model.ClaimRef) {
+// Redirect says that a report reached the wrong owner: its node sends it to the right one.
+func (w *LockedWorker) Redirect(ref model.ClaimRef) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
-	w.w.Unsettled(time.Now(), ref)
+	w.w.Redirect(time.Now(), ref)
 }

@@ -43,8 +43,8 @@ func (a *Abroad) Slots() int { return a.lent + len(a.held) }
 // Lend changes the number of slots that another node may use by n.
 func (a *Abroad) Lend(n int) { a.lent += n }
 
-// Lent returns how many slots another node may use now.
-func (a *Abroad) Lent() int { return a.lent }
+// LentSlots returns how many slots another node may use now.
+func (a *Abroad) LentSlots() int { return a.lent }
 
 // Take records that claims of another node take slots.
 func (a *Abroad) Take(claims []model.Claim, maker model.NodeID) {
@@ -96,9 +96,9 @@ func (a *Abroad) Unmake(ref model.ClaimRef) model.NodeID {
 	return maker
 }
 
-// Moved notes that the shards of claims that the worker executes now belong to another node, or to
-// this one. It returns the claims that have come to this node.
-func (a *Abroad) Moved(executes iter.Seq[model.ClaimRef], shard func(model.ClaimRef) bool, ours bool) (come []model.ClaimRef) {
+// MoveClaims notes that the shards of claims that the worker executes now belong to another node,
+// or to this one. It returns the claims that have come to this node.
+func (a *Abroad) MoveClaims(executes iter.Seq[model.ClaimRef], shard func(model.ClaimRef) bool, ours bool) (come []model.ClaimRef) {
 	for ref := range executes {
 		switch {
 		case !shard(ref):
@@ -153,20 +153,20 @@ func (a *Abroad) Report(ref model.ClaimRef) {
 	a.reported[ref] = true
 }
 
-// Homeward takes back a report that another node was to settle, because this node now owns the run.
-// It returns false if there is no report.
-func (a *Abroad) Homeward(ref model.ClaimRef) bool {
+// TakeBackReport takes back a report that another node was to settle, because this node now owns
+// the run. It returns false if there is no report.
+func (a *Abroad) TakeBackReport(ref model.ClaimRef) bool {
 	_, abroad := a.reported[ref]
 	delete(a.reported, ref)
 	return abroad
 }
 
-// Settled drops a report.
-func (a *Abroad) Settled(ref model.ClaimRef) { delete(a.reported, ref) }
+// DropReport drops a report.
+func (a *Abroad) DropReport(ref model.ClaimRef) { delete(a.reported, ref) }
 
-// Told drops news that the owner has received, unless there is newer news: a report that was made
-// while a heartbeat of the same claim was in flight has not arrived.
-func (a *Abroad) Told(refs map[model.ClaimRef]uint64) {
+// DropSentNews drops news that the owner has received, unless there is newer news: a report that
+// was made while a heartbeat of the same claim was in flight has not arrived.
+func (a *Abroad) DropSentNews(refs map[model.ClaimRef]uint64) {
 	for ref, seq := range refs {
 		switch {
 		case seq == toldReport && a.reported[ref]:

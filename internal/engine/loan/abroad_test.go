@@ -32,7 +32,7 @@ func TestReportIsToldAfterAHeartbeat(t *testing.T) {
 
 	a.Free(claim.Ref)
 	a.Report(claim.Ref)
-	a.Told(sent)
+	a.DropSentNews(sent)
 	if all := a.All(); len(all) != 1 || !all[0].News {
 		t.Errorf("%+v, want a report that is news", all)
 	}
@@ -42,7 +42,7 @@ func TestReportIsToldAfterAHeartbeat(t *testing.T) {
 		t.Fatalf("%+v, want the report", holds)
 	}
 
-	a.Told(sent)
+	a.DropSentNews(sent)
 	if all := a.All(); len(all) != 1 || all[0].News {
 		t.Errorf("%+v, want a report that the owner has heard", all)
 	}

@@ -21,7 +21,7 @@ func (quiet) Lane(model.ClaimRef) loan.ClaimLane                                
 func (quiet) Serving() bool                                                       { return true }
 func (quiet) Hire(*loan.BorrowedWorker, model.TaskOffer, model.NodeID) loan.Hired { return nil }
 func (quiet) Workers() []loan.Own                                                 { return nil }
-func (quiet) Unserved() []queue.Want                                              { return nil }
+func (quiet) UnservedWants() []queue.Want                                         { return nil }
 func (quiet) Unlend([]queue.WorkerID) []queue.Want                                { return nil }
 func (quiet) Holds(queue.WorkerID, model.ClaimRef) bool                           { return false }
 func (quiet) Beat(queue.WorkerID, model.ClaimRef) bool                            { return false }
@@ -34,36 +34,36 @@ func TestOwnerListensToANodeThatHadForgottenIt(t *testing.T) {
 	t.Parallel()
 	now, self, owner := time.Unix(1_000_000, 0), model.NodeID{1}, model.NodeID{2}
 	nothing := func() {}
-	creditor := loan.NewCreditor(loan.CreditorConfig{Self: self, Host: quiet{}, Pace: loan.Standard, Nudge: nothing})
-	debtor := loan.NewDebtor(loan.DebtorConfig{Owner: quiet{}, Board: quiet{}, Pace: loan.Standard, Nudge: nothing, NewStream: func() model.RunID { return model.RunID{1} }})
+	creditor := loan.NewCreditor(loan.CreditorConfig{Self: self, Host: quiet{}, Pace: loan.Standard, Wake: nothing})
+	debtor := loan.NewDebtor(loan.DebtorConfig{Owner: quiet{}, Board: quiet{}, Pace: loan.Standard, Wake: nothing, NewStream: func() model.RunID { return model.RunID{1} }})
 	early := &store.View{Members: []store.Member{{NodeInfo: store.NodeInfo{ID: self}}}}
 	later := &store.View{Members: []store.Member{{NodeInfo: store.NodeInfo{ID: self}}, {NodeInfo: store.NodeInfo{ID: owner}}}}
 
 	poll := func() (answered bool) {
 		t.Helper()
-		creditor.Knocked(owner, &peer.Knock{Poll: true})
+		creditor.HandleKnock(owner, &peer.Knock{Poll: true})
 		polls, _ := creditor.Round(now)
 		if len(polls) != 1 {
 			t.Fatalf("%d polls, want one", len(polls))
 		}
 		p := polls[0]
-		debtor.Polled(now, self, &p.Letter, func(a *peer.PollReply) {
+		debtor.HandlePoll(now, self, &p.Poll, func(a *peer.PollReply) {
 			answered = true
-			creditor.Heard(now, p, a)
-			creditor.Done(now, p, a)
+			creditor.HandleReply(now, p, a)
+			creditor.FinishPoll(now, p, a)
 		})
-		debtor.Reply(now, self, p.Letter.Seq)
+		debtor.Reply(now, self, p.Poll.Seq)
 		return answered
 	}
 
-	creditor.Seen(early)
+	creditor.SetMembers(early)
 	for range 3 {
 		if !poll() {
 			t.Fatal("the owner does not answer")
 		}
 	}
-	creditor.Seen(early) // it forgets the owner
-	creditor.Seen(later)
+	creditor.SetMembers(early) // it forgets the owner
+	creditor.SetMembers(later)
 	if !poll() {
 		t.Error("the owner does not answer a node that had forgotten it")
 	}

@@ -21,8 +21,8 @@ type CreditorConfig struct {
 	Self model.NodeID
 	Host Host
 	Pace Pace
-	// Nudge asks the caller to call Round soon.
-	Nudge func()
+	// Wake asks the caller to call Round soon.
+	Wake func()
 }
 
 // Creditor lets workers of a node execute tasks of runs that other nodes own. It polls an owner
@@ -90,9 +90,9 @@ func (c *Creditor) Close() (home []Lent) {
 	return home
 }
 
-// Seen takes in the members and the owners of shards. It returns the slots that were lent to nodes
-// that are gone.
-func (c *Creditor) Seen(v *store.View) (home []Lent) {
+// SetMembers takes in the members and the owners of shards. It returns the slots that were lent to
+// nodes that are gone.
+func (c *Creditor) SetMembers(v *store.View) (home []Lent) {
 	c.view = v
 	for _, l := range c.sortedLoans() {
 		if !l.calling && !c.isAlive(l.node) {
@@ -100,7 +100,7 @@ func (c *Creditor) Seen(v *store.View) (home []Lent) {
 			home = append(home, l.kept...)
 		}
 	}
-	c.cfg.Nudge()
+	c.cfg.Wake()
 	return home
 }
 
@@ -108,8 +108,8 @@ func (c *Creditor) isAlive(node model.NodeID) bool {
 	return slices.ContainsFunc(c.view.Members, func(m store.Member) bool { return m.ID == node })
 }
 
-// Knocked takes in a knock of an owner.
-func (c *Creditor) Knocked(from model.NodeID, k *peer.Knock) {
+// HandleKnock takes in a knock of an owner.
+func (c *Creditor) HandleKnock(from model.NodeID, k *peer.Knock) {
 	l := c.loan(from)
 	if len(k.Wants) > 0 {
 		l.setWants(k.Wants)
@@ -119,7 +119,7 @@ func (c *Creditor) Knocked(from model.NodeID, k *peer.Knock) {
 		l.after, l.pause = time.Time{}, 0
 	}
 	l.poll = l.poll || k.Poll
-	c.cfg.Nudge()
+	c.cfg.Wake()
 }
 
 func (c *Creditor) loan(node model.NodeID) *loan {
@@ -149,7 +149,7 @@ func (c *Creditor) owner(ref model.ClaimRef) model.NodeID {
 }
 
 // Round returns the polls that are due, and how long to wait until another is due by time; 0 for
-// never. Each poll ends with a call of Failed, or of Heard and Done.
+// never. Each poll ends with a call of FailPoll, or of HandleReply and FinishPoll.
 func (c *Creditor) Round(now time.Time) (polls []*OpenPoll, wait time.Duration) {
 	if c.view == nil {
 		return nil, 0
@@ -228,5 +228,5 @@ func (c *Creditor) Over(ref model.ClaimRef, maker model.NodeID) {
 		return
 	}
 	c.loan(maker).poll = true
-	c.cfg.Nudge()
+	c.cfg.Wake()
 }

@@ -22,8 +22,8 @@ type DebtorConfig struct {
 	Owner Owner
 	Board Board
 	Pace  Pace
-	// Nudge asks the caller to call Round soon.
-	Nudge func()
+	// Wake asks the caller to call Round soon.
+	Wake func()
 	// NewStream draws the name of a stream of entries.
 	NewStream func() model.RunID
 }
@@ -108,7 +108,7 @@ func (d *Debtor) Round(now time.Time) (calls []KnockCall, again bool) {
 
 	// Tasks without a worker: knock at the nodes that could take them.
 	if len(d.others) > 0 {
-		for _, w := range board.Unserved() {
+		for _, w := range board.UnservedWants() {
 			again = true
 			d.knockFor(now, w, at)
 		}
@@ -197,9 +197,9 @@ type Gone struct {
 	Back []model.ClaimRef // never sent to that node
 }
 
-// Seen takes in which nodes there are. Afterwards the caller must call Board.LetGo, give back and
-// lose (Lane.Lose) the returned claims, and call Round if there are others.
-func (d *Debtor) Seen(v *store.View, others Others) (g Gone) {
+// SetMembers takes in which nodes there are. Afterwards the caller must call Board.LetGo, give back
+// and lose (Lane.Lose) the returned claims, and call Round if there are others.
+func (d *Debtor) SetMembers(v *store.View, others Others) (g Gone) {
 	d.others = others
 	alive := map[model.NodeID]bool{}
 	for i := range v.Members {
@@ -240,11 +240,11 @@ func (d *Debtor) Close() {
 	}
 }
 
-// Found reports a claim that a worker of another live node may have. The Debtor asks that node.
-func (d *Debtor) Found(now time.Time, node model.NodeID, ref model.ClaimRef) {
+// AskAbout reports a claim that a worker of another live node may have. The Debtor asks that node.
+func (d *Debtor) AskAbout(now time.Time, node model.NodeID, ref model.ClaimRef) {
 	if _, known := d.unheard[ref]; !known {
 		d.unheard[ref] = unheard{node, now}
-		d.cfg.Nudge()
+		d.cfg.Wake()
 	}
 }
 
@@ -265,9 +265,9 @@ type Terms struct {
 	Lend    []Slot           // the slots that its workers lend
 }
 
-// Polled takes in a poll of another node. If taken is true, the caller must give back the missing
-// claims, call Board.LetGo and Board.Lend, and then call Reply.
-func (d *Debtor) Polled(now time.Time, from model.NodeID, p *peer.Poll, answer func(*peer.PollReply)) (t Terms, taken bool) {
+// HandlePoll takes in a poll of another node. If taken is true, the caller must give back the
+// missing claims, call Board.LetGo and Board.Lend, and then call Reply.
+func (d *Debtor) HandlePoll(now time.Time, from model.NodeID, p *peer.Poll, answer func(*peer.PollReply)) (t Terms, taken bool) {
 	if d.closed || !d.cfg.Owner.Alive(from) {
 		d.cfg.Owner.LookAround() // it may have joined since; it asks again
 		return t, false

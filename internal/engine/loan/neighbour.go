@@ -116,7 +116,7 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 			delete(n.d.unheard, h.Ref)
 		}
 
-		for _, ref := range w.session.Lists(holds, waiting[pw.Name]) {
+		for _, ref := range w.session.SetHeld(holds, waiting[pw.Name]) {
 			// A lane that has found the claim there since believes that the worker has it.
 			w.known[ref] = true
 		}
@@ -236,7 +236,7 @@ func (n *neighbour) over(e *datedEntry, now time.Time) bool {
 
 	// An entry that was sent may have arrived. It counts until the node has listed what it holds.
 	if e.N > n.sent && !n.listed[ref] {
-		w.session.Lets(ref)
+		w.session.DropClaim(ref)
 	}
 	return true
 }
@@ -272,6 +272,6 @@ func (n *neighbour) flush(now time.Time) {
 	case n.answer != nil && n.expected <= 0:
 		n.reply(now)
 	case n.answer == nil:
-		n.d.cfg.Nudge()
+		n.d.cfg.Wake()
 	}
 }

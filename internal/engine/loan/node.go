@@ -45,19 +45,19 @@ type Owner interface {
 type Hired interface {
 	// ID identifies it on the board.
 	ID() queue.WorkerID
-	// Lists sets what it holds: the claims that its node lists, and the ones in flight to it. It
+	// SetHeld sets what it holds: the claims that its node lists, and the ones in flight to it. It
 	// returns the claims that it no longer holds.
-	Lists(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef)
-	// Lets drops a claim.
-	Lets(claim model.ClaimRef)
+	SetHeld(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef)
+	// DropClaim drops a claim.
+	DropClaim(claim model.ClaimRef)
 	// Dismiss ends the session and removes the worker from the board.
 	Dismiss()
 }
 
 // Board is the board of the owner, with the waiting tasks and the workers.
 type Board interface {
-	// Unserved returns the kinds of tasks that wait for a worker.
-	Unserved() []queue.Want
+	// UnservedWants returns the kinds of tasks that wait for a worker.
+	UnservedWants() []queue.Want
 	// Unlend takes unused slots away, and returns the kinds of tasks that still wait for a worker.
 	Unlend(workers []queue.WorkerID) []queue.Want
 	// Holds reports whether a claim stands and has no worker or the given one.
@@ -114,8 +114,8 @@ type Claims interface {
 	// node, with news and reports for what it owns as far as there is room. sent says which news
 	// and reports are included.
 	List(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) (holds []peer.Hold, sent map[model.ClaimRef]uint64)
-	// Told drops news that the owner has received.
-	Told(sent map[model.ClaimRef]uint64)
+	// DropSentNews drops news that the owner has received.
+	DropSentNews(sent map[model.ClaimRef]uint64)
 	// Has reports whether the worker executes a claim, or has reported it and the report is not
 	// settled.
 	Has(claim model.ClaimRef) bool

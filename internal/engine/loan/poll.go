@@ -11,8 +11,8 @@ import (
 
 // OpenPoll is a poll of an owner in flight.
 type OpenPoll struct {
-	Node   model.NodeID
-	Letter peer.Poll
+	Node model.NodeID
+	Poll peer.Poll
 
 	loan   *loan
 	lent   []Lent
@@ -27,7 +27,7 @@ type OpenPoll struct {
 func (c *Creditor) compose(now time.Time, l *loan, workers []Own) *OpenPoll {
 	p := &OpenPoll{Node: l.node, loan: l, began: now, wanted: len(l.wants) > 0, lent: l.kept, sent: make([]map[model.ClaimRef]uint64, len(l.kept))}
 	c.seq++
-	p.Letter = peer.Poll{Seq: c.seq, Stream: l.stream, Seen: l.seen}
+	p.Poll = peer.Poll{Seq: c.seq, Stream: l.stream, Seen: l.seen}
 	l.kept = nil
 
 	room := progressSize
@@ -46,20 +46,20 @@ func (c *Creditor) compose(now time.Time, l *loan, workers []Own) *OpenPoll {
 			l.node,
 			func(ref model.ClaimRef) bool { return c.cfg.Host.Lane(ref) == nil },
 			func(ref model.ClaimRef) bool { return c.owner(ref) == l.node }, &room)
-		p.Letter.Workers = append(p.Letter.Workers, w)
+		p.Poll.Workers = append(p.Poll.Workers, w)
 	}
 
 	return p
 }
 
-// Lent returns the slots that the owner may use until the poll ends.
-func (p *OpenPoll) Lent() []Lent { return p.lent }
+// LentSlots returns the slots that the owner may use until the poll ends.
+func (p *OpenPoll) LentSlots() []Lent { return p.lent }
 
-// Failed ends a poll without an answer. The caller must have called Regain for its slots.
-func (c *Creditor) Failed(now time.Time, p *OpenPoll) {
+// FailPoll ends a poll without an answer. The caller must have called Regain for its slots.
+func (c *Creditor) FailPoll(now time.Time, p *OpenPoll) {
 	p.loan.calling, p.loan.poll = false, true
 	c.rest(now, p.loan)
-	c.cfg.Nudge()
+	c.cfg.Wake()
 }
 
 // rest delays the next poll.
@@ -68,14 +68,15 @@ func (c *Creditor) rest(now time.Time, l *loan) {
 	l.after = now.Add(l.pause)
 }
 
-// Heard takes in the answer to a poll, and returns its new entries. The caller must let the workers
-// execute them (CarryOut), end the loan of the unused slots (Home, Regain), and then call Done.
-func (c *Creditor) Heard(now time.Time, p *OpenPoll, a *peer.PollReply) (fresh []peer.Entry) {
+// HandleReply takes in the answer to a poll, and returns its new entries. The caller must let the
+// workers execute them (CarryOut), end the loan of the unused slots (Home, Regain), and then call
+// FinishPoll.
+func (c *Creditor) HandleReply(now time.Time, p *OpenPoll, a *peer.PollReply) (fresh []peer.Entry) {
 	for i, refs := range p.sent {
 		for _, ref := range a.Strange {
 			delete(refs, ref)
 		}
-		p.lent[i].Own.Told(refs)
+		p.lent[i].Own.DropSentNews(refs)
 	}
 
 	if len(a.Strange) > 0 {
@@ -137,8 +138,8 @@ func Regain(home []Lent) {
 	}
 }
 
-// Done ends an answered poll.
-func (c *Creditor) Done(now time.Time, p *OpenPoll, a *peer.PollReply) {
+// FinishPoll ends an answered poll.
+func (c *Creditor) FinishPoll(now time.Time, p *OpenPoll, a *peer.PollReply) {
 	l := p.loan
 	l.kept = p.kept
 	l.calling, l.polled = false, p.began
@@ -148,7 +149,7 @@ func (c *Creditor) Done(now time.Time, p *OpenPoll, a *peer.PollReply) {
 	} else {
 		c.rest(now, l) // slots were lent and tasks wait, but no claim came
 	}
-	c.cfg.Nudge()
+	c.cfg.Wake()
 }
 
 // CarryOut lets workers execute the entries of an owner. It returns how many claims each worker

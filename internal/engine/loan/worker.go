@@ -76,8 +76,8 @@ func (w *BorrowedWorker) Stop(now time.Time, ref model.ClaimRef, canceled bool) 
 	w.n.flush(now)
 }
 
-// Settled says that a report is durable, or why it does not count.
-func (w *BorrowedWorker) Settled(now time.Time, ref model.ClaimRef, err error) {
+// Settle says that a report is durable, or why it does not count.
+func (w *BorrowedWorker) Settle(now time.Time, ref model.ClaimRef, err error) {
 	n := w.n
 	e := peer.Entry{Worker: w.offer.Name, Settled: &ref}
 	if err != nil {
@@ -90,9 +90,9 @@ func (w *BorrowedWorker) Settled(now time.Time, ref model.ClaimRef, err error) {
 	n.flush(now)
 }
 
-// Unsettled says that a report reached the wrong owner: the node of the worker sends it to the
+// Redirect says that a report reached the wrong owner: the node of the worker sends it to the
 // right one.
-func (w *BorrowedWorker) Unsettled(now time.Time, ref model.ClaimRef) {
+func (w *BorrowedWorker) Redirect(now time.Time, ref model.ClaimRef) {
 	delete(w.reports, ref)
 	w.n.expected = max(w.n.expected-1, 0)
 	w.n.flush(now)

@@ -33,9 +33,9 @@ type QueueCount struct {
 
 // Informant is a Handler that answers inquiries.
 type Informant interface {
-	// Inquired receives the runs or entities that another process asks about. It answers once, now
-	// or later, or never, with the reasons of the ones that it knows better than the store.
-	Inquired(all []model.Address, answer func(map[model.Address][]model.Reason))
+	// HandleInquiry receives the runs or entities that another process asks about. It answers once,
+	// now or later, or never, with the reasons of the ones that it knows better than the store.
+	HandleInquiry(all []model.Address, answer func(map[model.Address][]model.Reason))
 	// Queues returns the tasks of its runs, by queue. ok is false if it is not sure to own them. It
 	// does not block.
 	Queues() (counts []QueueCount, ok bool)
@@ -106,8 +106,8 @@ func (k Asker) inquire(ctx context.Context, to model.NodeID, q asked) (told info
 		return told, fault.New(fault.Internal, "ask node %s: %w", to, err)
 	}
 	self, id := model.NodeID(uuid.Must(uuid.NewV7())), newID()
-	letter := store.PeerMail{To: to, From: self, ID: id, Body: append([]byte{inquiry}, body...)}
-	if err := k.Mail.PutPeerMail(ctx, []store.PeerMail{letter}); err != nil {
+	mail := store.PeerMail{To: to, From: self, ID: id, Body: append([]byte{inquiry}, body...)}
+	if err := k.Mail.PutPeerMail(ctx, []store.PeerMail{mail}); err != nil {
 		return told, err
 	}
 	k.Hints.Publish(notify.Hint{Kind: notify.Peer, Node: to})
@@ -119,13 +119,13 @@ func (k Asker) inquire(ctx context.Context, to model.NodeID, q asked) (told info
 		case <-time.After(pause):
 		}
 
-		letters, err := k.Mail.TakePeerMail(ctx, self, page, pageBytes)
+		replies, err := k.Mail.TakePeerMail(ctx, self, page, pageBytes)
 		if err != nil {
 			return told, err
 		}
 
-		for i := range letters {
-			if l := &letters[i]; l.Re != id || len(l.Body) == 0 || l.Body[0] != answer {
+		for i := range replies {
+			if l := &replies[i]; l.Re != id || len(l.Body) == 0 || l.Body[0] != answer {
 				continue
 			} else if err := decMode.Unmarshal(l.Body[1:], &told); err != nil {
 				return told, fault.New(fault.Corrupt, "what node %s said: %w", to, err)
@@ -158,7 +158,7 @@ func (p *Post) handleInquiry(m *store.PeerMail) {
 	}
 
 	if !q.Queues {
-		h.Inquired(q.Addresses, func(found map[model.Address][]model.Reason) { reply(answerTo(q.Addresses, found)) })
+		h.HandleInquiry(q.Addresses, func(found map[model.Address][]model.Reason) { reply(answerTo(q.Addresses, found)) })
 	} else if counts, ok := h.Queues(); ok && len(counts) <= maxQueues {
 		reply(informed{Queues: counts})
 	}

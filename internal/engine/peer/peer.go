@@ -34,10 +34,10 @@ type Line interface {
 
 // Handler receives messages. No method may block.
 type Handler interface {
-	// Asked receives a question. It answers once, now or later, or never.
-	Asked(from model.NodeID, question []byte, answer func(answer []byte))
-	// Told receives a note.
-	Told(from model.NodeID, word []byte)
+	// HandleQuestion receives a question. It answers once, now or later, or never.
+	HandleQuestion(from model.NodeID, question []byte, answer func(answer []byte))
+	// HandleNote receives a note.
+	HandleNote(from model.NodeID, word []byte)
 }
 
 const (
@@ -135,8 +135,8 @@ func (p *Post) send(m store.PeerMail, kind byte, body []byte) {
 	p.lookout.Expect()
 }
 
-// Nudge says that something may have arrived.
-func (p *Post) Nudge() { p.lookout.Nudge() }
+// LookNow says that something may have arrived.
+func (p *Post) LookNow() { p.lookout.LookNow() }
 
 // Run sends and receives messages until ctx ends.
 func (p *Post) Run(ctx context.Context) {
@@ -226,9 +226,9 @@ func (p *Post) hear(m *store.PeerMail) {
 	switch m.Body[0] {
 	case question:
 		from, id := m.From, m.ID
-		p.handler.Asked(from, body, func(a []byte) { p.send(store.PeerMail{To: from, ID: newID(), Re: id}, answer, a) })
+		p.handler.HandleQuestion(from, body, func(a []byte) { p.send(store.PeerMail{To: from, ID: newID(), Re: id}, answer, a) })
 	case word:
-		p.handler.Told(m.From, body)
+		p.handler.HandleNote(m.From, body)
 	case inquiry:
 		p.handleInquiry(m)
 	case answer:

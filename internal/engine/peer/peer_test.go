@@ -17,13 +17,13 @@ import (
 // echo answers with the question, unless that is empty, and keeps notes.
 type echo struct{ words chan string }
 
-func (e echo) Asked(_ model.NodeID, q []byte, answer func([]byte)) {
+func (e echo) HandleQuestion(_ model.NodeID, q []byte, answer func([]byte)) {
 	if len(q) > 0 {
 		answer(append([]byte("re "), q...))
 	}
 }
 
-func (e echo) Told(_ model.NodeID, w []byte) { e.words <- string(w) }
+func (e echo) HandleNote(_ model.NodeID, w []byte) { e.words <- string(w) }
 
 // Two nodes ask each other, with hints at once and without them soon. A node that gets no answer
 // gives up. A node that sends nothing does not ask the store.
@@ -47,7 +47,7 @@ func TestPost(t *testing.T) {
 					p := peer.New(peer.Config{Self: id, Mail: st, Hints: c.hints, Log: slog.New(slog.DiscardHandler), Handler: echo{heard}})
 					defer c.hints.Subscribe(func(h notify.Hint) {
 						if h.Kind == notify.Peer && h.Node == id {
-							p.Nudge()
+							p.LookNow()
 						}
 					})()
 					go p.Run(ctx)
@@ -59,7 +59,7 @@ func TestPost(t *testing.T) {
 					go func() {
 						for ctx.Err() == nil {
 							time.Sleep(time.Second)
-							posts[1].Nudge()
+							posts[1].LookNow()
 						}
 					}()
 				}
@@ -110,7 +110,7 @@ type informant struct {
 	known model.Address
 }
 
-func (i informant) Inquired(all []model.Address, answer func(map[model.Address][]model.Reason)) {
+func (i informant) HandleInquiry(all []model.Address, answer func(map[model.Address][]model.Reason)) {
 	found := map[model.Address][]model.Reason{}
 	for _, a := range all {
 		if a == i.known {
@@ -139,7 +139,7 @@ func TestInquiry(t *testing.T) {
 			p := peer.New(peer.Config{Self: id, Mail: st, Hints: hints, Log: slog.New(slog.DiscardHandler), Handler: h})
 			defer hints.Subscribe(func(h notify.Hint) {
 				if h.Kind == notify.Peer && h.Node == id {
-					p.Nudge()
+					p.LookNow()
 				}
 			})()
 			go p.Run(ctx)

@@ -55,7 +55,7 @@ func BenchmarkWaitMatchHoldRemove(b *testing.B) {
 				board.Add(1<<30, it)
 				m := board.Match(1 << 30)[0]
 				held := items[number(m.Ref)]
-				board.Held(1<<30, held, claimOf(m.Ref, 1), m.Worker)
+				board.Hold(1<<30, held, HeldClaim{Ref: claimOf(m.Ref, 1), Worker: m.Worker})
 				claimed[i%len(claimed)] = m
 			}
 		})
@@ -79,7 +79,7 @@ func BenchmarkReserveHoldRemove(b *testing.B) {
 		if !ok {
 			b.Fatal("no worker")
 		}
-		board.Held(1, *it, claimOf(it.Ref, 1), id)
+		board.Hold(1, *it, HeldClaim{Ref: claimOf(it.Ref, 1), Worker: id})
 		board.Remove(1, it.Ref, Succeeded)
 	}
 }
@@ -94,7 +94,7 @@ func (g *limitGate) Take(model.Time, *Item) (bool, model.Reason, model.Time) {
 	g.used = true
 	return ok, model.Reason{}, 0
 }
-func (g *limitGate) Hold(model.Time, *Item)          {}
+func (g *limitGate) Hold(model.Time, *Item, string)  {}
 func (g *limitGate) Give(model.Time, *Item, Outcome) { g.used = false }
 
 // One limit holds back 10,000 keys, and lets one task start whenever one ends.

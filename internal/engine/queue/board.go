@@ -238,7 +238,7 @@ type Match struct {
 }
 
 // Match proposes all claims that can be made now. It takes the slot and the permits of each. They
-// stay taken until the caller reports the outcome with Held, Unreserve, Add or Remove.
+// stay taken until the caller reports the outcome with Hold, Unreserve, Add or Remove.
 func (b *Board) Match(now model.Time) []Match {
 	b.advance(now)
 	var out []Match
@@ -326,11 +326,19 @@ func (b *Board) Unreserve(now model.Time, ref model.TaskRef) {
 	b.arm(t)
 }
 
-// Held says that a claim is committed; its deadlines start. The board need not know the task: after
-// recovery, a claim has no worker (WorkerID 0), and its worker may come back for it (Beat). Held
+// HeldClaim is a committed claim.
+type HeldClaim struct {
+	Ref    model.ClaimRef
+	Worker WorkerID // 0 if it is not here
+	// Maker is the other node that has made the claim and counts it; empty if this node counts it.
+	Maker string
+}
+
+// Hold says that a claim is committed; its deadlines start. The board need not know the task: after
+// recovery, a claim has no worker (WorkerID 0), and its worker may come back for it (Beat). Hold
 // reports whether the worker is here. If not, the claim has no worker, and the caller may give it
 // back.
-func (b *Board) Held(now model.Time, it Item, claim model.ClaimRef, id WorkerID) (here bool) {
+func (b *Board) Hold(now model.Time, it Item, c HeldClaim) (here bool) {
 	b.advance(now)
 	t := b.tasks[keyOf(&it.Ref)]
 	if t == nil {
@@ -346,21 +354,21 @@ func (b *Board) Held(now model.Time, it Item, claim model.ClaimRef, id WorkerID)
 		t.Claimed = now
 	}
 	if !permits && b.cfg.Gate != nil {
-		b.cfg.Gate.Hold(now, &t.Item)
+		b.cfg.Gate.Hold(now, &t.Item, c.Maker)
 	}
-	t.state, t.claim, t.beat = held, claim.Claim, now
+	t.state, t.claim, t.beat = held, c.Ref.Claim, now
 	t.site.claimed++
-	w := b.workers[id]
+	w := b.workers[c.Worker]
 	b.assign(t, w)
 	b.arm(t)
 
 	return w != nil
 }
 
-// Reported says that a worker has delivered the outcome of its claim. Its slot becomes free and its
-// deadlines stop. Its permits stay taken until the report is committed, when the caller calls
-// Remove or Add. Reported returns whether the worker had the claim.
-func (b *Board) Reported(now model.Time, id WorkerID, claim model.ClaimRef) bool {
+// MarkReported says that a worker has delivered the outcome of its claim. Its slot becomes free and
+// its deadlines stop. Its permits stay taken until the report is committed, when the caller calls
+// Remove or Add. MarkReported returns whether the worker had the claim.
+func (b *Board) MarkReported(now model.Time, id WorkerID, claim model.ClaimRef) bool {
 	b.advance(now)
 	t := b.findClaim(claim)
 	if t == nil || t.worker == nil || t.worker.id != id {

@@ -88,10 +88,10 @@ func (b *Board) arm(t *task) {
 	b.deadlines.put(t)
 }
 
-// Due returns the deadlines that have passed. It returns each of them once. From then on an
+// TakeDue returns the deadlines that have passed. It returns each of them once. From then on an
 // unclaimed task is no longer offered, and heartbeats for an expired claim are refused. The caller
-// decides what follows and calls Remove or Add, or Held if the claim stands after all.
-func (b *Board) Due(now model.Time) []Due {
+// decides what follows and calls Remove or Add, or Hold if the claim stands after all.
+func (b *Board) TakeDue(now model.Time) []Due {
 	b.advance(now)
 	var out []Due
 	for b.deadlines.len() > 0 && b.deadlines.top().due < now {
@@ -128,15 +128,15 @@ func (b *Board) Beat(now model.Time, id WorkerID, claim model.ClaimRef) (isHeld 
 	return true
 }
 
-// Overdue reports whether Due has returned a deadline of a claim and the caller has not decided
-// yet. After another Held for the claim its deadlines start anew, so it is not overdue.
+// Overdue reports whether TakeDue has returned a deadline of a claim and the caller has not decided
+// yet. After another Hold for the claim its deadlines start anew, so it is not overdue.
 func (b *Board) Overdue(claim model.ClaimRef) bool {
 	t := b.findClaim(claim)
 	return t != nil && t.state == late
 }
 
-// Wake returns when to call Match and Due again because time alone changes something. It is 1 if
-// Match would propose something now, and 0 for never.
+// Wake returns when to call Match and TakeDue again because time alone changes something. It is 1
+// if Match would propose something now, and 0 for never.
 func (b *Board) Wake() model.Time {
 	if b.ready.len() > 0 {
 		return 1

@@ -4,8 +4,8 @@
 //
 // The durable state is elsewhere: tasks are steps of runs, core decides their histories, and lane
 // commits them. The board is the memory that the owner of those runs has of their tasks. The engine
-// rebuilds it by calling Add and Held for each task. The board proposes (Match, Reserve, Due), the
-// lane decides and commits, and the engine reports the outcome to the board (Held, Unreserve,
+// rebuilds it by calling Add and Hold for each task. The board proposes (Match, Reserve, TakeDue),
+// the lane decides and commits, and the engine reports the outcome to the board (Hold, Unreserve,
 // Remove, Add). A proposal takes the slot and the permits at once, so that they are not given away
 // twice while its commit is in flight.
 //

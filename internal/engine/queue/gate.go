@@ -16,19 +16,23 @@ const (
 	Neither   Outcome = iota // it was withdrawn or given back, or did not start
 	Succeeded                // the attempt succeeded
 	Failed                   // the attempt failed
+	// The task leaves the memory of this node, because its run moves away or is unloaded. A worker
+	// may still execute the attempt.
+	Forgotten
 )
 
 // Admitter decides whether a task may start now: limits and breakers. The board calls it; the gate
 // must not call the board.
 type Admitter interface {
 	// Take takes what the item needs, all or nothing. If the item may not start, it returns why,
-	// and when to ask again (0: after the caller has called Changed).
+	// and when to ask again (0: after the caller has called Reopen).
 	Take(now model.Time, it *Item) (ok bool, why model.Reason, again model.Time)
 	// Hold takes what the item needs even if there is no room: the claim is durable and was made
-	// elsewhere, or before this process started.
-	Hold(now model.Time, it *Item)
+	// elsewhere, or before this process started. maker is the other node that has made the claim
+	// and counts it; empty if this node counts it.
+	Hold(now model.Time, it *Item, maker string)
 	// Give returns what a claim held; how is the outcome of the attempt. The board then asks for
-	// its group again. If other groups may pass now, the caller of the board must call Changed.
+	// its group again. If other groups may pass now, the caller of the board must call Reopen.
 	Give(now model.Time, it *Item, how Outcome)
 	// Group names the group of an item. The gate admits or refuses all items of a group alike, so
 	// that a refused item does not hold back other groups behind it. The group of an item may
@@ -101,9 +105,9 @@ func (b *Board) groupName(it *Item) string {
 	return b.cfg.Gate.Group(it)
 }
 
-// Changed says that the gate may let more tasks of the named groups through, or of any group if
+// Reopen says that the gate may let more tasks of the named groups through, or of any group if
 // none is named.
-func (b *Board) Changed(now model.Time, groups ...string) {
+func (b *Board) Reopen(now model.Time, groups ...string) {
 	b.advance(now)
 	for _, name := range groups {
 		b.open(b.groups[name])
@@ -146,9 +150,9 @@ type Kept struct {
 	First []Item
 }
 
-// Kept counts, by group, the tasks that only the gate holds back, and returns the first ones of
-// each. It visits all lines.
-func (b *Board) Kept(most int) map[string]Kept {
+// CountKept counts, by group, the tasks that only the gate holds back, and returns the first ones
+// of each. It visits all lines.
+func (b *Board) CountKept(most int) map[string]Kept {
 	all := map[string]Kept{}
 	for _, ln := range b.lines {
 		if !ln.group.closed || ln.site.paused || len(ln.leaves) == 0 {
@@ -212,12 +216,12 @@ func (b *Board) Regroup(now model.Time) {
 	for _, lf := range emptied {
 		lf.uncount()
 	}
-	b.Changed(now)
+	b.Reopen(now)
 }
 
-// Taken visits the admitted tasks in the order of Visible, so that the caller can announce them to
-// the gate again.
-func (b *Board) Taken(visit func(it *Item)) {
+// VisitTaken visits the admitted tasks in the order of Visible, so that the caller can announce
+// them to the gate again.
+func (b *Board) VisitTaken(visit func(it *Item)) {
 	var taken []*task
 	for _, t := range b.tasks {
 		if t.state.taken() {

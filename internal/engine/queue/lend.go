@@ -18,8 +18,8 @@ func (b *Board) Lend(now model.Time, id WorkerID, n int) {
 	}
 }
 
-// Lent returns how many lent slots are unused.
-func (b *Board) Lent(id WorkerID) int {
+// LentSlots returns how many lent slots are unused.
+func (b *Board) LentSlots(id WorkerID) int {
 	if w := b.workers[id]; w != nil && w.lent {
 		return w.credit
 	}
@@ -67,9 +67,9 @@ func (b *Board) Waiting(ref model.TaskRef) (w Want, waits bool) {
 // Waits reports whether any task waits in a line.
 func (b *Board) Waits() bool { return len(b.lines) > 0 }
 
-// Unserved returns, in order, the kinds of tasks that could start now if a worker were free. It
-// visits at most limit lines, in no particular order.
-func (b *Board) Unserved(limit int) []Want {
+// UnservedWants returns, in order, the kinds of tasks that could start now if a worker were free.
+// It visits at most limit lines, in no particular order.
+func (b *Board) UnservedWants(limit int) []Want {
 	var out []Want
 	for name, ln := range b.lines {
 		if limit--; limit < 0 {
@@ -86,9 +86,9 @@ func (b *Board) Unserved(limit int) []Want {
 	return out
 }
 
-// Abandoned returns, in order, the kinds of waiting tasks that no worker here offers to execute. It
-// visits at most limit lines, in no particular order.
-func (b *Board) Abandoned(limit int) []Want {
+// AbandonedWants returns, in order, the kinds of waiting tasks that no worker here offers to
+// execute. It visits at most limit lines, in no particular order.
+func (b *Board) AbandonedWants(limit int) []Want {
 	var out []Want
 	for name, ln := range b.lines {
 		if limit--; limit < 0 {

@@ -24,20 +24,20 @@ func TestLentSlotsAreUsedOnce(t *testing.T) {
 	}
 
 	want := []queue.Want{{Tenant: "t", Queue: "q", Kind: "k"}}
-	if got := b.Unserved(10); len(b.Match(now)) != 0 || len(got) != 1 || got[0] != want[0] {
+	if got := b.UnservedWants(10); len(b.Match(now)) != 0 || len(got) != 1 || got[0] != want[0] {
 		t.Fatalf("without a loan %v is unserved", got)
 	}
 	b.Lend(now, 1, 2)
-	if got := b.Unserved(10); len(got) != 0 {
+	if got := b.UnservedWants(10); len(got) != 0 {
 		t.Errorf("with a free slot %v is unserved", got)
 	}
 	matches := b.Match(now)
-	if len(matches) != 2 || b.Lent(1) != 0 {
-		t.Fatalf("%d claims with 2 slots, %d left", len(matches), b.Lent(1))
+	if len(matches) != 2 || b.LentSlots(1) != 0 {
+		t.Fatalf("%d claims with 2 slots, %d left", len(matches), b.LentSlots(1))
 	}
 
 	for _, m := range matches {
-		b.Held(now, queue.Item{Ref: m.Ref, Spec: spec}, model.ClaimRef{TaskRef: m.Ref, Claim: 7}, 1)
+		b.Hold(now, queue.Item{Ref: m.Ref, Spec: spec}, queue.HeldClaim{Ref: model.ClaimRef{TaskRef: m.Ref, Claim: 7}, Worker: 1})
 		if !b.Holds(1, model.ClaimRef{TaskRef: m.Ref, Claim: 7}) || b.Holds(2, model.ClaimRef{TaskRef: m.Ref, Claim: 7}) {
 			t.Error("it is held by the worker")
 		}
@@ -48,8 +48,8 @@ func TestLentSlotsAreUsedOnce(t *testing.T) {
 		t.Errorf("%d claims with slots that were used", n)
 	}
 	b.Lend(now, 1, 10)
-	if n := len(b.Match(now)); n != 3 || b.Lent(1) != 7 {
-		t.Errorf("%d claims with 10 slots, %d left", n, b.Lent(1))
+	if n := len(b.Match(now)); n != 3 || b.LentSlots(1) != 7 {
+		t.Errorf("%d claims with 10 slots, %d left", n, b.LentSlots(1))
 	}
 	b.Join(now, 2, model.TaskOffer{Tenants: []string{"t"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 3})
 	if q := b.Stats().Queues; len(q) != 1 || q[0].Workers != 1 || q[0].Slots != 3 {
@@ -62,7 +62,7 @@ func TestLentSlotsAreUsedOnce(t *testing.T) {
 	b.Pause("t", "q", "")
 	b.Lend(now, 1, 0)
 	b.Add(now, queue.Item{Ref: model.TaskRef{Address: model.Address{Tenant: "t"}, Run: model.RunID{9}, ID: "task"}, Spec: spec})
-	if got := b.Unserved(10); len(got) != 0 {
+	if got := b.UnservedWants(10); len(got) != 0 {
 		t.Errorf("of a paused queue %v is unserved", got)
 	}
 }

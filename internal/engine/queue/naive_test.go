@@ -392,7 +392,7 @@ func (n *naive) unreserve(now model.Time, ref model.TaskRef) {
 	}
 }
 
-func (n *naive) held(now model.Time, it Item, claim model.ClaimRef, id WorkerID) bool {
+func (n *naive) hold(now model.Time, it Item, claim model.ClaimRef, id WorkerID) bool {
 	n.advance(now)
 	t := n.find(it.Ref)
 	if t == nil {
@@ -408,7 +408,7 @@ func (n *naive) held(now model.Time, it Item, claim model.ClaimRef, id WorkerID)
 		t.Claimed = now
 	}
 	if !permits {
-		n.gate.Hold(now, &t.Item)
+		n.gate.Hold(now, &t.Item, "")
 	}
 	here := n.worker(id) != nil
 	t.state, t.claim, t.beat, t.worker = "held", claim.Claim, now, 0
@@ -443,7 +443,7 @@ func (n *naive) beat(now model.Time, id WorkerID, claim model.ClaimRef) bool {
 	return true
 }
 
-func (n *naive) reported(now model.Time, id WorkerID, claim model.ClaimRef) bool {
+func (n *naive) markReported(now model.Time, id WorkerID, claim model.ClaimRef) bool {
 	n.advance(now)
 	t := n.find(claim.TaskRef)
 	if t == nil || t.claim != claim.Claim || t.worker != id || id == 0 || (t.state != "held" && t.state != "late") {
@@ -489,7 +489,7 @@ func (n *naive) deadline(t *naiveTask) (model.Time, DueKind) {
 	return first.from.Add(first.d), first.kind
 }
 
-func (n *naive) due(now model.Time) []Due {
+func (n *naive) takeDue(now model.Time) []Due {
 	n.advance(now)
 	var out []Due
 	late := slices.DeleteFunc(slices.Clone(n.tasks), func(t *naiveTask) bool {
@@ -573,7 +573,7 @@ func (n *naive) leaveWorker(now model.Time, id WorkerID) []model.ClaimRef {
 	return out
 }
 
-func (n *naive) changed(now model.Time, groups ...string) {
+func (n *naive) reopen(now model.Time, groups ...string) {
 	n.advance(now)
 	if len(groups) == 0 {
 		clear(n.closed)

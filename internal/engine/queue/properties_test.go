@@ -113,7 +113,7 @@ func TestE19SpentTasksAreReportedAndNotHandedOut(t *testing.T) {
 		if got := b.Match(1); len(got) != 1 {
 			t.Fatalf("attempt %d is not handed out", it.Attempt+1)
 		}
-		b.Held(1, it, claimOf(it.Ref, int64(it.Attempt)), 1)
+		b.Hold(1, it, HeldClaim{Ref: claimOf(it.Ref, int64(it.Attempt)), Worker: 1})
 		b.Remove(1, it.Ref, Failed)
 	}
 
@@ -128,10 +128,10 @@ func TestE19SpentTasksAreReportedAndNotHandedOut(t *testing.T) {
 	if b.Wake() != 1 {
 		t.Errorf("Wake = %d: nobody would look", b.Wake())
 	}
-	if got := b.Due(1); len(got) != 1 || got[0].Kind != DueSpent {
+	if got := b.TakeDue(1); len(got) != 1 || got[0].Kind != DueSpent {
 		t.Errorf("Due = %v", got)
 	}
-	if got := b.Due(1); got != nil {
+	if got := b.TakeDue(1); got != nil {
 		t.Errorf("twice: %v", got)
 	}
 }
@@ -248,21 +248,21 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 		now := model.Time(1)
 
 		if recovered {
-			b.Held(now, it, claim, 0)
+			b.Hold(now, it, HeldClaim{Ref: claim})
 			now += model.Time(rapid.IntRange(0, 7).Draw(t, "comes back after"))
-			if got := b.Due(now); got != nil {
+			if got := b.TakeDue(now); got != nil {
 				t.Fatalf("lost within the grace: %v", got)
 			}
 			if !b.Beat(now, 1, claim) {
 				t.Fatal("the worker may not come back")
 			}
 		} else {
-			b.Held(now, it, claim, 1)
+			b.Hold(now, it, HeldClaim{Ref: claim, Worker: 1})
 		}
 
 		for range rapid.IntRange(0, 30).Draw(t, "beats") {
 			now += model.Time(rapid.IntRange(1, limit).Draw(t, "interval"))
-			if got := b.Due(now); got != nil {
+			if got := b.TakeDue(now); got != nil {
 				t.Fatalf("%v at %d", got, now)
 			}
 			if !b.Beat(now, 1, claim) {
@@ -281,14 +281,14 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 		}
 
 		end := now + model.Time(wait)
-		if got := b.Due(end); got != nil {
+		if got := b.TakeDue(end); got != nil {
 			t.Fatalf("too early: %v", got)
 		}
 		if wake := b.Wake(); wake != end+1 {
 			t.Fatalf("Wake = %d, want %d", wake, end+1)
 		}
 
-		same(t, "Due", b.Due(end+1), []Due{{Ref: it.Ref, Claim: 1, Kind: kind}})
+		same(t, "TakeDue", b.TakeDue(end+1), []Due{{Ref: it.Ref, Claim: 1, Kind: kind}})
 		if b.Beat(end+1, 1, claim) {
 			t.Fatal("held after it was reported")
 		}
@@ -320,7 +320,7 @@ func TestE30ScheduleToStartOrClaim(t *testing.T) {
 			}
 
 			due := func() {
-				for _, d := range b.Due(now) {
+				for _, d := range b.TakeDue(now) {
 					if d.Kind != DueToStart || timedOut || now != it.Visible+model.Time(limit)+1 {
 						t.Fatalf("%v at %d", d, now)
 					}
@@ -369,19 +369,19 @@ func TestE43DrainingWorkers(t *testing.T) {
 		claim := claimOf(m.Ref, int64(i+1))
 		switch i {
 		case 0: // succeeds
-			b.Held(1, it, claim, 1)
-			if !b.Reported(1, 1, claim) || b.Reported(1, 1, claim) {
+			b.Hold(1, it, HeldClaim{Ref: claim, Worker: 1})
+			if !b.MarkReported(1, 1, claim) || b.MarkReported(1, 1, claim) {
 				t.Error("a report counts once")
 			}
 			b.Remove(1, m.Ref, Succeeded)
 		case 1: // fails
-			b.Held(1, it, claim, 1)
+			b.Hold(1, it, HeldClaim{Ref: claim, Worker: 1})
 			b.Remove(1, m.Ref, Failed)
 			b.Add(1, it)
 		case 2: // the commit of the claim fails
 			b.Unreserve(1, m.Ref)
 		case 3: // is given back because the worker leaves
-			b.Held(1, it, claim, 1)
+			b.Hold(1, it, HeldClaim{Ref: claim, Worker: 1})
 		}
 
 		if i < 3 {
@@ -415,10 +415,10 @@ func TestHeldTellsThatTheWorkerLeft(t *testing.T) {
 	if got := b.Leave(1, 1); got != nil {
 		t.Errorf("it held %v", got)
 	}
-	if b.Held(1, it, claimOf(it.Ref, 1), 1) {
+	if b.Hold(1, it, HeldClaim{Ref: claimOf(it.Ref, 1), Worker: 1}) {
 		t.Error("the worker is here")
 	}
-	if got := b.Due(3); len(got) != 1 || got[0].Kind != DueLost || got[0].Claim != 1 {
+	if got := b.TakeDue(3); len(got) != 1 || got[0].Kind != DueLost || got[0].Claim != 1 {
 		t.Errorf("Due = %v", got)
 	}
 }
@@ -623,7 +623,7 @@ func TestDeterministic(t *testing.T) {
 				}
 			}
 
-			b.Changed(model.Time(6 + n))
+			b.Reopen(model.Time(6 + n))
 		}
 
 		return out
@@ -644,13 +644,13 @@ func TestDeadlinesSaturate(t *testing.T) {
 	it := plain(1, model.MaxTime-5)
 	it.Spec.ToStart, it.Spec.Total = 1<<63-1, 1<<63-1
 	b.Add(1, it)
-	if got := b.Due(model.MaxTime); got != nil {
+	if got := b.TakeDue(model.MaxTime); got != nil {
 		t.Errorf("%v", got)
 	}
 	it.Spec = &model.TaskSpec{Kind: "x", Queue: "q", ToClose: 1<<63 - 1, Silence: 1<<63 - 1}
 	b.Join(1, 1, offering(1))
-	b.Held(model.MaxTime-5, it, claimOf(it.Ref, 1), 1)
-	if got := b.Due(model.MaxTime); got != nil {
+	b.Hold(model.MaxTime-5, it, HeldClaim{Ref: claimOf(it.Ref, 1), Worker: 1})
+	if got := b.TakeDue(model.MaxTime); got != nil {
 		t.Errorf("%v", got)
 	}
 	if b.Wake() != 0 {

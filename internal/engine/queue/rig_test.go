@@ -49,7 +49,7 @@ func (g *fakeGate) Take(now model.Time, it *Item) (bool, model.Reason, model.Tim
 	return true, model.Reason{}, 0
 }
 
-func (g *fakeGate) Hold(now model.Time, it *Item) {
+func (g *fakeGate) Hold(now model.Time, it *Item, _ string) {
 	g.calls = append(g.calls, fmt.Sprint("hold ", it.Ref, now))
 	g.hold(it, 1)
 }
@@ -116,8 +116,8 @@ func (r *rig) newItem(t *rapid.T) Item {
 	return it
 }
 
-// known draws one of the tasks on the board; false if there is none.
-func (r *rig) known(t *rapid.T) (*naiveTask, bool) {
+// drawKnown draws one of the tasks on the board; false if there is none.
+func (r *rig) drawKnown(t *rapid.T) (*naiveTask, bool) {
 	if len(r.naive.tasks) == 0 {
 		return nil, false
 	}
@@ -181,7 +181,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 			}
 		},
 		"add again": func(t *rapid.T) {
-			k, ok := r.known(t)
+			k, ok := r.drawKnown(t)
 			if !ok {
 				t.Skip()
 			}
@@ -198,7 +198,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 			same(t, "Reserve", gotOK, wantOK)
 		},
 		"unreserve": func(t *rapid.T) {
-			k, ok := r.known(t)
+			k, ok := r.drawKnown(t)
 			if !ok {
 				t.Skip()
 			}
@@ -211,7 +211,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 		"held": func(t *rapid.T) {
 			var it Item
 			var id WorkerID
-			k, ok := r.known(t)
+			k, ok := r.drawKnown(t)
 			if ok && rapid.IntRange(0, 5).Draw(t, "known") > 0 {
 				it, id = k.Item, k.worker
 			} else {
@@ -225,18 +225,18 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 				it.Claimed = r.now - 2
 			}
 			c := r.claim(it.Ref)
-			same(t, "Held", r.board.Held(r.now, it, c, id), r.naive.held(r.now, it, c, id))
+			same(t, "Hold", r.board.Hold(r.now, it, HeldClaim{Ref: c, Worker: id}), r.naive.hold(r.now, it, c, id))
 		},
 		"commit all": func(t *rapid.T) { // what usually happens to proposals
 			for _, k := range append([]*naiveTask(nil), r.naive.tasks...) {
 				if k.state == "matched" || k.state == "reserved" {
 					c, it, id := r.claim(k.Ref), k.Item, k.worker
-					same(t, "Held", r.board.Held(r.now, it, c, id), r.naive.held(r.now, it, c, id))
+					same(t, "Hold", r.board.Hold(r.now, it, HeldClaim{Ref: c, Worker: id}), r.naive.hold(r.now, it, c, id))
 				}
 			}
 		},
 		"remove": func(t *rapid.T) {
-			k, ok := r.known(t)
+			k, ok := r.drawKnown(t)
 			if !ok {
 				t.Skip()
 			}
@@ -259,9 +259,9 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 			if k := r.naive.find(c.TaskRef); k != nil && rapid.Bool().Draw(t, "right worker") {
 				id = k.worker
 			}
-			same(t, "Reported", r.board.Reported(r.now, id, c), r.naive.reported(r.now, id, c))
+			same(t, "MarkReported", r.board.MarkReported(r.now, id, c), r.naive.markReported(r.now, id, c))
 		},
-		"due": func(t *rapid.T) { same(t, "Due", r.board.Due(r.now), r.naive.due(r.now)) },
+		"due": func(t *rapid.T) { same(t, "TakeDue", r.board.TakeDue(r.now), r.naive.takeDue(r.now)) },
 		"pause": func(t *rapid.T) {
 			name := siteName{rapid.SampledFrom(r.tenants).Draw(t, "tenant"), rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue")}
 			if rapid.IntRange(0, 2).Draw(t, "resume") > 0 {
@@ -292,8 +292,8 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 				name, room := rapid.SampledFrom([]string{"g", "h"}).Draw(t, "limit"), rapid.IntRange(0, 3).Draw(t, "room of it")
 				r.gate.room[name], r.mirror.room[name] = room, room
 			}
-			r.board.Changed(r.now, groups...)
-			r.naive.changed(r.now, groups...)
+			r.board.Reopen(r.now, groups...)
+			r.naive.reopen(r.now, groups...)
 		},
 	}
 }

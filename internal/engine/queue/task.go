@@ -14,7 +14,7 @@ type Item struct {
 	Attempt   int        // attempts consumed so far
 	Scheduled model.Time // when it was created
 	Visible   model.Time // when the next attempt may start
-	Claimed   model.Time // when the current attempt started; for Held
+	Claimed   model.Time // when the current attempt started; for Hold
 
 	// Input is for gates that look into it; it may be nil. Note belongs to the gate: what it has
 	// worked out about the item.
@@ -42,12 +42,12 @@ type state uint8
 const (
 	delayed state = iota + 1 // not visible yet
 	waiting                  // in a line
-	// Due has returned a deadline of this unclaimed task; it is in no line.
+	// TakeDue has returned a deadline of this unclaimed task; it is in no line.
 	expired
 	reserved // proposed before it was committed
 	matched  // proposed while it waited
 	held     // claimed
-	late     // claimed, and Due has returned a deadline of it
+	late     // claimed, and TakeDue has returned a deadline of it
 	reported // claimed, and its worker has delivered the outcome
 )
 

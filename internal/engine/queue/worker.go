@@ -217,7 +217,7 @@ func (b *Board) Slots(now model.Time, id WorkerID, n int) {
 
 // Leave removes a worker and returns the claims that it held, in the order of Visible. They have no
 // worker now and are lost after the grace period; the caller should return or fail each of them
-// before. Proposals to the worker stay until they are decided: Held then reports that the worker is
+// before. Proposals to the worker stay until they are decided: Hold then reports that the worker is
 // not here.
 func (b *Board) Leave(now model.Time, id WorkerID) []model.ClaimRef {
 	b.advance(now)

@@ -191,7 +191,7 @@ func (h *Hub) send() {
 		}
 
 		if h.ctx.Err() == nil {
-			h.sending.Failed(err)
+			h.sending.Fail(err)
 		}
 		h.drop(conn)
 		conn = nil
@@ -239,7 +239,7 @@ func (h *Hub) listen() {
 			return
 		}
 		if !deaf || !errors.Is(err, errDeaf) { // the pooler does not change, so log it once
-			h.listening.Failed(err)
+			h.listening.Fail(err)
 		}
 		deaf = errors.Is(err, errDeaf)
 		h.report(err)

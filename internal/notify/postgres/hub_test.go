@@ -53,8 +53,8 @@ func open(t *testing.T, c postgres.Config) *ear {
 	return e
 }
 
-// connected waits until the hub listens for the nth time.
-func (e *ear) connected(n int) *ear {
+// waitConnected waits until the hub listens for the nth time.
+func (e *ear) waitConnected(n int) *ear {
 	e.Helper()
 	e.eventually("the connection", func() bool {
 		times := 0
@@ -68,8 +68,8 @@ func (e *ear) connected(n int) *ear {
 	return e
 }
 
-// hears waits for a hint.
-func (e *ear) hears(h notify.Hint) {
+// expectHint waits for a hint.
+func (e *ear) expectHint(h notify.Hint) {
 	e.Helper()
 	e.eventually("a hint", func() bool { return slices.Contains(e.heard, h) })
 }
@@ -95,18 +95,18 @@ func mail(shard int) notify.Hint {
 func TestHints(t *testing.T) {
 	t.Parallel()
 	c := postgres.Config{URL: pgtest.URL(t)}
-	a, b, other := open(t, c).connected(1), open(t, c).connected(1), open(t, postgres.Config{URL: c.URL, Schema: "elsewhere"}).connected(1)
+	a, b, other := open(t, c).waitConnected(1), open(t, c).waitConnected(1), open(t, postgres.Config{URL: c.URL, Schema: "elsewhere"}).waitConnected(1)
 	hints := []notify.Hint{mail(3), {Kind: notify.Closed, Node: model.NodeID{1, 2, 3}}, {Kind: notify.Membership}}
 	for _, h := range hints {
 		a.hub.Publish(h)
 	}
 	for _, h := range hints {
-		b.hears(h)
+		b.expectHint(h)
 	}
 	b.hub.Publish(mail(9))
-	a.hears(mail(9))
+	a.expectHint(mail(9))
 	b.hub.Publish(mail(10)) // by now the previous one has reached every hub that could receive it
-	a.hears(mail(10))
+	a.expectHint(mail(10))
 
 	for name, e := range map[string]*ear{"the sender": a, "another store": other} {
 		e.mu.Lock()
@@ -123,10 +123,10 @@ func TestCoalescing(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Options{})
 	base := server.NewDatabase(t)
 	proxy := pgproxy.New(t, server.Addr())
-	listener := open(t, postgres.Config{URL: base}).connected(1)
-	e := open(t, postgres.Config{URL: proxy.URL(base), Gap: 20 * time.Millisecond}).connected(1)
+	listener := open(t, postgres.Config{URL: base}).waitConnected(1)
+	e := open(t, postgres.Config{URL: proxy.URL(base), Gap: 20 * time.Millisecond}).waitConnected(1)
 	e.hub.Publish(mail(0))
-	listener.hears(mail(0))
+	listener.expectHint(mail(0))
 	requests := 0
 	proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset, Match: func(pgproxy.Request) bool { requests++; return false }})
 	start := time.Now()
@@ -139,7 +139,7 @@ func TestCoalescing(t *testing.T) {
 	}
 
 	e.hub.Publish(mail(999))
-	listener.hears(mail(999))
+	listener.expectHint(mail(999))
 	took := time.Since(start)
 	time.Sleep(1500 * time.Millisecond) // nothing is sent in this time
 	if most := int(took/(20*time.Millisecond)) + 2; requests > most {
@@ -152,9 +152,9 @@ func TestReconnect(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
 	c := postgres.Config{URL: server.NewDatabase(t)}
-	a, b := open(t, c).connected(1), open(t, c).connected(1)
+	a, b := open(t, c).waitConnected(1), open(t, c).waitConnected(1)
 	a.hub.Publish(mail(1))
-	b.hears(mail(1))
+	b.expectHint(mail(1))
 	if err := server.Stop(pgtest.Immediate); err != nil {
 		t.Fatal(err)
 	}
@@ -163,9 +163,9 @@ func TestReconnect(t *testing.T) {
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	a.connected(2)
-	b.connected(2)
-	b.hears(notify.Hint{Kind: notify.Membership})
+	a.waitConnected(2)
+	b.waitConnected(2)
+	b.expectHint(notify.Hint{Kind: notify.Membership})
 
 	for i := 100; ; i++ { // the kept one may have been sent before b listened again
 		a.hub.Publish(mail(i))
@@ -217,7 +217,7 @@ func TestConfig(t *testing.T) {
 		q.Set(name, value)
 	}
 	u.RawQuery = q.Encode()
-	a, b := open(t, postgres.Config{URL: u.String()}).connected(1), open(t, postgres.Config{URL: base, Schema: "mine"}).connected(1)
+	a, b := open(t, postgres.Config{URL: u.String()}).waitConnected(1), open(t, postgres.Config{URL: base, Schema: "mine"}).waitConnected(1)
 	a.hub.Publish(mail(1))
-	b.hears(mail(1))
+	b.expectHint(mail(1))
 }

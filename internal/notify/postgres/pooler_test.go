@@ -43,11 +43,11 @@ func TestHintsBehindPoolerInSessionMode(t *testing.T) {
 	bouncer := server.StartBouncer(t, pgtest.PoolSession, 20)
 	var log notes
 	c := postgres.Config{URL: bouncer.URL(server.NewDatabase(t)), Log: log.logger()}
-	a, b := open(t, c).connected(1), open(t, c).connected(1)
+	a, b := open(t, c).waitConnected(1), open(t, c).waitConnected(1)
 	a.hub.Publish(mail(3))
-	b.hears(mail(3))
+	b.expectHint(mail(3))
 	b.hub.Publish(mail(4)) // when it arrives, the previous one has reached every listener
-	a.hears(mail(4))
+	a.expectHint(mail(4))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if slices.Contains(a.heard, mail(3)) {
@@ -79,9 +79,9 @@ func TestHintsBehindPoolerInTransactionMode(t *testing.T) {
 		}
 
 		// A node beside the pooler receives what it sends.
-		direct := open(t, postgres.Config{URL: base}).connected(1)
+		direct := open(t, postgres.Config{URL: base}).waitConnected(1)
 		deaf.hub.Publish(mail(7))
-		direct.hears(mail(7))
+		direct.expectHint(mail(7))
 		conn, err := pgx.Connect(t.Context(), bouncer.URL(base))
 		if err != nil {
 			t.Fatal(err)
@@ -104,7 +104,7 @@ func TestHubLogsOneLinePerEpisode(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
 	var log notes
-	e := open(t, postgres.Config{URL: server.NewDatabase(t), Log: log.logger()}).connected(1)
+	e := open(t, postgres.Config{URL: server.NewDatabase(t), Log: log.logger()}).waitConnected(1)
 	if err := server.Stop(pgtest.Fast); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestHubLogsOneLinePerEpisode(t *testing.T) {
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e.connected(2)
+	e.waitConnected(2)
 	e.eventually("the end of the episode", func() bool { return log.lines("level=INFO") > 0 })
 	if w, i := log.lines("level=WARN"), log.lines("level=INFO"); w != 1 || i != 1 {
 		t.Errorf("%d warnings and %d lines of recovery:\n%s", w, i, log.buf.String())

@@ -98,8 +98,8 @@ func (c *Counts) Of(m Method, k Kind) int64 {
 	return n
 }
 
-// Injected returns the total number of faults.
-func (c *Counts) Injected() int64 {
+// TotalFaults returns the total number of faults.
+func (c *Counts) TotalFaults() int64 {
 	n := int64(0)
 	for _, k := range Kinds() {
 		n += c.Of(Any, k)

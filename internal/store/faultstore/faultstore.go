@@ -130,7 +130,7 @@ func (f *Store) die() {
 	})
 }
 
-func (f *Store) crashed(c store.Class, m Method) error {
+func (f *Store) crashError(c store.Class, m Method) error {
 	return &store.Error{Class: c, Op: m.String(), Err: ErrCrashed}
 }
 
@@ -139,7 +139,7 @@ func (f *Store) crashed(c store.Class, m Method) error {
 func call[T any](ctx context.Context, f *Store, m Method, b *store.Batch, do func() (T, error)) (T, error) {
 	var none T
 	if f.dead.Load() {
-		return none, f.crashed(store.Away, m)
+		return none, f.crashError(store.Away, m)
 	}
 	f.orphans.tick()
 
@@ -153,7 +153,7 @@ func call[T any](ctx context.Context, f *Store, m Method, b *store.Batch, do fun
 		return none, &store.Error{Class: class, Op: m.String(), Err: ErrInjected}
 	case CrashBefore:
 		f.die()
-		return none, f.crashed(store.Away, m)
+		return none, f.crashError(store.Away, m)
 	case Late, LateBegun:
 		f.orphans.add(f.inner, b, fault)
 		return none, &store.Error{Class: store.Unknown, Op: m.String(), Err: ErrInjected}
@@ -163,7 +163,7 @@ func call[T any](ctx context.Context, f *Store, m Method, b *store.Batch, do fun
 			return none, &store.Error{Class: store.Retryable, Op: m.String(), Err: context.Cause(ctx)}
 		}
 		if f.dead.Load() { // died before the call was sent
-			return none, f.crashed(store.Away, m)
+			return none, f.crashError(store.Away, m)
 		}
 	case OK, FailAfter, CrashAfter, SlowReply:
 	}
@@ -183,7 +183,7 @@ func call[T any](ctx context.Context, f *Store, m Method, b *store.Batch, do fun
 	}
 
 	if f.dead.Load() { // the caller is dead, so the answer is lost
-		return none, f.crashed(store.Unknown, m)
+		return none, f.crashError(store.Unknown, m)
 	}
 	return v, err
 }

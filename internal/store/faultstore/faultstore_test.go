@@ -115,8 +115,8 @@ func TestEveryMethodMeetsThePlan(t *testing.T) {
 			}
 		}
 
-		if n := int64(len(errs)); c.Injected() != n || c.Total() != n || c.Of(faultstore.Any, faultstore.FailBefore) != n {
-			t.Errorf("%d calls, %d faults, want %d", c.Total(), c.Injected(), n)
+		if n := int64(len(errs)); c.TotalFaults() != n || c.Total() != n || c.Of(faultstore.Any, faultstore.FailBefore) != n {
+			t.Errorf("%d calls, %d faults, want %d", c.Total(), c.TotalFaults(), n)
 		}
 	}
 }
@@ -356,8 +356,8 @@ func TestConcurrentCalls(t *testing.T) {
 
 	wg.Wait()
 	c := s.Counts()
-	if c.Total() != 600 || c.Injected() == 0 {
-		t.Errorf("%d calls, %d faults", c.Total(), c.Injected())
+	if c.Total() != 600 || c.TotalFaults() == 0 {
+		t.Errorf("%d calls, %d faults", c.Total(), c.TotalFaults())
 	}
 	_ = f
 }

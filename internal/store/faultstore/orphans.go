@@ -46,16 +46,16 @@ func (o *Orphans) Len() int {
 	return len(o.pending)
 }
 
-// Landed returns the number of late commits that the store applied.
-func (o *Orphans) Landed() int {
+// CountLanded returns the number of late commits that the store applied.
+func (o *Orphans) CountLanded() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.landed
 }
 
-// Excluded returns the number of late commits that the store refused, because the fence was raised
-// or has moved, or because of their rows.
-func (o *Orphans) Excluded() int {
+// CountExcluded returns the number of late commits that the store refused, because the fence was
+// raised or has moved, or because of their rows.
+func (o *Orphans) CountExcluded() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.excluded

@@ -45,8 +45,8 @@ func TestLateCommitLandsWhenReleased(t *testing.T) {
 			t.Fatalf("%s: %v", kind, err)
 		}
 		f.Want(kind.String(), []store.Execution{a.Execution()}, f.Contents().Executions)
-		if s.Orphans().Len() != 0 || s.Orphans().Landed() != 1 || s.Orphans().Excluded() != 0 {
-			t.Errorf("%s: %d pending, %d landed", kind, s.Orphans().Len(), s.Orphans().Landed())
+		if s.Orphans().Len() != 0 || s.Orphans().CountLanded() != 1 || s.Orphans().CountExcluded() != 0 {
+			t.Errorf("%s: %d pending, %d landed", kind, s.Orphans().Len(), s.Orphans().CountLanded())
 		}
 	}
 }
@@ -61,8 +61,8 @@ func TestLateCommitIsExcludedByRefence(t *testing.T) {
 	if err := s.Orphans().Release(0); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("the orphan: %v, want fenced", err)
 	}
-	if got := f.Contents().Executions; len(got) != 0 || s.Orphans().Excluded() != 1 {
-		t.Errorf("executions %v, %d excluded", got, s.Orphans().Excluded())
+	if got := f.Contents().Executions; len(got) != 0 || s.Orphans().CountExcluded() != 1 {
+		t.Errorf("executions %v, %d excluded", got, s.Orphans().CountExcluded())
 	}
 }
 
@@ -115,8 +115,8 @@ func TestBegunCommitHoldsItsFence(t *testing.T) {
 		s.Kill()
 		call(t, n, other)
 		f.Want(name, []store.Execution{a.Execution()}, f.Contents().Executions)
-		if s.Orphans().Len() != 0 || s.Orphans().Landed() != 1 {
-			t.Errorf("%s: %d pending, %d landed", name, s.Orphans().Len(), s.Orphans().Landed())
+		if s.Orphans().Len() != 0 || s.Orphans().CountLanded() != 1 {
+			t.Errorf("%s: %d pending, %d landed", name, s.Orphans().Len(), s.Orphans().CountLanded())
 		}
 	}
 }
@@ -262,7 +262,7 @@ func TestLaneSurvivesBadLuck(t *testing.T) {
 			for _, k := range faultstore.Kinds() {
 				total[k] += c.Of(faultstore.Any, k)
 			}
-			landed, excluded = landed+s.Orphans().Landed(), excluded+s.Orphans().Excluded()
+			landed, excluded = landed+s.Orphans().CountLanded(), excluded+s.Orphans().CountExcluded()
 
 			return fmt.Sprint(c, l.acked, len(events))
 		}

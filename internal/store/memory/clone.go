@@ -64,9 +64,9 @@ func cloneMessage(m model.Message) model.Message {
 	}
 	m.Past, m.Runs = clonePast(m.Past), slices.Clone(m.Runs)
 
-	if m.Letter = clonePointer(m.Letter); m.Letter != nil && m.Letter.Input != nil {
-		p := clonePayload(*m.Letter.Input)
-		m.Letter.Input = &p
+	if m.DeadTask = clonePointer(m.DeadTask); m.DeadTask != nil && m.DeadTask.Input != nil {
+		p := clonePayload(*m.DeadTask.Input)
+		m.DeadTask.Input = &p
 	}
 
 	if m.Report = clonePointer(m.Report); m.Report != nil {
@@ -105,18 +105,18 @@ func cloneExecution(e store.Execution) store.Execution {
 }
 
 func cloneMessageRow(r store.MessageRow) store.MessageRow {
-	r.Message, r.Damaged = stored(r.Message, r.Damaged, "message %d from shard %d to shard %d", r.Seq, r.From, r.To)
+	r.Message, r.Damaged = readBack(r.Message, r.Damaged, "message %d from shard %d to shard %d", r.Seq, r.From, r.To)
 	return r
 }
 
 func cloneInboxRow(r store.InboxRow) store.InboxRow {
-	r.Message, r.Damaged = stored(r.Message, r.Damaged, "request %s in the inbox of shard %d", r.ID, r.Shard)
+	r.Message, r.Damaged = readBack(r.Message, r.Damaged, "request %s in the inbox of shard %d", r.ID, r.Shard)
 	return r
 }
 
-// stored returns a message as it would come back from disk. A message that this build cannot read
+// readBack returns a message as it would come back from disk. A message that this build cannot read
 // is damaged. The text names its row.
-func stored(m model.Message, d *model.Damaged, row string, args ...any) (model.Message, *model.Damaged) {
+func readBack(m model.Message, d *model.Damaged, row string, args ...any) (model.Message, *model.Damaged) {
 	if d == nil && m.Kind.Known() {
 		return cloneMessage(m), nil
 	}
@@ -134,7 +134,7 @@ func cloneEntity(n model.Entity) model.Entity {
 }
 
 func cloneItem(i model.MailboxItem) model.MailboxItem {
-	i.Message, i.Damaged = stored(i.Message, i.Damaged, "item %d of the mailbox", i.Seq)
+	i.Message, i.Damaged = readBack(i.Message, i.Damaged, "item %d of the mailbox", i.Seq)
 	return i
 }
 

@@ -145,9 +145,9 @@ func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]sto
 	return out, nil
 }
 
-// sweepLetters removes old dead letters, at most left of them, and returns how many more rows the
-// sweep may remove.
-func (s *shard) sweepLetters(before model.Time, left int) int {
+// sweepDeadLetters removes old dead letters, at most left of them, and returns how many more rows
+// the sweep may remove.
+func (s *shard) sweepDeadLetters(before model.Time, left int) int {
 	var old []*store.InboxRow
 	for p, end := s.inbox.first(), store.OldestID(before); left > 0; p.next() {
 		row, ok := p.at()
@@ -175,7 +175,7 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	}
 	answered := 0
 	for i := range r.Answered {
-		if sh, row := s.remembered(&r.Answered[i]); row != nil {
+		if sh, row := s.findReply(&r.Answered[i]); row != nil {
 			sh.forget(row)
 			answered++
 		}
@@ -202,7 +202,7 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 			sh.forget(oldest)
 		}
 
-		left = sh.sweepLetters(r.LettersBefore, left)
+		left = sh.sweepDeadLetters(r.DeadLettersBefore, left)
 		left = sh.sweepLines(&r, sh.sweepGarbage(left))
 	}
 	left = s.settings.sweep(r.SettingsBefore, left)

@@ -112,7 +112,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-func filled[T any]() (v T) {
+func fillAll[T any]() (v T) {
 	fill(reflect.ValueOf(&v).Elem())
 	return v
 }
@@ -120,7 +120,7 @@ func filled[T any]() (v T) {
 // filledEntity is the first row of an entity and an item of its mailbox, with every other field
 // set.
 func filledEntity(c storetest.Counter) (store.EntityRow, store.MailboxRow) {
-	row, item := filled[store.EntityRow](), filled[store.MailboxRow]()
+	row, item := fillAll[store.EntityRow](), fillAll[store.MailboxRow]()
 	row.Shard, row.Entity.Address, row.Prev, row.Gone = c.Shard, c.Address, 0, false
 	item.EntityKey = c.EntityKey
 	return row, item
@@ -134,32 +134,32 @@ func TestNothingIsShared(t *testing.T) {
 	f := storetest.New(t, s)
 	l := f.Join(1).Lanes[0]
 	a, b := f.SubjectIn(1), f.SubjectIn(1)
-	start := filled[model.Start]()
+	start := fillAll[model.Start]()
 	start.Address, start.Run, start.At = a.Start.Address, a.Run, a.Start.At
 	a.Start = start
-	mark := filled[store.MarkRow]()
+	mark := fillAll[store.MarkRow]()
 	mark.RunKey = a.RunKey
-	event := store.EventRow{RunKey: a.RunKey, Event: filled[model.Event]()}
-	message := filled[store.MessageRow]()
+	event := store.EventRow{RunKey: a.RunKey, Event: fillAll[model.Event]()}
+	message := fillAll[store.MessageRow]()
 	message.Seq = 1
-	deferred, reply := filled[store.InboxRow](), filled[store.Reply]()
-	put := filled[store.InboxRow]()
+	deferred, reply := fillAll[store.InboxRow](), fillAll[store.Reply]()
+	put := fillAll[store.InboxRow]()
 	put.ID = f.RunID()
 	put.Message.RequestID = "other"
-	closing := store.CloseRow{RunKey: b.RunKey, Outcome: filled[model.Outcome]()}
+	closing := store.CloseRow{RunKey: b.RunKey, Outcome: fillAll[model.Outcome]()}
 	closing.Outcome.Status = model.Failed
 	batch := l.Batch()
 	batch.Starts, batch.Marks = []store.StartRow{a.StartRow(), b.StartRow()}, []store.MarkRow{mark}
 	batch.Closes, batch.Events = []store.CloseRow{closing}, []store.EventRow{event}
 	batch.Messages, batch.Deferred, batch.Requests = []store.MessageRow{message}, []store.InboxRow{deferred}, []store.Reply{reply}
-	dead, datum := filled[store.DeadRow](), filled[store.TaskDatum]()
+	dead, datum := fillAll[store.DeadRow](), fillAll[store.TaskDatum]()
 	dead.RunKey, datum.RunKey, datum.Deleted = a.RunKey, a.RunKey, false
 	batch.Dead, batch.TaskData = []store.DeadRow{dead}, []store.TaskDatum{datum}
 	entity, item := filledEntity(f.Counter())
 	batch.Entities, batch.Mailbox = []store.EntityRow{entity}, []store.MailboxRow{item}
 	f.Note(batch)
 	rows := []store.InboxRow{put}
-	setting := filled[store.Setting]()
+	setting := fillAll[store.Setting]()
 	if _, err := s.PutSetting(t.Context(), setting, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -189,9 +189,9 @@ func TestNothingIsShared(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		letter, err := s.LoadDead(t.Context(), dead.DeadKey)
-		if err != nil || letter == nil {
-			t.Fatal(letter, err)
+		deadTask, err := s.LoadDead(t.Context(), dead.DeadKey)
+		if err != nil || deadTask == nil {
+			t.Fatal(deadTask, err)
 		}
 		old, err := s.LoadDeadBefore(t.Context(), f.Shards(), model.MaxTime, store.DeadPlace{}, 10)
 		if err != nil || len(old) != 1 {
@@ -216,7 +216,7 @@ func TestNothingIsShared(t *testing.T) {
 			t.Fatal(items, err)
 		}
 
-		for _, v := range []any{c, existing, outcomes, one, letter, old, settings, changes, loaded, items} {
+		for _, v := range []any{c, existing, outcomes, one, deadTask, old, settings, changes, loaded, items} {
 			pointers(reflect.ValueOf(v), into, fmt.Sprintf("%T", v))
 			kept = append(kept, v)
 		}
@@ -288,29 +288,29 @@ func TestCallersMayScribble(t *testing.T) {
 
 	for range 3 {
 		a, b := f.SubjectIn(1), f.SubjectIn(1)
-		a.Start = filled[model.Start]()
+		a.Start = fillAll[model.Start]()
 		a.Start.Address, a.Start.Run, a.Start.At = f.AddressIn(1), a.Run, storetest.Noon
 		batch := l.Batch()
 		batch.Starts = []store.StartRow{a.StartRow(), b.StartRow()}
-		batch.Closes = []store.CloseRow{{RunKey: b.RunKey, Outcome: filled[model.Outcome]()}}
+		batch.Closes = []store.CloseRow{{RunKey: b.RunKey, Outcome: fillAll[model.Outcome]()}}
 		batch.Closes[0].Outcome.Status = model.Failed
-		batch.Marks = []store.MarkRow{filled[store.MarkRow]()}
+		batch.Marks = []store.MarkRow{fillAll[store.MarkRow]()}
 		batch.Marks[0].RunKey = a.RunKey
-		batch.Events = []store.EventRow{{RunKey: a.RunKey, Event: filled[model.Event]()}}
+		batch.Events = []store.EventRow{{RunKey: a.RunKey, Event: fillAll[model.Event]()}}
 		batch.Timers = []store.Timer{a.Timer("t", storetest.Noon)}
-		batch.Messages = []store.MessageRow{filled[store.MessageRow]()}
+		batch.Messages = []store.MessageRow{fillAll[store.MessageRow]()}
 		batch.Messages[0].Seq = batch.Number
-		batch.Deferred = []store.InboxRow{filled[store.InboxRow]()}
+		batch.Deferred = []store.InboxRow{fillAll[store.InboxRow]()}
 		batch.Deferred[0].ID = f.RunID()
-		batch.Requests = []store.Reply{filled[store.Reply]()}
+		batch.Requests = []store.Reply{fillAll[store.Reply]()}
 		batch.Requests[0].RequestKey = a.RequestKey("r")
-		batch.Dead = []store.DeadRow{filled[store.DeadRow]()}
-		batch.TaskData = []store.TaskDatum{filled[store.TaskDatum]()}
+		batch.Dead = []store.DeadRow{fillAll[store.DeadRow]()}
+		batch.TaskData = []store.TaskDatum{fillAll[store.TaskDatum]()}
 		batch.Logs = []store.LogRow{a.Line("t", storetest.Noon, 0, "hello")}
 		batch.Dead[0].RunKey, batch.TaskData[0].RunKey, batch.TaskData[0].Deleted = a.RunKey, a.RunKey, false
 		entity, item := filledEntity(f.Counter())
 		batch.Entities, batch.Mailbox = []store.EntityRow{entity}, []store.MailboxRow{item}
-		put := []store.InboxRow{filled[store.InboxRow]()}
+		put := []store.InboxRow{fillAll[store.InboxRow]()}
 		put[0].ID, put[0].Message.RequestID = f.RunID(), "other"
 		if err := s.PutInbox(t.Context(), put); err != nil {
 			t.Fatal(err)

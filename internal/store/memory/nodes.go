@@ -41,8 +41,8 @@ func (s *Store) fence(l store.LaneRef) *fence {
 	return &s.nodes[i].lanes[l.Lane]
 }
 
-// gone returns the error of a call by a node that is not registered with its epoch.
-func gone(op string, id model.NodeID, epoch int64) error {
+// notRegistered returns the error of a call by a node that is not registered with its epoch.
+func notRegistered(op string, id model.NodeID, epoch int64) error {
 	return store.Errorf(store.Fenced, op, "%s is not registered at epoch %d", id, epoch)
 }
 
@@ -82,7 +82,7 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 	}
 	n := s.node(r.Node, r.Epoch)
 	if n == nil {
-		return store.View{}, gone("renew", r.Node, r.Epoch)
+		return store.View{}, notRegistered("renew", r.Node, r.Epoch)
 	}
 	now := s.time()
 	n.member.Expires, n.member.Draining, n.member.Serves = now.Add(r.TTL), r.Draining, slices.Clone(r.Serves)
@@ -161,7 +161,7 @@ func (s *Store) Unregister(ctx context.Context, id model.NodeID, epoch int64) er
 	case !found:
 		return nil
 	case s.nodes[i].member.Epoch != epoch:
-		return gone("unregister", id, epoch)
+		return notRegistered("unregister", id, epoch)
 	}
 
 	s.nodes = slices.Delete(s.nodes, i, i+1)
@@ -182,7 +182,7 @@ func (s *Store) Acquire(ctx context.Context, id model.NodeID, epoch int64, shard
 		return nil, err
 	}
 	if s.node(id, epoch) == nil {
-		return nil, gone("acquire", id, epoch)
+		return nil, notRegistered("acquire", id, epoch)
 	}
 
 	shards = slices.Clone(shards)

@@ -10,13 +10,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-func compareLetters(a, b store.PeerMail) int {
+func comparePeerMail(a, b store.PeerMail) int {
 	return cmp.Or(bytes.Compare(a.To[:], b.To[:]), a.ID.Compare(b.ID))
 }
 
 // firstNote returns the index of the first note for a node.
 func (s *Store) firstNote(node model.NodeID) (i int, found bool) {
-	i, _ = slices.BinarySearchFunc(s.peerMail, store.PeerMail{To: node}, compareLetters)
+	i, _ = slices.BinarySearchFunc(s.peerMail, store.PeerMail{To: node}, comparePeerMail)
 	return i, i < len(s.peerMail) && s.peerMail[i].To == node
 }
 
@@ -27,7 +27,7 @@ func (s *Store) PutPeerMail(ctx context.Context, rows []store.PeerMail) error {
 		return err
 	}
 	for _, r := range rows {
-		if i, found := slices.BinarySearchFunc(s.peerMail, r, compareLetters); !found {
+		if i, found := slices.BinarySearchFunc(s.peerMail, r, comparePeerMail); !found {
 			r.Body = slices.Clone(r.Body)
 			s.peerMail = slices.Insert(s.peerMail, i, r)
 		}

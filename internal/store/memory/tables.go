@@ -186,7 +186,7 @@ func (s *Store) applyRequests(b *store.Batch) error {
 // applyForgets removes remembered answers that no caller will ask for again.
 func (s *Store) applyForgets(b *store.Batch) error {
 	for i := range b.Forgets {
-		sh, r := s.remembered(&b.Forgets[i])
+		sh, r := s.findReply(&b.Forgets[i])
 		if r == nil {
 			continue
 		}
@@ -200,8 +200,8 @@ func (s *Store) applyForgets(b *store.Batch) error {
 	return nil
 }
 
-// remembered returns the remembered answer to a request, or nil if there is none.
-func (s *Store) remembered(k *store.RequestKey) (*shard, *store.Reply) {
+// findReply returns the remembered answer to a request, or nil if there is none.
+func (s *Store) findReply(k *store.RequestKey) (*shard, *store.Reply) {
 	sh := s.peek(k.Shard)
 	if sh == nil {
 		return nil, nil

@@ -36,8 +36,8 @@ type load struct {
 	steps int64
 }
 
-// mixed fills a batch with about n rows of the next runs in turn.
-func (l *load) mixed(b *store.Batch, n int) {
+// writeMixed fills a batch with about n rows of the next runs in turn.
+func (l *load) writeMixed(b *store.Batch, n int) {
 	for range max(1, n*4/5) {
 		i := l.next
 		l.next = (l.next + 1) % len(l.runs)
@@ -161,7 +161,7 @@ func benchmarkCommit(b *testing.B, url string, prepare bool, kind string, n int)
 	l := newLoad(b, s, max(64, 2*n))
 	fill := l.inline
 	if kind == "mix" {
-		fill = l.mixed
+		fill = l.writeMixed
 	}
 	batch := store.Batch{Lane: l.lane.Ref}
 

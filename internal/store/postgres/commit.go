@@ -26,7 +26,7 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 	if err != nil {
 		return store.Committed{}, err
 	}
-	return w.committed(ctx)
+	return w.result(ctx)
 }
 
 // begin returns the lane, locked and connected. If the node of a lane has left in the meantime,
@@ -74,15 +74,15 @@ func (l *lane) write(ctx context.Context, b *store.Batch) (*writer, error) {
 	w.reset()
 	w.fence()
 	w.patience()
-	w.deletes()
-	w.starts()
-	w.runs()
-	w.labels()
-	w.events()
+	w.writeDeletes()
+	w.writeStarts()
+	w.writeRuns()
+	w.writeLabels()
+	w.writeEvents()
 	w.dead()
-	w.tasks()
-	w.timers()
-	w.entities()
+	w.writeTasks()
+	w.writeTimers()
+	w.writeEntities()
 	w.mail()
 	w.sync()
 	if w.err != nil {
@@ -105,10 +105,10 @@ func (w *writer) use(index int) {
 	w.bind(name, st)
 }
 
-// sorted returns the indexes of n rows in the order of their keys. So transactions that touch the
+// sortKeys returns the indexes of n rows in the order of their keys. So transactions that touch the
 // same rows lock them in the same order, and neighbours in an index are written one after the
 // other.
-func (w *writer) sorted(n int, compare func(i, j int) int) []int32 {
+func (w *writer) sortKeys(n int, compare func(i, j int) int) []int32 {
 	w.order = w.order[:0]
 	ordered := true
 	for i := range n {
@@ -154,10 +154,10 @@ func (w *writer) patience() {
 	w.execute()
 }
 
-func (w *writer) deletes() {
+func (w *writer) writeDeletes() {
 	w.removal(stRemove, w.batch.Removes)
 	if rows := w.batch.EntityRemoves; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
 		w.use(stErase)
 		w.entityKeys(n, func(i int) store.EntityKey { return rows[o[i]] })
 		w.execute()
@@ -169,15 +169,15 @@ func (w *writer) removal(index int, rows []store.RunKey) {
 	if len(rows) == 0 {
 		return
 	}
-	n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
+	n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
 	w.use(index)
 	w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
 	w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
 	w.execute()
 }
 
-// leaving stores the removal times of closed runs that have their own.
-func (w *writer) leaving(o []int32) {
+// writeLeaving stores the removal times of closed runs that have their own.
+func (w *writer) writeLeaving(o []int32) {
 	if len(o) == 0 {
 		return
 	}
@@ -189,19 +189,19 @@ func (w *writer) leaving(o []int32) {
 	w.execute()
 }
 
-// starts inserts runs, after the runs that they replace are no longer current.
+// writeStarts inserts runs, after the runs that they replace are no longer current.
 //
 // A start with IfAbsent almost always finds its address free. The statement for that case only
 // reports that a start was not inserted, and the run that has the address is read afterwards. If
 // one start finds its address taken, others often follow. So the next batches use a statement that
 // returns these runs.
-func (w *writer) starts() {
+func (w *writer) writeStarts() {
 	rows := w.batch.Starts
 	if len(rows) == 0 {
 		return
 	}
-	replaced := w.replaces()
-	order := w.sorted(len(rows), func(i, j int) int { return startKey(&rows[i]).Compare(startKey(&rows[j])) })
+	replaced := w.writeReplaced()
+	order := w.sortKeys(len(rows), func(i, j int) int { return startKey(&rows[i]).Compare(startKey(&rows[j])) })
 	w.takeAddresses()
 
 	plain := order[:0]
@@ -246,8 +246,8 @@ func (w *writer) takeAddresses() {
 	clear(w.first)
 }
 
-// inserted receives the ids of the inserted starts if some were not inserted.
-func (w *writer) inserted(ids []byte) error {
+// receiveInserted receives the ids of the inserted starts if some were not inserted.
+func (w *writer) receiveInserted(ids []byte) error {
 	const size = len(model.RunID{})
 	if len(ids)%size != 0 {
 		return fmt.Errorf("the server returned %d bytes of run ids", len(ids))
@@ -272,9 +272,9 @@ func startKey(r *store.StartRow) store.RunKey {
 	return store.RunKey{Shard: r.Shard, Run: r.Start.Run}
 }
 
-// replaces makes the runs that starts replace no longer current. It returns the replaced runs that
-// start in this very batch. They are inserted as not current.
-func (w *writer) replaces() map[store.RunKey]bool {
+// writeReplaced makes the runs that starts replace no longer current. It returns the replaced runs
+// that start in this very batch. They are inserted as not current.
+func (w *writer) writeReplaced() map[store.RunKey]bool {
 	rows := w.batch.Starts
 	var replaced map[store.RunKey]bool
 	var stored []int32
@@ -336,10 +336,10 @@ func (w *writer) insertStarts(index int, which []int32, replaced map[store.RunKe
 	w.execute()
 }
 
-// runs writes the changes of open runs: closes and marks.
-func (w *writer) runs() {
+// writeRuns writes the changes of open runs: closes and marks.
+func (w *writer) writeRuns() {
 	if rows := w.batch.Closes; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].RunKey) })
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].RunKey) })
 		w.use(stClose)
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
 		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
@@ -353,11 +353,11 @@ func (w *writer) runs() {
 		w.int8s(n, func(i int) int64 { return int64(rows[o[i]].Outcome.At) })
 		w.bodies(n, func(dst []byte, i int) []byte { return model.AppendOutcome(dst, &rows[o[i]].Outcome) })
 		w.execute()
-		w.leaving(slices.DeleteFunc(o, func(i int32) bool { return rows[i].Outcome.Leaves == 0 }))
+		w.writeLeaving(slices.DeleteFunc(o, func(i int32) bool { return rows[i].Outcome.Leaves == 0 }))
 	}
 
 	if rows := w.batch.Marks; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].RunKey) })
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].RunKey) })
 		w.use(stMark)
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
 		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
@@ -389,7 +389,7 @@ func (w *writer) runs() {
 	}
 }
 
-func (w *writer) events() {
+func (w *writer) writeEvents() {
 	switch rows := w.batch.Events; len(rows) {
 	case 0:
 	case 1:
@@ -403,7 +403,7 @@ func (w *writer) events() {
 		w.body(func(dst []byte) []byte { return model.AppendEvent(dst, &row.Event) })
 		w.execute()
 	default:
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int {
 			return cmp.Or(rows[i].Compare(rows[j].RunKey), cmp.Compare(rows[i].Event.Seq, rows[j].Event.Seq))
 		})
 		w.use(stEvent)
@@ -425,9 +425,9 @@ func appendReasons(dst []byte, rs []model.Reason) []byte {
 	return model.AppendReasons(dst, rs)
 }
 
-func (w *writer) timers() {
+func (w *writer) writeTimers() {
 	if rows := w.batch.StopTimers; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int {
 			return cmp.Or(rows[i].Compare(rows[j].RunKey), strings.Compare(rows[i].ID, rows[j].ID))
 		})
 		w.use(stStopTimer)
@@ -438,7 +438,7 @@ func (w *writer) timers() {
 	}
 
 	if rows := w.batch.Timers; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int {
 			return cmp.Or(cmp.Compare(rows[i].Shard, rows[j].Shard), rows[i].Run.Compare(rows[j].Run), strings.Compare(rows[i].ID, rows[j].ID))
 		})
 		w.use(stTimer)
@@ -453,7 +453,7 @@ func (w *writer) timers() {
 	}
 
 	if rows := w.batch.StopAll; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
 		w.use(stStopAll)
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
 		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
@@ -464,7 +464,7 @@ func (w *writer) timers() {
 // mail writes messages, cursors, requests, and shards that are released.
 func (w *writer) mail() {
 	if rows := w.batch.Messages; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int {
 			return cmp.Or(cmp.Compare(rows[i].To, rows[j].To), cmp.Compare(rows[i].From, rows[j].From), cmp.Compare(rows[i].Seq, rows[j].Seq))
 		})
 		w.use(stMessage)
@@ -475,9 +475,9 @@ func (w *writer) mail() {
 		w.execute()
 	}
 
-	w.cursors()
+	w.writeCursors()
 	if rows := w.batch.Inbox; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int {
 			return cmp.Or(cmp.Compare(rows[i].Shard, rows[j].Shard), rows[i].ID.Compare(rows[j].ID))
 		})
 		w.use(stInbox)
@@ -493,7 +493,7 @@ func (w *writer) mail() {
 	}
 
 	if rows := w.batch.Requests; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int {
 			a, b := &rows[i], &rows[j]
 			return cmp.Or(cmp.Compare(a.Shard, b.Shard), strings.Compare(a.Address.Key, b.Address.Key), strings.Compare(a.ID, b.ID))
 		})
@@ -508,9 +508,9 @@ func (w *writer) mail() {
 		w.execute()
 	}
 
-	w.forgets()
+	w.writeForgets()
 	if rows := w.batch.Tokens; len(rows) > 0 {
-		o := w.sorted(len(rows), func(i, j int) int { return cmp.Compare(rows[i].Shard, rows[j].Shard) })
+		o := w.sortKeys(len(rows), func(i, j int) int { return cmp.Compare(rows[i].Shard, rows[j].Shard) })
 		w.use(stTokens)
 		w.shards(len(rows), func(i int) model.ShardID { return rows[o[i]].Shard })
 		w.int8s(len(rows), func(i int) int64 { return rows[o[i]].Mark })
@@ -525,14 +525,14 @@ func (w *writer) mail() {
 	}
 }
 
-// forgets deletes remembered answers that no caller will ask for again.
-func (w *writer) forgets() {
+// writeForgets deletes remembered answers that no caller will ask for again.
+func (w *writer) writeForgets() {
 	rows := w.batch.Forgets
 	if len(rows) == 0 {
 		return
 	}
 
-	n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
+	n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int {
 		a, b := &rows[i], &rows[j]
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), strings.Compare(a.Address.Key, b.Address.Key), strings.Compare(a.ID, b.ID))
 	})
@@ -545,13 +545,13 @@ func (w *writer) forgets() {
 	w.execute()
 }
 
-// cursors inserts the first position of a pair and advances later ones.
-func (w *writer) cursors() {
+// writeCursors inserts the first position of a pair and advances later ones.
+func (w *writer) writeCursors() {
 	rows := w.batch.Cursors
 	if len(rows) == 0 {
 		return
 	}
-	o := w.sorted(len(rows), func(i, j int) int {
+	o := w.sortKeys(len(rows), func(i, j int) int {
 		return cmp.Or(cmp.Compare(min(rows[i].Prev, 1), min(rows[j].Prev, 1)), cmp.Compare(rows[i].To, rows[j].To), cmp.Compare(rows[i].From, rows[j].From))
 	})
 	first := 0 // rows with Prev 0 are first
@@ -602,8 +602,8 @@ func requestKey(r *store.InboxRow) store.RequestKey {
 	return k
 }
 
-// committed returns the result of a batch that was applied.
-func (w *writer) committed(ctx context.Context) (store.Committed, error) {
+// result returns the result of a batch that was applied.
+func (w *writer) result(ctx context.Context) (store.Committed, error) {
 	for _, i := range w.missing {
 		r := &w.batch.Starts[i]
 		e, err := w.lane.store.LoadExecution(ctx, r.Shard, r.Start.Address, model.RunID{})

@@ -84,7 +84,7 @@ func TestRowsPerWorkflow(t *testing.T) {
 	l.f.Store = s
 	const batches, workflows = 40, 100 // 10 runs per batch
 	for range batches {
-		l.lane.Write(func(b *store.Batch) { l.mixed(b, 13) })
+		l.lane.Write(func(b *store.Batch) { l.writeMixed(b, 13) })
 	}
 	_ = s.Close()
 	after := statistics(t, base)
@@ -316,7 +316,7 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	epoch, _, err := s.Refence(ctx, l.Ref)
 	check(err)
 	l.Ref.Epoch = epoch
-	_, err = s.Sweep(ctx, store.SweepRequest{Shards: []model.ShardID{1}, RequestsBefore: storetest.Noon, LogsBefore: storetest.Noon, LettersBefore: storetest.Noon, SettingsBefore: storetest.Noon, Limit: 10})
+	_, err = s.Sweep(ctx, store.SweepRequest{Shards: []model.ShardID{1}, RequestsBefore: storetest.Noon, LogsBefore: storetest.Noon, DeadLettersBefore: storetest.Noon, SettingsBefore: storetest.Noon, Limit: 10})
 	check(err)
 }
 

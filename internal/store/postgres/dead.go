@@ -17,7 +17,7 @@ import (
 // dead writes dead tasks. A batch without any sends nothing.
 func (w *writer) dead() {
 	if rows := w.batch.Dead; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].DeadKey) })
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].DeadKey) })
 		w.use(stDead)
 		w.deadRows(n, func(i int) (store.DeadKey, int64, *model.DeadTask) {
 			r := &rows[o[i]]
@@ -27,7 +27,7 @@ func (w *writer) dead() {
 	}
 
 	if rows := w.batch.DeadMarks; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].DeadKey) })
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].DeadKey) })
 		w.use(stDeadMark)
 		w.deadRows(n, func(i int) (store.DeadKey, int64, *model.DeadTask) {
 			r := &rows[o[i]]
@@ -38,7 +38,7 @@ func (w *writer) dead() {
 	}
 
 	if rows := w.batch.DeadDeletes; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
 		w.use(stDeadDelete)
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
 		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })

@@ -15,10 +15,10 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// entities writes mailboxes and rows of entities. A batch without any sends nothing.
-func (w *writer) entities() {
+// writeEntities writes mailboxes and rows of entities. A batch without any sends nothing.
+func (w *writer) writeEntities() {
 	if rows := w.batch.Taken; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
 		w.use(stTaken)
 		w.entityKeys(n, func(i int) store.EntityKey { return rows[o[i]].EntityKey })
 		w.int8s(n, func(i int) int64 { return rows[o[i]].Seq })
@@ -26,7 +26,7 @@ func (w *writer) entities() {
 	}
 
 	if rows := w.batch.Mailbox; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Key().Compare(rows[j].Key()) })
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int { return rows[i].Key().Compare(rows[j].Key()) })
 		w.use(stMailbox)
 		w.entityKeys(n, func(i int) store.EntityKey { return rows[o[i]].EntityKey })
 		w.int8s(n, func(i int) int64 { return rows[o[i]].Item.Seq })

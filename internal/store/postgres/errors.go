@@ -62,9 +62,9 @@ func classOf(code string) store.Class {
 	return store.Away
 }
 
-// proves reports whether the error proves that the transaction was aborted. FATAL and PANIC do not:
-// the session may end after the commit was written, for instance while it waits for a standby.
-func (f *failure) proves() bool {
+// provesAbort reports whether the error proves that the transaction was aborted. FATAL and PANIC do
+// not: the session may end after the commit was written, for instance while it waits for a standby.
+func (f *failure) provesAbort() bool {
 	severity := f.SeverityUnlocalized
 	if severity == "" { // missing if the server only imitates the protocol
 		severity = f.Severity
@@ -80,11 +80,11 @@ func (f *failure) class() store.Class {
 	return classOf(f.Code)
 }
 
-// breaks reports whether the connection must not be used again, because its server cannot write or
-// its prepared statements are stale.
-func (f *failure) breaks() bool { return breaks(f.Code) }
+// breaksConnection reports whether the connection must not be used again, because its server cannot
+// write or its prepared statements are stale.
+func (f *failure) breaksConnection() bool { return breaksConnection(f.Code) }
 
-func breaks(code string) bool {
+func breaksConnection(code string) bool {
 	switch code {
 	case codeReadOnly, codePlanChanged, codeNoSuchStatement, codeStatementExists:
 		return true
@@ -130,8 +130,8 @@ func away(op string, err error) error {
 	return &store.Error{Class: store.Away, Op: op, Err: err}
 }
 
-// fenced returns the error of a node or lane that no longer owns its fence.
-func fenced(op string) error {
+// fencedError returns the error of a node or lane that no longer owns its fence.
+func fencedError(op string) error {
 	return &store.Error{Class: store.Fenced, Op: op, Err: store.ErrFenced.Err}
 }
 
@@ -161,7 +161,7 @@ func classify(ctx context.Context, op string, write bool, err error) error {
 	}
 
 	f := failure{PgError: pg}
-	if !f.proves() {
+	if !f.provesAbort() {
 		return &store.Error{Class: unknown, Op: op, Err: withHint(err, pg)}
 	}
 	class := f.class()

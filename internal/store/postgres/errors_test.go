@@ -80,14 +80,14 @@ func TestProof(t *testing.T) {
 		{"PANIC", "53100", false},
 		{"", "23505", false},
 	} {
-		if got := (&failure{PgError: serverError(c.severity, c.code)}).proves(); got != c.want {
+		if got := (&failure{PgError: serverError(c.severity, c.code)}).provesAbort(); got != c.want {
 			t.Errorf("%s %s proves %v, want %v", c.severity, c.code, got, c.want)
 		}
 	}
 
 	localized := serverError("ERROR", "23505")
 	localized.Severity = "FEHLER"
-	if !(&failure{PgError: localized}).proves() {
+	if !(&failure{PgError: localized}).provesAbort() {
 		t.Error("the severity in the language of the server was believed")
 	}
 }
@@ -144,7 +144,7 @@ func TestClassify(t *testing.T) {
 		{"timeout", serverError("ERROR", "57014"), store.Retryable, store.Away},
 		{"constraint", serverError("ERROR", "23505"), store.Refused, store.Refused},
 		{"read-only", serverError("ERROR", "25006"), store.Away, store.Away},
-		{"ours already", fenced("x"), store.Fenced, store.Fenced},
+		{"ours already", fencedError("x"), store.Fenced, store.Fenced},
 	} {
 		if got := store.ClassOf(classify(t.Context(), "x", true, c.err)); got != c.write {
 			t.Errorf("%s, writing: %s, want %s", c.name, got, c.write)
@@ -183,7 +183,7 @@ func FuzzClassify(f *testing.F) {
 			t.Fatalf("%q is class %d", code, class)
 		}
 
-		if fail.proves() && (severity != "ERROR" || class == store.Unknown) {
+		if fail.provesAbort() && (severity != "ERROR" || class == store.Unknown) {
 			t.Fatalf("%s %q proves something", severity, code)
 		}
 		if fail.explain(`"perdure"`).Error() == "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// labels writes the labels of starts and changes of labels. A batch without any sends nothing.
-func (w *writer) labels() {
+// writeLabels writes the labels of starts and changes of labels. A batch without any sends nothing.
+func (w *writer) writeLabels() {
 	var begun []store.LabelRow
 	for i := range w.batch.Starts {
 		s := &w.batch.Starts[i]
@@ -45,7 +45,7 @@ func (w *writer) labelRows(index int, rows []store.LabelRow) {
 	if n == 0 {
 		return
 	}
-	o := w.sorted(n, func(i, j int) int {
+	o := w.sortKeys(n, func(i, j int) int {
 		return cmp.Or(rows[i].Compare(rows[j].RunKey), strings.Compare(rows[i].Label.Name, rows[j].Label.Name))
 	})
 	w.use(index)

@@ -130,14 +130,14 @@ func (l *lane) exchange(ctx context.Context, w *writer) error {
 		if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w (%w)", cause, err)
 		}
-		if failed == nil || !failed.proves() {
+		if failed == nil || !failed.provesAbort() {
 			return &store.Error{Class: store.Unknown, Op: "commit", Err: err}
 		}
 	}
 
 	if failed != nil {
 		class := failed.class()
-		if failed.breaks() {
+		if failed.breaksConnection() {
 			l.drop()
 		}
 		return &store.Error{Class: class, Op: "commit", Err: failed.explain(l.store.cfg.schema)}
@@ -189,7 +189,7 @@ func (l *lane) converse(w *writer) (failed *failure, err error) {
 			if complete < len(w.sent) {
 				failed.statement = w.sent[complete]
 			}
-			if !failed.proves() {
+			if !failed.provesAbort() {
 				return failed, failed.PgError
 			}
 		case *pgproto3.ReadyForQuery:
@@ -229,15 +229,15 @@ func (e *encoder) sends(index int) bool {
 func (w *writer) answer(index int, values [][]byte) error {
 	switch {
 	case index == stStartIfAbsent:
-		return w.exists(values)
+		return w.receiveExisting(values)
 	case index == stStartNew && len(values) == 1 && values[0] != nil:
-		return w.inserted(values[0])
+		return w.receiveInserted(values[0])
 	}
 	return nil
 }
 
-// exists receives the row of a run that has the address of a start.
-func (w *writer) exists(values [][]byte) error {
+// receiveExisting receives the row of a run that has the address of a start.
+func (w *writer) receiveExisting(values [][]byte) error {
 	index, found, e, err := decodeExisting(values)
 	if err != nil {
 		return err

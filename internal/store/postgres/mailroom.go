@@ -14,18 +14,25 @@ import (
 // PutInbox stores requests that neither wait already nor are remembered. An owner may serve a
 // request between the check and the insert. Then the row is stored again, and LoadInbox reports it
 // with Seen.
+//
+// The owner may also refuse the request in between. The insert then waits for the commit of the
+// refusal, which deletes the row that was there, and stores a late copy of a refused request. A
+// second statement removes that copy. It has a later snapshot, is part of the same transaction, and
+// is sent together with the first one.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	const put = `
 insert into {schema}.inbox (shard, id, not_before, tenant, workflow, key, request, body)
-select u.shard, u.id, u.not_before, u.tenant, u.workflow, u.key, u.request, u.body
-from unnest($1::smallint[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[], $9::text[])
-  u (shard, id, not_before, tenant, workflow, key, request, body, refusal)
+select u.* from unnest($1::smallint[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[])
+  u (shard, id, not_before, tenant, workflow, key, request, body)
 where u.request = '' or (
   select r.at from {schema}.requests r
-  where r.shard = u.shard and r.key = u.key and r.id = u.request and r.workflow = u.workflow and r.tenant = u.tenant) is null and (
-  select r.at from {schema}.requests r
-  where r.shard = u.shard and r.key = u.key and r.id = u.refusal and r.workflow = u.workflow and r.tenant = u.tenant) is null
+  where r.shard = u.shard and r.key = u.key and r.id = u.request and r.workflow = u.workflow and r.tenant = u.tenant) is null
 on conflict (shard, id) do nothing`
+	// The condition on xmin spares rows that another transaction has stored: their owner may have
+	// read them.
+	const takeBack = `
+delete from {schema}.inbox where shard = $1 and id = $2 and xmin = pg_current_xact_id()::xid and exists (
+  select from {schema}.requests where shard = $1 and key = $3 and id = $4 and workflow = $5 and tenant = $6)`
 
 	const op = "put inbox"
 	if len(rows) == 0 {
@@ -35,7 +42,6 @@ on conflict (shard, id) do nothing`
 	shards, ids, notBefore := make([]int16, n), make([]pgtype.UUID, n), make([]int64, n)
 
 	tenants, workflows, keys, requests, bodies := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
-	refusals := make([]string, n)
 	for i := range rows {
 		r := &rows[i]
 		if r.Shard >= model.MaxShards {
@@ -45,12 +51,17 @@ on conflict (shard, id) do nothing`
 		shards[i], ids[i], notBefore[i] = int16(r.Shard), runArg(r.ID), int64(r.NotBefore)
 		tenants[i], workflows[i], keys[i], requests[i] = k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID
 		bodies[i] = model.AppendBody(nil, &r.Message, r.Damaged)
-		refusals[i] = model.RefusedIDs + r.ID.String()
 	}
 
 	return s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, s.sql(put), shards, ids, notBefore, tenants, workflows, keys, requests, bodies, refusals)
-		return err
+		var batch pgx.Batch
+		batch.Queue(s.sql(put), shards, ids, notBefore, tenants, workflows, keys, requests, bodies)
+		for i := range rows {
+			if requests[i] != "" {
+				batch.Queue(s.sql(takeBack), shards[i], ids[i], keys[i], model.RefusedIDs+rows[i].ID.String(), workflows[i], tenants[i])
+			}
+		}
+		return c.SendBatch(ctx, &batch).Close()
 	})
 }
 

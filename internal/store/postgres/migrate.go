@@ -186,7 +186,7 @@ func (m *migrator) status(ctx context.Context) (Status, error) {
 	st := Status{Known: len(m.all), Store: m.cfg.publicURL()}
 	var err error
 	if st.Version, err = m.version(ctx, m.conn); err != nil {
-		return st, m.failed(ctx, err)
+		return st, m.openError(ctx, err)
 	}
 
 	if st.Version > st.Known {
@@ -201,7 +201,7 @@ func (m *migrator) status(ctx context.Context) (Status, error) {
 	if st.Version > 0 {
 		var cluster pgtype.UUID
 		if err = m.conn.QueryRow(ctx, expand(m.cfg.schema, `select shards, cluster from {schema}.meta`)).Scan(&st.Shards, &cluster); err != nil {
-			return st, m.failed(ctx, err)
+			return st, m.openError(ctx, err)
 		}
 		st.Cluster = cluster.String()
 	}
@@ -209,7 +209,7 @@ func (m *migrator) status(ctx context.Context) (Status, error) {
 	return st, nil
 }
 
-func (m *migrator) failed(ctx context.Context, err error) error {
+func (m *migrator) openError(ctx context.Context, err error) error {
 	return classify(ctx, "open store "+m.cfg.publicURL(), false, err)
 }
 
@@ -237,7 +237,7 @@ func (m *migrator) upgrade(ctx context.Context) error {
 		err := m.upgradeOnce(ctx)
 		var pg *pgconn.PgError
 		if err == nil || try == tries || !errors.As(err, &pg) || pg.Code != codeLockNotAvailable {
-			return m.failed(ctx, err)
+			return m.openError(ctx, err)
 		}
 		select {
 		case <-ctx.Done():

@@ -153,7 +153,7 @@ func (s *Store) work(ctx context.Context, op string, write bool, f func(ctx cont
 	}
 
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && breaks(pg.Code) {
+	if errors.As(err, &pg) && breaksConnection(pg.Code) {
 		s.pool.Reset() // all of them are connected to the same server
 		_ = conn.Conn().PgConn().Conn().Close()
 	}
@@ -169,7 +169,7 @@ func (s *Store) read(ctx context.Context, op string, f func(ctx context.Context,
 		err := s.work(ctx, op, false, func(ctx context.Context, c *pgx.Conn) error {
 			err := f(ctx, c)
 			var pg *pgconn.PgError
-			broken = err != nil && (c.IsClosed() || errors.As(err, &pg) && breaks(pg.Code))
+			broken = err != nil && (c.IsClosed() || errors.As(err, &pg) && breaksConnection(pg.Code))
 			return err
 		})
 		if err == nil || !broken || try > 0 || ctx.Err() != nil {

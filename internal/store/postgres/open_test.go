@@ -51,8 +51,8 @@ func exec(t testing.TB, c *pgx.Conn, sql string, args ...any) {
 	}
 }
 
-// refused checks that a store cannot be opened, and that the error says why.
-func refused(t *testing.T, c postgres.Config, kind fault.Kind, says ...string) {
+// expectRefusal checks that a store cannot be opened, and that the error says why.
+func expectRefusal(t *testing.T, c postgres.Config, kind fault.Kind, says ...string) {
 	t.Helper()
 	s, err := postgres.Open(t.Context(), c)
 	if err == nil {
@@ -168,7 +168,7 @@ func TestMigrations(t *testing.T) {
 		t.Fatalf("status of an empty database: %+v, %v", st, err)
 	}
 	c.NoMigrate = true
-	refused(t, c, fault.Conflict, "version 0", "perdure migrate")
+	expectRefusal(t, c, fault.Conflict, "version 0", "perdure migrate")
 	admin := connect(t, base)
 	var schemas int
 	if err := admin.QueryRow(t.Context(), `select count(*) from pg_namespace where nspname = 'perdure'`).Scan(&schemas); err != nil || schemas != 0 {
@@ -184,7 +184,7 @@ func TestMigrations(t *testing.T) {
 	}
 
 	c.Shards = 21
-	refused(t, c, fault.Conflict, "20 shards", "21")
+	expectRefusal(t, c, fault.Conflict, "20 shards", "21")
 	c.Shards = 0 // the number at creation
 	if i := openConfig(t, c).Info(); i.Shards != 20 {
 		t.Errorf("%d shards, want those it was created with", i.Shards)
@@ -193,7 +193,7 @@ func TestMigrations(t *testing.T) {
 	exec(t, admin, `insert into perdure.migrations values (99, '0099_future', 0)`)
 	for _, no := range []bool{true, false} {
 		c.NoMigrate = no
-		refused(t, c, fault.Conflict, "version 99", "newer build")
+		expectRefusal(t, c, fault.Conflict, "version 99", "newer build")
 	}
 	if _, err = postgres.Check(t.Context(), c); fault.KindOf(err) != fault.Conflict {
 		t.Errorf("check of a newer store: %v", err)
@@ -207,14 +207,14 @@ func TestSchemaNames(t *testing.T) {
 	for _, name := range []string{
 		`x"; drop table y; --`, "Perdure", "1x", "a b", "a.b", "a-b", "é", strings.Repeat("a", 49), "a\x00b", "x\n", "pg_x'",
 	} {
-		refused(t, postgres.Config{URL: base, Schema: name, AllowUnsafe: true}, fault.Invalid, "schema")
+		expectRefusal(t, postgres.Config{URL: base, Schema: name, AllowUnsafe: true}, fault.Invalid, "schema")
 	}
 
 	// quoted everywhere
 	for _, name := range []string{"select", "_", strings.Repeat("a", 48), "user"} {
 		s := openURL(t, base, func(c *postgres.Config) { c.Schema = name })
 		l := newLoad(t, s, 4)
-		l.lane.Write(func(b *store.Batch) { l.mixed(b, 4) })
+		l.lane.Write(func(b *store.Batch) { l.writeMixed(b, 4) })
 	}
 
 	s := openURL(t, with(t, base, "schema", "by_url", "shards", "17", "pool", "2"), func(c *postgres.Config) { c.Shards = 0 })
@@ -226,10 +226,10 @@ func TestSchemaNames(t *testing.T) {
 func TestConfigProblems(t *testing.T) {
 	t.Parallel()
 	base := pgtest.URL(t)
-	refused(t, postgres.Config{
+	expectRefusal(t, postgres.Config{
 		URL: with(t, base, "prepare", "maybe", "pool", "many"), Schema: "No", Shards: -1, Lease: time.Millisecond, PoolSize: 5000,
 	}, fault.Invalid, "prepare", "pool", "schema", "shards", "lease") // all at once
-	refused(t, postgres.Config{URL: with(t, base, "shards", "5000")}, fault.Invalid, "5000 shards")
+	expectRefusal(t, postgres.Config{URL: with(t, base, "shards", "5000")}, fault.Invalid, "5000 shards")
 }
 
 // Open refuses a server that may lose acknowledged commits, however it was configured that way.
@@ -238,12 +238,12 @@ func TestUnsafeServer(t *testing.T) {
 	for name, server := range map[string]*pgtest.Server{
 		"fsync": pgtest.Start(t, pgtest.Options{}), "synchronous_commit": pgtest.Start(t, pgtest.Options{Fsync: true, Settings: map[string]string{"synchronous_commit": "off"}}),
 	} {
-		refused(t, postgres.Config{URL: server.NewDatabase(t)}, fault.Invalid, name+"=off", "lose")
+		expectRefusal(t, postgres.Config{URL: server.NewDatabase(t)}, fault.Invalid, name+"=off", "lose")
 	}
 
 	safe := pgtest.Start(t, pgtest.Options{Fsync: true, Settings: map[string]string{"synchronous_commit": "on"}})
 	base := safe.NewDatabase(t)
-	refused(t, postgres.Config{URL: with(t, base, "synchronous_commit", "off")}, fault.Invalid, "synchronous_commit=off")
+	expectRefusal(t, postgres.Config{URL: with(t, base, "synchronous_commit", "off")}, fault.Invalid, "synchronous_commit=off")
 	s := openConfig(t, postgres.Config{URL: base})
 	if s.Info().Shards != postgres.DefaultShards {
 		t.Errorf("%d shards by default", s.Info().Shards)

@@ -94,7 +94,7 @@ select (select expires from me), ` + mailWaits + `, exists (select from {schema}
 			Scan(append([]any{&expires, &mail, &peerMail}, v.targets()...)...)
 		s.renewed = time.Now()
 		if err == nil && expires == nil {
-			return store.View{}, fenced(op)
+			return store.View{}, fencedError(op)
 		}
 
 		if err == nil {
@@ -109,7 +109,7 @@ select (select expires from me), ` + mailWaits + `, exists (select from {schema}
 		}
 
 		var pg *pgconn.PgError
-		if s.renewer.IsClosed() || errors.As(err, &pg) && breaks(pg.Code) {
+		if s.renewer.IsClosed() || errors.As(err, &pg) && breaksConnection(pg.Code) {
 			_ = s.dropRenewer()
 			if try == 0 && ctx.Err() == nil {
 				continue // to renew twice is harmless
@@ -303,7 +303,7 @@ func readAcquired(results pgx.BatchResults, out *[]store.AcquiredShard) error {
 	}
 
 	if alive.RowsAffected() == 0 {
-		return fenced("acquire")
+		return fencedError("acquire")
 	}
 	byShard := make(map[model.ShardID]*store.AcquiredShard, len(taken))
 	*out = make([]store.AcquiredShard, len(taken))
@@ -382,7 +382,7 @@ func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int
 			}
 			err := c.QueryRow(ctx, s.sql(refence), nodeArg(l.Node), clampLane(l.Lane), ours, epoch).Scan(&landed)
 			if errors.Is(err, pgx.ErrNoRows) {
-				return fenced(op)
+				return fencedError(op)
 			}
 			return err
 		})

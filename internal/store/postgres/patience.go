@@ -45,7 +45,7 @@ func insist(ctx context.Context, f func(context.Context) error) error {
 		if last == nil || !timedOut(err) { // an attempt that was cut short has nothing new to say
 			last = err
 		}
-		if !heals(err) {
+		if !mayHeal(err) {
 			return last
 		}
 
@@ -66,9 +66,9 @@ func timedOut(err error) bool {
 	return ok && network.Timeout() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// heals reports whether a retry of opening the store may succeed: the network or the server failed,
-// not the request.
-func heals(err error) bool {
+// mayHeal reports whether a retry of opening the store may succeed: the network or the server
+// failed, not the request.
+func mayHeal(err error) bool {
 	final := []fault.Kind{fault.Denied, fault.NotFound, fault.Invalid, fault.Conflict, fault.Corrupt}
 	if slices.Contains(final, fault.KindOf(err)) {
 		return false

@@ -98,7 +98,7 @@ delete from {schema}.requests where ctid = any (array(
   from unnest($1::smallint[]) t (shard)
   cross join lateral (select r.ctid from {schema}.requests r where r.shard = t.shard and r.at < $2 order by r.at limit $3) q
   limit $3))`
-		sweepLetters = `
+		sweepDeadLetters = `
 delete from {schema}.inbox where ctid = any (array(
   select i.ctid from {schema}.inbox i where i.not_before = ` + never + ` and i.id < $2 and i.shard = any ($1::smallint[]) order by i.id limit $3))`
 		sweepLogs = `
@@ -135,8 +135,8 @@ delete from {schema}.task_logs where ctid = any (array(
 				swept += int(tag.RowsAffected())
 			}
 
-			if r.LettersBefore != 0 && swept < r.Limit {
-				if tag, err = tx.Exec(ctx, s.sql(sweepLetters), shards, runArg(store.OldestID(r.LettersBefore)), r.Limit-swept); err != nil {
+			if r.DeadLettersBefore != 0 && swept < r.Limit {
+				if tag, err = tx.Exec(ctx, s.sql(sweepDeadLetters), shards, runArg(store.OldestID(r.DeadLettersBefore)), r.Limit-swept); err != nil {
 					return err
 				}
 				swept += int(tag.RowsAffected())

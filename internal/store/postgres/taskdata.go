@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// tasks writes the data and log lines of tasks. A batch without any sends nothing.
-func (w *writer) tasks() {
+// writeTasks writes the data and log lines of tasks. A batch without any sends nothing.
+func (w *writer) writeTasks() {
 	if len(w.batch.TaskData) > 0 {
 		var set, removed []store.TaskDatum
 		for _, r := range w.batch.TaskData {
@@ -30,7 +30,7 @@ func (w *writer) tasks() {
 	}
 
 	if rows := w.batch.Logs; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
+		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int {
 			return cmp.Or(rows[i].RunKey.Compare(rows[j].RunKey), cmp.Compare(rows[i].At, rows[j].At), cmp.Compare(rows[i].N, rows[j].N))
 		})
 		w.use(stLog)
@@ -52,7 +52,7 @@ func (w *writer) taskData(index int, rows []store.TaskDatum) {
 	if n == 0 {
 		return
 	}
-	o := w.sorted(n, func(i, j int) int {
+	o := w.sortKeys(n, func(i, j int) int {
 		return cmp.Or(rows[i].RunKey.Compare(rows[j].RunKey), strings.Compare(rows[i].Task, rows[j].Task), strings.Compare(rows[i].Name, rows[j].Name))
 	})
 	w.use(index)

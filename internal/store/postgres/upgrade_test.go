@@ -22,9 +22,9 @@ var dropTasks = []string{
 	`drop table perdure.dead`, `drop table perdure.task_data`, `drop table perdure.task_logs`, `drop table perdure.settings`, `drop table perdure.settings_counter`,
 }
 
-// upgraded takes a store with a run back to an older version and opens it again. The run must still
-// be there.
-func upgraded(t *testing.T, version int, undo ...string) (*storetest.Fixture, *storetest.Lane) {
+// openUpgraded takes a store with a run back to an older version and opens it again. The run must
+// still be there.
+func openUpgraded(t *testing.T, version int, undo ...string) (*storetest.Fixture, *storetest.Lane) {
 	t.Helper()
 	base := pgtest.URL(t)
 	s := openURL(t, base)
@@ -48,7 +48,7 @@ func upgraded(t *testing.T, version int, undo ...string) (*storetest.Fixture, *s
 
 func TestUpgradeBeforeTasks(t *testing.T) {
 	t.Parallel()
-	f, lane := upgraded(t, 5, slices.Concat(dropEntities, dropTasks, []string{`drop table perdure.leaving`, `drop table perdure.peer_mail`})...)
+	f, lane := openUpgraded(t, 5, slices.Concat(dropEntities, dropTasks, []string{`drop table perdure.leaving`, `drop table perdure.peer_mail`})...)
 	f.WantTasks(lane)
 }
 
@@ -56,7 +56,7 @@ func TestUpgradeBeforeTasks(t *testing.T) {
 func TestUpgradeBeforeTokens(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
-	f, _ := upgraded(t, 9, dropTokens...)
+	f, _ := openUpgraded(t, 9, dropTokens...)
 	if got := f.Join(1).Acquire(1); len(got) != 1 || got[0].Tokens < began.UnixMicro() {
 		t.Errorf("acquired %+v, want a mark that is not below the clock", got)
 	}
@@ -64,7 +64,7 @@ func TestUpgradeBeforeTokens(t *testing.T) {
 
 func TestUpgradeBeforeEntities(t *testing.T) {
 	t.Parallel()
-	f, lane := upgraded(t, 8, dropEntities...)
+	f, lane := openUpgraded(t, 8, dropEntities...)
 	f.WantEntities(lane)
 }
 

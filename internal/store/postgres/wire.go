@@ -147,7 +147,7 @@ func (e *encoder) array(oid uint32, n int) {
 	e.buf = append(b, 0, 0, 0, 1) // lower bound
 }
 
-func (e *encoder) done() {
+func (e *encoder) endParameter() {
 	n := len(e.buf) - e.param - 4
 	if n > mostMessage {
 		e.fail(errTooLarge)
@@ -164,7 +164,7 @@ func (e *encoder) bools(n int, value func(i int) bool) {
 		}
 		e.buf = append(e.buf, 0, 0, 0, 1, v)
 	}
-	e.done()
+	e.endParameter()
 }
 
 func (e *encoder) int2s(n int, value func(i int) int16) {
@@ -172,7 +172,7 @@ func (e *encoder) int2s(n int, value func(i int) int16) {
 	for i := range n {
 		e.int2(value(i))
 	}
-	e.done()
+	e.endParameter()
 }
 
 func (e *encoder) shards(n int, value func(i int) model.ShardID) {
@@ -180,7 +180,7 @@ func (e *encoder) shards(n int, value func(i int) model.ShardID) {
 	for i := range n {
 		e.shard(value(i))
 	}
-	e.done()
+	e.endParameter()
 }
 
 func (e *encoder) int4s(n int, value func(i int) int32) {
@@ -188,7 +188,7 @@ func (e *encoder) int4s(n int, value func(i int) int32) {
 	for i := range n {
 		e.int4(value(i))
 	}
-	e.done()
+	e.endParameter()
 }
 
 func (e *encoder) int8s(n int, value func(i int) int64) {
@@ -196,7 +196,7 @@ func (e *encoder) int8s(n int, value func(i int) int64) {
 	for i := range n {
 		e.int8(value(i))
 	}
-	e.done()
+	e.endParameter()
 }
 
 func (e *encoder) runs(n int, value func(i int) model.RunID) {
@@ -205,7 +205,7 @@ func (e *encoder) runs(n int, value func(i int) model.RunID) {
 		v := value(i)
 		e.buf = append(append(e.buf, 0, 0, 0, 16), v[:]...)
 	}
-	e.done()
+	e.endParameter()
 }
 
 func (e *encoder) texts(n int, value func(i int) string) {
@@ -214,7 +214,7 @@ func (e *encoder) texts(n int, value func(i int) string) {
 		v := value(i)
 		e.buf = append(binary.BigEndian.AppendUint32(e.buf, uint32(len(v))), v...)
 	}
-	e.done()
+	e.endParameter()
 }
 
 // bodies appends encoded values. Nil becomes null.
@@ -223,5 +223,5 @@ func (e *encoder) bodies(n int, value func(dst []byte, i int) []byte) {
 	for i := range n {
 		e.body(func(dst []byte) []byte { return value(dst, i) })
 	}
-	e.done()
+	e.endParameter()
 }

@@ -47,7 +47,7 @@ type batchWriter struct {
 // apply writes everything, in the order of the fields of the batch.
 func (t *batchWriter) apply() error {
 	for _, step := range [...]func() error{
-		t.fence, t.deletes, t.starts, t.closes, t.marks, t.labels, t.events, t.dead, t.taskData, t.logs, t.timers, t.mailbox, t.entities, t.messages, t.cursors, t.inbox, t.requests, t.forgets, t.tokens, t.frees,
+		t.fence, t.writeDeletes, t.writeStarts, t.writeCloses, t.writeMarks, t.writeLabels, t.writeEvents, t.dead, t.taskData, t.writeLogs, t.writeTimers, t.mailbox, t.writeEntities, t.writeMessages, t.writeCursors, t.inbox, t.writeRequests, t.writeForgets, t.writeTokens, t.writeFrees,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -64,8 +64,8 @@ func (t *batchWriter) one(q *stmt) (bool, error) {
 	return t.w.db.Changes() == 1, nil
 }
 
-// refused returns the error of a guard that did not match.
-func refused(format string, args ...any) error {
+// refusedError returns the error of a guard that did not match.
+func refusedError(format string, args ...any) error {
 	return store.Errorf(store.Refused, opCommit, format, args...)
 }
 
@@ -84,9 +84,9 @@ func (t *batchWriter) fence() error {
 	return err
 }
 
-// deletes removes closed runs, and the runs that are removed in any state. Sweeps delete their
+// writeDeletes removes closed runs, and the runs that are removed in any state. Sweeps delete their
 // events later.
-func (t *batchWriter) deletes() error {
+func (t *batchWriter) writeDeletes() error {
 	for _, key := range t.b.Removes {
 		for _, sql := range [...]string{sqlDelete, sqlDeleteLeaving, sqlDeleteStart, sqlDeleteLabels, sqlDeleteTimers, sqlGarbage} {
 			if _, err := t.w.exec(sql, key.Run[:], int(key.Shard)); err != nil {
@@ -113,7 +113,7 @@ func (t *batchWriter) deletes() error {
 		case !found:
 			continue
 		case state < stateClosed:
-			return refused("delete of %s: the run is open", key.Run)
+			return refusedError("delete of %s: the run is open", key.Run)
 		}
 		for _, sql := range [...]string{sqlDelete, sqlDeleteLeaving, sqlDeleteStart, sqlDeleteLabels, sqlGarbage} {
 			if _, err := t.w.exec(sql, key.Run[:], int(key.Shard)); err != nil {
@@ -136,7 +136,7 @@ const (
 	sqlGarbage       = `insert into perdure_garbage (run, shard) values (?1, ?2) on conflict do nothing`
 )
 
-func (t *batchWriter) starts() error {
+func (t *batchWriter) writeStarts() error {
 	for i := range t.b.Starts {
 		if err := t.start(i); err != nil {
 			return fmt.Errorf("start of %s: %w", t.b.Starts[i].Start.Run, err)
@@ -220,9 +220,9 @@ func (t *batchWriter) replace(row *store.StartRow) error {
 	case err != nil:
 		return err
 	case !found:
-		return refused("%s is not the current run of %s", row.Replaces, a)
+		return refusedError("%s is not the current run of %s", row.Replaces, a)
 	case open && !t.closing(store.RunKey{Shard: row.Shard, Run: row.Replaces}):
-		return refused("%s is still open and would not be current", row.Replaces)
+		return refusedError("%s is still open and would not be current", row.Replaces)
 	}
 
 	return nil
@@ -238,12 +238,12 @@ func (t *batchWriter) closing(key store.RunKey) bool {
 	return false
 }
 
-func (t *batchWriter) closes() error {
+func (t *batchWriter) writeCloses() error {
 	q := t.w.close
 	for i := range t.b.Closes {
 		row := &t.b.Closes[i]
 		if !row.Outcome.Status.Closed() {
-			return refused("close of %s: status %s does not close a run", row.Run, row.Outcome.Status)
+			return refusedError("close of %s: status %s does not close a run", row.Run, row.Outcome.Status)
 		}
 		q.setBlob(1, row.Run[:])
 		q.setInt(2, int64(row.Shard))
@@ -254,7 +254,7 @@ func (t *batchWriter) closes() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("close of %s: %w", row.Run, err)
 		} else if !ok {
-			return refused("close of %s: the run is not open", row.Run)
+			return refusedError("close of %s: the run is not open", row.Run)
 		}
 
 		if row.Outcome.Leaves != 0 {
@@ -267,7 +267,7 @@ func (t *batchWriter) closes() error {
 	return nil
 }
 
-func (t *batchWriter) marks() error {
+func (t *batchWriter) writeMarks() error {
 	q := t.w.mark
 	for i := range t.b.Marks {
 		row := &t.b.Marks[i]
@@ -290,14 +290,14 @@ func (t *batchWriter) marks() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("mark of %s: %w", row.Run, err)
 		} else if !ok {
-			return refused("mark of %s: the run is not open", row.Run)
+			return refusedError("mark of %s: the run is not open", row.Run)
 		}
 	}
 
 	return nil
 }
 
-func (t *batchWriter) labels() error {
+func (t *batchWriter) writeLabels() error {
 	for i := range t.b.Labels {
 		row := &t.b.Labels[i]
 		if err := t.label(row.RunKey, &row.Label); err != nil {
@@ -325,13 +325,13 @@ func (t *batchWriter) label(key store.RunKey, l *model.Label) error {
 	case err != nil:
 		return fmt.Errorf("label %s of %s: %w", l.Name, key.Run, err)
 	case !ok && l.Value != "":
-		return refused("label %s of %s: the run does not exist", l.Name, key.Run)
+		return refusedError("label %s of %s: the run does not exist", l.Name, key.Run)
 	}
 
 	return nil
 }
 
-func (t *batchWriter) events() error {
+func (t *batchWriter) writeEvents() error {
 	q := t.w.event
 	for i := range t.b.Events {
 		row := &t.b.Events[i]
@@ -348,7 +348,7 @@ func (t *batchWriter) events() error {
 	return nil
 }
 
-func (t *batchWriter) timers() error {
+func (t *batchWriter) writeTimers() error {
 	q := t.w.stopTimer
 	for i := range t.b.StopTimers {
 		row := &t.b.StopTimers[i]
@@ -358,7 +358,7 @@ func (t *batchWriter) timers() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("stop of timer %q of %s: %w", row.ID, row.Run, err)
 		} else if !ok {
-			return refused("timer %q of %s does not exist", row.ID, row.Run)
+			return refusedError("timer %q of %s does not exist", row.ID, row.Run)
 		}
 	}
 
@@ -390,7 +390,7 @@ func (t *batchWriter) timers() error {
 	return nil
 }
 
-func (t *batchWriter) messages() error {
+func (t *batchWriter) writeMessages() error {
 	q := t.w.message
 	for i := range t.b.Messages {
 		row := &t.b.Messages[i]
@@ -401,13 +401,13 @@ func (t *batchWriter) messages() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("message %d from shard %d to shard %d: %w", row.Seq, row.From, row.To, err)
 		} else if !ok {
-			return refused("message %d from shard %d to shard %d was consumed long ago", row.Seq, row.From, row.To)
+			return refusedError("message %d from shard %d to shard %d was consumed long ago", row.Seq, row.From, row.To)
 		}
 	}
 	return nil
 }
 
-func (t *batchWriter) cursors() error {
+func (t *batchWriter) writeCursors() error {
 	for i := range t.b.Cursors {
 		row := &t.b.Cursors[i]
 		q := t.w.firstCursor
@@ -421,7 +421,7 @@ func (t *batchWriter) cursors() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("cursor of shard %d for shard %d: %w", row.To, row.From, err)
 		} else if !ok {
-			return refused("the cursor of shard %d for shard %d does not stand at %d", row.To, row.From, row.Prev)
+			return refusedError("the cursor of shard %d for shard %d does not stand at %d", row.To, row.From, row.Prev)
 		}
 	}
 
@@ -437,7 +437,7 @@ func (t *batchWriter) inbox() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("request %s to shard %d: %w", row.ID, row.Shard, err)
 		} else if !ok {
-			return refused("request %s to shard %d is not in the inbox", row.ID, row.Shard)
+			return refusedError("request %s to shard %d is not in the inbox", row.ID, row.Shard)
 		}
 	}
 
@@ -456,7 +456,7 @@ func (t *batchWriter) inbox() error {
 	return nil
 }
 
-func (t *batchWriter) requests() error {
+func (t *batchWriter) writeRequests() error {
 	q := t.w.request
 	for i := range t.b.Requests {
 		row := &t.b.Requests[i]
@@ -474,7 +474,7 @@ func (t *batchWriter) requests() error {
 	return nil
 }
 
-func (t *batchWriter) forgets() error {
+func (t *batchWriter) writeForgets() error {
 	q := t.w.forget
 	for i := range t.b.Forgets {
 		k := &t.b.Forgets[i]
@@ -491,7 +491,7 @@ func (t *batchWriter) forgets() error {
 	return nil
 }
 
-func (t *batchWriter) tokens() error {
+func (t *batchWriter) writeTokens() error {
 	q := t.w.token
 	for _, row := range t.b.Tokens {
 		q.setInt(1, int64(row.Shard))
@@ -499,14 +499,14 @@ func (t *batchWriter) tokens() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("mark of tokens of shard %d: %w", row.Shard, err)
 		} else if !ok {
-			return refused("there is no shard %d", row.Shard)
+			return refusedError("there is no shard %d", row.Shard)
 		}
 	}
 
 	return nil
 }
 
-func (t *batchWriter) frees() error {
+func (t *batchWriter) writeFrees() error {
 	q := t.w.free
 	for _, shard := range t.b.Free {
 		q.setInt(1, int64(shard))
@@ -514,7 +514,7 @@ func (t *batchWriter) frees() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("free of shard %d: %w", shard, err)
 		} else if !ok {
-			return refused("shard %d does not belong to %s", shard, t.b.Lane.Node)
+			return refusedError("shard %d does not belong to %s", shard, t.b.Lane.Node)
 		}
 	}
 	return nil
@@ -532,7 +532,7 @@ func (t *batchWriter) existing() ([]store.ExistingStart, error) {
 			return nil, err
 		}
 		if e == nil {
-			return nil, refused("start of %s: its address was taken and is not any more", t.b.Starts[i].Start.Run)
+			return nil, refusedError("start of %s: its address was taken and is not any more", t.b.Starts[i].Start.Run)
 		}
 		out = append(out, store.ExistingStart{Index: i, Execution: *e})
 	}

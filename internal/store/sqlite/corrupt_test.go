@@ -85,8 +85,8 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		return damage(got[0].Damaged, err)
 	}
 
-	letter := func() error { return second(s.LoadDead(t.Context(), dead.DeadKey)) }
-	letters := func() error { // shows what it cannot read, and says so
+	deadTask := func() error { return second(s.LoadDead(t.Context(), dead.DeadKey)) }
+	deadTasks := func() error { // shows what it cannot read, and says so
 		page, err := s.ListDead(t.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 10})
 		for i := range page.Rows {
 			if f := page.Rows[i].Body.Failure; f.Kind == fault.Corrupt.String() {
@@ -163,11 +163,11 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		{flip("body"), "perdure_inbox", "true", inbox, []string{"perdure_inbox", request.ID.String()}},
 		{flip("body"), "perdure_requests", "true", reply, []string{"perdure_requests", `"old"`}},
 		{"at = at + 1", "perdure_requests", "true", reply, []string{"perdure_requests"}},
-		{flip("body"), "perdure_dead", "true", letter, []string{"perdure_dead", a.Run.String(), `"t"`}},
-		{flip("body"), "perdure_dead", "true", letters, []string{"perdure_dead", a.Run.String()}},
-		{"requeued = 1", "perdure_dead", "true", letter, []string{"perdure_dead"}},
-		{"queue = 'other'", "perdure_dead", "true", letters, []string{"perdure_dead"}},
-		{"fingerprint = 'other'", "perdure_dead", "true", letter, []string{"perdure_dead"}},
+		{flip("body"), "perdure_dead", "true", deadTask, []string{"perdure_dead", a.Run.String(), `"t"`}},
+		{flip("body"), "perdure_dead", "true", deadTasks, []string{"perdure_dead", a.Run.String()}},
+		{"requeued = 1", "perdure_dead", "true", deadTask, []string{"perdure_dead"}},
+		{"queue = 'other'", "perdure_dead", "true", deadTasks, []string{"perdure_dead"}},
+		{"fingerprint = 'other'", "perdure_dead", "true", deadTask, []string{"perdure_dead"}},
 		{flip("body"), "perdure_task_data", "true", data, []string{"perdure_task_data", a.Run.String(), `"n"`}},
 		{"name = 'other'", "perdure_task_data", "true", data, []string{"perdure_task_data"}},
 		{flip("body"), "perdure_task_logs", "true", logs, []string{"perdure_task_logs", a.Run.String()}},
@@ -260,8 +260,8 @@ func TestRowsWithoutIDsSpoilNoPage(t *testing.T) {
 	}
 }
 
-// filled makes a closed file with something in it and returns what can be read from it.
-func filled(t *testing.T) (image []byte, scope storetest.Scope, want storetest.Contents) {
+// filledImage makes a closed file with something in it and returns what can be read from it.
+func filledImage(t *testing.T) (image []byte, scope storetest.Scope, want storetest.Contents) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "app.db")
 	s := openTest(t, Config{Path: path})
@@ -300,7 +300,7 @@ func filled(t *testing.T) (image []byte, scope storetest.Scope, want storetest.C
 
 func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 	t.Parallel()
-	image, scope, want := filled(t)
+	image, scope, want := filledImage(t)
 	events := map[store.RunKey]map[int64]string{}
 	for _, h := range want.Events {
 		events[h.Run] = map[int64]string{}
@@ -406,7 +406,7 @@ func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 func TestTruncatedFileIsNoticed(t *testing.T) {
 	t.Parallel()
 	sequential(t)
-	image, scope, _ := filled(t)
+	image, scope, _ := filledImage(t)
 
 	path := filepath.Join(t.TempDir(), "app.db")
 	for _, size := range []int{1, 50, 100, 4096, 8192, 3 * 8192, len(image) / 2, len(image) - 8192, len(image) - 1} {

@@ -41,7 +41,7 @@ func (t *batchWriter) dead() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("mark of the dead task %q of %s: %w", row.Task, row.Run, err)
 		} else if !ok {
-			return refused("the dead task %q of %s was not requeued %d times, or is another one", row.Task, row.Run, row.Prev)
+			return refusedError("the dead task %q of %s was not requeued %d times, or is another one", row.Task, row.Run, row.Prev)
 		}
 	}
 
@@ -54,7 +54,7 @@ func (t *batchWriter) dead() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("delete of the dead task %q of %s: %w", key.Task, key.Run, err)
 		} else if !ok {
-			return refused("there is no dead task %q of %s", key.Task, key.Run)
+			return refusedError("there is no dead task %q of %s", key.Task, key.Run)
 		}
 	}
 

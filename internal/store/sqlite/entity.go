@@ -72,7 +72,7 @@ func (t *batchWriter) mailbox() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("item %d taken from the mailbox of %s: %w", key.Seq, key.Address, err)
 		} else if !ok {
-			return refused("item %d does not wait for %s", key.Seq, key.Address)
+			return refusedError("item %d does not wait for %s", key.Seq, key.Address)
 		}
 	}
 
@@ -91,8 +91,8 @@ func (t *batchWriter) mailbox() error {
 	return nil
 }
 
-// entities inserts, changes and removes entities.
-func (t *batchWriter) entities() error {
+// writeEntities inserts, changes and removes entities.
+func (t *batchWriter) writeEntities() error {
 	for i := range t.b.Entities {
 		row := &t.b.Entities[i]
 		q := t.w.entity
@@ -115,7 +115,7 @@ func (t *batchWriter) entities() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("entity %s: %w", row.Entity.Address, err)
 		} else if !ok {
-			return refused("entity %s has no row of version %d", row.Entity.Address, row.Prev)
+			return refusedError("entity %s has no row of version %d", row.Entity.Address, row.Prev)
 		}
 	}
 

@@ -55,15 +55,15 @@ func (l *logState) note(pages int) bool {
 // although the writer has moved it. A single large commit does not count.
 func (l *logState) tooLarge() bool { return l.tried && l.pages > (late+1)*l.limit }
 
-// committed updates the log state. The writer calls it after a commit.
-func (s *Store) committed(w *writer) {
+// updateLog updates the log state. The writer calls it after a commit.
+func (s *Store) updateLog(w *writer) {
 	ask := w.log.note(w.walPages)
 	s.reportGrowth(w)
 	if !ask {
 		return
 	}
 	if w.log.pages >= late*w.log.limit {
-		s.moved(s.moveStep(w.conn))
+		s.handleMove(s.moveStep(w.conn))
 		w.log.tried = true
 		return
 	}
@@ -115,12 +115,12 @@ func (s *Store) moveLog(c *conn) {
 			return
 		case <-s.move:
 		}
-		s.moved(s.moveOnce(c))
+		s.handleMove(s.moveOnce(c))
 	}
 }
 
-// moved handles the result of a move.
-func (s *Store) moved(err error) {
+// handleMove handles the result of a move.
+func (s *Store) handleMove(err error) {
 	if err == nil {
 		s.moves.OK()
 		return
@@ -128,7 +128,7 @@ func (s *Store) moved(err error) {
 	if syncFailed(err) || damaged(err) {
 		s.breakDown(err)
 	}
-	s.moves.Failed(err)
+	s.moves.Fail(err)
 }
 
 func (s *Store) moveOnce(c *conn) error {

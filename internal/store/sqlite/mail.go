@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	sqlNextSender   = `select from_shard from perdure_messages where to_shard = ?1 and from_shard > ?2 order by from_shard limit 1`
-	sqlCursorOf     = `select seq from perdure_cursors where to_shard = ?1 and from_shard = ?2`
-	sqlLoadMessages = `select seq, body from perdure_messages where to_shard = ?1 and from_shard = ?2 and seq > ?3 order by seq limit ?4`
-	sqlInboxDue     = `select 1 from perdure_inbox where shard = ?1 and not_before <= ?2 limit 1`
-	sqlLoadInbox    = `select id, not_before, body from perdure_inbox where shard = ?1 and not_before <= ?2 order by id`
-	sqlLoadLetters  = `select shard, id, body from perdure_inbox where not_before = 253402300799000000 and id > ?1 and length(id) = 16 order by id limit ?2`
-	sqlPutInbox     = `insert into perdure_inbox (shard, id, not_before, body) values (?1, ?2, ?3, ?4) on conflict do nothing`
-	sqlRemembered   = `select 1 from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
-	sqlLoadReply    = `select at, body from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
+	sqlNextSender      = `select from_shard from perdure_messages where to_shard = ?1 and from_shard > ?2 order by from_shard limit 1`
+	sqlCursorOf        = `select seq from perdure_cursors where to_shard = ?1 and from_shard = ?2`
+	sqlLoadMessages    = `select seq, body from perdure_messages where to_shard = ?1 and from_shard = ?2 and seq > ?3 order by seq limit ?4`
+	sqlInboxDue        = `select 1 from perdure_inbox where shard = ?1 and not_before <= ?2 limit 1`
+	sqlLoadInbox       = `select id, not_before, body from perdure_inbox where shard = ?1 and not_before <= ?2 order by id`
+	sqlLoadDeadLetters = `select shard, id, body from perdure_inbox where not_before = 253402300799000000 and id > ?1 and length(id) = 16 order by id limit ?2`
+	sqlPutInbox        = `insert into perdure_inbox (shard, id, not_before, body) values (?1, ?2, ?3, ?4) on conflict do nothing`
+	sqlRemembered      = `select 1 from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
+	sqlLoadReply       = `select at, body from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
 )
 
 // eachSender calls f for every shard that has messages for to, with the cursor of the pair, until
@@ -143,7 +143,7 @@ func readRequest(q *stmt, id, body int, row *store.InboxRow) error {
 func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) (out []store.InboxRow, err error) {
 	err = s.read(ctx, "load dead letters", func(c *conn) error {
 		out = nil
-		return c.query(sqlLoadLetters, func(q *stmt) error {
+		return c.query(sqlLoadDeadLetters, func(q *stmt) error {
 			row := store.InboxRow{Shard: model.ShardID(q.int(0)), NotBefore: model.MaxTime}
 			err := readRequest(q, 1, 2, &row)
 			out = append(out, row)
@@ -174,12 +174,12 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.
 			if err != nil {
 				return err
 			}
-			page = page.merged(&part)
+			page = page.merge(&part)
 		}
 
 		out, more = page.rows, page.more
 		for i := range out {
-			if err := seen(c, &out[i]); err != nil {
+			if err := setSeen(c, &out[i]); err != nil {
 				return err
 			}
 		}
@@ -212,9 +212,9 @@ func (p *requestPage) add(row store.InboxRow, size int) bool {
 	return true
 }
 
-// merged returns the page with the first rows of two pages. The caller merges the pages of many
+// merge returns the page with the first rows of two pages. The caller merges the pages of many
 // shards one by one, so it never holds more than two.
-func (p *requestPage) merged(o *requestPage) requestPage {
+func (p *requestPage) merge(o *requestPage) requestPage {
 	if len(o.rows) == 0 {
 		return *p
 	}
@@ -232,8 +232,8 @@ func (p *requestPage) merged(o *requestPage) requestPage {
 	return m
 }
 
-// seen sets Seen if the request is remembered.
-func seen(c *conn, row *store.InboxRow) (err error) {
+// setSeen sets Seen if the request is remembered.
+func setSeen(c *conn, row *store.InboxRow) (err error) {
 	m := &row.Message
 	if m.RequestID == "" {
 		return nil
@@ -270,7 +270,7 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 		for i := range rows {
 			row := rows[i]
 			body := enc.next()
-			if err := seen(w.conn, &row); err != nil {
+			if err := setSeen(w.conn, &row); err != nil {
 				return err
 			}
 			if row.Seen {

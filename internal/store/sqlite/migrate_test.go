@@ -20,9 +20,9 @@ const (
 const dropTasks = dropEntities + `drop table perdure_dead; drop table perdure_task_data; drop table perdure_task_logs; drop table perdure_settings;
 	delete from perdure_meta where name in ('settings', 'settings_swept');`
 
-// upgraded is a store with a run, which was brought back to an older version and is opened again:
-// it has what it had.
-func upgraded(t *testing.T, undo string, version int) (*storetest.Fixture, *storetest.Lane) {
+// openUpgraded is a store with a run, which was brought back to an older version and is opened
+// again: it has what it had.
+func openUpgraded(t *testing.T, undo string, version int) (*storetest.Fixture, *storetest.Lane) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "app.db")
 	s := openTest(t, Config{Path: path})
@@ -43,7 +43,7 @@ func upgraded(t *testing.T, undo string, version int) (*storetest.Fixture, *stor
 func TestUpgradeBeforeTasks(t *testing.T) {
 	t.Parallel()
 	sequential(t)
-	f, lane := upgraded(t, dropTasks+` drop table perdure_leaving; drop index perdure_inbox_letters;`, 4)
+	f, lane := openUpgraded(t, dropTasks+` drop table perdure_leaving; drop index perdure_inbox_letters;`, 4)
 	f.WantTasks(lane)
 }
 
@@ -52,7 +52,7 @@ func TestUpgradeBeforeTokens(t *testing.T) {
 	t.Parallel()
 	sequential(t)
 	began := time.Now()
-	f, _ := upgraded(t, dropTokens, 7)
+	f, _ := openUpgraded(t, dropTokens, 7)
 	if got := f.Join(1).Acquire(1); len(got) != 1 || got[0].Tokens < began.UnixMicro() {
 		t.Errorf("acquired %+v, want a mark that is not below the clock", got)
 	}
@@ -61,7 +61,7 @@ func TestUpgradeBeforeTokens(t *testing.T) {
 func TestUpgradeBeforeEntities(t *testing.T) {
 	t.Parallel()
 	sequential(t)
-	f, lane := upgraded(t, dropEntities, 6)
+	f, lane := openUpgraded(t, dropEntities, 6)
 	f.WantEntities(lane)
 }
 

@@ -16,8 +16,8 @@ import (
 // now returns the time that judges leases.
 func now() model.Time { return model.TimeOf(time.Now()) }
 
-// fenced returns the error of a node that no longer owns anything.
-func fenced(op string, node model.NodeID, epoch int64) error {
+// fencedError returns the error of a node that no longer owns anything.
+func fencedError(op string, node model.NodeID, epoch int64) error {
 	return store.Errorf(store.Fenced, op, "%s is not registered under epoch %d", node, epoch)
 }
 
@@ -82,7 +82,7 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (v store.View, 
 		}
 
 		if changed != 1 {
-			return fenced(op, r.Node, r.Epoch)
+			return fencedError(op, r.Node, r.Epoch)
 		}
 		if v, err = loadView(w.conn); err != nil {
 			return err
@@ -153,7 +153,7 @@ func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, sha
 			return err
 		}
 		if !alive {
-			return fenced(op, node, epoch)
+			return fencedError(op, node, epoch)
 		}
 
 		out = nil
@@ -248,7 +248,7 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 			return err
 		}
 		if !found {
-			return fenced(op, node, epoch)
+			return fencedError(op, node, epoch)
 		}
 		if _, err := w.exec("update perdure_shards set node = null, epoch = 0 where node = ?", node[:]); err != nil {
 			return err

@@ -77,12 +77,12 @@ func TestHotStatementsSearch(t *testing.T) {
 		sqlLoadLabels: "perdure_labels USING PRIMARY KEY (run=? AND shard=?)",
 		sqlStart:      "", sqlStartIfAbsent: "", sqlLargeStart: "", sqlEvent: "", sqlTimer: "", sqlFirstCursor: "", sqlDefer: "", sqlRequest: "", sqlPutInbox: "",
 		sqlReplace: executions, sqlClose: executions, sqlMark: executions, sqlLeaving: "",
-		sqlLoadLeaving:   "l USING COVERING INDEX perdure_leaving_at (shard=? AND at<?)",
-		sqlDeleteLeaving: "perdure_leaving USING PRIMARY KEY (run=? AND shard=?)",
-		sqlWalkOld:       "e USING PRIMARY KEY ((run,shard)>(?,?) AND run<?)",
-		sqlOldLetters:    "perdure_inbox_letters (shard=? AND id<?)",
-		sqlRun:           "e USING PRIMARY KEY (run=? AND shard=?)",
-		sqlStopTimer:     timers + " AND id=?)", sqlStopAll: timers + ")", sqlRunTimers: timers + ")",
+		sqlLoadLeaving:    "l USING COVERING INDEX perdure_leaving_at (shard=? AND at<?)",
+		sqlDeleteLeaving:  "perdure_leaving USING PRIMARY KEY (run=? AND shard=?)",
+		sqlWalkOld:        "e USING PRIMARY KEY ((run,shard)>(?,?) AND run<?)",
+		sqlOldDeadLetters: "perdure_inbox_letters (shard=? AND id<?)",
+		sqlRun:            "e USING PRIMARY KEY (run=? AND shard=?)",
+		sqlStopTimer:      timers + " AND id=?)", sqlStopAll: timers + ")", sqlRunTimers: timers + ")",
 		sqlMessage: "perdure_cursors USING PRIMARY KEY (to_shard=? AND from_shard=?)",
 		sqlCursor:  "perdure_cursors USING PRIMARY KEY (to_shard=? AND from_shard=?)",
 		sqlConsume: "perdure_inbox USING PRIMARY KEY (shard=? AND id=?)",
@@ -114,7 +114,7 @@ func TestHotStatementsSearch(t *testing.T) {
 		sqlDeadMark: dead, sqlDeadDelete: dead, sqlLoadDead: dead,
 		sqlDeadBefore: "perdure_dead_age (shard=? AND (at,run,task)>(?,?,?) AND at<?)",
 		sqlDropDatum:  data + " AND task=? AND name=?)", dataRange(store.DataRange{}): data + ")",
-		dataRange(store.Written("t")): data + " AND task=? AND name>?)", dataRange(store.Streamed("t", 1, 1)): data + " AND task=? AND name>? AND name<?)",
+		dataRange(store.WrittenRange("t")): data + " AND task=? AND name>?)", dataRange(store.StreamRange("t", 1, 1)): data + " AND task=? AND name>? AND name<?)",
 		sqlLoadLogs:  logs + " AND (at,epoch,batch,n)>(?,?,?,?))",
 		sqlSweepData: data + " AND task=? AND name=?)", sqlSweepLogs: logs + " AND at=? AND epoch=? AND batch=? AND n=?)",
 		sqlOldLogs: "perdure_task_logs_age (shard=? AND at<?)", sqlSweepLog: logs + " AND at=? AND epoch=? AND batch=? AND n=?)",
@@ -177,7 +177,7 @@ func TestListingsSearch(t *testing.T) {
 	}
 }
 
-// A page of dead letters is read in the order of an index, and groups without the rows themselves.
+// A page of dead tasks is read in the order of an index, and groups without the rows themselves.
 func TestDeadListingsSearch(t *testing.T) {
 	t.Parallel()
 	sequential(t)

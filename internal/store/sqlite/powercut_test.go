@@ -46,8 +46,8 @@ func newPowerLoad(t testing.TB, seed uint64, cfg Config) *powerLoad {
 // state is what the store holds by what it acknowledged.
 func (l *powerLoad) state() powerState { return l.states[len(l.states)-1] }
 
-// acked notes a step that was acknowledged.
-func (l *powerLoad) acked(s powerState) {
+// recordAcked notes a step that was acknowledged.
+func (l *powerLoad) recordAcked(s powerState) {
 	l.states = append(l.states, s)
 	l.disk.ack()
 }
@@ -67,7 +67,7 @@ func (l *powerLoad) open() {
 	if _, err := l.s.Register(l.Context(), store.NodeInfo{ID: now.Node, Sole: true}, 1, 1e18); err != nil {
 		l.Fatal(err)
 	}
-	l.acked(now)
+	l.recordAcked(now)
 }
 
 // powerEvent is the event at a position. Its contents follow from the position.
@@ -100,7 +100,7 @@ func (l *powerLoad) commit() {
 	if _, err := l.s.Commit(l.Context(), b); err != nil {
 		l.Fatal(err)
 	}
-	l.acked(now)
+	l.recordAcked(now)
 }
 
 // rollBack begins a transaction that spills into the log and gives it up.

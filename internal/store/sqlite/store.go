@@ -170,7 +170,7 @@ func (s *Store) transact(w *writer, op string, f func(w *writer) error) error {
 	if err := w.commit.run(); err != nil {
 		return s.commitFailed(w, op, err)
 	}
-	s.committed(w)
+	s.updateLog(w)
 	return nil
 }
 

@@ -13,8 +13,8 @@ const (
 	sqlSweepMessages = `delete from perdure_messages where to_shard = ?1 and from_shard = ?2 and seq <= ?3`
 	sqlOldRequests   = `select tenant, workflow, key, id from perdure_requests indexed by perdure_requests_age
 		where shard = ?1 and at < ?2 order by at limit ?3`
-	sqlSweepRequest = `delete from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
-	sqlOldLetters   = `select id from perdure_inbox indexed by perdure_inbox_letters
+	sqlSweepRequest   = `delete from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
+	sqlOldDeadLetters = `select id from perdure_inbox indexed by perdure_inbox_letters
 		where shard = ?1 and id < ?2 and not_before = 253402300799000000 order by id limit ?3`
 	sqlGarbageRuns  = `select run from perdure_garbage where shard = ?1 limit ?2`
 	sqlFirstEvent   = `select min(seq) from perdure_history where run = ?1 and shard = ?2`
@@ -44,7 +44,7 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err
 			}
 
 			swept += n
-			if n, err = sweepLetters(w.conn, shard, r.LettersBefore, r.Limit-swept); err != nil {
+			if n, err = sweepDeadLetters(w.conn, shard, r.DeadLettersBefore, r.Limit-swept); err != nil {
 				return err
 			}
 			swept += n
@@ -127,15 +127,15 @@ func sweepRequests(c *conn, shard model.ShardID, before model.Time, limit int) (
 	return len(keys), nil
 }
 
-// sweepLetters deletes dead letters whose id is older than a time.
-func sweepLetters(c *conn, shard model.ShardID, before model.Time, limit int) (int, error) {
+// sweepDeadLetters deletes dead letters whose id is older than a time.
+func sweepDeadLetters(c *conn, shard model.ShardID, before model.Time, limit int) (int, error) {
 	if limit <= 0 || before == 0 {
 		return 0, nil
 	}
 	var ids []model.RunID
 	end := store.OldestID(before)
 
-	err := c.query(sqlOldLetters, func(q *stmt) error {
+	err := c.query(sqlOldDeadLetters, func(q *stmt) error {
 		if id, ok := q.id(0); ok {
 			ids = append(ids, id)
 		}

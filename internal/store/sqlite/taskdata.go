@@ -42,8 +42,8 @@ func (t *batchWriter) taskData() error {
 	return nil
 }
 
-// logs writes log lines of tasks.
-func (t *batchWriter) logs() error {
+// writeLogs writes log lines of tasks.
+func (t *batchWriter) writeLogs() error {
 	q := t.w.logLine
 	for i := range t.b.Logs {
 		row := &t.b.Logs[i]

@@ -112,11 +112,11 @@ func testEveryTable(x *suite) {
 		return *e
 	}
 
-	if x.stored(c.old) != nil {
+	if x.loadRun(c.old) != nil {
 		x.Error("the deleted run is there")
 	}
 	x.Want("started run", c.fresh.Execution(), run(c.fresh))
-	x.Want("closed run", c.open.Closed(model.Completed, true), run(c.open))
+	x.Want("closed run", c.open.ClosedRow(model.Completed, true), run(c.open))
 	parked := c.parked.Execution()
 	parked.Parked, parked.Waits = true, c.parked.Park().Waits
 	x.Want("parked run", parked, run(c.parked))
@@ -128,7 +128,7 @@ func testEveryTable(x *suite) {
 	}, sortHistories(all.Events))
 
 	_, marked := Requeue(c.open.Dead("mark", "charge", "boom", Noon), Noon+2)
-	x.Want("dead letters", []store.DeadRow{c.open.Dead("new", "charge", "boom", Noon+1), marked}, all.Dead)
+	x.Want("dead tasks", []store.DeadRow{c.open.Dead("new", "charge", "boom", Noon+1), marked}, all.Dead)
 	x.Want("data of tasks", []store.TaskDatum{c.open.Datum("a", "set", "2")}, all.TaskData)
 	x.Want("log lines", []string{"first", "second"}, x.lines(c.open, ""))
 	x.Want("timers", []store.Timer{c.fresh.Timer("new", Noon+5)}, all.Timers)
@@ -206,9 +206,9 @@ func testBadRows(x *suite) {
 		{"mark of a closed run", func(b *store.Batch) { b.Marks = append(b.Marks, c.closed.Park()) }},
 		{"mark of a run that closes in the batch", func(b *store.Batch) { b.Marks = append(b.Marks, c.open.Park()) }},
 		{"event at a taken position", func(b *store.Batch) { b.Events = append(b.Events, c.open.Event(1)) }},
-		{"dead letter that exists", func(b *store.Batch) { b.Dead = append(b.Dead, c.open.Dead("drop", "charge", "boom", Noon)) }},
-		{"mark of a dead letter of another count", func(b *store.Batch) { b.DeadMarks[0].Prev++ }},
-		{"delete of an unknown dead letter", func(b *store.Batch) { b.DeadDeletes[0].Task = "nobody" }},
+		{"dead task that exists", func(b *store.Batch) { b.Dead = append(b.Dead, c.open.Dead("drop", "charge", "boom", Noon)) }},
+		{"mark of a dead task of another count", func(b *store.Batch) { b.DeadMarks[0].Prev++ }},
+		{"delete of an unknown dead task", func(b *store.Batch) { b.DeadDeletes[0].Task = "nobody" }},
 		{"log line that is there twice", func(b *store.Batch) { b.Logs = append(b.Logs, b.Logs[0]) }},
 		{"stop of an unknown timer", func(b *store.Batch) { b.StopTimers = append(b.StopTimers, c.open.Stop("nope")) }},
 		{"stop of a timer of another run", func(b *store.Batch) { b.StopTimers = append(b.StopTimers, c.fresh.Stop("stop-all")) }},
@@ -311,7 +311,7 @@ func testTableOrder(x *suite) {
 	})
 
 	got := try(x.Store.LoadExecution(x.Context(), a.Shard, a.Start.Address, model.RunID{})).or(x)
-	closed := a.Closed(model.Completed, true)
+	closed := a.ClosedRow(model.Completed, true)
 	x.Want("run that started and ended in one batch", &closed, got)
 
 	// A timer may be stopped and started again, and StopAll comes last.
@@ -336,7 +336,7 @@ func testTableOrder(x *suite) {
 		b.Marks = []store.MarkRow{next.Park()}
 	})
 
-	was := p.Closed(model.Continued, false)
+	was := p.ClosedRow(model.Continued, false)
 	x.Want("parked run after its close", &was, try(x.Store.LoadExecution(x.Context(), p.Shard, p.Start.Address, p.Run)).or(x))
 }
 

@@ -143,7 +143,7 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 	}
 
 	c.Labels = call(&r, func() ([]store.LabelRow, error) { return s.LoadLabels(ctx, unique(runs, compareKeys)) })
-	c.Runnable, c.Expired, c.Timers, c.Mailbox = r.runnable(), r.expired(), r.timers(), r.mailbox()
+	c.Runnable, c.Expired, c.Timers, c.Mailbox = r.runnable(), r.expiredRuns(), r.timers(), r.mailbox()
 	const all = 1 << 20
 	c.Messages = call(&r, func() ([]store.MessageRow, error) { return messagesOf(ctx, s, r.shards, all) })
 	slices.SortStableFunc(c.Messages, compareMessages)
@@ -249,7 +249,7 @@ func (r *reader) runnable() (out []store.RunHead) {
 	}
 }
 
-func (r *reader) expired() []store.RunHead {
+func (r *reader) expiredRuns() []store.RunHead {
 	q := store.ExpiredRequest{Shards: r.shards, ClosedBefore: model.MaxTime, Now: model.MaxTime, Limit: 1 << 20}
 	out := call(r, func() (store.Expired, error) { return r.s.LoadExpired(r.ctx, q) }).Runs
 	for q.Limit = page; ; { // what has a time of its own comes with every page

@@ -12,7 +12,7 @@ var damagedTests = []test{
 	{name: "a message that cannot be read keeps back nobody", run: testDamagedMessage},
 	{name: "a message of a newer build is kept whole", run: testNewerMessage},
 	{name: "a request that cannot be read keeps back nobody", run: testDamagedRequest},
-	{name: "a dead letter that cannot be read is listed", run: testDamagedLetter},
+	{name: "a dead letter that cannot be read is listed", run: testDamagedDeadLetter},
 	{name: "an item that cannot be read keeps back nobody", run: testDamagedItem},
 	{name: "what cannot be read counts in a page", run: testDamagedPages},
 }
@@ -60,13 +60,13 @@ func testDamagedMessage(x *suite) {
 	x.Want("all", rows, got)
 
 	// It becomes a dead letter in the commit that passes it.
-	letter := store.InboxRow{Shard: 3, ID: x.RunID(), Message: model.SetAside(model.Address{}, &model.Damaged{Raw: []byte{0xff}, Why: "no message"}), NotBefore: model.MaxTime}
+	dead := store.InboxRow{Shard: 3, ID: x.RunID(), Message: model.SetAside(model.Address{}, &model.Damaged{Raw: []byte{0xff}, Why: "no message"}), NotBefore: model.MaxTime}
 	l.Write(func(b *store.Batch) {
 		b.Cursors = []store.CursorRow{{To: 3, From: 1, Prev: 0, Next: 2}}
-		b.Deferred = []store.InboxRow{letter}
+		b.Deferred = []store.InboxRow{dead}
 	})
 	x.Want("behind it", rows[2:], try(messagesOf(x.Context(), x.Store, []model.ShardID{3}, 10)).or(x))
-	x.Want("letters", []store.InboxRow{letter}, try(x.Store.LoadDeadLetters(x.Context(), model.RunID{}, 10)).or(x))
+	x.Want("dead letters", []store.InboxRow{dead}, try(x.Store.LoadDeadLetters(x.Context(), model.RunID{}, 10)).or(x))
 }
 
 // testDamagedPages reads pages that end behind a large row, although it cannot be read.
@@ -139,7 +139,7 @@ func testDamagedRequest(x *suite) {
 	x.Want("without it", []store.InboxRow{first, last}, x.inbox(Noon, 3))
 }
 
-func testDamagedLetter(x *suite) {
+func testDamagedDeadLetter(x *suite) {
 	s := x.SubjectIn(3)
 	rows := []store.InboxRow{s.Request(x.RunID(), "a"), {Shard: 3, ID: x.RunID(), Damaged: rubbish()}, s.Request(x.RunID(), "c")}
 	for i := range rows {
@@ -148,7 +148,7 @@ func testDamagedLetter(x *suite) {
 	x.Join(1).Lanes[0].Write(func(b *store.Batch) { b.Deferred = rows })
 	got := try(x.Store.LoadDeadLetters(x.Context(), model.RunID{}, 10)).or(x)
 	if len(got) != 3 {
-		x.Fatalf("%d letters, want three", len(got))
+		x.Fatalf("%d dead letters, want three", len(got))
 	}
 	x.wantDamaged("the second", got[1].Damaged, rows[1].Damaged, false, rows[1].ID.String())
 	x.Want("the others", []store.InboxRow{rows[0], rows[2]}, []store.InboxRow{got[0], got[2]})

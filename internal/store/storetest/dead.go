@@ -101,7 +101,7 @@ func (x *suite) deadTasks(q store.DeadQuery) (out []string) {
 			x.Fatalf("a page of %d rows, and there are more; the limit is %d", len(p.Rows), q.Limit)
 		}
 		q.After = p.Rows[len(p.Rows)-1].Place()
-		x.ends(len(out))
+		x.checkPagesEnd(len(out))
 	}
 
 	if int(n) != len(out) {
@@ -402,7 +402,7 @@ func testDeadBefore(x *suite) {
 				x.Fatalf("%d rows, at most %d", len(page), limit)
 			}
 			got, after = append(got, page...), page[len(page)-1].Place()
-			x.ends(len(got))
+			x.checkPagesEnd(len(got))
 		}
 		x.Want(fmt.Sprint("in pages of ", limit), want, got)
 	}

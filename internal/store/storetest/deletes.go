@@ -25,7 +25,7 @@ func (x *suite) past(l *Lane, s Subject, events int64) {
 	l.Write(func(b *store.Batch) { b.Closes = []store.CloseRow{s.Close(model.Completed)} })
 }
 
-func (x *suite) stored(s Subject) *store.Execution {
+func (x *suite) loadRun(s Subject) *store.Execution {
 	x.Helper()
 	return try(x.Store.LoadExecution(x.Context(), s.Shard, s.Start.Address, s.Run)).or(x)
 }
@@ -41,14 +41,14 @@ func testDelete(x *suite) {
 		b.Requests = []store.Reply{s.Reply("r", Noon)}
 	})
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{s.RunKey, x.Subject().RunKey} })
-	if x.stored(s) != nil {
+	if x.loadRun(s) != nil {
 		x.Error("the run is still there")
 	}
 	if cur := try(x.Store.LoadExecution(x.Context(), s.Shard, s.Start.Address, model.RunID{})).or(x); cur != nil {
 		x.Errorf("the address has the run %s", cur.Start.Run)
 	}
 	page := try(x.Store.List(x.Context(), store.Query{Tenant: model.DefaultTenant, AllRuns: true, Limit: 10})).or(x)
-	x.Want("listed", []store.Execution{other.Closed(model.Completed, true)}, page.Executions)
+	x.Want("listed", []store.Execution{other.ClosedRow(model.Completed, true)}, page.Executions)
 	if got := try(x.Store.LoadLabels(x.Context(), []store.RunKey{s.RunKey})).or(x); len(got) != 0 {
 		x.Errorf("it has labels: %v", got)
 	}
@@ -63,7 +63,7 @@ func testDelete(x *suite) {
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{s.RunKey} })
 	again := x.SubjectOf(s.Start.Address)
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{again.StartIfAbsent()} })
-	x.Want("started anew", again.Execution(), *x.stored(again))
+	x.Want("started anew", again.Execution(), *x.loadRun(again))
 	if got := try(x.Store.LoadEvents(x.Context(), again.RunKey, 0, 10, 1<<20)).or(x); len(got) != 0 {
 		x.Errorf("it has events of the run before: %v", got)
 	}
@@ -79,7 +79,7 @@ func testDeleteOpen(x *suite) {
 		b := l.Batch()
 		b.Deletes = []store.RunKey{closed.RunKey, s.RunKey}
 		l.Refuse(b, store.Refused)
-		if x.stored(s) == nil || x.stored(closed) == nil {
+		if x.loadRun(s) == nil || x.loadRun(closed) == nil {
 			x.Error("a refused batch has deleted something")
 		}
 	}
@@ -94,10 +94,10 @@ func testDeleteAndStart(x *suite) {
 		b.Deletes = []store.RunKey{s.RunKey}
 		b.Starts = []store.StartRow{next.StartRow()}
 	})
-	if x.stored(s) != nil {
+	if x.loadRun(s) != nil {
 		x.Error("the run is still there")
 	}
-	x.Want("the run after it", next.Execution(), *x.stored(next))
+	x.Want("the run after it", next.Execution(), *x.loadRun(next))
 }
 
 func testDeleteRefused(x *suite) {
@@ -109,7 +109,7 @@ func testDeleteRefused(x *suite) {
 	b.Deletes = []store.RunKey{s.RunKey}
 	b.Events = []store.EventRow{other.Event(1)} // taken
 	l.Refuse(b, store.Refused)
-	x.Want("the run", s.Closed(model.Completed, true), *x.stored(s))
+	x.Want("the run", s.ClosedRow(model.Completed, true), *x.loadRun(s))
 	if n := try(x.Store.Sweep(x.Context(), store.SweepRequest{Shards: x.Shards(), Limit: 100})).or(x); n != 0 {
 		x.Errorf("%d rows were swept", n)
 	}

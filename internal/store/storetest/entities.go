@@ -131,7 +131,7 @@ func (x *suite) addresses(q store.EntityQuery) (out []model.Address) {
 			x.Fatalf("a page of %d rows, and there are more; the limit is %d", len(p.Entities), q.Limit)
 		}
 		q.After = out[len(out)-1]
-		x.ends(len(out))
+		x.checkPagesEnd(len(out))
 	}
 }
 
@@ -327,7 +327,7 @@ func testMailboxPages(x *suite) {
 				x.Fatalf("%d items; the bounds are %d and %d bytes", len(p), bound.limit, bound.bytes)
 			}
 			got, more = append(got, p...), len(p) > 0
-			x.ends(len(got))
+			x.checkPagesEnd(len(got))
 		}
 		x.Want(fmt.Sprintf("in pages of %d and %d bytes", bound.limit, bound.bytes), items, got)
 	}
@@ -374,7 +374,7 @@ func testMailboxes(x *suite) {
 				x.Fatalf("%d entities, at most %d", len(p), limit)
 			}
 			got, after = append(got, p...), p[len(p)-1]
-			x.ends(len(got))
+			x.checkPagesEnd(len(got))
 		}
 		x.Want(fmt.Sprint("in pages of ", limit), want, got)
 	}

@@ -133,14 +133,14 @@ func testDeadLetters(x *suite) {
 		}
 	})
 
-	letters := func(after model.RunID, limit int) []store.InboxRow {
+	page := func(after model.RunID, limit int) []store.InboxRow {
 		return try(x.Store.LoadDeadLetters(x.Context(), after, limit)).or(x)
 	}
-	x.Want("all", all, letters(model.RunID{}, 100))
-	x.Want("the first page", all[:4], letters(model.RunID{}, 4))
-	x.Want("the next one", all[4:8], letters(all[3].ID, 4))
-	x.Want("the last one", all[8:], letters(all[7].ID, 4))
-	if rest := letters(all[8].ID, 4); len(rest) > 0 {
+	x.Want("all", all, page(model.RunID{}, 100))
+	x.Want("the first page", all[:4], page(model.RunID{}, 4))
+	x.Want("the next one", all[4:8], page(all[3].ID, 4))
+	x.Want("the last one", all[8:], page(all[7].ID, 4))
+	if rest := page(all[8].ID, 4); len(rest) > 0 {
 		x.Errorf("behind the last one there are %v", rest)
 	}
 }

@@ -26,8 +26,8 @@ func labels(pairs ...string) (out []model.Label) {
 	return out
 }
 
-// labeled is a run that is started with labels.
-func (x *suite) labeled(key string, pairs ...string) Subject {
+// labeledRun is a run that is started with labels.
+func (x *suite) labeledRun(key string, pairs ...string) Subject {
 	s := x.SubjectOf(model.Address{Tenant: "t", Type: "w", Key: key})
 	s.Start.Labels = labels(pairs...)
 	return s
@@ -58,7 +58,7 @@ func (x *suite) wantLabels(what string, s Subject, want ...string) {
 
 func testStartLabels(x *suite) {
 	l := x.Join(1).Lanes[0]
-	a, b, c := x.labeled("a", "region", "eu", "tier", "gold"), x.labeled("b", "region", "us"), x.labeled("c")
+	a, b, c := x.labeledRun("a", "region", "eu", "tier", "gold"), x.labeledRun("b", "region", "us"), x.labeledRun("c")
 	l.Write(func(w *store.Batch) { w.Starts = []store.StartRow{a.StartRow(), b.StartIfAbsent(), c.StartRow()} })
 
 	var want []store.LabelRow
@@ -87,7 +87,7 @@ func testStartLabels(x *suite) {
 
 func testLabelsOfAbsent(x *suite) {
 	l := x.Join(1).Lanes[0]
-	a, b, c := x.labeled("k", "n", "first"), x.labeled("k", "n", "second"), x.labeled("c", "n", "other")
+	a, b, c := x.labeledRun("k", "n", "first"), x.labeledRun("k", "n", "second"), x.labeledRun("c", "n", "other")
 	l.Write(func(w *store.Batch) { w.Starts = []store.StartRow{a.StartIfAbsent()} })
 	got := l.Write(func(w *store.Batch) { w.Starts = []store.StartRow{b.StartIfAbsent(), c.StartIfAbsent()} })
 	if len(got.Existing) != 1 || got.Existing[0].Execution.Start.Run != a.Run {
@@ -101,7 +101,7 @@ func testLabelsOfAbsent(x *suite) {
 
 func testLabelChanges(x *suite) {
 	l := x.Join(1).Lanes[0]
-	a := x.labeled("a", "keep", "1", "change", "1", "drop", "1")
+	a := x.labeledRun("a", "keep", "1", "change", "1", "drop", "1")
 	l.Write(func(w *store.Batch) { w.Starts = []store.StartRow{a.StartRow()} })
 
 	l.Write(func(w *store.Batch) {
@@ -123,7 +123,7 @@ func testLabelChanges(x *suite) {
 	})
 
 	x.wantLabels("of a closed run", a, "keep", "1", "change", "3", "new", "3")
-	next := x.labeled("a", "change", "4")
+	next := x.labeledRun("a", "change", "4")
 	l.Write(func(w *store.Batch) { w.Starts = []store.StartRow{next.Replace(a.Run)} })
 	x.Want("the run before", []string(nil), x.list(by("change", "3")))
 	all := by("change", "3")
@@ -135,9 +135,9 @@ func testLabelChanges(x *suite) {
 func testLabelOfNothing(x *suite) {
 	l := x.Join(1).Lanes[0]
 	b := l.Batch()
-	b.Labels = []store.LabelRow{x.labeled("a").Label("n", "1")}
+	b.Labels = []store.LabelRow{x.labeledRun("a").Label("n", "1")}
 	l.Refuse(b, store.Refused)
-	a := x.labeled("a")
+	a := x.labeledRun("a")
 	l.Write(func(w *store.Batch) {
 		w.Starts = []store.StartRow{a.StartRow()}
 		w.Labels = []store.LabelRow{a.Label("n", "1")}
@@ -147,7 +147,7 @@ func testLabelOfNothing(x *suite) {
 
 func testRefusedLabels(x *suite) {
 	l := x.Join(1).Lanes[0]
-	a, b := x.labeled("a", "n", "1", "m", "1"), x.labeled("b", "n", "1")
+	a, b := x.labeledRun("a", "n", "1", "m", "1"), x.labeledRun("b", "n", "1")
 	l.Write(func(w *store.Batch) { w.Starts = []store.StartRow{a.StartRow()} })
 	before := x.Contents()
 	w := l.Batch()
@@ -160,7 +160,7 @@ func testRefusedLabels(x *suite) {
 
 func testLargestLabels(x *suite) {
 	l := x.Join(1).Lanes[0]
-	a := x.labeled("a")
+	a := x.labeledRun("a")
 	long := func(c string, n int) string { return strings.Repeat(c, n) }
 	for i := range model.MaxLabels {
 		a.Start.Labels = model.SetLabel(a.Start.Labels, long(string(rune('A'+i)), model.MaxLabelName), long("é", model.MaxLabelValue/2))
@@ -178,7 +178,7 @@ func testLabelPages(x *suite) {
 	want := map[string][]string{}
 	for i := range 30 {
 		value := []string{"eu", "us", "us"}[i%3]
-		s := x.labeled(string(rune('A'+i)), "region", value)
+		s := x.labeledRun(string(rune('A'+i)), "region", value)
 		s.Start.At = Noon + model.Time(i/4) // some share a time
 		l.Write(func(w *store.Batch) { w.Starts = []store.StartRow{s.StartRow()} })
 		for _, v := range []string{value, "both"} {
@@ -213,7 +213,7 @@ func (x *suite) pages(q store.Query) (keys []string) {
 
 func testDurableLabels(x *suite) {
 	l := x.Join(1).Lanes[0]
-	a := x.labeled("a", "region", "eu")
+	a := x.labeledRun("a", "region", "eu")
 	l.Write(func(w *store.Batch) { w.Starts = []store.StartRow{a.StartRow()} })
 	l.Write(func(w *store.Batch) { w.Labels = []store.LabelRow{a.Label("region", "us")} })
 	x.reopen()

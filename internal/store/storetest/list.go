@@ -219,7 +219,7 @@ func testListRows(x *suite) {
 		w.Marks = []store.MarkRow{{RunKey: b.RunKey, Blocked: &model.Reason{Code: model.WaitPoison, Detail: "row"}}}
 	})
 
-	rows := []store.Execution{next.Execution(), c.Closed(model.Continued, false), b.Execution(), a.Execution()}
+	rows := []store.Execution{next.Execution(), c.ClosedRow(model.Continued, false), b.Execution(), a.Execution()}
 	rows[2].Blocked = &model.Reason{Code: model.WaitPoison, Detail: "row"}
 	rows[3].Parked, rows[3].Waits = true, a.Park().Waits
 	got := try(x.Store.List(x.Context(), store.Query{Tenant: model.DefaultTenant, AllRuns: true, Limit: 10})).or(x)

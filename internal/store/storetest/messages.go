@@ -251,8 +251,8 @@ func testMessageRoundTrip(x *suite) {
 	})
 }
 
-// travels is the state that came with a shard, without pairs at zero.
-func travels(a store.AcquiredShard) store.AcquiredShard {
+// movedState is the state that came with a shard, without pairs at zero.
+func movedState(a store.AcquiredShard) store.AcquiredShard {
 	for _, m := range []map[model.ShardID]int64{a.Received, a.Sent} {
 		for shard, position := range m {
 			if position == 0 {
@@ -278,7 +278,7 @@ func (x *suite) stateOf(n *Node, shard model.ShardID) store.AcquiredShard {
 	if len(got) != 1 || got[0].Shard != shard {
 		x.Fatalf("acquired %v, want shard %d", got, shard)
 	}
-	return travels(got[0])
+	return movedState(got[0])
 }
 
 func testSweepMessages(x *suite) {

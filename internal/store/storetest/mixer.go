@@ -24,7 +24,7 @@ func (m *mixer) seldom() bool { return m.rng.IntN(10) == 0 }
 func (m *mixer) add() {
 	rows := [...]func(){
 		m.start, m.start, m.end, m.remove, m.mark, m.label, m.label, m.event, m.event, m.timer, m.timer, m.stop, m.stopAll,
-		m.die, m.die, m.requeue, m.forget, m.datum, m.datum, m.line, m.line, m.entity, m.entity, m.call, m.call, m.take, m.message, m.message, m.cursor, m.consume, m.deferred, m.request, m.free,
+		m.die, m.die, m.requeue, m.forget, m.datum, m.datum, m.line, m.line, m.entity, m.entity, m.call, m.call, m.take, m.message, m.message, m.cursor, m.consume, m.deferRequest, m.request, m.free,
 	}
 	rows[m.rng.IntN(len(rows))]()
 }
@@ -214,7 +214,7 @@ func (m *mixer) cursor() {
 	m.b.Cursors = append(m.b.Cursors, store.CursorRow{To: pair[0], From: pair[1], Prev: prev, Next: next})
 }
 
-// dead is a dead letter of the oracle, and whether the batch leaves it alone so far.
+// dead is a dead task of the oracle, and whether the batch leaves it alone so far.
 func (m *mixer) dead() (row store.DeadRow, ok bool) {
 	page := try(m.stores[1].s.ListDead(m.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 20})).or(m)
 	if len(page.Rows) == 0 {
@@ -276,8 +276,8 @@ func (m *mixer) counter() Counter {
 	return Counter{store.EntityKey{Shard: a.Shard(m.Store.Info().Shards), Address: a}}
 }
 
-// loaded is what the oracle has of an entity.
-func (m *mixer) loaded(c Counter) store.LoadedEntity {
+// loadEntity is what the oracle has of an entity.
+func (m *mixer) loadEntity(c Counter) store.LoadedEntity {
 	return try(m.stores[1].s.LoadEntity(m.Context(), c.EntityKey, 1000, 1<<30)).or(m)
 }
 
@@ -288,7 +288,7 @@ func (m *mixer) entity() {
 		return
 	}
 	version := int64(0)
-	if n := m.loaded(c).Entity; n != nil {
+	if n := m.loadEntity(c).Entity; n != nil {
 		version = n.Version
 	}
 	if m.seldom() {
@@ -310,7 +310,7 @@ func (m *mixer) entity() {
 func (m *mixer) call() {
 	c := m.counter()
 	last := int64(0)
-	if items := m.loaded(c).Mailbox; len(items) > 0 {
+	if items := m.loadEntity(c).Mailbox; len(items) > 0 {
 		last = items[len(items)-1].Seq
 	}
 
@@ -333,7 +333,7 @@ func (m *mixer) call() {
 func (m *mixer) take() {
 	c := m.counter()
 	key := c.Take(77)
-	if items := m.loaded(c).Mailbox; len(items) > 0 {
+	if items := m.loadEntity(c).Mailbox; len(items) > 0 {
 		key = c.Take(items[m.rng.IntN(len(items))].Seq)
 	} else if !m.seldom() {
 		return
@@ -347,8 +347,8 @@ func (m *mixer) inbox() []store.InboxRow {
 	return try(inboxOf(m.Context(), m.stores[1].s, m.shards, model.MaxTime, 1000)).or(m)
 }
 
-// puts reports whether the batch writes a request already.
-func (m *mixer) puts(id model.RunID) bool {
+// writesRequest reports whether the batch writes a request already.
+func (m *mixer) writesRequest(id model.RunID) bool {
 	return slices.ContainsFunc(m.b.Inbox, func(k store.InboxKey) bool { return k.ID == id }) ||
 		slices.ContainsFunc(m.b.Deferred, func(r store.InboxRow) bool { return r.ID == id })
 }
@@ -362,18 +362,18 @@ func (m *mixer) consume() {
 	if m.seldom() {
 		r.ID = m.RunID()
 	}
-	if !m.puts(r.ID) {
+	if !m.writesRequest(r.ID) {
 		m.b.Inbox = append(m.b.Inbox, Consume(r))
 	}
 }
 
-func (m *mixer) deferred() {
+func (m *mixer) deferRequest() {
 	r := m.run().Request(m.RunID(), fmt.Sprint("request ", m.rng.IntN(20)))
 	if waits := m.inbox(); len(waits) > 0 && m.rng.IntN(2) == 0 {
 		r = waits[m.rng.IntN(len(waits))]
 	}
 	r.NotBefore, r.Seen = Noon+model.Time(m.rng.IntN(10)), false
-	if !m.puts(r.ID) {
+	if !m.writesRequest(r.ID) {
 		m.b.Deferred = append(m.b.Deferred, r)
 	}
 }

@@ -10,14 +10,14 @@ import (
 func together(o *Options) bool { return !o.Alone }
 
 var peerTests = []test{
-	{name: "letters are taken once, in order", run: testPeerMail, needs: together},
-	{name: "letters are taken in bounded pages", run: testPeerMailPages, needs: together},
-	{name: "the renewal tells whether letters wait", run: testPeerMailView, needs: together},
-	{name: "old letters are swept", run: testPeerMailSweep, needs: together},
+	{name: "messages are taken once, in order", run: testPeerMail, needs: together},
+	{name: "messages are taken in bounded pages", run: testPeerMailPages, needs: together},
+	{name: "the renewal tells whether messages wait", run: testPeerMailView, needs: together},
+	{name: "old messages are swept", run: testPeerMailSweep, needs: together},
 	{name: "a store that is opened alone has no peers", run: testPeerMailAlone, needs: func(o *Options) bool { return o.Alone }},
 }
 
-func (x *suite) letter(from, to model.NodeID, body string) store.PeerMail {
+func (x *suite) peerMessage(from, to model.NodeID, body string) store.PeerMail {
 	return store.PeerMail{From: from, To: to, ID: x.RunID(), Re: x.RunID(), Body: []byte(body)}
 }
 
@@ -35,7 +35,7 @@ func (x *suite) takePeerMail(node model.NodeID, limit, maxBytes int) []store.Pee
 
 func testPeerMail(x *suite) {
 	a, b := x.NodeID(), x.NodeID()
-	first, second, other := x.letter(a, b, "\x00first"), x.letter(a, b, ""), x.letter(b, a, "back")
+	first, second, other := x.peerMessage(a, b, "\x00first"), x.peerMessage(a, b, ""), x.peerMessage(b, a, "back")
 	first.Re = model.RunID{}
 	x.post()
 	x.post(second, other)
@@ -44,16 +44,16 @@ func testPeerMail(x *suite) {
 	for i := range got {
 		got[i].Body = append([]byte{}, got[i].Body...) // an empty one may be nil
 	}
-	x.Want("the letters for b", []store.PeerMail{first, second}, got)
+	x.Want("the messages for b", []store.PeerMail{first, second}, got)
 	x.Want("once more", 0, len(x.takePeerMail(b, 10, 1<<20)))
-	x.Want("the letters for a", []store.PeerMail{other}, x.takePeerMail(a, 10, 1<<20))
+	x.Want("the messages for a", []store.PeerMail{other}, x.takePeerMail(a, 10, 1<<20))
 }
 
 func testPeerMailPages(x *suite) {
 	a, b := x.NodeID(), x.NodeID()
 	var all []store.PeerMail
 	for range 5 {
-		all = append(all, x.letter(a, b, "0123456789"))
+		all = append(all, x.peerMessage(a, b, "0123456789"))
 	}
 	x.post(all...)
 	x.Want("by number", all[:2], x.takePeerMail(b, 2, 1<<20))
@@ -67,7 +67,7 @@ func testPeerMailView(x *suite) {
 		return try(x.Store.Renew(x.Context(), store.RenewRequest{Node: n.ID, Epoch: n.Epoch, TTL: time.Hour})).or(x).PeerMail
 	}
 	x.Want("nothing waits", false, renew(n))
-	x.post(x.letter(o.ID, n.ID, "x"))
+	x.post(x.peerMessage(o.ID, n.ID, "x"))
 	x.Want("something waits", true, renew(n))
 	x.Want("nothing waits for others", false, renew(o))
 	x.takePeerMail(n.ID, 1, 1)
@@ -79,7 +79,7 @@ func testPeerMailSweep(x *suite) {
 	at := model.Time(1_700_000_000_000_000)
 	var all []store.PeerMail
 	for i := range 4 {
-		l := x.letter(a, b, "x")
+		l := x.peerMessage(a, b, "x")
 		l.ID = store.OldestID(at.Add(time.Duration(i) * time.Second))
 		all = append(all, l)
 	}
@@ -96,8 +96,8 @@ func testPeerMailSweep(x *suite) {
 
 func testPeerMailAlone(x *suite) {
 	n := x.Join(1)
-	if err := x.Store.PutPeerMail(x.Context(), []store.PeerMail{x.letter(n.ID, n.ID, "x")}); store.ClassOf(err) != store.Refused {
-		x.Errorf("a letter: %v, want a refusal", err)
+	if err := x.Store.PutPeerMail(x.Context(), []store.PeerMail{x.peerMessage(n.ID, n.ID, "x")}); store.ClassOf(err) != store.Refused {
+		x.Errorf("a message: %v, want a refusal", err)
 	}
-	x.Want("letters", 0, len(x.takePeerMail(n.ID, 1, 1)))
+	x.Want("messages", 0, len(x.takePeerMail(n.ID, 1, 1)))
 }

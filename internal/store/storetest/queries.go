@@ -22,7 +22,7 @@ var queryTests = []test{
 func testReasons(x *suite) {
 	l := x.Join(1).Lanes[0]
 	mark := func(key string, m store.MarkRow) Subject {
-		s := x.labeled(key)
+		s := x.labeledRun(key)
 		m.RunKey = s.RunKey
 		l.Write(func(w *store.Batch) { w.Starts, w.Marks = []store.StartRow{s.StartRow()}, []store.MarkRow{m} })
 		return s
@@ -62,7 +62,7 @@ func testReasons(x *suite) {
 func testClosedTimes(x *suite) {
 	l := x.Join(1).Lanes[0]
 	for i := range 4 {
-		s := x.labeled(fmt.Sprint("k", i))
+		s := x.labeledRun(fmt.Sprint("k", i))
 		o := s.Close(model.Completed)
 		o.Outcome.At = Noon + model.Time(10*i)
 		l.Write(func(w *store.Batch) { w.Starts, w.Closes = []store.StartRow{s.StartRow()}, []store.CloseRow{o} })

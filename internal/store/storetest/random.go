@@ -203,7 +203,7 @@ func (d *duel) acquire() {
 	_, _ = both(d, "acquire", func(ctx context.Context, c *contender) ([]store.AcquiredShard, error) {
 		got, err := c.s.Acquire(ctx, id, c.nodes[id], d.shards)
 		for i := range got {
-			got[i] = travels(got[i])
+			got[i] = movedState(got[i])
 		}
 		slices.SortFunc(got, func(a, b store.AcquiredShard) int { return int(a.Shard) - int(b.Shard) })
 		return got, err

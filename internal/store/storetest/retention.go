@@ -19,13 +19,13 @@ var retentionTests = []test{
 	{name: "an imported run counts from its beginning", run: testExpiredImported},
 	{name: "what is deleted does not expire again", run: testExpiredDeleted},
 	{name: "a refused batch leaves what expires", run: testExpiredRefused},
-	{name: "dead letters go when they are old", run: testSweepLetters},
+	{name: "dead letters go when they are old", run: testSweepDeadLetters},
 }
 
 const day = model.Time(86_400_000_000)
 
-// expired is what one call returns from the beginning.
-func (x *suite) expired(closed, now model.Time, limit int, shards ...model.ShardID) store.Expired {
+// expiredRuns is what one call returns from the beginning.
+func (x *suite) expiredRuns(closed, now model.Time, limit int, shards ...model.ShardID) store.Expired {
 	x.Helper()
 	return try(x.Store.LoadExpired(x.Context(), store.ExpiredRequest{Shards: shards, ClosedBefore: closed, Now: now, Limit: limit})).or(x)
 }
@@ -117,11 +117,11 @@ func testExpiredPages(x *suite) {
 	x.Want("not those of the time itself", headsOf(early...), got)
 	got, _ = x.walk(Noon+day, 4, shards...)
 	x.Want("nothing yet", []store.RunHead(nil), got)
-	x.Want("no room", store.Expired{}, x.expired(model.MaxTime, model.MaxTime, 0, shards...))
+	x.Want("no room", store.Expired{}, x.expiredRuns(model.MaxTime, model.MaxTime, 0, shards...))
 	got, _ = x.walk(model.MaxTime, 4, 3)
 	x.Want("elsewhere", []store.RunHead(nil), got)
-	first := x.expired(model.MaxTime, 0, 5, shards...)
-	again := x.expired(model.MaxTime, 0, 5, shards...)
+	first := x.expiredRuns(model.MaxTime, 0, 5, shards...)
+	again := x.expiredRuns(model.MaxTime, 0, 5, shards...)
 	x.Want("a round from the beginning", first, again)
 }
 
@@ -156,7 +156,7 @@ func testExpiredOpen(x *suite) {
 		}
 	}
 
-	if p := x.expired(model.MaxTime, model.MaxTime, limit, 0, 1); len(p.Runs) != 0 || p.Walked != limit || p.Next == (store.RunKey{}) {
+	if p := x.expiredRuns(model.MaxTime, model.MaxTime, limit, 0, 1); len(p.Runs) != 0 || p.Walked != limit || p.Next == (store.RunKey{}) {
 		x.Errorf("the first page: %+v", p)
 	}
 }
@@ -189,7 +189,7 @@ func testExpiredIDs(x *suite) {
 	}
 
 	for _, closed := range []model.Time{0, 1} { // runs that are kept forever are not looked at
-		if p := x.expired(closed, Noon, 10, 1); p.Walked != 0 {
+		if p := x.expiredRuns(closed, Noon, 10, 1); p.Walked != 0 {
 			x.Errorf("runs of before %d: %+v", closed, p)
 		}
 	}
@@ -271,7 +271,7 @@ func testExpiredOwn(x *suite) {
 	x.closedAt(l, forever, Noon+5000, model.MaxTime)
 	x.closedAt(l, long, Noon+5000, Noon+9000)
 	x.closedAt(l, short, Noon+5000, Noon+6000)
-	if e := x.stored(short); e.Outcome.Leaves != Noon+6000 {
+	if e := x.loadRun(short); e.Outcome.Leaves != Noon+6000 {
 		x.Errorf("its own time is %v", e.Outcome.Leaves)
 	}
 
@@ -286,15 +286,15 @@ func testExpiredOwn(x *suite) {
 		{model.MaxTime, Noon, []Subject{plain}},
 		{model.MaxTime, model.MaxTime, []Subject{short, long, plain}},
 	} {
-		x.Want(fmt.Sprint(c.closed-Noon, " ", c.now-Noon), headsOf(c.want...), x.expired(c.closed, c.now, 100, 1).Runs)
+		x.Want(fmt.Sprint(c.closed-Noon, " ", c.now-Noon), headsOf(c.want...), x.expiredRuns(c.closed, c.now, 100, 1).Runs)
 	}
 
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{short.RunKey, forever.RunKey} })
-	x.Want("the others", headsOf(long, plain), x.expired(model.MaxTime, model.MaxTime, 100, 1).Runs)
+	x.Want("the others", headsOf(long, plain), x.expiredRuns(model.MaxTime, model.MaxTime, 100, 1).Runs)
 	// The id of a run may be used again, by an import of what was exported: nothing of the old one
 	// counts for it.
 	x.closedAt(l, short, Noon+5000, 0)
-	x.Want("without a time of its own", headsOf(plain, short), x.expired(model.MaxTime, Noon, 100, 1).Runs)
+	x.Want("without a time of its own", headsOf(plain, short), x.expiredRuns(model.MaxTime, Noon, 100, 1).Runs)
 }
 
 func testExpiredOwnPages(x *suite) {
@@ -316,10 +316,10 @@ func testExpiredOwnPages(x *suite) {
 	}
 
 	for _, limit := range []int{1, 5, 11, 12, 13} {
-		x.Want(fmt.Sprint("the first ", limit), headsOf(want[:min(limit, len(want))]...), x.expired(1, model.MaxTime, limit, 11, 2, 6, 2).Runs)
+		x.Want(fmt.Sprint("the first ", limit), headsOf(want[:min(limit, len(want))]...), x.expiredRuns(1, model.MaxTime, limit, 11, 2, 6, 2).Runs)
 	}
-	x.Want("one shard", headsOf(want[4:8]...), x.expired(1, model.MaxTime, 100, 6).Runs)
-	x.Want("not those of the time itself", headsOf(want[4:6]...), x.expired(1, Noon+101, 100, 6).Runs)
+	x.Want("one shard", headsOf(want[4:8]...), x.expiredRuns(1, model.MaxTime, 100, 6).Runs)
+	x.Want("not those of the time itself", headsOf(want[4:6]...), x.expiredRuns(1, Noon+101, 100, 6).Runs)
 }
 
 func testExpiredImported(x *suite) {
@@ -327,12 +327,12 @@ func testExpiredImported(x *suite) {
 	s := x.SubjectIn(1)
 	s.Start.At = Noon + day
 	x.closedAt(l, s, 1, 0) // long before it came here
-	if got := x.expired(s.Start.At, 0, 10, 1); len(got.Runs) != 0 || got.Walked != 1 {
+	if got := x.expiredRuns(s.Start.At, 0, 10, 1); len(got.Runs) != 0 || got.Walked != 1 {
 		x.Errorf("it expires before its time: %v", got)
 	}
-	x.Want("it", headsOf(s), x.expired(s.Start.At+1, 0, 10, 1).Runs)
+	x.Want("it", headsOf(s), x.expiredRuns(s.Start.At+1, 0, 10, 1).Runs)
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{s.RunKey} })
-	if got := x.expired(model.MaxTime, 0, 10, 1); len(got.Runs) != 0 {
+	if got := x.expiredRuns(model.MaxTime, 0, 10, 1); len(got.Runs) != 0 {
 		x.Errorf("it was deleted and expires: %v", got)
 	}
 }
@@ -347,7 +347,7 @@ func testExpiredDeleted(x *suite) {
 	}
 
 	for len(all) > 0 { // each time from the start: removed runs are not in the way
-		page := x.expired(model.MaxTime, model.MaxTime, 2, 1)
+		page := x.expiredRuns(model.MaxTime, model.MaxTime, 2, 1)
 		here := all[:min(2, len(all))]
 		x.Want("page", headsOf(here...), page.Runs)
 		l.Write(func(b *store.Batch) {
@@ -358,7 +358,7 @@ func testExpiredDeleted(x *suite) {
 		all = slices.Delete(all, 0, len(here))
 	}
 
-	if got := x.expired(model.MaxTime, model.MaxTime, 10, 1); len(got.Runs) != 0 || got.Walked != 0 {
+	if got := x.expiredRuns(model.MaxTime, model.MaxTime, 10, 1); len(got.Runs) != 0 || got.Walked != 0 {
 		x.Errorf("left: %v", got)
 	}
 }
@@ -375,27 +375,27 @@ func testExpiredRefused(x *suite) {
 	b.Deletes, b.Closes = []store.RunKey{closed.RunKey, own.RunKey}, []store.CloseRow{end}
 	b.Events = []store.EventRow{closed.Event(1)} // taken
 	l.Refuse(b, store.Refused)
-	x.Want("what expires", headsOf(own, closed), x.expired(model.MaxTime, model.MaxTime, 10, 1).Runs)
+	x.Want("what expires", headsOf(own, closed), x.expiredRuns(model.MaxTime, model.MaxTime, 10, 1).Runs)
 }
 
-func testSweepLetters(x *suite) {
+func testSweepDeadLetters(x *suite) {
 	l := x.Join(1).Lanes[0]
 	s, other := x.SubjectIn(1), x.SubjectIn(2)
-	letter := func(s Subject, at, notBefore model.Time) store.InboxRow {
+	deadLetter := func(s Subject, at, notBefore model.Time) store.InboxRow {
 		r := s.Request(x.idAt(at), "")
 		r.NotBefore = notBefore
 		return r
 	}
 
-	waits := letter(s, Noon, Noon)
+	waits := deadLetter(s, Noon, Noon)
 	l.Write(func(b *store.Batch) {
 		b.Deferred = []store.InboxRow{
-			letter(s, Noon, model.MaxTime), letter(s, Noon+1, model.MaxTime), letter(s, Noon+day, model.MaxTime), letter(other, Noon, model.MaxTime), waits,
+			deadLetter(s, Noon, model.MaxTime), deadLetter(s, Noon+1, model.MaxTime), deadLetter(s, Noon+day, model.MaxTime), deadLetter(other, Noon, model.MaxTime), waits,
 		}
 	})
 
 	sweep := func(before model.Time, limit int, shards ...model.ShardID) int {
-		return try(x.Store.Sweep(x.Context(), store.SweepRequest{Shards: shards, LettersBefore: before, Limit: limit})).or(x)
+		return try(x.Store.Sweep(x.Context(), store.SweepRequest{Shards: shards, DeadLettersBefore: before, Limit: limit})).or(x)
 	}
 	for i, c := range []struct {
 		before model.Time

@@ -68,8 +68,8 @@ func (s Subject) Execution() store.Execution {
 	return store.Execution{Shard: s.Shard, Start: s.Start, Outcome: model.Outcome{Status: model.Running}, Current: true}
 }
 
-// Closed is the row of the run after Close; current unless something replaced it.
-func (s Subject) Closed(status model.Status, current bool) store.Execution {
+// ClosedRow is the row of the run after Close; current unless something replaced it.
+func (s Subject) ClosedRow(status model.Status, current bool) store.Execution {
 	return store.Execution{Shard: s.Shard, Start: s.Start, Outcome: s.Outcome(status), Current: current}
 }
 

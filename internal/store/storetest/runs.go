@@ -158,7 +158,7 @@ func testOutcomes(x *suite) {
 	})).or(x)
 	slices.SortFunc(got, func(a, b store.Execution) int { return a.Start.Run.Compare(b.Start.Run) })
 	want := []store.Execution{
-		done.Closed(model.Completed, true), failed.Closed(model.Failed, true), continued.Closed(model.Continued, false),
+		done.ClosedRow(model.Completed, true), failed.ClosedRow(model.Failed, true), continued.ClosedRow(model.Continued, false),
 	}
 	want[1].Outcome.Failure = &model.Failure{Message: "no"}
 	x.Want("outcomes", want, got)

@@ -53,7 +53,7 @@ func testAcquireAgain(x *suite) {
 	x.Want("what is ours comes again", []model.ShardID{2, 7, 8}, shardsOf(got))
 	for _, a := range got {
 		if a.Shard == 2 {
-			x.Want("with its state", store.AcquiredShard{Shard: 2, Sent: map[model.ShardID]int64{1: 3}}, travels(a))
+			x.Want("with its state", store.AcquiredShard{Shard: 2, Sent: map[model.ShardID]int64{1: 3}}, movedState(a))
 		}
 	}
 }
@@ -106,7 +106,7 @@ func testTravel(x *suite) {
 	got := other.Acquire(1, 2, 9, 5)
 	slices.SortFunc(got, func(a, b store.AcquiredShard) int { return int(a.Shard) - int(b.Shard) })
 	for i := range got {
-		got[i] = travels(got[i])
+		got[i] = movedState(got[i])
 	}
 
 	x.Want("state of all", []store.AcquiredShard{

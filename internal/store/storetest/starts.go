@@ -51,7 +51,7 @@ func testIfAbsent(x *suite) {
 	p.Parked, p.Waits = true, parked.Park().Waits
 	x.Want("existing", store.Committed{Existing: []store.ExistingStart{
 		{Index: 0, Execution: open.Execution()},
-		{Index: 2, Execution: closed.Closed(model.Failed, true)},
+		{Index: 2, Execution: closed.ClosedRow(model.Failed, true)},
 		{Index: 3, Execution: p},
 	}}, got)
 	for _, s := range []Subject{a, b, c} {
@@ -98,7 +98,7 @@ func testContinue(x *suite) {
 		b.StopAll = []store.RunKey{old.StopAll()}
 		b.Events = []store.EventRow{old.Event(7), next.Event(2)}
 		l.Commit(b)
-		closed := old.Closed(model.Continued, false)
+		closed := old.ClosedRow(model.Continued, false)
 		closed.Outcome.Next = next.Run
 		x.Want("old run", &closed, x.row(old))
 		open := next.Execution()
@@ -123,7 +123,7 @@ func testReuse(x *suite) {
 	l.Write(func(b *store.Batch) { b.Closes = []store.CloseRow{old.Close(model.Failed)} })
 	next := x.SubjectOf(old.Start.Address)
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{next.Replace(old.Run)} })
-	closed, open := old.Closed(model.Failed, false), next.Execution()
+	closed, open := old.ClosedRow(model.Failed, false), next.Execution()
 	x.Want("old run", &closed, x.row(old))
 	x.Want("current run", &open, x.current(old))
 	b := l.Batch()

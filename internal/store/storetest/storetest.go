@@ -51,7 +51,7 @@ type Options struct {
 	Advance func(s store.Store, d time.Duration)
 	// Only are the groups of tests to run; all when it is nil.
 	Only []string
-	// Alone tells that one process opens the store, so that there are no letters between nodes.
+	// Alone tells that one process opens the store, so that there are no messages between nodes.
 	Alone bool
 }
 
@@ -86,7 +86,7 @@ func RunWith(t *testing.T, o Options) {
 		{"search", searchTests},
 		{"labels", labelTests},
 		{"queries", queryTests},
-		{"dead letters", deadTests},
+		{"dead tasks", deadTests},
 		{"data of tasks", taskDataTests},
 		{"entities", entityTests},
 		{"settings", settingTests},

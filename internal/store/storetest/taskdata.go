@@ -52,8 +52,8 @@ func (f *Fixture) WantTasks(l *Lane) {
 	}
 }
 
-// ends fails a test that reads page after page of a few rows without an end.
-func (x *suite) ends(rows int) {
+// checkPagesEnd fails a test that reads page after page of a few rows without an end.
+func (x *suite) checkPagesEnd(rows int) {
 	x.Helper()
 	if rows > 10_000 {
 		x.Fatal("pages do not end")
@@ -73,7 +73,7 @@ func (x *suite) lines(s Subject, task string) (out []string) {
 			return out
 		}
 		after = page[len(page)-1].Place()
-		x.ends(len(out))
+		x.checkPagesEnd(len(out))
 	}
 }
 
@@ -126,15 +126,15 @@ func testTaskRanges(x *suite) {
 		"everything":              {store.DataRange{}, all},
 		"the first of everything": {store.DataRange{Limit: 3}, all[:3]},
 		"of a task":               {store.DataRange{Task: "a"}, of},
-		"progress":                {store.Progress("a"), of[:1]},
-		"progress of all":         {store.Progress(""), []store.TaskDatum{all[0], all[len(of)]}},
-		"stream":                  {store.Streamed("a", 0, 0), of[1:4]},
-		"stream behind a place":   {store.Streamed("a", 1, 1), of[2:3]},
-		"stream behind its end":   {store.Streamed("a", 16, 0), nil},
-		"written":                 {store.Written("a"), of[4:]},
-		"states":                  {store.States("a"), of[5:]},
-		"one state":               {store.OneState("a", "cursor"), of[6:7]},
-		"a state that is missing": {store.OneState("a", "curso"), nil},
+		"progress":                {store.ProgressRange("a"), of[:1]},
+		"progress of all":         {store.ProgressRange(""), []store.TaskDatum{all[0], all[len(of)]}},
+		"stream":                  {store.StreamRange("a", 0, 0), of[1:4]},
+		"stream behind a place":   {store.StreamRange("a", 1, 1), of[2:3]},
+		"stream behind its end":   {store.StreamRange("a", 16, 0), nil},
+		"written":                 {store.WrittenRange("a"), of[4:]},
+		"states":                  {store.StateRange("a"), of[5:]},
+		"one state":               {store.OneStateRange("a", "cursor"), of[6:7]},
+		"a state that is missing": {store.OneStateRange("a", "curso"), nil},
 	} {
 		x.Want(name, want.rows, try(x.Store.LoadTaskData(x.Context(), s.RunKey, want.r)).or(x))
 	}

@@ -16,11 +16,11 @@ var textTests = []test{
 	{name: "node infos come back as they were", run: testNodeInfo},
 }
 
-// named writes rows under an address and a text to every table that has a column for it, and reads
-// them back.
+// checkNamed writes rows under an address and a text to every table that has a column for it, and
+// reads them back.
 //
 //arch:parameters one line per check reads best in the tests
-func (x *suite) named(l *Lane, s Subject, id, request string, fail func(format string, args ...any)) {
+func (x *suite) checkNamed(l *Lane, s Subject, id, request string, fail func(format string, args ...any)) {
 	x.Helper()
 	waits := s.Request(x.RunID(), request)
 	counter := Counter{store.EntityKey{Shard: s.Shard, Address: s.Start.Address}}
@@ -102,7 +102,7 @@ func testNames(x *suite) {
 			t.Skip("address was used before")
 		}
 		taken[a] = true
-		x.named(l, x.SubjectOf(a), Names(MaxKey).Draw(t, "timer"), Names(MaxName).Draw(t, "request"), t.Fatalf)
+		x.checkNamed(l, x.SubjectOf(a), Names(MaxKey).Draw(t, "timer"), Names(MaxName).Draw(t, "request"), t.Fatalf)
 	})
 }
 
@@ -118,7 +118,7 @@ func testLongest(x *suite) {
 		return b.String()
 	}
 	a := model.Address{Tenant: text(MaxName, 1), Type: text(MaxName, 2), Key: text(MaxKey, 3)}
-	x.named(l, x.SubjectOf(a), text(MaxKey, 4), text(MaxName, 5), x.Fatalf)
+	x.checkNamed(l, x.SubjectOf(a), text(MaxKey, 4), text(MaxName, 5), x.Fatalf)
 }
 
 func testNodeInfo(x *suite) {

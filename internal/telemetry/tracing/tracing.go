@@ -113,9 +113,9 @@ func (t *Tracer) Run(ctx context.Context, m *model.Message) (context.Context, *S
 	return ctx, &Span{s}
 }
 
-// Begun creates a trace for an execution whose starter sent none, such as one of a schedule: that
-// of a new span without a parent.
-func (t *Tracer) Begun(a model.Address) string {
+// StartTrace creates a trace for an execution whose starter sent none, such as one of a schedule:
+// that of a new span without a parent.
+func (t *Tracer) StartTrace(a model.Address) string {
 	if t == nil || isInternal(a) {
 		return ""
 	}
@@ -124,8 +124,8 @@ func (t *Tracer) Begun(a model.Address) string {
 	return textOf(s.SpanContext())
 }
 
-// Carried returns the trace of a context, for messages that do not go through Send.
-func (t *Tracer) Carried(ctx context.Context) string {
+// TraceOf returns the trace of a context, for messages that do not go through Send.
+func (t *Tracer) TraceOf(ctx context.Context) string {
 	if t == nil {
 		return ""
 	}
@@ -142,8 +142,8 @@ type Ended struct {
 	Failure      string // its kind; empty if it did not fail
 }
 
-// Closed creates the span of a run that has ended.
-func (t *Tracer) Closed(e *Ended) {
+// RecordRun creates the span of a run that has ended.
+func (t *Tracer) RecordRun(e *Ended) {
 	if t == nil || isInternal(e.Address) {
 		return
 	}
@@ -163,9 +163,9 @@ type Receipt struct {
 	At       time.Time
 }
 
-// Received creates the span of a received message: a child of the sender's span, linked to the
+// RecordReceipt creates the span of a received message: a child of the sender's span, linked to the
 // trace of the run. A message without a trace gets no span.
-func (t *Tracer) Received(r *Receipt) {
+func (t *Tracer) RecordReceipt(r *Receipt) {
 	if t == nil || r.From == "" {
 		return
 	}
@@ -191,9 +191,9 @@ type Operation struct {
 	Failure             string
 }
 
-// Operated creates the span of a call, for the time that a worker had it: a child of the caller's
-// span. A call without a trace gets no span.
-func (t *Tracer) Operated(o *Operation) {
+// RecordOperation creates the span of a call, for the time that a worker had it: a child of the
+// caller's span. A call without a trace gets no span.
+func (t *Tracer) RecordOperation(o *Operation) {
 	if t == nil || o.Trace == "" {
 		return
 	}

@@ -77,8 +77,8 @@ func TestNobodyTraces(t *testing.T) {
 		s.End("")
 		_, s = tracer.Task(ctx, claim)
 		s.End("")
-		tracer.Operated(operation)
-		m.Trace += tracer.Carried(ctx) + tracer.Begun(model.Address{})
+		tracer.RecordOperation(operation)
+		m.Trace += tracer.TraceOf(ctx) + tracer.StartTrace(model.Address{})
 	}
 	if n := testing.AllocsPerRun(100, calls); n != 0 || m.Trace != "" {
 		t.Errorf("%g allocations without a tracer, trace %q", n, m.Trace)

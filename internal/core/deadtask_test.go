@@ -13,12 +13,12 @@ import (
 // post is a dead task with everything that can happen to it, as a lane and its store would keep it:
 // one dead task, the run at each address, messages on their way.
 type post struct {
-	ref    model.TaskRef
-	letter *Letter
-	runs   map[model.Address]*Execution
-	way    []model.Message
-	now    model.Time
-	fresh  byte
+	ref   model.TaskRef
+	dead  *StoredDeadTask
+	runs  map[model.Address]*Execution
+	way   []model.Message
+	now   model.Time
+	fresh byte
 
 	begun    int         // runs that requeues began
 	undone   int         // runs whose requeue was undone
@@ -34,7 +34,7 @@ func newPost(alone bool) *post {
 	}
 	p := &post{ref: ref, runs: map[model.Address]*Execution{}, now: noon, fresh: 1}
 	spec := model.TaskSpec{Kind: "work", Queue: "q", Delay: time.Hour, Retry: model.Retry{MaxAttempts: 1}, Same: &model.TaskOrigin{Run: ref.Run, Step: ref.ID}}
-	p.letter = &Letter{Body: model.DeadTask{Address: ref.Address, Spec: spec, Input: model.Payload{Data: []byte("1")}, At: noon, Attempts: 1}}
+	p.dead = &StoredDeadTask{Body: model.DeadTask{Address: ref.Address, Spec: spec, Input: model.Payload{Data: []byte("1")}, At: noon, Attempts: 1}}
 	if alone {
 		start := model.Start{Address: ref.Address, Run: ref.Run, Task: &spec}
 		p.runs[ref.Address] = &Execution{Start: start, Outcome: model.Outcome{Status: model.Failed}}
@@ -49,11 +49,11 @@ func (p *post) send(t *rapid.T, m *model.Message) Decision {
 	var d Decision
 
 	if m.Kind == model.MessageRequeue {
-		var letter *Letter
+		var dead *StoredDeadTask
 		if m.To == p.ref.Address {
-			letter = p.letter
+			dead = p.dead
 		}
-		x, d = DeliverLetter(x, m, letter, p.now, model.RunID{p.fresh})
+		x, d = DeliverDeadTaskOrder(x, m, dead, p.now, model.RunID{p.fresh})
 	} else {
 		x, d = Deliver(x, m, p.now, m.Fresh, DefaultLimits)
 	}
@@ -72,14 +72,14 @@ func (p *post) send(t *rapid.T, m *model.Message) Decision {
 		}
 	}
 
-	if c := d.Letter; c != nil {
-		if c.Prev != p.letter.Count || c.Ref != p.ref {
-			t.Fatalf("the letter stands at %d, a change goes from %d of %v", p.letter.Count, c.Prev, c.Ref)
+	if c := d.DeadTask; c != nil {
+		if c.Prev != p.dead.Count || c.Ref != p.ref {
+			t.Fatalf("the dead task stands at %d, a change goes from %d of %v", p.dead.Count, c.Prev, c.Ref)
 		}
 		if c.Purged {
-			p.letter = nil
+			p.dead = nil
 		} else {
-			p.letter = &Letter{Count: c.Next, Body: c.Body}
+			p.dead = &StoredDeadTask{Count: c.Next, Body: c.Body}
 		}
 	}
 
@@ -87,8 +87,8 @@ func (p *post) send(t *rapid.T, m *model.Message) Decision {
 	return d
 }
 
-func (p *post) order(do model.LetterVerb, count int64, in *model.Payload) *model.Message {
-	m := &model.Message{Kind: model.MessageRequeue, To: p.ref.Address, Letter: &model.LetterOrder{Do: do, Ref: p.ref, Count: count, Input: in}}
+func (p *post) order(do model.DeadTaskVerb, count int64, in *model.Payload) *model.Message {
+	m := &model.Message{Kind: model.MessageRequeue, To: p.ref.Address, DeadTask: &model.DeadTaskOrder{Do: do, Ref: p.ref, Count: count, Input: in}}
 	return m
 }
 
@@ -104,7 +104,7 @@ func (p *post) current() *Execution {
 
 // Clients requeue, undo and purge in any order, with knowledge that may be old: every count begins
 // one run, an undo leaves no run, and a dead task whose run is open stays (E38).
-func TestLettersHoldTheirPromises(t *testing.T) {
+func TestDeadTaskOrdersHoldTheirPromises(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPost(rapid.Bool().Draw(t, "alone"))
@@ -124,13 +124,13 @@ func TestLettersHoldTheirPromises(t *testing.T) {
 				if rapid.Bool().Draw(t, "edited") {
 					in = &model.Payload{Data: []byte("2")}
 				}
-				before, open := p.letter, p.current()
+				before, open := p.dead, p.current()
 
-				d := p.send(t, p.order(model.LetterRequeue, count, in))
+				d := p.send(t, p.order(model.DeadTaskRequeue, count, in))
 				switch err := d.Refused(); {
 				case before == nil:
 					if !fault.Is(err, fault.NotFound) {
-						t.Fatalf("without a letter: %v", err)
+						t.Fatalf("without a dead task: %v", err)
 					}
 				case before.Count != count:
 					known := in == nil && !before.Body.Requeued.IsZero()
@@ -147,8 +147,8 @@ func TestLettersHoldTheirPromises(t *testing.T) {
 				default:
 					marks++
 					p.last, p.executed = d.Answer.Run, false
-					if p.letter.Count != count+1 || p.letter.Body.Requeued.Run != d.Answer.Run {
-						t.Fatalf("the letter afterwards: %+v", p.letter)
+					if p.dead.Count != count+1 || p.dead.Body.Requeued.Run != d.Answer.Run {
+						t.Fatalf("the dead task afterwards: %+v", p.dead)
 					}
 					for len(p.way) > 0 {
 						deliver(t)
@@ -160,13 +160,13 @@ func TestLettersHoldTheirPromises(t *testing.T) {
 				}
 			},
 			"undo": func(t *rapid.T) {
-				if p.letter == nil || p.letter.Body.Requeued.IsZero() {
+				if p.dead == nil || p.dead.Body.Requeued.IsZero() {
 					return
 				}
-				q := p.letter.Body.Requeued
-				m := p.order(model.LetterUndo, p.letter.Count, nil)
-				m.To, m.Letter.Run = q.Address, q.Run
-				x, count := p.current(), p.letter.Count
+				q := p.dead.Body.Requeued
+				m := p.order(model.DeadTaskUndo, p.dead.Count, nil)
+				m.To, m.DeadTask.Run = q.Address, q.Run
+				x, count := p.current(), p.dead.Count
 
 				d := p.send(t, m)
 				if took := d.Refused() == nil; took != (x != nil && !p.executed) {
@@ -176,20 +176,20 @@ func TestLettersHoldTheirPromises(t *testing.T) {
 					for len(p.way) > 0 {
 						deliver(t)
 					}
-					if p.current() != nil || p.letter.Count != count-1 || !p.letter.Body.Requeued.IsZero() {
-						t.Fatalf("after the undo: %+v", p.letter)
+					if p.current() != nil || p.dead.Count != count-1 || !p.dead.Body.Requeued.IsZero() {
+						t.Fatalf("after the undo: %+v", p.dead)
 					}
 				}
 			},
 			"purge": func(t *rapid.T) {
-				if p.letter == nil {
+				if p.dead == nil {
 					return
 				}
 				count := rapid.Int64Range(0, 2).Draw(t, "count")
-				before, open := p.letter, p.current()
-				d := p.send(t, p.order(model.LetterPurge, count, nil))
+				before, open := p.dead, p.current()
+				d := p.send(t, p.order(model.DeadTaskPurge, count, nil))
 				may := before.Count == count && !(p.ref.Alone() && open != nil && open.Start.Run == before.Body.Requeued.Run)
-				if (p.letter == nil) != may || (d.Refused() == nil) != may {
+				if (p.dead == nil) != may || (d.Refused() == nil) != may {
 					t.Fatalf("purge at %d of %d, open %v: %v", count, before.Count, open != nil, d.Refused())
 				}
 			},
@@ -214,7 +214,7 @@ func TestLettersHoldTheirPromises(t *testing.T) {
 				}
 				d := Report(x, r, p.now, DefaultLimits)
 				if (len(d.Dead) == 1) != (r.Failure != nil) {
-					t.Fatalf("dead letters: %+v", d.Dead)
+					t.Fatalf("dead tasks: %+v", d.Dead)
 				}
 			},
 			"": func(t *rapid.T) {
@@ -255,7 +255,7 @@ func TestOrdersThatAreOutOfDate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPost(false)
 		requeue := func() model.RunID {
-			d := p.send(t, p.order(model.LetterRequeue, p.letter.Count, nil))
+			d := p.send(t, p.order(model.DeadTaskRequeue, p.dead.Count, nil))
 			if d.Refused() != nil {
 				t.Fatal(d.Refused())
 			}
@@ -265,18 +265,18 @@ func TestOrdersThatAreOutOfDate(t *testing.T) {
 		next := func() { m := p.way[0]; p.way = p.way[1:]; p.send(t, &m) }
 		first := requeue()
 		next() // it begins
-		undo := p.order(model.LetterUndo, p.letter.Count, nil)
-		undo.To, undo.Letter.Run = p.letter.Body.Requeued.Address, first
+		undo := p.order(model.DeadTaskUndo, p.dead.Count, nil)
+		undo.To, undo.DeadTask.Run = p.dead.Body.Requeued.Address, first
 		p.send(t, undo)
 
 		// The first run has ended, and the undo has not reached the dead task: a client that looks
 		// now may continue.
-		stale := p.order(rapid.SampledFrom([]model.LetterVerb{model.LetterRequeue, model.LetterPurge}).Draw(t, "do"), p.letter.Count, nil)
-		stale.Letter.Run = first
+		stale := p.order(rapid.SampledFrom([]model.DeadTaskVerb{model.DeadTaskRequeue, model.DeadTaskPurge}).Draw(t, "do"), p.dead.Count, nil)
+		stale.DeadTask.Run = first
 		next() // it has
 		second := requeue()
 		d := p.send(t, stale)
-		if stale.Letter.Do == model.LetterRequeue && (d.Refused() != nil || !d.Answer.Existing || d.Answer.Run != second) || stale.Letter.Do == model.LetterPurge && !fault.Is(d.Refused(), fault.Conflict) {
+		if stale.DeadTask.Do == model.DeadTaskRequeue && (d.Refused() != nil || !d.Answer.Existing || d.Answer.Run != second) || stale.DeadTask.Do == model.DeadTaskPurge && !fault.Is(d.Refused(), fault.Conflict) {
 			t.Fatalf("the task is open as %s: %+v, %v", second, d.Answer, d.Refused())
 		}
 	})

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Letter is the stored row of a dead task, and how often the task was requeued.
-type Letter struct {
+// StoredDeadTask is the stored row of a dead task, and how often the task was requeued.
+type StoredDeadTask struct {
 	Count int64
 	Body  model.DeadTask
 }
@@ -16,13 +16,13 @@ type Letter struct {
 // changed reports whether a dead task has been requeued since the sender of the order looked at it.
 // The count alone does not tell: after an undone requeue and another one the count is the same.
 // Then the run that the sender has seen is no longer the last one.
-func (l *Letter) changed(o *model.LetterOrder) bool {
+func (l *StoredDeadTask) changed(o *model.DeadTaskOrder) bool {
 	last := l.Body.Requeued.Run
 	return l.Count != o.Count || !o.Run.IsZero() && !last.IsZero() && o.Run != last
 }
 
-// LetterChange is what a decision does to a dead task.
-type LetterChange struct {
+// DeadTaskChange is what a decision does to a dead task.
+type DeadTaskChange struct {
 	Ref model.TaskRef
 	// The row goes from count Prev to count Next and gets the body, or it is removed.
 	Prev, Next int64
@@ -30,22 +30,22 @@ type LetterChange struct {
 	Purged     bool
 }
 
-// DeliverLetter applies an order about a dead task to the address of its run, or to the address of
-// the run that a requeue has begun. letter is the stored row, or nil. fresh is the
-// id of the run that a requeue begins.
+// DeliverDeadTaskOrder applies an order about a dead task to the address of its run, or to the
+// address of the run that a requeue has begun. dead is the stored row, or nil. fresh is the id of
+// the run that a requeue begins.
 //
 //arch:parameters the core is pure: the stored row, the time and the fresh id come in as values
-func DeliverLetter(x *Execution, m *model.Message, letter *Letter, now model.Time, fresh model.RunID) (*Execution, Decision) {
+func DeliverDeadTaskOrder(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Time, fresh model.RunID) (*Execution, Decision) {
 	var d Decision
-	switch o := m.Letter; o.Do {
-	case model.LetterRequeue:
-		return requeue(x, m, letter, now, fresh)
-	case model.LetterUndo:
-		x.undo(&d, m, letter, now)
-	case model.LetterUndone:
-		d.unmark(o, letter)
-	case model.LetterPurge:
-		x.purge(&d, o, letter)
+	switch o := m.DeadTask; o.Do {
+	case model.DeadTaskRequeue:
+		return requeue(x, m, dead, now, fresh)
+	case model.DeadTaskUndo:
+		x.undo(&d, m, dead, now)
+	case model.DeadTaskUndone:
+		d.unmark(o, dead)
+	case model.DeadTaskPurge:
+		x.purge(&d, o, dead)
 	default:
 		d.refuse(fault.Invalid, fmt.Sprintf("dead task %s: this build does not know operation %d", o.Ref, o.Do))
 	}
@@ -56,23 +56,23 @@ func DeliverLetter(x *Execution, m *model.Message, letter *Letter, now model.Tim
 // here. For a step of a workflow, a start leaves for an address of its own, in the commit that
 // marks the dead task.
 //
-//arch:parameters the same values as DeliverLetter
-func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fresh model.RunID) (*Execution, Decision) {
+//arch:parameters the same values as DeliverDeadTaskOrder
+func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Time, fresh model.RunID) (*Execution, Decision) {
 	var d Decision
-	o := m.Letter
+	o := m.DeadTask
 	switch {
-	case letter == nil:
+	case dead == nil:
 		d.refuse(fault.NotFound, fmt.Sprintf("there is no dead task %s of run %s", o.Ref, o.Ref.Run))
 		return x, d
-	case letter.changed(o) && letter.Body.Requeued.IsZero():
+	case dead.changed(o) && dead.Body.Requeued.IsZero():
 		// there is no run that could be the answer
-		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s was requeued %d times, not %d, and the last requeue was undone: requeue it again", o.Ref, letter.Count, o.Count))
+		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s was requeued %d times, not %d, and the last requeue was undone: requeue it again", o.Ref, dead.Count, o.Count))
 		return x, d
-	case letter.changed(o) && o.Input != nil:
-		d.refuse(fault.Conflict, fmt.Sprintf("another client has requeued dead task %s as run %s", o.Ref, letter.Body.Requeued.Run))
+	case dead.changed(o) && o.Input != nil:
+		d.refuse(fault.Conflict, fmt.Sprintf("another client has requeued dead task %s as run %s", o.Ref, dead.Body.Requeued.Run))
 		return x, d
-	case letter.changed(o):
-		d.Answer = model.Answer{Run: letter.Body.Requeued.Run, Existing: true}
+	case dead.changed(o):
+		d.Answer = model.Answer{Run: dead.Body.Requeued.Run, Existing: true}
 		return x, d
 	case o.Ref.Alone() && x != nil && x.Open():
 		d.refuse(fault.Conflict, fmt.Sprintf("%s is open again, as run %s", o.Ref, x.Start.Run))
@@ -83,15 +83,15 @@ func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fre
 	}
 
 	// Mark the dead task as requeued, and compose the new task.
-	body := letter.Body
+	body := dead.Body
 	spec, in := body.Spec, body.Input
 	spec.Delay = 0 // the delay was for the first time
 	if o.Input != nil {
 		spec.Same, in = nil, *o.Input // another request, which needs another idempotency key
 	}
-	to := o.Ref.RequeueAddress(spec.Kind, letter.Count+1)
+	to := o.Ref.RequeueAddress(spec.Kind, dead.Count+1)
 	body.Requeued = model.Requeue{At: now, Address: to, Run: fresh}
-	d.Letter = &LetterChange{Ref: o.Ref, Prev: letter.Count, Next: letter.Count + 1, Body: body}
+	d.DeadTask = &DeadTaskChange{Ref: o.Ref, Prev: dead.Count, Next: dead.Count + 1, Body: body}
 	d.Answer = model.Answer{Run: fresh, Status: model.Running}
 
 	// A step of a workflow: the new run has an address of its own.
@@ -120,8 +120,8 @@ func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fre
 }
 
 // undo ends the run that a requeue has begun, unless a worker has begun the task.
-func (x *Execution) undo(d *Decision, m *model.Message, letter *Letter, now model.Time) {
-	o := m.Letter
+func (x *Execution) undo(d *Decision, m *model.Message, dead *StoredDeadTask, now model.Time) {
+	o := m.DeadTask
 	switch {
 	case x == nil || x.Start.Run != o.Run:
 		d.refuse(fault.Conflict, fmt.Sprintf("run %s of %s is not the current one", o.Run, m.To))
@@ -140,36 +140,36 @@ func (x *Execution) undo(d *Decision, m *model.Message, letter *Letter, now mode
 	why := model.Failure{Kind: model.FailureCanceled, Message: "the requeue was undone"}
 	x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: &why, At: now})
 	undone := *o
-	undone.Do = model.LetterUndone
+	undone.Do = model.DeadTaskUndone
 
 	if m.To == o.Ref.Address {
-		d.unmark(&undone, letter)
+		d.unmark(&undone, dead)
 	} else {
-		d.Messages = append(d.Messages, model.Message{Kind: model.MessageRequeue, To: o.Ref.Address, Letter: &undone})
+		d.Messages = append(d.Messages, model.Message{Kind: model.MessageRequeue, To: o.Ref.Address, DeadTask: &undone})
 	}
 }
 
 // unmark resets a dead task to its state before the requeue that began the run. It leaves a dead
 // task alone that has changed since.
-func (d *Decision) unmark(o *model.LetterOrder, letter *Letter) {
-	if letter == nil || letter.Count == 0 || letter.Body.Requeued.Run != o.Run {
+func (d *Decision) unmark(o *model.DeadTaskOrder, dead *StoredDeadTask) {
+	if dead == nil || dead.Count == 0 || dead.Body.Requeued.Run != o.Run {
 		return
 	}
-	body := letter.Body
+	body := dead.Body
 	body.Requeued = model.Requeue{}
-	d.Letter = &LetterChange{Ref: o.Ref, Prev: letter.Count, Next: letter.Count - 1, Body: body}
+	d.DeadTask = &DeadTaskChange{Ref: o.Ref, Prev: dead.Count, Next: dead.Count - 1, Body: body}
 }
 
 // purge removes a dead task. The sender of the order knows whether a requeued run at another
 // address has ended; the count tells whether there was another requeue since.
-func (x *Execution) purge(d *Decision, o *model.LetterOrder, letter *Letter) {
+func (x *Execution) purge(d *Decision, o *model.DeadTaskOrder, dead *StoredDeadTask) {
 	switch {
-	case letter == nil: // it is gone already
-	case letter.changed(o):
-		d.refuse(fault.Conflict, fmt.Sprintf("another client has requeued dead task %s as run %s", o.Ref, letter.Body.Requeued.Run))
-	case x != nil && x.Open() && !letter.Body.Requeued.IsZero() && x.Start.Run == letter.Body.Requeued.Run:
+	case dead == nil: // it is gone already
+	case dead.changed(o):
+		d.refuse(fault.Conflict, fmt.Sprintf("another client has requeued dead task %s as run %s", o.Ref, dead.Body.Requeued.Run))
+	case x != nil && x.Open() && !dead.Body.Requeued.IsZero() && x.Start.Run == dead.Body.Requeued.Run:
 		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s cannot be removed: it was requeued as run %s, which is open", o.Ref, x.Start.Run))
 	default:
-		d.Letter = &LetterChange{Ref: o.Ref, Prev: letter.Count, Purged: true}
+		d.DeadTask = &DeadTaskChange{Ref: o.Ref, Prev: dead.Count, Purged: true}
 	}
 }

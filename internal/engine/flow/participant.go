@@ -18,51 +18,51 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Life is one life of a node, from its registration to its end, as far as a Seat needs it.
+// Life is one life of a node, from its registration to its end, as far as a Participant needs it.
 type Life interface {
-	// Known returns the shards whose claims the board knows completely. ok is false if this life
-	// ends.
-	Known(ctx context.Context) (shards []model.ShardID, ok bool, err error)
+	// KnownShards returns the shards whose claims the board knows completely. ok is false if this
+	// life ends.
+	KnownShards(ctx context.Context) (shards []model.ShardID, ok bool, err error)
 	// LookAround makes the node look at the members soon. It never waits.
 	LookAround()
 }
 
-// Seat is the place of one life of a node among the nodes that share limits. It tells the ledger
+// Participant is one life of a node as one of the nodes that share limits. It tells the ledger
 // which nodes are alive. The permits of a dead node become free when all owners have counted its
 // claims. The permits of this node are returned when it ends in order.
-type Seat struct {
+type Participant struct {
 	flow  *Flow
 	place limit.Place
 	board Board
 	life  Life
 
 	searching atomic.Bool // for claims of dead nodes
-	// listed holds the places that were on pages of the ledger at the last view. Only Viewed uses
-	// it.
+	// listed holds the places that were on pages of the ledger at the last view. Only UpdateMembers
+	// uses it.
 	listed map[limit.Place]bool
 }
 
-// NewSeat returns the seat of a new life. The place is its epoch.
-func (f *Flow) NewSeat(place limit.Place, b Board, life Life) *Seat {
-	return &Seat{flow: f, place: place, board: b, life: life}
+// NewParticipant returns the participant for a new life. The place is its epoch.
+func (f *Flow) NewParticipant(place limit.Place, b Board, life Life) *Participant {
+	return &Participant{flow: f, place: place, board: b, life: life}
 }
 
 // status returns the state of the breakers and queues of this node.
-func (s *Seat) status(now model.Time) (breakers []gate.BreakerStatus, queues queue.Stats) {
-	s.board.Look(func(k *Gatekeeper, tasks *queue.Board) { breakers, queues = k.Breakers(now), tasks.Stats() })
+func (s *Participant) status(now model.Time) (breakers []gate.BreakerStatus, queues queue.Stats) {
+	s.board.Look(func(k *BoardGate, tasks *queue.Board) { breakers, queues = k.Breakers(now), tasks.Stats() })
 	return breakers, queues
 }
 
 // uses returns the limits that tasks of this node hold or wait for.
-func (s *Seat) uses() (list []LimitUse) {
-	s.board.Look(func(k *Gatekeeper, tasks *queue.Board) { list = k.Uses(tasks) })
+func (s *Participant) uses() (list []LimitUse) {
+	s.board.Look(func(k *BoardGate, tasks *queue.Board) { list = k.Uses(tasks) })
 	return list
 }
 
-// due returns the pages that may have to be written now.
-func (s *Seat) due() (pages []int) {
+// duePages returns the pages that may have to be written now.
+func (s *Participant) duePages() (pages []int) {
 	now := s.flow.node.Now()
-	s.board.Look(func(k *Gatekeeper, _ *queue.Board) { pages = k.Book.Due(now) })
+	s.board.Look(func(k *BoardGate, _ *queue.Board) { pages = k.Book.DuePages(now) })
 	return pages
 }
 
@@ -78,10 +78,10 @@ func foundKey(place limit.Place) store.SettingKey {
 	return store.SettingKey{Kind: settingFound, Name: strconv.FormatInt(int64(place), 10)}
 }
 
-// Viewed updates the limits with the members of the cluster, after a lease renewal. owned is the
-// number of shards that this node owns. Viewed reports whether the node should look at the members
-// again soon. The caller must not call it concurrently.
-func (s *Seat) Viewed(v *store.View, owned int) (again bool) {
+// UpdateMembers updates the limits with the members of the cluster, after a lease renewal. owned is
+// the number of shards that this node owns. UpdateMembers reports whether the node should look at
+// the members again soon. The caller must not call it concurrently.
+func (s *Participant) UpdateMembers(v *store.View, owned int) (again bool) {
 	f := s.flow
 	if !f.store.Info().Shared {
 		return false
@@ -96,7 +96,7 @@ func (s *Seat) Viewed(v *store.View, owned int) (again bool) {
 
 	now := f.node.Now()
 	var dead []limit.Place
-	s.board.Change(now, func(k *Gatekeeper, tasks *queue.Board) (moved bool) {
+	s.board.Change(now, func(k *BoardGate, tasks *queue.Board) (moved bool) {
 		k.Book.SetAlone(len(v.Members) == 1)
 		k.Inherit(now, ids, tasks)
 		places := k.Book.Places()
@@ -125,7 +125,7 @@ func (s *Seat) Viewed(v *store.View, owned int) (again bool) {
 			if err := s.search(ctx, alive, dead, owned); err == nil {
 				f.searches.OK()
 			} else if ctx.Err() == nil {
-				f.searches.Failed(err)
+				f.searches.Fail(err)
 			}
 		}) {
 			s.searching.Store(false)
@@ -165,7 +165,7 @@ func (f *Flow) clean(v *store.View, alive map[limit.Place]bool, dead []limit.Pla
 }
 
 // search stores which claims of dead nodes this node has found; nothing if there are no dead nodes.
-func (s *Seat) search(ctx context.Context, alive map[limit.Place]bool, dead []limit.Place, owned int) error {
+func (s *Participant) search(ctx context.Context, alive map[limit.Place]bool, dead []limit.Place, owned int) error {
 	f := s.flow
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
@@ -175,7 +175,7 @@ func (s *Seat) search(ctx context.Context, alive map[limit.Place]bool, dead []li
 
 	var shards []model.ShardID
 	for try := 0; ; try++ {
-		known, ok, err := s.life.Known(ctx)
+		known, ok, err := s.life.KnownShards(ctx)
 		if err != nil || !ok {
 			return err
 		}
@@ -189,7 +189,7 @@ func (s *Seat) search(ctx context.Context, alive map[limit.Place]bool, dead []li
 
 	// The claims that the board has found must stand on stored pages before this node says so.
 	var mark ledger.Mark
-	s.board.Look(func(k *Gatekeeper, _ *queue.Board) {
+	s.board.Look(func(k *BoardGate, _ *queue.Board) {
 		k.Book.Post()
 		mark = k.Book.Mark()
 	})
@@ -198,7 +198,7 @@ func (s *Seat) search(ctx context.Context, alive map[limit.Place]bool, dead []li
 		if err := f.flush(ctx); err != nil {
 			return err
 		}
-		if s.board.Look(func(k *Gatekeeper, _ *queue.Board) { landed = k.Book.Landed(&mark) }); landed {
+		if s.board.Look(func(k *BoardGate, _ *queue.Board) { landed = k.Book.Landed(&mark) }); landed {
 			break
 		}
 		if try == maxTries {
@@ -270,7 +270,7 @@ func (f *Flow) forgetFound(ctx context.Context, place limit.Place, alive map[lim
 
 // Leave returns the permits of this node before an orderly end. If it fails, the other nodes find
 // out later that this node is gone.
-func (s *Seat) Leave(ctx context.Context) {
+func (s *Participant) Leave(ctx context.Context) {
 	f := s.flow
 	if !f.store.Info().Shared {
 		return
@@ -278,14 +278,14 @@ func (s *Seat) Leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	now := f.node.Now()
-	s.board.Look(func(k *Gatekeeper, _ *queue.Board) { k.Book.Leave(now) })
+	s.board.Look(func(k *BoardGate, _ *queue.Board) { k.Book.Leave(now) })
 
 	for range maxTries {
 		if err := f.flush(ctx); err != nil {
 			f.log.Warn("cannot give back permits; other nodes wait until they notice that this node is gone", "error", err)
 			return
 		}
-		if len(s.due()) == 0 {
+		if len(s.duePages()) == 0 {
 			return
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// letters returns all dead tasks of a store.
-func letters(t *testing.T, st store.Store) []store.DeadRow {
+// deadTasks returns all dead tasks of a store.
+func deadTasks(t *testing.T, st store.Store) []store.DeadRow {
 	t.Helper()
 	page, err := st.ListDead(t.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 1000})
 	if err != nil {
@@ -33,11 +33,11 @@ func runsOf(t *testing.T, st store.Store, workflow string) int64 {
 	return n
 }
 
-func order(row *store.DeadRow, do model.LetterVerb) *model.Message {
+func order(row *store.DeadRow, do model.DeadTaskVerb) *model.Message {
 	ref := model.TaskRef{Address: row.Body.Address, Run: row.Run, ID: row.Task}
-	m := &model.Message{Kind: model.MessageRequeue, To: ref.Address, Letter: &model.LetterOrder{Do: do, Ref: ref, Count: row.Requeued}}
-	if do == model.LetterUndo {
-		m.To, m.Letter.Run = row.Body.Requeued.Address, row.Body.Requeued.Run
+	m := &model.Message{Kind: model.MessageRequeue, To: ref.Address, DeadTask: &model.DeadTaskOrder{Do: do, Ref: ref, Count: row.Requeued}}
+	if do == model.DeadTaskUndo {
+		m.To, m.DeadTask.Run = row.Body.Requeued.Address, row.Body.Requeued.Run
 	}
 	return m
 }
@@ -55,7 +55,7 @@ func TestRequeueOnce(t *testing.T) {
 			defer stop()
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			h := newHand(e, 1, func(model.Claim) *model.TaskReport { return failing("never") })
+			h := newHand(e, 1, func(model.Claim) *model.TaskReport { return failureOf("never") })
 			m := submit("a", model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})
 			if r, err := e.Execute(ctx, m); err != nil || r.Outcome.Status != model.Failed {
 				t.Fatalf("%+v, %v", r, err)
@@ -64,35 +64,35 @@ func TestRequeueOnce(t *testing.T) {
 			if err := h.session.Leave(ctx); err != nil {
 				t.Fatal(err)
 			}
-			dead := letters(t, st)
+			dead := deadTasks(t, st)
 			if len(dead) != 1 {
-				t.Fatalf("%d dead letters", len(dead))
+				t.Fatalf("%d dead tasks", len(dead))
 			}
 
-			runs := make10(ctx, t, e, order(&dead[0], model.LetterRequeue))
+			runs := make10(ctx, t, e, order(&dead[0], model.DeadTaskRequeue))
 			if n := runsOf(t, st, m.To.Type); n != 2 {
 				t.Fatalf("%d runs, want 2", n)
 			}
-			dead = letters(t, st)
+			dead = deadTasks(t, st)
 			if dead[0].Requeued != 1 || dead[0].Body.Requeued.Run != runs[0] {
 				t.Fatalf("%+v", dead[0])
 			}
 
-			if _, err := e.Send(ctx, order(&dead[0], model.LetterPurge)); !fault.Is(err, fault.Conflict) {
-				t.Errorf("purge of a letter whose run is open: %v", err)
+			if _, err := e.Send(ctx, order(&dead[0], model.DeadTaskPurge)); !fault.Is(err, fault.Conflict) {
+				t.Errorf("purge of a dead task whose run is open: %v", err)
 			}
-			if _, err := e.Send(ctx, order(&dead[0], model.LetterUndo)); err != nil {
+			if _, err := e.Send(ctx, order(&dead[0], model.DeadTaskUndo)); err != nil {
 				t.Fatal(err)
 			}
 			if r, err := e.Await(ctx, m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Canceled {
 				t.Fatalf("%+v, %v", r, err)
 			}
 
-			dead = letters(t, st)
+			dead = deadTasks(t, st)
 			if dead[0].Requeued != 0 || !dead[0].Body.Requeued.IsZero() {
 				t.Fatalf("%+v", dead[0])
 			}
-			make10(ctx, t, e, order(&dead[0], model.LetterRequeue))
+			make10(ctx, t, e, order(&dead[0], model.DeadTaskRequeue))
 			if n := runsOf(t, st, m.To.Type); n != 3 {
 				t.Fatalf("%d runs, want 3", n)
 			}
@@ -101,19 +101,19 @@ func TestRequeueOnce(t *testing.T) {
 			if r, err := e.Await(ctx, m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
 				t.Fatalf("%+v, %v", r, err)
 			}
-			dead = letters(t, st)
-			if _, err := e.Send(ctx, order(&dead[0], model.LetterUndo)); !fault.Is(err, fault.Conflict) {
+			dead = deadTasks(t, st)
+			if _, err := e.Send(ctx, order(&dead[0], model.DeadTaskUndo)); !fault.Is(err, fault.Conflict) {
 				t.Errorf("undo of what has ended: %v", err)
 			}
 
 			for range 2 {
-				if _, err := e.Send(ctx, order(&dead[0], model.LetterPurge)); err != nil {
+				if _, err := e.Send(ctx, order(&dead[0], model.DeadTaskPurge)); err != nil {
 					t.Errorf("purge: %v", err)
 				}
 			}
 
-			if left := letters(t, st); len(left) != 0 {
-				t.Errorf("%d letters are left", len(left))
+			if left := deadTasks(t, st); len(left) != 0 {
+				t.Errorf("%d dead tasks are left", len(left))
 			}
 		})
 	}
@@ -177,7 +177,7 @@ func TestRequeueOfAStep(t *testing.T) {
 		if _, err := e.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		for len(letters(t, st)) == 0 {
+		for len(deadTasks(t, st)) == 0 {
 			time.Sleep(time.Second)
 		}
 		brief, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -186,28 +186,28 @@ func TestRequeueOfAStep(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		dead := letters(t, st)[0]
-		a, err := e.Send(t.Context(), order(&dead, model.LetterRequeue))
+		dead := deadTasks(t, st)[0]
+		a, err := e.Send(t.Context(), order(&dead, model.DeadTaskRequeue))
 		if err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		dead = letters(t, st)[0]
+		dead = deadTasks(t, st)[0]
 		to := dead.Body.Requeued.Address
 		if r := dead.Body.Requeued.Run; r != a.Run || to.Type != model.TaskPrefix+"work" || runsOf(t, st, to.Type) != 1 {
 			t.Fatalf("%+v, answered %s", dead.Body.Requeued, a.Run)
 		}
 
-		if _, err := e.Send(t.Context(), order(&dead, model.LetterUndo)); err != nil {
+		if _, err := e.Send(t.Context(), order(&dead, model.DeadTaskUndo)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if dead = letters(t, st)[0]; dead.Requeued != 0 {
+		if dead = deadTasks(t, st)[0]; dead.Requeued != 0 {
 			t.Fatalf("%+v", dead)
 		}
 
 		// Once more: the key is used again, the run is another.
-		if a, err = e.Send(t.Context(), order(&dead, model.LetterRequeue)); err != nil {
+		if a, err = e.Send(t.Context(), order(&dead, model.DeadTaskRequeue)); err != nil {
 			t.Fatal(err)
 		}
 		// The dead task is marked. Whether the new task has started or is in flight, the next
@@ -232,7 +232,7 @@ func TestRequeueOfAStep(t *testing.T) {
 }
 
 // Old dead tasks are removed automatically, unless the run that they were requeued as is open.
-func TestOldDeadLettersGo(t *testing.T) {
+func TestOldDeadTasksGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})
@@ -245,7 +245,7 @@ func TestOldDeadLettersGo(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		h := newHand(e, 10, func(model.Claim) *model.TaskReport { return failing("never") })
+		h := newHand(e, 10, func(model.Claim) *model.TaskReport { return failureOf("never") })
 		for _, key := range []string{"a", "b", "c"} {
 			if _, err := e.Execute(ctx, submit(key, model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})); err != nil {
 				t.Fatal(err)
@@ -255,17 +255,17 @@ func TestOldDeadLettersGo(t *testing.T) {
 		if err := h.session.Leave(ctx); err != nil {
 			t.Fatal(err)
 		}
-		dead := letters(t, st)
-		if _, err := e.Send(ctx, order(&dead[0], model.LetterRequeue)); err != nil {
+		dead := deadTasks(t, st)
+		if _, err := e.Send(ctx, order(&dead[0], model.DeadTaskRequeue)); err != nil {
 			t.Fatal(err)
 		}
 
 		time.Sleep(50 * time.Minute)
-		if n := len(letters(t, st)); n != 3 {
-			t.Errorf("%d letters before their time, want 3", n)
+		if n := len(deadTasks(t, st)); n != 3 {
+			t.Errorf("%d dead tasks before their time, want 3", n)
 		}
 		time.Sleep(15 * time.Minute)
-		if left := letters(t, st); len(left) != 1 || left[0].Run != dead[0].Run {
+		if left := deadTasks(t, st); len(left) != 1 || left[0].Run != dead[0].Run {
 			t.Errorf("left: %+v, want the one whose run is open", left)
 		}
 	})
@@ -273,7 +273,7 @@ func TestOldDeadLettersGo(t *testing.T) {
 
 // The run of an old requeued dead task does not exist while the message that starts it is in
 // flight. The dead task stays, and is removed when the run has certainly been removed.
-func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
+func TestOldDeadTaskWhoseRequeueIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})
@@ -299,14 +299,14 @@ func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour - 10*time.Second)
-		dead := letters(t, st)[0]
-		a, err := e.Send(ctx, order(&dead, model.LetterRequeue))
+		dead := deadTasks(t, st)[0]
+		a, err := e.Send(ctx, order(&dead, model.DeadTaskRequeue))
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		synctest.Wait()
-		to := letters(t, st)[0].Body.Requeued.Address
+		to := deadTasks(t, st)[0].Body.Requeued.Address
 		if _, err := e.Await(ctx, to, a.Run); err != nil {
 			t.Fatal(err)
 		}
@@ -316,12 +316,12 @@ func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)
-		if n := len(letters(t, st)); n != 1 {
-			t.Errorf("%d letters, although the run may be about to begin", n)
+		if n := len(deadTasks(t, st)); n != 1 {
+			t.Errorf("%d dead tasks, although the run may be about to begin", n)
 		}
 		time.Sleep(time.Minute)
-		if n := len(letters(t, st)); n != 0 {
-			t.Errorf("%d letters are left", n)
+		if n := len(deadTasks(t, st)); n != 0 {
+			t.Errorf("%d dead tasks are left", n)
 		}
 	})
 }

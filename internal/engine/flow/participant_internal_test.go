@@ -63,7 +63,7 @@ func TestForgetWhatHasChanged(t *testing.T) {
 // quiet is a life that knows its only shard.
 type quiet struct{}
 
-func (quiet) Known(context.Context) ([]model.ShardID, bool, error) {
+func (quiet) KnownShards(context.Context) ([]model.ShardID, bool, error) {
 	return []model.ShardID{0}, true, nil
 }
 func (quiet) LookAround() {}
@@ -89,20 +89,20 @@ func TestCountedBeforeItIsSaid(t *testing.T) {
 	d, other := newDesk(1, set), newDesk(3, set)
 	st := &heralded{shared: shared{Store: memory.New(memory.Options{})}}
 	f := New(Config{Store: st, Log: slog.New(slog.DiscardHandler), Node: d, Timeout: time.Minute})
-	d.seat = f.NewSeat(1, d, quiet{})
+	d.participant = f.NewParticipant(1, d, quiet{})
 	if err := f.Load(ctx, 1<<62); err != nil {
 		t.Fatal(err)
 	}
 
-	d.keeper.Hold(deskTime, limited("of the dead"))
+	d.keeper.Hold(deskTime, limitedItem("of the dead"), "")
 	d.keeper.Book.Post()
-	due := d.keeper.Book.Due(deskTime)
+	due := d.keeper.Book.DuePages(deskTime)
 	if len(due) != 1 {
 		t.Fatalf("pages %v are due", due)
 	}
 
 	st.before = func() { // another node is faster
-		other.keeper.Take(deskTime, limited("other"))
+		other.keeper.Take(deskTime, limitedItem("other"))
 		other.keeper.Book.Post()
 		body, needed, err := other.keeper.Book.Compose(deskTime, due[0])
 		if err != nil || !needed {
@@ -131,7 +131,7 @@ func TestCountedBeforeItIsSaid(t *testing.T) {
 		}
 	}
 
-	if err := d.seat.search(ctx, map[limit.Place]bool{1: true, 3: true}, []limit.Place{2}, 1); err != nil || said != 1 {
+	if err := d.participant.search(ctx, map[limit.Place]bool{1: true, 3: true}, []limit.Place{2}, 1); err != nil || said != 1 {
 		t.Errorf("said %d times, %v", said, err)
 	}
 }

@@ -19,22 +19,22 @@ func oneAtATime(t *testing.T) *rule.Set {
 	return set
 }
 
-// limited is a task that needs the only permit of a limit.
-func limited(key string) *queue.Item {
+// limitedItem is a task that needs the only permit of a limit.
+func limitedItem(key string) *queue.Item {
 	ref := model.TaskRef{Address: model.Address{Tenant: model.DefaultTenant, Type: "task:work", Key: key}, ID: model.TaskStep}
 	return &queue.Item{Ref: ref, Spec: &model.TaskSpec{Kind: "work", Queue: "q", Limits: []string{"one"}}}
 }
 
-// takes asks for a task until everything that it needs is written.
-func takes(t *testing.T, now model.Time, k *Gatekeeper, it *queue.Item) (ok bool, why model.Reason) {
+// take asks for a task until everything that it needs is written.
+func take(t *testing.T, now model.Time, k *BoardGate, it *queue.Item) (ok bool, why model.Reason) {
 	t.Helper()
 	ok, why, _ = k.Take(now, it)
 	for range 3 {
 		k.Book.Post()
-		for _, n := range k.Book.Due(now) {
+		for _, n := range k.Book.DuePages(now) {
 			body, needed, err := k.Book.Compose(now, n)
 			if err == nil && needed {
-				err = k.Book.Seen(now, n, body)
+				err = k.Book.ApplyPage(now, n, body)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -56,24 +56,22 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 	for _, later := range []string{"comes to nothing", "is executed, too", "is executed while rules change", "was claimed by a node that is no more", "is the same one"} {
 		t.Run(later, func(t *testing.T) {
 			at := map[model.ClaimRef]bool{} // claims that workers execute
-			k := NewGatekeeper(ledger.New(1), func(_ queue.WorkerID, c model.ClaimRef) (executes, reported bool) { return at[c], false })
+			k := NewBoardGate(ledger.New(1), func(_ queue.WorkerID, c model.ClaimRef) (executes, reported bool) { return at[c], false })
 			k.SetRules(now, set, queue.New(queue.Config{Gate: k}))
-			it, other := limited("it"), limited("other")
+			it, other := limitedItem("it"), limitedItem("other")
 			first, second := model.ClaimRef{TaskRef: it.Ref, Claim: 1}, model.ClaimRef{TaskRef: it.Ref, Claim: 5}
 
 			take := func(who string, it *queue.Item, want bool) {
 				t.Helper()
-				if ok, why := takes(t, now, k, it); ok != want {
+				if ok, why := take(t, now, k, it); ok != want {
 					t.Fatalf("%s is let through: %v (%s)", who, ok, why)
 				}
 			}
 
 			take("the first attempt", it, true)
 			at[first] = true
-			k.Held(it.Ref, first.Claim, 1)
-			k.Forgets = true // its run moves away
-			k.Give(now, it, queue.Neither)
-			k.Forgets = false
+			k.RecordWorker(it.Ref, first.Claim, 1)
+			k.Give(now, it, queue.Forgotten) // its run moves away
 			take("another task while the first worker is at it", other, false)
 
 			switch later {
@@ -81,25 +79,23 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 				take("the next attempt", it, true)
 				k.Give(now, it, queue.Neither)
 			case "was claimed by a node that is no more":
-				k.Hold(now, it)
-				k.Held(it.Ref, second.Claim, 0)
+				k.Hold(now, it, "")
+				k.RecordWorker(it.Ref, second.Claim, 0)
 				k.Give(now, it, queue.Neither)
 			case "is the same one":
-				k.Hold(now, it)
-				k.Held(it.Ref, first.Claim, 1)
+				k.Hold(now, it, "")
+				k.RecordWorker(it.Ref, first.Claim, 1)
 				k.Give(now, it, queue.Succeeded)
 			default:
 				take("the next attempt", it, true)
 				at[second] = true
-				k.Held(it.Ref, second.Claim, 2)
+				k.RecordWorker(it.Ref, second.Claim, 2)
 				if later == "is executed while rules change" {
-					k.Hold(now, it)
+					k.Hold(now, it, "")
 				}
-				k.Forgets = true
-				k.Give(now, it, queue.Neither)
-				k.Forgets = false
+				k.Give(now, it, queue.Forgotten)
 				delete(at, second)
-				k.Settled(now, second, queue.Succeeded)
+				k.FreeOrphan(now, second, queue.Succeeded)
 			}
 
 			take("another task when the next attempt is over", other, false)
@@ -122,22 +118,22 @@ func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 	for _, executes := range []bool{false, true} {
 		book := ledger.New(1)
 		book.SetAlone(true)
-		k := NewGatekeeper(book, func(queue.WorkerID, model.ClaimRef) (bool, bool) { return executes, !executes })
+		k := NewBoardGate(book, func(queue.WorkerID, model.ClaimRef) (bool, bool) { return executes, !executes })
 		k.SetRules(now, oneAtATime(t), queue.New(queue.Config{Gate: k}))
-		it, other := limited("it"), limited("other")
-		if ok, why := takes(t, now, k, it); !ok || k.Shared(it.Ref) {
+		it, other := limitedItem("it"), limitedItem("other")
+		if ok, why := take(t, now, k, it); !ok || k.Shared(it.Ref) {
 			t.Fatalf("it is let through: %v (%s), and others share the limit: %v", ok, why, k.Shared(it.Ref))
 		}
 
-		k.Held(it.Ref, 1, 1)
+		k.RecordWorker(it.Ref, 1, 1)
 		k.Give(now, it, queue.Failed)
-		if ok, why := takes(t, now, k, other); ok == executes {
+		if ok, why := take(t, now, k, other); ok == executes {
 			t.Errorf("another task is let through: %v (%s), and the worker executes: %v", ok, why, executes)
 		}
-		if k.Settled(now, model.ClaimRef{TaskRef: it.Ref, Claim: 1}, queue.Neither) != executes {
+		if k.FreeOrphan(now, model.ClaimRef{TaskRef: it.Ref, Claim: 1}, queue.Neither) != executes {
 			t.Errorf("something was kept for a worker: %v", !executes)
 		}
-		if ok, why := takes(t, now, k, other); !ok {
+		if ok, why := take(t, now, k, other); !ok {
 			t.Errorf("another task is not let through in the end: %s", why)
 		}
 	}
@@ -147,13 +143,11 @@ func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 func TestClaimOfANodeThatIsNoMore(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(100)
-	k := NewGatekeeper(ledger.New(1), func(queue.WorkerID, model.ClaimRef) (bool, bool) { return false, false })
+	k := NewBoardGate(ledger.New(1), func(queue.WorkerID, model.ClaimRef) (bool, bool) { return false, false })
 	tasks := queue.New(queue.Config{Gate: k})
 	k.SetRules(now, oneAtATime(t), tasks)
-	it := limited("it")
-	k.Maker = "other"
-	tasks.Held(now, *it, model.ClaimRef{TaskRef: it.Ref, Claim: 1}, 0)
-	k.Maker = ""
+	it := limitedItem("it")
+	tasks.Hold(now, *it, queue.HeldClaim{Ref: model.ClaimRef{TaskRef: it.Ref, Claim: 1}, Maker: "other"})
 	k.Inherit(now, map[string]bool{"other": true}, tasks)
 	if k.Holds(it.Ref) {
 		t.Error("the claim is counted here, too, while the node that made it lives")
@@ -162,7 +156,7 @@ func TestClaimOfANodeThatIsNoMore(t *testing.T) {
 	if !k.Holds(it.Ref) {
 		t.Error("nobody counts the claim of a node that is no more")
 	}
-	if ok, why := takes(t, now, k, limited("other")); ok {
+	if ok, why := take(t, now, k, limitedItem("other")); ok {
 		t.Errorf("another task is let through: %s", why)
 	}
 }

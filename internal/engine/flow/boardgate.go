@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Gatekeeper is the gate of a node as its board uses it. It keeps what the gate works out about a
+// BoardGate is the gate of a node as its board uses it. It keeps what the gate works out about a
 // task with the task, as its Note. Tasks with the same needs share it, and a task without needs
 // costs nothing.
 //
@@ -24,7 +24,7 @@ import (
 // is settled. And a claim found here that another live node has made holds nothing here (foreign).
 // When that node dies, it does: some node must count the claim until the store records that it is
 // lost.
-type Gatekeeper struct {
+type BoardGate struct {
 	*gate.Gate
 	Book *ledger.Book // nil if no other node shares the store
 	// at reports whether a worker on this node's board, its own or a lent one, executes a claim, or
@@ -41,11 +41,6 @@ type Gatekeeper struct {
 	// The current settings.
 	rules  *rule.Set
 	paused map[Queue]string
-
-	// Context of the board's current call: Maker is the other node that has made the claim, and
-	// Forgets says that a task leaves memory.
-	Maker   string
-	Forgets bool
 }
 
 // ours is a claim of a worker of this node, or of one that is lent to it.
@@ -70,9 +65,9 @@ type orphan struct {
 	how    queue.Outcome
 }
 
-// NewGatekeeper returns the gatekeeper of a board.
-func NewGatekeeper(book *ledger.Book, at func(queue.WorkerID, model.ClaimRef) (executes, reported bool)) *Gatekeeper {
-	k := &Gatekeeper{Book: book, at: at, claims: map[model.TaskRef]ours{}, orphans: map[model.TaskRef]*orphan{}, resumed: map[model.TaskRef][]*orphan{}, foreign: map[model.TaskRef]counted{}}
+// NewBoardGate returns the gate of a board.
+func NewBoardGate(book *ledger.Book, at func(queue.WorkerID, model.ClaimRef) (executes, reported bool)) *BoardGate {
+	k := &BoardGate{Book: book, at: at, claims: map[model.TaskRef]ours{}, orphans: map[model.TaskRef]*orphan{}, resumed: map[model.TaskRef][]*orphan{}, foreign: map[model.TaskRef]counted{}}
 	if book != nil {
 		k.Gate = book.Gate
 	} else {
@@ -81,7 +76,7 @@ func NewGatekeeper(book *ledger.Book, at func(queue.WorkerID, model.ClaimRef) (e
 	return k
 }
 
-func (k *Gatekeeper) item(it *queue.Item) gate.Task {
+func (k *BoardGate) item(it *queue.Item) gate.Task {
 	p, _ := it.Note.(*gate.Plan)
 	return gate.Task{Ref: it.Ref, Spec: it.Spec, Input: it.Input, Plan: p}
 }
@@ -94,7 +89,7 @@ func note(it *queue.Item, p *gate.Plan) {
 }
 
 // Take implements queue.Admitter.
-func (k *Gatekeeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
+func (k *BoardGate) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
 	k.resume(it.Ref)
 	g := k.item(it)
 	ok, why, again = k.Gate.Take(now, &g)
@@ -103,9 +98,9 @@ func (k *Gatekeeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Re
 }
 
 // Hold implements queue.Admitter.
-func (k *Gatekeeper) Hold(now model.Time, it *queue.Item) {
-	if k.Maker != "" {
-		k.foreign[it.Ref] = counted{node: k.Maker}
+func (k *BoardGate) Hold(now model.Time, it *queue.Item, maker string) {
+	if maker != "" {
+		k.foreign[it.Ref] = counted{node: maker}
 	}
 	if _, counted := k.foreign[it.Ref]; counted {
 		return
@@ -117,7 +112,7 @@ func (k *Gatekeeper) Hold(now model.Time, it *queue.Item) {
 }
 
 // resume lets a task that is back take over the permits of its earlier, given-up attempt.
-func (k *Gatekeeper) resume(ref model.TaskRef) {
+func (k *BoardGate) resume(ref model.TaskRef) {
 	if o := k.orphans[ref]; o != nil {
 		delete(k.orphans, ref)
 		k.resumed[ref] = append(k.resumed[ref], o)
@@ -126,7 +121,7 @@ func (k *Gatekeeper) resume(ref model.TaskRef) {
 
 // restoreEarlier restores an orphan whose worker still executes its claim, after a later attempt
 // that took over its permits has ended. It reports whether there is one.
-func (k *Gatekeeper) restoreEarlier(ref model.TaskRef) bool {
+func (k *BoardGate) restoreEarlier(ref model.TaskRef) bool {
 	left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return !k.busyWith(o.worker, model.ClaimRef{TaskRef: ref, Claim: o.claim}) })
 	if len(left) == 0 {
 		delete(k.resumed, ref)
@@ -137,13 +132,13 @@ func (k *Gatekeeper) restoreEarlier(ref model.TaskRef) bool {
 }
 
 // busyWith reports whether a worker executes a claim or has an unsettled report of it.
-func (k *Gatekeeper) busyWith(id queue.WorkerID, claim model.ClaimRef) bool {
+func (k *BoardGate) busyWith(id queue.WorkerID, claim model.ClaimRef) bool {
 	executes, reported := k.at(id, claim)
 	return executes || reported
 }
 
-// Held remembers which worker has a claim that holds something.
-func (k *Gatekeeper) Held(ref model.TaskRef, claim int64, id queue.WorkerID) {
+// RecordWorker remembers which worker has a claim that holds something.
+func (k *BoardGate) RecordWorker(ref model.TaskRef, claim int64, id queue.WorkerID) {
 	if k.Book == nil {
 		return
 	}
@@ -170,7 +165,7 @@ func (k *Gatekeeper) Held(ref model.TaskRef, claim int64, id queue.WorkerID) {
 // Give implements queue.Admitter. A shared permit becomes free only when the end of the claim is
 // durable. It also stays taken while the worker executes the task and does not know that the task
 // is over: the end may never become durable, or only after the run has moved.
-func (k *Gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
+func (k *BoardGate) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	if k.Book != nil {
 		if _, counted := k.foreign[it.Ref]; counted {
 			delete(k.foreign, it.Ref)
@@ -181,7 +176,7 @@ func (k *Gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 		delete(k.claims, it.Ref)
 		if mine {
 			executes, reported := k.at(c.worker, model.ClaimRef{TaskRef: it.Ref, Claim: c.claim})
-			if executes || reported && (k.Forgets || k.Shared(it.Ref)) {
+			if executes || reported && (how == queue.Forgotten || k.Shared(it.Ref)) {
 				k.orphans[it.Ref] = &orphan{*it, c.claim, c.worker, how}
 				return
 			}
@@ -196,9 +191,9 @@ func (k *Gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	k.Gate.Give(now, &g, outcomes[how])
 }
 
-// Settled frees what an orphan claim holds, because its worker is done with it. It reports whether
-// anything became free.
-func (k *Gatekeeper) Settled(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
+// FreeOrphan frees what an orphan claim holds, because its worker is done with it. It reports
+// whether anything became free.
+func (k *BoardGate) FreeOrphan(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
 	o := k.orphans[ref.TaskRef]
 	if o == nil || o.claim != ref.Claim {
 		return false
@@ -207,7 +202,7 @@ func (k *Gatekeeper) Settled(now model.Time, ref model.ClaimRef, how queue.Outco
 	if k.restoreEarlier(ref.TaskRef) {
 		return false
 	}
-	if o.how != queue.Neither {
+	if o.how == queue.Succeeded || o.how == queue.Failed {
 		how = o.how
 	}
 	g := k.item(&o.item)
@@ -217,7 +212,7 @@ func (k *Gatekeeper) Settled(now model.Time, ref model.ClaimRef, how queue.Outco
 
 // Orphans returns the workers that execute claims which this node counts although their runs have
 // moved away.
-func (k *Gatekeeper) Orphans() iter.Seq[queue.WorkerID] {
+func (k *BoardGate) Orphans() iter.Seq[queue.WorkerID] {
 	return func(yield func(queue.WorkerID) bool) {
 		for _, o := range k.orphans {
 			if !yield(o.worker) {
@@ -236,16 +231,16 @@ func (k *Gatekeeper) Orphans() iter.Seq[queue.WorkerID] {
 
 // orphanTasks returns the tasks of orphans in order, so that the behavior of a node is
 // reproducible.
-func (k *Gatekeeper) orphanTasks() []model.TaskRef {
+func (k *BoardGate) orphanTasks() []model.TaskRef {
 	return slices.SortedFunc(maps.Keys(k.orphans), model.TaskRef.Compare)
 }
 
 // LetGo frees what orphans hold whose workers are done or gone. It reports whether there were any.
-func (k *Gatekeeper) LetGo(now model.Time) (any bool) {
+func (k *BoardGate) LetGo(now model.Time) (any bool) {
 	for _, ref := range k.orphanTasks() {
 		o := k.orphans[ref]
 		claim := model.ClaimRef{TaskRef: ref, Claim: o.claim}
-		if !k.busyWith(o.worker, claim) && k.Settled(now, claim, queue.Neither) {
+		if !k.busyWith(o.worker, claim) && k.FreeOrphan(now, claim, queue.Neither) {
 			any = true
 		}
 	}
@@ -253,15 +248,15 @@ func (k *Gatekeeper) LetGo(now model.Time) (any bool) {
 }
 
 // RetryAfter makes the breaker of a task refuse calls before the given time.
-func (k *Gatekeeper) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
+func (k *BoardGate) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
 	g := k.item(it)
 	k.Gate.RetryAfter(now, &g, until)
 }
 
 // SetRules applies new rules. Tasks that already run count towards them as well.
-func (k *Gatekeeper) SetRules(now model.Time, rules *rule.Set, tasks *queue.Board) {
+func (k *BoardGate) SetRules(now model.Time, rules *rule.Set, tasks *queue.Board) {
 	k.Gate.SetRules(now, rules)
-	tasks.Taken(func(it *queue.Item) { k.Hold(now, it) })
+	tasks.VisitTaken(func(it *queue.Item) { k.Hold(now, it, "") })
 	for _, ref := range k.orphanTasks() {
 		g := k.item(&k.orphans[ref].item)
 		k.Gate.Hold(now, &g)
@@ -273,7 +268,7 @@ func (k *Gatekeeper) SetRules(now model.Time, rules *rule.Set, tasks *queue.Boar
 }
 
 // Inherit makes this node count the claims in its shards that dead nodes have made.
-func (k *Gatekeeper) Inherit(now model.Time, alive map[string]bool, tasks *queue.Board) {
+func (k *BoardGate) Inherit(now model.Time, alive map[string]bool, tasks *queue.Board) {
 	var gone map[model.TaskRef]ours
 	for ref, c := range k.foreign {
 		if !alive[c.node] {
@@ -286,22 +281,24 @@ func (k *Gatekeeper) Inherit(now model.Time, alive map[string]bool, tasks *queue
 	}
 
 	if gone != nil {
-		tasks.Taken(func(it *queue.Item) {
+		tasks.VisitTaken(func(it *queue.Item) {
 			if c, mine := gone[it.Ref]; mine {
-				k.Hold(now, it)
+				k.Hold(now, it, "")
 				// it must still count here if the run moves again
-				k.Held(it.Ref, c.claim, c.worker)
+				k.RecordWorker(it.Ref, c.claim, c.worker)
 			}
 		})
 	}
 }
 
 // Group implements queue.Admitter.
-func (k *Gatekeeper) Group(it *queue.Item) string {
+func (k *BoardGate) Group(it *queue.Item) string {
 	g := k.item(it)
 	name := k.Gate.Group(&g)
 	note(it, g.Plan)
 	return name
 }
 
-var outcomes = [...]breaker.Outcome{queue.Neither: breaker.Neither, queue.Succeeded: breaker.Succeeded, queue.Failed: breaker.Failed}
+var outcomes = [...]breaker.Outcome{
+	queue.Neither: breaker.Neither, queue.Forgotten: breaker.Neither, queue.Succeeded: breaker.Succeeded, queue.Failed: breaker.Failed,
+}
