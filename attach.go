@@ -87,8 +87,11 @@ func attach(ctx context.Context, cfg attachment, defs ...Definition) (*App, erro
 	if cfg.PruneSchedules && cfg.Name == "" {
 		return nil, fault.New(fault.Invalid, "schedules can be pruned only by an app that has a name: embedded.Config{Name: …}")
 	}
+	if !model.ValidTenant(cfg.Tenant) {
+		return nil, fault.New(fault.Invalid, "%q is not the name of a tenant: an app needs the tenant that its backend gives it", cfg.Tenant)
+	}
 	a := &App{cfg: cfg, host: &host{
-		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, codec: c, plain: c.Plain(), maxStored: codec.MaxStored(cfg.Payloads, cfg.MaxPayload),
+		backend: cfg.Backend, tenant: cfg.Tenant, activities: r.activities, logger: cfg.Logger, codec: c, plain: c.Plain(), maxStored: codec.MaxStored(cfg.Payloads, cfg.MaxPayload),
 		inputs: r.inputs(), meter: cfg.Meter, tracer: cfg.Tracer, payloads: payloadTrouble(cfg.Logger),
 	}}
 
@@ -140,7 +143,7 @@ func (a *App) join(ctx context.Context, r *registry) error {
 		},
 	})
 
-	offer := api.Offer{Tenant: model.DefaultTenant, Workflows: sortedKeys(code), Version: cfg.Version}
+	offer := api.Offer{Tenant: cfg.Tenant, Workflows: sortedKeys(code), Version: cfg.Version}
 	for _, name := range offer.Workflows {
 		if pinned[name] {
 			offer.Pinned = append(offer.Pinned, name)

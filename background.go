@@ -14,7 +14,7 @@ import (
 func (a *App) serveDatabases(r *registry) error {
 	mailer, ok := a.cfg.Backend.(api.Mailer)
 	if ok {
-		a.host.cluster = mailer.Cluster()
+		a.host.scope = model.TenantScope(mailer.Cluster(), a.host.tenant)
 	} else if len(r.outboxes) > 0 {
 		return fault.New(fault.Invalid, "this backend takes nothing that leaves with a transaction, so it can have no outbox (%s)", r.outboxes[0].at)
 	}

@@ -18,7 +18,7 @@ func (a *App) Breakers() Breakers { return Breakers{a} }
 
 // List returns, by name, the circuit breakers that tasks have used or that an operator has changed.
 func (b Breakers) List(ctx context.Context) ([]BreakerInfo, error) {
-	found, err := b.app.cfg.Backend.Breakers(ctx, model.DefaultTenant)
+	found, err := b.app.cfg.Backend.Breakers(ctx, b.app.host.tenant)
 	if err != nil {
 		return nil, public(err)
 	}
@@ -37,12 +37,12 @@ func (b Breakers) List(ctx context.Context) ([]BreakerInfo, error) {
 
 // Trip opens a circuit breaker as if enough tasks had failed. It closes again as its rule says.
 func (b Breakers) Trip(ctx context.Context, name, reason string) error {
-	return public(b.app.cfg.Backend.TripBreaker(ctx, model.DefaultTenant, name, reason))
+	return public(b.app.cfg.Backend.TripBreaker(ctx, b.app.host.tenant, name, reason))
 }
 
 // Reset closes a circuit breaker and ends its pause.
 func (b Breakers) Reset(ctx context.Context, name string) error {
-	return public(b.app.cfg.Backend.ResetBreaker(ctx, model.DefaultTenant, name))
+	return public(b.app.cfg.Backend.ResetBreaker(ctx, b.app.host.tenant, name))
 }
 
 // Pause lets no task through a circuit breaker before a time. A time in the past ends the pause.
@@ -50,13 +50,13 @@ func (b Breakers) Pause(ctx context.Context, name string, until time.Time, reaso
 	if y := until.UTC().Year(); !until.IsZero() && (y < 1970 || y > 9999) {
 		return fault.New(fault.Invalid, "pause breaker %s until the year %d: it lies between 1970 and 9999", name, y)
 	}
-	return public(b.app.cfg.Backend.PauseBreaker(ctx, model.DefaultTenant, name, model.TimeOf(until), reason))
+	return public(b.app.cfg.Backend.PauseBreaker(ctx, b.app.host.tenant, name, model.TimeOf(until), reason))
 }
 
 // Rules returns the rules by which circuit breakers open and close. A breaker without a rule has
 // the defaults of BreakerRule.
 func (b Breakers) Rules(ctx context.Context) ([]BreakerRule, error) {
-	found, err := b.app.cfg.Backend.BreakerRules(ctx, model.DefaultTenant)
+	found, err := b.app.cfg.Backend.BreakerRules(ctx, b.app.host.tenant)
 	rules := make([]BreakerRule, len(found))
 	for i := range found {
 		rules[i] = BreakerRule(found[i])
@@ -66,13 +66,13 @@ func (b Breakers) Rules(ctx context.Context) ([]BreakerRule, error) {
 
 // SetRule creates a rule for circuit breakers, or changes the one of that name.
 func (b Breakers) SetRule(ctx context.Context, r BreakerRule) error {
-	return public(b.app.cfg.Backend.SetBreaker(ctx, model.DefaultTenant, api.Breaker(r)))
+	return public(b.app.cfg.Backend.SetBreaker(ctx, b.app.host.tenant, api.Breaker(r)))
 }
 
 // DeleteRule removes a rule. Breakers that it applied to have the defaults again, and an activity
 // that names no breaker has none.
 func (b Breakers) DeleteRule(ctx context.Context, name string) error {
-	return public(b.app.cfg.Backend.DeleteBreaker(ctx, model.DefaultTenant, name))
+	return public(b.app.cfg.Backend.DeleteBreaker(ctx, b.app.host.tenant, name))
 }
 
 // BreakerRule says when a circuit breaker opens and how it closes again. A zero field has its

@@ -8,7 +8,6 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
-	"github.com/perdure/perdure/internal/schedule"
 )
 
 // Client is an App together with the context of a call: the Caller of ordinary code. App.With makes
@@ -79,7 +78,7 @@ func (c Client) run(ref Ref, in model.Payload, o *startOptions, normalize replay
 }
 
 func (c Client) result(ref Ref) (model.Payload, error) {
-	t, err := ref.api()
+	t, err := ref.api(c.app.host)
 	if err != nil {
 		return model.Payload{}, err
 	}
@@ -147,7 +146,7 @@ func (c Client) ask(r *api.UpdateRequest) (model.Payload, error) {
 	b := c.host().backend
 	p, err := b.Update(c.ctx, *r)
 	if err != nil {
-		return p, schedule.Explain(c.ctx, b, r.Target.Address.Key, err)
+		return p, c.host().schedules().Explain(c.ctx, r.Target.Address.Key, err)
 	}
 	return p, nil
 }

@@ -34,7 +34,7 @@ func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		for _, r := range a.relays {
 			for after := ""; ; {
-				page, err := r.db.DeadLetters(ctx, a.host.cluster, after, deadLetterPage)
+				page, err := r.db.DeadLetters(ctx, a.host.scope, after, deadLetterPage)
 				if err != nil {
 					yield(DeadLetter{}, public(err))
 					return
@@ -63,7 +63,7 @@ func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 func (a *App) inboxDeadLetters(ctx context.Context, yield func(DeadLetter, error) bool) {
 	m, ok := a.cfg.Backend.(api.Mailer)
 	for after := (model.RunID{}); ok; {
-		page, err := m.DeadLetters(ctx, after, deadLetterPage)
+		page, err := m.DeadLetters(ctx, a.host.tenant, after, deadLetterPage)
 		if err != nil {
 			yield(DeadLetter{}, public(err))
 			return

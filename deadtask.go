@@ -19,7 +19,7 @@ func (a *App) DeadTasks() DeadTasks { return DeadTasks{a} }
 // List returns tasks that failed permanently, the newest first. Inputs and attempts are
 // left out; Describe has them.
 func (d DeadTasks) List(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, error] {
-	r := q.request()
+	r := q.request(d.app.host.tenant)
 	show := func(dead *api.DeadTask) DeadTask { return d.deadOf(ctx, dead) }
 	return pages(show, func(cursor string) ([]api.DeadTask, string, error) {
 		r.Cursor = cursor
@@ -31,7 +31,7 @@ func (d DeadTasks) List(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, er
 // Groups counts dead tasks by activity and kind of error, the largest groups first, at most a
 // thousand.
 func (d DeadTasks) Groups(ctx context.Context, q DeadQuery) ([]DeadGroup, error) {
-	r := q.request()
+	r := q.request(d.app.host.tenant)
 	r.Limit = maxGroups
 	found, err := d.app.host.backend.GroupDead(ctx, r)
 	groups := make([]DeadGroup, len(found))
@@ -46,7 +46,7 @@ const maxGroups = 1000
 // Describe returns one dead task with its attempts and its input.
 func (d DeadTasks) Describe(ctx context.Context, id string) (task DeadTask, err error) {
 	defer publish(&err)
-	key, err := api.ParseDeadID(id)
+	key, err := api.ParseDeadID(d.app.host.tenant, id)
 	if err != nil {
 		return DeadTask{}, err
 	}
@@ -61,7 +61,7 @@ func (d DeadTasks) Describe(ctx context.Context, id string) (task DeadTask, err 
 // requeued task is still open stays and comes with an error.
 func (d DeadTasks) Purge(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, error] {
 	return func(yield func(DeadTask, error) bool) {
-		for r := range batch.PurgeAll(ctx, d.app.host.backend, q.request(), false) {
+		for r := range batch.PurgeAll(ctx, d.app.host.backend, q.request(d.app.host.tenant), false) {
 			if !yield(d.requeued(ctx, &r), public(r.Err)) {
 				return
 			}
@@ -132,8 +132,8 @@ type DeadQuery struct {
 	Requeued *bool
 }
 
-func (q *DeadQuery) request() api.DeadRequest {
-	r := api.DeadRequest{Tenant: model.DefaultTenant, Activities: q.Activities, Queues: q.Queues, Fingerprint: q.Fingerprint, Requeued: q.Requeued}
+func (q *DeadQuery) request(tenant string) api.DeadRequest {
+	r := api.DeadRequest{Tenant: tenant, Activities: q.Activities, Queues: q.Queues, Fingerprint: q.Fingerprint, Requeued: q.Requeued}
 	if !q.From.IsZero() {
 		r.From = model.TimeOf(q.From)
 	}

@@ -96,7 +96,7 @@ func (d Dialer) dial(ctx context.Context, url string, defs ...Definition) (*App,
 		return nil, err
 	}
 	app, err := attach(ctx, attachment{
-		Backend: b, Logger: d.Logger, IdleAfter: d.IdleAfter, MaxLoaded: d.MaxLoaded, MaxSteps: d.MaxSteps, MaxPayload: d.MaxPayload,
+		Backend: b, Tenant: b.Tenant(), Logger: d.Logger, IdleAfter: d.IdleAfter, MaxLoaded: d.MaxLoaded, MaxSteps: d.MaxSteps, MaxPayload: d.MaxPayload,
 		DrainTimeout: d.DrainTimeout, Tasks: d.Tasks, Version: d.Version, Payloads: d.Payloads, Cluster: b.Cluster(),
 		Name: d.Name, PruneSchedules: d.PruneSchedules, OnClose: b.Close,
 	}, defs...)

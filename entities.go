@@ -27,7 +27,7 @@ func (e Entities) List(ctx context.Context, entity, prefix string) iter.Seq2[Ent
 // nothing. An entity that does not exist is no error.
 func (e Entities) Describe(ctx context.Context, ref EntityRef) (info EntityInfo, err error) {
 	defer publish(&err)
-	to, err := ref.address()
+	to, err := ref.address(e.app.host.tenant)
 	if err != nil {
 		return EntityInfo{}, err
 	}
@@ -59,7 +59,7 @@ func (e Entities) Describe(ctx context.Context, ref EntityRef) (info EntityInfo,
 // changes after its row was written, ForceDelete removes nothing and returns ErrConflict; try again
 // with a new export.
 func (e Entities) ForceDelete(ctx context.Context, ref EntityRef, export io.Writer) error {
-	to, err := ref.address()
+	to, err := ref.address(e.app.host.tenant)
 	if err == nil {
 		_, err = e.app.host.backend.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: to}, Force: true, Export: export})
 	}
@@ -95,6 +95,7 @@ func (a *App) listEntities(ctx context.Context, entity string, r api.EntityListR
 	if entity != "" {
 		r.Type = model.EntityPrefix + entity
 	}
+	r.Tenant = a.host.tenant
 	show := func(n *model.Entity) EntityInfo { return a.entityOf(ctx, n) }
 	return pages(show, func(cursor string) ([]model.Entity, string, error) {
 		r.Cursor = cursor

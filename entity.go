@@ -30,7 +30,7 @@ func (e *Entity[S]) Ref(key string) EntityRef { return EntityRef{e.name, key} }
 func (e *Entity[S]) Get(c Caller, key string) (state S, exists bool, err error) {
 	defer publish(&err)
 	from := c.caller()
-	to := model.Address{Tenant: model.DefaultTenant, Type: entityKind.prefix + e.name, Key: key}
+	to := model.Address{Tenant: from.host().tenant, Type: entityKind.prefix + e.name, Key: key}
 	if err := entityKind.check(e.name, key); err != nil {
 		return state, false, err
 	}

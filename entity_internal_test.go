@@ -71,7 +71,7 @@ func (d *desk) Reach(context.Context) error                   { return nil }
 func (d *desk) RequestRetention() time.Duration               { return time.Hour }
 func (d *desk) Inbox() (api.Inbox, bool)                      { return api.Inbox{}, false }
 func (d *desk) Hint(model.ShardID)                            {}
-func (d *desk) DeadLetters(context.Context, model.RunID, int) ([]api.DeadLetter, error) {
+func (d *desk) DeadLetters(context.Context, string, model.RunID, int) ([]api.DeadLetter, error) {
 	return nil, nil
 }
 
@@ -103,7 +103,7 @@ func (d *desk) Compose(r api.Request) (model.Message, error) {
 // attached opens an app at a desk.
 func attached(t *testing.T, d *desk, cfg attachment, defs ...Definition) *App {
 	t.Helper()
-	cfg.Backend = d
+	cfg.Backend, cfg.Tenant = d, model.DefaultTenant
 	app, err := attach(t.Context(), cfg, defs...)
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestEntitiesMayNotJoin(t *testing.T) {
 	NewOperation(boxes, "put", func(EntityCtx, *box, string) (Void, error) { return Void{}, nil })
 	d := newDesk()
 	d.refuse = fault.New(fault.Denied, "no")
-	if _, err := attach(t.Context(), attachment{Backend: d}, boxes); err == nil || !strings.Contains(err.Error(), "serve entity:box: no") {
+	if _, err := attach(t.Context(), attachment{Backend: d, Tenant: model.DefaultTenant}, boxes); err == nil || !strings.Contains(err.Error(), "serve entity:box: no") {
 		t.Errorf("the error is %v", err)
 	}
 }

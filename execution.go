@@ -30,13 +30,14 @@ func (e Execution[O]) Result(c Caller) (out O, err error) {
 // Future is the result as a future of the calling workflow.
 func (e Execution[O]) Future(ctx WorkflowCtx) *Future[O] {
 	run, err := e.Ref.run()
+	to := e.Ref.address(ctx.host())
 	if err == nil {
-		err = checkTarget(e.Ref.address())
+		err = checkTarget(to)
 	}
 	if err != nil {
 		return failedFuture[O](err)
 	}
-	return payloadFuture[O]("output of workflow", e.Ref.Workflow, ctx.x.Outcome(e.Ref.address(), run))
+	return payloadFuture[O]("output of workflow", e.Ref.Workflow, ctx.x.Outcome(to, run))
 }
 
 // Poll returns the state of the execution without waiting.
@@ -62,11 +63,12 @@ func (e Execution[O]) Poll(c Caller) (out Outcome[O], err error) {
 func (e Execution[O]) Cancel(s Sender, reason string) error { return cancel(s, e.Ref, reason) }
 
 func cancel(s Sender, to Ref, reason string) error {
-	t, err := to.api()
+	out := s.sender()
+	t, err := to.api(out.host())
 	if err != nil {
 		return err
 	}
-	return remote(s.sender().send(&api.CancelRequest{Target: t, Reason: reason}, &noOptions))
+	return remote(out.send(&api.CancelRequest{Target: t, Reason: reason}, &noOptions))
 }
 
 // Status is the state of an execution.

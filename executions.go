@@ -8,7 +8,6 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/batch"
-	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/query"
 )
 
@@ -36,7 +35,7 @@ func (a *App) Executions() Executions { return Executions{a} }
 // status is open, closed, running, completed, failed, canceled or continued. An execution that has
 // no such label satisfies != too. docs/operating.md tells which conditions are found by an index.
 func (x Executions) List(ctx context.Context, query string) iter.Seq2[Info, error] {
-	req, err := listRequest(query)
+	req, err := x.app.listRequest(query)
 	req.Limit, req.Explain = 200, true
 	return pages(infoOf, func(cursor string) ([]api.Description, string, error) {
 		if err != nil {
@@ -50,7 +49,7 @@ func (x Executions) List(ctx context.Context, query string) iter.Seq2[Info, erro
 
 // Count returns how many executions List would return.
 func (x Executions) Count(ctx context.Context, query string) (int64, error) {
-	req, err := listRequest(query)
+	req, err := x.app.listRequest(query)
 	if err != nil {
 		return 0, err
 	}
@@ -63,7 +62,7 @@ func (x Executions) Count(ctx context.Context, query string) (int64, error) {
 // the code does not match their history. Look at it after a deploy.
 func (x Executions) Stranded(ctx context.Context) iter.Seq2[Info, error] {
 	return pages(infoOf, func(cursor string) ([]api.Description, string, error) {
-		page, err := x.app.host.backend.Stranded(ctx, model.DefaultTenant, cursor)
+		page, err := x.app.host.backend.Stranded(ctx, x.app.host.tenant, cursor)
 		return page.Executions, page.Cursor, err
 	})
 }
@@ -72,7 +71,7 @@ func (x Executions) Stranded(ctx context.Context) iter.Seq2[Info, error] {
 // what that reason leads to.
 func (x Executions) Describe(ctx context.Context, t Target) (info Info, err error) {
 	defer publish(&err)
-	to, err := t.target().api()
+	to, err := t.target().api(x.app.host)
 	if err != nil {
 		return Info{}, err
 	}
@@ -99,7 +98,7 @@ func (x Executions) Describe(ctx context.Context, t Target) (info Info, err erro
 // RequestID if it must not reach an execution twice.
 func (x Executions) Batch(ctx context.Context, query string, do func(c Client, e Info) error) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		req, err := listRequest(query)
+		req, err := x.app.listRequest(query)
 		if err != nil {
 			yield(Info{}, err)
 			return
@@ -143,7 +142,7 @@ func (x Executions) Terminate(ctx context.Context, t Target, reason string) erro
 // returns ErrConflict while the execution is open. A later start with the key begins a new
 // execution.
 func (x Executions) Delete(ctx context.Context, t Target) error {
-	to, err := t.target().api()
+	to, err := t.target().api(x.app.host)
 	if err == nil {
 		_, err = x.app.host.backend.Delete(ctx, api.DeleteRequest{Target: to})
 	}
@@ -158,7 +157,7 @@ func (x Executions) Delete(ctx context.Context, t Target) error {
 // ForceDelete flushes an export that has a method Flush() error, such as a bufio.Writer, before it
 // removes anything.
 func (x Executions) ForceDelete(ctx context.Context, t Target, export io.Writer) error {
-	to, err := t.target().api()
+	to, err := t.target().api(x.app.host)
 	if err == nil {
 		_, err = x.app.host.backend.Delete(ctx, api.DeleteRequest{Target: to, Force: true, Export: export})
 	}
@@ -167,7 +166,7 @@ func (x Executions) ForceDelete(ctx context.Context, t Target, export io.Writer)
 
 func (x Executions) order(ctx context.Context, t Target, reason string, order func(context.Context, api.CancelRequest) error) (err error) {
 	defer publish(&err)
-	to, err := t.target().api()
+	to, err := t.target().api(x.app.host)
 	if err != nil {
 		return err
 	}
@@ -175,9 +174,9 @@ func (x Executions) order(ctx context.Context, t Target, reason string, order fu
 }
 
 // listRequest parses a query.
-func listRequest(text string) (api.ListRequest, error) {
+func (a *App) listRequest(text string) (api.ListRequest, error) {
 	q, err := query.Parse(text, time.Now())
-	return q.Request(), err
+	return q.Request(a.host.tenant), err
 }
 
 // Info describes an execution.

@@ -116,7 +116,7 @@ func (a *App) pastOf(ctx context.Context, t Target, opts []PastOption) (*pastOpt
 	o.request.Key = o.key.id
 	var err error
 	if t != nil {
-		o.request.Source, err = t.target().api()
+		o.request.Source, err = t.target().api(a.host)
 	}
 
 	return o, err

@@ -24,7 +24,7 @@ func (a *App) Histories() Histories { return Histories{a} }
 // Events returns the history of a run, from its start.
 func (h Histories) Events(ctx context.Context, t Target) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		to, err := t.target().api()
+		to, err := t.target().api(h.app.host)
 		if err != nil {
 			yield(Event{}, err)
 			return
@@ -53,7 +53,7 @@ func (h Histories) Events(ctx context.Context, t Target) iter.Seq2[Event, error]
 // Export writes the history of a run as JSON lines; docs/histories.md has the format. The file of
 // an open run ends with its last event so far.
 func (h Histories) Export(ctx context.Context, t Target, w io.Writer) error {
-	to, err := t.target().api()
+	to, err := t.target().api(h.app.host)
 	if err == nil {
 		err = history.Export(ctx, h.app.host.backend, to, w)
 	}
@@ -74,7 +74,7 @@ func (h Histories) Import(ctx context.Context, r io.Reader, opts ...PastOption) 
 		return Ref{}, err
 	}
 	return begun(h.app.host.backend.Import(ctx, api.ImportRequest{
-		History: *past, Tenant: model.DefaultTenant, Key: o.request.Key, Reuse: o.request.Reuse, RequestID: o.request.RequestID,
+		History: *past, Tenant: h.app.host.tenant, Key: o.request.Key, Reuse: o.request.Reuse, RequestID: o.request.RequestID,
 	}))
 }
 
@@ -142,7 +142,7 @@ func replayHistory(ctx context.Context, cfg attachment, r io.Reader, defs ...Def
 		return fault.New(fault.NotFound, "there is no definition of workflow %s", h.Start.Address.Type)
 	}
 
-	host := &host{activities: reg.activities, logger: cmp.Or(cfg.Logger, silent), codec: c, plain: c.Plain(), dry: true}
+	host := &host{tenant: h.Start.Address.Tenant, activities: reg.activities, logger: cmp.Or(cfg.Logger, silent), codec: c, plain: c.Plain(), dry: true}
 	host.payloads = payloadTrouble(host.logger)
 	return replay.Check(ctx, replay.Config{
 		Code: map[string]replay.Code{h.Start.Address.Type: def.code}, Host: host, Plain: host.plainInput, Logger: cfg.Logger,

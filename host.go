@@ -18,6 +18,7 @@ import (
 // host has what the code of all executions of an app shares.
 type host struct {
 	backend    api.Backend
+	tenant     string // of every address that the app uses
 	activities map[string]activityDefinition
 	// of workflows and tasks whose code is here, by the types of their addresses
 	inputs    map[string]inputType
@@ -27,7 +28,7 @@ type host struct {
 	plain     bool // the codec only does JSON
 	maxStored int
 	dry       bool   // a history is replayed: nothing is stored, so nothing needs its stored form
-	cluster   string // id of the engine's store; empty when the backend does not tell
+	scope     string // model.TenantScope of rows in databases of the user; empty without a Mailer
 	meter     *telemetry.Meter
 	tracer    *tracing.Tracer
 }
@@ -39,6 +40,9 @@ func (h *host) forReplay() *host {
 	dry.backend, dry.meter, dry.tracer, dry.dry = nil, nil, nil, true
 	return &dry
 }
+
+// schedules returns the schedules of the app's tenant.
+func (h *host) schedules() schedule.Schedules { return schedule.In(h.backend, h.tenant) }
 
 // Decided counts the decisions of a schedule about its ticks.
 func (h *host) Decided(name string, was, is *schedule.Counts) {
@@ -70,7 +74,7 @@ func (h *host) startRequest(ctx context.Context, pt patience, ref Ref, in model.
 	if err = h.accepts(ref.Workflow, o.in, in); err != nil {
 		return r, err
 	}
-	r = api.StartRequest{Address: ref.address(), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels, Task: o.spec, Terms: o.agreed()}
+	r = api.StartRequest{Address: ref.address(h), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels, Task: o.spec, Terms: o.agreed()}
 	if r.Input, err = h.sealStart(ctx, pt, r.Address, in); err != nil {
 		return r, err
 	}
@@ -86,7 +90,7 @@ func (h *host) startRequest(ctx context.Context, pt patience, ref Ref, in model.
 
 // state returns the state of an execution.
 func (h *host) state(ctx context.Context, ref Ref) (state, error) {
-	t, err := ref.api()
+	t, err := ref.api(h)
 	if err != nil {
 		return state{}, Permanent(err)
 	}
@@ -119,7 +123,7 @@ func (h *host) state(ctx context.Context, ref Ref) (state, error) {
 // stateOf reads a state value of an execution. When there is no such execution, asking again does
 // not help. The caller keeps the value, as in state.
 func (h *host) stateOf(ctx context.Context, ref Ref, name string) (model.Payload, bool, error) {
-	t, err := ref.api()
+	t, err := ref.api(h)
 	if err != nil {
 		return model.Payload{}, false, Permanent(err)
 	}

@@ -19,7 +19,7 @@ func (a *App) Limits() Limits { return Limits{a} }
 // List returns the limits by name, with the tasks that hold them or wait for them in all processes.
 // A process that does not answer within four seconds is left out.
 func (l Limits) List(ctx context.Context) ([]LimitInfo, error) {
-	found, err := l.app.cfg.Backend.Limits(ctx, model.DefaultTenant)
+	found, err := l.app.cfg.Backend.Limits(ctx, l.app.host.tenant)
 	if err != nil {
 		return nil, public(err)
 	}
@@ -58,13 +58,13 @@ func (l Limits) Set(ctx context.Context, r LimitRule) error {
 	if r.Per != "" && r.Key != "" {
 		return fault.New(fault.Invalid, "limit %s is per %s and has a Key: one of both", r.Name, r.Per)
 	}
-	return public(l.app.cfg.Backend.SetLimit(ctx, model.DefaultTenant, limit, false))
+	return public(l.app.cfg.Backend.SetLimit(ctx, l.app.host.tenant, limit, false))
 }
 
 // Delete removes a limit. Tasks of activities that name it wait until there is a limit of that name
 // again.
 func (l Limits) Delete(ctx context.Context, name string) error {
-	return public(l.app.cfg.Backend.DeleteLimit(ctx, model.DefaultTenant, name))
+	return public(l.app.cfg.Backend.DeleteLimit(ctx, l.app.host.tenant, name))
 }
 
 // LimitRule says how many tasks may run at a time, and how many may begin in a period. Rules are

@@ -49,7 +49,7 @@ func (ctx WorkflowCtx) Lock(set LockSet, fn func(WorkflowCtx) error) error {
 
 	locks := make([]model.Address, len(set))
 	for i, ref := range set {
-		a, err := ref.address()
+		a, err := ref.address(ctx.host().tenant)
 		if err != nil {
 			return err
 		}
@@ -79,8 +79,12 @@ func (ctx WorkflowCtx) Lock(set LockSet, fn func(WorkflowCtx) error) error {
 // locked is false outside Lock and for an entity that is not in the set.
 func Fence(ctx context.Context, ref EntityRef) (int64, bool) {
 	step := replay.StepFrom(ctx)
-	a, err := ref.address()
-	if step == nil || err != nil {
+	if step == nil {
+		return 0, false
+	}
+	_, self := step.Run()
+	a, err := ref.address(self.Tenant)
+	if err != nil {
 		return 0, false
 	}
 	return step.Fence(a)
@@ -89,8 +93,8 @@ func Fence(ctx context.Context, ref EntityRef) (int64, bool) {
 // EntityRef is the address of an entity: its name and its key.
 type EntityRef struct{ Type, Key string }
 
-func (r EntityRef) address() (model.Address, error) {
-	return model.Address{Tenant: model.DefaultTenant, Type: model.EntityPrefix + r.Type, Key: r.Key}, entityKind.check(r.Type, r.Key)
+func (r EntityRef) address(tenant string) (model.Address, error) {
+	return model.Address{Tenant: tenant, Type: model.EntityPrefix + r.Type, Key: r.Key}, entityKind.check(r.Type, r.Key)
 }
 
 // Locks lists the locks of entities and takes them away in an emergency. Workflow code locks
@@ -112,7 +116,7 @@ func (l Locks) List(ctx context.Context, entity string) iter.Seq2[EntityInfo, er
 //
 // Unlock is for emergencies. Cancelling or terminating the execution releases all its locks.
 func (l Locks) Unlock(ctx context.Context, ref EntityRef, epoch int64) error {
-	to, err := ref.address()
+	to, err := ref.address(l.app.host.tenant)
 	if err == nil && epoch <= 0 {
 		err = fault.New(fault.Invalid, "unlock %s/%s: the epoch of the lock that is meant is not given", ref.Type, ref.Key)
 	}

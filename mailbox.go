@@ -75,7 +75,7 @@ func (m Mailboxes) mailboxCall(ctx context.Context, ref EntityRef, do, id string
 
 func (m Mailboxes) mailbox(ctx context.Context, ref EntityRef, do, id string) (calls []MailboxCall, err error) {
 	defer publish(&err)
-	to, err := ref.address()
+	to, err := ref.address(m.app.host.tenant)
 	if err != nil {
 		return nil, err
 	}

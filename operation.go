@@ -150,7 +150,7 @@ func callRequest[I any](h *host, t *callTarget, key string, in I) (r *api.CallRe
 		return nil, err
 	}
 	r = &api.CallRequest{
-		Address: model.Address{Tenant: model.DefaultTenant, Type: t.kind.prefix + t.of, Key: key}, Name: t.name, Brief: t.brief,
+		Address: model.Address{Tenant: h.tenant, Type: t.kind.prefix + t.of, Key: key}, Name: t.name, Brief: t.brief,
 	}
 	r.Input, err = encode(h, "input of "+t.kind.call, t.name, in)
 	return r, err

@@ -39,7 +39,7 @@ func TestMessageWithoutAnAnswerIsPutOff(t *testing.T) {
 		m := model.Message{Kind: model.MessageSignal, To: model.Address{Tenant: model.DefaultTenant, Type: "w", Key: key}}
 		return userdb.OutboxMessage{ID: id, Execution: "w/" + key, Body: hex.EncodeToString(model.AppendMessage(nil, &m))}
 	}
-	r := &relay{mailer: &slowMailer{slow: "k"}}
+	r := &relay{mailer: &slowMailer{slow: "k"}, host: &host{tenant: model.DefaultTenant, logger: silent}}
 	messages := []userdb.OutboxMessage{message("1", "k"), message("2", "k"), message("3", "other")}
 	deliver := func(ctx context.Context) []userdb.Verdict {
 		got := r.deliver(ctx, messages)
@@ -61,4 +61,17 @@ func TestMessageWithoutAnAnswerIsPutOff(t *testing.T) {
 			t.Errorf("verdicts %+v of an app that closes", got)
 		}
 	})
+}
+
+// A relay delivers nothing that is for another tenant than its own.
+func TestRelayStaysInItsTenant(t *testing.T) {
+	t.Parallel()
+	m := model.Message{Kind: model.MessageSignal, To: model.Address{Tenant: "acme", Type: "w", Key: "k"}}
+	letter := userdb.OutboxMessage{ID: "1", Execution: "w/k", Body: hex.EncodeToString(model.AppendMessage(nil, &m))}
+	for tenant, refused := range map[string]bool{"acme": false, model.DefaultTenant: true} {
+		r := &relay{mailer: &slowMailer{}, host: &host{tenant: tenant, logger: silent}}
+		if got := r.deliver(t.Context(), []userdb.OutboxMessage{letter}); len(got) != 1 || (got[0].Refused != "") != refused {
+			t.Errorf("a relay of tenant %s says %+v", tenant, got)
+		}
+	}
 }

@@ -43,9 +43,10 @@ func (p *Promise[T]) Reject(from Sender, to Target, err error) error {
 }
 
 func (p *Promise[T]) settle(from Sender, to Target, value model.Payload, failure *model.Failure) error {
-	t, err := addressee("promise", p.name, to)
+	out := from.sender()
+	t, err := addressee(out.host(), "promise", p.name, to)
 	if err != nil {
 		return err
 	}
-	return from.sender().send(&api.SettleRequest{Target: t, Name: p.name, Value: value, Failure: failure}, &noOptions)
+	return out.send(&api.SettleRequest{Target: t, Name: p.name, Value: value, Failure: failure}, &noOptions)
 }

@@ -50,7 +50,7 @@ func (q *Query[I, O]) Ask(c Client, to Target, in I) (out O, err error) {
 	defer publish(&err)
 	h := c.host()
 	r := api.QueryRequest{Name: q.name}
-	if r.Target, err = addressee("query", q.name, to); err != nil {
+	if r.Target, err = addressee(h, "query", q.name, to); err != nil {
 		return out, err
 	}
 	if r.Input, err = encode(h, "query", q.name, in); err != nil {

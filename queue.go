@@ -16,7 +16,7 @@ func (a *App) Queues() Queues { return Queues{a} }
 // List returns the queues that this process serves, that tasks of this process wait in, or that are
 // paused.
 func (q Queues) List(ctx context.Context) ([]QueueInfo, error) {
-	found, err := q.app.cfg.Backend.Queues(ctx, model.DefaultTenant)
+	found, err := q.app.cfg.Backend.Queues(ctx, q.app.host.tenant)
 	list := make([]QueueInfo, len(found))
 	for i, q := range found {
 		list[i] = QueueInfo{
@@ -28,12 +28,12 @@ func (q Queues) List(ctx context.Context) ([]QueueInfo, error) {
 
 // Pause stops every process from starting tasks of a queue until Resume. Tasks that run go on.
 func (q Queues) Pause(ctx context.Context, name, reason string) error {
-	return public(q.app.cfg.Backend.PauseQueue(ctx, model.DefaultTenant, name, strings.TrimSpace(reason)))
+	return public(q.app.cfg.Backend.PauseQueue(ctx, q.app.host.tenant, name, strings.TrimSpace(reason)))
 }
 
 // Resume undoes Pause. Resuming a queue that is not paused does nothing.
 func (q Queues) Resume(ctx context.Context, name string) error {
-	return public(q.app.cfg.Backend.ResumeQueue(ctx, model.DefaultTenant, name))
+	return public(q.app.cfg.Backend.ResumeQueue(ctx, q.app.host.tenant, name))
 }
 
 // QueueInfo is the state of a queue. The numbers count this process only: tasks of runs that it

@@ -47,8 +47,9 @@ type Target interface{ target() Ref }
 
 func (r Ref) target() Ref { return r }
 
-func (r Ref) address() model.Address {
-	return model.Address{Tenant: model.DefaultTenant, Type: r.Workflow, Key: r.Key}
+// address is the address of the execution in the tenant of an app.
+func (r Ref) address(h *host) model.Address {
+	return model.Address{Tenant: h.tenant, Type: r.Workflow, Key: r.Key}
 }
 
 func (r Ref) run() (model.RunID, error) {
@@ -62,7 +63,7 @@ func (r Ref) run() (model.RunID, error) {
 	return id, nil
 }
 
-func (r Ref) api() (api.Target, error) {
+func (r Ref) api(h *host) (api.Target, error) {
 	run, err := r.run()
-	return api.Target{Address: r.address(), Run: run}, err
+	return api.Target{Address: r.address(h), Run: run}, err
 }

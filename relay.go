@@ -86,7 +86,7 @@ func (r *relay) run(ctx context.Context) {
 func (r *relay) round(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, relayWithin+relayNotes)
 	defer cancel()
-	return r.db.Relay(ctx, &userdb.Round{Cluster: r.host.cluster, Reach: r.mailer.Reach, Deliver: r.deliver, Within: relayWithin})
+	return r.db.Relay(ctx, &userdb.Round{Cluster: r.host.scope, Reach: r.mailer.Reach, Deliver: r.deliver, Within: relayWithin})
 }
 
 // deliver sends messages. It sends messages to the same target one after the other.
@@ -144,9 +144,12 @@ func (r *relay) deliverOne(ctx context.Context, l *userdb.OutboxMessage) (userdb
 	}
 
 	m, err := l.Message()
-	if err != nil {
+	switch {
+	case err != nil:
 		err = fault.New(fault.Invalid, "it cannot be read: %w", err)
-	} else {
+	case m.To.Tenant != r.host.tenant:
+		err = fault.New(fault.Denied, "it is for tenant %s, and this app is of tenant %s", m.To.Tenant, r.host.tenant)
+	default:
 		err = r.mailer.Deliver(ctx, &m)
 	}
 

@@ -23,7 +23,7 @@ func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption
 	for _, opt := range opts {
 		opt.applyRequeue(&o)
 	}
-	if o.request.ID, err = api.ParseDeadID(id); err != nil {
+	if o.request.ID, err = api.ParseDeadID(d.app.host.tenant, id); err != nil {
 		return Ref{}, err
 	}
 
@@ -46,7 +46,7 @@ func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption
 // worker has begun the task; cancel the task then.
 func (d DeadTasks) UndoRequeue(ctx context.Context, id string) (err error) {
 	defer publish(&err)
-	key, err := api.ParseDeadID(id)
+	key, err := api.ParseDeadID(d.app.host.tenant, id)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (d DeadTasks) RequeueAll(ctx context.Context, q DeadQuery, how RequeueMany)
 			yield(DeadTask{}, err)
 			return
 		}
-		for r := range batch.RequeueAll(ctx, d.app.host.backend, q.request(), many) {
+		for r := range batch.RequeueAll(ctx, d.app.host.backend, q.request(d.app.host.tenant), many) {
 			if !yield(d.requeued(ctx, &r), public(r.Err)) {
 				return
 			}

@@ -78,14 +78,15 @@ func (s *Schedule) Next(after time.Time, n int) ([]time.Time, error) {
 // command tells the schedule to do something. Its error is public.
 func (s *Schedule) command(c Caller, cmd schedule.Command) (a schedule.Answer, err error) {
 	defer publish(&err)
-	r, err := schedule.Request(s.name, &cmd)
+	from := c.caller()
+	r, err := from.host().schedules().Request(s.name, &cmd)
 	if err == nil {
 		err = schedule.CheckName(s.name)
 	}
 	if err != nil {
 		return a, err
 	}
-	p, err := c.caller().ask(&r)
+	p, err := from.ask(&r)
 	if err != nil {
 		return a, err
 	}

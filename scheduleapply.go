@@ -25,9 +25,9 @@ func (a *App) applySchedules(ctx context.Context, all []*Schedule) error {
 		return nil
 	}
 
-	for seen, err := range schedule.List(ctx, a.host.backend, a.cfg.Name) {
+	for seen, err := range a.host.schedules().List(ctx, a.cfg.Name) {
 		if err == nil && !defined[seen.Name] {
-			_, err = schedule.Ask(ctx, a.host.backend, seen.Name, &schedule.Command{Verb: schedule.VerbDelete})
+			_, err = a.host.schedules().Ask(ctx, seen.Name, &schedule.Command{Verb: schedule.VerbDelete})
 		}
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return fmt.Errorf("prune schedule %s: %w", seen.Name, err)
@@ -47,12 +47,12 @@ func (a *App) applySchedule(ctx context.Context, s *Schedule) error {
 		err = a.host.accepts(s.job.address(), s.job.in, p)
 	}
 	if err == nil {
-		p, err = a.host.sealStart(ctx, brief, schedule.Address(s.name), p)
+		p, err = a.host.sealStart(ctx, brief, a.host.schedules().Address(s.name), p)
 	}
 	if err == nil {
 		spec.Job.Input = schedule.Payload{Payload: p}
 		err = a.insistOn(ctx, func() error {
-			_, err := schedule.Apply(ctx, a.host.backend, s.name, schedule.Command{Spec: &spec, Paused: s.opts.paused, Why: s.opts.why}, false)
+			_, err := a.host.schedules().Apply(ctx, s.name, schedule.Command{Spec: &spec, Paused: s.opts.paused, Why: s.opts.why}, false)
 			return err
 		})
 	}

@@ -19,7 +19,7 @@ func (a *App) Schedules() Schedules { return Schedules{a} }
 // List returns the schedules of the store.
 func (s Schedules) List(ctx context.Context) iter.Seq2[ScheduleInfo, error] {
 	return func(yield func(ScheduleInfo, error) bool) {
-		for s, err := range schedule.List(ctx, s.app.host.backend, "") {
+		for s, err := range s.app.host.schedules().List(ctx, "") {
 			if !yield(scheduleInfo(&s), public(err)) {
 				return
 			}
@@ -66,7 +66,7 @@ type ScheduleInfo struct {
 // Describe returns the definition and the state of the schedule. From a workflow it is a step.
 func (s *Schedule) Describe(c Caller) (ScheduleInfo, error) {
 	look := func(ctx context.Context) (ScheduleInfo, error) {
-		seen, err := schedule.Look(ctx, c.caller().host().backend, s.name)
+		seen, err := c.caller().host().schedules().Look(ctx, s.name)
 		if k := fault.KindOf(err); k == fault.NotFound || k == fault.Invalid {
 			err = Permanent(err)
 		}

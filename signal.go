@@ -18,7 +18,7 @@ func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) (err e
 	defer publish(&err)
 	out, o := from.sender(), callOptions(opts)
 	r := &api.SignalRequest{Name: s.name, RequestID: o.requestID}
-	if r.Target, err = addressee("signal", s.name, to); err != nil {
+	if r.Target, err = addressee(out.host(), "signal", s.name, to); err != nil {
 		return err
 	}
 	if r.Input, err = encode(out.host(), "signal", s.name, v); err != nil {
@@ -81,8 +81,8 @@ func (w signalWith) applyStart(o *startOptions) { o.with = append(o.with, w) }
 
 // addressee is the execution that a named message goes to, if the name and the address are in
 // order.
-func addressee(word, name string, to Target) (api.Target, error) {
-	t, err := to.target().api()
+func addressee(h *host, word, name string, to Target) (api.Target, error) {
+	t, err := to.target().api(h)
 	if err == nil {
 		err = checkName(word, name)
 	}

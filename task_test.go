@@ -155,7 +155,7 @@ func openDesk(t *testing.T, cfg attach.Config, defs ...perdure.Definition) (perd
 		t.Fatal(err)
 	}
 	d := &desk{Backend: n.Backend(), tasks: map[model.Address]*deskTask{}}
-	cfg.Backend, cfg.OnClose = d, n.Close
+	cfg.Backend, cfg.Tenant, cfg.OnClose = d, model.DefaultTenant, n.Close
 	app, err := attach.Open(t.Context(), cfg, defs...)
 	if err != nil {
 		t.Fatal(err)

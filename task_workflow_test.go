@@ -73,7 +73,7 @@ func actWith(t *testing.T, cfg attach.Config, name string, defs ...perdure.Defin
 		t.Fatal(err)
 	}
 	s := &stage{desk: &desk{Backend: n.Backend(), tasks: map[model.Address]*deskTask{}}, turns: make(chan model.Turn, 100)}
-	cfg.Backend, cfg.OnClose = s, n.Close
+	cfg.Backend, cfg.Tenant, cfg.OnClose = s, model.DefaultTenant, n.Close
 	app, err := attach.Open(t.Context(), cfg, defs...)
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func (s Tasks) Resume() {
 // lines of all tasks of a workflow, by time. docs/retention.md says how long lines are kept.
 func (s Tasks) Logs(ctx context.Context, t Target, tail TaskTail) iter.Seq2[LogLine, error] {
 	return func(yield func(LogLine, error) bool) {
-		to, err := tail.target(t)
+		to, err := tail.target(s.app.host, t)
 		if err == nil && tail.After != 0 {
 			err = fault.New(fault.Invalid, "log of %s: After is a position of streamed items", t.target())
 		}
@@ -69,7 +69,7 @@ func (s Tasks) Logs(ctx context.Context, t Target, tail TaskTail) iter.Seq2[LogL
 // After.
 func (s Tasks) Stream(ctx context.Context, t Target, tail TaskTail) iter.Seq2[StreamItem, error] {
 	return func(yield func(StreamItem, error) bool) {
-		to, err := tail.target(t)
+		to, err := tail.target(s.app.host, t)
 		r := api.TaskStreamRequest{TaskTarget: to, After: tail.After, Wait: tail.Follow, Limit: 500}
 		for err == nil {
 			var page api.TaskStreamPage
@@ -122,8 +122,8 @@ type TaskTail struct {
 	Follow bool
 }
 
-func (t TaskTail) target(of Target) (api.TaskTarget, error) {
-	to, err := of.target().api()
+func (t TaskTail) target(h *host, of Target) (api.TaskTarget, error) {
+	to, err := of.target().api(h)
 	return api.TaskTarget{Target: to, Step: t.Step}, err
 }
 

@@ -134,5 +134,5 @@ func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model
 // outcomeOf names the outcome of a step.
 func (h *host) outcomeOf(s *replay.StepContext) userdb.Step {
 	run, address := s.Run()
-	return userdb.Step{Run: run, ID: s.ID(), Execution: address.Type + "/" + address.Key, Cluster: h.cluster}
+	return userdb.Step{Run: run, ID: s.ID(), Execution: address.Type + "/" + address.Key, Cluster: h.scope}
 }

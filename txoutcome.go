@@ -68,12 +68,12 @@ func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, wall time.Time
 		now = wall
 	}
 
-	return db.Sweep(ctx, a.host.cluster, now, func(ctx context.Context, o userdb.Owner) (bool, error) {
+	return db.Sweep(ctx, a.host.scope, now, func(ctx context.Context, o userdb.Owner) (bool, error) {
 		ref, err := ParseRef(o.Execution + "#" + o.Run)
 		if err != nil {
 			return false, nil // not one of ours: leave it alone
 		}
-		t, err := ref.api()
+		t, err := ref.api(a.host)
 		if err != nil {
 			return false, nil // the same
 		}

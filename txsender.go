@@ -106,7 +106,7 @@ func (s *txSender) put(r api.Request) error {
 		// the relay may deliver it twice; a row of the inbox is there once
 		m.RequestID = id.String()
 	}
-	if err := s.site.Put(s.ctx, s.exec, id.String(), s.app.host.cluster, &m); err != nil {
+	if err := s.site.Put(s.ctx, s.exec, id.String(), s.app.host.scope, &m); err != nil {
 		return err
 	}
 

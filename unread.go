@@ -63,7 +63,7 @@ func (s Signals) Drop(ctx context.Context, t Target, id, reason string) error {
 // in the history. It drops them in pages: if it returns an error, the signals that it has counted
 // stay dropped, and it can be called again for the others. It returns ErrConflict as Skip does.
 func (s Signals) DropAll(ctx context.Context, t Target, name, reason string) (dropped int, err error) {
-	to, err := t.target().api()
+	to, err := t.target().api(s.app.host)
 	if err != nil {
 		return 0, err
 	}
@@ -85,7 +85,7 @@ func (s Signals) signal(ctx context.Context, t Target, r api.SignalsRequest) (Un
 }
 
 func (s Signals) signals(ctx context.Context, t Target, r api.SignalsRequest) ([]UnreadSignal, error) {
-	to, err := t.target().api()
+	to, err := t.target().api(s.app.host)
 	if err != nil {
 		return nil, err
 	}

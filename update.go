@@ -57,7 +57,7 @@ func (u *Update[I, O]) Call(c Caller, to Target, in I, opts ...CallOption) (out 
 	defer publish(&err)
 	from, o := c.caller(), callOptions(opts)
 	r := &api.UpdateRequest{Name: u.name, RequestID: o.requestID}
-	if r.Target, err = addressee("update", u.name, to); err != nil {
+	if r.Target, err = addressee(from.host(), "update", u.name, to); err != nil {
 		return out, err
 	}
 	if r.Input, err = encode(from.host(), "update", u.name, in); err != nil {

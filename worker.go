@@ -58,7 +58,7 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 
 	p := pool.New(pc)
 	session, err := a.cfg.Backend.JoinTasks(ctx, p, model.TaskOffer{
-		Name: workerName(), Tenants: []string{model.DefaultTenant}, Queues: slices.Compact(queues), Kinds: sortedKeys(handlers), Slots: p.Capacity(), Version: a.cfg.Version,
+		Name: workerName(), Tenants: []string{a.host.tenant}, Queues: slices.Compact(queues), Kinds: sortedKeys(handlers), Slots: p.Capacity(), Version: a.cfg.Version,
 		Limits: slices.Compact(slices.Sorted(slices.Values(limits))), Breakers: slices.Compact(slices.Sorted(slices.Values(breakers))),
 	})
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *App) joinEntities(ctx context.Context, r *registry) error {
 	if len(r.entities) == 0 {
 		return nil
 	}
-	offer := model.EntityOffer{Name: workerName(), Tenant: model.DefaultTenant}
+	offer := model.EntityOffer{Name: workerName(), Tenant: a.host.tenant}
 
 	cfg := entity.Config{Types: map[string]entity.Type{}, Logger: a.cfg.Logger}
 	for _, typ := range sortedKeys(r.entities) {

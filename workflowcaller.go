@@ -208,13 +208,14 @@ func readOnce(ctx WorkflowCtx, step, key string, read func(context.Context) (mod
 
 func (ctx WorkflowCtx) result(ref Ref) (model.Payload, error) {
 	run, err := ref.run()
+	to := ref.address(ctx.host())
 	if err == nil {
-		err = checkTarget(ref.address())
+		err = checkTarget(to)
 	}
 	if err != nil {
 		return model.Payload{}, Permanent(err)
 	}
-	f := ctx.x.Outcome(ref.address(), run)
+	f := ctx.x.Outcome(to, run)
 	if err := ctx.x.Get(f); err != nil {
 		return model.Payload{}, err
 	}
@@ -224,7 +225,7 @@ func (ctx WorkflowCtx) result(ref Ref) (model.Payload, error) {
 // poll looks at another execution as a step, so that replay sees the same.
 func (ctx WorkflowCtx) poll(ref Ref) (state, error) {
 	h := ctx.host()
-	started := ref.Run == "" && ctx.x.Started(ref.address())
+	started := ref.Run == "" && ctx.x.Started(ref.address(ctx.host()))
 	return Do(ctx, "poll", func(c context.Context) (state, error) {
 		st, err := h.state(c, ref)
 		if started && fault.Is(err, fault.NotFound) {

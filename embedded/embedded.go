@@ -26,6 +26,7 @@ import (
 	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/codec"
 	"github.com/perdure/perdure/internal/deploy"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/telemetry"
 	"github.com/perdure/perdure/internal/telemetry/prom"
@@ -167,7 +168,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	}
 
 	app, err := attach.Open(ctx, attach.Config{
-		Backend: n.Backend(), Logger: c.Logger, IdleAfter: c.IdleAfter, MaxLoaded: c.MaxLoaded, MaxSteps: c.MaxSteps,
+		Backend: n.Backend(), Tenant: model.DefaultTenant, Logger: c.Logger, IdleAfter: c.IdleAfter, MaxLoaded: c.MaxLoaded, MaxSteps: c.MaxSteps,
 		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, Tasks: c.Tasks, Version: c.Version, OnClosing: n.Stopping, OnClose: closeNode,
 		Payloads: c.Payloads, Cluster: n.Store().Info().Cluster, Search: n.Search, Name: c.Name, PruneSchedules: c.PruneSchedules,
 		Meter: meter, Tracer: tracer,

@@ -37,9 +37,9 @@ type DeadTasks interface {
 
 // DeadID names a dead task.
 type DeadID struct {
-	// Tenant owns the dead task; empty is the default tenant. The text form does not contain it,
-	// because a caller who passes the text already has a tenant. A text copied from another tenant
-	// therefore names no dead task of the caller.
+	// Tenant owns the dead task. The text form does not contain it, because a caller who passes the
+	// text already has a tenant. A text copied from another tenant therefore names no dead task of
+	// the caller.
 	Tenant string
 
 	Shard model.ShardID
@@ -58,8 +58,8 @@ func (id DeadID) String() string {
 	return text
 }
 
-// ParseDeadID parses the text form.
-func ParseDeadID(text string) (id DeadID, err error) {
+// ParseDeadID parses the text form of the id of a dead task of a tenant.
+func ParseDeadID(tenant, text string) (id DeadID, err error) {
 	wrong := fault.New(fault.Invalid, "%q is not the id of a dead task, such as dead_7_06g5v0zkv0s00000000000000c", text)
 	rest, ok := strings.CutPrefix(text, deadPrefix)
 	if !ok {
@@ -79,7 +79,7 @@ func ParseDeadID(text string) (id DeadID, err error) {
 	if id.Run, err = model.ParseRunID("run_" + parts[1]); err != nil {
 		return id, wrong
 	}
-	id.Shard, id.Task = model.ShardID(shard), model.TaskStep
+	id.Tenant, id.Shard, id.Task = tenant, model.ShardID(shard), model.TaskStep
 	if len(parts) == 3 {
 		task, err := base64.RawURLEncoding.DecodeString(parts[2])
 		if err != nil || len(task) == 0 {

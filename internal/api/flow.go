@@ -37,6 +37,11 @@ type Flow interface {
 	ResetBreaker(ctx context.Context, tenant, name string) error
 	// PauseBreaker lets no task through a breaker before a time. A time in the past ends the pause.
 	PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error
+	// Allowance returns how much of the system a tenant may use.
+	Allowance(ctx context.Context, tenant string) (Allowance, error)
+	// SetAllowance changes it. A zero allowance removes all bounds. Starts of clients above the
+	// allowance are Exhausted.
+	SetAllowance(ctx context.Context, tenant string, a Allowance) error
 	// Queues lists the paused queues, and the queues that this process serves or has tasks of.
 	Queues(ctx context.Context, tenant string) ([]QueueStatus, error)
 	// PauseQueue stops all processes from starting tasks of a queue until ResumeQueue. Both do
@@ -62,6 +67,9 @@ func ScopeOf(word string) rule.Scope { return rule.ScopeOf(word) }
 // which the engine stores the rule. The tenant of a call takes the place of its Tenant, and its Per
 // may be left out where Key, or the lack of a Queue and a Kind, says it.
 type Limit = rule.Limit
+
+// Allowance is how much of the system a tenant may use.
+type Allowance = rule.Allowance
 
 // Numbers are the capacity of a limit.
 type Numbers = limit.Numbers

@@ -28,9 +28,9 @@ type Mailer interface {
 	Inbox() (Inbox, bool)
 	// Hint says that the inbox of a shard may have a new message.
 	Hint(s model.ShardID)
-	// DeadLetters returns messages that came through the inbox and were refused, in the order of
-	// their ids.
-	DeadLetters(ctx context.Context, after model.RunID, limit int) ([]DeadLetter, error)
+	// DeadLetters returns messages of a tenant that came through the inbox and were refused, in the
+	// order of their ids.
+	DeadLetters(ctx context.Context, tenant string, after model.RunID, limit int) ([]DeadLetter, error)
 }
 
 // Request is a request that can leave with a transaction: its client does not wait for an answer of

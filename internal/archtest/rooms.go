@@ -34,7 +34,7 @@ var (
 	// testOnly are the rooms that never end up in a binary that we ship.
 	testOnly = []string{
 		"internal/archtest", "internal/chaos", "internal/corpus", "internal/crash", "internal/crashwalk", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
-		"internal/store/faultstore", "internal/store/storetest", "internal/txtest", "internal/wrong",
+		"internal/store/faultstore", "internal/store/storetest", "internal/tenanttest", "internal/txtest", "internal/wrong",
 	}
 )
 
@@ -178,7 +178,7 @@ var rooms = []room{
 	// constructor.
 	{path: "internal/attach", imports: []string{".", "internal/attach/seam"}},
 	{path: "internal/attach/seam", imports: []string{"internal/api", "internal/replay", "internal/telemetry", "internal/telemetry/tracing", "payload"}},
-	{path: "embedded", imports: []string{".", "internal/attach", "internal/node", "internal/codec", "internal/deploy", "internal/telemetry/...", "payload"}, public: true},
+	{path: "embedded", imports: []string{".", "internal/attach", "internal/model", "internal/node", "internal/codec", "internal/deploy", "internal/telemetry/...", "payload"}, public: true},
 	// Users' tests run on the real engine and the memory store, in processes that can die, and look
 	// into the store for their reports.
 	{
@@ -223,6 +223,7 @@ var rooms = []room{
 	{path: "internal/sim/cluster", imports: join(simulated, "internal/sim/kernel", "internal/sim/scenario", "internal/sim/oracle", "internal/sim/disk", "internal/sim/worker"), testing: true},
 	{path: "internal/sim/workload", imports: join(simulated, "internal/sim/kernel", "internal/sim/scenario", "internal/sim/oracle", "internal/sim/disk", "internal/sim/worker", "internal/sim/cluster"), testing: true},
 	{path: "internal/sim", imports: []string{"internal/sim/..."}, testing: true},
+	{path: "internal/tenanttest", imports: join(vocabulary, ".", "internal/api", "internal/attach", "internal/core/rule", "internal/history"), testing: true},
 	{path: "internal/wrong", testing: true},
 	{path: "internal/txtest", testing: true},
 }

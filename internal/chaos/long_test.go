@@ -20,6 +20,7 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/pgproxy"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
@@ -279,7 +280,7 @@ func (s *soak) redo(url string) int {
 	key := regexp.MustCompile(`^(p\d+-)[cgf](\d+)$`)
 	most := map[string]int{}
 
-	req := api.ListRequest{AllRuns: true, Limit: 1000}
+	req := api.ListRequest{Tenant: model.DefaultTenant, AllRuns: true, Limit: 1000}
 	for {
 		page, err := nd.Backend().List(s.t.Context(), req)
 		if err != nil {

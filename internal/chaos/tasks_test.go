@@ -256,7 +256,7 @@ func (f *fire) wantDeadlines() {
 		late += time.Minute // processes that end a claim may have to wait for a processor
 	}
 
-	req := api.ListRequest{AllRuns: true, Limit: 1000}
+	req := api.ListRequest{Tenant: model.DefaultTenant, AllRuns: true, Limit: 1000}
 	for {
 		page, err := nd.Backend().List(f.t.Context(), req)
 		if err != nil {

@@ -359,7 +359,7 @@ func verify(t *testing.T, url string, n int, l ledger) map[string]int {
 	defer nd.Close()
 	b := nd.Backend()
 	want := map[string]int{"chain": 3 * n, "gate": n, "family": n}
-	req := api.ListRequest{AllRuns: true, Limit: 1000}
+	req := api.ListRequest{Tenant: model.DefaultTenant, AllRuns: true, Limit: 1000}
 
 	found := map[string]int{}
 	for {
@@ -472,7 +472,7 @@ func openExecutions(t *testing.T, url string) string {
 	}
 	defer nd.Close()
 	var text strings.Builder
-	page, err := nd.Backend().List(t.Context(), api.ListRequest{Statuses: []model.Status{model.Running}, Limit: 5})
+	page, err := nd.Backend().List(t.Context(), api.ListRequest{Tenant: model.DefaultTenant, Statuses: []model.Status{model.Running}, Limit: 5})
 	if err != nil {
 		return err.Error()
 	}

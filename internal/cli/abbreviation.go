@@ -230,21 +230,22 @@ func findFingerprint(ctx context.Context, b api.Backend, r *api.DeadRequest) err
 
 // deadName is the id of a dead task as the user typed it. It may be abbreviated.
 type deadName struct {
-	text  string
-	id    api.DeadID
-	whole bool
+	tenant string
+	text   string
+	id     api.DeadID
+	whole  bool
 }
 
 // deadNamed parses the id of a dead task, which may be abbreviated.
-func deadNamed(text string) (deadName, error) {
-	id, err := api.ParseDeadID(text)
+func (o *options) deadNamed(text string) (deadName, error) {
+	id, err := api.ParseDeadID(o.tenant, text)
 	if err == nil {
-		return deadName{text, id, true}, nil
+		return deadName{o.tenant, text, id, true}, nil
 	}
 	if rest, ok := strings.CutPrefix(text, "dead_"); !ok || len(rest) < shortestHash {
 		return deadName{}, err
 	}
-	return deadName{text: text}, nil
+	return deadName{tenant: o.tenant, text: text}, nil
 }
 
 // find completes the id.
@@ -257,7 +258,7 @@ func (n deadName) find(ctx context.Context, b api.Backend) (api.DeadID, error) {
 
 	// The id of a submitted task is the beginning of the ids of all steps of its run.
 	short := search{abbreviation: abbreviationOf(n.text), what: "dead task"}
-	for r := (api.DeadRequest{Tenant: model.DefaultTenant, Limit: 500}); ; {
+	for r := (api.DeadRequest{Tenant: n.tenant, Limit: 500}); ; {
 		page, err := b.ListDead(ctx, r)
 		if err != nil {
 			return api.DeadID{}, err
@@ -277,5 +278,5 @@ func (n deadName) find(ctx context.Context, b api.Backend) (api.DeadID, error) {
 	if err := short.check(); err != nil {
 		return api.DeadID{}, err
 	}
-	return api.ParseDeadID(short.found[0])
+	return api.ParseDeadID(n.tenant, short.found[0])
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/bench"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/remote"
 	"github.com/perdure/perdure/internal/store"
@@ -44,6 +45,7 @@ type options struct {
 	Streams
 	store   string
 	schema  string
+	tenant  string
 	output  string
 	verbose bool
 
@@ -170,6 +172,7 @@ func newRoot(o *options) *cobra.Command {
 	def := cmp.Or(os.Getenv("PERDURE_STORE"), os.Getenv(serverVariable), defaultStore)
 	root.PersistentFlags().StringVar(&o.store, "store", def, "store or server: file:<path>, postgres://… or grpc://host:7800 ($PERDURE_STORE, $"+serverVariable+")")
 	root.PersistentFlags().StringVar(&o.schema, "schema", "perdure", "schema in PostgreSQL")
+	root.PersistentFlags().StringVar(&o.tenant, "tenant", cmp.Or(os.Getenv("PERDURE_TENANT"), model.DefaultTenant), "tenant to look at and operate ($PERDURE_TENANT)")
 	root.PersistentFlags().StringVarP(&o.output, "output", "o", "table", "output format: table or json")
 	root.PersistentFlags().BoolVar(&o.wide, "wide", false, "show all columns at full width, even if they do not fit the terminal")
 	root.PersistentFlags().BoolVar(&o.full, "full", false, "show long values in full; implies --wide")
@@ -178,6 +181,9 @@ func newRoot(o *options) *cobra.Command {
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if o.output != "table" && o.output != "json" {
 			return fault.New(fault.Invalid, "--output is %q, must be table or json", o.output)
+		}
+		if !model.ValidTenant(o.tenant) {
+			return fault.New(fault.Invalid, "--tenant is %q, must be letters, digits, dots, dashes and underscores, at most %d", o.tenant, model.MaxTenant)
 		}
 		return nil
 	}

@@ -22,10 +22,11 @@ import (
 
 // deployCheck replays a sample of stored histories with the code of a build.
 type deployCheck struct {
-	query string
-	each  int // most histories of one workflow and version
-	most  int // most histories in all
-	all   bool
+	tenant string
+	query  string
+	each   int // most histories of one workflow and version
+	most   int // most histories in all
+	all    bool
 
 	seen   map[string]int // histories read, by workflow
 	took   map[string]int // histories replayed, by workflow and version
@@ -79,6 +80,7 @@ The exit code is 1 if a history does not fit the code. After a deploy of the pro
 				return err
 			}
 			c.report.Version = build.Version
+			c.tenant = o.tenant
 			err = o.with(cmd.Context(), true, func(b api.Backend) error { return c.run(cmd.Context(), b, build) })
 			if err := errors.Join(err, build.Close()); err != nil {
 				return err
@@ -105,7 +107,7 @@ func (c *deployCheck) run(ctx context.Context, b api.Backend, build *deploy.Buil
 		if err != nil {
 			return err
 		}
-		err = each(ctx, b, q.Request(), func(d *api.Description) error { return c.one(ctx, b, build, d) })
+		err = each(ctx, b, q.Request(c.tenant), func(d *api.Description) error { return c.one(ctx, b, build, d) })
 		if errors.Is(err, errEnough) {
 			return nil
 		}

@@ -162,7 +162,7 @@ func (o *options) printChanges(ctx context.Context, look func(context.Context) (
 		return err
 	}
 	defer n.Close()
-	page, err := n.Backend().List(ctx, api.ListRequest{Limit: 100, AllRuns: true})
+	page, err := n.Backend().List(ctx, api.ListRequest{Tenant: o.tenant, Limit: 100, AllRuns: true})
 	if err != nil {
 		return err
 	}

@@ -53,8 +53,8 @@ func (f *deadFlags) isSet() bool {
 	return len(f.activities)+len(f.queues) > 0 || f.fingerprint != "" || f.since != "" || f.until != ""
 }
 
-func (f *deadFlags) request() (api.DeadRequest, error) {
-	r := api.DeadRequest{Tenant: model.DefaultTenant, Activities: f.activities, Queues: f.queues, Fingerprint: f.fingerprint}
+func (f *deadFlags) request(tenant string) (api.DeadRequest, error) {
+	r := api.DeadRequest{Tenant: tenant, Activities: f.activities, Queues: f.queues, Fingerprint: f.fingerprint}
 	switch f.requeued {
 	case "", "all":
 	case "yes", "no":
@@ -155,7 +155,7 @@ func newDlqList(o *options) *cobra.Command {
 		Example: `  perdure dlq list --activity mail --since 24h
   perdure dlq list --requeued no -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := f.request()
+			r, err := f.request(o.tenant)
 			if err != nil {
 				return err
 			}
@@ -214,7 +214,7 @@ func newDlqGroups(o *options) *cobra.Command {
 		Use: "groups", Short: "Group dead tasks by activity and kind of error, the largest groups first", Args: cobra.NoArgs,
 		Example: "  perdure dlq groups --since 24h",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := f.request()
+			r, err := f.request(o.tenant)
 			if err != nil {
 				return err
 			}
@@ -264,7 +264,7 @@ func newDlqShow(o *options) *cobra.Command {
 		Use: "show id", Short: "Show a dead task with its input and every attempt", Args: cobra.ExactArgs(1),
 		Example: "  perdure dlq show dead_7_06g5v0zkv0s00000000000000c",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			named, err := deadNamed(args[0])
+			named, err := o.deadNamed(args[0])
 			if err != nil {
 				return err
 			}
@@ -352,7 +352,7 @@ func newDlqRequeue(o *options) *cobra.Command {
 				return o.requeueAll(cmd.Context(), &f, how, yes, timeout)
 			}
 
-			named, err := deadNamed(args[0])
+			named, err := o.deadNamed(args[0])
 			if err != nil {
 				return err
 			}
@@ -433,7 +433,7 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 	}
 
 	f.requeued = "no"
-	r, err := f.request()
+	r, err := f.request(o.tenant)
 	if err != nil {
 		return err
 	}
@@ -528,7 +528,7 @@ func newDlqUndo(o *options) *cobra.Command {
 		Use: "undo id", Short: "Undo a requeue whose task has not started", Args: cobra.ExactArgs(1),
 		Example: "  perdure dlq undo dead_7_06g5v0zkv0s00000000000000c",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			named, err := deadNamed(args[0])
+			named, err := o.deadNamed(args[0])
 			if err != nil {
 				return err
 			}
@@ -574,7 +574,7 @@ func newDlqPurge(o *options) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if len(args) == 1 {
-				named, err := deadNamed(args[0])
+				named, err := o.deadNamed(args[0])
 				if err != nil {
 					return err
 				}
@@ -595,7 +595,7 @@ func newDlqPurge(o *options) *cobra.Command {
 				})
 			}
 
-			r, err := f.request()
+			r, err := f.request(o.tenant)
 			if err != nil {
 				return err
 			}

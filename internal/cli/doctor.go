@@ -105,7 +105,7 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 		found = append(found, f)
 	}
 
-	stuck, err := executionFindings(ctx, n.Backend())
+	stuck, err := executionFindings(ctx, n.Backend(), o.tenant)
 	if err != nil {
 		return append(found, stuck...), err
 	}
@@ -229,8 +229,8 @@ func logFinding(s store.Logged) (finding, error) {
 }
 
 // executionFindings looks for runs that cannot continue without a change by an operator.
-func executionFindings(ctx context.Context, b api.Backend) ([]finding, error) {
-	req := api.ListRequest{Statuses: []model.Status{model.Running}, Limit: 1000, Explain: true}
+func executionFindings(ctx context.Context, b api.Backend, tenant string) ([]finding, error) {
+	req := api.ListRequest{Tenant: tenant, Statuses: []model.Status{model.Running}, Limit: 1000, Explain: true}
 	open, stuck, unowned, example := 0, map[model.ReasonCode]int{}, 0, ""
 	for {
 		page, err := b.List(ctx, req)

@@ -37,9 +37,9 @@ func entityType(name string) string {
 }
 
 // entityAddress parses entity/key.
-func entityAddress(arg string) (model.Address, error) {
+func (o *options) entityAddress(arg string) (model.Address, error) {
 	name, key, _ := strings.Cut(arg, "/")
-	a := model.Address{Tenant: model.DefaultTenant, Type: entityType(name), Key: key}
+	a := model.Address{Tenant: o.tenant, Type: entityType(name), Key: key}
 	if key == "" || a.Type == model.EntityPrefix || a.Type == model.ServicePrefix {
 		return a, fault.New(fault.Invalid, "%q is not the name of an entity: write entity/key, or service:name/key", arg)
 	}
@@ -105,7 +105,7 @@ func (f *entityFlags) add(cmd *cobra.Command) {
 
 // readEntities reads the entities that the flags select, and reports whether there are more.
 func (o *options) readEntities(ctx context.Context, args []string, f *entityFlags) (found []model.Entity, more bool, err error) {
-	r := api.EntityListRequest{KeyPrefix: f.prefix, Locked: f.locked, Limit: f.limit}
+	r := api.EntityListRequest{Tenant: o.tenant, KeyPrefix: f.prefix, Locked: f.locked, Limit: f.limit}
 	if len(args) > 0 {
 		r.Type = entityType(args[0])
 	}
@@ -226,7 +226,7 @@ not see calls from inside the process that owns the entity; perdure entity mailb
 // withEntity reads the entity that the arguments name and passes it to printed.
 func (o *options) withEntity(printed func(*api.EntityInfo) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		a, err := entityAddress(args[0])
+		a, err := o.entityAddress(args[0])
 		if err != nil {
 			return err
 		}
@@ -346,7 +346,7 @@ func (o *options) callCommand(cmd *cobra.Command, prepare func(r *api.CallReques
 	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(2), o.entityNames(false)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		a, err := entityAddress(args[0])
+		a, err := o.entityAddress(args[0])
 		if err != nil {
 			return err
 		}

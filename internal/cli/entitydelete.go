@@ -27,7 +27,7 @@ conflict. The next holder of the lock gets a larger epoch.`,
 		Example:           "  perdure entity delete account/42 --force --export account-42.jsonl",
 		ValidArgsFunction: o.entityNames(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := entityAddress(args[0])
+			a, err := o.entityAddress(args[0])
 			switch {
 			case err != nil:
 				return err

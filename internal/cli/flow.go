@@ -50,7 +50,7 @@ func newLimit(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "limit", Short: "Limits on concurrent tasks and on tasks per period"}
 	cmd.AddCommand(newLimitList(o), newLimitShow(o), newLimitSet(o), o.flowVerb("delete", "Delete a limit; tasks that name it wait until it exists again",
 		"  perdure limit delete smtp", "deleted limit", func(ctx context.Context, b api.Backend, name string) error {
-			return orKnown(b.DeleteLimit(ctx, model.DefaultTenant, name), "limits", func() ([]string, error) { return limitNames(ctx, b) })
+			return orKnown(b.DeleteLimit(ctx, o.tenant, name), "limits", func() ([]string, error) { return o.limitNames(ctx, b) })
 		}))
 	return cmd
 }
@@ -139,7 +139,7 @@ func (o *options) readLimits(ctx context.Context) ([]limitShape, error) {
 }
 
 func (o *options) shapeLimits(ctx context.Context, b api.Backend) ([]limitShape, error) {
-	found, err := b.Limits(ctx, model.DefaultTenant)
+	found, err := b.Limits(ctx, o.tenant)
 	list := make([]limitShape, len(found))
 	for i := range found {
 		list[i] = shapeLimit(&found[i])
@@ -239,7 +239,7 @@ func newLimitSet(o *options) *cobra.Command {
 				}
 			}
 			l.Per = rule.ScopeOf(per)
-			if err := b.SetLimit(ctx, model.DefaultTenant, l, anyQueue); err != nil || l.Queue != "" || l.Kind != "" || o.alone() {
+			if err := b.SetLimit(ctx, o.tenant, l, anyQueue); err != nil || l.Queue != "" || l.Kind != "" || o.alone() {
 				return err
 			}
 			o.warnOfLimit(ctx, b, name)
@@ -269,10 +269,10 @@ func newBreaker(o *options) *cobra.Command {
 
 	trip := o.flowVerb("trip", "Open a breaker now", "  perdure breaker trip bank --reason 'they migrate'", "tripped breaker",
 		func(ctx context.Context, b api.Backend, name string) error {
-			if err := checkBreaker(ctx, b, name, tripAny); err != nil {
+			if err := o.checkBreaker(ctx, b, name, tripAny); err != nil {
 				return err
 			}
-			return b.TripBreaker(ctx, model.DefaultTenant, name, why)
+			return b.TripBreaker(ctx, o.tenant, name, why)
 		})
 
 	trip.Flags().BoolVar(&tripAny, "any-name", false, anyName)
@@ -289,10 +289,10 @@ func newBreaker(o *options) *cobra.Command {
 					return fault.New(fault.Invalid, "--until is %q, must be a time such as 2026-11-15T08:00:00Z", until)
 				}
 			}
-			if err := checkBreaker(ctx, b, name, pauseAny); err != nil {
+			if err := o.checkBreaker(ctx, b, name, pauseAny); err != nil {
 				return err
 			}
-			return b.PauseBreaker(ctx, model.DefaultTenant, name, model.TimeOf(at), pauseWhy)
+			return b.PauseBreaker(ctx, o.tenant, name, model.TimeOf(at), pauseWhy)
 		})
 
 	pause.Flags().BoolVar(&pauseAny, "any-name", false, anyName)
@@ -304,11 +304,11 @@ func newBreaker(o *options) *cobra.Command {
 
 	cmd.AddCommand(newBreakerList(o), newBreakerSet(o), trip, pause,
 		o.flowVerb("reset", "Close a breaker and end its pause", "  perdure breaker reset bank", "reset breaker", func(ctx context.Context, b api.Backend, name string) error {
-			return orKnown(b.ResetBreaker(ctx, model.DefaultTenant, name), "breakers", func() ([]string, error) { return breakerNames(ctx, b) })
+			return orKnown(b.ResetBreaker(ctx, o.tenant, name), "breakers", func() ([]string, error) { return o.breakerNames(ctx, b) })
 		}),
 		o.flowVerb("delete", "Delete the rule of a breaker; the defaults apply to it again", "  perdure breaker delete bank", "deleted the rule for breaker",
 			func(ctx context.Context, b api.Backend, name string) error {
-				return b.DeleteBreaker(ctx, model.DefaultTenant, name)
+				return b.DeleteBreaker(ctx, o.tenant, name)
 			}))
 
 	return cmd
@@ -385,7 +385,7 @@ func newBreakerList(o *options) *cobra.Command {
 }
 
 func (o *options) printBreakers(ctx context.Context, b api.Backend) error {
-	found, err := b.Breakers(ctx, model.DefaultTenant)
+	found, err := b.Breakers(ctx, o.tenant)
 	if err != nil {
 		return err
 	}
@@ -402,7 +402,7 @@ func (o *options) printBreakers(ctx context.Context, b api.Backend) error {
 }
 
 func (o *options) breakerRules(ctx context.Context, b api.Backend) error {
-	found, err := b.BreakerRules(ctx, model.DefaultTenant)
+	found, err := b.BreakerRules(ctx, o.tenant)
 	if err != nil {
 		return err
 	}
@@ -424,7 +424,7 @@ func newBreakerSet(o *options) *cobra.Command {
   perdure breaker set activity:charge --ratio 0.5 --calls 20`,
 		"set the rule for breaker", func(ctx context.Context, b api.Backend, name string) error {
 			r.Name = name
-			return b.SetBreaker(ctx, model.DefaultTenant, r)
+			return b.SetBreaker(ctx, o.tenant, r)
 		})
 	cmd.Long = `Create or change the rule of a breaker. Flags that you omit get their default.
 
@@ -448,11 +448,11 @@ func (o *options) queueVerbs() []*cobra.Command {
 	var why string
 	pause := o.flowVerb("pause", "Pause a queue; running tasks continue", "  perdure queue pause mail --reason deploy", "paused queue",
 		func(ctx context.Context, b api.Backend, name string) error {
-			if err := b.PauseQueue(ctx, model.DefaultTenant, name, why); err != nil || o.alone() {
+			if err := b.PauseQueue(ctx, o.tenant, name, why); err != nil || o.alone() {
 				return err
 			}
 			// A misspelt name would pause nothing, and an operator in a hurry would not notice.
-			workers, err := b.ListWorkers(ctx, model.DefaultTenant)
+			workers, err := b.ListWorkers(ctx, o.tenant)
 			if err == nil && !slices.ContainsFunc(workers, func(w api.WorkerInfo) bool { return slices.Contains(w.Queues, name) }) {
 				fmt.Fprintf(o.Err, "No running worker serves queue %s; see perdure queue list.\n", name)
 			}
@@ -462,7 +462,7 @@ func (o *options) queueVerbs() []*cobra.Command {
 	pause.Flags().StringVar(&why, "reason", "", "reason that the status shows")
 	resume := o.flowVerb("resume", "Resume a paused queue", "  perdure queue resume mail", "resumed queue",
 		func(ctx context.Context, b api.Backend, name string) error {
-			return b.ResumeQueue(ctx, model.DefaultTenant, name)
+			return b.ResumeQueue(ctx, o.tenant, name)
 		})
 
 	return []*cobra.Command{pause, resume}

@@ -321,7 +321,7 @@ func newWorkflowExport(o *options) *cobra.Command {
 		if out == "" {
 			return one(cmd, args)
 		}
-		r, err := f.request()
+		r, err := f.request(o.tenant)
 		if err != nil {
 			return err
 		}
@@ -351,7 +351,7 @@ func newWorkflowImport(o *options) *cobra.Command {
 				return err
 			}
 			return o.with(cmd.Context(), dry, func(b api.Backend) error {
-				reply, err := patient{b, timeout}.Import(cmd.Context(), api.ImportRequest{History: *h, Tenant: model.DefaultTenant, Key: key, DryRun: dry})
+				reply, err := patient{b, timeout}.Import(cmd.Context(), api.ImportRequest{History: *h, Tenant: o.tenant, Key: key, DryRun: dry})
 				return o.printPast(api.Target{}, &reply, dry, err)
 			})
 		},

@@ -8,7 +8,6 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/model"
 )
 
 // Limits and breakers come into existence when an activity names them. An operation on a misspelt
@@ -48,15 +47,15 @@ func knownText(what string, names []string) string {
 
 // breakerNames returns the known names. A name that ends in * stands for all names with this
 // prefix.
-func breakerNames(ctx context.Context, b api.Backend) (names []string, err error) {
-	states, err := b.Breakers(ctx, model.DefaultTenant)
+func (o *options) breakerNames(ctx context.Context, b api.Backend) (names []string, err error) {
+	states, err := b.Breakers(ctx, o.tenant)
 	if err != nil {
 		return nil, err
 	}
 	for i := range states {
 		names = append(names, states[i].Name)
 	}
-	rules, err := b.BreakerRules(ctx, model.DefaultTenant)
+	rules, err := b.BreakerRules(ctx, o.tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +63,7 @@ func breakerNames(ctx context.Context, b api.Backend) (names []string, err error
 	for i := range rules {
 		names = append(names, rules[i].Name)
 	}
-	workers, err := b.ListWorkers(ctx, model.DefaultTenant)
+	workers, err := b.ListWorkers(ctx, o.tenant)
 	for i := range workers {
 		names = append(names, workers[i].Breakers...)
 	}
@@ -73,11 +72,11 @@ func breakerNames(ctx context.Context, b api.Backend) (names []string, err error
 }
 
 // checkBreaker returns an error if no breaker has the name.
-func checkBreaker(ctx context.Context, b api.Backend, name string, anything bool) error {
+func (o *options) checkBreaker(ctx context.Context, b api.Backend, name string, anything bool) error {
 	if anything {
 		return nil
 	}
-	names, err := breakerNames(ctx, b)
+	names, err := o.breakerNames(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -89,8 +88,8 @@ func checkBreaker(ctx context.Context, b api.Backend, name string, anything bool
 	return fault.WithHint(fault.New(fault.NotFound, "there is no breaker %s", name), "%s; add --any-name to use a new name", knownText("breakers", names))
 }
 
-func limitNames(ctx context.Context, b api.Backend) ([]string, error) {
-	limits, err := b.Limits(ctx, model.DefaultTenant)
+func (o *options) limitNames(ctx context.Context, b api.Backend) ([]string, error) {
+	limits, err := b.Limits(ctx, o.tenant)
 	names := make([]string, len(limits))
 	for i := range limits {
 		names[i] = limits[i].Rule.Name
@@ -101,7 +100,7 @@ func limitNames(ctx context.Context, b api.Backend) ([]string, error) {
 // warnOfLimit prints a warning if no activity names the limit. This is not an error, because the
 // program that names it may be deployed later.
 func (o *options) warnOfLimit(ctx context.Context, b api.Backend, name string) {
-	workers, err := b.ListWorkers(ctx, model.DefaultTenant)
+	workers, err := b.ListWorkers(ctx, o.tenant)
 	if err != nil {
 		return // the limit is set, even if the command could not read the workers
 	}

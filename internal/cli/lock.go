@@ -153,7 +153,7 @@ changes nothing.`,
   perdure lock release account/42 --force`,
 		ValidArgsFunction: o.entityNames(true),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := entityAddress(args[0])
+			a, err := o.entityAddress(args[0])
 			if err != nil {
 				return err
 			}

@@ -112,7 +112,7 @@ type mailboxOrder struct{ name, do, id string }
 
 // mailbox sends a request to the owner of an entity and prints the answer with done.
 func (o *options) mailbox(ctx context.Context, timeout time.Duration, r mailboxOrder, done func(a model.Address, id string, c *model.Calls) error) error {
-	a, err := entityAddress(r.name)
+	a, err := o.entityAddress(r.name)
 	if err != nil {
 		return err
 	}

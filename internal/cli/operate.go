@@ -206,7 +206,7 @@ func (o *options) startRequest(workflow string, f *startFlags) (r api.StartReque
 		key = perdure.HashKey(json.RawMessage(hashed.Data)).String()
 	}
 
-	r.Address = model.Address{Tenant: model.DefaultTenant, Type: workflow, Key: key}
+	r.Address = model.Address{Tenant: o.tenant, Type: workflow, Key: key}
 	return r, nil
 }
 
@@ -299,7 +299,7 @@ func (o *options) settle(use, short, example string, fill func(*api.SettleReques
 	cmd := &cobra.Command{
 		Use: use + " workflow/key promise", Short: short, Example: example, Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			named, err := target(args[0], run)
+			named, err := o.target(args[0], run)
 			if err != nil {
 				return err
 			}

@@ -38,8 +38,8 @@ func runOn(t *testing.T, p *prepared, width int, args ...string) ran {
 }
 
 var (
-	deadStep = api.DeadID{Shard: 7, Run: runOf(1), Task: "/charge:1"}.String()
-	deadTask = api.DeadID{Shard: 7, Run: runOf(2), Task: model.TaskStep}.String()
+	deadStep = api.DeadID{Tenant: model.DefaultTenant, Shard: 7, Run: runOf(1), Task: "/charge:1"}.String()
+	deadTask = api.DeadID{Tenant: model.DefaultTenant, Shard: 7, Run: runOf(2), Task: model.TaskStep}.String()
 )
 
 // looks are the commands that print tables or describe one thing.

@@ -340,7 +340,7 @@ func (p *prepared) dead() []api.DeadTask {
 	}
 	died := func(n byte, step string) api.DeadTask {
 		return api.DeadTask{
-			ID: api.DeadID{Shard: 7, Run: runOf(n), Task: step}, Requeued: 1,
+			ID: api.DeadID{Tenant: model.DefaultTenant, Shard: 7, Run: runOf(n), Task: step}, Requeued: 1,
 			Body: model.DeadTask{
 				Address: addressOf("order", "42"), Spec: *mailSpec, Input: jsonOf("ann@example.com"), Scheduled: after(-time.Hour), At: noon, Attempts: 4, LeftOut: 1,
 				Failed: []model.FailedAttempt{{Attempt: 1, At: noon, Worker: "host-1", Failure: *declined}}, Failure: declined, Fingerprint: "4687430c57e24563",

@@ -10,7 +10,6 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/model"
 )
 
 func newQueue(o *options) *cobra.Command {
@@ -53,11 +52,11 @@ type queueLine struct {
 func (o *options) printQueues(cmd *cobra.Command, only string) error {
 	ctx := cmd.Context()
 	return o.with(ctx, true, func(b api.Backend) error {
-		list, err := b.ListQueues(ctx, model.DefaultTenant)
+		list, err := b.ListQueues(ctx, o.tenant)
 		if err != nil {
 			return err
 		}
-		paused, err := b.Queues(ctx, model.DefaultTenant)
+		paused, err := b.Queues(ctx, o.tenant)
 		if err != nil {
 			return err
 		}
@@ -121,7 +120,7 @@ func newWorker(o *options) *cobra.Command {
 		Use: "list", Short: "List the workers of all live nodes", Args: cobra.NoArgs, Example: "  perdure worker list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.with(cmd.Context(), true, func(b api.Backend) error {
-				workers, err := b.ListWorkers(cmd.Context(), model.DefaultTenant)
+				workers, err := b.ListWorkers(cmd.Context(), o.tenant)
 				if err != nil {
 					return err
 				}

@@ -37,7 +37,7 @@ starts run when your program runs.`,
 func (o *options) withScheduleCode(ctx context.Context, d time.Duration, do func(ctx context.Context, b api.Backend) error) error {
 	return o.within(ctx, d, func(ctx context.Context, b api.Backend) error {
 		if o.alone() {
-			stop, err := schedule.Serve(ctx, b, o.log())
+			stop, err := schedule.Serve(ctx, b, o.tenant, o.log())
 			if err != nil {
 				return err
 			}
@@ -58,7 +58,7 @@ func (o *options) scheduleNames(cmd *cobra.Command, args []string, _ string) ([]
 	}
 	defer n.Close()
 	var names []string
-	for s, err := range schedule.List(cmd.Context(), n.Backend(), "") {
+	for s, err := range schedule.In(n.Backend(), o.tenant).List(cmd.Context(), "") {
 		if err == nil {
 			names = append(names, s.Name)
 		}
@@ -137,7 +137,7 @@ func newScheduleList(o *options) *cobra.Command {
 			defer n.Close()
 
 			all := []scheduleLine{}
-			for s, err := range schedule.List(cmd.Context(), n.Backend(), app) {
+			for s, err := range schedule.In(n.Backend(), o.tenant).List(cmd.Context(), app) {
 				if err != nil {
 					return err
 				}
@@ -193,7 +193,7 @@ func (o *options) readCommand(use, short, example string, show func(s *schedule.
 // schedule reads one schedule.
 func (o *options) schedule(ctx context.Context, name string) (s schedule.Seen, err error) {
 	err = o.with(ctx, true, func(b api.Backend) error {
-		s, err = schedule.Look(ctx, b, name)
+		s, err = schedule.In(b, o.tenant).Look(ctx, name)
 		return err
 	})
 	return s, err
@@ -352,7 +352,7 @@ func (o *options) sendCommand(use, short, example string, make func() (schedule.
 				return err
 			}
 			return o.withScheduleCode(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
-				a, err := schedule.Ask(ctx, b, args[0], &c)
+				a, err := schedule.In(b, o.tenant).Ask(ctx, args[0], &c)
 				if err != nil {
 					return err
 				}

@@ -204,7 +204,7 @@ type plan struct {
 func (o *options) applyAll(ctx context.Context, b api.Backend, p plan) error {
 	all := []applied{}
 	for _, e := range p.file.Schedules {
-		change, err := schedule.Apply(ctx, b, e.Name, p.commands[e.Name], p.dry)
+		change, err := schedule.In(b, o.tenant).Apply(ctx, e.Name, p.commands[e.Name], p.dry)
 		if err != nil {
 			return fmt.Errorf("apply schedule %s: %w", e.Name, err)
 		}
@@ -212,7 +212,7 @@ func (o *options) applyAll(ctx context.Context, b api.Backend, p plan) error {
 	}
 
 	if p.prune {
-		for s, err := range schedule.List(ctx, b, p.file.App) {
+		for s, err := range schedule.In(b, o.tenant).List(ctx, p.file.App) {
 			if err != nil {
 				return err
 			}
@@ -220,7 +220,7 @@ func (o *options) applyAll(ctx context.Context, b api.Backend, p plan) error {
 				continue
 			}
 			if !p.dry {
-				if _, err := schedule.Ask(ctx, b, s.Name, &schedule.Command{Verb: schedule.VerbDelete}); err != nil && !fault.Is(err, fault.NotFound) {
+				if _, err := schedule.In(b, o.tenant).Ask(ctx, s.Name, &schedule.Command{Verb: schedule.VerbDelete}); err != nil && !fault.Is(err, fault.NotFound) {
 					return fmt.Errorf("delete schedule %s: %w", s.Name, err)
 				}
 			}

@@ -85,21 +85,21 @@ func (f *listFlags) text() (string, error) {
 }
 
 // request returns the request that the flags make.
-func (f *listFlags) request() (api.ListRequest, error) {
+func (f *listFlags) request(tenant string) (api.ListRequest, error) {
 	text, err := f.text()
 	if err != nil {
 		return api.ListRequest{}, err
 	}
 	q, err := query.Parse(text, time.Now())
-	r := q.Request()
+	r := q.Request(tenant)
 	r.AllRuns, r.Limit = f.all, 500
 	return r, err
 }
 
 // listRequest returns the request for a printed list. It asks for reasons, and for few more entries
 // than the list shows.
-func (f *listFlags) listRequest() (api.ListRequest, error) {
-	r, err := f.request()
+func (f *listFlags) listRequest(tenant string) (api.ListRequest, error) {
+	r, err := f.request(tenant)
 	r.Explain = true
 	if f.limit > 0 {
 		r.Limit = min(r.Limit, f.limit+1)
@@ -169,7 +169,7 @@ func newWorkflowCount(o *options) *cobra.Command {
 }
 
 func (o *options) count(ctx context.Context, f *listFlags) error {
-	req, err := f.request()
+	req, err := f.request(o.tenant)
 	if err != nil {
 		return err
 	}

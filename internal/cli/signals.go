@@ -77,7 +77,7 @@ and the command fails. Pause the execution first.`,
 
 // withSignals finds the execution that the arguments name and calls do.
 func (o *options) withSignals(ctx context.Context, r *signalsOrder, name string, do func(ctx context.Context, b api.Backend, t api.Target) error) error {
-	named, err := target(name, r.run)
+	named, err := o.target(name, r.run)
 	if err != nil {
 		return err
 	}

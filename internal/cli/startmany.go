@@ -175,7 +175,7 @@ func startOf(text []byte, workflow string, base api.StartRequest) (r api.StartRe
 	if l.Key == "" {
 		l.Key = perdure.HashKey(json.RawMessage(r.Input.Data)).String()
 	}
-	r.Address = model.Address{Tenant: model.DefaultTenant, Type: l.Workflow, Key: l.Key}
+	r.Address.Type, r.Address.Key = l.Workflow, l.Key
 	r.RequestID = l.RequestID
 	if len(l.Labels) > 0 {
 		r.Labels = model.Labels(l.Labels)

@@ -121,7 +121,7 @@ func (o *options) stress(ctx context.Context, f *stressFlags) (*stressReport, er
 		return nil, err
 	}
 	app, err := attach.Open(ctx, attach.Config{
-		Backend: n.Backend(), Logger: o.log(), Tasks: perdure.TaskConfig{Slots: f.workers}, Cluster: n.Store().Info().Cluster, OnClose: n.Close,
+		Backend: n.Backend(), Tenant: o.tenant, Logger: o.log(), Tasks: perdure.TaskConfig{Slots: f.workers}, Cluster: n.Store().Info().Cluster, OnClose: n.Close,
 	}, task, flow)
 	if err != nil {
 		return nil, errors.Join(err, n.Close())

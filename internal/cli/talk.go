@@ -65,7 +65,7 @@ func (o *options) ask(use, short, example string, do func(ctx context.Context, b
 	cmd := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			named, err := target(args[0], run)
+			named, err := o.target(args[0], run)
 			if err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ func newWorkflowState(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "state workflow/key state", Short: "Print a state that an execution publishes", Example: "  perdure workflow state import/7 progress", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			named, err := target(args[0], run)
+			named, err := o.target(args[0], run)
 			if err != nil {
 				return err
 			}
@@ -162,7 +162,7 @@ Run this command after a deploy. If no program is running, it lists all open exe
 
 			found := []summary{}
 			for cursor := ""; ; {
-				page, err := n.Backend().Stranded(cmd.Context(), model.DefaultTenant, cursor)
+				page, err := n.Backend().Stranded(cmd.Context(), o.tenant, cursor)
 				if err != nil {
 					return err
 				}

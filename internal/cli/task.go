@@ -44,14 +44,14 @@ func newTask(o *options) *cobra.Command {
 }
 
 // taskTarget parses activity/key.
-func taskTarget(arg, run string) (subject, error) {
+func (o *options) taskTarget(arg, run string) (subject, error) {
 	if !strings.HasPrefix(arg, model.TaskPrefix) {
 		arg = model.TaskPrefix + arg
 	}
 	if activity, key, _ := strings.Cut(arg, "/"); activity == model.TaskPrefix || key == "" {
 		return subject{}, fault.New(fault.Invalid, "%q is not the name of a task: write activity/key", strings.TrimPrefix(arg, model.TaskPrefix))
 	}
-	return target(arg, run)
+	return o.target(arg, run)
 }
 
 func (o *options) taskOrder(use, short, done string, do func(ctx context.Context, b api.Backend, r api.CancelRequest) error) *cobra.Command {
@@ -60,7 +60,7 @@ func (o *options) taskOrder(use, short, done string, do func(ctx context.Context
 	cmd := &cobra.Command{
 		Use: use + " activity/key", Short: short, Example: "  perdure task " + use + " mail/0193f2c1", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			named, err := taskTarget(args[0], "")
+			named, err := o.taskTarget(args[0], "")
 			if err != nil {
 				return err
 			}
@@ -161,7 +161,7 @@ type taskLine struct {
 
 // listTasks lists executions that are tasks. It filters by queue itself, because the store cannot.
 func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) error {
-	req, err := f.listRequest()
+	req, err := f.listRequest(o.tenant)
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func newTaskShow(o *options) *cobra.Command {
 		Use: "show activity/key", Short: "Show a task: attempts, worker, next attempt, progress, why it waits",
 		Example: "  perdure task show mail/0193f2c1", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			named, err := taskTarget(args[0], run)
+			named, err := o.taskTarget(args[0], run)
 			if err != nil {
 				return err
 			}

@@ -31,9 +31,9 @@ func (f *tailFlags) add(cmd *cobra.Command, follows bool) {
 // tail opens the store to read the output of the named task. On a database it connects to the
 // nodes, which report new output.
 func (o *options) tail(ctx context.Context, f *tailFlags, arg string, do func(b api.Backend, t api.TaskTarget) error) error {
-	read := taskTarget
+	read := o.taskTarget
 	if f.step != "" {
-		read = target
+		read = o.target
 	}
 	named, err := read(arg, f.run)
 	if err != nil {

@@ -110,7 +110,7 @@ func (o *options) verb(v verb) *cobra.Command {
 			if f.query != "" {
 				return o.all(cmd.Context(), &v, &f, do)
 			}
-			named, err := target(args[0], f.run)
+			named, err := o.target(args[0], f.run)
 			if err != nil {
 				return err
 			}
@@ -156,7 +156,7 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 
 	list, done, failed, first := []actionResult{}, 0, 0, error(nil)
 	var ended error
-	for r := range batch.Run(ctx, b, q.Request(), one) {
+	for r := range batch.Run(ctx, b, q.Request(o.tenant), one) {
 		if r.Execution == nil {
 			return r.Err
 		}
@@ -210,7 +210,7 @@ func (o *options) rehearse(ctx context.Context, f *verbFlags, q *query.Query) er
 	defer n.Close()
 
 	if !f.dryRun {
-		count, err := n.Backend().Count(ctx, q.Request())
+		count, err := n.Backend().Count(ctx, q.Request(o.tenant))
 		if err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (o *options) rehearse(ctx context.Context, f *verbFlags, q *query.Query) er
 	}
 
 	list := []actionResult{}
-	for r := range batch.Run(ctx, n.Backend(), q.Request(), nil) {
+	for r := range batch.Run(ctx, n.Backend(), q.Request(o.tenant), nil) {
 		if r.Err != nil {
 			return r.Err
 		}

@@ -40,12 +40,12 @@ process at a time: stop your program before you change its file.`,
 }
 
 // target parses workflow/key and the --run flag.
-func target(arg, run string) (subject, error) {
+func (o *options) target(arg, run string) (subject, error) {
 	name, key, ok := strings.Cut(arg, "/")
 	if !ok || name == "" || key == "" {
 		return subject{}, fault.New(fault.Invalid, "%q is not the name of an execution: write workflow/key", arg)
 	}
-	t := subject{Target: api.Target{Address: model.Address{Tenant: model.DefaultTenant, Type: name, Key: key}}}
+	t := subject{Target: api.Target{Address: model.Address{Tenant: o.tenant, Type: name, Key: key}}}
 	if t.Address.IsEntity() {
 		return t, fault.New(fault.Invalid, "%q is an entity, not an execution: see `perdure entity show %s`", arg, nameOf(t.Address))
 	}
@@ -118,7 +118,7 @@ func summarise(d *api.Description) summary {
 }
 
 func (o *options) list(ctx context.Context, f *listFlags) error {
-	req, err := f.listRequest()
+	req, err := f.listRequest(o.tenant)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (o *options) about(use, short, example string, dry *bool, do func(ctx conte
 	cmd := &cobra.Command{
 		Use: use + " workflow/key", Short: short, Example: example, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			named, err := target(args[0], run)
+			named, err := o.target(args[0], run)
 			if err != nil {
 				return err
 			}
@@ -362,7 +362,7 @@ func (o *options) explainSchedule(ctx context.Context, b api.Backend, t api.Targ
 	if t.Address.Type != schedule.Type {
 		return nil
 	}
-	seen, err := schedule.Look(ctx, b, t.Address.Key)
+	seen, err := schedule.In(b, o.tenant).Look(ctx, t.Address.Key)
 	if fault.Is(err, fault.NotFound) {
 		return nil // it has not been applied yet
 	}

@@ -30,6 +30,8 @@ func TestEntityMaySendAndNothingElse(t *testing.T) {
 		"update":          {model.Message{Kind: model.MessageUpdate, To: here}, "workers may not send"},
 		"answer":          {model.Message{Kind: model.MessageAnswer, To: here}, "workers may not send"},
 		"abroad":          {model.Message{Kind: model.MessageCall, To: abroad, OneWay: true}, "another tenant"},
+		"with a past":     {model.Message{Kind: model.MessageStart, To: here, Past: &model.Past{}}, "with the past of a run"},
+		"with an order":   {model.Message{Kind: model.MessageSignal, To: here, DeadTask: &model.DeadTaskOrder{}}, "with an order about a task"},
 		"of a run":        {model.Message{Kind: model.MessageSignal, To: here, From: link(1, "s")}, "in the name of a run"},
 		"within a lock":   {model.Message{Kind: model.MessageCall, To: other, OneWay: true, Section: "s"}, "in the name of a run"},
 		"child of nobody": {model.Message{Kind: model.MessageStart, To: here, From: link(1, "s")}, "in the name of a run"},

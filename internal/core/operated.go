@@ -55,5 +55,28 @@ func (n *Entity) improper(m *model.Message) string {
 		return what + " in the name of a run"
 	}
 
+	if with := Overreach(m); with != "" {
+		return what + " " + with
+	}
+	return ""
+}
+
+// Overreach returns what a message carries that code of users may not send; empty when there is
+// nothing. A past, an order about a dead task, the report of a claim and the runs of a removal name
+// runs by their ids alone, so the receiver would act on runs that the sender may not reach.
+func Overreach(m *model.Message) string {
+	switch {
+	case m.Past != nil:
+		return "with the past of a run"
+	case m.DeadTask != nil || m.Report != nil || m.Write != nil:
+		return "with an order about a task"
+	case len(m.Runs) > 0 || m.Force || m.Parent != (model.Link{}):
+		return "with an order about runs"
+	}
+	for i := range m.With {
+		if m.With[i].Kind != model.EventSignalReceived {
+			return fmt.Sprintf("with a %s", m.With[i].Kind)
+		}
+	}
 	return ""
 }

@@ -237,6 +237,10 @@ func (r *rules) send(e *model.Event, m *model.Message) error {
 		return err
 	}
 
+	if with := Overreach(m); with != "" {
+		return r.broken("sends a %s %s, which workers may not send", m.Kind, with)
+	}
+
 	switch m.Kind {
 	case model.MessageCall:
 	case model.MessageUpdate:
@@ -244,10 +248,10 @@ func (r *rules) send(e *model.Event, m *model.Message) error {
 			return r.broken("waits for update %s of %s in section %s: its code may need what is locked there", m.Name, m.To, e.Section)
 		}
 		return nil
-	case model.MessageLock, model.MessageGrant, model.MessageRelease, model.MessageUnlock, model.MessageMailbox:
-		return r.broken("sends a %s, which workers may not send", m.Kind)
-	default:
+	case model.MessageStart, model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessageTerminate, model.MessagePause, model.MessageResume:
 		return nil
+	default:
+		return r.broken("sends a %s, which workers may not send", m.Kind)
 	}
 
 	if err := r.entity("calls", m.To); err != nil {

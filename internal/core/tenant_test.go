@@ -51,3 +51,33 @@ func TestTurnStaysInItsTenant(t *testing.T) {
 		})
 	}
 }
+
+// A turn and an operation send no message that names runs by their ids alone: the receiver would
+// act on runs of any tenant whose rows are in its shard.
+func TestWorkersSendNoOrdersAboutRuns(t *testing.T) {
+	t.Parallel()
+	here := model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: "w"}
+	letter := &model.DeadTaskOrder{Do: model.DeadTaskPurge, Ref: model.TaskRef{Address: model.Address{Tenant: "other", Type: "wf", Key: "w"}, Run: model.RunID{1}, ID: "s"}}
+	for name, m := range map[string]model.Message{
+		"an order about a dead task":  {Kind: model.MessageRequeue, To: here, DeadTask: letter},
+		"a signal with such an order": {Kind: model.MessageSignal, To: here, Name: "n", DeadTask: letter},
+		"a removal":                   {Kind: model.MessageDelete, To: here, Runs: []model.RunID{{1}}, Force: true},
+		"a start with a past":         {Kind: model.MessageStart, To: here, Past: &model.Past{}},
+		"a start with another event":  {Kind: model.MessageStart, To: here, With: []model.Event{{Kind: model.EventStepCompleted, ID: "s"}}},
+		"the report of a claim":       {Kind: model.MessageReport, To: here, Report: &model.TaskReport{}},
+		"what a claim writes":         {Kind: model.MessageWrite, To: here, Write: &model.TaskWrite{}},
+		"the end of a child":          {Kind: model.MessageClosed, To: here, ID: "s", Status: model.Completed},
+		"an answer":                   {Kind: model.MessageAnswer, To: here, ID: "s"},
+		"a query":                     {Kind: model.MessageQuery, To: here, Name: "n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newLockPlay(t.Fatalf, 1, 0)
+			p.start(p.runs[0])
+			err := p.do(p.runs[0], model.Turn{Commands: []model.Command{{Kind: model.CommandSend, Event: model.Event{ID: "x"}, Message: &m}}})
+			if err == nil || !strings.Contains(err.Error(), "which workers may not send") || fault.KindOf(err) != fault.Invalid {
+				t.Errorf("got %v, want a refusal", err)
+			}
+		})
+	}
+}

@@ -119,6 +119,11 @@ func (p *port) LoadInbox(ctx context.Context, shards []model.ShardID, now model.
 	return rows, more, p.end(faultstore.LoadInbox, fmt.Sprintf(": %d", len(rows)), err)
 }
 
+func (p *port) Tenants(ctx context.Context) ([]string, error) {
+	all, err := p.Store.Tenants(ctx)
+	return all, p.end(faultstore.Tenants, "", err)
+}
+
 func (p *port) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]store.InboxRow, error) {
 	rows, err := p.Store.LoadDeadLetters(ctx, after, limit)
 	return rows, p.end(faultstore.LoadDeadLetters, fmt.Sprintf(": %d", len(rows)), err)

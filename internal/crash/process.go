@@ -8,6 +8,7 @@
 package crash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/service"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/faultstore"
@@ -41,7 +43,8 @@ type Config struct {
 	Shared bool
 	// Engine configures the engine. Open sets its Store.
 	Engine engine.Config
-	// Attach configures the worker. Open sets its Backend and OnClose.
+	// Attach configures the worker. Open sets its Backend, its OnClose, and the default
+	// tenant unless it has one.
 	Attach attach.Config
 	// Patience bounds how long Open waits until the process serves.
 	Patience time.Duration
@@ -85,6 +88,7 @@ func Open(cfg Config, defs ...perdure.Definition) (*Process, error) {
 	if err := eng.Ready(ready); err != nil {
 		return p, err
 	}
+	cfg.Attach.Tenant = cmp.Or(cfg.Attach.Tenant, model.DefaultTenant)
 	cfg.Attach.Backend = service.New(eng, cfg.Engine.Store, service.Limits{Payload: cfg.Attach.MaxPayload})
 
 	cfg.Attach.OnClose = func() error {

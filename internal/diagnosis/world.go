@@ -136,7 +136,7 @@ func has(m *store.Member, a model.Address, pin string) bool {
 }
 
 func runs(s *store.Served, a model.Address) bool {
-	return s.Worker == "" && s.Tenant == a.Tenant && s.Workflow == a.Type
+	return s.Worker == "" && (s.Tenant == a.Tenant || s.Tenant == model.EveryTenant) && s.Workflow == a.Type
 }
 
 // process names a node for people: its host and process id, and its id.

@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -66,7 +67,7 @@ func (f *fillable) attach(t *testing.T, defs ...perdure.Definition) *perdure.App
 	if err != nil {
 		t.Fatal(err)
 	}
-	app, err := attach.Open(t.Context(), attach.Config{Backend: n.Backend(), OnClosing: n.Stopping, OnClose: n.Close}, defs...)
+	app, err := attach.Open(t.Context(), attach.Config{Backend: n.Backend(), Tenant: model.DefaultTenant, OnClosing: n.Stopping, OnClose: n.Close}, defs...)
 	if err != nil {
 		t.Fatal(err)
 	}

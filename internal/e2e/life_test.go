@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 )
 
@@ -233,7 +234,7 @@ func TestTimersBeyondTheWindow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		app, err := attach.Open(t.Context(), attach.Config{Backend: nd.Backend(), OnClose: nd.Close, IdleAfter: time.Millisecond}, nap)
+		app, err := attach.Open(t.Context(), attach.Config{Backend: nd.Backend(), Tenant: model.DefaultTenant, OnClose: nd.Close, IdleAfter: time.Millisecond}, nap)
 		if err != nil {
 			t.Fatal(err)
 		}

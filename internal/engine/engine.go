@@ -442,7 +442,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		cfg.Board = inc.board
 		cfg.Ref = store.LaneRef{Node: self.ID, Lane: i, Epoch: reg.Epoch}
 		cfg.Shards, cfg.Lanes, cfg.Limits = e.cfg.Store.Info().Shards, e.cfg.Lanes, e.cfg.Limits
-		cfg.NewRun, cfg.Retention = e.clock.newRun, e.cfg.Retention
+		cfg.NewRun, cfg.Retention, cfg.TenantRetention = e.clock.newRun, e.cfg.Retention, e.flow.Retention()
 		cfg.Watched, cfg.NewTrace = e.watched(), e.newTrace()
 		if cfg.MaxLoads == 0 {
 			cfg.MaxLoads = 64

@@ -47,6 +47,12 @@ func (n flowNode) Participant() *flow.Participant {
 	return nil
 }
 
+func (n flowNode) Retain(of map[string]time.Duration) {
+	if inc := n.e.current(); inc != nil {
+		inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Retain(of) })
+	}
+}
+
 func (n flowNode) Works() bool { return len(n.e.taskWorkers.all()) > 0 }
 
 // participantLife implements flow.Life.

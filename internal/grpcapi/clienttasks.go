@@ -123,6 +123,25 @@ func (c *client) Queues(ctx context.Context, _ *pb.QueuesRequest) (*pb.QueueStat
 	return list(ctx, c.backend.Queues, wire.QueueStatusList)
 }
 
+// Allowance returns how much of the system the tenant may use.
+func (c *client) Allowance(ctx context.Context, _ *pb.AllowanceRequest) (*pb.AllowanceValue, error) {
+	a, err := c.backend.Allowance(ctx, tenantOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return wire.AllowanceValue(a), nil
+}
+
+// SetAllowance changes how much of the system the tenant may use.
+func (c *client) SetAllowance(ctx context.Context, m *pb.AllowanceValue) (*pb.Done, error) {
+	tenant := tenantOf(ctx)
+	a, err := wire.ReadAllowanceValue(tenant, m)
+	if err != nil {
+		return nil, err
+	}
+	return done(c.backend.SetAllowance(ctx, tenant, a))
+}
+
 // PauseQueue pauses a queue.
 func (c *client) PauseQueue(ctx context.Context, m *pb.PauseQueueRequest) (*pb.Done, error) {
 	return done(c.backend.PauseQueue(ctx, tenantOf(ctx), m.GetName(), m.GetReason()))

@@ -109,7 +109,7 @@ type MailboxItem struct {
 // EntityOffer says which entities and services a worker has code for.
 type EntityOffer struct {
 	Name   string // for operators
-	Tenant string // tenant of the entities; empty for the default one
+	Tenant string // tenant of the entities
 	Types  []EntityType
 }
 

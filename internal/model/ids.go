@@ -8,9 +8,6 @@ import (
 	"strings"
 )
 
-// DefaultTenant is the only tenant of an embedded node.
-const DefaultTenant = "default"
-
 // Address names something durable. The owner of its shard is its only writer.
 type Address struct {
 	Tenant string `cbor:"1,keyasint,omitempty"`

@@ -341,7 +341,7 @@ type TaskReport struct {
 // TaskOffer says what a task worker can execute.
 type TaskOffer struct {
 	Name    string   // of the worker, unique while it lives; shown to operators and in histories
-	Tenants []string // whose tasks; empty for the default tenant
+	Tenants []string // whose tasks
 	Queues  []string
 	Kinds   []string
 	Slots   int // how many claims it may hold

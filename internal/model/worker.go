@@ -31,7 +31,7 @@ type Query struct {
 // Offer says which workflows a worker can run.
 type Offer struct {
 	Name      string // for operators
-	Tenant    string // tenant of the runs; empty for the default one
+	Tenant    string // tenant of the runs
 	Workflows []string
 	// Pinned are the Workflows whose runs only workers of the version that began them continue.
 	Pinned  []string

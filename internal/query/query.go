@@ -33,10 +33,10 @@ type Query struct {
 	Labels                 []model.LabelCondition
 }
 
-// Request returns the request that lists what the query selects.
-func (q *Query) Request() api.ListRequest {
+// Request returns the request that lists what the query selects among the executions of a tenant.
+func (q *Query) Request(tenant string) api.ListRequest {
 	return api.ListRequest{
-		Tenant: model.DefaultTenant, Workflows: q.Workflows, Key: q.Key, KeyPrefix: q.KeyPrefix, Statuses: q.Statuses, Reasons: q.Reasons,
+		Tenant: tenant, Workflows: q.Workflows, Key: q.Key, KeyPrefix: q.KeyPrefix, Statuses: q.Statuses, Reasons: q.Reasons,
 		StartedFrom: q.StartedFrom, StartedTo: q.StartedTo, ClosedFrom: q.ClosedFrom, ClosedTo: q.ClosedTo, Labels: q.Labels,
 	}
 }

@@ -184,6 +184,22 @@ func (b *Backend) Queues(ctx context.Context, tenant string) ([]api.QueueStatus,
 	return ask(b.client.Queues, wire.ReadQueueStatusList).do(ctx, b, &pb.QueuesRequest{})
 }
 
+// Allowance returns how much of the system the tenant may use.
+func (b *Backend) Allowance(ctx context.Context, tenant string) (api.Allowance, error) {
+	if err := b.own(tenant); err != nil {
+		return api.Allowance{}, err
+	}
+	return ask(b.client.Allowance, wire.ReadAllowanceValue).do(ctx, b, &pb.AllowanceRequest{})
+}
+
+// SetAllowance changes how much of the system the tenant may use.
+func (b *Backend) SetAllowance(ctx context.Context, tenant string, a api.Allowance) error {
+	if err := b.own(tenant); err != nil {
+		return err
+	}
+	return tellOnce(ctx, b, b.client.SetAllowance, wire.AllowanceValue(a))
+}
+
 // PauseQueue pauses a queue.
 func (b *Backend) PauseQueue(ctx context.Context, tenant, name, why string) error {
 	if err := b.own(tenant); err != nil {

@@ -17,18 +17,27 @@ import (
 // startInput is the input of every run of a schedule. A schedule gets its definition by updates.
 var startInput = model.Payload{Data: []byte("{}")}
 
+// Schedules are the schedules of one tenant.
+type Schedules struct {
+	client api.Client
+	tenant string
+}
+
+// In returns the schedules of a tenant, which client reads and operates.
+func In(client api.Client, tenant string) Schedules { return Schedules{client, tenant} }
+
 // Address returns the address of a schedule.
-func Address(name string) model.Address {
-	return model.Address{Tenant: model.DefaultTenant, Type: Type, Key: name}
+func (s Schedules) Address(name string) model.Address {
+	return model.Address{Tenant: s.tenant, Type: Type, Key: name}
 }
 
 // Request returns a command as the update that a schedule serves.
-func Request(name string, c *Command) (api.UpdateRequest, error) {
+func (s Schedules) Request(name string, c *Command) (api.UpdateRequest, error) {
 	data, err := json.Marshal(c)
 	if err != nil { // a year beyond 9999
 		return api.UpdateRequest{}, fault.New(fault.Invalid, "%s of schedule %s: %w", c.Verb, name, err)
 	}
-	return api.UpdateRequest{Target: api.Target{Address: Address(name)}, Name: c.Verb, Input: model.Payload{Data: data}}, nil
+	return api.UpdateRequest{Target: api.Target{Address: s.Address(name)}, Name: c.Verb, Input: model.Payload{Data: data}}, nil
 }
 
 // ReadAnswer reads the answer to a command.
@@ -40,17 +49,17 @@ func ReadAnswer(p model.Payload) (a Answer, err error) {
 }
 
 // Ask sends a command and waits for the answer.
-func Ask(ctx context.Context, b api.Client, name string, c *Command) (Answer, error) {
+func (s Schedules) Ask(ctx context.Context, name string, c *Command) (Answer, error) {
 	if err := CheckName(name); err != nil {
 		return Answer{}, err
 	}
-	r, err := Request(name, c)
+	r, err := s.Request(name, c)
 	if err != nil {
 		return Answer{}, err
 	}
-	p, err := b.Update(ctx, r)
+	p, err := s.client.Update(ctx, r)
 	if err != nil {
-		return Answer{}, Explain(ctx, b, name, err)
+		return Answer{}, s.Explain(ctx, name, err)
 	}
 	return ReadAnswer(p)
 }
@@ -58,13 +67,13 @@ func Ask(ctx context.Context, b api.Client, name string, c *Command) (Answer, er
 // Explain turns an error about the execution of a schedule into one about the schedule. A conflict
 // may come from the schedule itself, for example when it refuses a trigger. Or it says that the
 // execution has ended; then there is no schedule.
-func Explain(ctx context.Context, b api.Client, name string, err error) error {
+func (s Schedules) Explain(ctx context.Context, name string, err error) error {
 	if f, ok := errors.AsType[*model.Failure](err); ok {
 		return fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
 	}
 	gone := fault.Is(err, fault.NotFound)
 	if fault.Is(err, fault.Conflict) {
-		d, bad := b.Describe(ctx, api.Target{Address: Address(name)})
+		d, bad := s.client.Describe(ctx, api.Target{Address: s.Address(name)})
 		gone = fault.Is(bad, fault.NotFound) || bad == nil && d.Outcome.Status.Closed()
 	}
 	if gone {
@@ -75,9 +84,7 @@ func Explain(ctx context.Context, b api.Client, name string, err error) error {
 
 // Apply makes the definition current: it creates the schedule, changes it, or leaves it alone when
 // it has that definition already. With dry it only returns what it would do.
-//
-//arch:parameters the command is the definition, and dry is the only option
-func Apply(ctx context.Context, b api.Client, name string, c Command, dry bool) (change string, err error) {
+func (s Schedules) Apply(ctx context.Context, name string, c Command, dry bool) (change string, err error) {
 	spec := *c.Spec
 	if err := spec.Complete(name); err != nil {
 		return "", err
@@ -85,7 +92,7 @@ func Apply(ctx context.Context, b api.Client, name string, c Command, dry bool) 
 	c.Verb, c.Spec = VerbApply, &spec
 
 	for range 3 {
-		now, err := Look(ctx, b, name)
+		now, err := s.Look(ctx, name)
 		switch {
 		case err == nil && now.Spec.same(&spec):
 			return Unchanged, nil
@@ -94,14 +101,14 @@ func Apply(ctx context.Context, b api.Client, name string, c Command, dry bool) 
 		case fault.Is(err, fault.NotFound) && dry:
 			return Created, nil
 		case fault.Is(err, fault.NotFound):
-			if _, err := b.Start(ctx, api.StartRequest{Address: Address(name), Input: startInput, Reuse: model.ReuseAlways}); err != nil {
+			if _, err := s.client.Start(ctx, api.StartRequest{Address: s.Address(name), Input: startInput, Reuse: model.ReuseAlways}); err != nil {
 				return "", err
 			}
 		case err != nil:
 			return "", err
 		}
 
-		a, err := Ask(ctx, b, name, &c)
+		a, err := s.Ask(ctx, name, &c)
 		if fault.Is(err, fault.NotFound) {
 			continue // it was deleted in between
 		}
@@ -113,6 +120,7 @@ func Apply(ctx context.Context, b api.Client, name string, c Command, dry bool) 
 
 // Seen is the current state of a schedule.
 type Seen struct {
+	Tenant  string
 	Name    string
 	Spec    Spec
 	Status  Status
@@ -123,23 +131,23 @@ type Seen struct {
 
 // Look reads a schedule; NotFound when it does not exist. It works even if no process serves the
 // schedule.
-func Look(ctx context.Context, b api.Client, name string) (Seen, error) {
+func (s Schedules) Look(ctx context.Context, name string) (Seen, error) {
 	if err := CheckName(name); err != nil {
 		return Seen{}, err
 	}
-	d, err := b.Describe(ctx, api.Target{Address: Address(name)})
+	d, err := s.client.Describe(ctx, api.Target{Address: s.Address(name)})
 	if err != nil {
-		return Seen{}, Explain(ctx, b, name, err)
+		return Seen{}, s.Explain(ctx, name, err)
 	}
 	if d.Outcome.Status.Closed() {
 		return Seen{}, fault.New(fault.NotFound, "there is no schedule %s: it was deleted", name)
 	}
-	return look(ctx, b, &d)
+	return look(ctx, s.client, &d)
 }
 
 // look reads the definition and the status of a schedule.
 func look(ctx context.Context, b api.Client, d *api.Description) (Seen, error) {
-	s := Seen{Name: d.Start.Address.Key, Started: d.Start.At.Std()}
+	s := Seen{Tenant: d.Start.Address.Tenant, Name: d.Start.Address.Key, Started: d.Start.At.Std()}
 	for state, into := range map[string]any{stateSpec: &s.Spec, stateStatus: &s.Status} {
 		p, ok, err := b.State(ctx, api.Target{Address: d.Start.Address}, state)
 		if err != nil {
@@ -157,26 +165,26 @@ func look(ctx context.Context, b api.Client, d *api.Description) (Seen, error) {
 
 // List reads all schedules, or those with the label of an app. For a schedule that cannot be read
 // it yields an error, and continues with the others.
-func List(ctx context.Context, b api.Client, app string) iter.Seq2[Seen, error] {
+func (s Schedules) List(ctx context.Context, app string) iter.Seq2[Seen, error] {
 	return func(yield func(Seen, error) bool) {
-		req := api.ListRequest{Tenant: model.DefaultTenant, Workflows: []string{Type}, Statuses: []model.Status{model.Running}, Limit: 200, Explain: true}
+		req := api.ListRequest{Tenant: s.tenant, Workflows: []string{Type}, Statuses: []model.Status{model.Running}, Limit: 200, Explain: true}
 		if app != "" {
 			req.Labels = []model.LabelCondition{{Name: LabelApp, Values: []string{app}}}
 		}
 
 		for {
-			page, err := b.List(ctx, req)
+			page, err := s.client.List(ctx, req)
 			if err != nil {
 				yield(Seen{}, err)
 				return
 			}
 
 			for i := range page.Executions {
-				s, err := look(ctx, b, &page.Executions[i])
+				seen, err := look(ctx, s.client, &page.Executions[i])
 				if fault.Is(err, fault.NotFound) {
 					continue // it is being created, or was just deleted
 				}
-				if !yield(s, err) {
+				if !yield(seen, err) {
 					return
 				}
 			}
@@ -211,10 +219,30 @@ func (s *Spec) Next(after time.Time, n int) ([]time.Time, error) {
 	return all, nil
 }
 
-// Serve runs the code of schedules in a process that serves nothing else, until stop.
-func Serve(ctx context.Context, b api.Backend, log *slog.Logger) (stop func(), err error) {
+// Serve runs the schedules of a tenant in a process that serves nothing else, until stop.
+func Serve(ctx context.Context, b api.Backend, tenant string, log *slog.Logger) (stop func(), err error) {
+	return serve(log, func(w *replay.Worker) (api.Session, error) {
+		return b.Join(ctx, w, api.Offer{Tenant: tenant, Workflows: []string{Type}})
+	})
+}
+
+// Host is an engine in this process, which gives work of every tenant to workers that run code of
+// Perdure itself.
+type Host interface {
+	// JoinBuiltIn adds a worker that runs the workflows for every tenant.
+	JoinBuiltIn(ctx context.Context, w api.Worker, workflows ...string) (api.Session, error)
+}
+
+// ServeAll runs the schedules of every tenant, until stop. A server calls it, so that schedules
+// continue although no app of their tenant is connected. The jobs that they start wait for workers
+// of the tenant.
+func ServeAll(ctx context.Context, h Host, log *slog.Logger) (stop func(), err error) {
+	return serve(log, func(w *replay.Worker) (api.Session, error) { return h.JoinBuiltIn(ctx, w, Type) })
+}
+
+func serve(log *slog.Logger, join func(*replay.Worker) (api.Session, error)) (stop func(), err error) {
 	w := replay.NewWorker(replay.Config{Code: map[string]replay.Code{Type: Code}, Logger: log})
-	session, err := b.Join(ctx, w, api.Offer{Tenant: model.DefaultTenant, Workflows: []string{Type}})
+	session, err := join(w)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (s *Seen) Why(ctx context.Context, b api.Client) (lines []string, err error
 	open := s.Status.Open[0]
 	name := open.Workflow + "/" + open.Key
 	lines = append(lines, "it begins nothing while "+name+" is open (overlap "+string(s.Spec.Overlap)+")")
-	d, err := b.Describe(ctx, api.Target{Address: model.Address{Tenant: model.DefaultTenant, Type: open.Workflow, Key: open.Key}})
+	d, err := b.Describe(ctx, api.Target{Address: model.Address{Tenant: s.Tenant, Type: open.Workflow, Key: open.Key}})
 	if fault.Is(err, fault.NotFound) {
 		return lines, nil
 	}

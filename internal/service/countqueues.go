@@ -46,6 +46,9 @@ func (c *census) at(name string) *api.QueueInfo {
 
 // ListQueues returns the queues of a tenant.
 func (s *Service) ListQueues(ctx context.Context, tenant string) (api.QueueList, error) {
+	if err := s.checkTenant("list queues", tenant); err != nil {
+		return api.QueueList{}, err
+	}
 	j, err := s.judge(ctx, tenant)
 	if err != nil {
 		return api.QueueList{}, err

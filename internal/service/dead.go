@@ -1,7 +1,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -337,11 +336,16 @@ func (s *Service) await(ctx context.Context, done func(ctx context.Context) (boo
 
 // deadRow reads a dead task.
 func (s *Service) deadRow(ctx context.Context, op string, id api.DeadID) (*store.DeadRow, error) {
+	v := s.check(op + " dead task")
+	v.tenant(id.Tenant)
+	if err := v.err(); err != nil {
+		return nil, err
+	}
 	if int(id.Shard) >= s.store.Info().Shards || id.Run.IsZero() || id.Task == "" {
 		return nil, fault.New(fault.NotFound, "%s: dead task %s does not exist in this store", op, id)
 	}
 	row, err := s.store.LoadDead(ctx, store.DeadKey{RunKey: store.RunKey{Shard: id.Shard, Run: id.Run}, Task: id.Task})
-	if err == nil && (row == nil || row.Body.Address.Tenant != cmp.Or(id.Tenant, model.DefaultTenant)) {
+	if err == nil && (row == nil || row.Body.Address.Tenant != id.Tenant) {
 		return nil, fault.New(fault.NotFound, "%s: dead task %s does not exist", op, id)
 	}
 	return row, err
@@ -355,11 +359,8 @@ func (s *Service) deadQuery(r *api.DeadRequest) (store.DeadQuery, error) {
 	q := store.DeadQuery{
 		Tenant: r.Tenant, Kinds: r.Activities, Queues: r.Queues, Fingerprint: r.Fingerprint, From: r.From, To: r.To, Requeued: r.Requeued, Limit: pageSize(r.Limit),
 	}
-	if q.Tenant == "" {
-		q.Tenant = model.DefaultTenant
-	}
 	v := s.check("list dead tasks")
-	v.text("the tenant", q.Tenant, s.limits.Key)
+	v.tenant(q.Tenant)
 	for _, name := range q.Kinds {
 		v.name("activity", name)
 	}

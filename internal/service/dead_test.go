@@ -14,7 +14,7 @@ import (
 func bury(t *testing.T, s *service.Service) (api.TaskSession, api.StartRequest, api.DeadID) {
 	t.Helper()
 	w := &hopeless{session: make(chan api.TaskSession, 1)}
-	session, err := s.JoinTasks(t.Context(), w, model.TaskOffer{Name: "w", Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
+	session, err := s.JoinTasks(t.Context(), w, model.TaskOffer{Tenants: []string{model.DefaultTenant}, Name: "w", Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func bury(t *testing.T, s *service.Service) (api.TaskSession, api.StartRequest, 
 		t.Fatal(err)
 	}
 
-	dead, err := s.ListDead(t.Context(), api.DeadRequest{})
+	dead, err := s.ListDead(t.Context(), api.DeadRequest{Tenant: model.DefaultTenant})
 	if err != nil || len(dead.Tasks) != 1 {
 		t.Fatalf("%+v, %v", dead, err)
 	}

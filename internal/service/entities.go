@@ -1,7 +1,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"strings"
@@ -15,7 +14,7 @@ import (
 
 // entity checks the address of an entity or a service.
 func (v *validator) entity(a model.Address) {
-	v.text("the tenant", a.Tenant, v.limits.Name)
+	v.tenant(a.Tenant)
 	v.text("the key", a.Key, v.limits.Key)
 	word, name, _ := strings.Cut(a.Type, ":")
 	if !a.IsEntity() {
@@ -99,10 +98,10 @@ func (j *judge) entityAt(ctx context.Context, a model.Address) (api.EntityInfo, 
 // ListEntities returns entities in the order of type and key.
 func (s *Service) ListEntities(ctx context.Context, r api.EntityListRequest) (api.EntityListPage, error) {
 	q := store.EntityQuery{
-		Tenant: cmp.Or(r.Tenant, model.DefaultTenant), Type: r.Type, KeyPrefix: r.KeyPrefix, Locked: r.Locked, Limit: pageSize(r.Limit),
+		Tenant: r.Tenant, Type: r.Type, KeyPrefix: r.KeyPrefix, Locked: r.Locked, Limit: pageSize(r.Limit),
 	}
 	v := s.check("list entities")
-	v.text("the tenant", q.Tenant, s.limits.Name)
+	v.tenant(q.Tenant)
 	if r.Type != "" {
 		v.text("the type", r.Type, s.limits.Name)
 	}
@@ -214,9 +213,8 @@ func (s *Service) JoinEntities(_ context.Context, w api.EntityWorker, offer mode
 	if s.engine == nil {
 		return nil, fault.New(fault.Denied, "the store is open for reading only")
 	}
-	offer.Tenant = cmp.Or(offer.Tenant, model.DefaultTenant)
 	v := s.check("join")
-	v.text("the tenant", offer.Tenant, s.limits.Name)
+	v.tenant(offer.Tenant)
 
 	for i := range offer.Types {
 		t := &offer.Types[i]

@@ -179,10 +179,10 @@ func TestListEntities(t *testing.T) {
 		}
 	}
 	for want, r := range map[string]api.EntityListRequest{
-		"account/a-0 account/a-1 account/a-2 account/a-3 account/a-4 account/a-5 account/a-6 cart/a-1": {Limit: 3},
-		"account/a-1 cart/a-1":                {KeyPrefix: "a-1", Limit: 1},
-		"cart/a-1":                            {Type: "entity:cart"},
-		"account/a-1 account/a-3 account/a-5": {Locked: true, Limit: 2},
+		"account/a-0 account/a-1 account/a-2 account/a-3 account/a-4 account/a-5 account/a-6 cart/a-1": {Tenant: "default", Limit: 3},
+		"account/a-1 cart/a-1":                {Tenant: "default", KeyPrefix: "a-1", Limit: 1},
+		"cart/a-1":                            {Tenant: "default", Type: "entity:cart"},
+		"account/a-1 account/a-3 account/a-5": {Tenant: "default", Locked: true, Limit: 2},
 		"":                                    {Tenant: "other"},
 	} {
 		if got := list(r); got != want {
@@ -190,7 +190,7 @@ func TestListEntities(t *testing.T) {
 		}
 	}
 
-	_, err := f.svc.ListEntities(t.Context(), api.EntityListRequest{Cursor: "?"})
+	_, err := f.svc.ListEntities(t.Context(), api.EntityListRequest{Tenant: "default", Cursor: "?"})
 	wantKind(t, "a cursor that is none", err, fault.Invalid)
 }
 

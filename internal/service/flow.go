@@ -23,6 +23,9 @@ func (s *Service) flow() *flow.Flow {
 
 // Limits lists the limits of a tenant, with the tasks that hold and wait for them.
 func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus, error) {
+	if err := s.checkTenant("limits", tenant); err != nil {
+		return nil, err
+	}
 	st, err := s.flow().StateWithUses(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -53,6 +56,9 @@ func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus,
 
 // SetLimit creates or changes a limit.
 func (s *Service) SetLimit(ctx context.Context, tenant string, l api.Limit, anyQueue bool) error {
+	if err := s.checkTenant("limit "+l.Name, tenant); err != nil {
+		return err
+	}
 	l.Tenant = ""
 	if l.Per == rule.Shared {
 		switch {
@@ -67,11 +73,17 @@ func (s *Service) SetLimit(ctx context.Context, tenant string, l api.Limit, anyQ
 
 // DeleteLimit removes a limit.
 func (s *Service) DeleteLimit(ctx context.Context, tenant, name string) error {
+	if err := s.checkNamed("delete limit", tenant, name, ""); err != nil {
+		return err
+	}
 	return s.flow().DeleteLimit(ctx, tenant, name)
 }
 
 // Breakers lists the circuit breakers of a tenant.
 func (s *Service) Breakers(ctx context.Context, tenant string) ([]api.BreakerStatus, error) {
+	if err := s.checkTenant("breakers", tenant); err != nil {
+		return nil, err
+	}
 	st, err := s.flow().State(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -88,6 +100,9 @@ func (s *Service) Breakers(ctx context.Context, tenant string) ([]api.BreakerSta
 
 // BreakerRules lists the rules for circuit breakers.
 func (s *Service) BreakerRules(ctx context.Context, tenant string) ([]api.Breaker, error) {
+	if err := s.checkTenant("breaker rules", tenant); err != nil {
+		return nil, err
+	}
 	st, err := s.flow().State(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -113,6 +128,7 @@ func breakerRule(name string, c *breaker.Config) api.Breaker {
 // SetBreaker creates or changes a rule for circuit breakers.
 func (s *Service) SetBreaker(ctx context.Context, tenant string, b api.Breaker) error {
 	v := s.check("breaker " + b.Name)
+	v.tenant(tenant)
 	v.name("breaker", b.Name)
 	if !(b.Ratio >= 0 && b.Ratio <= 1) || b.Ratio > 0 && b.Ratio < 0.001 {
 		v.wrong("ratio %v is not between 0.001 and 1", b.Ratio)
@@ -134,12 +150,15 @@ func (s *Service) SetBreaker(ctx context.Context, tenant string, b api.Breaker) 
 
 // DeleteBreaker removes a rule for circuit breakers.
 func (s *Service) DeleteBreaker(ctx context.Context, tenant, name string) error {
+	if err := s.checkNamed("delete breaker", tenant, name, ""); err != nil {
+		return err
+	}
 	return s.flow().DeleteBreaker(ctx, tenant, name)
 }
 
 // TripBreaker opens a breaker.
 func (s *Service) TripBreaker(ctx context.Context, tenant, name, why string) error {
-	if err := s.checkNamed("trip breaker", name, why); err != nil {
+	if err := s.checkNamed("trip breaker", tenant, name, why); err != nil {
 		return err
 	}
 	return s.flow().Trip(ctx, rule.BreakerID{Tenant: tenant, Name: name}, why)
@@ -147,7 +166,7 @@ func (s *Service) TripBreaker(ctx context.Context, tenant, name, why string) err
 
 // ResetBreaker closes a breaker.
 func (s *Service) ResetBreaker(ctx context.Context, tenant, name string) error {
-	if err := s.checkNamed("reset breaker", name, ""); err != nil {
+	if err := s.checkNamed("reset breaker", tenant, name, ""); err != nil {
 		return err
 	}
 	return s.flow().Reset(ctx, rule.BreakerID{Tenant: tenant, Name: name})
@@ -157,7 +176,7 @@ func (s *Service) ResetBreaker(ctx context.Context, tenant, name string) error {
 //
 //arch:parameters given by api.Backend
 func (s *Service) PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error {
-	if err := s.checkNamed("pause breaker", name, why); err != nil {
+	if err := s.checkNamed("pause breaker", tenant, name, why); err != nil {
 		return err
 	}
 	if until < 0 || until > model.MaxTime {
@@ -166,9 +185,17 @@ func (s *Service) PauseBreaker(ctx context.Context, tenant, name string, until m
 	return s.flow().Pause(ctx, rule.BreakerID{Tenant: tenant, Name: name}, until, why)
 }
 
-// checkNamed checks the name and the reason of an operator's order.
-func (s *Service) checkNamed(op, name, why string) error {
+// checkTenant checks the tenant of a request that names nothing else.
+func (s *Service) checkTenant(op, tenant string) error {
+	v := s.check(op)
+	v.tenant(tenant)
+	return v.err()
+}
+
+// checkNamed checks the tenant, the name and the reason of an operator's order.
+func (s *Service) checkNamed(op, tenant, name, why string) error {
 	v := s.check(strings.TrimSpace(op + " " + name))
+	v.tenant(tenant)
 	_, what, _ := strings.Cut(op, " ")
 	v.name(what, name)
 	v.size("reason", len(why))
@@ -177,6 +204,9 @@ func (s *Service) checkNamed(op, name, why string) error {
 
 // Queues lists the queues of a tenant.
 func (s *Service) Queues(ctx context.Context, tenant string) ([]api.QueueStatus, error) {
+	if err := s.checkTenant("queues", tenant); err != nil {
+		return nil, err
+	}
 	st, err := s.flow().State(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -204,7 +234,7 @@ func (s *Service) Queues(ctx context.Context, tenant string) ([]api.QueueStatus,
 
 // PauseQueue starts no further tasks of a queue.
 func (s *Service) PauseQueue(ctx context.Context, tenant, name, why string) error {
-	if err := s.checkNamed("pause queue", name, why); err != nil {
+	if err := s.checkNamed("pause queue", tenant, name, why); err != nil {
 		return err
 	}
 	return s.flow().PauseQueue(ctx, tenant, name, why)
@@ -212,8 +242,33 @@ func (s *Service) PauseQueue(ctx context.Context, tenant, name, why string) erro
 
 // ResumeQueue undoes PauseQueue.
 func (s *Service) ResumeQueue(ctx context.Context, tenant, name string) error {
-	if err := s.checkNamed("resume queue", name, ""); err != nil {
+	if err := s.checkNamed("resume queue", tenant, name, ""); err != nil {
 		return err
 	}
 	return s.flow().ResumeQueue(ctx, tenant, name)
+}
+
+// Allowance returns how much of the system a tenant may use.
+func (s *Service) Allowance(ctx context.Context, tenant string) (api.Allowance, error) {
+	if err := s.checkTenant("allowance", tenant); err != nil {
+		return api.Allowance{}, err
+	}
+	return s.flow().Allowance(ctx, tenant)
+}
+
+// SetAllowance changes how much of the system a tenant may use.
+func (s *Service) SetAllowance(ctx context.Context, tenant string, a api.Allowance) error {
+	if err := s.checkTenant("allowance", tenant); err != nil {
+		return err
+	}
+	return s.flow().SetAllowance(ctx, tenant, a)
+}
+
+// admit lets a client start an execution, if the allowance of its tenant has room. A start that
+// finds an execution that exists needs no room.
+func (s *Service) admit(ctx context.Context, m *model.Message) (done func(began bool), err error) {
+	return s.flow().Admit(ctx, m.To.Tenant, func(ctx context.Context) (bool, error) {
+		row, err := s.store.LoadExecution(ctx, s.shard(m.To), m.To, model.RunID{})
+		return row != nil && (m.Reuse == model.ReturnExisting || !row.Outcome.Status.Closed()), err
+	})
 }

@@ -35,7 +35,7 @@ func TestListPaging(t *testing.T) {
 		var got []string
 		cursor := ""
 		for page := range 30 {
-			r, err := f.svc.List(t.Context(), api.ListRequest{Limit: limit, Cursor: cursor})
+			r, err := f.svc.List(t.Context(), api.ListRequest{Tenant: model.DefaultTenant, Limit: limit, Cursor: cursor})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +57,7 @@ func TestListPaging(t *testing.T) {
 		}
 	}
 
-	if n, err := f.svc.Count(t.Context(), api.ListRequest{Limit: 1}); err != nil || n != 24 {
+	if n, err := f.svc.Count(t.Context(), api.ListRequest{Tenant: model.DefaultTenant, Limit: 1}); err != nil || n != 24 {
 		t.Errorf("count = %d, %v", n, err)
 	}
 }
@@ -73,7 +73,7 @@ func TestListOfEqualTimes(t *testing.T) {
 
 	cursor := ""
 	for range 10 {
-		r, err := f.svc.List(t.Context(), api.ListRequest{Limit: 2, Cursor: cursor})
+		r, err := f.svc.List(t.Context(), api.ListRequest{Tenant: model.DefaultTenant, Limit: 2, Cursor: cursor})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,12 +113,12 @@ func TestListSelects(t *testing.T) {
 		r    api.ListRequest
 		want []string
 	}{
-		{"everything of the default tenant", api.ListRequest{}, []string{"a-3", "b-1", "a-2", "a-1"}},
-		{"a workflow", api.ListRequest{Workflows: []string{"order"}}, []string{"b-1", "a-2", "a-1"}},
-		{"a beginning of the key", api.ListRequest{KeyPrefix: "a-"}, []string{"a-3", "a-2", "a-1"}},
-		{"a status", api.ListRequest{Statuses: []model.Status{model.Completed, model.Failed}}, []string{"a-1"}},
-		{"all runs", api.ListRequest{KeyPrefix: "b", AllRuns: true}, []string{"b-1", "b-1"}},
-		{"a time", api.ListRequest{StartedFrom: begin + 2_000_000, StartedTo: begin + 3_000_000}, []string{"a-2"}},
+		{"everything of the default tenant", api.ListRequest{Tenant: model.DefaultTenant}, []string{"a-3", "b-1", "a-2", "a-1"}},
+		{"a workflow", api.ListRequest{Tenant: model.DefaultTenant, Workflows: []string{"order"}}, []string{"b-1", "a-2", "a-1"}},
+		{"a beginning of the key", api.ListRequest{Tenant: model.DefaultTenant, KeyPrefix: "a-"}, []string{"a-3", "a-2", "a-1"}},
+		{"a status", api.ListRequest{Tenant: model.DefaultTenant, Statuses: []model.Status{model.Completed, model.Failed}}, []string{"a-1"}},
+		{"all runs", api.ListRequest{Tenant: model.DefaultTenant, KeyPrefix: "b", AllRuns: true}, []string{"b-1", "b-1"}},
+		{"a time", api.ListRequest{Tenant: model.DefaultTenant, StartedFrom: begin + 2_000_000, StartedTo: begin + 3_000_000}, []string{"a-2"}},
 		{"another tenant", api.ListRequest{Tenant: "acme"}, []string{"a-4"}},
 		{"nothing", api.ListRequest{Tenant: "nobody"}, nil},
 	} {
@@ -145,12 +145,12 @@ func TestForgedCursors(t *testing.T) {
 	f.put(order("1"), 0, 0)
 	for _, fill := range []byte{0, 1, 0x7f, 0x80, 0xff} {
 		raw := slices.Repeat([]byte{fill}, 24)
-		if _, err := f.svc.List(t.Context(), api.ListRequest{Cursor: base64.RawURLEncoding.EncodeToString(raw)}); err != nil {
+		if _, err := f.svc.List(t.Context(), api.ListRequest{Tenant: model.DefaultTenant, Cursor: base64.RawURLEncoding.EncodeToString(raw)}); err != nil {
 			t.Errorf("cursor of bytes %#x: %v", fill, err)
 		}
 	}
 	for _, n := range []int{23, 25} {
-		_, err := f.svc.List(t.Context(), api.ListRequest{Cursor: base64.RawURLEncoding.EncodeToString(make([]byte, n))})
+		_, err := f.svc.List(t.Context(), api.ListRequest{Tenant: model.DefaultTenant, Cursor: base64.RawURLEncoding.EncodeToString(make([]byte, n))})
 		if !fault.Is(err, fault.Invalid) {
 			t.Errorf("cursor of %d bytes: %v", n, err)
 		}
@@ -205,7 +205,7 @@ func TestListPageIsBounded(t *testing.T) {
 		f.put(order(fmt.Sprint(i)), 0, 0)
 	}
 	for limit, want := range map[int]int{0: 100, -1: 100, 1000: 1000, 1_000_000: 1000} {
-		r, err := f.svc.List(t.Context(), api.ListRequest{Limit: limit})
+		r, err := f.svc.List(t.Context(), api.ListRequest{Tenant: model.DefaultTenant, Limit: limit})
 		if err != nil || len(r.Executions) != want || r.Cursor == "" {
 			t.Errorf("limit %d: %d executions, cursor %q, %v; want %d and a cursor", limit, len(r.Executions), r.Cursor, err, want)
 		}

@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 var _ api.Mailer = (*Service)(nil)
@@ -60,7 +62,22 @@ func (s *Service) Deliver(ctx context.Context, m *model.Message) error {
 	default:
 		return fault.New(fault.Invalid, "a client does not send %s", m.Kind)
 	}
-	_, err := s.send(ctx, m)
+	v := s.check(m.Kind.String())
+	v.address(m.To)
+	if with := core.Overreach(m); with != "" {
+		v.wrong("a client does not send it %s", with)
+	}
+	if m.From != (model.Link{}) || m.Section != "" {
+		v.wrong("a client does not send it in the name of a run")
+	}
+	if err := v.err(); err != nil {
+		return err
+	}
+	send := s.send
+	if m.Kind == model.MessageStart {
+		send = s.sendStart
+	}
+	_, err := send(ctx, m)
 	return err
 }
 
@@ -86,18 +103,37 @@ func (s *Service) Hint(shard model.ShardID) {
 	}
 }
 
-// DeadLetters returns the refused and unreadable messages that the inbox keeps.
-func (s *Service) DeadLetters(ctx context.Context, after model.RunID, limit int) ([]api.DeadLetter, error) {
-	rows, err := s.store.LoadDeadLetters(ctx, after, limit)
-	letters := make([]api.DeadLetter, 0, len(rows))
-	for i := range rows {
-		l := api.DeadLetter{ID: rows[i].ID, Message: rows[i].Message, Reason: rows[i].Message.ID}
-		if d := rows[i].Damaged; d != nil {
-			l.Unreadable, l.Reason = true, d.Why
-		} else if l.Message.Kind == model.MessageNothing {
-			l.Unreadable = true
-		}
-		letters = append(letters, l)
+// DeadLetters returns the refused and unreadable messages of a tenant that the inbox keeps. A row
+// whose tenant cannot be read belongs to none: perdure doctor reports it.
+func (s *Service) DeadLetters(ctx context.Context, tenant string, after model.RunID, limit int) ([]api.DeadLetter, error) {
+	if err := s.checkTenant("dead letters", tenant); err != nil {
+		return nil, err
 	}
-	return letters, err
+	limit = pageSize(limit)
+	letters := make([]api.DeadLetter, 0, limit)
+	for {
+		rows, err := s.store.LoadDeadLetters(ctx, after, limit)
+		if err != nil {
+			return nil, err
+		}
+		for i := range rows {
+			after = rows[i].ID
+			if rows[i].Message.To.Tenant == tenant && len(letters) < limit {
+				letters = append(letters, letterOf(&rows[i]))
+			}
+		}
+		if len(rows) < limit || len(letters) == limit {
+			return letters, nil
+		}
+	}
+}
+
+func letterOf(row *store.InboxRow) api.DeadLetter {
+	l := api.DeadLetter{ID: row.ID, Message: row.Message, Reason: row.Message.ID}
+	if d := row.Damaged; d != nil {
+		l.Unreadable, l.Reason = true, d.Why
+	} else if row.Message.Kind == model.MessageNothing {
+		l.Unreadable = true
+	}
+	return l
 }

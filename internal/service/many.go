@@ -44,13 +44,19 @@ func (s *Service) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.S
 	messages := make([]*model.Message, 0, len(rs))
 
 	places := make([]int, 0, len(rs))
+	admitted := make([]func(bool), 0, len(rs))
 	for i := range rs {
 		m, err := s.startMessage(&rs[i])
 		if err != nil {
 			replies[i].Err = err
 			continue
 		}
-		messages, places = append(messages, m), append(places, i)
+		done, err := s.admit(ctx, m)
+		if err != nil {
+			replies[i].Err = err
+			continue
+		}
+		messages, places, admitted = append(messages, m), append(places, i), append(admitted, done)
 	}
 
 	ctx, span := s.tracer.SendAll(ctx, messages)
@@ -58,6 +64,7 @@ func (s *Service) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.S
 	late := s.lateMany(ctx)
 	for n, sent := range s.engine.SendMany(ctx, messages) {
 		a := sent.Answer
+		admitted[n](sent.Err != nil || !a.Existing)
 		replies[places[n]] = api.StartedReply{
 			StartReply: api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, Err: late(messages[n].To, sent.Err),
 		}

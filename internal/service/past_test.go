@@ -95,7 +95,7 @@ func TestImportRefusals(t *testing.T) {
 		}
 	}
 
-	if n, err := svc.Count(t.Context(), api.ListRequest{AllRuns: true}); err != nil || n != 0 {
+	if n, err := svc.Count(t.Context(), api.ListRequest{Tenant: model.DefaultTenant, AllRuns: true}); err != nil || n != 0 {
 		t.Errorf("%d executions, %v", n, err)
 	}
 	reply, err := svc.Import(t.Context(), api.ImportRequest{History: history(func(*model.History) {}), Tenant: model.DefaultTenant, Key: "2"})

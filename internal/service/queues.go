@@ -14,6 +14,9 @@ import (
 
 // ListWorkers returns the workers of all live nodes.
 func (s *Service) ListWorkers(ctx context.Context, tenant string) ([]api.WorkerInfo, error) {
+	if err := s.checkTenant("list workers", tenant); err != nil {
+		return nil, err
+	}
 	view, err := s.store.Members(ctx)
 	if err != nil {
 		return nil, err

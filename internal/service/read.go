@@ -253,13 +253,10 @@ func (s *Service) query(r api.ListRequest) (store.Query, error) {
 		StartedFrom: r.StartedFrom, StartedTo: r.StartedTo, ClosedFrom: r.ClosedFrom, ClosedTo: r.ClosedTo, Labels: r.Labels,
 		AllRuns: r.AllRuns, Limit: pageSize(r.Limit),
 	}
-	if q.Tenant == "" {
-		q.Tenant = model.DefaultTenant
-	}
-
 	v := s.check("list")
+	v.tenant(q.Tenant)
 	// A text that a store cannot contain cannot be searched for.
-	for _, part := range [...][2]string{{"the tenant", q.Tenant}, {"the key", q.Key}, {"the beginning of the key", q.KeyPrefix}} {
+	for _, part := range [...][2]string{{"the key", q.Key}, {"the beginning of the key", q.KeyPrefix}} {
 		if part[1] != "" {
 			v.text(part[0], part[1], s.limits.Key)
 		}

@@ -63,7 +63,7 @@ func TestInvalidAddresses(t *testing.T) {
 		{"no tenant", func(a *model.Address) { a.Tenant = "" }, "the tenant is empty"},
 		{"no workflow", func(a *model.Address) { a.Type = "" }, "the name of the workflow is empty"},
 		{"no key", func(a *model.Address) { a.Key = "" }, "the key is empty"},
-		{"long tenant", func(a *model.Address) { a.Tenant = long(201) }, "the tenant has 201 bytes, at most 200"},
+		{"long tenant", func(a *model.Address) { a.Tenant = long(65) }, "at most 64"},
 		{"long workflow", func(a *model.Address) { a.Type = long(201) }, "the name of the workflow has 201 bytes"},
 		{"long key", func(a *model.Address) { a.Key = long(513) }, "the key has 513 bytes, at most 512"},
 		{"key not UTF-8", func(a *model.Address) { a.Key = "a\xff" }, "the key is not valid UTF-8"},
@@ -71,7 +71,7 @@ func TestInvalidAddresses(t *testing.T) {
 		{"surrogate", func(a *model.Address) { a.Key = "\xed\xa0\x80" }, "not valid UTF-8"},
 		{"NUL in the key", func(a *model.Address) { a.Key = "a\x00b" }, "the key contains the control character U+0000"},
 		{"newline in the workflow", func(a *model.Address) { a.Type = "a\nb" }, "the name of the workflow contains the control character U+000A"},
-		{"escape in the tenant", func(a *model.Address) { a.Tenant = "\x1b[31m" }, "the tenant contains the control character U+001B"},
+		{"escape in the tenant", func(a *model.Address) { a.Tenant = "\x1b[31m" }, "is not a name of letters"},
 		{"delete", func(a *model.Address) { a.Key = "\x7f" }, "control character U+007F"},
 		{"C1 control", func(a *model.Address) { a.Key = "\u0085" }, "control character U+0085"},
 		{"unit separator", func(a *model.Address) { a.Key = "a\x1fb" }, "control character U+001F"},
@@ -189,11 +189,11 @@ func TestRefusedRequests(t *testing.T) {
 			return f.svc.Cancel(ctx, api.CancelRequest{Target: target, RequestID: "\xff"})
 		}},
 		{"list of a workflow that cannot be", func(ctx context.Context) error {
-			_, err := f.svc.List(ctx, api.ListRequest{Workflows: []string{"a\x00"}})
+			_, err := f.svc.List(ctx, api.ListRequest{Tenant: model.DefaultTenant, Workflows: []string{"a\x00"}})
 			return err
 		}},
 		{"count of keys that cannot be", func(ctx context.Context) error {
-			_, err := f.svc.Count(ctx, api.ListRequest{KeyPrefix: "\xff"})
+			_, err := f.svc.Count(ctx, api.ListRequest{Tenant: model.DefaultTenant, KeyPrefix: "\xff"})
 			return err
 		}},
 		{"list of a tenant that cannot be", func(ctx context.Context) error {
@@ -201,35 +201,35 @@ func TestRefusedRequests(t *testing.T) {
 			return err
 		}},
 		{"list by a label that cannot be", func(ctx context.Context) error {
-			_, err := f.svc.List(ctx, api.ListRequest{Labels: []model.LabelCondition{{Name: "a b", Values: []string{"x"}}}})
+			_, err := f.svc.List(ctx, api.ListRequest{Tenant: model.DefaultTenant, Labels: []model.LabelCondition{{Name: "a b", Values: []string{"x"}}}})
 			return err
 		}},
 		{"count by a value that cannot be", func(ctx context.Context) error {
-			_, err := f.svc.Count(ctx, api.ListRequest{Labels: []model.LabelCondition{{Name: "a", Values: []string{"\x00"}}}})
+			_, err := f.svc.Count(ctx, api.ListRequest{Tenant: model.DefaultTenant, Labels: []model.LabelCondition{{Name: "a", Values: []string{"\x00"}}}})
 			return err
 		}},
 		{"list by a reason that cannot be", func(ctx context.Context) error {
-			_, err := f.svc.List(ctx, api.ListRequest{Reasons: []model.ReasonCode{"\xff"}})
+			_, err := f.svc.List(ctx, api.ListRequest{Tenant: model.DefaultTenant, Reasons: []model.ReasonCode{"\xff"}})
 			return err
 		}},
 		{"list with a cursor that is no text of ours", func(ctx context.Context) error {
-			_, err := f.svc.List(ctx, api.ListRequest{Cursor: "!"})
+			_, err := f.svc.List(ctx, api.ListRequest{Tenant: model.DefaultTenant, Cursor: "!"})
 			return err
 		}},
 		{"list with a cursor that is too short", func(ctx context.Context) error {
-			_, err := f.svc.List(ctx, api.ListRequest{Cursor: "AAAA"})
+			_, err := f.svc.List(ctx, api.ListRequest{Tenant: model.DefaultTenant, Cursor: "AAAA"})
 			return err
 		}},
 		{"list with a cursor that is too long", func(ctx context.Context) error {
-			_, err := f.svc.List(ctx, api.ListRequest{Cursor: strings.Repeat("A", 36)})
+			_, err := f.svc.List(ctx, api.ListRequest{Tenant: model.DefaultTenant, Cursor: strings.Repeat("A", 36)})
 			return err
 		}},
 		{"list with a padded cursor", func(ctx context.Context) error {
-			_, err := f.svc.List(ctx, api.ListRequest{Cursor: strings.Repeat("A", 31) + "="})
+			_, err := f.svc.List(ctx, api.ListRequest{Tenant: model.DefaultTenant, Cursor: strings.Repeat("A", 31) + "="})
 			return err
 		}},
 		{"count with a bad cursor", func(ctx context.Context) error {
-			_, err := f.svc.Count(ctx, api.ListRequest{Cursor: "x"})
+			_, err := f.svc.Count(ctx, api.ListRequest{Tenant: model.DefaultTenant, Cursor: "x"})
 			return err
 		}},
 	} {
@@ -324,7 +324,7 @@ func TestConflicts(t *testing.T) {
 	if err != nil || d.Events != 3 || len(d.Reasons) == 0 || d.Reasons[0].Code != model.WaitWorker || d.Owner.IsZero() {
 		t.Errorf("described as %+v, %v", d, err)
 	}
-	_, err = s.Join(t.Context(), nil, api.Offer{Workflows: []string{"ok", "a\x00"}})
+	_, err = s.Join(t.Context(), nil, api.Offer{Tenant: model.DefaultTenant, Workflows: []string{"ok", "a\x00"}})
 	wantKind(t, "join with a bad name", err, fault.Invalid)
 }
 

@@ -4,8 +4,8 @@
 package service
 
 import (
-	"cmp"
 	"context"
+	"strings"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/engine"
@@ -51,6 +51,21 @@ func (s *Service) send(ctx context.Context, m *model.Message) (model.Answer, err
 	return a, s.explainLate(ctx, m.To, err)
 }
 
+// sendStart sends a start of a client, if the allowance of the tenant has room for it.
+func (s *Service) sendStart(ctx context.Context, m *model.Message) (model.Answer, error) {
+	if s.engine == nil {
+		return model.Answer{}, readOnly(m)
+	}
+	done, err := s.admit(ctx, m)
+	if err != nil {
+		return model.Answer{}, err
+	}
+	a, err := s.send(ctx, m)
+	// Without an answer, the execution may have begun.
+	done(err != nil || !a.Existing)
+	return a, err
+}
+
 // failureOf returns the kind of an error, for spans.
 func failureOf(err error) string {
 	if err == nil {
@@ -69,7 +84,7 @@ func (s *Service) Start(ctx context.Context, r api.StartRequest) (api.StartReply
 	if err != nil {
 		return api.StartReply{}, err
 	}
-	a, err := s.send(ctx, m)
+	a, err := s.sendStart(ctx, m)
 	return api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, err
 }
 
@@ -82,6 +97,20 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 	if s.engine == nil {
 		return api.Result{}, readOnly(m)
 	}
+	if s.flow().Bounded(r.Address.Tenant) {
+		// The start must be over before the execution is, to count what is open.
+		if _, err := s.Start(ctx, r); err != nil {
+			return api.Result{}, err
+		}
+		return s.Await(ctx, api.Target{Address: r.Address})
+	}
+
+	done, err := s.admit(ctx, m)
+	if err != nil {
+		return api.Result{}, err
+	}
+	done(false) // nothing is counted
+
 	ctx, span := s.tracer.Run(ctx, m)
 	end, err := s.engine.Execute(ctx, m)
 	if err == nil {
@@ -269,13 +298,13 @@ func (s *Service) JoinTasks(_ context.Context, w api.TaskWorker, offer model.Tas
 	if s.engine == nil {
 		return nil, fault.New(fault.Denied, "the store is open for reading only")
 	}
-	if len(offer.Tenants) == 0 {
-		offer.Tenants = []string{model.DefaultTenant}
-	}
 	v := s.check("join")
 	v.name("worker", offer.Name)
+	if len(offer.Tenants) == 0 {
+		v.wrong("the tenant is empty")
+	}
 	for _, tenant := range offer.Tenants {
-		v.text("the tenant", tenant, s.limits.Name)
+		v.tenant(tenant)
 	}
 	v.offer("queue", offer.Queues)
 	v.offer("activity", offer.Kinds)
@@ -289,14 +318,32 @@ func (s *Service) JoinTasks(_ context.Context, w api.TaskWorker, offer model.Tas
 	return taskSession{s.engine.JoinTasks(w, offer), s}, nil
 }
 
+// JoinBuiltIn adds a worker that runs workflows of Perdure itself, such as schedules, for every
+// tenant. It is not part of api.Backend: only the process that runs the engine may join so.
+func (s *Service) JoinBuiltIn(_ context.Context, w api.Worker, workflows ...string) (api.Session, error) {
+	if s.engine == nil {
+		return nil, fault.New(fault.Denied, "the store is open for reading only")
+	}
+	v := s.check("join")
+	v.offer("workflow", workflows)
+	for _, name := range workflows {
+		if !strings.HasPrefix(name, model.ReservedPrefix) {
+			v.wrong("workflow %s is not built in: a worker offers it for one tenant", name)
+		}
+	}
+	if err := v.err(); err != nil {
+		return nil, err
+	}
+	return s.engine.Join(w, api.Offer{Tenant: model.EveryTenant, Workflows: workflows}), nil
+}
+
 // Join adds a workflow worker.
 func (s *Service) Join(_ context.Context, w api.Worker, offer api.Offer) (api.Session, error) {
 	if s.engine == nil {
 		return nil, fault.New(fault.Denied, "the store is open for reading only")
 	}
-	offer.Tenant = cmp.Or(offer.Tenant, model.DefaultTenant)
 	v := s.check("join")
-	v.text("the tenant", offer.Tenant, s.limits.Name)
+	v.tenant(offer.Tenant)
 	for _, name := range offer.Workflows {
 		v.name("workflow", name)
 	}

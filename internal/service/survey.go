@@ -67,22 +67,28 @@ func (s *Service) countStranded(ctx context.Context) (map[model.ReasonCode]int, 
 	if !ok {
 		return nil, nil
 	}
-	found := map[model.ReasonCode]int{}
+	tenants, err := s.store.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
 
-	req := api.ListRequest{Tenant: model.DefaultTenant, Statuses: []model.Status{model.Running}, Limit: maxPage, Explain: true}
-	for looked := 0; looked < surveyMost; {
-		page, err := s.List(ctx, req)
-		if err != nil {
-			return nil, err
-		}
-		for i := range page.Executions {
-			if d := &page.Executions[i]; d.Owner == own && len(d.Reasons) > 0 && d.Reasons[0].Code.Strands() {
-				found[d.Reasons[0].Code]++
+	found, looked := map[model.ReasonCode]int{}, 0
+	for _, tenant := range tenants {
+		req := api.ListRequest{Tenant: tenant, Statuses: []model.Status{model.Running}, Limit: maxPage, Explain: true}
+		for looked < surveyMost {
+			page, err := s.List(ctx, req)
+			if err != nil {
+				return nil, err
 			}
-		}
-		looked += len(page.Executions)
-		if req.Cursor = page.Cursor; req.Cursor == "" {
-			break
+			for i := range page.Executions {
+				if d := &page.Executions[i]; d.Owner == own && len(d.Reasons) > 0 && d.Reasons[0].Code.Strands() {
+					found[d.Reasons[0].Code]++
+				}
+			}
+			looked += len(page.Executions)
+			if req.Cursor = page.Cursor; req.Cursor == "" {
+				break
+			}
 		}
 	}
 

@@ -120,12 +120,14 @@ func TestStartMany(t *testing.T) {
 func TestTaskOffersAreChecked(t *testing.T) {
 	t.Parallel()
 	s := live(t, service.Limits{})
+	one := []string{"acme"}
 	for _, o := range []model.TaskOffer{
-		{Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1},
-		{Name: "w", Kinds: []string{"k"}, Slots: 1},
-		{Name: "w", Queues: []string{"q"}, Slots: 1},
-		{Name: "w", Queues: []string{"q"}, Kinds: []string{""}, Slots: 1},
-		{Name: "w", Queues: []string{"q"}, Kinds: []string{"k"}},
+		{Tenants: one, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1},
+		{Name: "w", Tenants: one, Kinds: []string{"k"}, Slots: 1},
+		{Name: "w", Tenants: one, Queues: []string{"q"}, Slots: 1},
+		{Name: "w", Tenants: one, Queues: []string{"q"}, Kinds: []string{""}, Slots: 1},
+		{Name: "w", Tenants: one, Queues: []string{"q"}, Kinds: []string{"k"}},
+		{Name: "w", Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1},
 		{Name: "w", Tenants: []string{"acme", ""}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1},
 	} {
 		_, err := s.JoinTasks(t.Context(), nil, o)
@@ -238,7 +240,7 @@ func TestDeadTaskOfAnotherTenant(t *testing.T) {
 	ctx := t.Context()
 	s := live(t, service.Limits{})
 	_, _, theirs := deadTask(t, s, "acme")
-	id, err := api.ParseDeadID(theirs.String())
+	id, err := api.ParseDeadID(model.DefaultTenant, theirs.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +416,7 @@ func TestWhyATaskWaitsToldByAReader(t *testing.T) {
 		if len(d.Reasons) != 1 || !strings.Contains(d.Reasons[0].String(), want) {
 			t.Errorf("it %v, want %q", d.Reasons, want)
 		}
-		page, err := f.svc.List(t.Context(), api.ListRequest{Key: a.Key, Explain: true})
+		page, err := f.svc.List(t.Context(), api.ListRequest{Tenant: model.DefaultTenant, Key: a.Key, Explain: true})
 		if err != nil || len(page.Executions) != 1 || !slices.Equal(page.Executions[0].Reasons, d.Reasons) {
 			t.Errorf("listed as %+v, %v; want %v", page.Executions, err, d.Reasons)
 		}
@@ -484,7 +486,7 @@ func TestAPageAsksOnceWhoHoldsLimits(t *testing.T) {
 		list := func(explain bool, questions int) {
 			t.Helper()
 			st.questions = 0
-			page, err := f.svc.List(t.Context(), api.ListRequest{Explain: explain})
+			page, err := f.svc.List(t.Context(), api.ListRequest{Tenant: model.DefaultTenant, Explain: explain})
 			if err != nil || st.questions != questions {
 				t.Errorf("%d questions for %d tasks, %v; want %d", st.questions, len(page.Executions), err, questions)
 			}

@@ -97,8 +97,20 @@ func (v *validator) name(what, s string) {
 	}
 }
 
+// tenant checks the name of the tenant that a request works in. Nothing stands for a tenant that is
+// missing: the caller, or its credential, names it.
+func (v *validator) tenant(name string) {
+	switch {
+	case model.ValidTenant(name):
+	case name == "":
+		v.wrong("the tenant is empty")
+	default:
+		v.wrong("the tenant %.80q is not a name of letters, digits, dots, dashes and underscores, at most %d", name, model.MaxTenant)
+	}
+}
+
 func (v *validator) address(a model.Address) {
-	v.text("the tenant", a.Tenant, v.limits.Name)
+	v.tenant(a.Tenant)
 	v.text("the name of the workflow", a.Type, v.limits.Name)
 	v.text("the key", a.Key, v.limits.Key)
 }

@@ -193,6 +193,9 @@ type Reader interface {
 	List(ctx context.Context, q Query) (Page, error)
 	// Count counts the matching executions. It ignores the paging fields of q.
 	Count(ctx context.Context, q Query) (int64, error)
+	// Tenants returns the tenants that have executions, sorted. It finds each one with one step in
+	// an index, so it may be called often.
+	Tenants(ctx context.Context) ([]string, error)
 	// LoadEventsOf returns the stored events of a run that have the kind and a position below
 	// before, newest first, at most limit.
 	LoadEventsOf(ctx context.Context, key RunKey, kind model.EventKind, before int64, limit int) ([]model.Event, error)

@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
 	"github.com/perdure/perdure/internal/attach"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/store"
@@ -151,7 +152,7 @@ func (e *engine) live(t *testing.T, f *faults, defs ...perdure.Definition) *life
 	}
 
 	f.crash = l.store.Kill
-	l.app, err = attach.Open(t.Context(), attach.Config{Backend: n.Backend(), DrainTimeout: time.Second, OnClose: n.Close}, defs...)
+	l.app, err = attach.Open(t.Context(), attach.Config{Backend: n.Backend(), Tenant: model.DefaultTenant, DrainTimeout: time.Second, OnClose: n.Close}, defs...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,6 +122,16 @@ func ReadBreakerRule(_ string, b *pb.BreakerRule) (api.Breaker, error) {
 	}, nil
 }
 
+// AllowanceValue is how much of the system a tenant may use.
+func AllowanceValue(a api.Allowance) *pb.AllowanceValue {
+	return &pb.AllowanceValue{Open: a.Open, Starts: a.Starts, Weight: int64(a.Weight), Retention: int64(a.Retention)}
+}
+
+// ReadAllowanceValue reads an allowance.
+func ReadAllowanceValue(_ string, a *pb.AllowanceValue) (api.Allowance, error) {
+	return api.Allowance{Open: a.GetOpen(), Starts: a.GetStarts(), Weight: int(a.GetWeight()), Retention: time.Duration(a.GetRetention())}, nil
+}
+
 // BreakerRuleList has the rules of a tenant.
 func BreakerRuleList(rules []api.Breaker) *pb.BreakerRuleList {
 	return &pb.BreakerRuleList{Rules: each(rules, BreakerRule)}

@@ -6797,6 +6797,116 @@ func (x *QueueStatusList) GetQueues() []*QueueStatus {
 	return nil
 }
 
+// AllowanceRequest asks for the allowance of the tenant.
+type AllowanceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AllowanceRequest) Reset() {
+	*x = AllowanceRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AllowanceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AllowanceRequest) ProtoMessage() {}
+
+func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AllowanceRequest.ProtoReflect.Descriptor instead.
+func (*AllowanceRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
+}
+
+// AllowanceValue is how much of the system a tenant may use. A zero field sets no bound.
+type AllowanceValue struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many executions may be open when a client starts another one.
+	Open int64 `protobuf:"varint,1,opt,name=open,proto3" json:"open,omitempty"`
+	// How many executions clients may start per second on one node.
+	Starts int64 `protobuf:"varint,2,opt,name=starts,proto3" json:"starts,omitempty"`
+	// The share of the tenant among the tenants whose tasks wait for the same workers; 0 means 1.
+	Weight int64 `protobuf:"varint,3,opt,name=weight,proto3" json:"weight,omitempty"`
+	// How long closed runs are kept if their workflow does not say.
+	Retention     int64 `protobuf:"varint,4,opt,name=retention,proto3" json:"retention,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AllowanceValue) Reset() {
+	*x = AllowanceValue{}
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AllowanceValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AllowanceValue) ProtoMessage() {}
+
+func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AllowanceValue.ProtoReflect.Descriptor instead.
+func (*AllowanceValue) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *AllowanceValue) GetOpen() int64 {
+	if x != nil {
+		return x.Open
+	}
+	return 0
+}
+
+func (x *AllowanceValue) GetStarts() int64 {
+	if x != nil {
+		return x.Starts
+	}
+	return 0
+}
+
+func (x *AllowanceValue) GetWeight() int64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *AllowanceValue) GetRetention() int64 {
+	if x != nil {
+		return x.Retention
+	}
+	return 0
+}
+
 // PauseQueueRequest pauses a queue.
 type PauseQueueRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6808,7 +6918,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6820,7 +6930,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6833,7 +6943,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *PauseQueueRequest) GetName() string {
@@ -6860,7 +6970,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6872,7 +6982,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6885,7 +6995,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ResumeQueueRequest) GetName() string {
@@ -6906,7 +7016,7 @@ type DeliverRequest struct {
 
 func (x *DeliverRequest) Reset() {
 	*x = DeliverRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6918,7 +7028,7 @@ func (x *DeliverRequest) String() string {
 func (*DeliverRequest) ProtoMessage() {}
 
 func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6931,7 +7041,7 @@ func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverRequest.ProtoReflect.Descriptor instead.
 func (*DeliverRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *DeliverRequest) GetMessage() []byte {
@@ -7448,7 +7558,13 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x05slots\x18\n" +
 	" \x01(\x03R\x05slots\"B\n" +
 	"\x0fQueueStatusList\x12/\n" +
-	"\x06queues\x18\x01 \x03(\v2\x17.perdure.v1.QueueStatusR\x06queues\"?\n" +
+	"\x06queues\x18\x01 \x03(\v2\x17.perdure.v1.QueueStatusR\x06queues\"\x12\n" +
+	"\x10AllowanceRequest\"r\n" +
+	"\x0eAllowanceValue\x12\x12\n" +
+	"\x04open\x18\x01 \x01(\x03R\x04open\x12\x16\n" +
+	"\x06starts\x18\x02 \x01(\x03R\x06starts\x12\x16\n" +
+	"\x06weight\x18\x03 \x01(\x03R\x06weight\x12\x1c\n" +
+	"\tretention\x18\x04 \x01(\x03R\tretention\"?\n" +
 	"\x11PauseQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"(\n" +
@@ -7481,7 +7597,7 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x19BREAKER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BREAKER_STATE_CLOSED\x10\x01\x12\x16\n" +
 	"\x12BREAKER_STATE_OPEN\x10\x02\x12\x1b\n" +
-	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xf7\x1b\n" +
+	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xfc\x1c\n" +
 	"\rClientService\x12<\n" +
 	"\x06Server\x12\x19.perdure.v1.ServerRequest\x1a\x17.perdure.v1.ServerReply\x129\n" +
 	"\x05Start\x12\x18.perdure.v1.StartRequest\x1a\x16.perdure.v1.StartReply\x12E\n" +
@@ -7540,7 +7656,9 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\vTripBreaker\x12\x1e.perdure.v1.TripBreakerRequest\x1a\x10.perdure.v1.Done\x12A\n" +
 	"\fResetBreaker\x12\x1f.perdure.v1.ResetBreakerRequest\x1a\x10.perdure.v1.Done\x12A\n" +
 	"\fPauseBreaker\x12\x1f.perdure.v1.PauseBreakerRequest\x1a\x10.perdure.v1.Done\x12@\n" +
-	"\x06Queues\x12\x19.perdure.v1.QueuesRequest\x1a\x1b.perdure.v1.QueueStatusList\x12=\n" +
+	"\x06Queues\x12\x19.perdure.v1.QueuesRequest\x1a\x1b.perdure.v1.QueueStatusList\x12E\n" +
+	"\tAllowance\x12\x1c.perdure.v1.AllowanceRequest\x1a\x1a.perdure.v1.AllowanceValue\x12<\n" +
+	"\fSetAllowance\x12\x1a.perdure.v1.AllowanceValue\x1a\x10.perdure.v1.Done\x12=\n" +
 	"\n" +
 	"PauseQueue\x12\x1d.perdure.v1.PauseQueueRequest\x1a\x10.perdure.v1.Done\x12?\n" +
 	"\vResumeQueue\x12\x1e.perdure.v1.ResumeQueueRequest\x1a\x10.perdure.v1.Done\x127\n" +
@@ -7559,7 +7677,7 @@ func file_perdure_v1_client_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_client_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 99)
+var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
 var file_perdure_v1_client_proto_goTypes = []any{
 	(MailboxVerb)(0),             // 0: perdure.v1.MailboxVerb
 	(StreamKind)(0),              // 1: perdure.v1.StreamKind
@@ -7661,129 +7779,131 @@ var file_perdure_v1_client_proto_goTypes = []any{
 	(*QueuesRequest)(nil),        // 97: perdure.v1.QueuesRequest
 	(*QueueStatus)(nil),          // 98: perdure.v1.QueueStatus
 	(*QueueStatusList)(nil),      // 99: perdure.v1.QueueStatusList
-	(*PauseQueueRequest)(nil),    // 100: perdure.v1.PauseQueueRequest
-	(*ResumeQueueRequest)(nil),   // 101: perdure.v1.ResumeQueueRequest
-	(*DeliverRequest)(nil),       // 102: perdure.v1.DeliverRequest
-	(*Address)(nil),              // 103: perdure.v1.Address
-	(*Payload)(nil),              // 104: perdure.v1.Payload
-	(ReusePolicy)(0),             // 105: perdure.v1.ReusePolicy
-	(*Label)(nil),                // 106: perdure.v1.Label
-	(*TaskSpec)(nil),             // 107: perdure.v1.TaskSpec
-	(*Terms)(nil),                // 108: perdure.v1.Terms
-	(Status)(0),                  // 109: perdure.v1.Status
-	(*ErrorDetail)(nil),          // 110: perdure.v1.ErrorDetail
-	(*Outcome)(nil),              // 111: perdure.v1.Outcome
-	(*Failure)(nil),              // 112: perdure.v1.Failure
-	(*Link)(nil),                 // 113: perdure.v1.Link
-	(*HistoryEvent)(nil),         // 114: perdure.v1.HistoryEvent
-	(*Description)(nil),          // 115: perdure.v1.Description
-	(*Reason)(nil),               // 116: perdure.v1.Reason
-	(*Start)(nil),                // 117: perdure.v1.Start
-	(*TaskRef)(nil),              // 118: perdure.v1.TaskRef
+	(*AllowanceRequest)(nil),     // 100: perdure.v1.AllowanceRequest
+	(*AllowanceValue)(nil),       // 101: perdure.v1.AllowanceValue
+	(*PauseQueueRequest)(nil),    // 102: perdure.v1.PauseQueueRequest
+	(*ResumeQueueRequest)(nil),   // 103: perdure.v1.ResumeQueueRequest
+	(*DeliverRequest)(nil),       // 104: perdure.v1.DeliverRequest
+	(*Address)(nil),              // 105: perdure.v1.Address
+	(*Payload)(nil),              // 106: perdure.v1.Payload
+	(ReusePolicy)(0),             // 107: perdure.v1.ReusePolicy
+	(*Label)(nil),                // 108: perdure.v1.Label
+	(*TaskSpec)(nil),             // 109: perdure.v1.TaskSpec
+	(*Terms)(nil),                // 110: perdure.v1.Terms
+	(Status)(0),                  // 111: perdure.v1.Status
+	(*ErrorDetail)(nil),          // 112: perdure.v1.ErrorDetail
+	(*Outcome)(nil),              // 113: perdure.v1.Outcome
+	(*Failure)(nil),              // 114: perdure.v1.Failure
+	(*Link)(nil),                 // 115: perdure.v1.Link
+	(*HistoryEvent)(nil),         // 116: perdure.v1.HistoryEvent
+	(*Description)(nil),          // 117: perdure.v1.Description
+	(*Reason)(nil),               // 118: perdure.v1.Reason
+	(*Start)(nil),                // 119: perdure.v1.Start
+	(*TaskRef)(nil),              // 120: perdure.v1.TaskRef
 }
 var file_perdure_v1_client_proto_depIdxs = []int32{
-	103, // 0: perdure.v1.Target.address:type_name -> perdure.v1.Address
-	104, // 1: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
-	103, // 2: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
-	104, // 3: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
-	105, // 4: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	105, // 0: perdure.v1.Target.address:type_name -> perdure.v1.Address
+	106, // 1: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
+	105, // 2: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
+	106, // 3: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
+	107, // 4: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
 	8,   // 5: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
-	106, // 6: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
-	107, // 7: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
-	108, // 8: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
-	109, // 9: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
+	108, // 6: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
+	109, // 7: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
+	110, // 8: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
+	111, // 9: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
 	9,   // 10: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
 	10,  // 11: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
-	110, // 12: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
+	112, // 12: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
 	12,  // 13: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
 	7,   // 14: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
-	111, // 15: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
+	113, // 15: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
 	7,   // 16: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
-	104, // 17: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
+	106, // 17: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
 	7,   // 18: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
-	104, // 19: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
-	112, // 20: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
+	106, // 19: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
+	114, // 20: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
 	7,   // 21: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
 	7,   // 22: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
 	0,   // 23: perdure.v1.SignalsRequest.verb:type_name -> perdure.v1.MailboxVerb
-	113, // 24: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
-	104, // 25: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
+	115, // 24: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
+	106, // 25: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
 	20,  // 26: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
 	7,   // 27: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
-	104, // 28: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
+	106, // 28: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
 	7,   // 29: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
-	104, // 30: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
-	104, // 31: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
+	106, // 30: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
+	106, // 31: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
 	7,   // 32: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
-	104, // 33: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
+	106, // 33: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
 	7,   // 34: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
 	7,   // 35: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
-	114, // 36: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
-	109, // 37: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
+	116, // 36: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
+	111, // 37: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
 	30,  // 38: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
-	115, // 39: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
-	103, // 40: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
-	107, // 41: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
-	116, // 42: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
-	104, // 43: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
+	117, // 39: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
+	105, // 40: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
+	109, // 41: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
+	118, // 42: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
+	106, // 43: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
 	7,   // 44: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
 	37,  // 45: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
-	105, // 46: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	103, // 47: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
-	109, // 48: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
-	114, // 49: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
-	114, // 50: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
-	114, // 51: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
-	117, // 52: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
-	111, // 53: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
-	105, // 54: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	114, // 55: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
+	107, // 46: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	105, // 47: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
+	111, // 48: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
+	116, // 49: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
+	116, // 50: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
+	116, // 51: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
+	119, // 52: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
+	113, // 53: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
+	107, // 54: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	116, // 55: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
 	7,   // 56: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
 	43,  // 57: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
-	103, // 58: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
-	104, // 59: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
-	103, // 60: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
-	103, // 61: perdure.v1.Entity.address:type_name -> perdure.v1.Address
-	104, // 62: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
-	113, // 63: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
+	105, // 58: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
+	106, // 59: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
+	105, // 60: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
+	105, // 61: perdure.v1.Entity.address:type_name -> perdure.v1.Address
+	106, // 62: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
+	115, // 63: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
 	47,  // 64: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
 	46,  // 65: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
 	48,  // 66: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
-	116, // 67: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
+	118, // 67: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
 	46,  // 68: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
-	103, // 69: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
-	103, // 70: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
+	105, // 69: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
+	105, // 70: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
 	0,   // 71: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
-	112, // 72: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
+	114, // 72: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
 	54,  // 73: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
-	103, // 74: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
-	107, // 75: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
-	104, // 76: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
+	105, // 74: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
+	109, // 75: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
+	106, // 76: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
 	56,  // 77: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
-	112, // 78: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
-	103, // 79: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
+	114, // 78: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
+	105, // 79: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
 	57,  // 80: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
 	59,  // 81: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
 	54,  // 82: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
 	54,  // 83: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
-	104, // 84: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
-	103, // 85: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
+	106, // 84: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
+	105, // 85: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
 	54,  // 86: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
 	7,   // 87: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
 	65,  // 88: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
-	104, // 89: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
+	106, // 89: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
 	67,  // 90: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
 	65,  // 91: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
 	70,  // 92: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
 	65,  // 93: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
 	1,   // 94: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
-	104, // 95: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
+	106, // 95: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
 	73,  // 96: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
 	76,  // 97: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
 	79,  // 98: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
 	2,   // 99: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
-	118, // 100: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
-	118, // 101: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
+	120, // 100: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
+	120, // 101: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
 	82,  // 102: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
 	83,  // 103: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
 	84,  // 104: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
@@ -7847,68 +7967,72 @@ var file_perdure_v1_client_proto_depIdxs = []int32{
 	95,  // 162: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
 	96,  // 163: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
 	97,  // 164: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
-	100, // 165: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
-	101, // 166: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
-	102, // 167: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
-	6,   // 168: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
-	10,  // 169: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
-	13,  // 170: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
-	15,  // 171: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
-	15,  // 172: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
-	4,   // 173: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
-	4,   // 174: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
-	4,   // 175: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
-	4,   // 176: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
-	4,   // 177: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
-	4,   // 178: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
-	21,  // 179: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
-	24,  // 180: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
-	24,  // 181: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
-	26,  // 182: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
-	115, // 183: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
-	29,  // 184: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
-	32,  // 185: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
-	33,  // 186: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
-	32,  // 187: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
-	36,  // 188: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
-	39,  // 189: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
-	39,  // 190: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
-	39,  // 191: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
-	39,  // 192: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
-	42,  // 193: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
-	24,  // 194: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
-	49,  // 195: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
-	51,  // 196: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
-	4,   // 197: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
-	21,  // 198: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
-	58,  // 199: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
-	33,  // 200: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
-	60,  // 201: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
-	57,  // 202: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
-	63,  // 203: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
-	4,   // 204: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
-	4,   // 205: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
-	68,  // 206: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
-	71,  // 207: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
-	74,  // 208: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
-	77,  // 209: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
-	80,  // 210: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
-	85,  // 211: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
-	4,   // 212: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
-	4,   // 213: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
-	92,  // 214: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
-	90,  // 215: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
-	4,   // 216: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
-	4,   // 217: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
-	4,   // 218: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
-	4,   // 219: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
-	4,   // 220: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
-	99,  // 221: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
-	4,   // 222: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
-	4,   // 223: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
-	4,   // 224: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
-	168, // [168:225] is the sub-list for method output_type
-	111, // [111:168] is the sub-list for method input_type
+	100, // 165: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
+	101, // 166: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
+	102, // 167: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
+	103, // 168: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
+	104, // 169: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
+	6,   // 170: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
+	10,  // 171: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
+	13,  // 172: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
+	15,  // 173: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
+	15,  // 174: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
+	4,   // 175: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
+	4,   // 176: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
+	4,   // 177: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
+	4,   // 178: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
+	4,   // 179: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
+	4,   // 180: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
+	21,  // 181: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
+	24,  // 182: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
+	24,  // 183: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
+	26,  // 184: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
+	117, // 185: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
+	29,  // 186: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
+	32,  // 187: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
+	33,  // 188: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
+	32,  // 189: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
+	36,  // 190: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
+	39,  // 191: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
+	39,  // 192: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
+	39,  // 193: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
+	39,  // 194: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
+	42,  // 195: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
+	24,  // 196: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
+	49,  // 197: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
+	51,  // 198: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
+	4,   // 199: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
+	21,  // 200: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
+	58,  // 201: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
+	33,  // 202: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
+	60,  // 203: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
+	57,  // 204: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
+	63,  // 205: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
+	4,   // 206: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
+	4,   // 207: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
+	68,  // 208: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
+	71,  // 209: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
+	74,  // 210: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
+	77,  // 211: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
+	80,  // 212: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
+	85,  // 213: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
+	4,   // 214: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
+	4,   // 215: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
+	92,  // 216: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
+	90,  // 217: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
+	4,   // 218: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
+	4,   // 219: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
+	4,   // 220: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
+	4,   // 221: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
+	4,   // 222: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
+	99,  // 223: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
+	101, // 224: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
+	4,   // 225: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
+	4,   // 226: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
+	4,   // 227: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
+	4,   // 228: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
+	170, // [170:229] is the sub-list for method output_type
+	111, // [111:170] is the sub-list for method input_type
 	111, // [111:111] is the sub-list for extension type_name
 	111, // [111:111] is the sub-list for extension extendee
 	0,   // [0:111] is the sub-list for field type_name
@@ -7933,7 +8057,7 @@ func file_perdure_v1_client_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_client_proto_rawDesc), len(file_perdure_v1_client_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   99,
+			NumMessages:   101,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -73,6 +73,8 @@ const (
 	ClientService_ResetBreaker_FullMethodName  = "/perdure.v1.ClientService/ResetBreaker"
 	ClientService_PauseBreaker_FullMethodName  = "/perdure.v1.ClientService/PauseBreaker"
 	ClientService_Queues_FullMethodName        = "/perdure.v1.ClientService/Queues"
+	ClientService_Allowance_FullMethodName     = "/perdure.v1.ClientService/Allowance"
+	ClientService_SetAllowance_FullMethodName  = "/perdure.v1.ClientService/SetAllowance"
 	ClientService_PauseQueue_FullMethodName    = "/perdure.v1.ClientService/PauseQueue"
 	ClientService_ResumeQueue_FullMethodName   = "/perdure.v1.ClientService/ResumeQueue"
 	ClientService_Deliver_FullMethodName       = "/perdure.v1.ClientService/Deliver"
@@ -205,6 +207,10 @@ type ClientServiceClient interface {
 	PauseBreaker(ctx context.Context, in *PauseBreakerRequest, opts ...grpc.CallOption) (*Done, error)
 	// Queues returns the queues that are paused, and those that the server knows of.
 	Queues(ctx context.Context, in *QueuesRequest, opts ...grpc.CallOption) (*QueueStatusList, error)
+	// Allowance returns how much of the system the tenant may use.
+	Allowance(ctx context.Context, in *AllowanceRequest, opts ...grpc.CallOption) (*AllowanceValue, error)
+	// SetAllowance changes it. A zero allowance removes all bounds.
+	SetAllowance(ctx context.Context, in *AllowanceValue, opts ...grpc.CallOption) (*Done, error)
 	// PauseQueue stops all processes from starting tasks of a queue.
 	PauseQueue(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*Done, error)
 	// ResumeQueue undoes PauseQueue.
@@ -804,6 +810,26 @@ func (c *clientServiceClient) Queues(ctx context.Context, in *QueuesRequest, opt
 	return out, nil
 }
 
+func (c *clientServiceClient) Allowance(ctx context.Context, in *AllowanceRequest, opts ...grpc.CallOption) (*AllowanceValue, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AllowanceValue)
+	err := c.cc.Invoke(ctx, ClientService_Allowance_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) SetAllowance(ctx context.Context, in *AllowanceValue, opts ...grpc.CallOption) (*Done, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Done)
+	err := c.cc.Invoke(ctx, ClientService_SetAllowance_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clientServiceClient) PauseQueue(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*Done, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Done)
@@ -961,6 +987,10 @@ type ClientServiceServer interface {
 	PauseBreaker(context.Context, *PauseBreakerRequest) (*Done, error)
 	// Queues returns the queues that are paused, and those that the server knows of.
 	Queues(context.Context, *QueuesRequest) (*QueueStatusList, error)
+	// Allowance returns how much of the system the tenant may use.
+	Allowance(context.Context, *AllowanceRequest) (*AllowanceValue, error)
+	// SetAllowance changes it. A zero allowance removes all bounds.
+	SetAllowance(context.Context, *AllowanceValue) (*Done, error)
 	// PauseQueue stops all processes from starting tasks of a queue.
 	PauseQueue(context.Context, *PauseQueueRequest) (*Done, error)
 	// ResumeQueue undoes PauseQueue.
@@ -1139,6 +1169,12 @@ func (UnimplementedClientServiceServer) PauseBreaker(context.Context, *PauseBrea
 }
 func (UnimplementedClientServiceServer) Queues(context.Context, *QueuesRequest) (*QueueStatusList, error) {
 	return nil, status.Error(codes.Unimplemented, "method Queues not implemented")
+}
+func (UnimplementedClientServiceServer) Allowance(context.Context, *AllowanceRequest) (*AllowanceValue, error) {
+	return nil, status.Error(codes.Unimplemented, "method Allowance not implemented")
+}
+func (UnimplementedClientServiceServer) SetAllowance(context.Context, *AllowanceValue) (*Done, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetAllowance not implemented")
 }
 func (UnimplementedClientServiceServer) PauseQueue(context.Context, *PauseQueueRequest) (*Done, error) {
 	return nil, status.Error(codes.Unimplemented, "method PauseQueue not implemented")
@@ -2092,6 +2128,42 @@ func _ClientService_Queues_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClientService_Allowance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AllowanceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).Allowance(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_Allowance_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).Allowance(ctx, req.(*AllowanceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_SetAllowance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AllowanceValue)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).SetAllowance(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_SetAllowance_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).SetAllowance(ctx, req.(*AllowanceValue))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClientService_PauseQueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PauseQueueRequest)
 	if err := dec(in); err != nil {
@@ -2344,6 +2416,14 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Queues",
 			Handler:    _ClientService_Queues_Handler,
+		},
+		{
+			MethodName: "Allowance",
+			Handler:    _ClientService_Allowance_Handler,
+		},
+		{
+			MethodName: "SetAllowance",
+			Handler:    _ClientService_SetAllowance_Handler,
 		},
 		{
 			MethodName: "PauseQueue",

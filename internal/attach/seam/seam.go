@@ -24,6 +24,9 @@ import (
 type Config[D, T any] struct {
 	// Backend is the engine that the app speaks to.
 	Backend api.Backend
+	// Tenant is the tenant that the app works in. Every address that the app uses is in it. It must
+	// be set: the package that opens the backend knows it.
+	Tenant string
 	// Logger of the app. Nil logs nothing.
 	Logger *slog.Logger
 	// IdleAfter is how long a parked execution stays in memory; 5 s.

@@ -28,6 +28,8 @@ type Node interface {
 	// Participant returns the participant of the node's current life; nil if the node executes
 	// nothing.
 	Participant() *Participant
+	// Retain makes the node keep closed runs of these tenants for these times.
+	Retain(of map[string]time.Duration)
 	// Works reports whether a worker on this node executes tasks.
 	Works() bool
 }
@@ -59,6 +61,7 @@ type Settings struct {
 	Paused   map[Queue]string // with the reason
 	Breakers map[rule.BreakerID][]byte
 	Pages    map[int][]byte
+	Weights  map[string]int // of tenants; those that are left out have weight 1
 }
 
 // Queue names a queue of a tenant.

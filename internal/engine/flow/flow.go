@@ -69,6 +69,8 @@ type Flow struct {
 	again  bool  // there may be more to write
 	look   bool  // other nodes may have written something
 	asked  int64 // the question to answer, see uses.go; 0 for none
+
+	doors doors // of the tenants that have an allowance
 }
 
 // Config configures a Flow. All fields are required, except where noted.
@@ -251,12 +253,23 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 		}
 	}
 
+	tenants := false
+	for key := range changed {
+		tenants = tenants || key.Kind == settingTenant
+	}
+	if tenants {
+		f.doors.set(f.allowances())
+	}
+
 	f.paused = f.pausedQueues()
 	s, set, paused := f.participant(), f.rules, f.paused
 	f.mu.Unlock()
 
+	if tenants && f.node != nil {
+		f.node.Retain(f.Retention())
+	}
 	if s != nil {
-		s.board.Configure(f.node.Now(), Settings{set, paused, states, pages})
+		s.board.Configure(f.node.Now(), Settings{set, paused, states, pages, f.weights()})
 		if f.store.Info().Shared {
 			f.WriteSoon()
 		}
@@ -293,6 +306,7 @@ func (f *Flow) Configure(now model.Time, k *BoardGate, tasks *queue.Board, s Set
 		tasks.Pause(q.Tenant, q.Name, s.Paused[q])
 	}
 	k.paused = s.Paused
+	tasks.SetWeights(s.Weights)
 }
 
 // dropDirty drops states that wait to be stored, for breakers that have just adopted another state.
@@ -330,7 +344,7 @@ func (f *Flow) Equip(s *Participant) {
 	clear(f.asks) // they belong to the previous life
 	set, paused := f.rules, f.paused
 	f.mu.Unlock()
-	s.board.Configure(f.node.Now(), Settings{set, paused, states, pages})
+	s.board.Configure(f.node.Now(), Settings{set, paused, states, pages, f.weights()})
 }
 
 // parse builds a set from the known rules. It leaves out a rule that contradicts an older one: two

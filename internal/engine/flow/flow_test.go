@@ -26,6 +26,7 @@ func (guest) Await(_ context.Context, ready <-chan struct{}) bool { <-ready; ret
 func (guest) Pause(context.Context, time.Duration) bool           { return false }
 func (guest) Hint()                                               {}
 func (guest) Participant() *flow.Participant                      { return nil }
+func (guest) Retain(map[string]time.Duration)                     {}
 func (guest) Works() bool                                         { return false }
 
 func newFlow(st store.Store) *flow.Flow {

@@ -45,6 +45,7 @@ func (d *desk) Propose()                                                    {}
 func (d *desk) Reconsider()                                                 {}
 func (d *desk) Configure(model.Time, Settings)                              {}
 func (d *desk) Change(_ model.Time, do func(*BoardGate, *queue.Board) bool) { do(d.keeper, d.tasks) }
+func (d *desk) Retain(map[string]time.Duration)                             {}
 
 // shared is a store that nodes share. It calls before once, before the next page is written.
 type shared struct {

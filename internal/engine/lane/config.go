@@ -75,6 +75,8 @@ type Config struct {
 	// Retention is how long the lane keeps closed runs that have no retention time of their own. At
 	// 0 it removes no run.
 	Retention time.Duration
+	// TenantRetention is Retention for tenants that have their own. Lane.Retain changes it.
+	TenantRetention map[string]time.Duration
 	// RetainEvery is the time between two searches for runs to remove, minus up to a half; 1 min.
 	RetainEvery time.Duration
 }

@@ -89,7 +89,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	if e.wait.worker || e.wait.room {
 		return // a worker that can continue the run will get it
 	}
-	if len(l.workers.offers[e.kind()]) == 0 {
+	if len(l.workers.offered(e.kind())) == 0 {
 		l.strand(e, noWorker(e))
 		if l.cfg.Board != nil && !e.known {
 			l.loadSoon(e) // its tasks continue without its code

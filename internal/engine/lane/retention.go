@@ -2,6 +2,7 @@ package lane
 
 import (
 	"slices"
+	"time"
 
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
@@ -137,3 +138,7 @@ func (l *Lane) expireWake() model.Time {
 	}
 	return r.at
 }
+
+// Retain makes the lane keep the runs of these tenants that close from now on for these times. Runs
+// whose workflow has its own time keep that.
+func (l *Lane) Retain(of map[string]time.Duration) { l.cfg.TenantRetention = of }

@@ -52,9 +52,31 @@ func (w *workers) nextGen() uint64 {
 // offer adds what a worker can run. It returns the runs that have waited for it.
 func (w *workers) offer(k kind, o offer) []*entry {
 	w.offers[k] = append(w.offers[k], o)
-	waiting := w.unserved[k]
-	delete(w.unserved, k)
+	if k.tenant != model.EveryTenant {
+		waiting := w.unserved[k]
+		delete(w.unserved, k)
+		return waiting
+	}
+
+	var waiting []*entry
+	for other, entries := range w.unserved {
+		if other.workflow == k.workflow {
+			waiting = append(waiting, entries...)
+			delete(w.unserved, other)
+		}
+	}
+	// The order of a map is not the same twice, and a lane must be.
+	slices.SortFunc(waiting, func(a, b *entry) int { return compareAddresses(a.address, b.address) })
 	return waiting
+}
+
+// offered returns the workers that offer a kind: workers of its tenant or, if there are none,
+// workers that serve every tenant.
+func (w *workers) offered(k kind) []offer {
+	if own := w.offers[k]; len(own) > 0 {
+		return own
+	}
+	return w.offers[kind{model.EveryTenant, k.workflow}]
 }
 
 // withdraw removes the offers of a worker. The worker keeps its runs.
@@ -78,7 +100,7 @@ func (w *workers) remove(id WorkerID) {
 // pick chooses in turn among the workers that offer the kind and can continue a run that is pinned
 // to a version; 0 when there is none.
 func (w *workers) pick(k kind, pin string) WorkerID {
-	offers := w.offers[k]
+	offers := w.offered(k)
 	for range offers {
 		w.turn[k]++
 		if o := offers[w.turn[k]%len(offers)]; pin == "" || o.version == pin || !o.pinned {

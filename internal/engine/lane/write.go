@@ -23,6 +23,9 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 		l.writeStart(b, e, d)
 	}
 	if d.Close != nil {
+		if keep := l.cfg.TenantRetention[e.address.Tenant]; keep > 0 && d.Close.Leaves == 0 {
+			d.Close.Leaves = d.Close.At.Add(keep)
+		}
 		b.batch.Closes = append(b.batch.Closes, store.CloseRow{RunKey: key, Outcome: *d.Close})
 		e.pending.mark = nil
 	}

@@ -18,6 +18,9 @@ type Config struct {
 	Grace time.Duration
 }
 
+// SetWeights changes the shares of tenants. It counts from the next task of each tenant on.
+func (b *Board) SetWeights(weights map[string]int) { b.cfg.Weights = weights }
+
 // DefaultGrace is the default of Config.Grace.
 const DefaultGrace = 30 * time.Second
 

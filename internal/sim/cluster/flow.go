@@ -84,6 +84,9 @@ func (n flowNode) Participant() *flow.Participant {
 	}
 }
 
+// Retain does nothing: the simulator sets no allowances of tenants.
+func (flowNode) Retain(map[string]time.Duration) {}
+
 func (n flowNode) Works() bool { return len(n.p.Hands) > 0 }
 
 // participantLife implements flow.Life for an incarnation.

@@ -52,6 +52,7 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.Sweep] = s.Sweep(ctx, store.SweepRequest{})
 	_, errs[faultstore.LoadDead] = s.LoadDead(ctx, store.DeadKey{RunKey: a.RunKey, Task: "t"})
 	_, errs[faultstore.ListDead] = s.ListDead(ctx, store.DeadQuery{})
+	_, errs[faultstore.Tenants] = s.Tenants(ctx)
 	_, errs[faultstore.CountDead] = s.CountDead(ctx, store.DeadQuery{})
 	_, errs[faultstore.GroupDead] = s.GroupDead(ctx, store.DeadQuery{}, 1)
 	_, errs[faultstore.LoadDeadBefore] = s.LoadDeadBefore(ctx, nil, 1, store.DeadPlace{}, 1)

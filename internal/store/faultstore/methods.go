@@ -136,6 +136,11 @@ func (f *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 	return p.rows, p.more, err
 }
 
+// Tenants loads the tenants that have executions.
+func (f *Store) Tenants(ctx context.Context) ([]string, error) {
+	return call(ctx, f, Tenants, nil, func() ([]string, error) { return f.inner.Tenants(ctx) })
+}
+
 // LoadDeadLetters loads refused requests.
 func (f *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]store.InboxRow, error) {
 	return call(ctx, f, LoadDeadLetters, nil, func() ([]store.InboxRow, error) { return f.inner.LoadDeadLetters(ctx, after, limit) })

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -317,4 +318,20 @@ func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.
 		}
 	}
 	return out, nil
+}
+
+// Tenants returns the tenants that have executions.
+func (s *Store) Tenants(ctx context.Context) ([]string, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load tenants"); err != nil {
+		return nil, err
+	}
+	found := map[string]bool{}
+	for p := s.listing.first(); ; p.next() {
+		r, ok := p.at()
+		if !ok {
+			return slices.Sorted(maps.Keys(found)), nil
+		}
+		found[r.row.Start.Address.Tenant] = true
+	}
 }

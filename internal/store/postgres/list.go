@@ -176,3 +176,23 @@ func (s *Store) Count(ctx context.Context, q store.Query) (n int64, err error) {
 	})
 	return n, err
 }
+
+// loadTenants finds each tenant with one step in the index of starts.
+const loadTenants = `with recursive t (name) as (
+  (select tenant from {schema}.executions where started is not null order by tenant limit 1)
+  union all
+  select (select e.tenant from {schema}.executions e where e.started is not null and e.tenant > t.name order by e.tenant limit 1) from t where t.name is not null
+) select name from t where name is not null`
+
+// Tenants returns the tenants that have executions.
+func (s *Store) Tenants(ctx context.Context) (all []string, err error) {
+	err = s.read(ctx, "load tenants", func(ctx context.Context, c *pgx.Conn) error {
+		rows, err := c.Query(ctx, s.sql(loadTenants))
+		if err != nil {
+			return err
+		}
+		all, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	return all, err
+}

@@ -253,3 +253,23 @@ func (s *Store) LoadLabels(ctx context.Context, keys []store.RunKey) (out []stor
 	})
 	return out, err
 }
+
+// sqlTenants finds each tenant with one step in the index of listings.
+const sqlTenants = `with recursive t (name) as (
+	select * from (select tenant from perdure_executions indexed by perdure_executions_listing order by tenant limit 1)
+	union all
+	select (select tenant from perdure_executions indexed by perdure_executions_listing where tenant > t.name order by tenant limit 1)
+	from t where t.name is not null
+) select name from t where name is not null`
+
+// Tenants returns the tenants that have executions.
+func (s *Store) Tenants(ctx context.Context) (all []string, err error) {
+	err = s.read(ctx, "load tenants", func(c *conn) error {
+		all = nil
+		return c.query(sqlTenants, func(row *stmt) error {
+			all = append(all, row.text(0))
+			return nil
+		})
+	})
+	return all, err
+}

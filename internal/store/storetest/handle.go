@@ -113,6 +113,7 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["Sweep"] = s.Sweep(ctx, store.SweepRequest{Shards: shards, RequestsBefore: model.MaxTime, Limit: 100})
 	_, errs["LoadDead"] = s.LoadDead(ctx, store.DeadKey{RunKey: a.RunKey, Task: "t"})
 	_, errs["ListDead"] = s.ListDead(ctx, store.DeadQuery{Tenant: model.DefaultTenant, Limit: 1})
+	_, errs["Tenants"] = s.Tenants(ctx)
 	_, errs["CountDead"] = s.CountDead(ctx, store.DeadQuery{Tenant: model.DefaultTenant})
 	_, errs["GroupDead"] = s.GroupDead(ctx, store.DeadQuery{Tenant: model.DefaultTenant}, 1)
 	_, errs["LoadDeadBefore"] = s.LoadDeadBefore(ctx, shards, Noon, store.DeadPlace{}, 1)

@@ -15,6 +15,7 @@ var listTests = []test{
 	{name: "earlier runs of a chain", run: testListChains},
 	{name: "pages stay stable while runs start", run: testListPages},
 	{name: "rows are complete", run: testListRows},
+	{name: "tenants that have executions", run: testTenants},
 }
 
 // list returns everything that matches, as the keys of the addresses. It also checks Count.
@@ -189,6 +190,15 @@ func testListPages(x *suite) {
 		x.Want(fmt.Sprint("pages of ", limit), want, got)
 		want = x.list(store.Query{Tenant: "t", KeyPrefix: "k"})
 	}
+}
+
+func testTenants(x *suite) {
+	l := x.Join(1).Lanes[0]
+	x.Want("at first", 0, len(try(x.Store.Tenants(x.Context())).or(x)))
+	for i, tenant := range []string{"t", "other", "t", "a", "other", "ä"} {
+		x.begin(l, tenant, "w", fmt.Sprint("k", i), Noon+model.Time(i))
+	}
+	x.Want("tenants", []string{"a", "other", "t", "ä"}, try(x.Store.Tenants(x.Context())).or(x))
 }
 
 func testListRows(x *suite) {

@@ -1,0 +1,261 @@
+package flow
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// A tenant has one allowance, which is a setting of this kind and name.
+const (
+	settingTenant = "tenant"
+	allowanceName = "allowance"
+)
+
+func allowanceKey(tenant string) store.SettingKey {
+	return store.SettingKey{Tenant: tenant, Kind: settingTenant, Name: allowanceName}
+}
+
+// recountRest is how long a count of open executions is used at least, and recountShare how many
+// times as long as the count took.
+const (
+	recountRest  = time.Second
+	recountShare = 20
+)
+
+// doors are the allowances of all tenants that have one, as this process applies them.
+type doors struct {
+	mu  sync.Mutex
+	all atomic.Pointer[map[string]*door] // replaced as a whole, so that a start takes no lock
+}
+
+// of returns the door of a tenant; nil if it has no allowance.
+func (d *doors) of(tenant string) *door {
+	if all := d.all.Load(); all != nil {
+		return (*all)[tenant]
+	}
+	return nil
+}
+
+// set replaces the allowances. A tenant whose allowance is as before keeps its counts.
+func (d *doors) set(to map[string]rule.Allowance) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := make(map[string]*door, len(to))
+	for tenant, a := range to {
+		if old := d.of(tenant); old != nil && old.allowance == a {
+			next[tenant] = old
+		} else {
+			next[tenant] = &door{tenant: tenant, allowance: a}
+		}
+	}
+	d.all.Store(&next)
+}
+
+// door admits the starts of one tenant.
+type door struct {
+	tenant    string
+	allowance rule.Allowance
+
+	mu sync.Mutex
+	// The open executions are those of the last count, those that began since, and those that are
+	// being started. An execution that begins while the store counts may count twice until the
+	// next count; none is forgotten.
+	counted, since, starting int64
+	known                    bool
+	recount                  time.Time // not before
+	// Starts per second: a bucket that holds those of one second.
+	tokens float64
+	filled time.Time
+}
+
+// Bounded reports whether the number of open executions of a tenant is limited.
+func (f *Flow) Bounded(tenant string) bool {
+	d := f.doors.of(tenant)
+	return d != nil && d.allowance.Open > 0
+}
+
+// Admit lets a client start an execution, or refuses it as Exhausted. The caller calls done once
+// the start has an answer, with whether an execution began. exists tells whether the start would
+// find an execution instead of beginning one; Admit asks it only if the tenant has no room.
+func (f *Flow) Admit(ctx context.Context, tenant string, exists func(context.Context) (bool, error)) (done func(began bool), err error) {
+	d := f.doors.of(tenant)
+	if d == nil {
+		return func(bool) {}, nil
+	}
+	if err := d.spend(time.Now()); err != nil {
+		return nil, err
+	}
+	if d.allowance.Open == 0 {
+		return func(bool) {}, nil
+	}
+
+	for {
+		if d.enter() {
+			return d.leave, nil
+		}
+		fresh, err := f.count(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		if fresh {
+			continue
+		}
+		if there, err := exists(ctx); err != nil || there {
+			return func(bool) {}, err
+		}
+		return nil, fault.New(fault.Exhausted, "tenant %s has %d open executions, which is its allowance: try again when some have ended", d.tenant, d.allowance.Open)
+	}
+}
+
+// spend takes a start from the bucket.
+func (d *door) spend(now time.Time) error {
+	most := float64(d.allowance.Starts)
+	if most == 0 {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.filled.IsZero() {
+		d.tokens = most
+	} else {
+		d.tokens = min(most, d.tokens+most*now.Sub(d.filled).Seconds())
+	}
+	d.filled = now
+	if d.tokens < 1 {
+		return fault.New(fault.Exhausted, "tenant %s may start %d executions per second: try again later", d.tenant, d.allowance.Starts)
+	}
+	d.tokens--
+	return nil
+}
+
+// enter admits one more start if there is room by the last count.
+func (d *door) enter() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.known || d.counted+d.since+d.starting >= d.allowance.Open {
+		return false
+	}
+	d.starting++
+	return true
+}
+
+func (d *door) leave(began bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.starting--
+	if began {
+		d.since++
+	}
+}
+
+// count counts the open executions of the tenant in the store, unless the last count is recent.
+// fresh is true if it did.
+func (f *Flow) count(ctx context.Context, d *door) (fresh bool, err error) {
+	began := time.Now()
+	d.mu.Lock()
+	if d.known && began.Before(d.recount) {
+		d.mu.Unlock()
+		return false, nil
+	}
+	d.recount = began.Add(recountRest) // others do not count at the same time
+	before := d.since
+	d.mu.Unlock()
+
+	n, err := f.store.Count(ctx, store.Query{Tenant: d.tenant, Statuses: []model.Status{model.Running}})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil {
+		d.recount = time.Time{}
+		return false, err
+	}
+	d.counted, d.known, d.since = n, true, d.since-before
+	d.recount = began.Add(max(recountRest, recountShare*time.Since(began)))
+	return true, nil
+}
+
+// Allowance returns what a tenant may use.
+func (f *Flow) Allowance(ctx context.Context, tenant string) (a rule.Allowance, err error) {
+	leave, err := f.enter(ctx)
+	if err != nil {
+		return a, err
+	}
+	defer leave()
+	if err := f.refresh(ctx); err != nil {
+		return a, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s, ok := f.all[allowanceKey(tenant)]; ok {
+		err = readSetting(&s, &a)
+	}
+	return a, err
+}
+
+// SetAllowance sets what a tenant may use. A zero allowance removes all bounds.
+func (f *Flow) SetAllowance(ctx context.Context, tenant string, a rule.Allowance) error {
+	if err := a.Validate(); err != nil {
+		return fault.New(fault.Invalid, "allowance of tenant %s: %w", tenant, err)
+	}
+	body, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	return f.change(ctx, allowanceKey(tenant), func(old *store.Setting) ([]byte, bool, error) {
+		if a == (rule.Allowance{}) {
+			return nil, old != nil, nil
+		}
+		return body, true, nil
+	})
+}
+
+// allowances returns the known allowances. One that cannot be read sets no bound, and is logged.
+// The caller must hold f.mu.
+func (f *Flow) allowances() map[string]rule.Allowance {
+	all := map[string]rule.Allowance{}
+	for key, s := range f.all {
+		if key.Kind != settingTenant || key.Name != allowanceName {
+			continue
+		}
+		var a rule.Allowance
+		if err := readSetting(&s, &a); err != nil {
+			f.log.Error("the allowance of a tenant cannot be read and is not applied", "tenant", key.Tenant, "error", err)
+			continue
+		}
+		all[key.Tenant] = a
+	}
+	return all
+}
+
+// Retention returns how long closed runs are kept, by tenant, where the tenant has its own time.
+func (f *Flow) Retention() map[string]time.Duration {
+	keep := map[string]time.Duration{}
+	if all := f.doors.all.Load(); all != nil {
+		for tenant, d := range *all {
+			if d.allowance.Retention > 0 {
+				keep[tenant] = d.allowance.Retention
+			}
+		}
+	}
+	return keep
+}
+
+// weights returns the shares of tenants in queues.
+func (f *Flow) weights() map[string]int {
+	weights := map[string]int{}
+	if all := f.doors.all.Load(); all != nil {
+		for tenant, d := range *all {
+			if d.allowance.Weight > 0 {
+				weights[tenant] = d.allowance.Weight
+			}
+		}
+	}
+	return weights
+}

@@ -1,0 +1,37 @@
+package model
+
+// DefaultTenant is the only tenant of an embedded node. Only the packages that open a node name it:
+// everything else takes the tenant from its caller.
+const DefaultTenant = "default"
+
+// EveryTenant stands for all tenants in the offer of a worker of the engine itself. It is not the
+// name of a tenant, so no client can offer it.
+const EveryTenant = "*"
+
+// MaxTenant is the longest name of a tenant, in bytes.
+const MaxTenant = 64
+
+// ValidTenant reports whether a text can be the name of a tenant: letters, digits, dots, dashes and
+// underscores. Other characters would be ambiguous in paths, metrics and the scopes of rows.
+func ValidTenant(name string) bool {
+	if name == "" || len(name) > MaxTenant {
+		return false
+	}
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '-', c == '_':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// TenantScope returns the text that separates the rows of a tenant from those of others in a table
+// that several clusters share. The default tenant has the cluster alone, as older builds wrote it.
+func TenantScope(cluster, tenant string) string {
+	if tenant == DefaultTenant || cluster == "" {
+		return cluster
+	}
+	return cluster + "/" + tenant
+}

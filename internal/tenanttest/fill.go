@@ -1,0 +1,200 @@
+package tenanttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/attach"
+	"github.com/perdure/perdure/internal/history"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Fill puts one of everything into a tenant and returns the names. The names are the same in every
+// tenant, except for the keys, which contain Marker. An app serves the tenant until the test ends.
+func Fill(t *testing.T, b api.Backend, tenant string) *IDs {
+	t.Helper()
+	ids := &IDs{
+		Workflow: "order", Activity: "pay", Entity: model.EntityPrefix + "account", Limit: "bank", Breaker: "mail", Queue: "payments", Schedule: "nightly",
+		Secret: "secret-of-" + tenant, Marker: "key-of-" + tenant,
+	}
+	ids.Key, ids.Closed = ids.Marker, "closed-"+ids.Marker
+	d := define(ids)
+	app, err := attach.Open(t.Context(), attach.Config{Backend: b, Tenant: tenant}, d.order, d.pay, d.account, d.schedule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := app.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+
+	d.run(t, app, ids)
+	ids.lookUp(t, b, tenant)
+	ids.steer(t, app)
+	return ids
+}
+
+// definitions are the code of a tenant.
+type definitions struct {
+	order    *perdure.Workflow[string, string]
+	pay      *perdure.Activity[string, string]
+	account  *perdure.Entity[string]
+	set      *perdure.Operation[string, string]
+	schedule *perdure.Schedule
+	locked   *perdure.Signal[string]
+}
+
+func define(ids *IDs) *definitions {
+	d := &definitions{account: perdure.NewEntity[string]("account"), locked: perdure.NewSignal[string]("go")}
+	d.set = perdure.NewOperation(d.account, "set", func(_ perdure.EntityCtx, s *string, in string) (string, error) {
+		*s = in
+		return in, nil
+	})
+	d.pay = perdure.NewActivity("pay", func(context.Context, string) (string, error) {
+		return "", perdure.Permanent(errors.New(ids.Secret))
+	}, perdure.OnQueue("pay"))
+
+	state := perdure.NewState[string]("state")
+	query := perdure.NewQuery[perdure.Void, string]("query")
+	d.order = perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, in string) (string, error) {
+		query.Handle(ctx, func(perdure.Void) (string, error) { return ids.Secret, nil })
+		if err := state.Set(ctx, ids.Secret); err != nil {
+			return "", err
+		}
+		if ctx.Self().Key != ids.Key {
+			return in, nil
+		}
+		return in, ctx.Lock(perdure.LockSet{d.account.Ref(ids.Key)}, func(ctx perdure.WorkflowCtx) error {
+			_, err := d.locked.Receive(ctx)
+			return err
+		})
+	})
+	d.schedule = perdure.NewSchedule("nightly", perdure.Cron("0 3 * * *", "UTC"), d.order.Job(ids.Secret))
+	return d
+}
+
+// run makes what the code makes: executions, a dead task, an entity that is locked.
+func (d *definitions) run(t *testing.T, app *perdure.App, ids *IDs) {
+	t.Helper()
+	c := app.With(t.Context())
+	if _, err := d.set.Call(c, ids.Key, ids.Secret); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.pay.Submit(c, ids.Secret, perdure.RawKey(ids.Key)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.pay.Execution(perdure.RawKey(ids.Key)).Result(c); err == nil {
+		t.Fatal("the payment has not failed")
+	}
+	if _, err := d.order.Run(c, ids.Secret, perdure.RawKey(ids.Closed)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.order.Start(c, ids.Secret, perdure.RawKey(ids.Key)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the order has its lock", func() bool {
+		info, err := app.Entities().Describe(t.Context(), d.account.Ref(ids.Key))
+		ids.Epoch = info.Epoch
+		return err == nil && info.LockedBy.Key == ids.Key
+	})
+}
+
+// lookUp finds the ids that the engine has drawn.
+func (ids *IDs) lookUp(t *testing.T, b api.Backend, tenant string) {
+	t.Helper()
+	ctx := t.Context()
+	run := func(target api.Target) model.RunID {
+		found, err := b.Describe(ctx, target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found.Start.Run
+	}
+	ids.Run, ids.ClosedRun, ids.TaskRun = run(ids.target(tenant)), run(ids.closed(tenant)), run(ids.task(tenant).Target)
+
+	past, err := history.Load(ctx, b, ids.target(tenant), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids.History = *past
+	eventually(t, "the payment is a dead task", func() bool {
+		dead, err := b.ListDead(ctx, api.DeadRequest{Tenant: tenant})
+		if err != nil || len(dead.Tasks) != 1 {
+			return false
+		}
+		ids.Dead = dead.Tasks[0].ID
+		return true
+	})
+	page, err := b.List(ctx, api.ListRequest{Tenant: tenant, AllRuns: true, Limit: 1})
+	if err != nil || page.Cursor == "" {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	ids.ListCursor = page.Cursor
+}
+
+// steer sets what operators set.
+func (ids *IDs) steer(t *testing.T, app *perdure.App) {
+	t.Helper()
+	ctx := t.Context()
+	for what, err := range map[string]error{
+		"limit":   app.Limits().Set(ctx, perdure.LimitRule{Name: ids.Limit, Concurrency: 7777}),
+		"rule":    app.Breakers().SetRule(ctx, perdure.BreakerRule{Name: ids.Breaker, Failures: 777}),
+		"breaker": app.Breakers().Trip(ctx, ids.Breaker, ids.Secret),
+		"queue":   app.Queues().Pause(ctx, ids.Queue, ids.Secret),
+	} {
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// Snapshot describes everything that Fill has put into a tenant, without times and counters that
+// change by themselves.
+func Snapshot(t *testing.T, c api.Client, tenant string, ids *IDs) string {
+	t.Helper()
+	ctx, text := t.Context(), ""
+	for _, v := range Verbs() {
+		switch v.Name {
+		case "State", "Await", "History", "Count", "Entity", "CountDead", "ShowDead", "TaskStates", "BreakerRules", "Allowance":
+			answer, err := v.Ask(ctx, c, tenant, ids)
+			text += fmt.Sprintf("%s: %s %v\n", v.Name, render(answer), err)
+		}
+	}
+
+	d, err := c.Describe(ctx, ids.target(tenant))
+	text += fmt.Sprintf("Describe: %v %v %v\n", d.Outcome.Status, d.Reasons, err)
+	breakers, err := c.Breakers(ctx, tenant)
+	for _, b := range breakers {
+		text += fmt.Sprintf("Breaker: %s %s %s\n", b.Name, b.State, b.Why)
+	}
+	limits, limitErr := c.Limits(ctx, tenant)
+	for _, l := range limits {
+		text += fmt.Sprintf("Limit: %s %d\n", l.Rule.Name, l.Rule.Numbers.Concurrency)
+	}
+	queues, queueErr := c.Queues(ctx, tenant)
+	for _, q := range queues {
+		text += fmt.Sprintf("Queue: %s %v %s\n", q.Name, q.Paused, q.Why)
+	}
+	if err := errors.Join(err, limitErr, queueErr); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// eventually waits for a fact that follows from what was done.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for !done() {
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("still not: %s", what)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}

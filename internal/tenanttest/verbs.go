@@ -1,0 +1,292 @@
+package tenanttest
+
+import (
+	"context"
+	"io"
+	"slices"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// IDs are the names of what Fill has put into a tenant. Their values contain Secret.
+type IDs struct {
+	Workflow, Key string // an open execution
+	Run           model.RunID
+	Closed        string // the key of a closed execution of the same workflow
+	ClosedRun     model.RunID
+	Activity      string // of a task that failed permanently, under the key Key
+	TaskRun       model.RunID
+	Dead          api.DeadID
+	Entity        string // with its prefix; it is at Key
+	Epoch         int64  // of its lock
+	Limit         string
+	Breaker       string
+	Queue         string // paused
+	Schedule      string
+	History       model.History // of the open execution
+	// Cursors come from pages of the tenant.
+	ListCursor, DeadCursor, EntityCursor string
+	// Secret is part of every value of the tenant, and of no name. Marker is part of every key.
+	Secret, Marker string
+}
+
+// Verb is one call of a method of api.Client in a tenant, with ids of another.
+type Verb struct {
+	Name string // of the method
+	// Own says that the call may succeed, because it names nothing that must exist: it lists,
+	// creates or changes what the caller's tenant has under the name.
+	Own bool
+	// Lists says that the request contains no key, so the answer must not contain one of the other
+	// tenant either.
+	Lists bool
+	Ask   func(ctx context.Context, c api.Client, tenant string, of *IDs) (answer any, err error)
+}
+
+func (of *IDs) at(tenant string) model.Address {
+	return model.Address{Tenant: tenant, Type: of.Workflow, Key: of.Key}
+}
+
+func (of *IDs) target(tenant string) api.Target {
+	return api.Target{Address: of.at(tenant), Run: of.Run}
+}
+
+func (of *IDs) closed(tenant string) api.Target {
+	return api.Target{Address: model.Address{Tenant: tenant, Type: of.Workflow, Key: of.Closed}, Run: of.ClosedRun}
+}
+
+func (of *IDs) entity(tenant string) model.Address {
+	return model.Address{Tenant: tenant, Type: of.Entity, Key: of.Key}
+}
+
+func (of *IDs) task(tenant string) api.TaskTarget {
+	return api.TaskTarget{Target: api.Target{Address: model.Address{Tenant: tenant, Type: model.TaskPrefix + of.Activity, Key: of.Key}, Run: of.TaskRun}}
+}
+
+func (of *IDs) dead(tenant string) api.DeadID {
+	id := of.Dead
+	id.Tenant = tenant
+	return id
+}
+
+// none is the answer of a method that returns only an error.
+func none(err error) (any, error) { return nil, err }
+
+// Verbs are all methods of api.Client. Lists come first, because the other verbs create things
+// under the names that they probe.
+func Verbs() []Verb {
+	verbs := slices.Concat(executionVerbs(), historyVerbs(), entityVerbs(), taskVerbs(), flowVerbs())
+	slices.SortStableFunc(verbs, func(a, b Verb) int {
+		if a.Lists == b.Lists {
+			return 0
+		} else if a.Lists {
+			return -1
+		}
+		return 1
+	})
+	return verbs
+}
+
+func executionVerbs() []Verb {
+	order := func(name string, do func(api.Client, context.Context, api.CancelRequest) error) Verb {
+		return Verb{Name: name, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(do(c, ctx, api.CancelRequest{Target: of.target(tenant), Reason: "probe"}))
+		}}
+	}
+	start := func(tenant string, of *IDs, key string) api.StartRequest {
+		return api.StartRequest{Address: model.Address{Tenant: tenant, Type: of.Workflow, Key: key}, Input: model.Payload{Data: []byte(`"probe"`)}, RequestID: "same"}
+	}
+
+	return []Verb{
+		{Name: "Start", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Start(ctx, start(tenant, of, "start-"+of.Key))
+		}},
+		{Name: "StartMany", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			all, err := c.StartMany(ctx, []api.StartRequest{start(tenant, of, "many-"+of.Key)})
+			if err == nil && len(all) == 1 {
+				err = all[0].Err
+			}
+			return all, err
+		}},
+		{Name: "Run", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Run(ctx, start(tenant, of, "run-"+of.Key))
+		}},
+		{Name: "Signal", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.Signal(ctx, api.SignalRequest{Target: of.target(tenant), Name: "go", RequestID: "same"}))
+		}},
+		{Name: "Settle", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.Settle(ctx, api.SettleRequest{Target: of.target(tenant), Name: "promise", Value: model.Payload{Data: []byte("1")}}))
+		}},
+		order("Cancel", api.Client.Cancel), order("Terminate", api.Client.Terminate), order("Pause", api.Client.Pause), order("Resume", api.Client.Resume),
+		{Name: "Signals", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Signals(ctx, api.SignalsRequest{Target: of.target(tenant), Do: model.MailboxList})
+		}},
+		{Name: "Update", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Update(ctx, api.UpdateRequest{Target: of.target(tenant), Name: "update", RequestID: "same"})
+		}},
+		{Name: "Query", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Query(ctx, api.QueryRequest{Target: of.target(tenant), Name: "query"})
+		}},
+		{Name: "State", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			p, _, err := c.State(ctx, of.target(tenant), "state")
+			return p, err
+		}},
+		{Name: "Await", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Await(ctx, of.closed(tenant))
+		}},
+		{Name: "Describe", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Describe(ctx, of.target(tenant))
+		}},
+		{Name: "History", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.History(ctx, api.HistoryRequest{Target: of.target(tenant), After: -1})
+		}},
+		{Name: "List", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.List(ctx, api.ListRequest{Tenant: tenant, AllRuns: true, Explain: true, Cursor: of.ListCursor})
+		}},
+		{Name: "Count", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Count(ctx, api.ListRequest{Tenant: tenant, KeyPrefix: of.Key, AllRuns: true})
+		}},
+		{Name: "Stranded", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Stranded(ctx, tenant, of.ListCursor)
+		}},
+		{Name: "Missing", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Missing(ctx, model.Address{Tenant: tenant, Type: of.Workflow, Key: "probe"}, nil)
+		}},
+	}
+}
+
+func historyVerbs() []Verb {
+	past := func(name string, do func(api.Client, context.Context, api.PastRequest) (api.PastReply, error)) Verb {
+		return Verb{Name: name, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return do(c, ctx, api.PastRequest{Source: of.closed(tenant), Key: "past-" + of.Key})
+		}}
+	}
+	return []Verb{
+		past("Fork", api.Client.Fork), past("Retry", api.Client.Retry), past("Reset", api.Client.Reset),
+		{Name: "Import", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Import(ctx, api.ImportRequest{History: of.History, Tenant: tenant})
+		}},
+		{Name: "Delete", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Delete(ctx, api.DeleteRequest{Target: of.closed(tenant), Force: true, Export: io.Discard})
+		}},
+	}
+}
+
+func entityVerbs() []Verb {
+	return []Verb{
+		// The caller's own entity of that key: the other tenant's state must not change.
+		{Name: "Call", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Call(ctx, api.CallRequest{Address: of.entity(tenant), Name: "set", Input: model.Payload{Data: []byte(`"probe"`)}, RequestID: "same"})
+		}},
+		{Name: "Entity", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Entity(ctx, of.entity(tenant))
+		}},
+		{Name: "ListEntities", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.ListEntities(ctx, api.EntityListRequest{Tenant: tenant, Cursor: of.EntityCursor})
+		}},
+		// An entity without a lock is no error; the lock of the other tenant must stay.
+		{Name: "Unlock", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.Unlock(ctx, api.UnlockRequest{Address: of.entity(tenant), Epoch: of.Epoch}))
+		}},
+		{Name: "Mailbox", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Mailbox(ctx, api.MailboxRequest{Address: of.entity(tenant), Do: model.MailboxList})
+		}},
+	}
+}
+
+func taskVerbs() []Verb {
+	dead := func(tenant string, of *IDs) api.DeadRequest {
+		return api.DeadRequest{Tenant: tenant, Cursor: of.DeadCursor}
+	}
+
+	return []Verb{
+		{Name: "ListDead", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.ListDead(ctx, dead(tenant, of))
+		}},
+		{Name: "CountDead", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.CountDead(ctx, dead(tenant, of))
+		}},
+		{Name: "GroupDead", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.GroupDead(ctx, dead(tenant, of))
+		}},
+		{Name: "ShowDead", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.ShowDead(ctx, of.dead(tenant))
+		}},
+		{Name: "Requeue", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Requeue(ctx, api.RequeueRequest{ID: of.dead(tenant), RequestID: "same"})
+		}},
+		{Name: "UndoRequeue", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.UndoRequeue(ctx, api.UndoRequest{ID: of.dead(tenant)}))
+		}},
+		// A dead task that is gone is no error.
+		{Name: "PurgeDead", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.PurgeDead(ctx, of.dead(tenant)))
+		}},
+		{Name: "TaskStates", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.TaskStates(ctx, of.task(tenant))
+		}},
+		{Name: "TaskLogs", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.TaskLogs(ctx, api.TaskLogsRequest{TaskTarget: of.task(tenant)})
+		}},
+		{Name: "TaskStream", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.TaskStream(ctx, api.TaskStreamRequest{TaskTarget: of.task(tenant)})
+		}},
+		{Name: "ListWorkers", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, _ *IDs) (any, error) {
+			return c.ListWorkers(ctx, tenant)
+		}},
+		{Name: "ListQueues", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, _ *IDs) (any, error) {
+			return c.ListQueues(ctx, tenant)
+		}},
+	}
+}
+
+func flowVerbs() []Verb {
+	return []Verb{
+		{Name: "Limits", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, _ *IDs) (any, error) {
+			return c.Limits(ctx, tenant)
+		}},
+		{Name: "SetLimit", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.SetLimit(ctx, tenant, rule.Limit{Name: of.Limit, Numbers: api.Numbers{Concurrency: 1}}, true))
+		}},
+		{Name: "DeleteLimit", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.DeleteLimit(ctx, tenant, of.Limit))
+		}},
+		{Name: "Breakers", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, _ *IDs) (any, error) {
+			return c.Breakers(ctx, tenant)
+		}},
+		{Name: "BreakerRules", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, _ *IDs) (any, error) {
+			return c.BreakerRules(ctx, tenant)
+		}},
+		{Name: "SetBreaker", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.SetBreaker(ctx, tenant, api.Breaker{Name: of.Breaker, Failures: 1}))
+		}},
+		{Name: "ResetBreaker", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.ResetBreaker(ctx, tenant, of.Breaker))
+		}},
+		{Name: "PauseBreaker", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.PauseBreaker(ctx, tenant, "probe-"+of.Breaker, model.MaxTime, "probe"))
+		}},
+		{Name: "TripBreaker", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.TripBreaker(ctx, tenant, "trip-"+of.Breaker, "probe"))
+		}},
+		{Name: "DeleteBreaker", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.DeleteBreaker(ctx, tenant, of.Breaker))
+		}},
+		{Name: "Allowance", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, _ *IDs) (any, error) {
+			return c.Allowance(ctx, tenant)
+		}},
+		{Name: "SetAllowance", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, _ *IDs) (any, error) {
+			return none(c.SetAllowance(ctx, tenant, api.Allowance{Weight: 3}))
+		}},
+		{Name: "Queues", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, _ *IDs) (any, error) {
+			return c.Queues(ctx, tenant)
+		}},
+		{Name: "PauseQueue", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.PauseQueue(ctx, tenant, of.Queue, "probe"))
+		}},
+		{Name: "ResumeQueue", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.ResumeQueue(ctx, tenant, of.Queue))
+		}},
+	}
+}
