@@ -91,8 +91,8 @@ func decoded(v any) string {
 				walk(v.Index(i), depth+1)
 			}
 		case reflect.Struct:
-			for i := range v.NumField() {
-				walk(v.Field(i), depth+1)
+			for _, field := range v.Fields() {
+				walk(field, depth+1)
 			}
 		case reflect.Pointer, reflect.Interface:
 			if !v.IsNil() {
@@ -100,6 +100,7 @@ func decoded(v any) string {
 			}
 		case reflect.String:
 			text.WriteString(" " + v.String())
+		default: // no text
 		}
 	}
 
