@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -129,10 +130,17 @@ func (a *App) join(ctx context.Context, r *registry) error {
 	code, pinned, retain := map[string]replay.Code{}, map[string]bool{}, map[string]time.Duration{}
 	repeat := map[string]replay.Repeat{}
 	for name, d := range r.workflows {
+		if cfg.Served && strings.HasPrefix(name, model.ReservedPrefix) {
+			continue
+		}
 		code[name], pinned[name], retain[name] = d.code, d.pinned, d.retain
 		if d.retry != nil {
 			repeat[name] = replay.Repeat{Stored: d.retry.stored(), Worth: d.retry.worth()}
 		}
+	}
+
+	if len(code) == 0 {
+		return nil // it is only a client
 	}
 
 	worker := replay.NewWorker(replay.Config{

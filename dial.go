@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// Dialer is Dial with settings, as net.Dialer is to net.Dial. The zero value is right for a server on
-// this machine. A zero field has the default that its comment names.
+// Dialer is Dial with settings, as net.Dialer is to net.Dial. The zero value is right for a server
+// on this machine. A zero field has the default that its comment names.
 type Dialer struct {
 	// Token is the key that the server knows this program by. Without one, only a server lets the
 	// program in that asks for none, such as perdure dev. Dial refuses to send it in plain text to
@@ -20,8 +20,8 @@ type Dialer struct {
 	Token string
 	// TLS of the connection. Nil trusts the roots of the system.
 	TLS *tls.Config
-	// PlainText turns TLS off also for servers on other machines. Everything can be read on the way,
-	// so use it only in networks that you trust.
+	// PlainText turns TLS off also for servers on other machines. Everything can be read on the
+	// way, so use it only in networks that you trust.
 	PlainText bool
 	// Tenant chooses the tenant. Only an admin key may choose; others belong to one tenant.
 	Tenant string
@@ -55,9 +55,9 @@ type Dialer struct {
 	PruneSchedules bool
 }
 
-// Dial connects to a server. The app calls executions and entities there. With definitions it is also
-// a worker: the server gives it their work. Everything that an app of embedded.Open can do works the
-// same way, so a program moves from a store of its own to a server by this one line.
+// Dial connects to a server. The app calls executions and entities there. With definitions it is
+// also a worker: the server gives it their work. Everything that an app of embedded.Open can do
+// works the same way, so a program moves from a store of its own to a server by this one line.
 //
 // The URL names one or more servers of a cluster:
 //
@@ -96,7 +96,7 @@ func (d Dialer) dial(ctx context.Context, url string, defs ...Definition) (*App,
 		return nil, err
 	}
 	app, err := attach(ctx, attachment{
-		Backend: b, Tenant: b.Tenant(), Logger: d.Logger, IdleAfter: d.IdleAfter, MaxLoaded: d.MaxLoaded, MaxSteps: d.MaxSteps, MaxPayload: d.MaxPayload,
+		Backend: b, Tenant: b.Tenant(), Served: true, Logger: d.Logger, IdleAfter: d.IdleAfter, MaxLoaded: d.MaxLoaded, MaxSteps: d.MaxSteps, MaxPayload: d.MaxPayload,
 		DrainTimeout: d.DrainTimeout, Tasks: d.Tasks, Version: d.Version, Payloads: d.Payloads, Cluster: b.Cluster(),
 		Name: d.Name, PruneSchedules: d.PruneSchedules, OnClose: b.Close,
 	}, defs...)

@@ -419,6 +419,7 @@ func TestCallWaitsForTheCode(t *testing.T) {
 	if err := b.deposit.Send(app.With(t.Context()), "a", cents{5}); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := b.move.Start(app.With(t.Context()), transfer{"a", "b", 3}, perdure.RawKey("m")); err != nil {
 		t.Fatal(err)
 	}
@@ -428,6 +429,7 @@ func TestCallWaitsForTheCode(t *testing.T) {
 	if app, err = embedded.Open(t.Context(), url, b.group()); err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := b.move.Execution(perdure.RawKey("m")).Result(app.With(t.Context()))
 	want(t, got, err, 3)
 	if err := app.Close(); err != nil {
@@ -526,6 +528,7 @@ func TestWorkflowReadsOnce(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
+
 		if _, err := goOn.Receive(ctx); err != nil {
 			return "", err
 		}
@@ -533,6 +536,7 @@ func TestWorkflowReadsOnce(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
+
 		return fmt.Sprint(s.Cents, ok, n, again.Cents), b.deposit.Send(ctx, key, cents{1})
 	})
 	perduretest.Run(t, append(b.group(), look), func(t *testing.T, env *perduretest.Env) {

@@ -102,8 +102,8 @@ type Config struct {
 	// PruneSchedules deletes the schedules that an app of this Name applied and that are no longer
 	// among the definitions. Without it they go on firing. It needs a Name.
 	PruneSchedules bool
-	// NoSocket opens no socket. Otherwise an app on a file listens on a Unix socket beside the file,
-	// app.db-socket, that only the user of this process can open. Through it the command line
+	// NoSocket opens no socket. Otherwise an app on a file listens on a Unix socket beside the
+	// file, app.db-socket, that only the user of this process can open. Through it the command line
 	// operates the program while it runs: signal, cancel, pause, explain and all the rest.
 	NoSocket bool
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
@@ -185,7 +185,7 @@ func (c Config) listen(ctx context.Context, n *node.Node, cfg node.Config) (clos
 	if !ok || c.NoSocket {
 		return func() {}
 	}
-	s, err := n.ServeSocket(ctx, path, cfg)
+	s, err := n.ServeSocket(ctx, path, model.DefaultTenant, cfg)
 	if err != nil {
 		if c.Logger != nil {
 			c.Logger.Warn("the command line cannot operate this program while it runs", "error", err)

@@ -18,9 +18,9 @@ import (
 
 	"github.com/perdure/perdure/embedded"
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/pgproxy"
-	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pgtest"
 )
 

@@ -16,7 +16,7 @@ import (
 // other users of the machine can read the arguments of a process.
 const tokenVariable = "PERDURE_TOKEN"
 
-// dialed is a connection to a server. Nobody behind it sees the store.
+// dialed is a connection to a server. The store itself cannot be reached through it.
 type dialed struct{ b *remote.Backend }
 
 // dial connects to the server that a URL names.

@@ -20,7 +20,6 @@ import (
 
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/grpcapi"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/remote"
@@ -144,7 +143,7 @@ func (o *options) serverLog(format string) (*slog.Logger, error) {
 }
 
 // adminAuth lets callers in that have the admin key.
-func adminAuth(file string) (grpcapi.Authenticator, error) {
+func adminAuth(file string) (*authn.AdminKey, error) {
 	key := os.Getenv(adminKeyVariable)
 	if file != "" {
 		b, err := os.ReadFile(file)

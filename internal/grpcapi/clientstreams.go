@@ -76,6 +76,7 @@ func (c *client) List(m *pb.ListRequest, stream grpc.ServerStreamingServer[pb.Li
 	if err != nil {
 		return err
 	}
+
 	for {
 		page, err := c.backend.List(ctx, r)
 		if err != nil {
@@ -99,6 +100,7 @@ func (c *client) TaskLogs(m *pb.TaskLogsRequest, stream grpc.ServerStreamingServ
 		return err
 	}
 	r.Wait = r.Wait || m.GetFollow()
+
 	for {
 		page, err := c.backend.TaskLogs(ctx, r)
 		if err != nil {
@@ -122,6 +124,7 @@ func (c *client) TaskStream(m *pb.TaskStreamRequest, stream grpc.ServerStreaming
 		return err
 	}
 	r.Wait = r.Wait || m.GetFollow()
+
 	for {
 		page, err := c.backend.TaskStream(ctx, r)
 		if err != nil {
@@ -176,6 +179,7 @@ func (c *client) Import(stream grpc.ClientStreamingServer[pb.ImportRequest, pb.P
 		if err != nil {
 			return err
 		}
+
 		events, err := wire.ReadHistoryEvents(tenant, part.GetEvents())
 		if err != nil {
 			return err
@@ -186,6 +190,7 @@ func (c *client) Import(stream grpc.ClientStreamingServer[pb.ImportRequest, pb.P
 		if size > maxImport {
 			return fault.New(fault.Exhausted, "import of %s: its events have more than %d bytes", r.History.Start.Address, maxImport)
 		}
+
 		r.History.Events = append(r.History.Events, events...)
 	}
 
@@ -215,6 +220,7 @@ func (c *client) Delete(stream grpc.BidiStreamingServer[pb.DeleteRequest, pb.Del
 	if err != nil {
 		return err
 	}
+
 	if m.GetExport() {
 		r.Export = &rowWriter{stream: stream}
 	}
@@ -222,6 +228,7 @@ func (c *client) Delete(stream grpc.BidiStreamingServer[pb.DeleteRequest, pb.Del
 	if err != nil {
 		return err
 	}
+
 	return stream.Send(&pb.DeletePart{Part: &pb.DeletePart_Reply{Reply: wire.DeleteReply(reply)}})
 }
 
@@ -262,6 +269,7 @@ func (w *rowWriter) Flush() error {
 		return err
 	}
 	answer, err := w.stream.Recv()
+
 	switch {
 	case errors.Is(err, io.EOF):
 		return fault.New(fault.Canceled, "the client has not saved the rows")
@@ -270,5 +278,6 @@ func (w *rowWriter) Flush() error {
 	case !answer.GetRowsSaved():
 		return fault.New(fault.Invalid, "the client has not said that it has saved the rows")
 	}
+
 	return nil
 }

@@ -112,6 +112,7 @@ func (d *door) call(ctx context.Context, m protoreflect.MethodDescriptor, in pro
 	if err := errors.Join(stream.SendMsg(in), stream.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
+
 	for {
 		if err := stream.RecvMsg(dynamicpb.NewMessage(m.Output())); err != nil {
 			if errors.Is(err, io.EOF) {
@@ -175,6 +176,7 @@ func TestNonsense(t *testing.T) {
 	d := open(t, nil)
 	run := make([]byte, 16)
 	run[0] = 1
+
 	methods := pb.File_perdure_v1_client_proto.Services().ByName("ClientService").Methods()
 	for i := range methods.Len() {
 		m := methods.Get(i)
@@ -183,6 +185,7 @@ func TestNonsense(t *testing.T) {
 			d.nonsense(t, m, run)
 		})
 	}
+
 	t.Cleanup(func() {
 		if strings.Contains(d.log.String(), "panicked") {
 			t.Errorf("a handler panicked:\n%s", d.log)
@@ -309,11 +312,13 @@ func TestPanic(t *testing.T) {
 	if err2 == nil {
 		_, err2 = stream.Recv()
 	}
+
 	for _, err := range []error{err, err2} {
 		if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "secret") {
 			t.Errorf("the client hears %v", err)
 		}
 	}
+
 	if _, err := d.client.CountDead(d.ctx, &pb.ListDeadRequest{}); status.Code(err) != codes.DataLoss {
 		t.Errorf("an error: %v", err)
 	}

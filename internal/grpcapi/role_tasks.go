@@ -17,7 +17,7 @@ type taskRole struct {
 	session api.TaskSession
 
 	mu sync.Mutex
-	// held are the claims that the worker executes, or has reported and not heard of again.
+	// held are the claims that the worker executes, or has reported and the engine has not settled.
 	held map[model.ClaimRef]bool
 	// room is taken by what goes on beside the stream.
 	room chan struct{}
@@ -105,7 +105,8 @@ func notHeld(ref model.ClaimRef) error {
 	return fault.New(fault.NotOwned, "the worker does not have the claim of %s", ref.TaskRef)
 }
 
-// beat hands in heartbeats, beside the stream. A claim that the worker does not have is answered as such.
+// beat hands in heartbeats, beside the stream. A claim that the worker does not have is answered as
+// such.
 func (r *taskRole) beat(m *pb.Beats) error {
 	beats, err := wire.ReadBeats(r.s.tenant, m)
 	if err != nil {

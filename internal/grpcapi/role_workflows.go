@@ -45,6 +45,7 @@ func (s *session) joinWorkflows(j *pb.Join) error {
 	if over {
 		r.lose()
 	}
+
 	return nil
 }
 
@@ -135,8 +136,8 @@ func (r *workflowRole) ask(id uint64, run model.RunID) {
 	r.asked[id] = run
 }
 
-// report hands in a turn. The engine ignores a turn of a generation that the worker does not hold
-// any more, and so does the session: the worker has been told.
+// report hands in a turn. The session drops a turn of a generation that the worker no longer holds:
+// the worker has been told, or is about to be.
 func (r *workflowRole) report(m *pb.Turn) error {
 	t, err := wire.ReadTurn(m)
 	if err != nil {
@@ -145,10 +146,12 @@ func (r *workflowRole) report(m *pb.Turn) error {
 	if !r.holds(t.Run, t.Generation) {
 		return nil
 	}
+
 	if err := r.session.Report(r.s.ctx, t); err != nil {
 		r.s.post(&pb.ServerItem{Item: &pb.ServerItem_TurnRefused{TurnRefused: &pb.TurnRefused{Run: m.GetRun(), Generation: t.Generation, Error: errorDetail(err)}}})
 		return nil
 	}
+
 	if t.Close != nil || t.Blocked != nil {
 		r.mu.Lock()
 		if r.held[t.Run] == t.Generation {
@@ -156,6 +159,7 @@ func (r *workflowRole) report(m *pb.Turn) error {
 		}
 		r.mu.Unlock()
 	}
+
 	return nil
 }
 
@@ -189,8 +193,8 @@ func (r *workflowRole) answer(m *pb.QueryAnswer) error {
 	return nil
 }
 
-// pass asks for the limits and the breaker of an attempt, and tells the worker what keeps it back if
-// it may not begin at once.
+// pass asks for the limits and the breaker of an attempt, and tells the worker what keeps it back
+// if it may not begin at once.
 func (r *workflowRole) pass(m *pb.Pass) error {
 	ref, spec, err := r.attempt(m.GetRef(), m.GetSpec())
 	if err != nil {

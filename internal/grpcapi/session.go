@@ -179,6 +179,7 @@ func (s *session) take(item *pb.WorkerItem) error {
 		go s.end(errGoodbye)
 		return nil
 	}
+
 	return fault.New(fault.Invalid, "an item of a kind that this server does not know")
 }
 

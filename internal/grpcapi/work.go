@@ -121,7 +121,7 @@ func checkHello(f *pb.WorkerFrame) error {
 	return nil
 }
 
-// open finds the session that a worker goes on with, or begins a new one.
+// open finds the session that a worker resumes, or begins a new one.
 func (w *Work) open(tenant string, h *pb.Hello) (s *session, resumed bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -73,6 +73,9 @@ func TestEverythingArrivesOnce(t *testing.T) {
 	})
 }
 
+// take takes a frame and returns everything that was taken.
+//
+//arch:parameters a helper of one test
 func take(t *rapid.T, in *link.In, got []int, number uint64, items []int) []int {
 	fresh, err := in.Take(number)
 	if err != nil {

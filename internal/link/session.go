@@ -49,13 +49,14 @@ type Stream[I, O any] interface {
 type Session[I, O any] struct {
 	cfg Config
 
-	mu       sync.Mutex
-	out      Out[O]
-	in       In
-	acked    uint64        // the number of the last acknowledgement that was sent
-	room     chan struct{} // closed when there is room again; nil while no caller waits for it
-	over     error         // why the session has ended
-	reading  chan struct{} // closed when the reader of the last stream has ended; nil before the first
+	mu    sync.Mutex
+	out   Out[O]
+	in    In
+	acked uint64        // the number of the last acknowledgement that was sent
+	room  chan struct{} // closed when there is room again; nil while no caller waits for it
+	over  error         // why the session has ended
+	// closed when the reader of the last stream has ended; nil before the first
+	reading  chan struct{}
 	news     chan struct{} // has a value when there may be something to send
 	received chan struct{} // has a value when there may be something to acknowledge
 }
@@ -130,7 +131,7 @@ func (s *Session[I, O]) Received() uint64 {
 	return s.in.Taken()
 }
 
-// End ends the session: everybody who waits for room gets the error.
+// End ends the session. Callers that wait for room get the error.
 func (s *Session[I, O]) End(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +141,7 @@ func (s *Session[I, O]) End(err error) {
 	s.freed()
 }
 
-// freed wakes those who wait for room. The caller holds the lock.
+// freed wakes callers that wait for room. The caller holds the lock.
 func (s *Session[I, O]) freed() {
 	if s.room != nil {
 		close(s.room)
@@ -215,14 +216,17 @@ func (s *Session[I, O]) read(ctx context.Context, st Stream[I, O], take func(I) 
 		if ctx.Err() != nil {
 			return context.Cause(ctx) // what arrives now is sent again over the next stream
 		}
+
 		fresh, err := s.arrive(number, acknowledged, len(items))
 		if err != nil {
 			s.End(err)
 			return err
 		}
+
 		if !fresh {
 			continue
 		}
+
 		for _, item := range items {
 			if err := take(item); err != nil {
 				s.End(err)
@@ -242,12 +246,14 @@ func (s *Session[I, O]) arrive(number, acknowledged uint64, items int) (fresh bo
 		}
 		s.freed()
 	}
+
 	if number == 0 {
 		if items > 0 {
 			return false, fault.New(fault.Invalid, "a frame with %d items has no number", items)
 		}
 		return false, nil
 	}
+
 	fresh, err = s.in.Take(number)
 	if fresh {
 		ring(s.received)

@@ -18,7 +18,7 @@ type packet struct {
 	items                []int
 }
 
-// pipe is a stream in memory. It breaks when either end is told to.
+// pipe is a stream in memory. It breaks when the test says so.
 type pipe struct {
 	in, out chan packet
 	broken  chan struct{}

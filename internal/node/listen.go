@@ -58,6 +58,7 @@ func (s *splitter) accept() {
 		case <-s.stop.Done():
 			return
 		}
+
 		conn, err := s.listener.Accept()
 		if err != nil {
 			if s.stop.Err() != nil || errors.Is(err, net.ErrClosed) {
@@ -72,6 +73,7 @@ func (s *splitter) accept() {
 			}
 			continue
 		}
+
 		s.ended.Go(func() {
 			defer func() { <-s.room }()
 			s.sort(conn)
@@ -89,10 +91,12 @@ func (s *splitter) sort(conn net.Conn) {
 		_ = conn.Close()
 		return
 	}
+
 	to := s.http
 	if isGRPC {
 		to = s.grpc
 	}
+
 	select {
 	case to.conns <- sorted:
 	case <-s.stop.Done():

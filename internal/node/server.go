@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/grpcapi"
+	"github.com/perdure/perdure/internal/schedule"
 )
 
 // ServerConfig configures a server. A zero field has the default that its comment names.
@@ -39,6 +40,8 @@ type Server struct {
 	split *splitter
 	grpc  *grpcapi.Server
 	http  *http.Server
+	// stopSchedules ends the worker that runs the schedules of all tenants.
+	stopSchedules func()
 
 	ended  sync.WaitGroup
 	failed chan error
@@ -71,6 +74,9 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	s.http = &http.Server{
 		Handler: s.routes(cfg.Metrics), ReadHeaderTimeout: sniffTime, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(cfg.Node.Log.Handler(), slog.LevelDebug),
+	}
+	if s.stopSchedules, err = schedule.ServeAll(ctx, n.service, cfg.Node.Log); err != nil {
+		return nil, errors.Join(err, l.Close(), n.Close())
 	}
 	s.split = newSplitter(l, cfg.TLS)
 	s.serve("gRPC", func() error { return s.grpc.Serve(s.split.grpc) })
@@ -130,6 +136,7 @@ func (s *Server) Close(ctx context.Context) error {
 		}
 		_ = s.split.Close() // its listener may be closed already
 		s.ended.Wait()
+		s.stopSchedules()
 		s.err = errors.Join(err, s.node.Close())
 	})
 	return s.err

@@ -17,7 +17,6 @@ import (
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/grpcapi"
-	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store/sqlite"
 )
 
@@ -25,8 +24,8 @@ import (
 const maxSocketPath = 100
 
 // SocketPath is where the program that has a SQLite file open can be reached; false for other
-// stores. The socket is beside the file, or in the directory for temporary files when its path would
-// be too long there.
+// stores. The socket is beside the file, or in the directory for temporary files when its path
+// would be too long there.
 func SocketPath(url string) (path string, ok bool) {
 	if scheme, _, _ := strings.Cut(url, ":"); !strings.EqualFold(scheme, "file") {
 		return "", false
@@ -35,6 +34,7 @@ func SocketPath(url string) (path string, ok bool) {
 	if err != nil || c.ReadOnly {
 		return "", false
 	}
+
 	file, err := filepath.Abs(c.Path)
 	if err != nil {
 		return "", false
@@ -45,6 +45,7 @@ func SocketPath(url string) (path string, ok bool) {
 	if path = file + "-socket"; len(path) <= maxSocketPath {
 		return path, true
 	}
+
 	sum := sha256.Sum256([]byte(file))
 	return filepath.Join(os.TempDir(), "perdure-"+hex.EncodeToString(sum[:8])+".socket"), true
 }
@@ -56,9 +57,10 @@ type Socket struct {
 	done   chan struct{}
 }
 
-// ServeSocket listens on a Unix socket that only the user of this process can open. The caller has
-// the store open, so a socket that is there already was left by a process that died.
-func (n *Node) ServeSocket(ctx context.Context, path string, cfg Config) (*Socket, error) {
+// ServeSocket listens on a Unix socket that only the user of this process can open, and serves one
+// tenant there. The caller has the store open, so a socket that is there already was left by a
+// process that died.
+func (n *Node) ServeSocket(ctx context.Context, path, tenant string, cfg Config) (*Socket, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.New(fault.Unavailable, "remove the socket of an earlier process: %w", err)
 	}
@@ -76,7 +78,7 @@ func (n *Node) ServeSocket(ctx context.Context, path string, cfg Config) (*Socke
 
 	mailer, _ := n.Backend().(api.Mailer)
 	s := &Socket{path: path, done: make(chan struct{}), server: grpcapi.New(grpcapi.Config{
-		Backend: n.Backend(), Mailer: mailer, Authenticator: authn.Open{Tenant: model.DefaultTenant}, Log: cfg.Log, Version: cfg.Version, MaxPayload: cfg.MaxPayload,
+		Backend: n.Backend(), Mailer: mailer, Authenticator: authn.Open{Tenant: tenant}, Log: cfg.Log, Version: cfg.Version, MaxPayload: cfg.MaxPayload,
 	})}
 	go func() {
 		defer close(s.done)

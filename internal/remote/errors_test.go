@@ -209,11 +209,13 @@ func TestManyStarts(t *testing.T) {
 		rs = append(rs, api.StartRequest{Address: address("shop", fmt.Sprint(i)), Input: text("1")})
 	}
 	rs[4_321].Address.Key = ""
+
 	for i, r := range ok[[]api.StartedReply](w)(w.far.StartMany(w.ctx, rs)) {
 		if bad := i == 4_321; (r.Err != nil) != bad || r.Run.IsZero() != bad {
 			t.Fatalf("start %d: %+v", i, r)
 		}
 	}
+
 	if n := w.calls.served("StartMany", "OK"); n != 3 {
 		t.Errorf("%d messages", n)
 	}

@@ -35,6 +35,7 @@ func program() perdure.Group {
 			sum += n
 			return sum, nil
 		})
+
 		if err := stage.Set(ctx, "open"); err != nil {
 			return "", err
 		}
@@ -42,6 +43,7 @@ func program() perdure.Group {
 		if err != nil {
 			return "", err
 		}
+
 		if got == "burn" {
 			return "", errors.New("it burns")
 		}
@@ -248,7 +250,8 @@ func histories(w *world) {
 	if !bytes.Equal(near.Bytes(), rows.Bytes()) {
 		t.Errorf("the rows differ:\n%s\n%s", near.Bytes(), rows.Bytes())
 	}
-	same(w, func(c api.Client) (api.Description, error) { return c.Describe(ctx, target("shop", "m1")) }) // it is gone
+	// it is gone
+	same(w, func(c api.Client) (api.Description, error) { return c.Describe(ctx, target("shop", "m1")) })
 }
 
 // task is the request that runs a task.

@@ -114,7 +114,7 @@ func (m *membership) leave(ctx context.Context) error {
 	err := m.w.send(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Leave{Leave: l}})
 	switch {
 	case errors.Is(err, errLost):
-		return nil // it holds nothing any more
+		return nil // the role no longer holds anything
 	case err != nil:
 		return err
 	}
@@ -132,7 +132,7 @@ func (m *membership) leave(ctx context.Context) error {
 // maxPatience is how long a worker may take to leave that has no deadline.
 const maxPatience = time.Hour
 
-// joined hands the answer to whoever waits for it. After a rejoin nobody does.
+// joined passes the answer to Join. After a rejoin no caller waits for it.
 func (w *Work) joined(m *pb.Joined) {
 	if r := w.member(m.GetRole()); r != nil {
 		err := wire.ReadError(m.GetError())

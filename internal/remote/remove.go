@@ -62,6 +62,7 @@ func (d *removal) run(ctx context.Context, client pb.ClientServiceClient, opts [
 		if err != nil {
 			return err
 		}
+
 		switch part := m.GetPart().(type) {
 		case *pb.DeletePart_Reply:
 			d.reply = part.Reply

@@ -19,7 +19,7 @@ type taskRole struct {
 	answers answers
 
 	mu sync.Mutex
-	// held are the claims that the worker executes, or has reported and not heard of again.
+	// held are the claims that the worker executes, or has reported and the server has not settled.
 	held  map[model.ClaimRef]bool
 	slots int // how many claims the worker takes now
 }
@@ -36,7 +36,7 @@ func (r *taskRole) rejoined() {
 	}
 }
 
-// lost tells the worker that its claims count for nothing any more, and fails what it waits for.
+// lost tells the worker that it has lost its claims, and fails what it waits for.
 func (r *taskRole) lost() {
 	r.mu.Lock()
 	held := r.held
@@ -75,6 +75,7 @@ func (r *taskRole) stop(m *pb.StopClaim) error {
 	if err != nil {
 		return err
 	}
+
 	why := model.StopReason(min(m.GetWhy(), 255))
 	if why != model.StopCanceled {
 		why = model.StopLost
@@ -82,6 +83,7 @@ func (r *taskRole) stop(m *pb.StopClaim) error {
 		delete(r.held, ref)
 		r.mu.Unlock()
 	}
+
 	r.worker.Stop(ref, why)
 	return nil
 }
@@ -123,6 +125,7 @@ func (r *taskRole) Beat(ctx context.Context, beats []api.Beat) ([]api.BeatReply,
 	if err := wire.ReadError(m.GetError()); err != nil {
 		return nil, err
 	}
+
 	if len(m.GetReplies()) != len(beats) {
 		return nil, fault.New(fault.Invalid, "the server answered %d of %d heartbeats", len(m.GetReplies()), len(beats))
 	}
@@ -130,6 +133,7 @@ func (r *taskRole) Beat(ctx context.Context, beats []api.Beat) ([]api.BeatReply,
 	for i, b := range m.GetReplies() {
 		out[i] = api.BeatReply{Held: b.GetHeld(), Canceled: b.GetCanceled()}
 	}
+
 	return out, nil
 }
 
@@ -184,7 +188,7 @@ func (r *taskRole) ask(ctx context.Context, question func(id uint64) *pb.WorkerI
 	}
 }
 
-// answers are those that the worker waits for. The zero value waits for none.
+// answers has the answers that the worker waits for. The zero value waits for none.
 type answers struct {
 	mu      sync.Mutex
 	last    uint64

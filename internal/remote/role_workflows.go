@@ -95,6 +95,7 @@ func (r *workflowRole) activate(m *pb.Activation) error {
 	if err != nil {
 		return err
 	}
+
 	r.mu.Lock()
 	r.last++
 	r.held[a.Start.Run] = holding{r.last, a.Generation}
@@ -107,10 +108,11 @@ func (r *workflowRole) activate(m *pb.Activation) error {
 	if !m.GetMore() {
 		r.worker.Activate(a)
 	}
+
 	return nil
 }
 
-// more goes on with the history of an activation.
+// more adds events to the history of an activation.
 func (r *workflowRole) more(m *pb.MoreEvents) error {
 	if r == nil {
 		return errNoRole
@@ -119,6 +121,7 @@ func (r *workflowRole) more(m *pb.MoreEvents) error {
 	if err != nil {
 		return err
 	}
+
 	events, err := wire.ReadEvents(m.GetEvents())
 	if err != nil {
 		return err
@@ -129,6 +132,7 @@ func (r *workflowRole) more(m *pb.MoreEvents) error {
 		r.mu.Unlock()
 		return fault.New(fault.Invalid, "events of a run that is not being activated")
 	}
+
 	a.Events = append(a.Events, events...)
 	if !m.GetMore() {
 		delete(r.loading, run)
@@ -137,6 +141,7 @@ func (r *workflowRole) more(m *pb.MoreEvents) error {
 	if !m.GetMore() {
 		r.worker.Activate(*a)
 	}
+
 	return nil
 }
 
@@ -203,14 +208,17 @@ func (r *workflowRole) refused(m *pb.TurnRefused) error {
 	if err != nil {
 		return err
 	}
+
 	why := wire.ReadError(m.GetError())
 	if why == nil {
 		why = errLost
 	}
+
 	if generation, ok := r.local(run, m.GetGeneration()); ok {
 		r.drop(run, generation)
 		r.worker.Evict(run, generation, "the server did not take a turn: "+why.Error())
 	}
+
 	return nil
 }
 
@@ -355,6 +363,7 @@ func (r *workflowRole) kept(m *pb.Kept) error {
 	if err != nil {
 		return err
 	}
+
 	reasons, err := wire.ReadReasons(m.GetReason())
 	if err != nil {
 		return err
@@ -364,5 +373,6 @@ func (r *workflowRole) kept(m *pb.Kept) error {
 	if a := r.waiting[ref]; a != nil && len(reasons) > 0 {
 		a.why, a.known = reasons[0], true
 	}
+
 	return nil
 }

@@ -40,6 +40,7 @@ func gather[M, R, Out any](ctx context.Context, b *Backend, call streamFunc[M, R
 		if err != nil {
 			return unsendable(m, err)
 		}
+
 		for {
 			part, err := stream.Recv()
 			if errors.Is(err, io.EOF) {
@@ -53,6 +54,7 @@ func gather[M, R, Out any](ctx context.Context, b *Backend, call streamFunc[M, R
 			}
 		}
 	})
+
 	return out, err
 }
 
@@ -194,6 +196,7 @@ func (b *Backend) Import(ctx context.Context, r api.ImportRequest) (reply api.Pa
 		if err != nil {
 			return err
 		}
+
 		// An error of a send is io.EOF. What the server said comes with the reply.
 		first := wire.ImportRequest(r)
 		err = unsendable(first, stream.Send(first))
@@ -202,6 +205,7 @@ func (b *Backend) Import(ctx context.Context, r api.ImportRequest) (reply api.Pa
 			part := &pb.ImportRequest{Events: wire.HistoryEvents(rest[:n])}
 			err, rest = unsendable(part, stream.Send(part)), rest[n:]
 		}
+
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}

@@ -158,17 +158,20 @@ func (w *Work) run(ctx context.Context) {
 		if over || ctx.Err() != nil {
 			return
 		}
+
 		if connected {
 			pause = w.cfg.Backoff
 		} else if k := fault.KindOf(err); k == fault.Unauthenticated || k == fault.Denied || k == fault.Invalid {
 			w.failJoins(err) // trying again would not help
 		}
+
 		w.cfg.Log.Warn("the stream to the server has ended; the worker connects again", "error", err, "pause", pause)
 		select {
 		case <-time.After(pause - rand.N(pause/2+1)):
 		case <-ctx.Done():
 			return
 		}
+
 		pause = min(2*pause, w.cfg.MaxBackoff)
 	}
 }
@@ -185,7 +188,8 @@ func (w *Work) failJoins(err error) {
 	}
 }
 
-// stream opens one stream and serves it until it ends. Connected tells that the server has answered.
+// stream opens one stream and serves it until it ends. Connected tells that the server has
+// answered.
 func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -83,6 +83,7 @@ func startServer(t *testing.T, url string, cfg grpcapi.WorkConfig) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(s.close)
 	return s
 }
@@ -136,6 +137,7 @@ func TestBrokenStreamsChangeNothing(t *testing.T) {
 	app := s.open(t, orders.definitions()...)
 	stop := make(chan struct{})
 	cuts := make(chan int)
+
 	go func() {
 		n := 0
 		for {
@@ -149,6 +151,7 @@ func TestBrokenStreamsChangeNothing(t *testing.T) {
 			}
 		}
 	}()
+
 	for i := range 30 {
 		orders.check(t, app, i)
 	}
@@ -159,8 +162,8 @@ func TestBrokenStreamsChangeNothing(t *testing.T) {
 	}
 }
 
-// orders is a program that uses every role of a worker: a workflow with an inline step that fails once, a queued
-// task that keeps a state, an entity, a timer, a signal, a query and an update.
+// orders is a program that uses every role of a worker: a workflow with an inline step that fails
+// once, a queued task that keeps a state, an entity, a timer, a signal, a query and an update.
 type orders struct {
 	bodies, want atomic.Int64
 	charge, ship *perdure.Activity[int, int]
@@ -180,16 +183,19 @@ func newOrders() *orders {
 		p.bodies.Add(1)
 		return n + 1, nil
 	})
+
 	p.ship = perdure.NewActivity("ship", func(_ context.Context, n int) (int, error) {
 		p.bodies.Add(1)
 		return n * 2, nil
 	}, perdure.OnQueue("trucks"))
+
 	p.account = perdure.NewEntity[int]("account")
 	p.deposit = perdure.NewOperation(p.account, "deposit", func(_ perdure.EntityCtx, balance *int, n int) (int, error) {
 		p.bodies.Add(1)
 		*balance += n
 		return *balance, nil
 	})
+
 	p.order = perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		at := "charging"
 		status.Handle(ctx, func(int) (string, error) { return at, nil })
@@ -202,6 +208,7 @@ func newOrders() *orders {
 		if err != nil {
 			return 0, err
 		}
+
 		at = "shipping"
 		shipped, err := p.ship.Run(ctx, charged+extra)
 		if err != nil {
@@ -210,8 +217,10 @@ func newOrders() *orders {
 		if err := ctx.Sleep(time.Millisecond); err != nil {
 			return 0, err
 		}
+
 		return p.deposit.Call(ctx, "all", shipped)
 	})
+
 	return p
 }
 

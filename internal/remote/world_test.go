@@ -152,12 +152,14 @@ func (p *pipe) dial(ctx context.Context, address string) (net.Conn, error) {
 	if l == nil {
 		return nil, errors.New("there is no server")
 	}
+
 	c, err := l.DialContext(ctx)
 	if err == nil {
 		p.mu.Lock()
 		p.conns = append(p.conns, c)
 		p.mu.Unlock()
 	}
+
 	return c, err
 }
 
@@ -206,9 +208,11 @@ func (l *callLog) Handle(_ context.Context, r slog.Record) error {
 		line += " " + a.String()
 		return true
 	})
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines = append(l.lines, line)
+
 	if r.Message == "call" {
 		if l.codes == nil {
 			l.codes = map[string]map[string]int{}
@@ -218,6 +222,7 @@ func (l *callLog) Handle(_ context.Context, r slog.Record) error {
 		}
 		l.codes[attrs["method"]][attrs["code"]]++
 	}
+
 	return nil
 }
 

@@ -165,6 +165,7 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	t.Parallel()
 	bad := "\xff\xfe"
 	f := &model.Failure{Kind: bad, Type: bad, Message: bad, Stack: bad}
+
 	d := api.Description{
 		Outcome: model.Outcome{Failure: f}, Reasons: []model.Reason{{Code: model.WaitRetry, Name: bad, Detail: bad, Where: bad}}, Alive: []string{bad},
 		Chain: []api.Link{{Subject: bad, Reason: model.Reason{Detail: bad}}}, Tasks: []api.Task{{Last: f, Worker: bad}},

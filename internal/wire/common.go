@@ -152,11 +152,13 @@ func TaskSpec(t *model.TaskSpec) *pb.TaskSpec {
 	if t == nil {
 		return nil
 	}
+
 	out := &pb.TaskSpec{
 		Kind: t.Kind, Queue: t.Queue, Priority: int64(t.Priority), Fair: t.Fair, Weight: int64(t.Weight),
 		ToStart: int64(t.ToStart), ToClose: int64(t.ToClose), Silence: int64(t.Silence), Total: int64(t.Total), Delay: int64(t.Delay),
 		Breaker: t.Breaker, Limits: t.Limits, Trace: t.Trace,
 	}
+
 	if !t.Retry.IsZero() {
 		out.Retry = Retry(&t.Retry)
 	}
@@ -166,6 +168,7 @@ func TaskSpec(t *model.TaskSpec) *pb.TaskSpec {
 	for _, f := range t.Fences {
 		out.Fences = append(out.Fences, &pb.Fence{Entity: Address(f.Entity), Token: f.Epoch})
 	}
+
 	return out
 }
 
@@ -174,15 +177,18 @@ func ReadTaskSpec(tenant string, t *pb.TaskSpec) (*model.TaskSpec, error) {
 	if t == nil {
 		return nil, nil
 	}
+
 	out := &model.TaskSpec{
 		Kind: t.GetKind(), Queue: t.GetQueue(), Priority: int(t.GetPriority()), Fair: t.GetFair(), Weight: int(t.GetWeight()),
 		ToStart: time.Duration(t.GetToStart()), ToClose: time.Duration(t.GetToClose()), Silence: time.Duration(t.GetSilence()),
 		Total: time.Duration(t.GetTotal()), Delay: time.Duration(t.GetDelay()),
 		Breaker: t.GetBreaker(), Limits: t.GetLimits(), Trace: t.GetTrace(),
 	}
+
 	if r := ReadRetry(t.GetRetry()); r != nil {
 		out.Retry = *r
 	}
+
 	if len(t.GetSameRun()) > 0 || t.GetSameStep() != "" {
 		run, err := ReadRun(t.GetSameRun())
 		if err != nil {
@@ -190,6 +196,7 @@ func ReadTaskSpec(tenant string, t *pb.TaskSpec) (*model.TaskSpec, error) {
 		}
 		out.Same = &model.TaskOrigin{Run: run, Step: t.GetSameStep()}
 	}
+
 	for _, f := range t.GetFences() {
 		out.Fences = append(out.Fences, model.Fence{Entity: ReadAddress(tenant, f.GetEntity()), Epoch: f.GetToken()})
 	}

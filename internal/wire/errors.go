@@ -74,11 +74,13 @@ func ReadStatus(err error) error {
 	if !ok {
 		return err
 	}
+
 	for _, d := range st.Details() {
 		if detail, ok := d.(*pb.ErrorDetail); ok {
 			return ReadError(detail)
 		}
 	}
+
 	kind, ok := codeKinds[st.Code()]
 	if !ok {
 		kind = fault.Internal
@@ -92,6 +94,7 @@ func ErrorDetail(err error) *pb.ErrorDetail {
 		return nil
 	}
 	d := &pb.ErrorDetail{Kind: fault.KindOf(err).String(), Text: err.Error()}
+
 	var e *fault.Error
 	if errors.As(err, &e) && e.Hint != "" {
 		bare := *e
@@ -103,6 +106,7 @@ func ErrorDetail(err error) *pb.ErrorDetail {
 			d.Hint = ""
 		}
 	}
+
 	if f, ok := errors.AsType[*model.Failure](err); ok {
 		d.Failure = Failure(f)
 	}

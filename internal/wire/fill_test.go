@@ -130,5 +130,6 @@ func (f filler) walk(v reflect.Value) {
 
 // skipped are fields that do not travel by design.
 func skipped(t reflect.Type, field string) bool {
-	return t == reflect.TypeFor[model.Message]() && field == "Drawn" // decided by the engine, never stored
+	// decided by the engine, never stored
+	return t == reflect.TypeFor[model.Message]() && field == "Drawn"
 }

@@ -55,6 +55,7 @@ func FuzzReadRequests(f *testing.F) {
 		}
 		f.Add(body)
 	}
+
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for i, read := range readers {
 			if err := read(body); err != nil && !fault.Is(err, fault.Invalid) {

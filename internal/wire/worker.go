@@ -176,9 +176,11 @@ func readCommand(c *pb.Command) (model.Command, error) {
 	if err != nil {
 		return model.Command{}, err
 	}
+
 	out := model.Command{
 		Kind: model.CommandKind(c.GetKind()), Event: e, Delay: time.Duration(c.GetDelay()), Reuse: model.ReusePolicy(c.GetReuse()), Labels: ReadLabels(c.GetLabels()),
 	}
+
 	if len(c.GetMessage()) > 0 {
 		m, err := model.DecodeMessage(c.GetMessage())
 		if err != nil {
@@ -186,12 +188,14 @@ func readCommand(c *pb.Command) (model.Command, error) {
 		}
 		out.Message = &m
 	}
+
 	if len(c.GetTerms()) > 0 {
 		out.Terms = new(model.Terms)
 		if err := cbor.Unmarshal(c.GetTerms(), out.Terms); err != nil {
 			return out, fault.New(fault.Invalid, "the terms of a child: %w", err)
 		}
 	}
+
 	return out, nil
 }
 
@@ -288,6 +292,7 @@ func ReadOperated(tenant string, r *pb.Operated) (model.Operated, error) {
 		}
 		out.Results[i] = p
 	}
+
 	return out, nil
 }
 

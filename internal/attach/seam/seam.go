@@ -27,6 +27,9 @@ type Config[D, T any] struct {
 	// Tenant is the tenant that the app works in. Every address that the app uses is in it. It must
 	// be set: the package that opens the backend knows it.
 	Tenant string
+	// Served says that the engine itself runs the built-in workflows, such as schedules. Otherwise
+	// the app does.
+	Served bool
 	// Logger of the app. Nil logs nothing.
 	Logger *slog.Logger
 	// IdleAfter is how long a parked execution stays in memory; 5 s.
