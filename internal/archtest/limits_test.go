@@ -10,13 +10,13 @@ import (
 // limits are the rows of docs/limits.md that name a number, and where the code has it. When one of
 // them changes, so must the other.
 var limits = []struct{ row, file, code string }{
-	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "internal/service/validate.go", "l.Payload = 2 << 20"},
+	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "internal/request/validate.go", "l.Payload = 2 << 20"},
 	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "attach.go", "cmp.Or(cfg.MaxPayload, 2<<20)"},
-	{"state | 200 |", "internal/service/validate.go", "l.Name = 200"},
+	{"state | 200 |", "internal/request/validate.go", "l.Name = 200"},
 	{"state | 200 |", "name.go", "maxName = 200"},
-	{"| bytes of a key | 512 |", "internal/service/validate.go", "l.Key = 512"},
+	{"| bytes of a key | 512 |", "internal/request/validate.go", "l.Key = 512"},
 	{"| bytes of a key | 512 |", "name.go", "maxKey  = 512"},
-	{"| bytes of a request id | 200 |", "internal/service/validate.go", `v.text("the request id", id, v.limits.Name)`},
+	{"| bytes of a request id | 200 |", "internal/request/validate.go", `v.Text("the request id", id, v.limits.Name)`},
 	{"| starts of one call of `StartMany` or `SubmitMany` | 100,000 |", "internal/service/many.go", "MaxMany      = 100_000"},
 	{"| bytes of the inputs of such a call | 64 MiB |", "internal/service/many.go", "MaxManyBytes = 64 << 20"},
 	{"| starts of one call of `StartMany` or `SubmitMany` | 100,000 |", "internal/remote/streams.go", "maxMany      = 100_000"},
@@ -50,7 +50,7 @@ var limits = []struct{ row, file, code string }{
 	{"| bytes of these events | 16 MiB |", "internal/core/decision.go", "PastBytes: 16 << 20"},
 	{"in one commit | 64, of about 4 MiB |", "internal/engine/lane/entity.go", "operationsPerHand = 64"},
 	{"in one commit | 64, of about 4 MiB |", "internal/engine/lane/entity.go", "operationBytes = 4 << 20"},
-	{"| bytes of the name of an entity or service | 192 |", "internal/service/entities.go", "v.limits.Name-len(model.ServicePrefix)"},
+	{"| bytes of the name of an entity or service | 192 |", "internal/request/validate.go", "v.limits.Name-len(model.ServicePrefix)"},
 	{"| how long an operation or a view takes | 1 min |", "entityoption.go", "defaultOperationTimeout = time.Minute"},
 	{"| how long a key without calls stays in memory | 1 min |", "internal/engine/lane/resting.go", "defaultEntityIdle = time.Minute"},
 	{"| keys in memory without calls, per lane | 100,000 |", "internal/engine/lane/resting.go", "entityCacheEntries = 100_000"},

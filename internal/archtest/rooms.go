@@ -119,7 +119,9 @@ var rooms = []room{
 	// The language in which executions are selected; one operation on all of them.
 	{path: "internal/query", imports: join(vocabulary, "internal/api")},
 	{path: "internal/batch", imports: join(vocabulary, "internal/api")},
-	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/core/...", "internal/diagnosis", "internal/engine", "internal/engine/flow", "internal/engine/gate", "internal/engine/peer", "internal/history", "internal/store", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
+	// What a request must look like, and the message that it becomes.
+	{path: "internal/request", imports: join(vocabulary, "internal/api")},
+	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/request", "internal/core/...", "internal/diagnosis", "internal/engine", "internal/engine/flow", "internal/engine/gate", "internal/engine/peer", "internal/history", "internal/store", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
 	{path: "internal/authn", imports: vocabulary},
 	{path: "internal/authz", imports: vocabulary},
 
@@ -157,7 +159,7 @@ var rooms = []room{
 	{path: "internal/pool", imports: join(vocabulary, "internal/api", "internal/episode", "internal/replay", "internal/telemetry", "internal/telemetry/tracing")},
 	// executes calls of entities and services
 	{path: "internal/entity", imports: join(vocabulary, "internal/api", "internal/replay")},
-	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/link", "internal/wire", generated)},
+	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/link", "internal/request", "internal/wire", generated)},
 
 	// How payloads are stored. Compressors and clients of object stores are packages of their own,
 	// which only their users link.

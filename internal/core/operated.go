@@ -74,8 +74,9 @@ func Overreach(m *model.Message) string {
 		return "with an order about runs"
 	}
 	for i := range m.With {
-		if m.With[i].Kind != model.EventSignalReceived {
-			return fmt.Sprintf("with a %s", m.With[i].Kind)
+		// A message that was stored has no kinds, because only signals can come with a start.
+		if k := m.With[i].Kind; k != 0 && k != model.EventSignalReceived {
+			return fmt.Sprintf("with a %s", k)
 		}
 	}
 	return ""

@@ -17,6 +17,7 @@ type client struct {
 	mailer     api.Mailer // may be nil
 	version    string
 	maxMessage int
+	maxPayload int
 }
 
 // ask reads a request, makes the call, and writes the reply.
@@ -64,7 +65,7 @@ func done(err error) (*pb.Done, error) {
 
 // Server says what the client talks to.
 func (c *client) Server(ctx context.Context, _ *pb.ServerRequest) (*pb.ServerReply, error) {
-	r := &pb.ServerReply{Protocol: wire.Protocol, Version: c.version, Tenant: tenantOf(ctx), MaxMessage: int64(c.maxMessage)}
+	r := &pb.ServerReply{Protocol: wire.Protocol, Version: c.version, Tenant: tenantOf(ctx), MaxMessage: int64(c.maxMessage), MaxPayload: int64(c.maxPayload)}
 	if c.mailer != nil {
 		r.Cluster, r.Remembers = c.mailer.Cluster(), int64(c.mailer.RequestRetention())
 	}

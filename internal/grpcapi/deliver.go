@@ -3,11 +3,13 @@ package grpcapi
 import (
 	"bytes"
 	"context"
+	"math"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/wire"
 )
 
 // Deliver delivers a composed message.
@@ -75,4 +77,20 @@ func requestOf(m *model.Message) (api.Request, error) {
 	default:
 		return nil, fault.New(fault.Invalid, "a client does not send %s", m.Kind)
 	}
+}
+
+// DeadLetters returns messages of the tenant that were refused.
+func (c *client) DeadLetters(ctx context.Context, m *pb.DeadLettersRequest) (*pb.DeadLetterList, error) {
+	if c.mailer == nil {
+		return &pb.DeadLetterList{}, nil
+	}
+	after, err := wire.ReadRun(m.GetAfter())
+	if err != nil {
+		return nil, err
+	}
+	letters, err := c.mailer.DeadLetters(ctx, tenantOf(ctx), after, int(min(max(m.GetLimit(), 0), math.MaxInt32)))
+	if err != nil {
+		return nil, err
+	}
+	return wire.DeadLetterList(letters), nil
 }

@@ -103,7 +103,7 @@ func New(cfg Config) *Server {
 	s.grpc = grpc.NewServer(s.options()...)
 
 	pb.RegisterClientServiceServer(s.grpc, &client{
-		backend: s.config.Backend, mailer: s.config.Mailer, version: s.config.Version, maxMessage: s.config.MaxMessage,
+		backend: s.config.Backend, mailer: s.config.Mailer, version: s.config.Version, maxMessage: s.config.MaxMessage, maxPayload: s.config.MaxPayload,
 	})
 	s.work = NewWork(WorkConfig{Backend: s.config.Backend, Tenant: tenantOf, Log: s.config.Log, Grace: s.config.Grace, MaxFrame: s.config.MaxMessage})
 	pb.RegisterWorkerServiceServer(s.grpc, s.work)

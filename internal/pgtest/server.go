@@ -283,12 +283,13 @@ func (s *Server) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 
-	for {
+	for waited := false; ; waited = true {
 		err := s.launch(ctx)
-		if !errors.Is(err, errStillInUse) {
+		// While backends of the postmaster before are about to notice its end, they may also hold
+		// its port. A port that is taken without that belongs to another process.
+		if !errors.Is(err, errStillInUse) && !(waited && errors.Is(err, errPortTaken)) {
 			return err
 		}
-		// The postmaster ended by itself, and its backends are about to notice.
 		select {
 		case <-time.After(readyInterval):
 		case <-ctx.Done():

@@ -17,6 +17,7 @@ import (
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/request"
 	"github.com/perdure/perdure/internal/wire"
 )
 
@@ -33,6 +34,7 @@ type Backend struct {
 	patience  time.Duration
 	cluster   string
 	remembers time.Duration
+	limits    request.Limits // of the server
 }
 
 // Dial connects to a server and asks it who the caller is. It fails when no server answers before
@@ -75,6 +77,7 @@ func (b *Backend) introduce(ctx context.Context) error {
 		return fault.New(fault.Internal, "the server does not say which tenant the caller acts in")
 	}
 	b.tenant, b.cluster, b.remembers = hello.GetTenant(), hello.GetCluster(), time.Duration(hello.GetRemembers())
+	b.limits = request.Limits{Payload: int(hello.GetMaxPayload())}.WithDefaults()
 	return nil
 }
 

@@ -351,6 +351,12 @@ func settings(w *world) {
 	}
 	w.must(w.far.DeleteLimit(ctx, tenant, "post"))
 
+	w.must(w.far.SetAllowance(ctx, tenant, api.Allowance{Open: 1000, Starts: 1000, Weight: 2}))
+	if got := same(w, func(c api.Client) (api.Allowance, error) { return c.Allowance(ctx, tenant) }); got.Open != 1000 {
+		t.Errorf("allowance: %+v", got)
+	}
+	w.must(w.far.SetAllowance(ctx, tenant, api.Allowance{}))
+
 	w.must(w.far.SetBreaker(ctx, tenant, api.Breaker{Name: "bank", Ratio: 0.5, Calls: 10}))
 	same(w, func(c api.Client) ([]api.Breaker, error) { return c.BreakerRules(ctx, tenant) })
 	w.must(w.far.TripBreaker(ctx, tenant, "bank", "robbed"))

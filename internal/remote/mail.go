@@ -7,7 +7,10 @@ import (
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/wire"
 )
+
+var _ api.Mailer = (*Backend)(nil)
 
 // Cluster returns the id of the server's store.
 func (b *Backend) Cluster() string { return b.cluster }
@@ -19,6 +22,17 @@ func (b *Backend) RequestRetention() time.Duration { return b.remembers }
 func (b *Backend) Reach(ctx context.Context) error {
 	_, err := b.server(ctx)
 	return err
+}
+
+// Compose validates a request as the server does and returns its message.
+func (b *Backend) Compose(r api.Request) (model.Message, error) { return b.limits.Compose(r) }
+
+// DeadLetters returns messages that left with transactions and were refused.
+func (b *Backend) DeadLetters(ctx context.Context, tenant string, after model.RunID, limit int) ([]api.DeadLetter, error) {
+	if err := b.own(tenant); err != nil {
+		return nil, err
+	}
+	return ask(b.client.DeadLetters, wire.ReadDeadLetterList).do(ctx, b, &pb.DeadLettersRequest{After: wire.Run(after), Limit: int64(limit)})
 }
 
 // Deliver sends a composed message. One without a request id is not repeated.

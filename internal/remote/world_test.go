@@ -60,7 +60,7 @@ func newWorldBehind(t *testing.T, wrap func(*world, api.Backend) api.Backend, de
 	if err != nil {
 		t.Fatal(err)
 	}
-	app, err := attach.Open(ctx, attach.Config{Backend: n.Backend(), OnClose: n.Close}, defs...)
+	app, err := attach.Open(ctx, attach.Config{Backend: n.Backend(), Tenant: model.DefaultTenant, OnClose: n.Close}, defs...)
 	if err != nil {
 		t.Fatal(errors.Join(err, n.Close()))
 	}

@@ -78,11 +78,11 @@ const appears = 5 * time.Second
 // Requeue schedules a dead task again.
 func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.RequeueReply, error) {
 	v := s.check("requeue")
-	v.requestID(r.RequestID)
+	v.RequestID(r.RequestID)
 	if r.Input != nil {
-		v.payload("input", *r.Input)
+		v.Payload("input", *r.Input)
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return api.RequeueReply{}, err
 	}
 
@@ -193,8 +193,8 @@ func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, reques
 // UndoRequeue takes a requeue back.
 func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 	v := s.check("undo of a requeue")
-	v.requestID(r.RequestID)
-	if err := v.err(); err != nil {
+	v.RequestID(r.RequestID)
+	if err := v.Err(); err != nil {
 		return err
 	}
 	row, err := s.deadRow(ctx, "undo", r.ID)
@@ -268,9 +268,9 @@ func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastRe
 	v := s.check("retry")
 	v.past(r)
 	if r.Before != "" || r.Placed || len(r.Edits) > 0 {
-		v.wrong("%s is a task: it has no steps to begin from or to edit", r.Source.Address)
+		v.Wrong("%s is a task: it has no steps to begin from or to edit", r.Source.Address)
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return api.PastReply{}, err
 	}
 
@@ -337,8 +337,8 @@ func (s *Service) await(ctx context.Context, done func(ctx context.Context) (boo
 // deadRow reads a dead task.
 func (s *Service) deadRow(ctx context.Context, op string, id api.DeadID) (*store.DeadRow, error) {
 	v := s.check(op + " dead task")
-	v.tenant(id.Tenant)
-	if err := v.err(); err != nil {
+	v.Tenant(id.Tenant)
+	if err := v.Err(); err != nil {
 		return nil, err
 	}
 	if int(id.Shard) >= s.store.Info().Shards || id.Run.IsZero() || id.Task == "" {
@@ -360,17 +360,17 @@ func (s *Service) deadQuery(r *api.DeadRequest) (store.DeadQuery, error) {
 		Tenant: r.Tenant, Kinds: r.Activities, Queues: r.Queues, Fingerprint: r.Fingerprint, From: r.From, To: r.To, Requeued: r.Requeued, Limit: pageSize(r.Limit),
 	}
 	v := s.check("list dead tasks")
-	v.tenant(q.Tenant)
+	v.Tenant(q.Tenant)
 	for _, name := range q.Kinds {
-		v.name("activity", name)
+		v.Name("activity", name)
 	}
 	for _, name := range q.Queues {
-		v.name("queue", name)
+		v.Name("queue", name)
 	}
 	if q.Fingerprint != "" {
-		v.name("fingerprint", q.Fingerprint)
+		v.Name("fingerprint", q.Fingerprint)
 	}
-	if err := v.err(); err != nil || r.Cursor == "" {
+	if err := v.Err(); err != nil || r.Cursor == "" {
 		return q, err
 	}
 

@@ -12,21 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// entity checks the address of an entity or a service.
-func (v *validator) entity(a model.Address) {
-	v.tenant(a.Tenant)
-	v.text("the key", a.Key, v.limits.Key)
-	word, name, _ := strings.Cut(a.Type, ":")
-	if !a.IsEntity() {
-		v.wrong("%q is neither an entity nor a service", a.Type)
-		return
-	}
-	v.text("the name of the "+word, name, v.limits.Name-len(model.ServicePrefix))
-}
-
 // Call calls an operation, a view or an RPC.
 func (s *Service) Call(ctx context.Context, r api.CallRequest) (model.Payload, error) {
-	m, err := s.callMessage(&r)
+	m, err := s.limits.Call(&r)
 	if err != nil {
 		return model.Payload{}, err
 	}
@@ -39,29 +27,11 @@ func (s *Service) Call(ctx context.Context, r api.CallRequest) (model.Payload, e
 	return payloadOf(a, s.explainLate(ctx, m.To, err))
 }
 
-// callMessage validates a call and returns its message.
-func (s *Service) callMessage(r *api.CallRequest) (*model.Message, error) {
-	v := s.check("call " + r.Name)
-	v.entity(r.Address)
-	v.name("operation", r.Name)
-	v.payload("input", r.Input)
-	v.requestID(r.RequestID)
-	m := &model.Message{Kind: model.MessageCall, To: r.Address, Name: r.Name, Input: r.Input, OneWay: r.OneWay, Brief: r.Brief}
-	switch {
-	case r.RequestID == "":
-	case r.Brief:
-		v.wrong("nothing is remembered of a call that is kept in memory only: it takes no request id")
-	default:
-		m.RequestID = model.CallIDs + r.RequestID
-	}
-	return m, v.err()
-}
-
 // Entity reads the committed state of an entity.
 func (s *Service) Entity(ctx context.Context, a model.Address) (api.EntityInfo, error) {
 	v := s.check("entity")
-	v.entity(a)
-	if err := v.err(); err != nil {
+	v.Entity(a)
+	if err := v.Err(); err != nil {
 		return api.EntityInfo{}, err
 	}
 	j, err := s.judge(ctx, a.Tenant)
@@ -101,14 +71,14 @@ func (s *Service) ListEntities(ctx context.Context, r api.EntityListRequest) (ap
 		Tenant: r.Tenant, Type: r.Type, KeyPrefix: r.KeyPrefix, Locked: r.Locked, Limit: pageSize(r.Limit),
 	}
 	v := s.check("list entities")
-	v.tenant(q.Tenant)
+	v.Tenant(q.Tenant)
 	if r.Type != "" {
-		v.text("the type", r.Type, s.limits.Name)
+		v.Text("the type", r.Type, s.limits.Name)
 	}
 	if r.KeyPrefix != "" {
-		v.text("the beginning of the key", r.KeyPrefix, s.limits.Key)
+		v.Text("the beginning of the key", r.KeyPrefix, s.limits.Key)
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return api.EntityListPage{}, err
 	}
 
@@ -138,12 +108,12 @@ func (s *Service) ListEntities(ctx context.Context, r api.EntityListRequest) (ap
 // Unlock takes a lock from the section that holds it.
 func (s *Service) Unlock(ctx context.Context, r api.UnlockRequest) error {
 	v := s.check("unlock")
-	v.entity(r.Address)
-	v.requestID(r.RequestID)
+	v.Entity(r.Address)
+	v.RequestID(r.RequestID)
 	if r.Epoch < 0 {
-		v.wrong("the epoch %d is below zero", r.Epoch)
+		v.Wrong("the epoch %d is below zero", r.Epoch)
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return err
 	}
 	_, err := s.send(ctx, &model.Message{Kind: model.MessageUnlock, To: r.Address, Epoch: r.Epoch, RequestID: r.RequestID})
@@ -154,11 +124,11 @@ func (s *Service) Unlock(ctx context.Context, r api.UnlockRequest) error {
 // owns the entity, a list contains what is stored.
 func (s *Service) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Calls, error) {
 	v := s.check("mailbox")
-	v.entity(r.Address)
+	v.Entity(r.Address)
 	if r.Do != model.MailboxList {
-		v.text("the id of the call", r.ID, s.limits.Name)
+		v.Text("the id of the call", r.ID, s.limits.Name)
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return model.Calls{}, err
 	}
 	if r.Do == model.MailboxList {
@@ -214,20 +184,20 @@ func (s *Service) JoinEntities(_ context.Context, w api.EntityWorker, offer mode
 		return nil, fault.New(fault.Denied, "the store is open for reading only")
 	}
 	v := s.check("join")
-	v.tenant(offer.Tenant)
+	v.Tenant(offer.Tenant)
 
 	for i := range offer.Types {
 		t := &offer.Types[i]
-		v.entity(model.Address{Tenant: offer.Tenant, Type: t.Type, Key: "key"})
+		v.Entity(model.Address{Tenant: offer.Tenant, Type: t.Type, Key: "key"})
 		for _, name := range t.Views {
-			v.name("view", name)
+			v.Name("view", name)
 		}
 		if t.Concurrency < 0 || t.Mailbox < 0 || t.Idle < 0 {
-			v.wrong("%s has a concurrency, a mailbox or an idle time below zero", t.Type)
+			v.Wrong("%s has a concurrency, a mailbox or an idle time below zero", t.Type)
 		}
 	}
 
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return nil, err
 	}
 	return s.engine.JoinEntities(w, offer), nil

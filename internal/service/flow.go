@@ -128,12 +128,12 @@ func breakerRule(name string, c *breaker.Config) api.Breaker {
 // SetBreaker creates or changes a rule for circuit breakers.
 func (s *Service) SetBreaker(ctx context.Context, tenant string, b api.Breaker) error {
 	v := s.check("breaker " + b.Name)
-	v.tenant(tenant)
-	v.name("breaker", b.Name)
+	v.Tenant(tenant)
+	v.Name("breaker", b.Name)
 	if !(b.Ratio >= 0 && b.Ratio <= 1) || b.Ratio > 0 && b.Ratio < 0.001 {
-		v.wrong("ratio %v is not between 0.001 and 1", b.Ratio)
+		v.Wrong("ratio %v is not between 0.001 and 1", b.Ratio)
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return err
 	}
 
@@ -188,18 +188,18 @@ func (s *Service) PauseBreaker(ctx context.Context, tenant, name string, until m
 // checkTenant checks the tenant of a request that names nothing else.
 func (s *Service) checkTenant(op, tenant string) error {
 	v := s.check(op)
-	v.tenant(tenant)
-	return v.err()
+	v.Tenant(tenant)
+	return v.Err()
 }
 
 // checkNamed checks the tenant, the name and the reason of an operator's order.
 func (s *Service) checkNamed(op, tenant, name, why string) error {
 	v := s.check(strings.TrimSpace(op + " " + name))
-	v.tenant(tenant)
+	v.Tenant(tenant)
 	_, what, _ := strings.Cut(op, " ")
-	v.name(what, name)
-	v.size("reason", len(why))
-	return v.err()
+	v.Name(what, name)
+	v.Size("reason", len(why))
+	return v.Err()
 }
 
 // Queues lists the queues of a tenant.

@@ -18,25 +18,7 @@ func (s *Service) Cluster() string { return s.store.Info().Cluster }
 
 // Compose returns the message of a request.
 func (s *Service) Compose(r api.Request) (model.Message, error) {
-	var m *model.Message
-	var err error
-	switch r := r.(type) {
-	case *api.StartRequest:
-		m, err = s.startMessage(r)
-	case *api.SignalRequest:
-		m, err = s.signalMessage(r)
-	case *api.SettleRequest:
-		m, err = s.settleMessage(r)
-	case *api.CancelRequest:
-		m, err = s.orderMessage(model.MessageCancel, r)
-	case *api.CallRequest:
-		m, err = s.callMessage(r)
-	}
-
-	if err != nil {
-		return model.Message{}, err
-	}
-	return *m, nil
+	return s.limits.Compose(r)
 }
 
 // Reach reports whether the engine serves and its store answers.
@@ -63,14 +45,14 @@ func (s *Service) Deliver(ctx context.Context, m *model.Message) error {
 		return fault.New(fault.Invalid, "a client does not send %s", m.Kind)
 	}
 	v := s.check(m.Kind.String())
-	v.address(m.To)
+	v.Address(m.To)
 	if with := core.Overreach(m); with != "" {
-		v.wrong("a client does not send it %s", with)
+		v.Wrong("a client does not send it %s", with)
 	}
 	if m.From != (model.Link{}) || m.Section != "" {
-		v.wrong("a client does not send it in the name of a run")
+		v.Wrong("a client does not send it in the name of a run")
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return err
 	}
 	send := s.send

@@ -46,7 +46,7 @@ func (s *Service) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.S
 	places := make([]int, 0, len(rs))
 	admitted := make([]func(bool), 0, len(rs))
 	for i := range rs {
-		m, err := s.startMessage(&rs[i])
+		m, err := s.limits.Start(&rs[i])
 		if err != nil {
 			replies[i].Err = err
 			continue

@@ -28,10 +28,10 @@ func (s *Service) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, e
 	to := r.Source.Address
 	to.Key = r.Key
 	v := s.check("fork")
-	v.address(to)
-	v.workflow(r.Source.Address, "a past to begin with: submit it again")
+	v.Address(to)
+	v.Workflow(r.Source.Address, "a past to begin with: submit it again")
 	v.past(&r)
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return api.PastReply{}, err
 	}
 
@@ -62,8 +62,8 @@ func (s *Service) Retry(ctx context.Context, r api.PastRequest) (api.PastReply, 
 // Reset replaces a run by one that starts from an earlier place.
 func (s *Service) Reset(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
 	v := s.check("reset")
-	v.workflow(r.Source.Address, "a place to begin from: requeue it, or submit it again")
-	if err := v.err(); err != nil {
+	v.Workflow(r.Source.Address, "a place to begin from: requeue it, or submit it again")
+	if err := v.Err(); err != nil {
 		return api.PastReply{}, err
 	}
 	return s.takeOver(ctx, "reset", history.Reset, r)
@@ -74,7 +74,7 @@ func (s *Service) Reset(ctx context.Context, r api.PastRequest) (api.PastReply, 
 func (s *Service) takeOver(ctx context.Context, op string, mode history.Mode, r api.PastRequest) (api.PastReply, error) {
 	v := s.check(op)
 	v.past(&r)
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return api.PastReply{}, err
 	}
 
@@ -130,35 +130,35 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 		to.Key = r.Key
 	}
 	v := s.check("import")
-	v.address(to)
+	v.Address(to)
 	if to.Tenant != r.Tenant {
-		v.wrong("the history is of tenant %q, not of %q", to.Tenant, r.Tenant)
+		v.Wrong("the history is of tenant %q, not of %q", to.Tenant, r.Tenant)
 	}
-	v.payload("input", h.Start.Input)
-	v.payload("output", h.Outcome.Output)
-	v.requestID(r.RequestID)
-	v.labels(h.Start.Labels)
+	v.Payload("input", h.Start.Input)
+	v.Payload("output", h.Outcome.Output)
+	v.RequestID(r.RequestID)
+	v.Labels(h.Start.Labels)
 
 	for i := range h.Events {
 		e := &h.Events[i]
-		v.payload(fmt.Sprintf("input of event %d", e.Seq), e.Input)
-		v.payload(fmt.Sprintf("output of event %d", e.Seq), e.Output)
+		v.Payload(fmt.Sprintf("input of event %d", e.Seq), e.Input)
+		v.Payload(fmt.Sprintf("output of event %d", e.Seq), e.Output)
 		switch {
 		case e.Target.IsZero():
 		case e.Target.Tenant != to.Tenant:
-			v.wrong("event %d is about %s, of another tenant", e.Seq, e.Target)
+			v.Wrong("event %d is about %s, of another tenant", e.Seq, e.Target)
 		default:
-			v.address(e.Target) // its outcome may be asked for
+			v.Address(e.Target) // its outcome may be asked for
 		}
 		if e.Kind == model.EventLabeled {
-			v.label(e.Name, string(e.Output.Data))
+			v.Label(e.Name, string(e.Output.Data))
 		}
 	}
 
 	if h.Outcome.Status == model.Continued {
-		v.wrong("run %s continued as run %s: export and import that one", h.Start.Run, h.Outcome.Next)
+		v.Wrong("run %s continued as run %s: export and import that one", h.Start.Run, h.Outcome.Next)
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return api.PastReply{}, err
 	}
 	plan := history.Whole(h)
@@ -280,17 +280,17 @@ func (s *Service) readRun(ctx context.Context, op string, row *store.Execution) 
 }
 
 // past checks what all requests about a past have in common.
-func (v *validator) past(r *api.PastRequest) {
-	v.address(r.Source.Address)
-	v.requestID(r.RequestID)
+func (v validator) past(r *api.PastRequest) {
+	v.Address(r.Source.Address)
+	v.RequestID(r.RequestID)
 	if r.Before != "" && r.Placed {
-		v.wrong("a step and a position: name one of them")
+		v.Wrong("a step and a position: name one of them")
 	}
 	for _, e := range r.Edits {
 		if e.Step == "" && e.Position <= 0 {
-			v.wrong("an edited result needs the name of its step or its position")
+			v.Wrong("an edited result needs the name of its step or its position")
 		}
-		v.payload("result of "+e.Step, e.Output)
+		v.Payload("result of "+e.Step, e.Output)
 	}
 }
 
@@ -298,8 +298,8 @@ func (v *validator) past(r *api.PastRequest) {
 // that a repeated call after a failure finds the rest.
 func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteReply, error) {
 	v := s.check("delete")
-	v.requestID(r.RequestID)
-	if err := v.err(); err != nil {
+	v.RequestID(r.RequestID)
+	if err := v.Err(); err != nil {
 		return api.DeleteReply{}, err
 	}
 	if r.Force {

@@ -19,8 +19,8 @@ const (
 // execution reads the row of a target.
 func (s *Service) execution(ctx context.Context, op string, t api.Target) (*store.Execution, error) {
 	v := s.check(op)
-	v.address(t.Address)
-	if err := v.err(); err != nil {
+	v.Address(t.Address)
+	if err := v.Err(); err != nil {
 		return nil, err
 	}
 	row, err := s.store.LoadExecution(ctx, s.shard(t.Address), t.Address, t.Run)
@@ -42,8 +42,8 @@ func (s *Service) execution(ctx context.Context, op string, t api.Target) (*stor
 // one carried over from the previous run.
 func (s *Service) State(ctx context.Context, t api.Target, name string) (p model.Payload, ok bool, err error) {
 	v := s.check("state " + name)
-	v.name("state", name)
-	if err := v.err(); err != nil {
+	v.Name("state", name)
+	if err := v.Err(); err != nil {
 		return p, false, err
 	}
 	row, err := s.execution(ctx, "state "+name, t)
@@ -88,8 +88,8 @@ func (s *Service) State(ctx context.Context, t api.Target, name string) (p model
 // Describe describes an execution.
 func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, error) {
 	v := s.check("describe")
-	v.address(t.Address)
-	if err := v.err(); err != nil {
+	v.Address(t.Address)
+	if err := v.Err(); err != nil {
 		return api.Description{}, err
 	}
 	// Ask the owner first: whatever it no longer holds is in the store by then.
@@ -254,28 +254,28 @@ func (s *Service) query(r api.ListRequest) (store.Query, error) {
 		AllRuns: r.AllRuns, Limit: pageSize(r.Limit),
 	}
 	v := s.check("list")
-	v.tenant(q.Tenant)
+	v.Tenant(q.Tenant)
 	// A text that a store cannot contain cannot be searched for.
 	for _, part := range [...][2]string{{"the key", q.Key}, {"the beginning of the key", q.KeyPrefix}} {
 		if part[1] != "" {
-			v.text(part[0], part[1], s.limits.Key)
+			v.Text(part[0], part[1], s.limits.Key)
 		}
 	}
 
 	for _, name := range q.Workflows {
-		v.text("the name of the workflow", name, s.limits.Key)
+		v.Text("the name of the workflow", name, s.limits.Key)
 	}
 	for _, code := range q.Reasons {
-		v.text("the reason", string(code), s.limits.Name)
+		v.Text("the reason", string(code), s.limits.Name)
 	}
 
 	for _, c := range q.Labels {
 		for _, value := range c.Values {
-			v.label(c.Name, value)
+			v.Label(c.Name, value)
 		}
 	}
 
-	if err := v.err(); err != nil || r.Cursor == "" {
+	if err := v.Err(); err != nil || r.Cursor == "" {
 		return q, err
 	}
 	started, run, rest, err := parseCursor("list", r.Cursor)

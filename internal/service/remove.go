@@ -33,15 +33,15 @@ func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteR
 	a := r.Target.Address
 	v := s.check("delete")
 	if a.IsEntity() {
-		v.entity(a)
+		v.Entity(a)
 	} else {
-		v.address(a)
+		v.Address(a)
 	}
 
 	if r.Export == nil && !r.DryRun {
-		v.wrong("a removal by force needs somewhere to export the rows to")
+		v.Wrong("a removal by force needs somewhere to export the rows to")
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return api.DeleteReply{}, err
 	}
 	x := &rawExport{service: s, target: r.Target, to: r.Export}

@@ -29,7 +29,7 @@ type Service struct {
 
 // New returns a service. e may be nil for a service that only reads.
 func New(e *engine.Engine, st store.Store, limits Limits) *Service {
-	return &Service{engine: e, store: st, limits: limits.withDefaults()}
+	return &Service{engine: e, store: st, limits: limits.WithDefaults()}
 }
 
 // Trace makes the service create spans for what it sends. The caller must call it before the
@@ -80,7 +80,7 @@ func readOnly(m *model.Message) error {
 
 // Start starts an execution or attaches to the one that has the key.
 func (s *Service) Start(ctx context.Context, r api.StartRequest) (api.StartReply, error) {
-	m, err := s.startMessage(&r)
+	m, err := s.limits.Start(&r)
 	if err != nil {
 		return api.StartReply{}, err
 	}
@@ -90,7 +90,7 @@ func (s *Service) Start(ctx context.Context, r api.StartRequest) (api.StartReply
 
 // Run is Start, and then Await of the execution.
 func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, error) {
-	m, err := s.startMessage(&r)
+	m, err := s.limits.Start(&r)
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -121,70 +121,22 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 	return api.Result{Run: end.Run, Outcome: end.Outcome}, s.explainLate(ctx, m.To, err)
 }
 
-// startMessage validates a request to start an execution and returns its message.
-func (s *Service) startMessage(r *api.StartRequest) (*model.Message, error) {
-	m := &model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: r.Labels, Task: r.Task, Terms: r.Terms}
-	v := s.check("start " + r.Address.Type)
-	v.address(r.Address)
-	v.task(r)
-	v.payload("input", r.Input)
-	v.requestID(r.RequestID)
-	v.labels(r.Labels)
-	v.terms(r)
-	if r.Reuse > model.ReuseAlways {
-		v.wrong("there is no policy %d for keys that were used before", r.Reuse)
-	}
-
-	for _, w := range r.With {
-		v.name("signal", w.Name)
-		v.payload("signal "+w.Name, w.Input)
-		m.With = append(m.With, model.Event{Kind: model.EventSignalReceived, Name: w.Name, Input: w.Input})
-	}
-
-	return m, v.err()
-}
-
 // Signal sends a signal.
 func (s *Service) Signal(ctx context.Context, r api.SignalRequest) error {
-	m, err := s.signalMessage(&r)
+	m, err := s.limits.Signal(&r)
 	if err == nil {
 		_, err = s.send(ctx, m)
 	}
 	return err
-}
-
-func (s *Service) signalMessage(r *api.SignalRequest) (*model.Message, error) {
-	v := s.check("signal " + r.Name)
-	v.workflow(r.Target.Address, "signals")
-	v.name("signal", r.Name)
-	v.payload("value", r.Input)
-	v.requestID(r.RequestID)
-	return &model.Message{
-		Kind: model.MessageSignal, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Input, RequestID: r.RequestID,
-	}, v.err()
 }
 
 // Settle resolves or rejects a promise.
 func (s *Service) Settle(ctx context.Context, r api.SettleRequest) error {
-	m, err := s.settleMessage(&r)
+	m, err := s.limits.Settle(&r)
 	if err == nil {
 		_, err = s.send(ctx, m)
 	}
 	return err
-}
-
-func (s *Service) settleMessage(r *api.SettleRequest) (*model.Message, error) {
-	v := s.check("settle promise " + r.Name)
-	v.workflow(r.Target.Address, "promises")
-	v.name("promise", r.Name)
-	v.payload("value", r.Value)
-	if f := r.Failure; f != nil {
-		v.size("failure", len(f.Kind)+len(f.Type)+len(f.Message)+len(f.Stack))
-	}
-	v.requestID(r.RequestID)
-	return &model.Message{
-		Kind: model.MessageSettle, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Value, Failure: r.Failure, RequestID: r.RequestID,
-	}, v.err()
 }
 
 // Cancel asks an execution to end.
@@ -209,34 +161,21 @@ func (s *Service) Resume(ctx context.Context, r api.CancelRequest) error {
 
 // order sends an operator's order to an execution, with its reason.
 func (s *Service) order(ctx context.Context, kind model.MessageKind, r *api.CancelRequest) error {
-	m, err := s.orderMessage(kind, r)
+	m, err := s.limits.Order(kind, r)
 	if err == nil {
 		_, err = s.send(ctx, m)
 	}
 	return wayOut(err)
 }
 
-// orderMessage validates an order and returns its message.
-func (s *Service) orderMessage(kind model.MessageKind, r *api.CancelRequest) (*model.Message, error) {
-	v := s.check(kind.String())
-	v.address(r.Target.Address)
-	v.reason(r.Reason)
-	v.requestID(r.RequestID)
-	m := &model.Message{Kind: kind, To: r.Target.Address, ToRun: r.Target.Run, RequestID: r.RequestID, Failure: &model.Failure{Message: r.Reason}}
-	if kind == model.MessageCancel {
-		m.Failure.Kind = model.FailureCanceled
-	}
-	return m, v.err()
-}
-
 // Update asks the code of an execution to change something.
 func (s *Service) Update(ctx context.Context, r api.UpdateRequest) (model.Payload, error) {
 	v := s.check("update " + r.Name)
-	v.workflow(r.Target.Address, "updates")
-	v.name("update", r.Name)
-	v.payload("input", r.Input)
-	v.requestID(r.RequestID)
-	if err := v.err(); err != nil {
+	v.Workflow(r.Target.Address, "updates")
+	v.Name("update", r.Name)
+	v.Payload("input", r.Input)
+	v.RequestID(r.RequestID)
+	if err := v.Err(); err != nil {
 		return model.Payload{}, err
 	}
 	m := &model.Message{Kind: model.MessageUpdate, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Input}
@@ -249,10 +188,10 @@ func (s *Service) Update(ctx context.Context, r api.UpdateRequest) (model.Payloa
 // Query asks the code of an execution.
 func (s *Service) Query(ctx context.Context, r api.QueryRequest) (model.Payload, error) {
 	v := s.check("query " + r.Name)
-	v.workflow(r.Target.Address, "queries")
-	v.name("query", r.Name)
-	v.payload("input", r.Input)
-	if err := v.err(); err != nil {
+	v.Workflow(r.Target.Address, "queries")
+	v.Name("query", r.Name)
+	v.Payload("input", r.Input)
+	if err := v.Err(); err != nil {
 		return model.Payload{}, err
 	}
 	m := &model.Message{Kind: model.MessageQuery, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Input}
@@ -277,8 +216,8 @@ func payloadOf(a model.Answer, err error) (model.Payload, error) {
 // Await waits for the end of an execution.
 func (s *Service) Await(ctx context.Context, t api.Target) (api.Result, error) {
 	v := s.check("await")
-	v.address(t.Address)
-	if err := v.err(); err != nil {
+	v.Address(t.Address)
+	if err := v.Err(); err != nil {
 		return api.Result{}, err
 	}
 	if s.engine == nil {
@@ -299,19 +238,19 @@ func (s *Service) JoinTasks(_ context.Context, w api.TaskWorker, offer model.Tas
 		return nil, fault.New(fault.Denied, "the store is open for reading only")
 	}
 	v := s.check("join")
-	v.name("worker", offer.Name)
+	v.Name("worker", offer.Name)
 	if len(offer.Tenants) == 0 {
-		v.wrong("the tenant is empty")
+		v.Wrong("the tenant is empty")
 	}
 	for _, tenant := range offer.Tenants {
-		v.tenant(tenant)
+		v.Tenant(tenant)
 	}
-	v.offer("queue", offer.Queues)
-	v.offer("activity", offer.Kinds)
+	v.Offer("queue", offer.Queues)
+	v.Offer("activity", offer.Kinds)
 	if offer.Slots <= 0 {
-		v.wrong("it has %d slots", offer.Slots)
+		v.Wrong("it has %d slots", offer.Slots)
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return nil, err
 	}
 
@@ -325,13 +264,13 @@ func (s *Service) JoinBuiltIn(_ context.Context, w api.Worker, workflows ...stri
 		return nil, fault.New(fault.Denied, "the store is open for reading only")
 	}
 	v := s.check("join")
-	v.offer("workflow", workflows)
+	v.Offer("workflow", workflows)
 	for _, name := range workflows {
 		if !strings.HasPrefix(name, model.ReservedPrefix) {
-			v.wrong("workflow %s is not built in: a worker offers it for one tenant", name)
+			v.Wrong("workflow %s is not built in: a worker offers it for one tenant", name)
 		}
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return nil, err
 	}
 	return s.engine.Join(w, api.Offer{Tenant: model.EveryTenant, Workflows: workflows}), nil
@@ -343,11 +282,11 @@ func (s *Service) Join(_ context.Context, w api.Worker, offer api.Offer) (api.Se
 		return nil, fault.New(fault.Denied, "the store is open for reading only")
 	}
 	v := s.check("join")
-	v.tenant(offer.Tenant)
+	v.Tenant(offer.Tenant)
 	for _, name := range offer.Workflows {
-		v.name("workflow", name)
+		v.Name("workflow", name)
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return nil, err
 	}
 	return s.engine.Join(w, offer), nil

@@ -22,13 +22,13 @@ const (
 // show, skip or drop one. Where no process owns the execution, its history tells.
 func (s *Service) Signals(ctx context.Context, r api.SignalsRequest) (model.Calls, error) {
 	v := s.check("signals")
-	v.workflow(r.Target.Address, "signals")
-	v.reason(r.Reason)
-	v.requestID(r.RequestID)
+	v.Workflow(r.Target.Address, "signals")
+	v.Reason(r.Reason)
+	v.RequestID(r.RequestID)
 	if r.Do != model.MailboxList {
-		v.text("the id of the signal", r.ID, s.limits.Name)
+		v.Text("the id of the signal", r.ID, s.limits.Name)
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return model.Calls{}, err
 	}
 	m := &model.Message{Kind: model.MessageMailbox, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Do, ID: r.ID}

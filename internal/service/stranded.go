@@ -28,8 +28,8 @@ func (s *Service) Stranded(ctx context.Context, tenant, cursor string) (api.List
 // Missing returns why no live process would run an execution or a task.
 func (s *Service) Missing(ctx context.Context, a model.Address, t *model.TaskSpec) (*model.Reason, error) {
 	v := s.check("missing code")
-	v.address(a)
-	if err := v.err(); err != nil {
+	v.Address(a)
+	if err := v.Err(); err != nil {
 		return nil, err
 	}
 	j, err := s.judge(ctx, a.Tenant)

@@ -21,13 +21,13 @@ const lookEvery = 500 * time.Millisecond
 const sealed = 1 << 10
 
 // write checks what a claim writes.
-func (v *validator) write(w *model.TaskWrite) {
-	v.address(w.Ref.Address)
+func (v validator) write(w *model.TaskWrite) {
+	v.Address(w.Ref.Address)
 	if w.First < 0 {
-		v.wrong("its first item has the number %d", w.First)
+		v.Wrong("its first item has the number %d", w.First)
 	}
 	if n := len(w.Items); n == 0 || n > model.MaxTaskItems {
-		v.wrong("it has %d items, at least one and at most %d are allowed", n, model.MaxTaskItems)
+		v.Wrong("it has %d items, at least one and at most %d are allowed", n, model.MaxTaskItems)
 		return
 	}
 	for i := range w.Items {
@@ -35,31 +35,31 @@ func (v *validator) write(w *model.TaskWrite) {
 	}
 }
 
-func (v *validator) item(it *model.TaskItem) {
+func (v validator) item(it *model.TaskItem) {
 	if it.At < 0 {
-		v.wrong("an item has a time before all times")
+		v.Wrong("an item has a time before all times")
 	}
 
 	switch it.Kind {
 	case model.ItemSet:
-		v.name("state", it.Name)
-		v.payload("state "+it.Name, it.Value)
+		v.Name("state", it.Name)
+		v.Payload("state "+it.Name, it.Value)
 	case model.ItemRemove:
-		v.name("state", it.Name)
+		v.Name("state", it.Name)
 	case model.ItemClear:
 	case model.ItemLog:
 		switch {
 		case len(it.Text) > model.MaxLogLine:
-			v.wrong("a log line has %d bytes, at most %d are allowed", len(it.Text), model.MaxLogLine)
+			v.Wrong("a log line has %d bytes, at most %d are allowed", len(it.Text), model.MaxLogLine)
 		case !utf8.ValidString(it.Text):
-			v.wrong("a log line is not valid UTF-8")
+			v.Wrong("a log line is not valid UTF-8")
 		}
 	case model.ItemToken, model.ItemProgress, model.ItemData, model.ItemError:
 		if n := it.Value.Size(); n > model.MaxStreamItem+sealed {
-			v.wrong("a streamed item has %d bytes, at most %d are allowed", n, model.MaxStreamItem+sealed)
+			v.Wrong("a streamed item has %d bytes, at most %d are allowed", n, model.MaxStreamItem+sealed)
 		}
 	default:
-		v.wrong("there are no items of kind %d", it.Kind)
+		v.Wrong("there are no items of kind %d", it.Kind)
 	}
 }
 

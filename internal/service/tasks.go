@@ -21,7 +21,7 @@ type taskSession struct {
 func (s taskSession) Write(ctx context.Context, w model.TaskWrite) error {
 	v := s.service.check("write of " + w.Ref.TaskRef.String())
 	v.write(&w)
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return err
 	}
 	return s.TaskSession.Write(ctx, &w)

@@ -244,10 +244,11 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 		899,   // a lane handed over an expired claim, and its permit had gone to the next task
 		28654, // the claim of a task met the claim of a poisoned one in each batch
 		12865, // a lane missed a run because of a refused start
+
 		// the oracle knew only the last jump of the clock, and a node had joined after an earlier
 		// one
 		55346,
-		// the oracle did not see a one-way delete of which the batch held only the request id
+		// the batch had only the request id of a one-way delete, and the oracle did not see it
 		70794,
 		// a time-out was undone, and the claim was handed over although another task had its permit
 		88703,

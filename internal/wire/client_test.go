@@ -100,6 +100,7 @@ func allTrips() trips {
 	add(all, wire.QueueList, wire.ReadQueueList)
 	add(all, wire.Limit, wire.ReadLimit)
 	add(all, wire.LimitList, wire.ReadLimitList)
+	add(all, wire.AllowanceValue, wire.ReadAllowanceValue)
 	add(all, wire.BreakerRule, wire.ReadBreakerRule)
 	add(all, wire.BreakerRuleList, wire.ReadBreakerRuleList)
 	add(all, wire.BreakerList, wire.ReadBreakerList)

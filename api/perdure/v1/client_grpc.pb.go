@@ -78,6 +78,7 @@ const (
 	ClientService_PauseQueue_FullMethodName    = "/perdure.v1.ClientService/PauseQueue"
 	ClientService_ResumeQueue_FullMethodName   = "/perdure.v1.ClientService/ResumeQueue"
 	ClientService_Deliver_FullMethodName       = "/perdure.v1.ClientService/Deliver"
+	ClientService_DeadLetters_FullMethodName   = "/perdure.v1.ClientService/DeadLetters"
 )
 
 // ClientServiceClient is the client API for ClientService service.
@@ -218,6 +219,9 @@ type ClientServiceClient interface {
 	// Deliver delivers a request that left with a transaction of the client's database and returns
 	// what the direct call would have.
 	Deliver(ctx context.Context, in *DeliverRequest, opts ...grpc.CallOption) (*Done, error)
+	// DeadLetters returns messages that left with transactions and were refused, in the order of their
+	// ids.
+	DeadLetters(ctx context.Context, in *DeadLettersRequest, opts ...grpc.CallOption) (*DeadLetterList, error)
 }
 
 type clientServiceClient struct {
@@ -860,6 +864,16 @@ func (c *clientServiceClient) Deliver(ctx context.Context, in *DeliverRequest, o
 	return out, nil
 }
 
+func (c *clientServiceClient) DeadLetters(ctx context.Context, in *DeadLettersRequest, opts ...grpc.CallOption) (*DeadLetterList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeadLetterList)
+	err := c.cc.Invoke(ctx, ClientService_DeadLetters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClientServiceServer is the server API for ClientService service.
 // All implementations must embed UnimplementedClientServiceServer
 // for forward compatibility.
@@ -998,6 +1012,9 @@ type ClientServiceServer interface {
 	// Deliver delivers a request that left with a transaction of the client's database and returns
 	// what the direct call would have.
 	Deliver(context.Context, *DeliverRequest) (*Done, error)
+	// DeadLetters returns messages that left with transactions and were refused, in the order of their
+	// ids.
+	DeadLetters(context.Context, *DeadLettersRequest) (*DeadLetterList, error)
 	mustEmbedUnimplementedClientServiceServer()
 }
 
@@ -1184,6 +1201,9 @@ func (UnimplementedClientServiceServer) ResumeQueue(context.Context, *ResumeQueu
 }
 func (UnimplementedClientServiceServer) Deliver(context.Context, *DeliverRequest) (*Done, error) {
 	return nil, status.Error(codes.Unimplemented, "method Deliver not implemented")
+}
+func (UnimplementedClientServiceServer) DeadLetters(context.Context, *DeadLettersRequest) (*DeadLetterList, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeadLetters not implemented")
 }
 func (UnimplementedClientServiceServer) mustEmbedUnimplementedClientServiceServer() {}
 func (UnimplementedClientServiceServer) testEmbeddedByValue()                       {}
@@ -2218,6 +2238,24 @@ func _ClientService_Deliver_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClientService_DeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).DeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_DeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).DeadLetters(ctx, req.(*DeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ClientService_ServiceDesc is the grpc.ServiceDesc for ClientService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -2436,6 +2474,10 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Deliver",
 			Handler:    _ClientService_Deliver_Handler,
+		},
+		{
+			MethodName: "DeadLetters",
+			Handler:    _ClientService_DeadLetters_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

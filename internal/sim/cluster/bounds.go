@@ -31,7 +31,7 @@ func (sh *shell) checkBounds() {
 		sh.mailed = 0
 	}
 
-	if more := slack + max(s.Plan.Heavy, s.Heaviest) + sh.mailed; held > most+more {
+	if more := slack + max(s.Plan.Heavy, s.Heaviest) + sh.mailed + s.Plan.Lane.MaxKeptBytes; held > most+more {
 		s.DumpIf()
 		s.Fail("L7: lane %d of %s holds %d bytes, at most %d and %d of mail", sh.index, sh.inc.name(), held, most+more, sh.mailed)
 	}

@@ -130,8 +130,9 @@ func claims(b *store.Batch, ref model.ClaimRef) bool {
 // decided and undone, and its permit went to another task meanwhile. A worker that begins it after
 // all breaks a promise (G2).
 func (s *Oracle) outOfTime(ref model.ClaimRef, t *errandState, now model.Time) bool {
-	known := s.Claims[ref]
-	if t.spec.ToClose == 0 || now <= t.since.Add(t.spec.ToClose) || known == nil || known.Begun {
+	known, closes, silent := s.Claims[ref], t.spec.ToClose, t.spec.Silence
+	late := closes > 0 && now > t.since.Add(closes) || silent > 0 && now > t.since.Add(silent)
+	if !late || known == nil || known.Begun {
 		return false
 	}
 	known.Late = true

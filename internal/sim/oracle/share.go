@@ -110,10 +110,16 @@ func (s *Oracle) BreakerStored(name string, row []byte) {
 		s.Did(scenario.OpRecovered)
 	}
 
-	if x.state = st.State; x.state != breaker.Closed {
+	// The node that closes it acts on that before it is stored. A half-open breaker may close and
+	// open again in one write.
+	since := int64(st.Since) - kernel.Epoch - s.Lag()
+	switch x.state = st.State; x.state {
+	case breaker.Open:
 		x.closed = s.Now
-	} else { // the node that closed it acted on that before it was stored
-		x.closed = min(x.closed, int64(st.Since)-kernel.Epoch-s.Lag())
+	case breaker.HalfOpen:
+		x.closed = since
+	case breaker.Closed:
+		x.closed = min(x.closed, since)
 	}
 }
 

@@ -1,0 +1,72 @@
+// Package remote_test runs the worker and the client of this directory as CI does: as processes,
+// against perdure dev.
+package remote_test
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The worker and the client are two programs, and perdure dev is between them.
+func TestTwoPrograms(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", dir, "../../cmd/perdure", "./worker", "./client")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+
+	dev := exec.CommandContext(t.Context(), filepath.Join(dir, "perdure"), "dev", "--store", "file:"+filepath.Join(dir, "shop.db"), "--listen", "127.0.0.1:0")
+	url := strings.Fields(after(t, dev, dev.StderrPipe, "· serving "))[4]
+	url = strings.TrimSuffix(url, ";")
+
+	worker := exec.CommandContext(t.Context(), filepath.Join(dir, "worker"))
+	worker.Env = append(os.Environ(), "PERDURE_SERVER="+url)
+	after(t, worker, worker.StdoutPipe, "the worker is connected")
+
+	client := exec.CommandContext(t.Context(), filepath.Join(dir, "client"))
+	client.Env = append(os.Environ(), "PERDURE_SERVER="+url)
+	out, err := client.CombinedOutput()
+	const want = "receipt of ada\nreceipt of bob, approved by eve\n"
+	if err != nil || string(out) != want {
+		t.Errorf("the client printed %q, %v; want %q", out, err, want)
+	}
+}
+
+// after starts a process and returns the first line it prints that begins with a text. The process
+// ends with the test.
+func after(t *testing.T, cmd *exec.Cmd, pipe func() (io.ReadCloser, error), begin string) string {
+	t.Helper()
+	out, err := pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 30 * time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), begin) {
+			go func() { // so that it is never blocked
+				for lines.Scan() {
+				}
+			}()
+			t.Cleanup(func() {
+				_ = cmd.Process.Signal(os.Interrupt)
+				_ = cmd.Wait()
+			})
+			return lines.Text()
+		}
+	}
+	t.Fatalf("%s ended before it printed %q: %v", cmd.Path, begin, cmd.Wait())
+	return ""
+}
