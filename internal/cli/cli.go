@@ -57,12 +57,13 @@ type options struct {
 	connectInside func(ctx context.Context, c node.Config) (session, error)
 }
 
-// connect opens the store of a configuration, or connects to a server.
-func connect(ctx context.Context, c node.Config) (session, error) {
+// connect opens the store of a configuration, or connects to a server. The program behind a socket
+// works in the default tenant only.
+func connect(ctx context.Context, c node.Config, tenant string) (session, error) {
 	if remote.IsURL(c.URL) {
-		return dial(ctx, c)
+		return dial(ctx, c, tenant)
 	}
-	if s, ok := dialSocket(ctx, c); ok {
+	if s, ok := dialSocket(ctx, c); ok && tenant == model.DefaultTenant {
 		return s, nil
 	}
 	return openStore(ctx, c)
@@ -86,7 +87,8 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		}
 		return exitCode(err)
 	}
-	o := &options{Streams: s, connect: connect, connectInside: openStore}
+	o := &options{Streams: s, connectInside: openStore}
+	o.connect = func(ctx context.Context, c node.Config) (session, error) { return connect(ctx, c, o.tenant) }
 	return o.run(ctx, args)
 }
 

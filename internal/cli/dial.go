@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/remote"
 	"github.com/perdure/perdure/internal/store"
@@ -20,12 +21,15 @@ const tokenVariable = "PERDURE_TOKEN"
 type dialed struct{ b *remote.Backend }
 
 // dial connects to the server that a URL names.
-func dial(ctx context.Context, c node.Config) (session, error) {
+func dial(ctx context.Context, c node.Config, tenant string) (session, error) {
 	cfg, err := remote.ParseURL(c.URL)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Token, cfg.Version, cfg.Log = os.Getenv(tokenVariable), c.Version, c.Log
+	if tenant != model.DefaultTenant { // only an admin key may choose one
+		cfg.Tenant = tenant
+	}
 	b, err := remote.Dial(ctx, cfg)
 	if err != nil {
 		return nil, err
