@@ -55,7 +55,7 @@ func after(t *testing.T, cmd *exec.Cmd, pipe func() (io.ReadCloser, error), begi
 
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), begin) {
+		if line := lines.Text(); strings.HasPrefix(line, begin) {
 			go func() { // so that it is never blocked
 				for lines.Scan() {
 				}
@@ -64,7 +64,7 @@ func after(t *testing.T, cmd *exec.Cmd, pipe func() (io.ReadCloser, error), begi
 				_ = cmd.Process.Signal(os.Interrupt)
 				_ = cmd.Wait()
 			})
-			return lines.Text()
+			return line
 		}
 	}
 	t.Fatalf("%s ended before it printed %q: %v", cmd.Path, begin, cmd.Wait())

@@ -44,6 +44,7 @@ func (s *Service) Deliver(ctx context.Context, m *model.Message) error {
 	default:
 		return fault.New(fault.Invalid, "a client does not send %s", m.Kind)
 	}
+
 	v := s.check(m.Kind.String())
 	v.Address(m.To)
 	if with := core.Overreach(m); with != "" {
@@ -55,11 +56,13 @@ func (s *Service) Deliver(ctx context.Context, m *model.Message) error {
 	if err := v.Err(); err != nil {
 		return err
 	}
+
 	send := s.send
 	if m.Kind == model.MessageStart {
 		send = s.sendStart
 	}
 	_, err := send(ctx, m)
+
 	return err
 }
 
@@ -85,13 +88,15 @@ func (s *Service) Hint(shard model.ShardID) {
 	}
 }
 
-// DeadLetters returns the refused and unreadable messages of a tenant that the inbox keeps. A row
-// whose tenant cannot be read belongs to none: perdure doctor reports it.
+// DeadLetters returns the refused and unreadable messages of a tenant that the inbox keeps. Every
+// tenant sees the rows whose tenant cannot be read: nothing is known of them but their shards, and
+// otherwise no operator would learn of them.
 func (s *Service) DeadLetters(ctx context.Context, tenant string, after model.RunID, limit int) ([]api.DeadLetter, error) {
 	if err := s.checkTenant("dead letters", tenant); err != nil {
 		return nil, err
 	}
 	limit = pageSize(limit)
+
 	letters := make([]api.DeadLetter, 0, limit)
 	for {
 		rows, err := s.store.LoadDeadLetters(ctx, after, limit)
@@ -100,7 +105,7 @@ func (s *Service) DeadLetters(ctx context.Context, tenant string, after model.Ru
 		}
 		for i := range rows {
 			after = rows[i].ID
-			if rows[i].Message.To.Tenant == tenant && len(letters) < limit {
+			if of := rows[i].Message.To.Tenant; (of == tenant || of == "") && len(letters) < limit {
 				letters = append(letters, letterOf(&rows[i]))
 			}
 		}

@@ -103,7 +103,7 @@ func TestFailures(t *testing.T) {
 		want      store.Class
 		text      string
 	}{
-		{"the fence raises", stFence, "22P02", store.Fenced, "not the owner"},
+		{"the fence raises", stFence, "22P02", store.Fenced, "no longer the owner"},
 		{"a guard raises", stTimer, "22P02", store.Refused, `"perdure".timers`},
 		{"another statement than the fence is out of range", stFence, "22003", store.Refused, `"perdure".fences`},
 		{"at the commit", -1, "40001", store.Retryable, "SQLSTATE 40001"},
