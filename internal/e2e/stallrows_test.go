@@ -27,7 +27,7 @@ func (w *stalls) definitions() []perdure.Definition {
 		return s, ctx.Err()
 	}, perdure.OnQueue("open"))
 	w.deaf = perdure.NewWorkflow("deaf", func(perdure.WorkflowCtx, string) (string, error) {
-		<-w.free
+		<-w.free //perdure:allow channel the test blocks the worker on purpose
 		return "", nil
 	})
 	return []perdure.Definition{alley, w.fill, w.deaf, refusedFlow, mutedFlow}

@@ -30,7 +30,6 @@ func (p pipe) Send(number, acknowledged uint64, items []int) error {
 	if p.left != nil {
 		if *p.left == 0 {
 			close(p.broken)
-			p.left = nil
 			return io.ErrUnexpectedEOF
 		}
 		*p.left--

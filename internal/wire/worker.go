@@ -13,8 +13,8 @@ import (
 // Protocol is the version of the worker protocol that this build speaks.
 const Protocol = 1
 
-// WorkflowJoin, TaskJoin and EntityJoin offer what a worker can run. The tenant is that of the
-// connection.
+// WorkflowJoin is an offer to run workflows. The tenant is that of the connection, as in the other
+// offers.
 func WorkflowJoin(o *model.Offer) *pb.Join {
 	return &pb.Join{Role: pb.Role_ROLE_WORKFLOWS, Name: o.Name, Version: o.Version, Kinds: o.Workflows, Pinned: o.Pinned}
 }
