@@ -12,7 +12,7 @@ STORM  ?= 1000000
 BENCH  ?= .
 COUNT  ?= 1
 
-GO_FILES = $$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done)
+GO_FILES = $$(git ls-files --cached --others --exclude-standard '*.go' ':!*.pb.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done)
 
 .PHONY: help
 help: ## list the targets
