@@ -191,10 +191,24 @@ func (l *Lane) storedRun(in input) model.RunID {
 	if !b.run.IsZero() {
 		return b.run
 	}
-	if e := l.entry(b.address); e != nil && !e.pending.fresh && !e.pending.starting {
-		return e.run()
+	e := l.entry(b.address)
+	if e == nil || e.pending.fresh || e.pending.starting || l.isStarting(e.run()) {
+		return model.RunID{}
 	}
-	return model.RunID{}
+	return e.run()
+}
+
+// isStarting reports whether a batch that is not committed starts the run.
+func (l *Lane) isStarting(run model.RunID) bool {
+	for _, b := range [...]*building{l.flight, l.open} {
+		if b == nil {
+			continue
+		}
+		if slices.ContainsFunc(b.batch.Starts, func(s store.StartRow) bool { return s.Start.Run == run }) {
+			return true
+		}
+	}
+	return false
 }
 
 // isolate quarantines the address of the one input that the store refuses, and stores the reason
