@@ -40,8 +40,8 @@ var edges = []mutant{
 	{
 		name:  "a refused signal leaves no mark on its run",
 		file:  "internal/engine/lane/careful.go",
-		old:   "		return e.run()\n",
-		new:   "		return model.RunID{}\n",
+		old:   "	return e.run()\n}\n\n// isStarting",
+		new:   "	return model.RunID{}\n}\n\n// isStarting",
 		tests: [][]string{laneTest("TestRefusedSignalMarksItsRun$")},
 	},
 	{
