@@ -185,7 +185,7 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 }
 
 // storedRun returns the run that an applied input is about. A message does not name it: then it is
-// the current run of the address. It is zero if the store has no row of the run yet.
+// the current run of the address. It is zero if the store has no row of the run that can be marked.
 func (l *Lane) storedRun(in input) model.RunID {
 	b := in.base()
 	if !b.run.IsZero() {
@@ -194,6 +194,9 @@ func (l *Lane) storedRun(in input) model.RunID {
 	e := l.entry(b.address)
 	if e == nil || e.pending.fresh || e.pending.starting || l.isStarting(e.run()) {
 		return model.RunID{}
+	}
+	if e.x == nil || e.x.Outcome.Status.Closed() {
+		return model.RunID{} // the store keeps a closed run as it is
 	}
 	return e.run()
 }
