@@ -44,7 +44,7 @@ const socketLimit = 2 * time.Second
 // program has left refuses connections at once.
 func dialSocket(ctx context.Context, c node.Config) (session, bool) {
 	path, ok := node.SocketPath(c.URL)
-	if !ok {
+	if !ok || !node.TrustedSocket(c.URL, path) {
 		return nil, false
 	}
 	var d net.Dialer

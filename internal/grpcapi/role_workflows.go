@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -21,16 +22,22 @@ type workflowRole struct {
 
 	mu   sync.Mutex
 	held map[model.RunID]uint64 // the generation of each run that the worker holds
-	// waiting are attempts that have not begun.
-	waiting map[model.TaskRef]bool
+	// passing are the attempts that wait for permits or hold them.
+	passing map[model.TaskRef]*passing
 	asked   map[uint64]model.RunID // queries to answer, by id
+}
+
+// passing is an attempt of the worker at the limits and the breaker of its spec.
+type passing struct {
+	spec  *model.TaskSpec
+	begun bool
 }
 
 // maxEventBytes is how many bytes of events go into one item. Larger histories are split.
 const maxEventBytes = 1 << 20
 
 func (s *session) joinWorkflows(j *pb.Join) error {
-	r := &workflowRole{s: s, held: map[model.RunID]uint64{}, waiting: map[model.TaskRef]bool{}, asked: map[uint64]model.RunID{}}
+	r := &workflowRole{s: s, held: map[model.RunID]uint64{}, passing: map[model.TaskRef]*passing{}, asked: map[uint64]model.RunID{}}
 	// The engine may call r before Join returns; r needs the session only for what the worker says.
 	session, err := s.work.cfg.Backend.Join(s.ctx, r, wire.ReadWorkflowJoin(s.tenant, j))
 	if err != nil {
@@ -49,14 +56,21 @@ func (s *session) joinWorkflows(j *pb.Join) error {
 	return nil
 }
 
-// lose takes everything back from a worker that is gone: its runs go to others.
+// lose takes everything back from a worker that is gone: its runs go to others, and the permits of
+// its attempts are free again.
 func (r *workflowRole) lose() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = r.session.Leave(ctx) // it says that runs are still held, which is why
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	clear(r.held)
+	left := r.passing
+	r.passing = map[model.TaskRef]*passing{}
+	r.mu.Unlock()
+
+	for ref, p := range left {
+		r.gate.EndPass(ref, p.spec, model.PassageNeither, 0)
+	}
 }
 
 // holds tells whether the worker has a run under a generation.
@@ -111,6 +125,8 @@ func (r *workflowRole) Evict(run model.RunID, generation uint64, reason string) 
 	if r.held[run] == generation {
 		delete(r.held, run)
 	}
+	// it answers none
+	maps.DeleteFunc(r.asked, func(_ uint64, of model.RunID) bool { return of == run })
 	r.mu.Unlock()
 	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Evict{Evict: &pb.Evict{Run: wire.Run(run), Generation: generation, Reason: model.Cut(reason, 1000)}}})
 }
@@ -200,10 +216,11 @@ func (r *workflowRole) pass(m *pb.Pass) error {
 	if err != nil {
 		return err
 	}
+	p := &passing{spec: spec}
 	r.mu.Lock()
 	_, held := r.held[ref.Run]
 	if held && r.gate != nil {
-		r.waiting[ref] = true
+		r.passing[ref] = p
 	}
 	r.mu.Unlock()
 	if !held {
@@ -212,7 +229,7 @@ func (r *workflowRole) pass(m *pb.Pass) error {
 
 	begin := func() {
 		r.mu.Lock()
-		delete(r.waiting, ref)
+		p.begun = true
 		r.mu.Unlock()
 		r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Begin{Begin: &pb.Begin{Ref: m.GetRef()}}})
 	}
@@ -226,30 +243,38 @@ func (r *workflowRole) pass(m *pb.Pass) error {
 		input = &p
 	}
 	r.gate.Pass(ref, spec, input, begin)
+
 	r.mu.Lock()
-	waiting := r.waiting[ref]
+	waits := !p.begun
 	r.mu.Unlock()
-	if reason, ok := r.gate.HeldBackBy(ref); ok && waiting {
+	if reason, ok := r.gate.HeldBackBy(ref); ok && waits {
 		r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Kept{Kept: &pb.Kept{Ref: m.GetRef(), Reason: model.AppendReasons(nil, []model.Reason{reason})}}})
 	}
 	return nil
 }
 
+// passed ends an attempt that this session has begun or waits for.
 func (r *workflowRole) passed(m *pb.Passed) error {
-	ref, spec, err := r.attempt(m.GetRef(), m.GetSpec())
+	ref, err := wire.ReadTaskRef(r.s.tenant, m.GetRef())
 	if err != nil {
 		return err
 	}
 	if m.GetHow() > uint32(model.PassageFailed) {
 		return fault.New(fault.Invalid, "an attempt ended in way %d, which this server does not know", m.GetHow())
 	}
-	if r.gate != nil {
-		r.mu.Lock()
-		delete(r.waiting, ref)
-		r.mu.Unlock()
-		r.gate.EndPass(ref, spec, model.Passage(m.GetHow()), time.Duration(m.GetRetryAfter()))
+	if p := r.endPassing(ref); p != nil {
+		r.gate.EndPass(ref, p.spec, model.Passage(m.GetHow()), time.Duration(m.GetRetryAfter()))
 	}
 	return nil
+}
+
+// endPassing forgets an attempt; nil when the session does not know it.
+func (r *workflowRole) endPassing(ref model.TaskRef) *passing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.passing[ref]
+	delete(r.passing, ref)
+	return p
 }
 
 func (r *workflowRole) attempt(ref *pb.TaskRef, spec *pb.TaskSpec) (model.TaskRef, *model.TaskSpec, error) {
@@ -264,7 +289,10 @@ func (r *workflowRole) attempt(ref *pb.TaskRef, spec *pb.TaskSpec) (model.TaskRe
 	if sp == nil {
 		return t, nil, fault.New(fault.Invalid, "an attempt of %s without a spec", t)
 	}
-	return t, sp, sp.Check(nil)
+	if err := sp.Check(nil); err != nil {
+		return t, nil, fault.New(fault.Invalid, "an attempt of %s: %w", t, err)
+	}
+	return t, sp, nil
 }
 
 func errorDetail(err error) *pb.ErrorDetail { return wire.ErrorDetail(err) }

@@ -29,9 +29,10 @@ type WorkConfig struct {
 	Grace time.Duration
 	// MaxSessions is how many workers may be connected at once; 20,000.
 	MaxSessions int
-	// MaxFrame is the largest frame in bytes that the server takes; 64 MiB.
+	// MaxFrame is the largest frame in bytes that the server takes; 16 MiB.
 	MaxFrame int
-	// Link bounds what is kept for each worker.
+	// Link bounds what is kept for each worker; 100,000 items and 320 MiB. The engine may hand over
+	// all histories that it has in memory at once (256 MiB), and must never wait for a worker.
 	Link link.Config
 }
 
@@ -58,8 +59,12 @@ func NewWork(cfg WorkConfig) *Work {
 		cfg.MaxSessions = 20_000
 	}
 	if cfg.MaxFrame == 0 {
-		cfg.MaxFrame = 64 << 20
+		cfg.MaxFrame = 16 << 20
 	}
+	if cfg.Link.MaxBytes == 0 {
+		cfg.Link.MaxBytes = 320 << 20
+	}
+
 	return &Work{cfg: cfg, sessions: map[string]*session{}}
 }
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -50,6 +49,21 @@ func SocketPath(url string) (path string, ok bool) {
 	return filepath.Join(os.TempDir(), "perdure-"+hex.EncodeToString(sum[:8])+".socket"), true
 }
 
+// TrustedSocket reports whether a socket belongs to the user who owns the store. Anybody can make
+// files in the directory for temporary files.
+func TrustedSocket(url, path string) bool {
+	c, err := sqlite.ParseURL(url)
+	if err != nil {
+		return false
+	}
+	file, err := os.Stat(c.Path)
+	if err != nil {
+		return false
+	}
+	socket, err := os.Lstat(path)
+	return err == nil && socket.Mode().Type() == fs.ModeSocket && sameOwner(file, socket)
+}
+
 // Socket is a door for programs of the same user on the same machine, such as the command line.
 type Socket struct {
 	path   string
@@ -61,13 +75,16 @@ type Socket struct {
 // tenant there. The caller has the store open, so a socket that is there already was left by a
 // process that died.
 func (n *Node) ServeSocket(ctx context.Context, path, tenant string, cfg Config) (*Socket, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.Unavailable, "remove the socket of an earlier process: %w", err)
+	switch info, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err == nil && info.Mode().Type() != fs.ModeSocket:
+		return nil, fault.New(fault.Conflict, "%s is in the way of the socket beside the store", path)
+	default:
+		if err := os.Remove(path); err != nil {
+			return nil, fault.New(fault.Unavailable, "remove the socket of an earlier process: %w", err)
+		}
 	}
-	// The mode is set before the socket has a name, so that nobody else can slip in.
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
-	}}
+	lc := net.ListenConfig{Control: protectSocket}
 	l, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "listen on the socket beside the store: %w", err)

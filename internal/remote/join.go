@@ -92,12 +92,21 @@ func (m *membership) join(ctx context.Context) error {
 	m.w.mu.Lock()
 	m.offer(m.w.link)
 	m.w.mu.Unlock()
+	var err error
+
 	select {
-	case err := <-m.joins:
-		return err
+	case err = <-m.joins:
 	case <-ctx.Done():
-		return fault.New(fault.KindOf(ctx.Err()), "join the server as a worker: %w", context.Cause(ctx))
+		err = fault.New(fault.KindOf(ctx.Err()), "join the server as a worker: %w", context.Cause(ctx))
 	}
+
+	if err != nil { // it must not be offered again
+		m.w.mu.Lock()
+		m.gone = true
+		m.w.mu.Unlock()
+	}
+
+	return err
 }
 
 // leave gives the role up and waits until the server has taken everything back.

@@ -56,8 +56,19 @@ func (r *entityRole) FinishCalls(ctx context.Context, o model.Operated) error {
 	if !held {
 		return errLost
 	}
+
 	o.Generation = server
-	return r.w.send(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: wire.Operated(&o)}})
+	item := &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: wire.Operated(&o)}}
+	if err := r.w.tooLarge(item); err != nil { // nothing of the calls has happened
+		f := &model.Failure{Kind: model.FailureInvalid, Message: "results of the calls: " + err.Error(), Permanent: true}
+		failed := model.Operated{Entity: o.Entity, Generation: server, Results: make([]model.OperationResult, len(o.Results))}
+		for i := range failed.Results {
+			failed.Results[i].Failure = f
+		}
+		item = &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: wire.Operated(&failed)}}
+	}
+
+	return r.w.send(ctx, item)
 }
 
 // Leave ends the role once the running calls have been reported.

@@ -110,7 +110,12 @@ func (r *taskRole) Report(ctx context.Context, t model.TaskReport) error {
 		r.held[t.Ref] = true
 	}
 	r.mu.Unlock()
-	return r.w.send(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_TaskReport{TaskReport: wire.TaskReport(&t)}})
+	item := &pb.WorkerItem{Item: &pb.WorkerItem_TaskReport{TaskReport: wire.TaskReport(&t)}}
+	if err := r.w.tooLarge(item); err != nil { // another attempt would be as large
+		failed := model.TaskReport{Ref: t.Ref, Failure: &model.Failure{Kind: model.FailureInvalid, Message: "report of the attempt: " + err.Error(), Permanent: true}}
+		item = &pb.WorkerItem{Item: &pb.WorkerItem_TaskReport{TaskReport: wire.TaskReport(&failed)}}
+	}
+	return r.w.send(ctx, item)
 }
 
 // Beat tells that claims are being executed.

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -196,6 +197,7 @@ func (r *workflowRole) drop(run model.RunID, generation uint64) {
 	if r.held[run].local == generation {
 		delete(r.held, run)
 		delete(r.loading, run)
+		maps.DeleteFunc(r.asked, func(_ uint64, a *pb.QueryAnswer) bool { return string(a.GetRun()) == string(run[:]) })
 	}
 }
 
@@ -265,11 +267,21 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 		return nil // the worker has been told, or is about to be
 	}
 	t.Generation = server
-	if err := r.w.send(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Turn{Turn: wire.Turn(&t)}}); err != nil {
+	item := &pb.WorkerItem{Item: &pb.WorkerItem_Turn{Turn: wire.Turn(&t)}}
+	large := r.w.tooLarge(item)
+	if large != nil { // no worker could report it, so the run is blocked with the reason
+		t = model.Turn{Run: t.Run, Generation: server, Seen: t.Seen, Blocked: &model.Reason{Code: model.WaitPoison, Detail: "the code asks for " + large.Error()}}
+		item = &pb.WorkerItem{Item: &pb.WorkerItem_Turn{Turn: wire.Turn(&t)}}
+	}
+
+	if err := r.w.send(ctx, item); err != nil {
 		return err
 	}
 	if t.Close != nil || t.Blocked != nil {
 		r.drop(t.Run, local)
+	}
+	if large != nil {
+		r.worker.Evict(t.Run, local, large.Error())
 	}
 	return nil
 }

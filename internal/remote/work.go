@@ -47,6 +47,7 @@ type Work struct {
 	named   string // the server's name of the session; empty before the first stream
 	link    *session
 	tenant  string
+	most    int           // bytes of a frame that the server takes; 0 before the first welcome
 	changed chan struct{} // closed when the link is another one, or the work is over
 
 	workflows *workflowRole
@@ -228,7 +229,7 @@ func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 	w.mu.Lock()
 	was := w.named
-	w.named, w.tenant = m.GetSession(), m.GetTenant()
+	w.named, w.tenant, w.most = m.GetSession(), m.GetTenant(), int(m.GetMaxFrame())
 	if m.GetResumed() {
 		defer w.mu.Unlock()
 		return w.link, m.GetReceived()
@@ -269,6 +270,21 @@ func (w *Work) tenantOf() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tenant
+}
+
+// frameRoom is what a frame needs besides its item.
+const frameRoom = 1 << 10
+
+// tooLarge returns why the server would not take an item; nil when it would. A frame that is too
+// large would break every stream on which it is sent.
+func (w *Work) tooLarge(item *pb.WorkerItem) error {
+	w.mu.Lock()
+	most := w.most
+	w.mu.Unlock()
+	if n := size(item) + frameRoom; most > 0 && n > most {
+		return fault.New(fault.Exhausted, "%d bytes at once, and the server takes at most %d", n, most)
+	}
+	return nil
 }
 
 // send sends an item under the current session. It blocks while the server does not take what was
