@@ -48,6 +48,7 @@ type deskTask struct {
 }
 
 func (d *desk) Lose() {}
+func (d *desk) Suspend() {}
 
 func (d *desk) JoinTasks(_ context.Context, w api.TaskWorker, offer model.TaskOffer) (api.TaskSession, error) {
 	d.worker, d.offer = w, offer

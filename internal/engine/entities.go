@@ -88,7 +88,11 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 
 func (inc *incarnation) joinEntities(w *EntitySession) {
 	inc.post(inc.serve)
-	inc.everywhere(func(l *lane.Lane, now model.Time) { l.JoinEntities(now, -w.id, w.offer) })
+	for i, s := range inc.lanes {
+		offer := w.offer
+		offer.Held = inc.heldIn(i, offer.Held)
+		s.inbox.result(func(l *lane.Lane, now model.Time) { l.JoinEntities(now, -w.id, offer) })
+	}
 }
 
 // everywhere runs do on each lane.

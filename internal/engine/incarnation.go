@@ -380,8 +380,18 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 
 // orphaned reports whether another process owned a shard and did not give it up.
 func (inc *incarnation) orphaned(s model.ShardID) bool {
+	last := inc.lastOwner(s)
+	return !last.IsZero() && !inc.eng.lives[last]
+}
+
+// lastOwner returns the node that owned a shard when this node last looked; zero when it had given
+// the shard up.
+func (inc *incarnation) lastOwner(s model.ShardID) model.NodeID {
 	i := slices.IndexFunc(inc.owners, func(o store.ShardOwner) bool { return o.Shard == s })
-	return i >= 0 && !inc.owners[i].Node.IsZero() && !inc.eng.lives[inc.owners[i].Node]
+	if i < 0 {
+		return model.NodeID{}
+	}
+	return inc.owners[i].Node
 }
 
 func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGroup, got []store.AcquiredShard, err error) {
@@ -395,7 +405,12 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	// A shard that its last owner did not free may hold the call that killed that owner. The lanes
 	// treat its calls as suspects.
 	for i := range got {
-		got[i].Crashed = inc.orphaned(got[i].Shard)
+		got[i].Crashed = inc.orphaned(got[i].Shard) && inc.eng.cfg.Lane.Reunion == 0 // a server runs no calls itself
+		got[i].Foreign = !inc.eng.lives[inc.lastOwner(got[i].Shard)]
+	}
+
+	if d := inc.eng.cfg.Lane.Reunion; d > 0 && slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Foreign }) {
+		inc.board.reunite(inc.eng.clock.now().Add(d))
 	}
 
 	for i, s := range inc.lanes {
@@ -553,7 +568,21 @@ func (e *Engine) hint(hs []lane.Hint) {
 
 func (inc *incarnation) join(w *Session) {
 	inc.post(inc.serve)
-	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Join(now, w.id, w.offer) })
+	for i, s := range inc.lanes {
+		offer := w.offer
+		offer.Held = inc.heldIn(i, offer.Held)
+		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Join(now, w.id, offer) })
+	}
+}
+
+// heldIn returns what a worker holds in the shards of a lane.
+func (inc *incarnation) heldIn(index int, held []model.HeldRun) (mine []model.HeldRun) {
+	for _, h := range held {
+		if int(h.Address.Shard(len(inc.owner)))%len(inc.lanes) == index {
+			mine = append(mine, h)
+		}
+	}
+	return mine
 }
 
 func (inc *incarnation) withdraw(w *Session) {

@@ -134,6 +134,8 @@ func snooze() (model.Payload, error) {
 
 func (e *engine) Lose() { e.problem("the pool says of itself that it has disappeared") }
 
+func (e *engine) Suspend() { e.problem("the pool says of itself that its node stops") }
+
 func (e *engine) Report(ctx context.Context, r model.TaskReport) error {
 	if e.full != nil {
 		select {

@@ -59,6 +59,7 @@ type ask struct {
 	launched bool         // its body runs on a goroutine of its own, or waits in line
 	dropped  bool         // the outcome of the running body is no longer wanted
 	hurried  error        // why the code gave up on a step that settles
+	kept     *keptAttempt // gets the outcome, because the run was lost with its owner
 }
 
 // stepState is how far a step has come in this activation.

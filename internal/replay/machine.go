@@ -307,6 +307,11 @@ func (m *machine) report(end *model.Close) bool {
 	m.outstanding.Add(int64(len(m.authors)))
 	m.authors = m.authors[:0]
 
+	if m.w.cfg.OwnerRestarts {
+		m.r.mu.Lock()
+		m.r.noteSent(t.Commands)
+		m.r.mu.Unlock()
+	}
 	if err := m.w.report(t); err != nil {
 		m.r.logRefused(err)
 		if end == nil {

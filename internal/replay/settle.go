@@ -127,7 +127,7 @@ func (r *run) conclude(a *ask, out model.Payload, err error) model.Command {
 func (r *run) wantsOutcome(a *ask) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !a.dropped && !r.evicted && !r.w.halted.Load()
+	return !a.dropped && (!r.evicted || r.lost) && !r.w.halted.Load()
 }
 
 // settle makes a failure final. As long as that is impossible, the step has neither failed nor

@@ -176,7 +176,7 @@ func (m *machine) atLeisure() bool {
 // mayInline decides whether the only coroutine may run the body itself, and takes a slot for it.
 func (m *machine) mayInline(s *Scope, a *ask) bool {
 	return m.alive == 1 && a.step.Body != nil && a.step.Pass == nil && a.step.AttemptTimeout == 0 && m.r.bodies.Load() == 0 && !s.limited() &&
-		!m.w.draining.Load() && m.w.slots.try()
+		!m.w.draining.Load() && !m.w.kept.has(attemptKey{m.r.start.Run, a.id, a.attempt + 1}) && m.w.slots.try()
 }
 
 // startSteps starts the bodies that are due. It reports false when no body is due.

@@ -53,6 +53,9 @@ type Config struct {
 	// UnloadTimeout is how long deferred functions of workflow code may take when a run is
 	// unloaded. The default is 5 s.
 	UnloadTimeout time.Duration
+	// OwnerRestarts says that the engine is a server, which may lose a session and hand the same
+	// runs out again. The worker then remembers outcomes until they are confirmed. See Worker.Lose.
+	OwnerRestarts bool
 	// Checks are for tests of users' code; nil everywhere else.
 	Checks *Checks
 	// Meter counts, and Tracer creates spans; both may be nil.
@@ -103,6 +106,7 @@ type Worker struct {
 	slots     slots
 	hosts     hosts
 	recalls   recalls
+	kept      keptAttempts
 	loops     sync.Map // positions of steps in loops that were warned about
 	passages  sync.Map // attempts that wait for the gate; see passage.go
 	passed    atomic.Int64
@@ -203,8 +207,11 @@ func (w *Worker) Activate(a api.Activation) {
 	w.runs[a.Start.Run] = r
 	loaded := len(w.runs)
 	w.mu.Unlock()
+	begins := true
 	if old != nil {
-		old.evict("activated again")
+		if begins = !old.handOverTo(r); begins {
+			old.evict("activated again")
+		}
 	}
 
 	if loaded == 1 || loaded > w.cfg.MaxLoaded {
@@ -214,7 +221,9 @@ func (w *Worker) Activate(a api.Activation) {
 		}
 	}
 
-	r.begin()
+	if begins { // otherwise the activation before this one begins it when it ends
+		r.begin()
+	}
 }
 
 // findRun returns the run, if the worker holds it in that generation.
@@ -307,6 +316,7 @@ func (w *Worker) Close(ctx context.Context) error {
 		r.evict("the worker is closed")
 	}
 
+	w.kept.close()
 	w.slots.close()
 	w.hosts.close()
 	done := make(chan struct{})

@@ -16,6 +16,7 @@ func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer) {
 	for _, name := range o.Workflows {
 		l.offer(now, kind{o.Tenant, name}, offer{id: id, version: o.Version, pinned: slices.Contains(o.Pinned, name)})
 	}
+	l.meet(now, id, o.Held)
 }
 
 // offer adds what a worker can run, and hands over the runs and calls that waited for it.
@@ -41,6 +42,7 @@ func (l *Lane) Withdraw(id WorkerID) {
 // Leave removes a worker. Other workers get its runs, or the runs wait for one.
 func (l *Lane) Leave(now model.Time, id WorkerID) {
 	l.workers.remove(id)
+	l.reunion.leave(id)
 	for _, e := range l.sorted(func(e *entry) bool { return e.hold.worker == id }) {
 		l.takeBack(now, e, "the worker left")
 	}
@@ -63,7 +65,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		l.operate(now, e)
 		return
 	}
-	if l.dead != nil || !e.hold.free() || e.reading.history || e.pending.fresh || e.shard.draining || e.quarantine.why != nil {
+	if l.dead != nil || !e.hold.free() || e.reading.history || e.pending.fresh || e.shard.draining || e.quarantine.why != nil || l.reunion.awaits(e.address) {
 		return
 	}
 
@@ -173,7 +175,7 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 		return
 	}
 
-	w := l.workers.pick(e.kind(), e.x.Pin)
+	w := l.pickFor(e)
 	if w == 0 {
 		l.strand(e, noWorker(e))
 		return

@@ -56,7 +56,7 @@ func (l *Lane) acceptMailboxes(now model.Time, ld *Load, r LoadResult) {
 		if l.passOver(k.Shard, k.Address, "a mailbox") {
 			continue
 		}
-		if e := l.entry(k.Address); e != nil {
+		if e := l.entry(k.Address); e != nil && !l.keepForHolder(now, e, model.RunID{}) {
 			l.dispatch(now, e)
 		}
 	}
@@ -73,6 +73,7 @@ func (l *Lane) JoinEntities(now model.Time, id WorkerID, o model.EntityOffer) {
 		t := &o.Types[i]
 		l.offer(now, kind{o.Tenant, t.Type}, offer{id: id, entity: t})
 	}
+	l.meet(now, id, o.Held)
 }
 
 // entityType returns how the workers here define the type of an entry; nil when none has its code.
@@ -175,7 +176,7 @@ func (in *settleInput) apply(l *Lane, now model.Time, e *entry) {
 // operate hands calls to workers, as far as they may run.
 func (l *Lane) operate(now model.Time, e *entry) {
 	l.budget.weighMail(e)
-	if l.dead != nil || e.shard.draining || e.quarantine.why != nil || e.pending.removing || l.recovery.careful() {
+	if l.dead != nil || e.shard.draining || e.quarantine.why != nil || e.pending.removing || l.recovery.careful() || l.reunion.awaits(e.address) {
 		return
 	}
 	if !e.known {
@@ -241,13 +242,13 @@ func (l *Lane) makeViews(now model.Time, e *entry) {
 
 // handOverCalls gives calls to a worker that has the code.
 func (l *Lane) handOverCalls(now model.Time, e *entry, items []*core.Item, on *model.Entity) {
-	w := l.workers.pick(kind{e.address.Tenant, e.address.Type}, "")
+	w := l.pickForCalls(e)
 	j := &job{gen: l.workers.nextGen(), worker: w, entry: e, items: items, version: on.Version, since: now}
 	l.jobs[j.gen] = j
 	e.actor.jobs = append(e.actor.jobs, j)
 	calls := make([]model.OperationCall, len(items))
 	for i, it := range items {
-		calls[i] = model.OperationCall{Name: it.Message.Name, Input: it.Message.Input, Trace: it.Message.Trace}
+		calls[i] = model.OperationCall{Name: it.Message.Name, Input: it.Message.Input, Trace: it.Message.Trace, Number: it.Seq}
 	}
 	l.out.Operate = append(l.out.Operate, OperateCall{w, model.Operations{
 		Entity: e.address, Generation: j.gen, State: on.State, Exists: on.Exists, Calls: calls, Now: now,

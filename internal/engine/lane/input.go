@@ -270,11 +270,12 @@ type expiryInput struct {
 	what  string // which deadline
 }
 
-// attachInput says that a worker that has just joined has a claim.
+// attachInput says that a worker that has just joined has a claim, or should have it.
 type attachInput struct {
 	taskInput
 	claim  int64
 	worker queue.WorkerID
+	has    bool // otherwise the claim never reached it
 }
 
 // progressInput is the progress of a claim, as its worker reports it.

@@ -267,7 +267,13 @@ func (l *Lane) acceptRunnable(now model.Time, ld *Load, r LoadResult) {
 				e.wait.overlooked = e.dirty()
 				continue
 			}
-			l.dispatch(now, e)
+			if !l.keepForHolder(now, e, h.Run) {
+				l.dispatch(now, e)
+			} else if e.known {
+				l.maybeDrop(e)
+			} else {
+				l.loadSoon(e) // its tasks go on without its code
+			}
 		}
 	}
 

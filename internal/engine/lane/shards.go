@@ -36,6 +36,9 @@ func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 		ids = append(ids, s.Shard)
 	}
 
+	if l.cfg.Reunion > 0 && slices.ContainsFunc(shards, func(s store.AcquiredShard) bool { return s.Foreign }) {
+		l.reunion.begin(now.Add(l.cfg.Reunion))
+	}
 	slices.Sort(ids)
 	l.loads.add(&Load{Kind: LoadRunnable, Shards: ids, Limit: runnablePage, begun: l.tenure})
 	l.loads.add(&Load{Kind: LoadMailboxes, Shards: ids, Limit: mailboxPage})
@@ -223,6 +226,7 @@ func (l *Lane) dropShard(sh *shard) {
 		l.unpost(l.now, e)
 	}
 	l.mail.dropShard(sh.id)
+	l.reunion.dropShard(sh.id, l.cfg.Shards)
 	delete(l.shards, sh.id)
 	l.draining--
 	l.out.Freed = append(l.out.Freed, sh.id)

@@ -110,6 +110,12 @@ func (w *workers) pick(k kind, pin string) WorkerID {
 	return 0
 }
 
+// serves reports whether a worker offers the kind and can continue a run that is pinned to a
+// version.
+func (w *workers) serves(id WorkerID, k kind, pin string) bool {
+	return slices.ContainsFunc(w.offered(k), func(o offer) bool { return o.id == id && (pin == "" || o.version == pin || !o.pinned) })
+}
+
 // strand lets a run wait for a worker that can continue it.
 func (w *workers) strand(e *entry) {
 	if !e.wait.worker {
