@@ -93,7 +93,7 @@ func TestInlineLimits(t *testing.T) {
 		}
 
 		if !explained {
-			t.Error("nobody says what it waits for")
+			t.Error("no reason says what it waits for")
 		}
 
 		for i, x := range xs {

@@ -10,7 +10,7 @@ import (
 )
 
 // Requeue schedules a dead task again, as a task of its own. The new task has the options of the
-// old one; its attempts and timeouts count anew. A submitted task gets a new run of its key, and
+// old one; its attempts and timeouts start again. A submitted task gets a new run of its key, and
 // Result returns the outcome of that run from then on. A step of a workflow is requeued beside the
 // workflow, which has already handled the failure: only a caller that asks for the new task gets
 // its result. To make the workflow itself go on, use [Executions.Retry].

@@ -55,7 +55,7 @@ func (p *program) durableInStep(f *function) {
 				return
 			}
 			if inner := p.firstDurable(g.body); inner != nil {
-				p.report(nested, call, "durable call %s (%s) inside %s, by way of %s: the journal does not record it; make it in the workflow, before or after", p.text(inner.Fun), p.at(inner.Pos()), place, p.text(call.Fun))
+				p.report(nested, call, "durable call %s (%s) inside %s, through %s: the journal does not record it; make it in the workflow, before or after", p.text(inner.Fun), p.at(inner.Pos()), place, p.text(call.Fun))
 			}
 		}
 	})

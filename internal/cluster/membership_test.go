@@ -327,7 +327,7 @@ func TestStaleView(t *testing.T) {
 	m.Acquired(got(0, 1), nil)
 	a := m.Renewed(4*s, view(3*s, members(1), 0, 0), nil)
 	if len(a.Acquire)+len(a.GiveUp) > 0 || m.NextTick() > 4*s {
-		t.Fatalf("acted upon a stale view: %+v, next tick at %s", a, m.NextTick())
+		t.Fatalf("acted on a stale view: %+v, next tick at %s", a, m.NextTick())
 	}
 
 	if m.ValidUntil() != 12*s {

@@ -52,7 +52,7 @@ func DeliverDeadTaskOrder(x *Execution, m *model.Message, dead *StoredDeadTask, 
 	return x, d
 }
 
-// requeue schedules the task anew, once (E38). A task that stood alone gets another run of its key
+// requeue schedules the task again, once (E38). A task that stood alone gets another run of its key
 // here. For a step of a workflow, a start leaves for an address of its own, in the commit that
 // marks the dead task.
 //

@@ -129,7 +129,7 @@ func TestEntityMakesWhatWasNotReported(t *testing.T) {
 	d.want("told", d.told(), "answer one, answer two, answer three")
 }
 
-// A removed state is gone, the next call begins anew, and the lock is kept all the time (L8).
+// A removed state is gone, the next call starts with a new state, and the lock is kept (L8).
 func TestEntityIsDeleted(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

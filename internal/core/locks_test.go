@@ -317,7 +317,7 @@ func (p *lockPlay) unchanged(h *house, m *model.Message) {
 	before, waiting := h.n.Row, h.n.Waiting()
 	d := h.n.Deliver(m, core.Arrival{}, p.now)
 	if d.Writes() || !equalRows(&before, &h.n.Row) || h.n.Waiting() != waiting {
-		p.fatal("L30: a release of somebody else changes %+v to %+v, and writes %+v", before, h.n.Row, d)
+		p.fatal("L30: a release of another section changes %+v to %+v, and writes %+v", before, h.n.Row, d)
 	}
 }
 
@@ -353,7 +353,7 @@ func (p *lockPlay) finishAll() {
 
 	for _, a := range p.runs {
 		if p.isOpen(a) && len(core.FactsOf(p.seat(a).x).Calls) > 0 {
-			p.fatal("L3: %s waits for ever for %v", a, core.FactsOf(p.seat(a).x).Calls)
+			p.fatal("L3: %s waits forever for %v", a, core.FactsOf(p.seat(a).x).Calls)
 		}
 	}
 }

@@ -160,8 +160,8 @@ func (x *Execution) noticed(seq int64) bool {
 	return x.acted > seq || x.codeTimers()
 }
 
-// codeTimers reports whether a timer of the code is open. It leaves no event when it begins, so
-// nobody knows when it did.
+// codeTimers reports whether a timer of the code is open. The history has no event for the
+// start of a timer, so its time is unknown.
 func (x *Execution) codeTimers() bool {
 	for i := range x.timers {
 		if !OwnTimer(x.timers[i].ID) {

@@ -119,8 +119,8 @@ func TestDropNamedSignals(t *testing.T) {
 	}
 }
 
-// What an operator does with an unread signal is an event of the history: whoever reads that has
-// the same signals.
+// What an operator does with an unread signal is an event of the history: an owner that reads the
+// history has the same signals.
 func TestManagedSignals(t *testing.T) {
 	t.Parallel()
 	k := newSignalDesk(t)

@@ -560,7 +560,7 @@ func (p *play) history(t *rapid.T, r *stored) {
 			open[e.ID] = true
 		case model.EventChildClosed:
 			if !open[e.ID] {
-				t.Fatalf("I5: the outcome of child %s was recorded although nobody waits", e.ID)
+				t.Fatalf("I5: the outcome of child %s was recorded although no step waits", e.ID)
 			}
 			open[e.ID] = false
 		case model.EventWithdrawn:

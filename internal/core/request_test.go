@@ -79,7 +79,7 @@ func TestMisused(t *testing.T) {
 		}
 		stored.For = nil // as an older build stores it
 		if f := core.MisusedBy(&c.second, &stored); f != nil {
-			t.Errorf("%s: %v, although nobody knows what the id was used for", c.name, f)
+			t.Errorf("%s: %v, although the first use of the id is unknown", c.name, f)
 		}
 	}
 }

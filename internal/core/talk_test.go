@@ -123,7 +123,7 @@ func (b *book) decided(t *rapid.T, a model.Address, d *core.Decision) {
 		}
 		c := b.calls[model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}]
 		if c == nil {
-			t.Fatalf("I11: nobody has sent what this answers: %s", messageText(&m))
+			t.Fatalf("I11: no request was sent that this answers: %s", messageText(&m))
 		}
 		if c.answers++; c.answers > 1 {
 			t.Fatalf("I11: answered twice: %s", messageText(&m))

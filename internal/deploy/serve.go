@@ -32,7 +32,7 @@ type Verdict struct {
 	Text string `json:"text,omitempty"`
 }
 
-// Serve answers for a build until the other side has no more histories. It sends the version of the
+// Serve answers for a build until the other side has no histories left. It sends the version of the
 // build with the greeting.
 func Serve(in io.Reader, out io.Writer, version string, replay func(io.Reader) error) error {
 	hello, err := json.Marshal(version)

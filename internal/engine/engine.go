@@ -346,7 +346,7 @@ func (e *Engine) fail(err error) error {
 		e.cfg.Log.Error("the store accepts no further writes and the node has stopped; the error says what to do before the process is restarted",
 			"error", err)
 	} else {
-		e.cfg.Log.Error("the node cannot register with the store and has stopped; mend what the error names, then restart the process", "error", err)
+		e.cfg.Log.Error("the node cannot register with the store and has stopped; fix the problem that the error names, then restart the process", "error", err)
 	}
 	return err
 }

@@ -220,7 +220,7 @@ var entities = []mutant{
 		tests: [][]string{accounts, laneTest("TestEntityViews$")},
 	},
 	{
-		name:  "a call that fails sends all the same",
+		name:  "a call that fails still sends",
 		file:  "internal/core/entity.go",
 		old:   "		if res.Failure == nil {\n			for j := range res.Messages {\n",
 		new:   "		{\n			for j := range res.Messages {\n",

@@ -4,7 +4,7 @@ package mutants
 var requestIDs = []string{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^memory$"}
 
 // requests are bugs in what a request id stands for, and in what is stored and waited for when
-// somebody calls.
+// a client makes a call.
 var requests = []mutant{
 	{
 		name:  "an operator drops a call that runs",

@@ -59,7 +59,7 @@ var tasks = []mutant{
 		tests: [][]string{{"./internal/engine/loan", "-run", "TestReportIsToldAfterAHeartbeat$"}},
 	},
 	{
-		name:  "a node that forgets an owner numbers its polls anew",
+		name:  "a node that forgets an owner numbers its polls from the start",
 		file:  "internal/engine/loan/creditor.go",
 		old:   "			delete(c.loans, l.node)\n",
 		new:   "			delete(c.loans, l.node)\n			c.seq = 0\n",

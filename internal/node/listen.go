@@ -130,7 +130,7 @@ func (s *splitter) Close() error {
 	return err
 }
 
-// peeked is a connection of which something was read before.
+// peeked is a connection whose first bytes were already read.
 type peeked struct {
 	net.Conn
 

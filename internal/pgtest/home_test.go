@@ -152,7 +152,7 @@ func TestSweepRemovesWhatTheWatchdogCouldNot(t *testing.T) {
 	}
 	eventually(t, "postmaster is gone", func() bool { return !running(v.postmaster) })
 	if !exists(v.dir) {
-		t.Fatal("nobody was left to remove the directory, and yet it is gone")
+		t.Fatal("no process was left to remove the directory, but it is gone")
 	}
 	// Another test of this run may be sweeping at the same time, or dying backends may still write.
 	eventually(t, "the abandoned directory is swept", func() bool {

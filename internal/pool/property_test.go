@@ -109,7 +109,7 @@ func trial(cfg pool.Config, slots int, steps []byte, drain time.Duration) error 
 
 	for _, r := range e.reports[before:] {
 		if slices.Contains(had, r.Ref) && !r.Returned && (r.Failure == nil || r.Failure.Kind != model.FailureCanceled && r.Failure.Kind != model.FailureTimeout) {
-			return fmt.Errorf("a claim that was closed upon is not given back: %+v", r)
+			return fmt.Errorf("a claim that was open at Close is not given back: %+v", r)
 		}
 	}
 

@@ -45,8 +45,8 @@ func (m *machine) hidden(i int) bool {
 	return dropped && at <= i
 }
 
-// vanish removes the signals that vanish before the event at an index is fed. What has come too
-// late for this machine has it begin anew.
+// vanish removes the signals that vanish before the event at an index is fed. If the code has
+// already received one of them, the machine must be thrown away and the replay starts again.
 func (m *machine) vanish(i int) {
 	for _, seq := range slices.Sorted(maps.Keys(m.r.drops)) {
 		signal := int(seq - 1)
@@ -60,7 +60,8 @@ func (m *machine) vanish(i int) {
 	}
 }
 
-// preventTake begins anew when the code takes a signal that was dropped; it does not return then.
+// preventTake restarts the replay when the code takes a signal that was dropped. Then it does not
+// return.
 func (m *machine) preventTake(c *Coroutine, seq int64) {
 	if _, dropped := m.r.drops[seq]; !dropped {
 		return

@@ -256,7 +256,7 @@ func TestLockAllows(t *testing.T) {
 			}
 			late := y.WithTimeout(time.Minute)
 			if err := late.Get(call(late, "a")); !errors.Is(err, replay.ErrTimeout) {
-				return fmt.Errorf("the call that nobody answers: %w", err)
+				return fmt.Errorf("the call without an answer: %w", err)
 			}
 
 			if err := y.Get(call(y, "a")); err != nil {

@@ -73,7 +73,7 @@ func TestRetries(t *testing.T) {
 		}
 		id := e.events[0].ID
 		if e.retry("nobody"); len(e.bodies) > 0 {
-			t.Error("a step ran for somebody else's retry")
+			t.Error("a step ran for the retry of another step")
 		}
 		e.retry(id)
 		e.settle()
@@ -501,7 +501,7 @@ func TestTurnsTellWhatRuns(t *testing.T) {
 		time.Sleep(time.Second) // until the janitor comes by: a body runs, so there is no hurry
 		synctest.Wait()
 		if turn := last(); turn.Seen != 1 || !turn.Running {
-			t.Errorf("after a signal that nobody waits for: %+v, want it seen", turn)
+			t.Errorf("after a signal that the code does not wait for: %+v, want it seen", turn)
 		}
 		e.apply()
 		e.letGo(0)

@@ -227,7 +227,7 @@ func (b *Breaker) RetryAfter(now, until model.Time) (changed bool) {
 	return true
 }
 
-// Configure changes the numbers. Counting starts anew. An open breaker stays open for as long as
+// Configure changes the numbers. Counting starts again. An open breaker stays open for as long as
 // the new config says. Probes in flight finish.
 func (b *Breaker) Configure(now model.Time, c Config) {
 	b.tick(now)

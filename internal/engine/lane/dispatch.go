@@ -295,7 +295,7 @@ func (l *Lane) letGoQuietly(e *entry) {
 }
 
 // Explain returns why the current run of an address does not move. ok is false when the lane knows
-// no more than the store.
+// only what the store knows.
 func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 	e := l.entries[a]
 	// A shard that is being given up may have another owner already.

@@ -630,7 +630,7 @@ func (r *rig) turn(a model.Address, t model.Turn) {
 			return
 		}
 	}
-	r.t.Fatalf("nobody holds %s", a)
+	r.t.Fatalf("no worker holds %s", a)
 }
 
 func (r *rig) release(a model.Address, waits string) {
@@ -642,7 +642,7 @@ func (r *rig) release(a model.Address, waits string) {
 			return
 		}
 	}
-	r.t.Fatalf("nobody holds %s", a)
+	r.t.Fatalf("no worker holds %s", a)
 }
 
 func (r *rig) holder(a model.Address) lane.WorkerID {

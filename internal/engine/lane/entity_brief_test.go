@@ -171,7 +171,7 @@ func TestBriefCallOfAnotherProcessIsAnswered(t *testing.T) {
 
 			switch got := r.remembered(key); {
 			case got == nil:
-				t.Error("nobody tells what came of it")
+				t.Error("the caller got no outcome")
 			case c.made != (got.Failure == nil) || got.Failure != nil && got.Failure.Message != core.Interrupted:
 				t.Errorf("it is told %+v", got)
 			}

@@ -78,7 +78,7 @@ func TestResetTakesTheRunFromItsWorker(t *testing.T) {
 }
 
 // The history of a run is being read for a worker when the run gives way: what is read comes too
-// late, and the new run is handed over all the same.
+// late, and the new run is still handed over.
 func TestResetWhileTheRunIsRead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -135,7 +135,7 @@ func TestResetOfABlockedRun(t *testing.T) {
 	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: r.held[run].gen})
 	r.settle()
 	if r.holder(a) == 0 {
-		t.Fatal("nobody holds the new run: it waits for a worker that it does not need")
+		t.Fatal("no worker holds the new run: it waits for a worker that it does not need")
 	}
 
 	r.join(2)

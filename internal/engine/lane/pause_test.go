@@ -164,7 +164,7 @@ func TestPauseWithPoison(t *testing.T) {
 			r.refuse = nil
 			r.pass(2 * time.Minute)
 			if r.holder(a) == 0 && !r.current(a).Parked {
-				t.Error("nobody holds a run that is not paused")
+				t.Error("no worker holds a run that is not paused")
 			}
 			r.wantEvents(b, "step_completed bad")
 			continue
@@ -356,7 +356,7 @@ func TestResumeAfterJoin(t *testing.T) {
 		r.order(model.MessageResume, a, "resume")
 		r.settle()
 		if r.holder(a) == 0 {
-			t.Error("after the resume nobody holds it")
+			t.Error("after the resume no worker holds it")
 		}
 	}
 }

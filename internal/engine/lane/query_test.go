@@ -256,7 +256,7 @@ func TestQueryAfterUndoneRelease(t *testing.T) {
 	r.query(a, "q") // no worker holds it now
 	r.settle()
 	if n := r.reply(a, "42"); n == 0 {
-		t.Fatal("nobody was asked")
+		t.Fatal("no worker was asked")
 	}
 
 	r.wantOutput("q", "42")

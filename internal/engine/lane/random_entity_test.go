@@ -461,7 +461,7 @@ func (v *village) count() {
 		}
 
 		if v.locked(ledger(k)) {
-			v.t.Errorf("%s is locked by nobody who is there", k)
+			v.t.Errorf("%s is locked by a section that does not exist", k)
 		}
 		if n := len(v.mailbox(ledger(k))) + len(v.mailbox(echo(k))); n > 0 {
 			v.t.Errorf("%d calls of %s are left", n, k)
@@ -532,7 +532,7 @@ func TestRandomEntities(t *testing.T) {
 			t.Errorf("%d entries are left in memory", n)
 		}
 		if n := v.l.Waiters(); n != 0 {
-			t.Errorf("somebody waits for %d addresses", n)
+			t.Errorf("callers wait for %d addresses", n)
 		}
 		if n := v.l.Held(); n != 0 {
 			t.Errorf("%d bytes of inputs are held", n)

@@ -104,13 +104,13 @@ func TestForcedDeleteOfAnEarlierRun(t *testing.T) {
 	r.settle()
 	r.wantAnswer("remove", "")
 	if got, ok := r.answers["run"]; ok {
-		t.Errorf("whoever waits for the current run hears %+v", got)
+		t.Errorf("the caller that waits for the current run gets %+v", got)
 	}
 	r.wantHolder(a, 1)
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Completed}})
 	r.settle()
 	if got := r.answers["run"]; got.Result == nil || got.Result.Outcome.Status != model.Completed {
-		t.Errorf("whoever waits for the current run hears %+v", got)
+		t.Errorf("the caller that waits for the current run gets %+v", got)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestForcedDeleteBesideAnUnknownRun(t *testing.T) {
 	r.wantAnswer("remove", "")
 	r.wantHolder(a, 1)
 	if got := r.answers["run"]; !errors.Is(got.Err, lane.ErrNotOwner) || !got.Begun {
-		t.Errorf("whoever waits for the current run hears %+v", got)
+		t.Errorf("the caller that waits for the current run gets %+v", got)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestForcedDeleteOfAnEntity(t *testing.T) {
 		t.Errorf("%d items still wait", n)
 	}
 	if got := r.letters(); len(got) != 1 || string(got[0].Message.Input.Data) != "2" {
-		t.Errorf("dead letters: %+v, want the call that nobody waits for", got)
+		t.Errorf("dead letters: %+v, want the one-way call", got)
 	}
 	var refusal *model.Failure
 	for _, e := range r.history(key("waiter"), r.current(key("waiter")).Start.Run) {

@@ -176,7 +176,7 @@ func TestInputsDuringRemoval(t *testing.T) {
 				r.flush()
 				r.wantSilence("asked")
 			},
-			"while the batch is refused for somebody else": func(r *rig) {
+			"while the batch is refused for another address": func(r *rig) {
 				bad := key("bad")
 				r.began(bad)
 				r.refuse = poison("poison")
@@ -589,7 +589,7 @@ func TestWalkOverRunsThatStay(t *testing.T) {
 			}
 
 			last := -1
-			// it goes on where it stopped, and begins anew at the end
+			// it continues where it stopped, and starts again at the end
 			for _, from := range o.reads {
 				if from <= last && from != 0 {
 					t.Fatalf("reads from %d after %d", from, last)

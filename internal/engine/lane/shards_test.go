@@ -57,7 +57,7 @@ func TestGiveUpIdleShard(t *testing.T) {
 	r.settle()
 	r.wantEvents(gone, "timer_fired t")
 	if r.holder(gone) == 0 {
-		t.Error("nobody holds the run after the shard came back")
+		t.Error("no worker holds the run after the shard came back")
 	}
 }
 
@@ -424,7 +424,7 @@ func TestRequestsReadInAnEarlierTenure(t *testing.T) {
 	r.flush()
 	i := slices.IndexFunc(r.loads, func(ld lane.Load) bool { return ld.Kind == lane.LoadMail })
 	if i < 0 {
-		t.Fatalf("nobody reads the mail: %+v", r.loads)
+		t.Fatalf("the mail is not read: %+v", r.loads)
 	}
 	late := r.loads[i]
 	r.loads = slices.Delete(r.loads, i, i+1)

@@ -67,7 +67,7 @@ func (r *rig) reply(a model.Address, text string) int {
 			return len(asked)
 		}
 	}
-	r.t.Fatalf("nobody holds %s", a)
+	r.t.Fatalf("no worker holds %s", a)
 	return 0
 }
 

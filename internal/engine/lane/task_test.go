@@ -375,7 +375,7 @@ func TestProgressIsReadMeanwhile(t *testing.T) {
 		r.now = r.now.Add(6 * time.Second)
 		r.flush()
 		if r.commit != nil {
-			t.Fatal("the shard is freed before a claim of it is handed over: nobody would execute it")
+			t.Fatal("the shard is freed before a claim of it is handed over: no worker would execute it")
 		}
 		r.settle()
 		b.one()
@@ -584,7 +584,7 @@ func TestClaimBesidePoison(t *testing.T) {
 	}
 
 	if cs := b.claims(); len(cs) != 0 {
-		t.Fatalf("%d claims are handed over that nobody has proposed", len(cs))
+		t.Fatalf("%d claims are handed over that the board did not propose", len(cs))
 	}
 	g.wantOne(b)
 }
@@ -604,7 +604,7 @@ func TestProposalOfATaskThatCameBack(t *testing.T) {
 	r.l.Claim(r.now, matches[0].Ref, 1, "w@here")
 	r.settle()
 	if cs := b.claims(); len(cs) != 0 || len(g.in) > 0 {
-		t.Fatalf("%d claims are handed over that nobody proposes, and %d let through", len(cs), len(g.in))
+		t.Fatalf("%d claims are handed over that the board did not propose, and %d let through", len(cs), len(g.in))
 	}
 	g.wantOne(b)
 }

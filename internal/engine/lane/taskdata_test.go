@@ -155,7 +155,7 @@ func TestWriteByMail(t *testing.T) {
 	}
 }
 
-// When a batch is refused for a stranger's row, what was written is written all the same, once.
+// When a batch is refused for a stranger's row, the lane still writes the data, once.
 func TestWritesBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, _, c := writer(t)
@@ -223,7 +223,7 @@ func TestWatchers(t *testing.T) {
 	r.send(writeOf(c, 2, logged("b")), "second")
 	r.settle()
 	if len(r.hints) > 0 {
-		t.Errorf("a node that listens no more is told: %v", r.hints)
+		t.Errorf("a node that no longer listens gets a hint: %v", r.hints)
 	}
 	if err := r.l.Watch(c.Ref.Address, "three"); err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func TestWatchers(t *testing.T) {
 	r.wantSilence("gone")
 }
 
-// A node that listens to what never changes is forgotten all the same.
+// The lane also forgets a node that listens to data which never changes.
 func TestWatchersOfWhatNeverChanges(t *testing.T) {
 	t.Parallel()
 	r, _, _ := writer(t)

@@ -283,7 +283,7 @@ func TestWindowIsFair(t *testing.T) {
 }
 
 // A timer of a kind that is behind is committed while a refill for that kind is in flight, at a
-// place that the refill has passed: it is kept all the same.
+// place that the refill has passed: it is still kept.
 func TestWindowKeepsWhatARefillHasPassed(t *testing.T) {
 	t.Parallel()
 	r := &windowRig{t: t, w: newWindow(8), now: 1_000_000_000, stored: map[timerKey]store.Timer{}, fired: map[timerKey]bool{}, gone: map[model.ShardID]bool{}, limit: 8}

@@ -51,7 +51,7 @@ func TestE16E20E43ProposalsAreExclusiveAndSuitable(t *testing.T) {
 			w := r.naive.worker(id)
 			switch {
 			case owner[it.Ref]:
-				t.Fatalf("%s is somebody's already", it.Ref)
+				t.Fatalf("%s already has a worker", it.Ref)
 			case it.Visible > r.now:
 				t.Fatalf("%s is visible at %d, now is %d", it.Ref, it.Visible, r.now)
 			case w == nil || !w.covers(it):
@@ -126,7 +126,7 @@ func TestE19SpentTasksAreReportedAndNotHandedOut(t *testing.T) {
 		t.Errorf("a fourth attempt is handed out: %v", got)
 	}
 	if b.Wake() != 1 {
-		t.Errorf("Wake = %d: nobody would look", b.Wake())
+		t.Errorf("Wake = %d: the board would not look", b.Wake())
 	}
 	if got := b.TakeDue(1); len(got) != 1 || got[0].Kind != DueSpent {
 		t.Errorf("Due = %v", got)
@@ -269,7 +269,7 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 				t.Fatalf("not held at %d", now)
 			}
 			if b.Beat(now, 1, claimOf(it.Ref, 2)) || b.Beat(now, 2, claim) {
-				t.Fatal("somebody else may beat")
+				t.Fatal("another worker may beat")
 			}
 		}
 

@@ -56,7 +56,7 @@ func wrongHelper(ctx perdure.WorkflowCtx, n int) (int, error) {
 func wrongClosure(ctx perdure.WorkflowCtx, n int) (int, error) {
 	pause := func() error { return ctx.Sleep(1) }
 	return perdure.Do(ctx, "x", func(context.Context) (int, error) {
-		return 0, pause() // want `durable call ctx\.Sleep \(steps\.go:\d+\) inside a step, by way of pause`
+		return 0, pause() // want `durable call ctx\.Sleep \(steps\.go:\d+\) inside a step, through pause`
 	})
 }
 
