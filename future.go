@@ -37,7 +37,7 @@ func stepFuture[T any](kind, name string, f *replay.Future) *Future[T] {
 
 // failedFuture is the future of a call that was wrong: Get says why.
 func failedFuture[T any](err error) *Future[T] {
-	return &Future[T]{f: replay.Failed(Permanent(err))}
+	return &Future[T]{f: replay.FailedFuture(Permanent(err))}
 }
 
 // Get waits for the value. The error is that of the work, or ErrTimeout or ErrCanceled when the

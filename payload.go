@@ -84,7 +84,7 @@ func unmarshal[T any](h *host, kind, name string, p model.Payload) (v T, err err
 // says nothing about the type.
 func misfit[T any](kind, name string, err error) error {
 	if fault.Is(err, fault.Blocked) {
-		return named(err, kind, name)
+		return nameError(err, kind, name)
 	}
 	return fault.New(fault.WrongType, "%s %s cannot be decoded as %s: %w", kind, name, reflect.TypeFor[T](), err)
 }

@@ -66,14 +66,14 @@ func (d DeadTasks) RequeueAll(ctx context.Context, q DeadQuery, how RequeueMany)
 			return
 		}
 		for r := range batch.RequeueAll(ctx, d.app.host.backend, q.request(d.app.host.tenant), many) {
-			if !yield(d.requeued(ctx, &r), public(r.Err)) {
+			if !yield(d.deadTaskOf(ctx, &r), public(r.Err)) {
 				return
 			}
 		}
 	}
 }
 
-func (d DeadTasks) requeued(ctx context.Context, r *batch.Requeued) DeadTask {
+func (d DeadTasks) deadTaskOf(ctx context.Context, r *batch.Requeued) DeadTask {
 	if r.Task == nil {
 		return DeadTask{}
 	}

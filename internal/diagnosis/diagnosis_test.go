@@ -56,7 +56,7 @@ func TestJudge(t *testing.T) {
 		"another node has the code":       {diagnosis.Run{Shard: 1, Address: at("order"), Waits: []model.Reason{ready}}, "code of workflow order: b:2 (" + model.NodeID{15: 2}.String() + ") owns its shard and has no code for it, a:1 (" + model.NodeID{15: 1}.String() + ") has"},
 		"and it waits":                    {diagnosis.Run{Shard: 1, Address: at("order"), Waits: []model.Reason{signal}}, "has | waits for signal word"},
 		"a dead node had the code":        {diagnosis.Run{Address: at("old"), Waits: []model.Reason{signal}}, "waits for a worker that offers workflow old: no live process has its code | waits for signal word"},
-		"no process has the version":       {diagnosis.Run{Address: at("tax"), Pin: "v3", Waits: []model.Reason{signal}}, "version v3 of workflow tax: no live process has its code | waits for signal word"},
+		"no process has the version":      {diagnosis.Run{Address: at("tax"), Pin: "v3", Waits: []model.Reason{signal}}, "version v3 of workflow tax: no live process has its code | waits for signal word"},
 		"another node has the version":    {diagnosis.Run{Address: at("tax"), Pin: "v2", Waits: []model.Reason{signal}}, "waits for its owner to have the code of version v2 of workflow tax: a:1"},
 		"the owner has the version":       {diagnosis.Run{Address: at("tax"), Pin: "v1", Waits: []model.Reason{signal}}, "waits for signal word"},
 		"the owner is dead":               {diagnosis.Run{Shard: 2, Address: at("order"), Waits: []model.Reason{ready}}, "waits for a node to own shard 2: " + model.NodeID{15: 3}.String() + " owned it and has lost its lease"},
@@ -66,7 +66,7 @@ func TestJudge(t *testing.T) {
 		"blocked, and its code is there":  {diagnosis.Run{Address: at("order"), Waits: []model.Reason{{Code: model.WaitMismatch}}}, "is blocked"},
 		"a task needs no workflow":        {diagnosis.Run{Address: at("task:mail"), Task: &model.TaskSpec{}, Waits: []model.Reason{{Code: model.WaitLine, Name: "mails"}}}, "waits in line"},
 		"an owner alone lacks the worker": {diagnosis.Run{Address: at("task:mail"), Task: &model.TaskSpec{}, Waits: []model.Reason{{Code: model.WaitWorker, Name: "mail", Detail: "queue mails, activity"}}}, "queue mails, activity mail"},
-		"no process has the worker":        {diagnosis.Run{Address: at("order"), Waits: []model.Reason{{Code: model.WaitWorker, Name: "mail", Detail: "queue calls, activity"}}}, "queue calls, activity mail: no live process serves it"},
+		"no process has the worker":       {diagnosis.Run{Address: at("order"), Waits: []model.Reason{{Code: model.WaitWorker, Name: "mail", Detail: "queue calls, activity"}}}, "queue calls, activity mail: no live process serves it"},
 	} {
 		var texts []string
 		for _, r := range town().Judge(&c.run) {

@@ -120,7 +120,7 @@ func (k *clerk) deliverReply(r store.Reply) {
 	k.mu.Unlock()
 	for _, c := range waiting {
 		told := a
-		if f := core.MisusedBy(c.asked, &a.Answer); f != nil {
+		if f := core.MisuseOfAnswered(c.asked, &a.Answer); f != nil {
 			told = lane.Answer{Answer: model.Answer{Failure: f}}
 			told.Err = core.RefusalOf(told.Answer)
 		}

@@ -416,7 +416,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	inc := &incarnation{
 		eng: e, self: self, epoch: reg.Epoch, wake: make(chan struct{}, 1),
 		lanes: make([]*laneShell, e.cfg.Lanes), owner: make([]atomic.Int32, e.cfg.Store.Info().Shards),
-		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: host.Gone}, reg.Epoch, sent),
+		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: host.IsGone}, reg.Epoch, sent),
 	}
 
 	// The lease was computed with a clock that was far off: do not rely on it.

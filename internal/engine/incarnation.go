@@ -198,7 +198,7 @@ func (inc *incarnation) runMembership(ctx, inner context.Context) {
 			inc.eng.PrepareStop()
 			m.Drain()
 		case <-enough:
-			inc.eng.cfg.Log.Warn("the node stops with shards that it could not give up", "count", len(m.Owned()))
+			inc.eng.cfg.Log.Warn("the node stops with shards that it could not give up", "count", len(m.OwnedShards()))
 			inc.stop(errStopping)
 			return
 		case <-inc.wake:
@@ -214,7 +214,7 @@ func (inc *incarnation) runMembership(ctx, inner context.Context) {
 
 		inc.resume()
 		// Without a lease there is nothing left to give up.
-		if draining && (m.Drained() || !inc.serving()) {
+		if draining && (m.HasDrained() || !inc.serving()) {
 			inc.stop(errStopping)
 			return
 		}
@@ -267,7 +267,7 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 				inc.eng.others.fence.OK()
 				inc.eng.cfg.Log.Info("fenced a dead node", "node", f.Node.String(), "proven", f.Proven, "done", ok)
 			}
-			inc.post(func() { inc.member.Fenced(f.Node, ok, err) })
+			inc.post(func() { inc.member.ApplyFence(f.Node, ok, err) })
 		})
 	}
 
@@ -342,7 +342,7 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 		inc.leased.Store(int64(r.asleep))
 	}
 
-	a := inc.member.Renewed(inc.eng.clock.mono(), v, err)
+	a := inc.member.ApplyRenewal(inc.eng.clock.mono(), v, err)
 	if err != nil {
 		inc.eng.lease.Fail(err)
 	} else {
@@ -357,7 +357,7 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 		inc.alive.Store(&alive)
 		inc.owners = v.Owners
 		inc.eng.flow.ReadIfNewer(v.Settings)
-		if inc.participant.UpdateMembers(&v, len(inc.member.Owned())) {
+		if inc.participant.UpdateMembers(&v, len(inc.member.OwnedShards())) {
 			inc.member.RenewNow()
 		}
 		if inc.borrower != nil {
@@ -385,7 +385,7 @@ func (inc *incarnation) orphaned(s model.ShardID) bool {
 }
 
 func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGroup, got []store.AcquiredShard, err error) {
-	inc.act(ctx, calls, inc.member.Acquired(got, err))
+	inc.act(ctx, calls, inc.member.ApplyAcquire(got, err))
 	if err != nil {
 		inc.eng.others.acquire.Fail(err)
 		return
@@ -446,7 +446,7 @@ func (inc *incarnation) handleFreed(shards []model.ShardID) {
 	}
 	inc.moveClaims(shards, false)
 	inc.post(func() {
-		inc.member.Freed(shards)
+		inc.member.RemoveShards(shards)
 		inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})
 	})
 }

@@ -68,7 +68,7 @@ func TestNewsAtEveryMoment(t *testing.T) {
 						ended = n < moment
 						e.stop()
 						diverged += e.diverged
-						if err := s.finished(); err != nil {
+						if err := s.checkFinished(); err != nil {
 							t.Fatalf("moment %d: %v\n%s", moment, err, dump(e.events))
 						}
 						if err := s.check(); err != nil {

@@ -182,7 +182,7 @@ func (j job) run() {
 	r.retell = r.retell || p != nil
 	r.mu.Unlock()
 	if p != nil {
-		defer p.exited()
+		defer p.leaveOnExit()
 	}
 	out, err := r.w.attempt(ctx, a)
 	if p != nil {

@@ -38,8 +38,8 @@ func (r *run) noteDrop(e *model.Event) {
 	}
 }
 
-// hidden reports whether the signal of an event never comes.
-func (m *machine) hidden(i int) bool {
+// isHidden reports whether the signal of an event never comes.
+func (m *machine) isHidden(i int) bool {
 	at, dropped := m.r.drops[int64(i+1)]
 
 	return dropped && at <= i
@@ -52,9 +52,9 @@ func (m *machine) vanish(i int) {
 		signal := int(seq - 1)
 		switch at := m.r.drops[seq]; {
 		case signal >= i || at > i: // it has not come, or does not vanish yet
-		case at == i && !m.took(seq):
+		case at == i && !m.hasTaken(seq):
 			m.remove(m.r.events[signal].Name, signal)
-		case m.shown(m.r.events[signal].Name, signal) || m.took(seq):
+		case m.isShown(m.r.events[signal].Name, signal) || m.hasTaken(seq):
 			m.broken = true
 		}
 	}
@@ -72,8 +72,8 @@ func (m *machine) preventTake(c *Coroutine, seq int64) {
 	panic("replay: a machine went on that was thrown away") // park ends the goroutine
 }
 
-// took reports whether the code of this machine has taken a signal.
-func (m *machine) took(seq int64) bool {
+// hasTaken reports whether the code of this machine has taken a signal.
+func (m *machine) hasTaken(seq int64) bool {
 	for _, a := range m.asks {
 		if a.kind == askTaken && a.ref == seq {
 			return true
@@ -83,8 +83,8 @@ func (m *machine) took(seq int64) bool {
 	return false
 }
 
-// shown reports whether the signal at an index has come to the code, which has not taken it.
-func (m *machine) shown(name string, i int) bool {
+// isShown reports whether the signal at an index has come to the code, which has not taken it.
+func (m *machine) isShown(name string, i int) bool {
 	has := func(f *Future) bool { return f.kind == futureSignal && f.received == i }
 	if q := m.signals[name]; q != nil && (slices.Contains(q.received, i) || slices.ContainsFunc(q.bound, has)) {
 		return true

@@ -23,7 +23,7 @@ func (l *Lane) offer(now model.Time, k kind, o offer) {
 	for _, e := range l.workers.offer(k, o) {
 		e.wait.worker = false
 		if e.isEntity() && e.known {
-			e.actor.entity.Mark(l.views(e))
+			e.actor.entity.Mark(l.viewTest(e))
 			l.settleEntity(now, e)
 		}
 		l.dispatch(now, e)
@@ -41,7 +41,7 @@ func (l *Lane) Withdraw(id WorkerID) {
 // Leave removes a worker. Other workers get its runs, or the runs wait for one.
 func (l *Lane) Leave(now model.Time, id WorkerID) {
 	l.workers.remove(id)
-	for _, e := range l.sorted(func(e *entry) bool { return e.hold.worker == id }) {
+	for _, e := range l.sortedEntries(func(e *entry) bool { return e.hold.worker == id }) {
 		l.takeBack(now, e, "the worker left")
 	}
 	l.returnJobs(now, id)
@@ -89,7 +89,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	if e.wait.worker || e.wait.room {
 		return // a worker that can continue the run will get it
 	}
-	if len(l.workers.offered(e.kind())) == 0 {
+	if len(l.workers.offersOf(e.kind())) == 0 {
 		l.strand(e, noWorker(e))
 		if l.cfg.Board != nil && !e.known {
 			l.loadSoon(e) // its tasks continue without its code
@@ -321,7 +321,7 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 		reasons = e.wait.reasons
 	}
 	if e.known && e.x != nil && len(reasons) > 0 {
-		reasons = e.x.Warned(reasons, l.cfg.Limits)
+		reasons = e.x.WithWarning(reasons, l.cfg.Limits)
 	}
 	return reasons, len(reasons) > 0
 }

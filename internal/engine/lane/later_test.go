@@ -38,7 +38,7 @@ func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
 
 // A message without a waiting caller does not become a dead letter when it finds no room: the lane
 // tries it again until it does.
-func TestLetterThatFindsNoRoomIsTriedAgain(t *testing.T) {
+func TestMessageThatFindsNoRoomIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Limits.Signals = 1 })
 	r.join(1)

@@ -784,15 +784,15 @@ func TestKnownAfterAssumedStarts(t *testing.T) {
 	r, _ := newBench(t, 0)
 	r.settle()
 	shard := taskAt("t").Shard(shards)
-	if !slices.Contains(r.l.Known(), shard) {
-		t.Fatalf("known are %v", r.l.Known())
+	if !slices.Contains(r.l.KnownShards(), shard) {
+		t.Fatalf("known are %v", r.l.KnownShards())
 	}
 	r.send(theTask("t"), "t")
-	if slices.Contains(r.l.Known(), shard) {
+	if slices.Contains(r.l.KnownShards(), shard) {
 		t.Error("a shard is known while it is not known whether a start in it has met a run")
 	}
 	r.settle()
-	if !slices.Contains(r.l.Known(), shard) {
-		t.Errorf("known are %v", r.l.Known())
+	if !slices.Contains(r.l.KnownShards(), shard) {
+		t.Errorf("known are %v", r.l.KnownShards())
 	}
 }

@@ -278,7 +278,7 @@ func (b *Book) ApplyPage(now model.Time, number int, body []byte) error {
 	// The write has landed, whatever its caller was told: the page has its number.
 	if len(s.flight) > 0 && p.seen[b.place] >= s.seq {
 		for i := range s.flight {
-			s.account(s.flight[i].Resource).Told(s.flight[i].ToOwner)
+			s.account(s.flight[i].Resource).TakeBack(s.flight[i].ToOwner)
 		}
 		s.flight = nil
 	}
@@ -338,7 +338,7 @@ func (b *Book) look(now model.Time, s *sheet, p *page) {
 	b.Post()
 	for _, id := range sortedAccounts(s.accounts) {
 		a := s.accounts[id]
-		if want, tokens, over := a.Believed(); (want > 0 || tokens > 0 || over > 0) && !s.pending(id) {
+		if want, tokens, over := a.Beliefs(); (want > 0 || tokens > 0 || over > 0) && !s.pending(id) {
 			b.Gate.CompareWants(now, id, gate.Wants{Permits: want, Tokens: tokens, Over: over})
 		}
 		if a.IsZero() {

@@ -182,7 +182,7 @@ func (p *page) lapse(now model.Time, place limit.Place) (changed bool) {
 	for _, id := range p.sortedLimits() {
 		o := p.owners[id]
 		if slices.ContainsFunc(o.Leases(), func(l limit.Lease) bool { return l.Place == place }) {
-			o.Lost(now, place)
+			o.DropPlace(now, place)
 			changed = true
 		}
 	}

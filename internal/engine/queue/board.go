@@ -130,9 +130,9 @@ func (b *Board) release(now model.Time, t *task, how Outcome) {
 	}
 }
 
-// Add adds a committed task that waits. If the board already has the task, the task waits again, and the
-// board returns what it holds to the gate with the outcome Neither. A caller that knows the outcome
-// of the attempt calls Remove first.
+// Add adds a committed task that waits. If the board already has the task, the task waits again,
+// and the board returns what it holds to the gate with the outcome Neither. A caller that knows the
+// outcome of the attempt calls Remove first.
 func (b *Board) Add(now model.Time, it Item) {
 	b.advance(now)
 	if t := b.tasks[keyOf(&it.Ref)]; t != nil {

@@ -112,7 +112,8 @@ func wrongOuterScope(ctx perdure.WorkflowCtx, n int) (int, error) {
 func right(ctx perdure.WorkflowCtx, n int) (string, error) {
 	id := ctx.UUID()
 	return perdure.Do(ctx, "x", func(c context.Context) (string, error) {
-		ctx.Log().Info("look", "self", ctx.Self().String(), "now", ctx.Now()) // accessors are fine in a step
+		// accessors are fine in a step
+		ctx.Log().Info("look", "self", ctx.Self().String(), "now", ctx.Now())
 		local := 0
 		local++
 		return id, c.Err()
