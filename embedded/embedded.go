@@ -8,7 +8,7 @@
 //
 //	memory:                    nothing survives; for tests
 //	file:app.db                a SQLite file; one process at a time
-//	postgres://user@host/db    a PostgreSQL database; every process that opens it becomes part of one cluster
+//	postgres://user@host/db    a PostgreSQL database; all processes that open it form one cluster
 package embedded
 
 import (

@@ -232,3 +232,31 @@ func tallyMarkdown(name, text string) (t tally) {
 
 	return t
 }
+
+// tallyScript reads the comments of a file that is neither Go nor Markdown. They are whole lines
+// that begin with the mark.
+func tallyScript(name, text, mark string) (t tally) {
+	var prose strings.Builder
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.TrimSuffix(line, "\n")
+		comment, found := strings.CutPrefix(strings.TrimLeft(line, " \t"), mark)
+		if !found {
+			continue
+		}
+		if tooWide(line) {
+			t.complain(&t.wide, "%s:%d: the line is wider than %d columns", name, n, maxColumns)
+		}
+		prose.WriteString(strings.TrimPrefix(comment, " ") + "\n")
+	}
+
+	for _, s := range sentences(prose.String()) {
+		t.sentences++
+		if words := banned.FindString(s); words != "" {
+			t.complain(&t.banned, "%s: %q in %q", name, strings.TrimSpace(words), s)
+		}
+	}
+
+	return t
+}
