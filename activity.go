@@ -83,7 +83,7 @@ func (a *Activity[I, O]) Run(ctx WorkflowCtx, in I, opts ...CallOption) (out O, 
 	if err != nil {
 		return out, remote(err)
 	}
-	return recorded[O](ctx, "output of activity", a.name, p), nil
+	return decodeRecorded[O](ctx, "output of activity", a.name, p), nil
 }
 
 // Go starts the activity as a step and returns a future of its outcome.

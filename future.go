@@ -31,7 +31,7 @@ func payloadFuture[T any](kind, name string, f *replay.Future) *Future[T] {
 // execution.
 func stepFuture[T any](kind, name string, f *replay.Future) *Future[T] {
 	return &Future[T]{f: f, value: func(ctx WorkflowCtx, f *replay.Future) (T, error) {
-		return recorded[T](ctx, kind, name, f.Payload()), nil
+		return decodeRecorded[T](ctx, kind, name, f.Payload()), nil
 	}}
 }
 

@@ -71,7 +71,7 @@ func (h *host) limit(kind, name string, p model.Payload) error {
 
 // startRequest builds the start request of ordinary code.
 func (h *host) startRequest(ctx context.Context, pt patience, ref Ref, in model.Payload, o *startOptions) (r api.StartRequest, err error) {
-	if err = h.accepts(ref.Workflow, o.in, in); err != nil {
+	if err = h.checkInput(ref.Workflow, o.in, in); err != nil {
 		return r, err
 	}
 	r = api.StartRequest{Address: ref.address(h), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels, Task: o.spec, Terms: o.storedTerms()}

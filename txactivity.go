@@ -64,7 +64,7 @@ func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 		})
 
 		switch {
-		case userdb.Ended(err):
+		case userdb.IsMisuse(err):
 			return out, Permanent(err)
 		case stands != nil:
 			return out, Permanent(stands)

@@ -139,7 +139,7 @@ var errDeployCheck = errors.New("open the store: perdure deploy-check has starte
 
 // Open opens a node with these settings.
 func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition) (*perdure.App, error) {
-	if deploy.Asked() {
+	if deploy.IsReplayProcess() {
 		return nil, errDeployCheck
 	}
 	meter, unregister, err := c.meter()

@@ -150,7 +150,7 @@ func (t *tally) functions(m *module, f *file) {
 			return true
 		}
 		at := m.fset.Position(d.Pos())
-		if count := parameters(d.Type); count > maxParameters && !reasoned(d.Doc) {
+		if count := parameters(d.Type); count > maxParameters && !hasReason(d.Doc) {
 			t.complain(&t.params, "%s:%d: %s has %d parameters; at most %d, or a line \"//arch:parameters REASON\" in its comment",
 				f.name, at.Line, d.Name.Name, count, maxParameters)
 		}
@@ -186,8 +186,8 @@ func passedOn(t ast.Expr) bool {
 	return ok && (from.Name == "context" && sel.Sel.Name == "Context" || from.Name == "testing")
 }
 
-// reasoned reports whether a comment gives the reason for a long list of parameters.
-func reasoned(doc *ast.CommentGroup) bool {
+// hasReason reports whether a comment gives the reason for a long list of parameters.
+func hasReason(doc *ast.CommentGroup) bool {
 	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool {
 		return strings.HasPrefix(c.Text, "//arch:parameters ") && len(c.Text) > len("//arch:parameters ")
 	})

@@ -120,8 +120,8 @@ func (n *Entity) fasten(it *Item) {
 	}
 }
 
-// Waiting returns the number of calls and requests of locks in the mailbox.
-func (n *Entity) Waiting() int { return len(n.mail) }
+// MailCount returns the number of calls and requests of locks in the mailbox.
+func (n *Entity) MailCount() int { return len(n.mail) }
 
 // Mail returns the items of the mailbox, in order. The caller must not change them.
 func (n *Entity) Mail() []*Item { return n.mail }

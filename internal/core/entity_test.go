@@ -175,8 +175,8 @@ func TestEntityIsLocked(t *testing.T) {
 	d := newDesk(t)
 	d.call("before")
 	d.lock("s")
-	if d.lock("s"); d.h.n.Waiting() != 2 {
-		t.Errorf("%d wait, want the call and one request", d.h.n.Waiting())
+	if d.lock("s"); d.h.n.MailCount() != 2 {
+		t.Errorf("%d wait, want the call and one request", d.h.n.MailCount())
 	}
 	d.call("behind1")
 	d.lock("t")
@@ -269,13 +269,13 @@ func TestEntityViewsWaitForNobody(t *testing.T) {
 	d.town.end(d.h, 0, 1)
 	d.want("told", d.takeSent(), "answer one, grant s")
 	d.want("state", string(d.h.row.State.Data), "one,")
-	if d.h.n.Waiting() != 1 {
-		t.Errorf("what turned out to be an operation does not wait for its turn: %d wait", d.h.n.Waiting())
+	if d.h.n.MailCount() != 1 {
+		t.Errorf("what turned out to be an operation does not wait for its turn: %d wait", d.h.n.MailCount())
 	}
 }
 
-// The same request waits for the same answer. A full mailbox refuses calls, but not those of the
-// lock's holder, because the calls in the mailbox wait for it.
+// The same request waits for the same answer. A full mailbox refuses calls, but not the
+// calls of the lock's holder, because the calls in the mailbox wait for it.
 func TestEntityRoomAndRequests(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -289,7 +289,7 @@ func TestEntityRoomAndRequests(t *testing.T) {
 		}
 	}
 
-	if n := d.h.n.Waiting(); n != 1 {
+	if n := d.h.n.MailCount(); n != 1 {
 		t.Fatalf("%d wait, want one", n)
 	}
 	d.callAs(small, "two")
@@ -340,7 +340,7 @@ func TestEntityIsUnlockedByAnOperator(t *testing.T) {
 	d.want("told", d.takeSent(), "grant s, grant t")
 	d.call("in", in("s"))
 	d.want("told the last holder", d.takeSent(), "answer in conflict")
-	d.release("s") // late, from one who has lost it
+	d.release("s") // late, from a section that has lost it
 	if d.h.row.Holder != link(1, "t") {
 		t.Errorf("the holder is %+v", d.h.row.Holder)
 	}

@@ -314,9 +314,9 @@ func (p *lockPlay) foreign(h *house) {
 }
 
 func (p *lockPlay) checkUnchanged(h *house, m *model.Message) {
-	before, waiting := h.n.Row, h.n.Waiting()
+	before, waiting := h.n.Row, h.n.MailCount()
 	d := h.n.Deliver(m, core.Arrival{}, p.now)
-	if d.HasWrites() || !equalRows(&before, &h.n.Row) || h.n.Waiting() != waiting {
+	if d.HasWrites() || !equalRows(&before, &h.n.Row) || h.n.MailCount() != waiting {
 		p.fatal("L30: a release of another section changes %+v to %+v, and writes %+v", before, h.n.Row, d)
 	}
 }
@@ -347,7 +347,7 @@ func (p *lockPlay) finishAll() {
 
 	for _, a := range p.addresses() {
 		if h := p.house(a); h.n.Row.Locked() || !h.n.Idle() {
-			p.fatal("L36: %s is locked: %v, and %d wait for it", a, h.n.Row.Locked(), h.n.Waiting())
+			p.fatal("L36: %s is locked: %v, and %d wait for it", a, h.n.Row.Locked(), h.n.MailCount())
 		}
 	}
 

@@ -63,7 +63,7 @@ func (x *Execution) notUnread(m *model.Message) string {
 }
 
 // manageSignal skips or drops a signal. The caller has made sure that no worker may be about to
-// take it: a turn that takes a signal which is not there any more would contradict the history.
+// take it: a turn that takes a removed signal would contradict the history.
 func (x *Execution) manageSignal(d *Decision, m *model.Message, now model.Time, lim Limits) {
 	if m.Name == model.MailboxDropNamed {
 		x.dropNamed(d, m, now, lim)

@@ -203,7 +203,7 @@ func TestDropsSayWhatWasNoticed(t *testing.T) {
 	k.turn(1, 1)
 	k.send(&model.Message{Kind: model.MessagePause})
 	k.signal("go")
-	k.turn(0) // of a worker that ended a step meanwhile, and was told nothing
+	k.turn(0) // of a worker that ended a step in between and has seen no event
 	k.reload()
 	if d, _ := k.do(model.MailboxDrop, k.list()[0].ID); len(d.Events) != 1 || d.Events[0].Seen {
 		t.Errorf("during a pause: %+v", d.Events)

@@ -154,7 +154,7 @@ func TestLockFindsNoRoom(t *testing.T) {
 		t.Errorf("the same again led to %+v", d)
 	}
 	d := n.Deliver(lockMessage(n.Row.Address, "t", 2), small, 4)
-	if refusal(d.Refusal()) != "exhausted" || len(d.Mailbox) > 0 || n.Waiting() != 2 {
+	if refusal(d.Refusal()) != "exhausted" || len(d.Mailbox) > 0 || n.MailCount() != 2 {
 		t.Errorf("one too many led to %+v", d)
 	}
 	if len(d.Messages) != 1 || d.Messages[0].Kind != model.MessageAnswer || d.Messages[0].ID != "t" || d.Messages[0].Failure == nil {

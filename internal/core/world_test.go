@@ -119,8 +119,8 @@ func (w *world) release(a model.Address, seen int64, waits []model.Reason) (core
 	return d, ok
 }
 
-// checkRefused checks I10: a refused input writes nothing. Only the step that sent it is told,
-// once: as the outcome of what it asked for, or as the answer to what it sent.
+// checkRefused checks I10: a refused input writes nothing. Only the step that sent it gets one
+// message: the outcome of its request, or the answer to its message.
 func (w *world) checkRefused(before, after *core.Execution, d *core.Decision, input *model.Message) {
 	w.same("a refused input", before, after)
 	told := model.MessageAnswer

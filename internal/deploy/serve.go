@@ -16,9 +16,9 @@ import (
 // Env is the environment variable that tells a program that it was started to replay histories.
 const Env = "PERDURE_DEPLOY_CHECK"
 
-// Asked reports whether this process was started to replay histories. Then it must not open a
-// store.
-func Asked() bool { return os.Getenv(Env) != "" }
+// IsReplayProcess reports whether this process was started to replay histories. Then it must not
+// open a store.
+func IsReplayProcess() bool { return os.Getenv(Env) != "" }
 
 // greeting is the first line of the answers. Its number grows when the protocol changes.
 const greeting = "perdure deploy-check 1 "

@@ -16,7 +16,7 @@ func member(n byte, host string, lease model.Time, serves ...store.Served) store
 	return store.Member{NodeInfo: store.NodeInfo{ID: model.NodeID{15: n}, Host: host, PID: int(n)}, Epoch: int64(n), Expires: now + lease, Serves: serves}
 }
 
-func runs(workflow string) store.Served { return store.Served{Tenant: "default", Workflow: workflow} }
+func canRun(workflow string) store.Served { return store.Served{Tenant: "default", Workflow: workflow} }
 
 func pinned(workflow, version string) store.Served {
 	return store.Served{Tenant: "default", Workflow: workflow, Version: version, Pinned: true}
@@ -27,9 +27,9 @@ func town() *diagnosis.World {
 	return diagnosis.NewWorld(store.View{
 		Now: now,
 		Members: []store.Member{
-			member(1, "a", 10, runs("order"), pinned("tax", "v1"), runs("entity:box")),
-			member(2, "b", 10, runs("refund"), pinned("tax", "v2"), store.Served{Tenant: "default", Worker: "w", Queues: []string{"mails"}, Activities: []string{"mail"}}),
-			member(3, "c", -1, runs("old")),
+			member(1, "a", 10, canRun("order"), pinned("tax", "v1"), canRun("entity:box")),
+			member(2, "b", 10, canRun("refund"), pinned("tax", "v2"), store.Served{Tenant: "default", Worker: "w", Queues: []string{"mails"}, Activities: []string{"mail"}}),
+			member(3, "c", -1, canRun("old")),
 		},
 		Owners: []store.ShardOwner{
 			{Shard: 0, Node: model.NodeID{15: 1}, Epoch: 1}, {Shard: 1, Node: model.NodeID{15: 2}, Epoch: 2}, {Shard: 2, Node: model.NodeID{15: 3}, Epoch: 3}, {Shard: 3},

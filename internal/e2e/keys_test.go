@@ -62,7 +62,7 @@ func reusePolicies(t *testing.T, s *site) {
 	fails(t, "a used key with another input", err, perdure.ErrConflict, "work", "good")
 	_, err = w.Run(c, true, perdure.RawKey("good"))
 	fails(t, "run of a used key with another input", err, perdure.ErrConflict, "work", "good")
-	s.unchanged(before)
+	s.checkUnchanged(before)
 	run("good", true, perdure.ReuseAlways) // a new run may have another input
 }
 

@@ -82,7 +82,7 @@ func (c *Config) withDefaults() {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Hints == nil {
-		c.Hints = notify.Nobody{}
+		c.Hints = notify.NoHub{}
 	}
 
 	if c.Lanes == 0 {
@@ -264,7 +264,7 @@ func (e *Engine) Serving() error {
 	switch {
 	case inc == nil:
 		return fault.New(fault.Unavailable, "the node does not serve")
-	case !inc.serving():
+	case !inc.isServing():
 		return fault.New(fault.Unavailable, "the node could not renew its lease")
 	}
 	return nil
@@ -443,7 +443,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		cfg.Ref = store.LaneRef{Node: self.ID, Lane: i, Epoch: reg.Epoch}
 		cfg.Shards, cfg.Lanes, cfg.Limits = e.cfg.Store.Info().Shards, e.cfg.Lanes, e.cfg.Limits
 		cfg.NewRun, cfg.Retention, cfg.TenantRetention = e.clock.newRun, e.cfg.Retention, e.flow.Retention()
-		cfg.Watched, cfg.NewTrace = e.watched(), e.newTrace()
+		cfg.Watched, cfg.NewTrace = e.isObserved(), e.newTrace()
 		if cfg.MaxLoads == 0 {
 			cfg.MaxLoads = 64
 		}

@@ -69,8 +69,8 @@ type incarnation struct {
 	swept store.DeadPlace
 }
 
-// serving reports whether the node may answer from memory: its lease certainly holds.
-func (inc *incarnation) serving() bool {
+// isServing reports whether the node may answer from memory: its lease certainly holds.
+func (inc *incarnation) isServing() bool {
 	// A machine that was suspended may have lost its lease without noticing. The clock finds that
 	// out before it compares times.
 	inc.eng.clock.notice()
@@ -214,7 +214,7 @@ func (inc *incarnation) runMembership(ctx, inner context.Context) {
 
 		inc.resume()
 		// Without a lease there is nothing left to give up.
-		if draining && (m.HasDrained() || !inc.serving()) {
+		if draining && (m.HasDrained() || !inc.isServing()) {
 			inc.stop(errStopping)
 			return
 		}
@@ -378,8 +378,8 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 	}
 }
 
-// orphaned reports whether another process owned a shard and did not give it up.
-func (inc *incarnation) orphaned(s model.ShardID) bool {
+// isOrphaned reports whether another process owned a shard and did not give it up.
+func (inc *incarnation) isOrphaned(s model.ShardID) bool {
 	i := slices.IndexFunc(inc.owners, func(o store.ShardOwner) bool { return o.Shard == s })
 	return i >= 0 && !inc.owners[i].Node.IsZero() && !inc.eng.lives[inc.owners[i].Node]
 }
@@ -395,7 +395,7 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	// A shard that its last owner did not free may hold the call that killed that owner. The lanes
 	// treat its calls as suspects.
 	for i := range got {
-		got[i].Crashed = inc.orphaned(got[i].Shard)
+		got[i].Crashed = inc.isOrphaned(got[i].Shard)
 	}
 
 	for i, s := range inc.lanes {

@@ -81,7 +81,7 @@ func TestLocalFromManyGoroutines(t *testing.T) {
 
 func TestNobody(t *testing.T) {
 	t.Parallel()
-	var hub notify.Hub = notify.Nobody{}
+	var hub notify.Hub = notify.NoHub{}
 	leave := hub.Subscribe(func(notify.Hint) { t.Error("a subscriber was called") })
 	hub.Publish(notify.Hint{Kind: notify.Mail})
 	leave()

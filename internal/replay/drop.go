@@ -111,8 +111,8 @@ func (m *machine) remove(name string, i int) {
 	}
 }
 
-// unresolve has a receive wait again that was resolved by a signal which is gone. Every coroutine
-// is parked. Those that wait for several futures have counted this one.
+// unresolve makes a receive wait again whose signal was dropped. Every coroutine is parked. A
+// coroutine that waits for several futures has counted this one.
 func (m *machine) unresolve(f *Future) {
 	m.unbindSignal(f)
 	f.done, f.out, f.received, f.pos, f.sub = false, model.Payload{}, 0, 0, 0

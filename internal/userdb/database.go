@@ -223,7 +223,7 @@ func (d *Database) define(ctx context.Context, t Table, done, ddl string) (err e
 
 			return nil
 		})
-		if !passing(err) || !pause(ctx, try) {
+		if !isTransient(err) || !pause(ctx, try) {
 			break
 		}
 	}

@@ -132,8 +132,8 @@ func (r *rig) restart() {
 	r.nextLife()
 }
 
-// dies is a restart of a node that others have to fence.
-func (r *rig) dies() {
+// crashFenced is a restart of a node that others have to fence.
+func (r *rig) crashFenced() {
 	r.t.Helper()
 	r.fence()
 	r.nextLife()

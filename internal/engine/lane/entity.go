@@ -184,7 +184,7 @@ func (l *Lane) operate(now model.Time, e *entry) {
 	}
 
 	a := e.actor
-	if a.entity.Waiting() == 0 {
+	if a.entity.MailCount() == 0 {
 		l.workers.unstrand(e)
 		l.restUntil(now, e)
 		return
@@ -459,7 +459,7 @@ func (l *Lane) returnJobs(now model.Time, id WorkerID) {
 // explainEntity returns what the callers of an entity wait for.
 func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
 	a := e.actor
-	if a.entity == nil || a.entity.Waiting() == 0 {
+	if a.entity == nil || a.entity.MailCount() == 0 {
 		return nil, false
 	}
 	if e.wait.worker {

@@ -24,7 +24,7 @@ func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
 	row := r.putRow(again)
 	r.l.MailWaits()
 	r.settle()
-	if got := r.refused(a, row); got == nil || got.Failure == nil || got.Failure.Kind != fault.Exhausted.String() {
+	if got := r.storedRefusal(a, row); got == nil || got.Failure == nil || got.Failure.Kind != fault.Exhausted.String() {
 		t.Fatalf("the request was answered %+v", got)
 	}
 

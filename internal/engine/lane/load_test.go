@@ -305,7 +305,7 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 		t.Fatal("no worker holds the run")
 	}
 
-	r.blocks(a)
+	r.block(a)
 	r.settle()
 	r.join(2)
 	r.flush()

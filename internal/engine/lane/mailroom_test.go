@@ -63,11 +63,11 @@ func TestMessagesInMemoryAreBounded(t *testing.T) {
 			r.began(a)
 			r.began(b)
 
-			rows := f.sends(append(largeSignals(a, 1, 30), largeSignals(b, 1, 5)...)...)
+			rows := f.send(append(largeSignals(a, 1, 30), largeSignals(b, 1, 5)...)...)
 			hint(r, rows)
 			r.settleWithin(room + 2*messageBytes)
-			r.wantEvents(a, received(1, 30)...)
-			r.wantEvents(b, received(1, 5)...)
+			r.wantEvents(a, receivedNames(1, 30)...)
+			r.wantEvents(b, receivedNames(1, 5)...)
 			if n := r.l.MailHeld(); n != 0 {
 				t.Errorf("%d bytes of no message are counted", n)
 			}
@@ -83,14 +83,14 @@ func TestShardsThatMoveMakeRoomForMessages(t *testing.T) {
 	a, b := in(0, 0), in(1, 0)
 	r.began(a)
 	r.began(b)
-	r.l.Messages(f.sends(largeSignals(a, 1, 4)...))
+	r.l.Messages(f.send(largeSignals(a, 1, 4)...))
 	r.l.GiveUp(r.now, []model.ShardID{0})
 	if n := r.l.MailHeld(); n != 0 {
 		t.Errorf("%d bytes wait for a shard that moves", n)
 	}
-	r.l.Messages(f.sends(largeSignals(b, 1, 4)...))
+	r.l.Messages(f.send(largeSignals(b, 1, 4)...))
 	r.settleWithin(4 * messageBytes)
-	r.wantEvents(b, received(1, 4)...)
+	r.wantEvents(b, receivedNames(1, 4)...)
 }
 
 // Requests of other processes come in pages of so many bytes, and the lane reads on until the last
@@ -120,7 +120,7 @@ func TestRequestsAreReadInPagesOfBytes(t *testing.T) {
 		}
 	}
 
-	r.wantEvents(a, received(1, 20)...)
+	r.wantEvents(a, receivedNames(1, 20)...)
 }
 
 // Queries of other processes that wait for an answer stay in the inbox. They are bounded, and the
@@ -130,7 +130,7 @@ func TestLargeQueriesKeepNobodyWaiting(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.MaxMail = 4 * 2 * messageBytes })
 	r.join(1)
 	a, b := key("a"), key("b")
-	r.parked(a)
+	r.park(a)
 	r.began(b)
 	huge := model.Message{Kind: model.MessageQuery, To: a, Name: "q", Input: data(4 * messageBytes)}
 
@@ -139,21 +139,21 @@ func TestLargeQueriesKeepNobodyWaiting(t *testing.T) {
 	r.settle()
 	r.post(largeSignals(b, 1, 1)[0], "signal")
 	r.settle()
-	r.wantEvents(b, received(1, 1)...)
-	if ans := r.remembered(second); ans == nil || ans.Failure == nil || ans.Failure.Kind != "exhausted" {
+	r.wantEvents(b, receivedNames(1, 1)...)
+	if ans := r.rememberedAnswer(second); ans == nil || ans.Failure == nil || ans.Failure.Kind != "exhausted" {
 		t.Errorf("the second query is answered %+v, want a refusal", ans)
 	}
 	if n := r.reply(a, "42"); n != 1 {
 		t.Errorf("the code was asked %d times", n)
 	}
 	r.settle()
-	if ans := r.remembered(first); ans == nil || string(ans.Output.Data) != "42" {
+	if ans := r.rememberedAnswer(first); ans == nil || string(ans.Output.Data) != "42" {
 		t.Errorf("the first query is answered %+v", ans)
 	}
 
 	third := r.post(huge, "third")
 	r.settle()
-	if ans := r.remembered(third); ans != nil {
+	if ans := r.rememberedAnswer(third); ans != nil {
 		t.Errorf("a query is refused although none waits: %+v", ans)
 	}
 }
@@ -177,5 +177,5 @@ func TestFullLaneReadsMailLater(t *testing.T) {
 		t.Errorf("a full lane reads %+v", r.loads)
 	}
 	r.settle()
-	r.wantEvents(b, received(1, 1)...)
+	r.wantEvents(b, receivedNames(1, 1)...)
 }

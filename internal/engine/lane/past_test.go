@@ -20,8 +20,8 @@ func (r *rig) reset(a model.Address, keep int, token any) {
 	}}, token)
 }
 
-// taken demands that a run has given way to another that a worker holds with its past.
-func (r *rig) taken(a model.Address, old model.RunID, past int) {
+// checkTaken demands that a run has given way to another that a worker holds with its past.
+func (r *rig) checkTaken(a model.Address, old model.RunID, past int) {
 	r.t.Helper()
 	row := r.row(old)
 	cur := r.current(a)
@@ -57,7 +57,7 @@ func TestResetTakesTheRunFromItsWorker(t *testing.T) {
 	r.wantSilence("reset", "run")
 	r.settle()
 	r.wantAnswer("reset", "")
-	r.taken(a, old, 1)
+	r.checkTaken(a, old, 1)
 	if got := r.answers["run"]; got.Result == nil || got.Result.Outcome.Status != model.Continued {
 		t.Errorf("who waits for the run heard %+v", got)
 	}
@@ -111,7 +111,7 @@ func TestResetWhileTheRunIsRead(t *testing.T) {
 	}
 	r.settle()
 	r.wantAnswer("reset", "")
-	r.taken(a, old, 1)
+	r.checkTaken(a, old, 1)
 }
 
 // A blocked run waits for a worker with newer code. After a reset it no longer waits, and is handed
@@ -124,12 +124,12 @@ func TestResetOfABlockedRun(t *testing.T) {
 	old := r.began(a)
 	r.turn(a, steps("one"))
 	r.settle()
-	r.blocks(a)
+	r.block(a)
 	r.settle()
 	r.reset(a, 0, "reset")
 	r.settle()
 	r.wantAnswer("reset", "")
-	r.taken(a, old, 0)
+	r.checkTaken(a, old, 0)
 	run := r.current(a).Start.Run
 	// it could go on, but not there
 	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: r.held[run].gen})

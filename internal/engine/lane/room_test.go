@@ -60,7 +60,7 @@ func TestBlockedRunsLeaveMemory(t *testing.T) {
 	r.join(1)
 	a := key("a")
 	r.began(a)
-	r.blocks(a)
+	r.block(a)
 	r.settle()
 	if r.l.Resident() != 0 {
 		t.Error("it is in memory")
@@ -253,7 +253,7 @@ func TestNeighboursOfAFullEntityGoOn(t *testing.T) {
 
 	for run, of := range map[string]string{"holder": "stored", "owner": "busy", "friend": "neighbour"} {
 		r.began(key(run))
-		r.locks(run, ledger(of))
+		r.lock(run, ledger(of))
 	}
 
 	for i := range 8 { // each of them is stored

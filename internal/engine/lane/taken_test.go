@@ -17,7 +17,7 @@ func TestTaskIsTakenUpWhileItsRequestIsRepeated(t *testing.T) {
 	m.RequestID, m.Reuse = "req", model.ReuseAlways
 	r.send(m, "first")
 	r.settle()
-	b.dies()
+	b.restart()
 	r.send(m, "again")
 	r.settle()
 	r.wantAnswer("again", "")

@@ -38,8 +38,8 @@ const rigHorizon = 30 * time.Second
 
 func (r *windowRig) owns(s model.ShardID) bool { return !r.gone[s] }
 
-// sorted are the stored timers of our shards in their order.
-func (r *windowRig) sorted() (all []store.Timer) {
+// sortedTimers are the stored timers of our shards in their order.
+func (r *windowRig) sortedTimers() (all []store.Timer) {
 	for _, t := range r.stored {
 		if r.owns(t.Shard) {
 			all = append(all, t)
@@ -68,7 +68,7 @@ func (r *windowRig) look() {
 		return
 	}
 	p := &page{after: r.after, catchUp: r.catch, end: store.TimerMark{Due: r.until, Run: maxRun}}
-	for _, t := range r.sorted() {
+	for _, t := range r.sortedTimers() {
 		if compareMarks(markOf(&t), r.after) > 0 && t.Due <= r.until && len(p.timers) < r.limit {
 			p.timers = append(p.timers, t)
 		}
@@ -177,7 +177,7 @@ func TestWindowLosesNoTimer(t *testing.T) {
 				}
 			},
 			"stop": func(t *rapid.T) {
-				all := r.sorted()
+				all := r.sortedTimers()
 				if len(all) == 0 {
 					t.Skip("none")
 				}
@@ -242,7 +242,7 @@ func TestWindowLosesNoTimer(t *testing.T) {
 		}
 
 		if len(r.stored) > 0 {
-			t.Fatalf("%d timers have never fired: %v", len(r.stored), r.sorted())
+			t.Fatalf("%d timers have never fired: %v", len(r.stored), r.sortedTimers())
 		}
 	})
 }
@@ -323,6 +323,6 @@ func TestWindowKeepsWhatARefillHasPassed(t *testing.T) {
 	}
 
 	if len(r.stored) > 0 {
-		t.Fatalf("%d timers have never fired: %v", len(r.stored), r.sorted())
+		t.Fatalf("%d timers have never fired: %v", len(r.stored), r.sortedTimers())
 	}
 }

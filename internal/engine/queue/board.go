@@ -114,7 +114,7 @@ func (b *Board) leaveState(t *task) {
 	case t.state == waiting:
 		b.unwait(t)
 		t.site.waiting--
-	case t.state.taken():
+	case t.state.hasPermits():
 		t.site.claimed--
 	}
 	t.state = 0
@@ -123,7 +123,7 @@ func (b *Board) leaveState(t *task) {
 // release frees the slot and the permits of a task and takes it out of its state.
 func (b *Board) release(now model.Time, t *task, how Outcome) {
 	b.assign(t, nil)
-	taken := t.state.taken()
+	taken := t.state.hasPermits()
 	b.leaveState(t)
 	if taken {
 		b.give(now, &t.Item, how)
@@ -344,7 +344,7 @@ func (b *Board) Hold(now model.Time, it Item, c HeldClaim) (here bool) {
 	if t == nil {
 		t = b.put(&it)
 	}
-	permits := t.state.taken()
+	permits := t.state.hasPermits()
 	b.leaveState(t)
 	if it.Note == nil {
 		it.Note = t.Note
