@@ -135,7 +135,7 @@ func (a *App) join(ctx context.Context, r *registry) error {
 		}
 		code[name], pinned[name], retain[name] = d.code, d.pinned, d.retain
 		if d.retry != nil {
-			repeat[name] = replay.Repeat{Stored: d.retry.stored(), Worth: d.retry.worth()}
+			repeat[name] = replay.Repeat{Stored: d.retry.toModel(), Worth: d.retry.worth()}
 		}
 	}
 

@@ -429,7 +429,7 @@ func TestUnreadableProgressIsWaitedFor(t *testing.T) {
 			return at.Name, nil
 		}
 		if perdure.Attempt(ctx) > 1 {
-			return "", perdure.Permanent(errors.New("it begins anew"))
+			return "", perdure.Permanent(errors.New("it starts again"))
 		}
 		if err := perdure.Heartbeat(ctx, picture{Name: "halfway"}); err != nil {
 			return "", err

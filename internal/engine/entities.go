@@ -132,7 +132,7 @@ func (e *Engine) Call(ctx context.Context, m *model.Message, view bool) (model.A
 		inc := e.current()
 		a, err := e.sendLocal(ctx, m, true, false)
 		switch {
-		case !errors.Is(err, lane.ErrNotOwner) && (inc == nil || !inc.serving()) && err == nil:
+		case !errors.Is(err, lane.ErrNotOwner) && (inc == nil || !inc.isServing()) && err == nil:
 			return model.Answer{}, lane.ErrInterrupted // the new owner does not have this call
 		case !errors.Is(err, lane.ErrNotOwner):
 			return a.Answer, err

@@ -206,8 +206,8 @@ func (s *TaskSession) at(claim model.ClaimRef) (executes, reported bool) {
 	return executes, reported
 }
 
-// holds reports whether the worker executes the claim.
-func (s *TaskSession) holds(claim model.ClaimRef) bool {
+// hasClaim reports whether the worker executes the claim.
+func (s *TaskSession) hasClaim(claim model.ClaimRef) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, held := s.held[claim]
@@ -619,7 +619,7 @@ func (s *TaskSession) giveBack(ctx context.Context) {
 		defer cancel()
 		defer s.remove()
 		for _, ref := range left {
-			if !s.holds(ref) {
+			if !s.hasClaim(ref) {
 				continue // reported in the meantime, and that report must not be lost
 			}
 			if err := s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}); err != nil {

@@ -643,8 +643,8 @@ var common = []mutant{
 	{
 		name:  "the state of the previous run is lost",
 		file:  "internal/replay/state.go",
-		old:   "if e := &m.r.start.Carried[i]; carriedState(e) {",
-		new:   "if e := &m.r.start.Carried[i]; false && carriedState(e) {",
+		old:   "if e := &m.r.start.Carried[i]; isCarriedState(e) {",
+		new:   "if e := &m.r.start.Carried[i]; false && isCarriedState(e) {",
 		tests: [][]string{{"./internal/replay", "-run", "TestCarriedUpdatesAndState$"}},
 	},
 }

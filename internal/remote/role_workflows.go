@@ -230,7 +230,7 @@ func (r *workflowRole) evict(m *pb.Evict) error {
 	return nil
 }
 
-// drop forgets a run that the worker does not hold any more.
+// drop forgets a run that the worker no longer holds.
 func (r *workflowRole) drop(run model.RunID, generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

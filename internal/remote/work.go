@@ -228,7 +228,7 @@ func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 	return true, err
 }
 
-// welcome goes on with the session, or begins a new one if the server does not have it any more.
+// welcome continues the session, or begins a new one if the server no longer has it.
 func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 	w.mu.Lock()
 	was := w.named

@@ -133,7 +133,7 @@ func (m *machine) withdraw(a *ask) {
 	switch {
 	case !m.live:
 		m.unconfirmed = append(m.unconfirmed, a)
-	case !a.gone && a.begun():
+	case !a.gone && a.hasBegun():
 		m.command(a, withdrawal(a))
 	}
 }
@@ -203,12 +203,12 @@ func (m *machine) confirm(a *ask) {
 			m.command(a, *pending)
 		}
 		if s := a.section; a.kind == askLock && s.ended && !s.freed && !sent {
-			m.command(a, s.unlocking())
+			m.command(a, s.unlockCommand())
 		}
 	case askScope:
 	}
 
-	if a.withdrawn && !a.gone && a.begun() {
+	if a.withdrawn && !a.gone && a.hasBegun() {
 		m.command(a, withdrawal(a))
 	}
 }
@@ -220,7 +220,7 @@ func (m *machine) wasSent(a *ask) bool {
 	return ok
 }
 
-// begun reports whether the engine may know the ask, so that giving up on it must be recorded.
-func (a *ask) begun() bool {
+// hasBegun reports whether the engine may know the ask, so that giving up on it must be recorded.
+func (a *ask) hasBegun() bool {
 	return a.kind != askStep || a.state != stepAsked || a.attempt > 0 || a.task != nil && (a.recorded || a.requested)
 }

@@ -182,7 +182,7 @@ func (j job) run() {
 	r.retell = r.retell || p != nil
 	r.mu.Unlock()
 	if p != nil {
-		defer p.exited()
+		defer p.leaveOnExit()
 	}
 	defer ctx.end(nil)
 	if k := r.w.kept.take(attemptKey{r.start.Run, a.id, a.attempt + 1}); k != nil {

@@ -151,7 +151,7 @@ func NewWorker(cfg Config) *Worker {
 
 // Serve gives the worker the session that receives its reports.
 func (w *Worker) Serve(s api.Session) {
-	w.unwatch = w.cfg.Meter.Watch(w.states)
+	w.unwatch = w.cfg.Meter.Watch(w.reportStates)
 	w.session.Store(&bound{s})
 	close(w.joined)
 	w.goroutines.Add(1)
@@ -160,15 +160,15 @@ func (w *Worker) Serve(s api.Session) {
 
 // report sends a turn, once there is a session.
 func (w *Worker) report(t model.Turn) error {
-	s := w.serving()
+	s := w.awaitSession()
 	if s == nil {
 		return fault.New(fault.Unavailable, "the worker is closed")
 	}
 	return s.Report(w.ctx, t)
 }
 
-// serving returns the session, once there is one; nil when the worker was closed before.
-func (w *Worker) serving() api.Session {
+// awaitSession returns the session, once there is one; nil when the worker was closed before.
+func (w *Worker) awaitSession() api.Session {
 	b := w.session.Load()
 	if b == nil {
 		select {
@@ -273,8 +273,8 @@ func (w *Worker) forget(r *run) {
 	}
 }
 
-// Loaded returns the number of runs in memory.
-func (w *Worker) Loaded() int {
+// LoadedRuns returns the number of runs in memory.
+func (w *Worker) LoadedRuns() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.runs)
@@ -331,7 +331,7 @@ func (w *Worker) Close(ctx context.Context) error {
 	select {
 	case <-done:
 	case <-timer.C:
-		return fault.New(fault.Timeout, "%d runs did not end: their code or their steps block", w.Loaded())
+		return fault.New(fault.Timeout, "%d runs did not end: their code or their steps block", w.LoadedRuns())
 	}
 
 	return err

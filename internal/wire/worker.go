@@ -120,7 +120,7 @@ func ReadActivation(tenant string, a *pb.Activation) (model.Activation, error) {
 // Turn is what the code of a run did.
 func Turn(t *model.Turn) *pb.Turn {
 	out := &pb.Turn{
-		Run: Run(t.Run), Generation: t.Generation, Seen: t.Seen, Ahead: int64(t.Ahead), Close: closing(t.Close), Running: t.Running,
+		Run: Run(t.Run), Generation: t.Generation, Seen: t.Seen, Ahead: int64(t.Ahead), Close: writeClose(t.Close), Running: t.Running,
 		Waits: reasons(t.Waits),
 	}
 	if t.Blocked != nil {
@@ -228,8 +228,8 @@ func readCommand(c *pb.Command) (model.Command, error) {
 	return out, nil
 }
 
-// readTemplate reads the event of a command. Commands that leave no event, such as those of timers,
-// have one without a kind.
+// readTemplate reads the event of a command. Commands that leave no event, such as commands
+// for timers, have one without a kind.
 func readTemplate(e *pb.Event) (model.Event, error) {
 	if e.GetKind() != 0 {
 		return ReadEvent(e)
@@ -242,7 +242,7 @@ func readTemplate(e *pb.Event) (model.Event, error) {
 	return out, nil
 }
 
-func closing(c *model.Close) *pb.Close {
+func writeClose(c *model.Close) *pb.Close {
 	if c == nil {
 		return nil
 	}

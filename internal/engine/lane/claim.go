@@ -73,7 +73,7 @@ type taskDecision struct {
 
 // recordTask records a decision about a task.
 func (l *Lane) recordTask(now model.Time, e *entry, in input, d *taskDecision) {
-	run, refusal := e.run(), d.Refused()
+	run, refusal := e.run(), d.Refusal()
 	b := l.record(e, in, &d.Decision)
 	if r, ok := in.(*reportInput); ok {
 		l.afterCommit(e, effect{kind: effSettled, entry: e, report: r, err: refusal})
@@ -127,12 +127,12 @@ func (in *reportInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	default:
 		in.refuse(l, ErrLater)
 	}
-	l.done(in)
+	l.finishInput(in)
 }
 
 // apply records how the claim ended, and tells the worker after the commit.
 func (in *reportInput) apply(l *Lane, now model.Time, e *entry) {
-	if e.contradicts(in.fate, &in.report.Ref) {
+	if e.hasUnknownClaim(in.fate, &in.report.Ref) {
 		l.confirm(e)
 	}
 	switch {
@@ -235,7 +235,7 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 	}
 
 	d.Decision = core.Expire(e.x, core.Expiry{ID: in.id, Held: in.held, Claim: in.claim, What: in.what}, now, l.cfg.Limits)
-	if d.Writes() {
+	if d.HasWrites() {
 		d.how = outcomeOfExpiry(in.what)
 	} else {
 		l.resumeDeadlines(now, e, in)

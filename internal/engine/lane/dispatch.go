@@ -24,7 +24,7 @@ func (l *Lane) offer(now model.Time, k kind, o offer) {
 	for _, e := range l.workers.offer(k, o) {
 		e.wait.worker = false
 		if e.isEntity() && e.known {
-			e.actor.entity.Mark(l.views(e))
+			e.actor.entity.Mark(l.viewTest(e))
 			l.settleEntity(now, e)
 		}
 		l.dispatch(now, e)
@@ -43,7 +43,7 @@ func (l *Lane) Withdraw(id WorkerID) {
 func (l *Lane) Leave(now model.Time, id WorkerID) {
 	l.workers.remove(id)
 	l.reunion.leave(id)
-	for _, e := range l.sorted(func(e *entry) bool { return e.hold.worker == id }) {
+	for _, e := range l.sortedEntries(func(e *entry) bool { return e.hold.worker == id }) {
 		l.takeBack(now, e, "the worker left")
 	}
 	l.returnJobs(now, id)
@@ -91,7 +91,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	if e.wait.worker || e.wait.room {
 		return // a worker that can continue the run will get it
 	}
-	if len(l.workers.offered(e.kind())) == 0 {
+	if len(l.workers.offersOf(e.kind())) == 0 {
 		l.strand(e, noWorker(e))
 		if l.cfg.Board != nil && !e.known {
 			l.loadSoon(e) // its tasks continue without its code
@@ -297,7 +297,7 @@ func (l *Lane) letGoQuietly(e *entry) {
 }
 
 // Explain returns why the current run of an address does not move. ok is false when the lane knows
-// no more than the store.
+// only what the store knows.
 func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 	e := l.entries[a]
 	// A shard that is being given up may have another owner already.
@@ -323,7 +323,7 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 		reasons = e.wait.reasons
 	}
 	if e.known && e.x != nil && len(reasons) > 0 {
-		reasons = e.x.Warned(reasons, l.cfg.Limits)
+		reasons = e.x.WithWarning(reasons, l.cfg.Limits)
 	}
 	return reasons, len(reasons) > 0
 }

@@ -119,7 +119,7 @@ func (l *Lane) pickFor(e *entry) WorkerID {
 	h := model.HeldRun{Address: e.address, Run: e.run()}
 	id, held := l.reunion.holders[h]
 	delete(l.reunion.holders, h)
-	if held && l.workers.serves(id, e.kind(), e.x.Pin) {
+	if held && l.workers.canServe(id, e.kind(), e.x.Pin) {
 		return id
 	}
 	return l.workers.pick(e.kind(), e.x.Pin)
@@ -129,7 +129,7 @@ func (l *Lane) pickFor(e *entry) WorkerID {
 // hand-overs, so its holder stays until the end of the reunion.
 func (l *Lane) pickForCalls(e *entry) WorkerID {
 	k := kind{e.address.Tenant, e.address.Type}
-	if id, held := l.reunion.holders[model.HeldRun{Address: e.address}]; held && l.workers.serves(id, k, "") {
+	if id, held := l.reunion.holders[model.HeldRun{Address: e.address}]; held && l.workers.canServe(id, k, "") {
 		return id
 	}
 	return l.workers.pick(k, "")

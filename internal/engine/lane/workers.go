@@ -70,9 +70,9 @@ func (w *workers) offer(k kind, o offer) []*entry {
 	return waiting
 }
 
-// offered returns the workers that offer a kind: workers of its tenant or, if there are none,
+// offersOf returns the workers that offer a kind: workers of its tenant or, if there are none,
 // workers that serve every tenant.
-func (w *workers) offered(k kind) []offer {
+func (w *workers) offersOf(k kind) []offer {
 	if own := w.offers[k]; len(own) > 0 {
 		return own
 	}
@@ -100,7 +100,7 @@ func (w *workers) remove(id WorkerID) {
 // pick chooses in turn among the workers that offer the kind and can continue a run that is pinned
 // to a version; 0 when there is none.
 func (w *workers) pick(k kind, pin string) WorkerID {
-	offers := w.offered(k)
+	offers := w.offersOf(k)
 	for range offers {
 		w.turn[k]++
 		if o := offers[w.turn[k]%len(offers)]; pin == "" || o.version == pin || !o.pinned {
@@ -110,10 +110,10 @@ func (w *workers) pick(k kind, pin string) WorkerID {
 	return 0
 }
 
-// serves reports whether a worker offers the kind and can continue a run that is pinned to a
+// canServe reports whether a worker offers the kind and can continue a run that is pinned to a
 // version.
-func (w *workers) serves(id WorkerID, k kind, pin string) bool {
-	return slices.ContainsFunc(w.offered(k), func(o offer) bool { return o.id == id && (pin == "" || o.version == pin || !o.pinned) })
+func (w *workers) canServe(id WorkerID, k kind, pin string) bool {
+	return slices.ContainsFunc(w.offersOf(k), func(o offer) bool { return o.id == id && (pin == "" || o.version == pin || !o.pinned) })
 }
 
 // strand lets a run wait for a worker that can continue it.
