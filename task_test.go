@@ -47,7 +47,7 @@ type deskTask struct {
 	done    chan model.Outcome
 }
 
-func (d *desk) Lose() {}
+func (d *desk) Lose()    {}
 func (d *desk) Suspend() {}
 
 func (d *desk) JoinTasks(_ context.Context, w api.TaskWorker, offer model.TaskOffer) (api.TaskSession, error) {

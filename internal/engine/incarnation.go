@@ -405,7 +405,8 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	// A shard that its last owner did not free may hold the call that killed that owner. The lanes
 	// treat its calls as suspects.
 	for i := range got {
-		got[i].Crashed = inc.isOrphaned(got[i].Shard) && inc.eng.cfg.Lane.Reunion == 0 // a server runs no calls itself
+		// a server runs no calls itself
+		got[i].Crashed = inc.isOrphaned(got[i].Shard) && inc.eng.cfg.Lane.Reunion == 0
 		got[i].Foreign = !inc.eng.lives[inc.lastOwner(got[i].Shard)]
 	}
 

@@ -37,6 +37,7 @@ func (s *session) joinTasks(j *pb.Join) error {
 	if err != nil {
 		return err
 	}
+
 	r.session = session
 	s.mu.Lock()
 	s.tasks = r
@@ -45,6 +46,7 @@ func (s *session) joinTasks(j *pb.Join) error {
 	if over {
 		r.lose()
 	}
+
 	return nil
 }
 

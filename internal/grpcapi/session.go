@@ -125,6 +125,7 @@ func (s *session) end(why error) {
 		if workflows != nil && !left[pb.Role_ROLE_WORKFLOWS] {
 			workflows.lose()
 		}
+
 		switch {
 		case tasks == nil || left[pb.Role_ROLE_TASKS]:
 		case errors.Is(why, errDraining) && s.work.cfg.Restarts:
@@ -134,6 +135,7 @@ func (s *session) end(why error) {
 		default:
 			tasks.lose()
 		}
+
 		if entities != nil && !left[pb.Role_ROLE_ENTITIES] {
 			entities.lose()
 		}

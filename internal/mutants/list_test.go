@@ -61,7 +61,7 @@ var common = []mutant{
 	{
 		name:  "a transactional step fails because its process closes",
 		file:  "internal/replay/settle.go",
-		old:   "	return !a.dropped && !r.evicted && !r.w.halted.Load()\n",
+		old:   "	return !a.dropped && (!r.evicted || r.lost) && !r.w.halted.Load()\n",
 		new:   "	return true\n",
 		tests: txtest("TestShutdownFailsNoStep$"),
 	},

@@ -32,8 +32,8 @@ type ServerConfig struct {
 	Metrics http.Handler
 	// Grace is how long the server keeps what a worker holds whose connection has broken; 30 s.
 	Grace time.Duration
-	// Reunion is how long the node keeps, after it has taken over work, the work that remote workers
-	// may still be doing; 5 s. They come back within this time and go on with it.
+	// Reunion is how long the node keeps, after it has taken over work, the work that remote
+	// workers may still be doing; 5 s. They come back within this time and go on with it.
 	Reunion time.Duration
 }
 

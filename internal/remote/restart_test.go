@@ -63,9 +63,11 @@ func (p *process) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	for lines := bufio.NewScanner(out); ; {
 		if !lines.Scan() {
 			t.Fatal("the server has not started")

@@ -73,6 +73,7 @@ func (r *workflowRole) lost(unsent []*pb.WorkerItem) *pb.Join {
 	r.reset()
 	r.mu.Unlock()
 	survivor, _ := r.worker.(api.Survivor)
+
 	join := &pb.Join{}
 	for _, item := range unsent {
 		if t, address := endingOf(item, ended); t != nil && survivor != nil {
@@ -80,6 +81,7 @@ func (r *workflowRole) lost(unsent []*pb.WorkerItem) *pb.Join {
 			join.HeldRuns = append(join.HeldRuns, wire.HeldRun(model.HeldRun{Address: address, Run: t.Run}))
 		}
 	}
+
 	for run, h := range held {
 		switch {
 		case loading[run] != nil: // the worker has never seen it
@@ -90,6 +92,7 @@ func (r *workflowRole) lost(unsent []*pb.WorkerItem) *pb.Join {
 			r.worker.Evict(run, h.local, errLost.Error())
 		}
 	}
+
 	return join
 }
 

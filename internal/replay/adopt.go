@@ -258,8 +258,8 @@ func isOutcome(c *model.Command) bool {
 	}
 }
 
-// adopt reports the outcome of a kept attempt as that of this one, which has passed the gate if p is
-// not nil.
+// adopt reports the outcome of a kept attempt as that of this one, which has passed the gate if p
+// is not nil.
 func (r *run) adopt(j job, p *passage, outcome model.Command) {
 	if p != nil {
 		var err error
@@ -290,7 +290,9 @@ func (r *run) noteConfirmed(e *model.Event) {
 	if len(r.sent) == 0 {
 		return
 	}
-	i := slices.IndexFunc(r.sent, func(c *model.Command) bool { return c.Event.ID == e.ID && c.Event.Attempt == e.Attempt && c.Event.Kind == e.Kind })
+	i := slices.IndexFunc(r.sent, func(c *model.Command) bool {
+		return c.Event.ID == e.ID && c.Event.Attempt == e.Attempt && c.Event.Kind == e.Kind
+	})
 	if i >= 0 {
 		r.sent = slices.Delete(r.sent, i, i+1)
 	}

@@ -256,7 +256,8 @@ func (r *run) reportCommand(j job, cmd model.Command) {
 			a.kept.finish(cmd)
 			a.kept = nil
 		case r.lost && r.m == m && !a.dropped:
-			r.done, r.authors = append(r.done, cmd), append(r.authors, a) // it is kept when the run is unloaded
+			// it is kept when the run is unloaded
+			r.done, r.authors = append(r.done, cmd), append(r.authors, a)
 		}
 		return
 	}

@@ -57,10 +57,11 @@ type run struct {
 	since    int64 // tick when the inline body began, plus 1; 0 when that was reported
 
 	// For runs whose owner may restart; see adopt.go.
-	sent        []*model.Command    // outcomes that were reported and are not confirmed
-	lost        bool                // its owner has lost the session
-	unloaded    bool                // it has ended here
-	successor   *run                // the next activation of the run, which waits for the end of this one
+	sent     []*model.Command // outcomes that were reported and are not confirmed
+	lost     bool             // its owner has lost the session
+	unloaded bool             // it has ended here
+	// the next activation of the run, which waits for the end of this one
+	successor   *run
 	predecessor atomic.Pointer[run] // the reverse
 }
 

@@ -2895,8 +2895,8 @@ type OperationCall struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Input *Payload               `protobuf:"bytes,2,opt,name=input,proto3" json:"input,omitempty"`
 	Trace string                 `protobuf:"bytes,3,opt,name=trace,proto3" json:"trace,omitempty"`
-	// The number of the call in the stored mailbox; 0 for a call that is only in memory. A worker that
-	// gets the same calls again, because the server was restarted, recognizes them by it.
+	// The number of the call in the stored mailbox; 0 for a call that is only in memory. A worker
+	// recognizes by it the calls that a restarted server hands over again.
 	Number        int64 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -317,6 +317,7 @@ func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 		}
 		l.postTask(now, e, task) // which warns the worker if it should come to an end
 	}
+
 	l.skip(e, in)
 }
 

@@ -261,6 +261,7 @@ func (l *Lane) acceptRunnable(now model.Time, ld *Load, r LoadResult) {
 		if l.passOver(h.Shard, h.Address, "a run") {
 			continue
 		}
+
 		if e := l.entry(h.Address); e != nil {
 			if e.known && e.run() != h.Run {
 				// without a batch in flight, the current run has replaced it already

@@ -225,6 +225,7 @@ func (l *Lane) dropShard(sh *shard) {
 		l.workers.unstrand(e)
 		l.unpost(l.now, e)
 	}
+
 	l.mail.dropShard(sh.id)
 	l.reunion.dropShard(sh.id, l.cfg.Shards)
 	delete(l.shards, sh.id)
