@@ -2,7 +2,8 @@ package mutants
 
 func feedTest(run string) [][]string { return [][]string{{"./internal/engine/feed", "-run", run}} }
 
-// watched are bugs of the feed: changes that a watcher misses without being told, or should not see.
+// watched are bugs of the feed: changes that a watcher misses without being told, or should not
+// see.
 var watched = []mutant{
 	{
 		name:  "a watch that begins during a commit misses its changes",

@@ -119,6 +119,17 @@ func TestChangesOfARun(t *testing.T) {
 	r.settle()
 	r.wantTold("execution a terminated")
 
+	b := key("b")
+	r.began(b)
+	r.release(b, "approve")
+	r.settle()
+	r.wantTold("execution b started", "execution b waiting signal")
+	r.signal(b, "approve", "signal again")
+	r.settle()
+	r.turn(b, model.Turn{Blocked: &model.Reason{Code: model.WaitMismatch}})
+	r.settle()
+	r.wantTold("execution b progressed 1", "execution b blocked replay_mismatch")
+
 	r.wantChanges()
 }
 
