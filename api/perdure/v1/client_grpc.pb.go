@@ -217,9 +217,10 @@ type ClientServiceClient interface {
 	PauseQueue(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*Done, error)
 	// ResumeQueue undoes PauseQueue.
 	ResumeQueue(ctx context.Context, in *ResumeQueueRequest, opts ...grpc.CallOption) (*Done, error)
-	// Watch sends what changes in the tenant, as it happens, until the client ends the call. The first
-	// message comes at once. A client that reads a list after it and then applies the changes that
-	// follow misses nothing. After a broken stream the client watches again from its last cursor.
+	// Watch sends what changes in the tenant, as it happens, until the client ends the call. The
+	// first message comes at once. A client that reads a list after it and then applies the changes
+	// that follow misses nothing. After a broken stream the client watches again from its last
+	// cursor.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ChangePage], error)
 	// Deliver delivers a request that left with a transaction of the client's database and returns
 	// what the direct call would have.
@@ -1033,9 +1034,10 @@ type ClientServiceServer interface {
 	PauseQueue(context.Context, *PauseQueueRequest) (*Done, error)
 	// ResumeQueue undoes PauseQueue.
 	ResumeQueue(context.Context, *ResumeQueueRequest) (*Done, error)
-	// Watch sends what changes in the tenant, as it happens, until the client ends the call. The first
-	// message comes at once. A client that reads a list after it and then applies the changes that
-	// follow misses nothing. After a broken stream the client watches again from its last cursor.
+	// Watch sends what changes in the tenant, as it happens, until the client ends the call. The
+	// first message comes at once. A client that reads a list after it and then applies the changes
+	// that follow misses nothing. After a broken stream the client watches again from its last
+	// cursor.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[ChangePage]) error
 	// Deliver delivers a request that left with a transaction of the client's database and returns
 	// what the direct call would have.
