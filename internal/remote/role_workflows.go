@@ -62,8 +62,7 @@ func (r *workflowRole) reset() {
 	r.waiting, r.asked = map[model.TaskRef]*attempt{}, map[uint64]*pb.QueryAnswer{}
 }
 
-// lost takes every run away. A worker that can goes on with what it runs, once it gets the same
-// runs again.
+// lost takes every run away. A Survivor keeps what it runs for the next activation of the same run.
 func (r *workflowRole) lost([]*pb.WorkerItem) *pb.Join {
 	r.mu.Lock()
 	held, loading := r.held, r.loading
@@ -296,7 +295,8 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 		return err
 	}
 	// A blocked run is over for the worker. A closed one is over when the server evicts it: if news
-	// came before the end, the engine records only what the code ran ahead of, and delivers the news.
+	// came before the end, the engine records only what the code ran ahead of, and delivers the
+	// news.
 	if t.Blocked != nil {
 		r.drop(t.Run, local)
 	}
