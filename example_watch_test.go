@@ -3,7 +3,6 @@ package perdure_test
 import (
 	"context"
 	"fmt"
-	"log"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
@@ -14,18 +13,18 @@ func ExampleApp_Watch() {
 	greet := perdure.NewWorkflow("greet", func(perdure.WorkflowCtx, string) (string, error) { return "", nil })
 	app, err := embedded.Open(ctx, "memory:", greet)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer app.Close()
 
 	for c, err := range app.Watch(ctx, perdure.WatchQuery{Workflows: []string{"greet"}}) {
 		if err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 		fmt.Println(c.Class, c.Kind)
 		if c.Kind == "begun" { // from here on the loop misses nothing
 			if _, err := greet.Start(app.With(ctx), "Ann"); err != nil {
-				log.Fatal(err)
+				panic(err)
 			}
 		}
 		if c.Status == perdure.Completed {

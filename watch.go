@@ -117,8 +117,8 @@ type Change struct {
 	Class string
 	// Kind is what has happened: started, progressed, waiting, paused, resumed, cancel_requested,
 	// blocked, removed; for tasks also scheduled, claimed, returned, retrying, dead, requeued and
-	// requeue_undone; for entities and settings created and changed; for workers joined and left.
-	// The end of an execution has the word of its status. docs/watching.md explains them.
+	// requeue_undone; for entities and settings created and changed; for workers joined, changed
+	// and left. The end of an execution has the word of its status. docs/watching.md explains them.
 	Kind string
 	// Ref is the execution or the task. A task of a workflow has the Ref of the workflow, and Step
 	// is its step.

@@ -55,33 +55,60 @@ func (inc *incarnation) noteMembers(v *store.View) {
 		return
 	}
 
-	changes := offered(nil, inc.seen, was, model.ChangeJoined, v.Now)
-	if changes = offered(changes, was, inc.seen, model.ChangeLeft, v.Now); len(changes) > 0 {
+	changes := compareOffers(was, inc.seen, v.Now)
+	if len(changes) > 0 {
 		inc.eng.feed.Publish(changes)
 	}
 }
 
-// offered adds a change for everything that the nodes in these offer, and those in others do not.
-//
-//arch:parameters two views, and how their difference is told
-func offered(changes []model.Change, these, others []store.Member, kind model.ChangeKind, at model.Time) []model.Change {
-	for i := range these {
-		m := &these[i]
-		var known []store.Served
-		if j := slices.IndexFunc(others, func(o store.Member) bool { return o.ID == m.ID }); j >= 0 {
-			known = others[j].Serves
+// compareOffers returns what has changed in what the nodes offer.
+func compareOffers(was, now []store.Member, at model.Time) (changes []model.Change) {
+	add := func(kind model.ChangeKind, node model.NodeID, s *store.Served) {
+		if s.Tenant != "" {
+			changes = append(changes, model.Change{
+				Class: model.ClassWorker, Kind: kind, Address: model.Address{Tenant: s.Tenant}, Node: node, Name: s.Worker, Of: s.Workflow, At: at,
+			})
 		}
+	}
 
-		for _, s := range m.Serves {
-			same := func(o store.Served) bool {
-				return o.Tenant == s.Tenant && o.Workflow == s.Workflow && o.Worker == s.Worker && o.Version == s.Version
+	for i := range now {
+		m := &now[i]
+		for j := range m.Serves {
+			s := &m.Serves[j]
+			switch old := findOffer(was, m.ID, s); {
+			case old == nil:
+				add(model.ChangeJoined, m.ID, s)
+			case old.Workers != s.Workers || old.Slots != s.Slots || old.Draining != s.Draining:
+				add(model.ChangeChanged, m.ID, s)
 			}
-			if s.Tenant == "" || slices.ContainsFunc(known, same) {
-				continue
+		}
+	}
+
+	for i := range was {
+		m := &was[i]
+		for j := range m.Serves {
+			if findOffer(now, m.ID, &m.Serves[j]) == nil {
+				add(model.ChangeLeft, m.ID, &m.Serves[j])
 			}
-			c := model.Change{Class: model.ClassWorker, Kind: kind, Address: model.Address{Tenant: s.Tenant}, Node: m.ID, Name: s.Worker, Of: s.Workflow, At: at}
-			changes = append(changes, c)
 		}
 	}
 	return changes
+}
+
+// findOffer finds the same offer of a node in a view; nil when there is none. Remote workers with
+// the same offer are one, and any of them may give it its name.
+func findOffer(view []store.Member, node model.NodeID, s *store.Served) *store.Served {
+	for i := range view {
+		if view[i].ID != node {
+			continue
+		}
+		for j := range view[i].Serves {
+			o := &view[i].Serves[j]
+			named := o.Worker == s.Worker || o.Workers > 0 && s.Workers > 0
+			if named && o.Tenant == s.Tenant && o.Workflow == s.Workflow && o.Version == s.Version && slices.Equal(o.Queues, s.Queues) && slices.Equal(o.Activities, s.Activities) {
+				return o
+			}
+		}
+	}
+	return nil
 }

@@ -26,6 +26,7 @@ func watch(t *testing.T, m *member) *notices {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	n := &notices{done: make(chan error, 1), stop: cancel}
+
 	go func() {
 		n.done <- m.Watch(ctx, model.DefaultTenant, model.ChangeFilter{}, "", func(p model.ChangePage) error {
 			text := "page"
@@ -43,6 +44,7 @@ func watch(t *testing.T, m *member) *notices {
 			return nil
 		})
 	}()
+
 	synctest.Wait()
 	return n
 }
