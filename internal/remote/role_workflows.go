@@ -277,7 +277,9 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 	if err := r.w.send(ctx, item); err != nil {
 		return err
 	}
-	if t.Close != nil || t.Blocked != nil {
+	// A blocked run is over for the worker. A closed one is over when the server evicts it: if news
+	// came before the end, the engine records only what the code ran ahead of, and delivers the news.
+	if t.Blocked != nil {
 		r.drop(t.Run, local)
 	}
 	if large != nil {
