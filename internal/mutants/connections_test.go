@@ -6,6 +6,13 @@ func remoteTest(run string) [][]string { return [][]string{{"./internal/remote",
 // credential that does not count, rows that are removed before they are saved.
 var connections = []mutant{
 	{
+		name:  "a worker that has not its session yet lets attempts past the gate",
+		file:  "internal/replay/passage.go",
+		old:   "	g, _ := w.serving().(api.Gate)\n	return g",
+		new:   "	if b := w.session.Load(); b != nil {\n		g, _ := b.s.(api.Gate)\n		return g\n	}\n	return nil",
+		tests: [][]string{{"./internal/replay", "-run", "TestAttemptBeforeTheSession$"}},
+	},
+	{
 		name:  "a worker forgets a run whose end the engine has not taken",
 		file:  "internal/remote/role_workflows.go",
 		old:   "	if t.Blocked != nil {\n		r.drop(t.Run, local)",
