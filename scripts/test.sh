@@ -57,6 +57,9 @@ heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
 # internal/bench measures, and is a part of `make test-long`.
 long='/internal/bench$'
 
+# The suites of apps run a second time, over connections (internal/dialtest): that of the root, and parts of the end-to-end
+# and transaction suites. `make test-dial` runs all of them, and the examples.
+
 # tested ARGS…: runs `go test` with them. Prints a line per package and what failed.
 tally=$(mktemp -d)
 remove+=("$tally")
@@ -70,14 +73,14 @@ packages() { go list ./... | grep -vE "$long" | grep "$@"; }
 # ours: a connection is never shared. The packages that call it are watched as everything else is.
 # shellcheck disable=SC2046,SC2086 # flags and packages are meant to be split
 race() {
-	CGO_ENABLED=1 tested -race -short -parallel 4 -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' $(packages -vE "$plain|$heavy")
+	CGO_ENABLED=1 PERDURE_TEST_DIAL=also tested -race -short -parallel 4 -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' $(packages -vE "$plain|$heavy")
 }
 # shellcheck disable=SC2046,SC2086
 whole() {
 	tested $(packages -E "$plain|$both") && tested -run 'WithoutPreparedStatements|AYearOfNights' ./internal/store/postgres ./perduretest
 }
 # shellcheck disable=SC2046,SC2086
-proofs() { tested -p 3 -parallel 6 $(packages -E "$heavy"); } # most of them wait: for leases, servers, processes
+proofs() { PERDURE_TEST_DIAL=also tested -p 3 -parallel 6 $(packages -E "$heavy"); } # most of them wait: for leases, servers, processes
 
 step setup scripts/setup.sh
 # What has no test of its own; everything else is compiled, and examples are linked, with their tests.

@@ -278,7 +278,8 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 		return err
 	}
 	// A blocked run is over for the worker. A closed one is over when the server evicts it: if news
-	// came before the end, the engine records only what the code ran ahead of, and delivers the news.
+	// came before the end, the engine records only what the code ran ahead of, and delivers the
+	// news.
 	if t.Blocked != nil {
 		r.drop(t.Run, local)
 	}

@@ -44,6 +44,7 @@ func newEnds(t *testing.T, cfg grpcapi.WorkConfig) *ends {
 		t: t, turns: make(chan model.Turn, 10), passed: make(chan model.TaskRef, 10), reports: make(chan model.TaskReport, 10),
 		operated: make(chan model.Operated, 10), told: make(chan string, 10),
 	}
+
 	cfg.Backend, cfg.Tenant = fakeEngine{e: e}, func(context.Context) string { return tenant }
 	e.server = grpcapi.NewWork(cfg)
 	listener, server := bufconn.Listen(1<<20), grpc.NewServer()
@@ -55,6 +56,7 @@ func newEnds(t *testing.T, cfg grpcapi.WorkConfig) *ends {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	e.work = remote.NewWork(conn, remote.WorkConfig{Backoff: time.Millisecond})
 	t.Cleanup(func() {
 		e.work.Close()
@@ -63,6 +65,7 @@ func newEnds(t *testing.T, cfg grpcapi.WorkConfig) *ends {
 		serving.Wait()
 		_ = conn.Close()
 	})
+
 	return e
 }
 
