@@ -561,12 +561,19 @@ func (inc *incarnation) withdraw(w *Session) {
 }
 
 func (inc *incarnation) leave(w *Session) {
-	inc.post(inc.serve)
 	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Leave(now, w.id) })
 }
 
 // serve announces what the workers of this node can run.
 func (inc *incarnation) serve() { inc.member.Serve(inc.eng.servedByWorkers()) }
+
+// announce has other nodes learn what the workers of this node can run. A worker that has left must
+// have been removed before.
+func (e *Engine) announce() {
+	if inc := e.current(); inc != nil {
+		inc.post(inc.serve)
+	}
+}
 
 // servedByWorkers returns what the workers of the node can run now.
 func (e *Engine) servedByWorkers() []store.Served {
