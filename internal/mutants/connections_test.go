@@ -6,6 +6,41 @@ func remoteTest(run string) [][]string { return [][]string{{"./internal/remote",
 // credential that does not count, rows that are removed before they are saved.
 var connections = []mutant{
 	{
+		name:  "the permits of a worker that vanishes stay taken",
+		file:  "internal/grpcapi/role_workflows.go",
+		old:   "	for ref, p := range left {\n",
+		new:   "	clear(left)\n	for ref, p := range left {\n",
+		tests: remoteTest("TestPermitsOfAVanishedWorker$"),
+	},
+	{
+		name:  "a report that no frame holds breaks every stream",
+		file:  "internal/remote/work.go",
+		old:   "most > 0 && n > most {",
+		new:   "most > 0 && n > most && false {",
+		tests: remoteTest("TestReportsThatNoFrameHolds$"),
+	},
+	{
+		name:  "results that no frame holds leave calls without an answer",
+		file:  "internal/remote/role_entities.go",
+		old:   "			failed.Results[i].Failure = f\n",
+		new:   "			_ = f\n",
+		tests: remoteTest("TestReportsThatNoFrameHolds$"),
+	},
+	{
+		name:  "a file in the way of the socket is removed",
+		file:  "internal/node/socket.go",
+		old:   "case err == nil && info.Mode().Type() != fs.ModeSocket:",
+		new:   "case err == nil && info.Mode().Type() != fs.ModeSocket && false:",
+		tests: [][]string{{"./internal/node", "-run", "TestSocketBesideTheStore$"}},
+	},
+	{
+		name:  "the command line trusts anything at the path of the socket",
+		file:  "internal/node/socket.go",
+		old:   "socket.Mode().Type() == fs.ModeSocket && sameOwner(file, socket)",
+		new:   "sameOwner(file, socket)",
+		tests: [][]string{{"./internal/node", "-run", "TestUntrustedSockets$"}},
+	},
+	{
 		name:  "a worker that has not its session yet lets attempts past the gate",
 		file:  "internal/replay/passage.go",
 		old:   "	g, _ := w.serving().(api.Gate)\n	return g",
