@@ -6,6 +6,20 @@ func remoteTest(run string) [][]string { return [][]string{{"./internal/remote",
 // credential that does not count, rows that are removed before they are saved.
 var connections = []mutant{
 	{
+		name:  "a run may end with a status that is not an end",
+		file:  "internal/wire/worker.go",
+		old:   "s <= uint32(model.Running) || s > uint32(model.Continued)",
+		new:   "s > uint32(model.LastStatus)",
+		tests: [][]string{{"./internal/wire", "-run", "TestTurnsThatCannotBe$"}},
+	},
+	{
+		name:  "a worker resumes the session of another tenant",
+		file:  "internal/grpcapi/work.go",
+		old:   "s != nil && s.tenant == tenant {",
+		new:   "s != nil {",
+		tests: [][]string{{"./internal/grpcapi", "-run", "TestSessionsOfWorkers$"}},
+	},
+	{
 		name:  "the permits of a worker that vanishes stay taken",
 		file:  "internal/grpcapi/role_workflows.go",
 		old:   "	for ref, p := range left {\n",
