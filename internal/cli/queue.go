@@ -146,11 +146,12 @@ func (o *options) printWorkers(workers []api.WorkerInfo) error {
 			Limits     []string `json:"limits,omitempty"`
 			Breakers   []string `json:"breakers,omitempty"`
 			Draining   bool     `json:"draining,omitempty"`
+			Alike      int      `json:"alike,omitempty"`
 		}
 
 		lines := make([]line, len(workers))
 		for i, w := range workers {
-			lines[i] = line{w.Node.String(), w.Host, w.Name, w.Version, w.Workflows, entityWords(w.Entities), w.Queues, w.Activities, w.Slots, w.Limits, w.Breakers, w.Draining}
+			lines[i] = line{w.Node.String(), w.Host, w.Name, w.Version, w.Workflows, entityWords(w.Entities), w.Queues, w.Activities, w.Slots, w.Limits, w.Breakers, w.Draining, w.Alike}
 		}
 		return o.json(lines)
 	}
@@ -164,8 +165,12 @@ func (o *options) printWorkers(workers []api.WorkerInfo) error {
 		case entities != "":
 			does = "entities " + entities
 		}
+
 		if w.Name != "" {
 			does, slots = fmt.Sprintf("queues %s: %s", strings.Join(w.Queues, ", "), strings.Join(w.Activities, ", ")), strconv.Itoa(w.Slots)
+		}
+		if w.Alike > 0 {
+			does += fmt.Sprintf(" (%d workers)", w.Alike+1)
 		}
 		if w.Draining {
 			state = "drains"

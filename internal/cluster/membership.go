@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -107,9 +108,9 @@ func New(cfg Config, epoch int64, sentAt time.Duration) *Membership {
 	}
 }
 
-// Serving reports whether the lease surely holds at mono. The caller must ask after a request has
+// IsServing reports whether the lease surely holds at mono. The caller must ask after a request has
 // arrived and before it answers: then a process that was paused in between notices it.
-func (m *Membership) Serving(mono time.Duration) bool { return m.lost == nil && mono < m.validUntil }
+func (m *Membership) IsServing(mono time.Duration) bool { return m.lost == nil && mono < m.validUntil }
 
 // ValidUntil returns the mono time until which the lease surely holds.
 func (m *Membership) ValidUntil() time.Duration { return m.validUntil }
@@ -120,10 +121,18 @@ func (m *Membership) Epoch() int64 { return m.epoch }
 // View returns the cluster as last seen.
 func (m *Membership) View() store.View { return m.view }
 
-// Serve publishes what the workers of the node can run.
+// Serve publishes what the workers of the node can run: at once if others must know it, and with
+// the next renewal if only the number of workers or slots has changed.
 func (m *Membership) Serve(what []store.Served) {
+	same := slices.EqualFunc(m.serves, what, func(a, b store.Served) bool {
+		a.Slots, a.Workers, b.Slots, b.Workers = 0, 0, 0, 0
+		a.Worker, b.Worker = "", ""
+		return reflect.DeepEqual(a, b)
+	})
 	m.serves = what
-	m.RenewNow()
+	if !same {
+		m.RenewNow()
+	}
 }
 
 // Drain makes the node give up all its shards and take no others.
@@ -132,8 +141,8 @@ func (m *Membership) Drain() {
 	m.RenewNow()
 }
 
-// Drained reports whether the node no longer owns a shard.
-func (m *Membership) Drained() bool { return m.draining && len(m.owned) == 0 && !m.acquires }
+// HasDrained reports whether the node no longer owns a shard.
+func (m *Membership) HasDrained() bool { return m.draining && len(m.owned) == 0 && !m.acquires }
 
 // Tick returns what is due at mono.
 func (m *Membership) Tick(mono time.Duration) (a Actions) {
@@ -163,8 +172,8 @@ func (m *Membership) NextTick() time.Duration {
 // missed the change, so another one follows it.
 func (m *Membership) RenewNow() { m.nextRenew, m.again = 0, m.renewing }
 
-// Renewed applies the result of a renewal.
-func (m *Membership) Renewed(mono time.Duration, v store.View, err error) (a Actions) {
+// ApplyRenewal applies the result of a renewal.
+func (m *Membership) ApplyRenewal(mono time.Duration, v store.View, err error) (a Actions) {
 	m.renewing = false
 	m.nextRenew = max(m.sentAt+m.cfg.RenewEvery, mono)
 	switch {
@@ -237,9 +246,9 @@ func (m *Membership) plan(mono time.Duration) (a Actions) {
 func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member {
 	var live []store.Member
 	for _, n := range m.view.Members {
-		expired := m.expired(mono, &n)
+		expired := m.isExpired(mono, &n)
 		self := n.ID == m.cfg.Self.ID
-		proven := !self && (m.cfg.Gone(n.NodeInfo) || m.abandoned(mono, &n))
+		proven := !self && (m.cfg.Gone(n.NodeInfo) || m.isAbandoned(mono, &n))
 		if !self && (expired || proven) {
 			if !m.fencing[n.ID] {
 				m.fencing[n.ID] = true
@@ -252,14 +261,14 @@ func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member 
 		}
 	}
 
-	return working(live)
+	return mostCapable(live)
 }
 
-// working returns the nodes that can run the most: the nodes that run user workflows; without any,
-// the nodes that execute tasks; and so on. The owner of a run should have its code. A process that
-// only executes tasks lends its slots to the owners. A process that only starts and submits would
-// keep its runs from the nodes that can run them.
-func working(nodes []store.Member) []store.Member {
+// mostCapable returns the nodes that can run the most: the nodes that run user workflows; without
+// any, the nodes that execute tasks; and so on. The owner of a run should have its code. A process
+// that only executes tasks lends its slots to the owners. A process that only starts and submits
+// would keep its runs from the nodes that can run them.
+func mostCapable(nodes []store.Member) []store.Member {
 	most := runsNothing
 	for i := range nodes {
 		most = max(most, rankOf(&nodes[i]))
@@ -283,6 +292,10 @@ func rankOf(n *store.Member) rank {
 	r := runsNothing
 	for i := range n.Serves {
 		switch s := &n.Serves[i]; {
+		case s.Tenant == model.EveryTenant:
+			// A server keeps its rank whatever its workers do: shards must not move when they
+			// connect.
+			return runsWorkflows
 		case s.Worker != "":
 			r = max(r, runsTasks)
 		case strings.HasPrefix(s.Workflow, model.ReservedPrefix):
@@ -291,20 +304,21 @@ func rankOf(n *store.Member) rank {
 			return runsWorkflows
 		}
 	}
+
 	return r
 }
 
-// Fenced applies the result of fencing a node. The next renewal, which is due at once, takes its
-// shards.
-func (m *Membership) Fenced(node model.NodeID, done bool, err error) {
+// ApplyFence applies the result of fencing a node. The next renewal, which is due at once, takes
+// its shards.
+func (m *Membership) ApplyFence(node model.NodeID, done bool, err error) {
 	delete(m.fencing, node)
 	if err == nil && done {
 		m.nextRenew = 0
 	}
 }
 
-// Acquired applies the result of an acquire: the shards that are ours now.
-func (m *Membership) Acquired(shards []store.AcquiredShard, err error) (a Actions) {
+// ApplyAcquire applies the result of an acquire: the shards that are ours now.
+func (m *Membership) ApplyAcquire(shards []store.AcquiredShard, err error) (a Actions) {
 	m.acquires = false
 	if err != nil {
 		if store.ClassOf(err) == store.Fenced {
@@ -321,8 +335,8 @@ func (m *Membership) Acquired(shards []store.AcquiredShard, err error) (a Action
 	return a
 }
 
-// Freed notes that shards have been given up.
-func (m *Membership) Freed(shards []model.ShardID) {
+// RemoveShards notes that shards have been given up.
+func (m *Membership) RemoveShards(shards []model.ShardID) {
 	for _, s := range shards {
 		delete(m.owned, s)
 		delete(m.leaving, s)
@@ -330,8 +344,8 @@ func (m *Membership) Freed(shards []model.ShardID) {
 	m.stale = m.renewing
 }
 
-// Owned lists our shards.
-func (m *Membership) Owned() []model.ShardID { return sortedShards(m.owned) }
+// OwnedShards lists our shards.
+func (m *Membership) OwnedShards() []model.ShardID { return sortedShards(m.owned) }
 
 func sortedShards(set map[model.ShardID]bool) []model.ShardID {
 	ids := make([]model.ShardID, 0, len(set))

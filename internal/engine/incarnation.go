@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -50,7 +51,8 @@ type incarnation struct {
 	// uses it.
 	suspended time.Duration
 
-	sweeping atomic.Bool // a sweep is in progress
+	sweeping   atomic.Bool // a sweep is in progress
+	announcing atomic.Bool // an announcement is posted to the members loop
 
 	inquiries atomic.Int32 // inquiries being answered
 	// keeps says that the lanes must not delete anything because of its age. Only the members loop
@@ -69,8 +71,8 @@ type incarnation struct {
 	swept store.DeadPlace
 }
 
-// serving reports whether the node may answer from memory: its lease certainly holds.
-func (inc *incarnation) serving() bool {
+// isServing reports whether the node may answer from memory: its lease certainly holds.
+func (inc *incarnation) isServing() bool {
 	// A machine that was suspended may have lost its lease without noticing. The clock finds that
 	// out before it compares times.
 	inc.eng.clock.notice()
@@ -109,7 +111,7 @@ func (inc *incarnation) run(ctx context.Context) error {
 
 	for _, s := range inc.eng.taskWorkers.all() {
 		inc.board.join(s)
-		inc.post(inc.serve)
+		inc.announce()
 	}
 
 	defer inc.board.close()
@@ -198,7 +200,7 @@ func (inc *incarnation) runMembership(ctx, inner context.Context) {
 			inc.eng.PrepareStop()
 			m.Drain()
 		case <-enough:
-			inc.eng.cfg.Log.Warn("the node stops with shards that it could not give up", "count", len(m.Owned()))
+			inc.eng.cfg.Log.Warn("the node stops with shards that it could not give up", "count", len(m.OwnedShards()))
 			inc.stop(errStopping)
 			return
 		case <-inc.wake:
@@ -214,7 +216,7 @@ func (inc *incarnation) runMembership(ctx, inner context.Context) {
 
 		inc.resume()
 		// Without a lease there is nothing left to give up.
-		if draining && (m.Drained() || !inc.serving()) {
+		if draining && (m.HasDrained() || !inc.isServing()) {
 			inc.stop(errStopping)
 			return
 		}
@@ -267,7 +269,7 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 				inc.eng.others.fence.OK()
 				inc.eng.cfg.Log.Info("fenced a dead node", "node", f.Node.String(), "proven", f.Proven, "done", ok)
 			}
-			inc.post(func() { inc.member.Fenced(f.Node, ok, err) })
+			inc.post(func() { inc.member.ApplyFence(f.Node, ok, err) })
 		})
 	}
 
@@ -342,7 +344,7 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 		inc.leased.Store(int64(r.asleep))
 	}
 
-	a := inc.member.Renewed(inc.eng.clock.mono(), v, err)
+	a := inc.member.ApplyRenewal(inc.eng.clock.mono(), v, err)
 	if err != nil {
 		inc.eng.lease.Fail(err)
 	} else {
@@ -357,7 +359,7 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 		inc.alive.Store(&alive)
 		inc.owners = v.Owners
 		inc.eng.flow.ReadIfNewer(v.Settings)
-		if inc.participant.UpdateMembers(&v, len(inc.member.Owned())) {
+		if inc.participant.UpdateMembers(&v, len(inc.member.OwnedShards())) {
 			inc.member.RenewNow()
 		}
 		if inc.borrower != nil {
@@ -378,14 +380,24 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 	}
 }
 
-// orphaned reports whether another process owned a shard and did not give it up.
-func (inc *incarnation) orphaned(s model.ShardID) bool {
+// isOrphaned reports whether another process owned a shard and did not give it up.
+func (inc *incarnation) isOrphaned(s model.ShardID) bool {
+	last := inc.lastOwner(s)
+	return !last.IsZero() && !inc.eng.lives[last]
+}
+
+// lastOwner returns the node that owned a shard when this node last looked; zero when it had given
+// the shard up.
+func (inc *incarnation) lastOwner(s model.ShardID) model.NodeID {
 	i := slices.IndexFunc(inc.owners, func(o store.ShardOwner) bool { return o.Shard == s })
-	return i >= 0 && !inc.owners[i].Node.IsZero() && !inc.eng.lives[inc.owners[i].Node]
+	if i < 0 {
+		return model.NodeID{}
+	}
+	return inc.owners[i].Node
 }
 
 func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGroup, got []store.AcquiredShard, err error) {
-	inc.act(ctx, calls, inc.member.Acquired(got, err))
+	inc.act(ctx, calls, inc.member.ApplyAcquire(got, err))
 	if err != nil {
 		inc.eng.others.acquire.Fail(err)
 		return
@@ -395,7 +407,13 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	// A shard that its last owner did not free may hold the call that killed that owner. The lanes
 	// treat its calls as suspects.
 	for i := range got {
-		got[i].Crashed = inc.orphaned(got[i].Shard)
+		// a server runs no calls itself
+		got[i].Crashed = inc.isOrphaned(got[i].Shard) && inc.eng.cfg.Lane.Reunion == 0
+		got[i].Foreign = !inc.eng.lives[inc.lastOwner(got[i].Shard)]
+	}
+
+	if d := inc.eng.cfg.Lane.Reunion; d > 0 && slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Foreign }) {
+		inc.board.reunite(inc.eng.clock.now().Add(d))
 	}
 
 	for i, s := range inc.lanes {
@@ -446,7 +464,7 @@ func (inc *incarnation) handleFreed(shards []model.ShardID) {
 	}
 	inc.moveClaims(shards, false)
 	inc.post(func() {
-		inc.member.Freed(shards)
+		inc.member.RemoveShards(shards)
 		inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})
 	})
 }
@@ -552,8 +570,22 @@ func (e *Engine) hint(hs []lane.Hint) {
 }
 
 func (inc *incarnation) join(w *Session) {
-	inc.post(inc.serve)
-	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Join(now, w.id, w.offer) })
+	inc.announce()
+	for i, s := range inc.lanes {
+		offer := w.offer
+		offer.Held = inc.heldIn(i, offer.Held)
+		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Join(now, w.id, offer) })
+	}
+}
+
+// heldIn returns what a worker holds in the shards of a lane.
+func (inc *incarnation) heldIn(index int, held []model.HeldRun) (mine []model.HeldRun) {
+	for _, h := range held {
+		if int(h.Address.Shard(len(inc.owner)))%len(inc.lanes) == index {
+			mine = append(mine, h)
+		}
+	}
+	return mine
 }
 
 func (inc *incarnation) withdraw(w *Session) {
@@ -564,14 +596,22 @@ func (inc *incarnation) leave(w *Session) {
 	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Leave(now, w.id) })
 }
 
-// serve announces what the workers of this node can run.
-func (inc *incarnation) serve() { inc.member.Serve(inc.eng.servedByWorkers()) }
+// announce lets others learn what the workers of this node can run. Many workers that join or leave
+// at once are announced once.
+func (inc *incarnation) announce() {
+	if inc.announcing.CompareAndSwap(false, true) {
+		inc.post(func() {
+			inc.announcing.Store(false)
+			inc.member.Serve(inc.eng.servedByWorkers())
+		})
+	}
+}
 
 // announce has other nodes learn what the workers of this node can run. A worker that has left must
 // have been removed before.
 func (e *Engine) announce() {
 	if inc := e.current(); inc != nil {
-		inc.post(inc.serve)
+		inc.announce()
 	}
 }
 
@@ -611,5 +651,31 @@ func (e *Engine) servedByWorkers() []store.Served {
 	}
 	// Several workers of one build announce the same: one entry is enough.
 	slices.SortFunc(all, compare)
-	return slices.CompactFunc(all, func(a, b store.Served) bool { return compare(a, b) == 0 && a.Pinned == b.Pinned })
+	all = slices.CompactFunc(all, func(a, b store.Served) bool { return compare(a, b) == 0 && a.Pinned == b.Pinned })
+	return classesOf(all)
+}
+
+// classesOf combines remote workers that offer the same: ten thousand of them cost what one costs.
+// The list is sorted by name.
+func classesOf(all []store.Served) []store.Served {
+	classes := map[string]int{}
+	out := all[:0:0]
+	for i := range all {
+		s := all[i]
+		if !model.IsRemoteWorker(s.Worker) {
+			out = append(out, s)
+			continue
+		}
+		key := fmt.Sprintf("%q", []any{s.Tenant, s.Version, s.Queues, s.Activities, s.Draining, s.Limits, s.Breakers})
+		at, known := classes[key]
+		if !known {
+			classes[key] = len(out)
+			out = append(out, s)
+			continue
+		}
+		out[at].Workers = max(out[at].Workers, 1) + 1
+		out[at].Slots += s.Slots
+	}
+
+	return out
 }

@@ -57,7 +57,7 @@ var connections = []mutant{
 	{
 		name:  "a worker that has not its session yet lets attempts past the gate",
 		file:  "internal/replay/passage.go",
-		old:   "	g, _ := w.serving().(api.Gate)\n	return g",
+		old:   "	g, _ := w.awaitSession().(api.Gate)\n	return g",
 		new:   "	if b := w.session.Load(); b != nil {\n		g, _ := b.s.(api.Gate)\n		return g\n	}\n	return nil",
 		tests: [][]string{{"./internal/replay", "-run", "TestAttemptBeforeTheSession$"}},
 	},

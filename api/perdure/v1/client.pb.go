@@ -5369,7 +5369,9 @@ type WorkerInfo struct {
 	Limits   []string `protobuf:"bytes,10,rep,name=limits,proto3" json:"limits,omitempty"`
 	Breakers []string `protobuf:"bytes,11,rep,name=breakers,proto3" json:"breakers,omitempty"`
 	// Takes no new work.
-	Draining      bool `protobuf:"varint,12,opt,name=draining,proto3" json:"draining,omitempty"`
+	Draining bool `protobuf:"varint,12,opt,name=draining,proto3" json:"draining,omitempty"`
+	// How many other remote workers of the node offer the same. Slots is what they have together.
+	Alike         int64 `protobuf:"varint,13,opt,name=alike,proto3" json:"alike,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5486,6 +5488,13 @@ func (x *WorkerInfo) GetDraining() bool {
 		return x.Draining
 	}
 	return false
+}
+
+func (x *WorkerInfo) GetAlike() int64 {
+	if x != nil {
+		return x.Alike
+	}
+	return 0
 }
 
 // WorkerList has the workers of all live nodes.
@@ -7640,7 +7649,7 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12,\n" +
 	"\x05items\x18\x02 \x03(\v2\x16.perdure.v1.StreamItemR\x05items\x12\x14\n" +
 	"\x05ended\x18\x03 \x01(\bR\x05ended\"\x14\n" +
-	"\x12ListWorkersRequest\"\xba\x02\n" +
+	"\x12ListWorkersRequest\"\xd0\x02\n" +
 	"\n" +
 	"WorkerInfo\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\fR\x04node\x12\x12\n" +
@@ -7657,7 +7666,8 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x06limits\x18\n" +
 	" \x03(\tR\x06limits\x12\x1a\n" +
 	"\bbreakers\x18\v \x03(\tR\bbreakers\x12\x1a\n" +
-	"\bdraining\x18\f \x01(\bR\bdraining\">\n" +
+	"\bdraining\x18\f \x01(\bR\bdraining\x12\x14\n" +
+	"\x05alike\x18\r \x01(\x03R\x05alike\">\n" +
 	"\n" +
 	"WorkerList\x120\n" +
 	"\aworkers\x18\x01 \x03(\v2\x16.perdure.v1.WorkerInfoR\aworkers\"\x13\n" +
