@@ -62,8 +62,9 @@ heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
 # internal/bench measures, and is a part of `make test-long`.
 long='/internal/bench$'
 
-# The suites of apps run a second time, over connections (internal/dialtest): that of the root, and parts of the end-to-end
-# and transaction suites. `make test-dial` runs all of them, and the examples.
+# The suites of apps run a second time, over connections (internal/dialtest): the suite of the root
+# package, and parts of the end-to-end and transaction suites. `make test-dial` runs all of them,
+# and the examples.
 
 # tested ARGS…: runs `go test` with them. Prints a line per package, and the failures.
 tally=$(mktemp -d)

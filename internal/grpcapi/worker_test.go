@@ -213,6 +213,7 @@ func TestHalfOpenConnections(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if _, err := io.WriteString(conn, said); err != nil {
 				t.Fatal(err)
 			}

@@ -24,6 +24,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 			if _, err := io.WriteString(conn, said); err != nil {
 				t.Fatal(err)
 			}
+
 			begin := time.Now()
 			if _, err := conn.Read(make([]byte, 1)); err == nil || time.Since(begin) > sniffTime {
 				t.Errorf("after %q: %v, %s later", said, err, time.Since(begin))

@@ -103,7 +103,8 @@ func (r *relay) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame]
 	err = <-ended
 	select {
 	case <-cutting:
-		err = errors.Join(<-ended, errCut) // the server has taken the last frame, and has seen the end
+		// the server has taken the last frame, and has seen the end
+		err = errors.Join(<-ended, errCut)
 	default:
 	}
 	if err != nil {
@@ -123,6 +124,7 @@ func (r *relay) there(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame
 		if what == drop {
 			return errCut
 		}
+
 		if what == last {
 			close(cutting)
 		}
@@ -142,11 +144,13 @@ func (r *relay) back(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame]
 		if err != nil {
 			return err
 		}
+
 		select {
 		case <-cutting:
 			continue
 		default:
 		}
+
 		what := r.see(false)
 		if what == drop {
 			return errCut
@@ -154,6 +158,7 @@ func (r *relay) back(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame]
 		if err := st.Send(m); err != nil {
 			return err
 		}
+
 		if what == last {
 			return errCut
 		}
@@ -299,6 +304,7 @@ func (j *journey) definitions() *travel {
 		if err != nil {
 			return 0, err
 		}
+
 		at = "platform"
 		bought, err := ticket.Receive(ctx)
 		if err != nil {
@@ -307,14 +313,17 @@ func (j *journey) definitions() *travel {
 		if _, err := d.ride.Run(ctx, booked); err != nil {
 			return 0, err
 		}
+
 		if err := ctx.Sleep(time.Minute); err != nil {
 			return 0, err
 		}
 		paid := 0
+
 		err = ctx.Lock(perdure.LockSet{d.account.Ref("all")}, func(ctx perdure.WorkflowCtx) (err error) {
 			paid, err = d.pay.Call(ctx, "all", class)
 			return err
 		})
+
 		return n + booked + bought + paid, err
 	})
 	return d
@@ -377,20 +386,24 @@ func nothingIsHeld(t *testing.T, b api.Backend) {
 	if err != nil || len(limits) != 1 {
 		t.Errorf("limits: %+v, %v", limits, err)
 	}
+
 	for _, use := range limits[0].Uses {
 		if use.Held+use.Waiting > 0 {
 			t.Errorf("permits are left: %+v", use)
 		}
 	}
+
 	queues, err := b.Queues(t.Context(), tenant)
 	if err != nil {
 		t.Error(err)
 	}
+
 	for _, q := range queues {
 		if q.Claimed+q.Waiting+q.Delayed > 0 {
 			t.Errorf("claims are left: %+v", q)
 		}
 	}
+
 	account, err := b.Entity(t.Context(), model.Address{Tenant: tenant, Type: model.EntityPrefix + "account", Key: "all"})
 	if err != nil || account.Entity.Locked() || len(account.Waiting) > 0 {
 		t.Errorf("the account: %+v, %v", account, err)

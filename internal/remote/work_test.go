@@ -147,11 +147,13 @@ func TestBrokenStreamsChangeNothing(t *testing.T) {
 	for i := range 30 {
 		orders.check(t, app, i)
 	}
+
 	if n := s.listener.cuts.Load(); n < 10 {
 		t.Errorf("the streams were cut %d times only", n)
 	} else {
 		t.Logf("the streams were cut %d times", n)
 	}
+
 	if n := orders.bodies.Load(); n != orders.want.Load() {
 		t.Errorf("%d bodies ran, want %d", n, orders.want.Load())
 	}

@@ -108,6 +108,7 @@ func (p *prober) connect(b api.Backend, tenant string) (stop func()) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	p.ctx = metadata.AppendToOutgoingContext(p.t.Context(), "authorization", "Bearer "+adminKey)
 	return func() {
 		_ = p.conn.Close()
@@ -166,6 +167,7 @@ func (p *prober) value(f protoreflect.FieldDescriptor, of *tenanttest.IDs, tenan
 			return protoreflect.ValueOfEnum(pick(p, []protoreflect.EnumNumber{1, 2, 4}))
 		}
 	}
+
 	return protoreflect.Value{}
 }
 
@@ -234,6 +236,7 @@ func (p *prober) requests(d protoreflect.MessageDescriptor, do func(proto.Messag
 	all := dynamicpb.NewMessage(d)
 	p.fill(all, depth, p.theirs, p.other)
 	do(all, "all fields")
+
 	fields(d, depth, func(f protoreflect.FieldDescriptor, in func(protoreflect.Message) protoreflect.Message) {
 		for n := range 2 * rounds {
 			own := n%2 == 1
@@ -272,9 +275,11 @@ func (p *prober) call(m protoreflect.MethodDescriptor, in proto.Message) (answer
 	if err != nil {
 		return "", err
 	}
+
 	if err := errors.Join(stream.SendMsg(in), stream.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
+
 	for {
 		out := dynamicpb.NewMessage(m.Output())
 		if err := stream.RecvMsg(out); err != nil {
@@ -297,11 +302,13 @@ func (p *prober) judge(what string, request proto.Message, answer string, err er
 			p.t.Errorf("%s: %v", what, err)
 		}
 	}
+
 	text := answer + fmt.Sprint(err) + fmt.Sprint(status.Convert(err).Details())
 	asked, _ := proto.Marshal(request)
 	if strings.Contains(text, p.theirs.Secret) {
 		p.t.Errorf("%s shows a value of the other tenant: %q", what, text)
 	}
+
 	for _, run := range []model.RunID{p.theirs.Run, p.theirs.ClosedRun, p.theirs.TaskRun} {
 		for _, id := range []string{string(run[:]), run.String()} {
 			if strings.Contains(text, id) && !strings.Contains(string(asked), string(run[:])) && !strings.Contains(string(asked), run.String()) {
@@ -339,6 +346,7 @@ func (p *prober) work(item *pb.WorkerItem) (answer string, err error) {
 		return "", err
 	}
 	hello := &pb.Hello{Protocol: wire.Protocol, LastEventKind: uint32(model.LastEventKind), LastMessageKind: uint32(model.LastMessageKind)}
+
 	joins := []*pb.WorkerItem{
 		{Item: &pb.WorkerItem_Join{Join: &pb.Join{Role: pb.Role_ROLE_WORKFLOWS, Kinds: []string{"probe"}}}},
 		{Item: &pb.WorkerItem_Join{Join: &pb.Join{Role: pb.Role_ROLE_TASKS, Kinds: []string{"probe"}, Queues: []string{"probe"}, Slots: 1}}},
@@ -349,6 +357,7 @@ func (p *prober) work(item *pb.WorkerItem) (answer string, err error) {
 	if err := errors.Join(st.Send(&pb.WorkerFrame{Hello: hello}), st.Send(&pb.WorkerFrame{Number: 1, Items: joins}), st.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
+
 	for {
 		m, err := st.Recv()
 		if err != nil {

@@ -191,6 +191,7 @@ func TestTurnsThatCannotBe(t *testing.T) {
 		return model.AppendMessage(nil, &model.Message{Kind: model.MessageStart, To: model.Address{Tenant: tenant, Type: "a", Key: key}})
 	}
 	command := func(c *pb.Command) *pb.Turn { return &pb.Turn{Run: run, Commands: []*pb.Command{c}} }
+
 	record, event := uint32(model.CommandRecord), wire.Event(&model.Event{Kind: model.EventStepCompleted})
 	for what, m := range map[string]*pb.Turn{
 		"an id of a wrong length":    {Run: []byte{1}},
@@ -216,6 +217,7 @@ func TestTurnsThatCannotBe(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, got, err)
 		}
 	}
+
 	if _, err := wire.ReadTurn(&pb.Turn{Run: run, Close: &pb.Close{Status: uint32(model.Continued)}, Commands: []*pb.Command{{Kind: record, Event: event, Message: message("a")}}}); err != nil {
 		t.Errorf("a turn: %v", err)
 	}

@@ -257,8 +257,8 @@ func writeClose(c *model.Close) *pb.Close {
 	}
 }
 
-// readClosing reads how the code of a run ended. It cannot end in other ways, so the engine need not
-// hear of them: the run would be blocked for a fault of its worker.
+// readClosing reads how the code of a run ended. It cannot end in other ways, so the engine need
+// not hear of them: the run would be blocked for a fault of its worker.
 func readClosing(c *pb.Close) (*model.Close, error) {
 	if c == nil {
 		return nil, nil
