@@ -49,6 +49,10 @@ test-long: ## crash rounds, chaos and other tests that are too slow for every ch
 	PERDURE_TEST_QUIET=1 go test -p 1 -timeout 60m ./internal/chaos ./internal/crashwalk ./internal/e2e ./internal/txtest ./internal/bench
 	go test -tags long -run Long -timeout 60m $(PKG)
 
+.PHONY: test-dial
+test-dial: ## the suites of apps, and the examples, with a server between every app and its engine
+	PERDURE_TEST_DIAL=all go test -count 1 -p 1 -timeout 30m . ./internal/e2e ./internal/txtest ./examples/...
+
 .PHONY: storm
 storm: ## a million timers due at the same moment, on SQLite and on PostgreSQL (STORM=1000000)
 	go test -tags long -run LongTimerStorm -count 1 -v -timeout 60m ./internal/e2e -storm=$(STORM) -late=1s

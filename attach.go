@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/history"
 	"github.com/perdure/perdure/internal/model"
+	server "github.com/perdure/perdure/internal/remote"
 	"github.com/perdure/perdure/internal/replay"
 )
 
@@ -26,6 +27,15 @@ func init() {
 	seam.Set(seam.Constructors[*App, Definition, TaskConfig]{
 		Open: func(ctx context.Context, cfg attachment, defs ...Definition) (*App, error) {
 			a, err := attach(ctx, cfg, defs...)
+			return a, public(err)
+		},
+		Dial: func(ctx context.Context, cfg attachment, url string, connect seam.Connect, defs ...Definition) (*App, error) {
+			to, err := server.ParseURL(url)
+			if err != nil {
+				return nil, public(err)
+			}
+			to.Version, to.Log, to.Dial = cfg.Version, cfg.Logger, connect
+			a, err := dialServer(ctx, to, cfg, defs...)
 			return a, public(err)
 		},
 		Replay: func(ctx context.Context, cfg attachment, r io.Reader, defs ...Definition) error {

@@ -91,15 +91,30 @@ func (d Dialer) dial(ctx context.Context, url string, defs ...Definition) (*App,
 		cfg.PlainText, cfg.PlainTextToken = true, true
 	}
 
+	return dialServer(ctx, cfg, attachment{
+		Logger: d.Logger, IdleAfter: d.IdleAfter, MaxLoaded: d.MaxLoaded, MaxSteps: d.MaxSteps, MaxPayload: d.MaxPayload,
+		DrainTimeout: d.DrainTimeout, Tasks: d.Tasks, Version: d.Version, Payloads: d.Payloads, Name: d.Name, PruneSchedules: d.PruneSchedules,
+	}, defs...)
+}
+
+// dialServer connects to a server and joins an app with it. The app calls OnClose after it has
+// closed the connection.
+func dialServer(ctx context.Context, cfg server.Config, a attachment, defs ...Definition) (*App, error) {
 	b, err := server.Dial(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	app, err := attach(ctx, attachment{
-		Backend: b, Tenant: b.Tenant(), Served: true, Logger: d.Logger, IdleAfter: d.IdleAfter, MaxLoaded: d.MaxLoaded, MaxSteps: d.MaxSteps, MaxPayload: d.MaxPayload,
-		DrainTimeout: d.DrainTimeout, Tasks: d.Tasks, Version: d.Version, Payloads: d.Payloads, Cluster: b.Cluster(),
-		Name: d.Name, PruneSchedules: d.PruneSchedules, OnClose: b.Close,
-	}, defs...)
+	closed := a.OnClose
+	a.Backend, a.Tenant, a.Served, a.Cluster = b, b.Tenant(), true, b.Cluster()
+	a.OnClose = func() error {
+		err := b.Close()
+		if closed != nil {
+			err = errors.Join(err, closed())
+		}
+		return err
+	}
+
+	app, err := attach(ctx, a, defs...)
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

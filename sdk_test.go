@@ -16,9 +16,10 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/dialtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(dialtest.Main(m, ".")) }
 
 // with opens an app on its own store, inside a synctest bubble.
 func with(t *testing.T, test func(t *testing.T, c perdure.Client, app *perdure.App), defs ...perdure.Definition) {

@@ -167,7 +167,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 		return n.Close()
 	}
 
-	app, err := attach.Open(ctx, attach.Config{
+	app, err := attach.Embed(ctx, attach.Config{
 		Backend: n.Backend(), Tenant: model.DefaultTenant, Logger: c.Logger, IdleAfter: c.IdleAfter, MaxLoaded: c.MaxLoaded, MaxSteps: c.MaxSteps,
 		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, Tasks: c.Tasks, Version: c.Version, OnClosing: n.Stopping, OnClose: closeNode,
 		Payloads: c.Payloads, Cluster: n.Store().Info().Cluster, Search: n.Search, Name: c.Name, PruneSchedules: c.PruneSchedules,

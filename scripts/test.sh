@@ -62,6 +62,10 @@ heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
 # internal/bench measures, and is a part of `make test-long`.
 long='/internal/bench$'
 
+# The suites of apps run a second time, over connections (internal/dialtest): the suite of the root
+# package, and parts of the end-to-end and transaction suites. `make test-dial` runs all of them,
+# and the examples.
+
 # tested ARGS…: runs `go test` with them. Prints a line per package, and the failures.
 tally=$(mktemp -d)
 remove+=("$tally")
@@ -76,7 +80,7 @@ packages() { go list ./... | grep -vE "$long" | grep "$@"; }
 # packages that call it.
 # shellcheck disable=SC2046,SC2086 # flags and packages are meant to be split
 race() {
-	CGO_ENABLED=1 tested -race -short -parallel 4 -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' $(packages -vE "$plain|$heavy")
+	CGO_ENABLED=1 PERDURE_TEST_DIAL=also tested -race -short -parallel 4 -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' $(packages -vE "$plain|$heavy")
 }
 # shellcheck disable=SC2046,SC2086
 whole() {
@@ -84,7 +88,7 @@ whole() {
 }
 # Most of these tests wait for leases, servers and processes, so more of them run at once.
 # shellcheck disable=SC2046,SC2086
-proofs() { tested -p 3 -parallel 6 $(packages -E "$heavy"); }
+proofs() { PERDURE_TEST_DIAL=also tested -p 3 -parallel 6 $(packages -E "$heavy"); }
 
 step setup scripts/setup.sh
 # Packages without tests. The tests compile all other packages and link the examples.

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/perdure/perdure/examples/internal/printed"
+	_ "github.com/perdure/perdure/internal/dialtest" // may put a server between the program and its engine
 )
 
 var key = regexp.MustCompile(`key [0-9a-f]{8}…`)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/examples/internal/printed"
+	_ "github.com/perdure/perdure/internal/dialtest" // may put a server between the program and its engine
 )
 
 func TestBatch(t *testing.T) {

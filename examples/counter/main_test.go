@@ -7,6 +7,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/examples/internal/printed"
+	_ "github.com/perdure/perdure/internal/dialtest" // may put a server between the program and its engine
 	"github.com/perdure/perdure/perduretest"
 )
 

@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	_ "github.com/perdure/perdure/internal/dialtest" // may put a server between the program and its engine
+)
 
 func TestAllStepsCountOnce(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
+	_ "github.com/perdure/perdure/internal/dialtest" // may put a server between the program and its engine
 )
 
 func TestHello(t *testing.T) {

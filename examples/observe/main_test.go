@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	_ "github.com/perdure/perdure/internal/dialtest" // may put a server between the program and its engine
 )
 
 func TestObserve(t *testing.T) {

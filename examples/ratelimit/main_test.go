@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 	"testing/synctest"
+
+	_ "github.com/perdure/perdure/internal/dialtest" // may put a server between the program and its engine
 )
 
 // The program makes 43 calls at five per second, and the breaker blocks all calls for five seconds.

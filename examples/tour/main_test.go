@@ -3,6 +3,8 @@ package main
 import (
 	"testing"
 	"testing/synctest"
+
+	_ "github.com/perdure/perdure/internal/dialtest" // may put a server between the program and its engine
 )
 
 func TestTour(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure/examples/internal/printed"
+	_ "github.com/perdure/perdure/internal/dialtest" // may put a server between the program and its engine
 	"github.com/perdure/perdure/internal/pgtest"
 )
 

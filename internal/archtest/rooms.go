@@ -33,7 +33,7 @@ var (
 	simulated = join(vocabulary, "internal/core/...", "internal/cluster", "internal/engine/...", "internal/history", "internal/store", "internal/store/memory")
 	// testOnly are the rooms that never end up in a binary that we ship.
 	testOnly = []string{
-		"internal/archtest", "internal/chaos", "internal/corpus", "internal/crash", "internal/crashwalk", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
+		"internal/archtest", "internal/chaos", "internal/corpus", "internal/crash", "internal/crashwalk", "internal/dialtest", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
 		"internal/store/faultstore", "internal/store/storetest", "internal/tenanttest", "internal/txtest", "internal/wrong",
 	}
 )
@@ -229,6 +229,7 @@ var rooms = []room{
 	{path: "internal/sim/cluster", imports: join(simulated, "internal/sim/kernel", "internal/sim/scenario", "internal/sim/oracle", "internal/sim/disk", "internal/sim/worker"), testing: true},
 	{path: "internal/sim/workload", imports: join(simulated, "internal/sim/kernel", "internal/sim/scenario", "internal/sim/oracle", "internal/sim/disk", "internal/sim/worker", "internal/sim/cluster"), testing: true},
 	{path: "internal/sim", imports: []string{"internal/sim/..."}, testing: true},
+	{path: "internal/dialtest", imports: []string{".", "internal/api", "internal/attach", "internal/authn", "internal/codec", "internal/grpcapi", "internal/schedule"}, testing: true},
 	{path: "internal/tenanttest", imports: join(vocabulary, ".", "internal/api", "internal/attach", "internal/core/rule", "internal/history"), testing: true},
 	{path: "internal/wrong", testing: true},
 	{path: "internal/txtest", testing: true},

@@ -1,8 +1,8 @@
 // Package attach joins an App with an engine. Packages embedded and perduretest use it, and so do
 // our own tests and commands; programs use embedded.Open.
 //
-// Open and Replay have the promises of the functions in package perdure that they call, which are
-// not exported there.
+// Open, Dial and Replay have the promises of the functions in package perdure that they call, which
+// are not exported there.
 package attach
 
 import (
@@ -22,6 +22,26 @@ var constructors = seam.Get[*perdure.App, perdure.Definition, perdure.TaskConfig
 // mistake in them. The caller closes the backend when Open fails; otherwise App.Close does.
 func Open(ctx context.Context, cfg Config, defs ...perdure.Definition) (*perdure.App, error) {
 	return constructors.Open(ctx, cfg, defs...)
+}
+
+// Through, when it is set, opens the app of every Embed. Package dialtest sets it, before any test
+// runs, to put a connection between apps and their engines.
+var Through func(ctx context.Context, cfg Config, defs ...perdure.Definition) (*perdure.App, error)
+
+// Embed is Open for an engine in this process.
+func Embed(ctx context.Context, cfg Config, defs ...perdure.Definition) (*perdure.App, error) {
+	if Through != nil {
+		return Through(ctx, cfg, defs...)
+	}
+	return Open(ctx, cfg, defs...)
+}
+
+// Dial is perdure.Dial with the settings of cfg, over connections that connect opens. Close of the
+// app calls OnClose after it has closed the connection.
+//
+//arch:parameters those of perdure.Dial, and how to connect
+func Dial(ctx context.Context, cfg Config, url string, connect seam.Connect, defs ...perdure.Definition) (*perdure.App, error) {
+	return constructors.Dial(ctx, cfg, url, connect, defs...)
 }
 
 // Replay runs the code of the definitions against a history, with the payload settings and the

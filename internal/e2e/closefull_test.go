@@ -67,7 +67,7 @@ func (f *fillable) attach(t *testing.T, defs ...perdure.Definition) *perdure.App
 	if err != nil {
 		t.Fatal(err)
 	}
-	app, err := attach.Open(t.Context(), attach.Config{Backend: n.Backend(), Tenant: model.DefaultTenant, OnClosing: n.Stopping, OnClose: n.Close}, defs...)
+	app, err := attach.Embed(t.Context(), attach.Config{Backend: n.Backend(), Tenant: model.DefaultTenant, OnClosing: n.Stopping, OnClose: n.Close}, defs...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -291,7 +291,7 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 		}, perdure.Limit("three"))
 
 		flow = perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) { return limited.Run(ctx, n) })
-		app, err := attach.Open(t.Context(), attach.Config{Backend: n.Backend(), Tenant: model.DefaultTenant, OnClosing: n.Stopping, OnClose: n.Close}, limited, flow)
+		app, err := attach.Embed(t.Context(), attach.Config{Backend: n.Backend(), Tenant: model.DefaultTenant, OnClosing: n.Stopping, OnClose: n.Close}, limited, flow)
 		must(t, err)
 		apps = append(apps, app)
 	}

@@ -234,7 +234,7 @@ func TestTimersBeyondTheWindow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		app, err := attach.Open(t.Context(), attach.Config{Backend: nd.Backend(), Tenant: model.DefaultTenant, OnClose: nd.Close, IdleAfter: time.Millisecond}, nap)
+		app, err := attach.Embed(t.Context(), attach.Config{Backend: nd.Backend(), Tenant: model.DefaultTenant, OnClose: nd.Close, IdleAfter: time.Millisecond}, nap)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/dialtest"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/store/postgres"
 )
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(pgtest.Main(m))
+	goleak.VerifyTestMain(pgtest.Main(dialtest.Main(m, "internal/e2e")))
 }
 
 // patience is the time limit of short waits, on a busy machine.
@@ -69,7 +70,7 @@ var migrated = pgtest.Template{Fill: func(ctx context.Context, url string) error
 // onStores runs a test on an empty store of each kind.
 func onStores(t *testing.T, kinds []string, f func(t *testing.T, s *site)) {
 	t.Helper()
-	for _, kind := range kinds {
+	for _, kind := range dialtest.Some(kinds) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			f(t, newSite(t, kind))

@@ -76,13 +76,13 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 	}
 
 	if inc := s.eng.current(); inc != nil {
-		inc.announce()
 		for _, shell := range inc.lanes { // after its last report
 			shell.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Leave(now, -s.id) }})
 		}
 	}
 
 	s.eng.entityWorkers.remove(s.id)
+	s.eng.announce()
 	return err
 }
 

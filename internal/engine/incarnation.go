@@ -597,7 +597,6 @@ func (inc *incarnation) withdraw(w *Session) {
 }
 
 func (inc *incarnation) leave(w *Session) {
-	inc.announce()
 	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Leave(now, w.id) })
 }
 
@@ -609,6 +608,14 @@ func (inc *incarnation) announce() {
 			inc.announcing.Store(false)
 			inc.member.Serve(inc.eng.servedByWorkers())
 		})
+	}
+}
+
+// announce has other nodes learn what the workers of this node can run. A worker that has left must
+// have been removed before.
+func (e *Engine) announce() {
+	if inc := e.current(); inc != nil {
+		inc.announce()
 	}
 }
 

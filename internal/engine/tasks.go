@@ -571,9 +571,7 @@ func (s *TaskSession) Lose() {
 // remove removes the session from the engine.
 func (s *TaskSession) remove() {
 	s.eng.taskWorkers.remove(s.id)
-	if inc := s.eng.current(); inc != nil {
-		inc.announce()
-	}
+	s.eng.announce()
 }
 
 // quiet waits until nothing is held and every report is settled, and ends the session at that

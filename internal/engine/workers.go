@@ -124,5 +124,6 @@ func (s *Session) Leave(ctx context.Context) error {
 		inc.leave(s)
 	}
 	s.eng.workers.remove(s.id)
+	s.eng.announce()
 	return err
 }

@@ -64,7 +64,12 @@ func done(err error) (*pb.Done, error) {
 }
 
 // Server says what the client talks to.
-func (c *client) Server(ctx context.Context, _ *pb.ServerRequest) (*pb.ServerReply, error) {
+func (c *client) Server(ctx context.Context, m *pb.ServerRequest) (*pb.ServerReply, error) {
+	if m.GetReach() && c.mailer != nil {
+		if err := c.mailer.Reach(ctx); err != nil {
+			return nil, err
+		}
+	}
 	r := &pb.ServerReply{Protocol: wire.Protocol, Version: c.version, Tenant: tenantOf(ctx), MaxMessage: int64(c.maxMessage), MaxPayload: int64(c.maxPayload)}
 	if c.mailer != nil {
 		r.Cluster, r.Remembers = c.mailer.Cluster(), int64(c.mailer.RequestRetention())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -77,6 +78,9 @@ func NewWork(cfg WorkConfig) *Work {
 func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame]) error {
 	tenant := w.cfg.Tenant(st.Context())
 	first, err := st.Recv()
+	if errors.Is(err, io.EOF) {
+		return wire.Status(fault.New(fault.Invalid, "the stream of a worker must begin with a hello"))
+	}
 	if err != nil {
 		return err
 	}
@@ -106,6 +110,8 @@ func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame])
 	}
 	err = s.link.Run(ctx, frames{st}, received, s.take)
 	switch {
+	case errors.Is(err, io.EOF):
+		return nil // the worker has closed the stream, and may open another one
 	case errors.Is(err, errReplaced), errors.Is(err, errDraining):
 		return wire.Status(err)
 	case fault.KindOf(err) == fault.Invalid: // the worker breaks the protocol

@@ -98,9 +98,9 @@ func TestServerBesideSilentConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if i%2 == 0 {
-			_, _ = conn.Write([]byte("PRI * nonsense\r\n\r\n"))
-		}
+		_, _ = conn.Write([]byte([]string{
+			"", "PRI * nonsense\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET /livez HTTP/1.1\r\nHost: a\r\nX-Slow: ", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x01\x01\x00\x00\x00\x00\x01\x83",
+		}[i%5]))
 	}
 
 	client := &http.Client{}

@@ -64,7 +64,7 @@ func newBackend(conn grpc.ClientConnInterface, cfg Config) *Backend {
 
 // introduce asks the server who the caller is.
 func (b *Backend) introduce(ctx context.Context) error {
-	hello, err := b.server(ctx)
+	hello, err := b.server(ctx, &pb.ServerRequest{})
 	if err != nil {
 		return err
 	}
@@ -81,9 +81,9 @@ func (b *Backend) introduce(ctx context.Context) error {
 	return nil
 }
 
-func (b *Backend) server(ctx context.Context) (*pb.ServerReply, error) {
+func (b *Backend) server(ctx context.Context, m *pb.ServerRequest) (*pb.ServerReply, error) {
 	read := func(_ string, r *pb.ServerReply) (*pb.ServerReply, error) { return r, nil }
-	return ask(b.client.Server, read).do(ctx, b, &pb.ServerRequest{})
+	return ask(b.client.Server, read).do(ctx, b, m)
 }
 
 // Tenant returns the tenant that the server acts in for this caller.

@@ -108,10 +108,15 @@ func unsendable(m any, err error) error {
 	if status.Code(err) != codes.Internal {
 		return err
 	}
-	if message, ok := m.(proto.Message); ok {
-		if _, bad := proto.Marshal(message); bad != nil {
-			return fault.New(fault.Invalid, "the request cannot be sent: %s", bad.Error())
+	message, ok := m.(proto.Message)
+	if !ok {
+		return err
+	}
+	if _, bad := proto.Marshal(message); bad != nil {
+		if problems := notUTF8(message.ProtoReflect()); len(problems) > 0 {
+			bad = errors.Join(problems...)
 		}
+		return fault.New(fault.Invalid, "the request cannot be sent: %w", bad)
 	}
 	return err
 }
@@ -197,6 +202,9 @@ func unreachable(err error) bool {
 	return true
 }
 
+// errDisconnected is the error of calls that are under way when the program closes the connection.
+var errDisconnected = fault.New(fault.Unavailable, "the connection to the server is closed")
+
 // explain returns the error of a call as the engine returns it in process.
 func explain(ctx context.Context, err error) error {
 	if _, own := errors.AsType[*fault.Error](err); own {
@@ -207,7 +215,7 @@ func explain(ctx context.Context, err error) error {
 	case !unanswered(err):
 		return withCause(wire.ReadStatus(err), ended)
 	case ended == nil && status.Code(err) == codes.Canceled:
-		return fault.New(fault.Unavailable, "the connection to the server is closed")
+		return errDisconnected
 	case ended == nil:
 		return wire.ReadStatus(err)
 	case unreachable(err):

@@ -2,11 +2,13 @@ package remote
 
 import (
 	"context"
+	"errors"
 
 	"google.golang.org/grpc"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/wire"
 )
@@ -44,7 +46,8 @@ func (b *Backend) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 		return api.Result{}, err
 	}
 	r.RequestID = requestID(r.RequestID)
-	return ask(b.client.Run, wire.ReadResult).do(ctx, b, wire.StartRequest(r))
+	result, err := ask(b.client.Run, wire.ReadResult).do(ctx, b, wire.StartRequest(r))
+	return result, waitingFor(r.Address, err)
 }
 
 // Await waits for the end of an execution.
@@ -52,7 +55,16 @@ func (b *Backend) Await(ctx context.Context, t api.Target) (api.Result, error) {
 	if err := b.own(t.Address.Tenant); err != nil {
 		return api.Result{}, err
 	}
-	return ask(b.client.Await, wire.ReadResult).do(ctx, b, &pb.AwaitRequest{Target: wire.Target(t)})
+	result, err := ask(b.client.Await, wire.ReadResult).do(ctx, b, &pb.AwaitRequest{Target: wire.Target(t)})
+	return result, waitingFor(t.Address, err)
+}
+
+// waitingFor says what a call was waiting for when the app was closed, as the engine does.
+func waitingFor(a model.Address, err error) error {
+	if errors.Is(err, errDisconnected) {
+		return fault.New(fault.Unavailable, "await %s: %w", a, err)
+	}
+	return err
 }
 
 // Signal sends a signal.

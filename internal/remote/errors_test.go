@@ -223,3 +223,42 @@ func TestManyStarts(t *testing.T) {
 		t.Errorf("%d executions", n)
 	}
 }
+
+// A request that protobuf cannot encode is refused as in process: the error names every wrong text.
+func TestTextsThatAreNotUTF8(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, program())
+	_, err := w.far.Start(w.ctx, api.StartRequest{Address: address("a\xff", "k"), RequestID: "r\xff", Labels: []model.Label{{Name: "team", Value: "x\xff"}}})
+	for _, words := range []string{`the name of the workflow "a\xff"`, `the request id "r\xff"`, `the value "x\xff"`, "is not valid UTF-8"} {
+		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v, want %s", err, words)
+		}
+	}
+	_, err = w.far.List(w.ctx, api.ListRequest{Tenant: tenant, Workflows: []string{"fine", "a\xff"}})
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), `the name of the workflow "a\xff"`) {
+		t.Errorf("a list: %v", err)
+	}
+}
+
+// away is an engine whose store is away.
+type away struct{ api.Mailer }
+
+func (away) Reach(context.Context) error { return fault.New(fault.Unavailable, "the store is away") }
+
+// A server whose store is away cannot be reached with messages, and answers all the same.
+func TestReachOfAServerWithoutStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, program())
+	if err := w.far.Reach(w.ctx); err != nil {
+		t.Error(err)
+	}
+	cfg := w.config()
+	cfg.Mailer = away{cfg.Mailer}
+	p := newPipe(t, cfg)
+	far, err := remote.Dial(w.ctx, p.through(remote.Config{Token: key}))
+	w.must(err)
+	defer far.Close()
+	if err := far.Reach(w.ctx); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "the store is away") {
+		t.Errorf("without a store: %v", err)
+	}
+}

@@ -149,6 +149,9 @@ func executions(w *world) {
 	if got := ok[model.Calls](w)(w.far.Signals(ctx, api.SignalsRequest{Target: a, Do: model.MailboxList})); got.Total != 1 || got.Calls[0].Operation != "other" {
 		t.Errorf("signals: %+v", got)
 	}
+	if got := ok[model.Calls](w)(w.far.Signals(ctx, api.SignalsRequest{Target: a, Do: model.MailboxDropNamed, ID: "other", Reason: "noise"})); len(got.Calls) != 1 {
+		t.Errorf("dropped signals: %+v", got)
+	}
 	if got := same(w, func(c api.Client) (api.Description, error) { return c.Describe(ctx, a) }); got.Reasons[0].Code != model.WaitPaused {
 		t.Errorf("reasons: %+v", got.Reasons)
 	}

@@ -18,9 +18,9 @@ func (b *Backend) Cluster() string { return b.cluster }
 // RequestRetention returns how long the server knows the request id of a message that it has taken.
 func (b *Backend) RequestRetention() time.Duration { return b.remembers }
 
-// Reach reports whether a server answers.
+// Reach reports whether a server answers whose engine serves and whose store answers.
 func (b *Backend) Reach(ctx context.Context) error {
-	_, err := b.server(ctx)
+	_, err := b.server(ctx, &pb.ServerRequest{Reach: true})
 	return err
 }
 

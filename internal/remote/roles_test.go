@@ -3,6 +3,8 @@ package remote_test
 import (
 	"context"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -162,7 +164,7 @@ func next[T any](t *testing.T, what string, from <-chan T) T {
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(patience):
+	case <-time.After(20 * time.Second): // nothing of this takes a second
 		t.Fatalf("%s did not come", what)
 		panic("unreachable")
 	}
@@ -212,5 +214,90 @@ func TestNewsAfterTheEndOfARun(t *testing.T) {
 	}
 	if err := session.Report(t.Context(), end); err != nil || len(e.turns) > 0 {
 		t.Errorf("a turn of a run that is gone: %v, %d reached the engine", err, len(e.turns))
+	}
+}
+
+// ref is an attempt of the run that the worker has.
+func ref(run model.RunID, id string) model.TaskRef {
+	return model.TaskRef{Address: address("flow", "k"), Run: run, ID: id}
+}
+
+// The permits of a worker that vanishes are free again, once each.
+func TestPermitsOfAVanishedWorker(t *testing.T) {
+	t.Parallel()
+	e := newEnds(t, grpcapi.WorkConfig{Grace: time.Millisecond})
+	session, run := e.activated()
+	gate, begun := session.(api.Gate), make(chan string, 3)
+	spec := &model.TaskSpec{Kind: "act", Limits: []string{"one"}}
+	for _, id := range []string{"a", "b", "c"} {
+		gate.Pass(ref(run, id), spec, nil, func() { begun <- id })
+		if got := next(t, "the permit", begun); got != id {
+			t.Fatalf("%s begins", got)
+		}
+	}
+	gate.EndPass(ref(run, "a"), spec, model.PassageSucceeded, 0)
+	if got := next(t, "the end of an attempt", e.passed); got.ID != "a" {
+		t.Fatalf("%s has ended", got.ID)
+	}
+
+	e.work.Close() // it has not left, so it may come back for a while
+	freed := []string{next(t, "a freed permit", e.passed).ID, next(t, "a freed permit", e.passed).ID}
+	slices.Sort(freed)
+	if !slices.Equal(freed, []string{"b", "c"}) || len(e.passed) > 0 {
+		t.Errorf("the permits of %v are free, and of %d others", freed, len(e.passed))
+	}
+}
+
+// What a worker reports may be too large for every frame. It reaches the engine as a reason or a
+// failure, so that nothing waits forever, and the session goes on.
+func TestReportsThatNoFrameHolds(t *testing.T) {
+	t.Parallel()
+	e := newEnds(t, grpcapi.WorkConfig{MaxFrame: 1 << 16})
+	ctx, large := t.Context(), model.Payload{Data: make([]byte, 1<<17)}
+	session, run := e.activated()
+	turn := model.Turn{Run: run, Generation: 1, Commands: []model.Command{{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: "s", Output: large}}}}
+	if err := session.Report(ctx, turn); err != nil {
+		t.Fatal(err)
+	}
+	got := next(t, "the turn", e.turns)
+	if got.Generation != 7 || len(got.Commands) > 0 || got.Close != nil || got.Blocked == nil || !strings.Contains(got.Blocked.Detail, "65536") {
+		t.Errorf("the engine got %+v", got)
+	}
+	if told := next(t, "the eviction", e.told); !strings.HasPrefix(told, "evict: ") {
+		t.Errorf("the worker is told to %s", told)
+	}
+
+	tasks, err := e.work.JoinTasks(ctx, fakeWorker{told: e.told}, model.TaskOffer{Tenants: []string{tenant}, Kinds: []string{"act"}, Queues: []string{"q"}, Slots: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := model.ClaimRef{TaskRef: ref(run, "t"), Claim: 3}
+	e.tasks.Execute([]model.Claim{{Ref: claim, Spec: &model.TaskSpec{Kind: "act", Queue: "q"}}})
+	next(t, "the claim", e.told)
+	if err := tasks.Report(ctx, model.TaskReport{Ref: claim, Output: large}); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(t, "the report", e.reports); got.Ref != claim || got.Output.Size() > 0 || got.Failure == nil || !got.Failure.Permanent || !strings.Contains(got.Failure.Message, "65536") {
+		t.Errorf("the engine got %+v", got)
+	}
+
+	entities, err := e.work.JoinEntities(ctx, fakeWorker{told: e.told}, model.EntityOffer{Tenant: tenant, Types: []model.EntityType{{Type: "entity:a"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entity := address("entity:a", "k")
+	e.entities.Operate(model.Operations{Entity: entity, Generation: 9, Calls: make([]model.OperationCall, 2)})
+	next(t, "the calls", e.told)
+	if err := entities.FinishCalls(ctx, model.Operated{Entity: entity, Generation: 1, Changed: true, Exists: true, State: large, Results: make([]model.OperationResult, 2)}); err != nil {
+		t.Fatal(err)
+	}
+	made := next(t, "the results", e.operated)
+	if made.Generation != 9 || made.Entity != entity || made.Changed || made.State.Size() > 0 || len(made.Results) != 2 {
+		t.Errorf("the engine got %+v", made)
+	}
+	for _, r := range made.Results {
+		if r.Failure == nil || !r.Failure.Permanent || !strings.Contains(r.Failure.Message, "65536") {
+			t.Errorf("a result is %+v", r)
+		}
 	}
 }

@@ -2,12 +2,14 @@ package remote_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -33,38 +35,43 @@ type server struct {
 	work *grpcapi.Work
 	grpc *grpc.Server
 	conn *grpc.ClientConn
-	// cut breaks all streams when it is called.
+	// listener breaks connections.
 	listener *cutter
 }
 
-// cutter is a listener whose connections can be broken.
+// cutter is a listener whose connections break after some reads. It does not depend on the speed of
+// the machine: every connection lasts long enough to get something done.
 type cutter struct {
 	*bufconn.Listener
 
-	conns chan net.Conn
+	breaks atomic.Bool // whether connections break
+	cuts   atomic.Int64
 }
 
 func (c *cutter) DialContext(ctx context.Context) (net.Conn, error) {
 	conn, err := c.Listener.DialContext(ctx)
-	if err == nil {
-		select {
-		case c.conns <- conn:
-		default:
-		}
+	if err != nil || !c.breaks.Load() {
+		return conn, err
 	}
-	return conn, err
+	f := &fragile{Conn: conn, cuts: &c.cuts}
+	f.left.Store(10 + rand.Int32N(30))
+	return f, nil
 }
 
-// cut breaks every connection that was made.
-func (c *cutter) cut() {
-	for {
-		select {
-		case conn := <-c.conns:
-			_ = conn.Close()
-		default:
-			return
-		}
+// fragile is a connection that breaks after some reads.
+type fragile struct {
+	net.Conn
+
+	left atomic.Int32
+	cuts *atomic.Int64
+}
+
+func (f *fragile) Read(p []byte) (int, error) {
+	if f.left.Add(-1) == 0 {
+		f.cuts.Add(1)
+		_ = f.Conn.Close()
 	}
+	return f.Conn.Read(p)
 }
 
 func startServer(t *testing.T, url string, cfg grpcapi.WorkConfig) *server {
@@ -75,10 +82,11 @@ func startServer(t *testing.T, url string, cfg grpcapi.WorkConfig) *server {
 	}
 	cfg.Backend = n.Backend()
 	cfg.Tenant = func(context.Context) string { return model.DefaultTenant }
-	s := &server{node: n, work: grpcapi.NewWork(cfg), grpc: grpc.NewServer(), listener: &cutter{bufconn.Listen(1 << 20), make(chan net.Conn, 1000)}}
+	s := &server{node: n, work: grpcapi.NewWork(cfg), grpc: grpc.NewServer(), listener: &cutter{Listener: bufconn.Listen(1 << 20)}}
 	pb.RegisterWorkerServiceServer(s.grpc, s.work)
 	go func() { _ = s.grpc.Serve(s.listener) }()
 	s.conn, err = grpc.NewClient("passthrough:///server", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond}, MinConnectTimeout: patience}),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.listener.DialContext(ctx) }))
 	if err != nil {
 		t.Fatal(err)
@@ -133,30 +141,19 @@ func TestWorkersOverTheWire(t *testing.T) {
 func TestBrokenStreamsChangeNothing(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "memory:", grpcapi.WorkConfig{})
+	s.listener.breaks.Store(true)
 	orders := newOrders()
 	app := s.open(t, orders.definitions()...)
-	stop := make(chan struct{})
-	cuts := make(chan int)
-
-	go func() {
-		n := 0
-		for {
-			select {
-			case <-stop:
-				cuts <- n
-				return
-			case <-time.After(3 * time.Millisecond):
-				s.listener.cut()
-				n++
-			}
-		}
-	}()
-
 	for i := range 30 {
 		orders.check(t, app, i)
 	}
-	close(stop)
-	t.Logf("the streams were cut %d times", <-cuts)
+
+	if n := s.listener.cuts.Load(); n < 10 {
+		t.Errorf("the streams were cut %d times only", n)
+	} else {
+		t.Logf("the streams were cut %d times", n)
+	}
+
 	if n := orders.bodies.Load(); n != orders.want.Load() {
 		t.Errorf("%d bodies ran, want %d", n, orders.want.Load())
 	}

@@ -21,13 +21,11 @@ type passage struct {
 	left    atomic.Bool
 }
 
-// gate returns the gate of the session that lets attempts through; nil without one.
+// gate returns the gate of the session that lets attempts through; nil without one. A worker may be
+// activated before it has its session, so gate waits for it.
 func (w *Worker) gate() api.Gate {
-	if b := w.session.Load(); b != nil {
-		g, _ := b.s.(api.Gate)
-		return g
-	}
-	return nil
+	g, _ := w.awaitSession().(api.Gate)
+	return g
 }
 
 // pass lets an attempt wait until the gate lets it through. The caller has the baton.

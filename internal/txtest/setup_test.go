@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
 	"github.com/perdure/perdure/internal/attach"
+	"github.com/perdure/perdure/internal/dialtest"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/pgtest"
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(pgtest.Main(m))
+	goleak.VerifyTestMain(pgtest.Main(dialtest.Main(m, "internal/txtest")))
 }
 
 // patience is the time limit of short waits, on a busy machine.
@@ -59,7 +60,7 @@ var migrated = pgtest.Template{Fill: func(ctx context.Context, url string) error
 // everywhere runs a test on every store of the engine and every kind of user's database.
 func everywhere(t *testing.T, f func(t *testing.T, url string, b *bank)) {
 	t.Parallel()
-	for _, s := range storeKinds {
+	for _, s := range dialtest.Some(storeKinds) {
 		for _, k := range bankKinds {
 			t.Run(s+"/"+k, func(t *testing.T) {
 				t.Parallel()
@@ -152,7 +153,7 @@ func (e *engine) live(t *testing.T, f *faults, defs ...perdure.Definition) *life
 	}
 
 	f.crash = l.store.Kill
-	l.app, err = attach.Open(t.Context(), attach.Config{Backend: n.Backend(), Tenant: model.DefaultTenant, DrainTimeout: time.Second, OnClose: n.Close}, defs...)
+	l.app, err = attach.Embed(t.Context(), attach.Config{Backend: n.Backend(), Tenant: model.DefaultTenant, DrainTimeout: time.Second, OnClose: n.Close}, defs...)
 	if err != nil {
 		t.Fatal(err)
 	}

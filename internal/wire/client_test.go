@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/proto"
 
+	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -181,5 +182,45 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 		if _, err := proto.Marshal(m); err != nil {
 			t.Errorf("%T: %v", m, err)
 		}
+	}
+}
+
+// What a worker says that no worker of ours would say is refused before the engine hears of it.
+func TestTurnsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	run := make([]byte, 16)
+	message := func(key string) []byte {
+		return model.AppendMessage(nil, &model.Message{Kind: model.MessageStart, To: model.Address{Tenant: tenant, Type: "a", Key: key}})
+	}
+	command := func(c *pb.Command) *pb.Turn { return &pb.Turn{Run: run, Commands: []*pb.Command{c}} }
+
+	record, event := uint32(model.CommandRecord), wire.Event(&model.Event{Kind: model.EventStepCompleted})
+	for what, m := range map[string]*pb.Turn{
+		"an id of a wrong length":    {Run: []byte{1}},
+		"an end that is running":     {Run: run, Close: &pb.Close{Status: uint32(model.Running)}},
+		"an end without a status":    {Run: run, Close: &pb.Close{}},
+		"an end by an operator":      {Run: run, Close: &pb.Close{Status: uint32(model.Terminated)}},
+		"an unknown status":          {Run: run, Close: &pb.Close{Status: 99}},
+		"a status that is cut":       {Run: run, Close: &pb.Close{Status: 256 + uint32(model.Completed)}},
+		"more ahead than there is":   {Run: run, Ahead: 1},
+		"less than nothing ahead":    {Run: run, Ahead: -1},
+		"reasons that are none":      {Run: run, Waits: []byte{0xff}},
+		"a block that is none":       {Run: run, Blocked: []byte{0xff}},
+		"a command without a kind":   command(&pb.Command{}),
+		"an unknown command":         command(&pb.Command{Kind: 200}),
+		"an unknown event":           command(&pb.Command{Kind: record, Event: &pb.Event{Kind: 255}}),
+		"an event of another number": command(&pb.Command{Kind: record, Event: &pb.Event{Kind: 256 + uint32(model.EventStepCompleted)}}),
+		"an unknown policy":          command(&pb.Command{Kind: record, Event: event, Reuse: 77}),
+		"a message that is none":     command(&pb.Command{Kind: record, Event: event, Message: []byte{1}}),
+		"a key with a NUL":           command(&pb.Command{Kind: record, Event: event, Message: message("a\x00")}),
+		"terms that are none":        command(&pb.Command{Kind: record, Event: event, Terms: []byte{0xff}}),
+	} {
+		if got, err := wire.ReadTurn(m); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %+v, %v", what, got, err)
+		}
+	}
+
+	if _, err := wire.ReadTurn(&pb.Turn{Run: run, Close: &pb.Close{Status: uint32(model.Continued)}, Commands: []*pb.Command{{Kind: record, Event: event, Message: message("a")}}}); err != nil {
+		t.Errorf("a turn: %v", err)
 	}
 }

@@ -28,6 +28,11 @@ func readerOf[T, M any, P interface {
 	}
 }
 
+// withoutTenant is for readers of messages that have no address.
+func withoutTenant[T any, P any](read func(P) (T, error)) func(string, P) (T, error) {
+	return func(_ string, m P) (T, error) { return read(m) }
+}
+
 var readers = []reader{
 	readerOf(wire.ReadStartRequest), readerOf(wire.ReadStartManyRequest), readerOf(wire.ReadSignalRequest), readerOf(wire.ReadSettleRequest),
 	readerOf(wire.ReadOrderRequest), readerOf(wire.ReadSignalsRequest), readerOf(wire.ReadUpdateRequest), readerOf(wire.ReadQueryRequest),
@@ -36,6 +41,9 @@ var readers = []reader{
 	readerOf(wire.ReadUnlockRequest), readerOf(wire.ReadMailboxRequest), readerOf(wire.ReadListDeadRequest), readerOf(wire.ReadDeadTaskRequest),
 	readerOf(wire.ReadRequeueRequest), readerOf(wire.ReadUndoRequeueRequest), readerOf(wire.ReadTaskTarget), readerOf(wire.ReadTaskLogsRequest),
 	readerOf(wire.ReadTaskStreamRequest), readerOf(wire.ReadWatchRequest), readerOf(wire.ReadChangePage), readerOf(wire.ReadLimit), readerOf(wire.ReadBreakerRule), readerOf(wire.ReadTaskSpec),
+	// Items of a worker, and what a server sends to it.
+	readerOf(withoutTenant(wire.ReadTurn)), readerOf(wire.ReadOperated), readerOf(wire.ReadTaskReport), readerOf(wire.ReadBeats), readerOf(wire.ReadTaskWrite),
+	readerOf(wire.ReadTaskRef), readerOf(wire.ReadActivation), readerOf(wire.ReadClaim), readerOf(withoutTenant(wire.ReadEvent)),
 	// Replies: a client does not trust its server blindly.
 	readerOf(wire.ReadDescription), readerOf(wire.ReadEntityInfo), readerOf(wire.ReadDeadTask), readerOf(wire.ReadTaskStreamPage),
 	readerOf(wire.ReadTaskLogsPage), readerOf(wire.ReadBreakerList), readerOf(wire.ReadStartManyReply), readerOf(wire.ReadLimitList),
@@ -47,6 +55,9 @@ func FuzzReadRequests(f *testing.F) {
 		&pb.StartRequest{Address: &pb.Address{Type: "a"}, Reuse: 7, With: []*pb.NamedPayload{nil}, Task: &pb.TaskSpec{SameRun: []byte{1}}},
 		&pb.HistoryRequest{Target: &pb.Target{Run: []byte{1, 2}}, After: -1},
 		&pb.ImportRequest{Start: &pb.Start{Run: []byte{1}, Carried: []*pb.HistoryEvent{{Kind: 999}}}, Events: []*pb.HistoryEvent{{}}},
+		&pb.Turn{Run: make([]byte, 16), Ahead: 1, Close: &pb.Close{Status: 255}, Commands: []*pb.Command{{Kind: 1, Event: &pb.Event{Kind: 3}, Message: []byte{0xa0}}}},
+		&pb.Operated{Entity: &pb.Address{Type: "entity:a"}, Results: []*pb.OperationResult{{Messages: [][]byte{{0xa1}}}}},
+		&pb.TaskWrite{Ref: &pb.TaskRef{Run: []byte{1}}, Items: []*pb.TaskItem{{Kind: 999}, nil}},
 		&pb.EntityInfo{Waiting: []*pb.MailboxItem{{Message: []byte{0xa1}}}},
 	} {
 		body, err := proto.Marshal(m)

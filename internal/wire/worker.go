@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -141,7 +143,10 @@ func ReadTurn(t *pb.Turn) (model.Turn, error) {
 	if err != nil {
 		return model.Turn{}, err
 	}
-	out := model.Turn{Run: run, Generation: t.GetGeneration(), Seen: t.GetSeen(), Ahead: int(t.GetAhead()), Close: readClosing(t.GetClose()), Running: t.GetRunning()}
+	out := model.Turn{Run: run, Generation: t.GetGeneration(), Seen: t.GetSeen(), Ahead: int(t.GetAhead()), Running: t.GetRunning()}
+	if out.Close, err = readClosing(t.GetClose()); err != nil {
+		return out, err
+	}
 	if out.Waits, err = ReadReasons(t.GetWaits()); err != nil {
 		return out, err
 	}
@@ -211,9 +216,9 @@ func readCommand(c *pb.Command) (model.Command, error) {
 	}
 
 	if len(c.GetMessage()) > 0 {
-		m, err := model.DecodeMessage(c.GetMessage())
+		m, err := readMessage(c.GetMessage())
 		if err != nil {
-			return out, fault.New(fault.Invalid, "%w", err)
+			return out, err
 		}
 		out.Message = &m
 	}
@@ -252,14 +257,33 @@ func writeClose(c *model.Close) *pb.Close {
 	}
 }
 
-func readClosing(c *pb.Close) *model.Close {
+// readClosing reads how the code of a run ended. It cannot end in other ways, so the engine need
+// not hear of them: the run would be blocked for a fault of its worker.
+func readClosing(c *pb.Close) (*model.Close, error) {
 	if c == nil {
-		return nil
+		return nil, nil
+	}
+	if s := c.GetStatus(); s <= uint32(model.Running) || s > uint32(model.Continued) {
+		return nil, fault.New(fault.Invalid, "a run ends with status %d, which is not an end", s)
 	}
 	return &model.Close{
-		Status: model.Status(min(c.GetStatus(), 255)), Output: ReadPayload(c.GetOutput()), Failure: ReadFailure(c.GetFailure()), Input: ReadPayload(c.GetInput()),
+		Status: model.Status(c.GetStatus()), Output: ReadPayload(c.GetOutput()), Failure: ReadFailure(c.GetFailure()), Input: ReadPayload(c.GetInput()),
 		Begun: c.GetBegun(), Retain: time.Duration(c.GetRetain()), Retry: ReadRetry(c.GetRetry()), Final: c.GetFinal(), RetryAfter: time.Duration(c.GetRetryAfter()),
+	}, nil
+}
+
+// readMessage reads a message that the code of a worker sends. The names in its address are checked
+// as those of a client are: a store may refuse a row with control characters, and then the run that
+// sends the message stands still.
+func readMessage(body []byte) (model.Message, error) {
+	m, err := model.DecodeMessage(body)
+	if err != nil {
+		return m, fault.New(fault.Invalid, "%w", err)
 	}
+	if strings.ContainsFunc(m.To.Type+m.To.Key, unicode.IsControl) {
+		return m, fault.New(fault.Invalid, "a message to %.80q, which contains control characters", m.To.String())
+	}
+	return m, nil
 }
 
 // Operations are calls of one entity.
@@ -313,9 +337,9 @@ func ReadOperated(tenant string, r *pb.Operated) (model.Operated, error) {
 	for i, res := range r.GetResults() {
 		p := model.OperationResult{Output: ReadPayload(res.GetOutput()), Failure: ReadFailure(res.GetFailure()), Unmade: res.GetUnmade()}
 		for _, body := range res.GetMessages() {
-			m, err := model.DecodeMessage(body)
+			m, err := readMessage(body)
 			if err != nil {
-				return out, fault.New(fault.Invalid, "%w", err)
+				return out, err
 			}
 			p.Messages = append(p.Messages, m)
 		}

@@ -33,6 +33,8 @@ const (
 	MailboxVerb_MAILBOX_VERB_SKIP MailboxVerb = 3
 	// Remove one item. Its caller gets a failure.
 	MailboxVerb_MAILBOX_VERB_DROP MailboxVerb = 4
+	// Remove the oldest signals of a name, which is the id of the request.
+	MailboxVerb_MAILBOX_VERB_DROP_NAMED MailboxVerb = 5
 )
 
 // Enum value maps for MailboxVerb.
@@ -43,6 +45,7 @@ var (
 		2: "MAILBOX_VERB_SHOW",
 		3: "MAILBOX_VERB_SKIP",
 		4: "MAILBOX_VERB_DROP",
+		5: "MAILBOX_VERB_DROP_NAMED",
 	}
 	MailboxVerb_value = map[string]int32{
 		"MAILBOX_VERB_UNSPECIFIED": 0,
@@ -50,6 +53,7 @@ var (
 		"MAILBOX_VERB_SHOW":        2,
 		"MAILBOX_VERB_SKIP":        3,
 		"MAILBOX_VERB_DROP":        4,
+		"MAILBOX_VERB_DROP_NAMED":  5,
 	}
 )
 
@@ -779,7 +783,9 @@ func (*Done) Descriptor() ([]byte, []int) {
 
 // ServerRequest asks what the client talks to.
 type ServerRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Fail unless the server can take messages now: its engine serves, and its store answers.
+	Reach         bool `protobuf:"varint,1,opt,name=reach,proto3" json:"reach,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -812,6 +818,13 @@ func (x *ServerRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ServerRequest.ProtoReflect.Descriptor instead.
 func (*ServerRequest) Descriptor() ([]byte, []int) {
 	return file_perdure_v1_client_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ServerRequest) GetReach() bool {
+	if x != nil {
+		return x.Reach
+	}
+	return false
 }
 
 // ServerReply describes the server.
@@ -7603,8 +7616,9 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\n" +
 	"unreadable\x18\x04 \x01(\bR\n" +
 	"unreadable\"\x06\n" +
-	"\x04Done\"\x0f\n" +
-	"\rServerRequest\"\xd5\x01\n" +
+	"\x04Done\"%\n" +
+	"\rServerRequest\x12\x14\n" +
+	"\x05reach\x18\x01 \x01(\bR\x05reach\"\xd5\x01\n" +
 	"\vServerReply\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x16\n" +
@@ -8120,13 +8134,14 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x12ResumeQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"*\n" +
 	"\x0eDeliverRequest\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\fR\amessage*\x87\x01\n" +
+	"\amessage\x18\x01 \x01(\fR\amessage*\xa4\x01\n" +
 	"\vMailboxVerb\x12\x1c\n" +
 	"\x18MAILBOX_VERB_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MAILBOX_VERB_LIST\x10\x01\x12\x15\n" +
 	"\x11MAILBOX_VERB_SHOW\x10\x02\x12\x15\n" +
 	"\x11MAILBOX_VERB_SKIP\x10\x03\x12\x15\n" +
-	"\x11MAILBOX_VERB_DROP\x10\x04*\x87\x01\n" +
+	"\x11MAILBOX_VERB_DROP\x10\x04\x12\x1b\n" +
+	"\x17MAILBOX_VERB_DROP_NAMED\x10\x05*\x87\x01\n" +
 	"\n" +
 	"StreamKind\x12\x1b\n" +
 	"\x17STREAM_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +

@@ -10,6 +10,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -73,10 +74,16 @@ type Config[D, T any] struct {
 	Checks *replay.Checks
 }
 
+// Connect opens a connection to an address.
+type Connect = func(ctx context.Context, address string) (net.Conn, error)
+
 // Constructors are the functions of package perdure that users do not see. A is *perdure.App.
 type Constructors[A, D, T any] struct {
 	// Open builds an app from a backend and definitions.
 	Open func(ctx context.Context, cfg Config[D, T], defs ...D) (A, error)
+	// Dial is perdure.Dial with the settings of cfg, over connections that connect opens. OnClose
+	// runs after the connection is closed.
+	Dial func(ctx context.Context, cfg Config[D, T], url string, connect Connect, defs ...D) (A, error)
 	// Replay runs the code of definitions against an exported history.
 	Replay func(ctx context.Context, cfg Config[D, T], history io.Reader, defs ...D) error
 }

@@ -1,0 +1,187 @@
+// Package dialtest runs test suites of apps a second time, over a connection.
+//
+// A suite that imports this package opens its apps with embedded.Open or attach.Embed. When the
+// environment says so, each of these apps gets a server in front of its engine, and reaches it with
+// perdure.Dial over a connection in memory. So the suite tests that a program behaves the same on
+// both sides of the wire, also in the virtual time of testing/synctest.
+package dialtest
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/attach"
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/codec"
+	"github.com/perdure/perdure/internal/grpcapi"
+	"github.com/perdure/perdure/internal/schedule"
+)
+
+// Env is the environment variable that puts connections between apps and their engines:
+//
+//	1      all tests of a suite, on one kind of store each
+//	all    all tests, on all kinds of stores
+//	also   the suite in process first, then a part of it over connections
+const Env = "PERDURE_TEST_DIAL"
+
+// over says that apps are opened over connections now.
+var over atomic.Bool
+
+func init() {
+	attach.Through = Open
+	over.Store(os.Getenv(Env) == "1" || os.Getenv(Env) == "all")
+}
+
+// Some returns the kinds of stores that a test runs on. The wire does not depend on the store, so
+// over connections it is only the first kind, unless PERDURE_TEST_DIAL is "all".
+func Some(kinds []string) []string {
+	if over.Load() && os.Getenv(Env) != "all" {
+		return kinds[:1]
+	}
+	return kinds
+}
+
+// dialed counts the apps that were opened over a connection.
+var dialed atomic.Int64
+
+// Suite is the suite of a package, which Run runs as PERDURE_TEST_DIAL says.
+type Suite struct {
+	m   *testing.M
+	dir string
+}
+
+// Main returns the suite of a package, by its directory in the module.
+func Main(m *testing.M, dir string) Suite { return Suite{m, dir} }
+
+// Run runs the tests and returns the exit code. Over connections it leaves out the exceptions, and
+// fails when no test has opened an app, because then it tests nothing.
+func (s Suite) Run() int {
+	flag.Parse()
+	also := os.Getenv(Env) == "also" && flag.Lookup("test.run").Value.String() == ""
+	if !over.Load() {
+		if code := s.m.Run(); code != 0 || !also {
+			return code
+		}
+		over.Store(true)
+		set("test.run", parts[s.dir])
+	}
+
+	skip := []string{}
+	if own := flag.Lookup("test.skip").Value.String(); own != "" {
+		skip = append(skip, own)
+	}
+	for name := range Exceptions[s.dir] {
+		skip = append(skip, "^"+strings.ReplaceAll(name, "/", "$/^")+"$")
+	}
+	slices.Sort(skip)
+	set("test.skip", strings.Join(skip, "|"))
+	code := s.m.Run()
+	whole := flag.Lookup("test.run").Value.String() == parts[s.dir] && flag.Lookup("test.list").Value.String() == ""
+	if code == 0 && whole && dialed.Load() == 0 {
+		fmt.Fprintln(os.Stderr, "no test has opened an app over a connection")
+		return 1
+	}
+	return code
+}
+
+// set sets a flag of the testing package.
+func set(name, value string) {
+	if err := flag.Set(name, value); err != nil {
+		panic(err)
+	}
+}
+
+// buffer is how many bytes are on their way in one direction of a connection.
+const buffer = 1 << 18
+
+// drain is how long the calls of an app may take that has been closed.
+const drain = 5 * time.Second
+
+// Open opens the app of an engine. Over connections it serves the engine, and the app dials it.
+func Open(ctx context.Context, cfg attach.Config, defs ...perdure.Definition) (*perdure.App, error) {
+	if !over.Load() {
+		return attach.Open(ctx, cfg, defs...)
+	}
+	dialed.Add(1)
+	s, err := serve(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+
+	closing, closed := cfg.OnClosing, cfg.OnClose
+	cfg.OnClosing = nil
+	cfg.OnClose = func() error { // the server ends after its only app
+		if closing != nil {
+			closing()
+		}
+		s.close()
+		if closed != nil {
+			return closed()
+		}
+		return nil
+	}
+	app, err := attach.Dial(ctx, cfg, "grpc://localhost:7800", func(ctx context.Context, _ string) (net.Conn, error) {
+		return s.listener.DialContext(ctx)
+	}, defs...)
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return app, nil
+}
+
+// server is a server in memory.
+type server struct {
+	listener      *bufconn.Listener
+	grpc          *grpcapi.Server
+	stopSchedules func()
+	ended         sync.WaitGroup
+}
+
+// serve starts a server in front of an engine, as node.Serve does.
+func serve(ctx context.Context, cfg attach.Config) (*server, error) {
+	host, ok := cfg.Backend.(schedule.Host)
+	if !ok {
+		return nil, errors.New("the engine cannot run schedules")
+	}
+	log := cfg.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+
+	s := &server{listener: bufconn.Listen(buffer)}
+	mailer, _ := cfg.Backend.(api.Mailer)
+	s.grpc = grpcapi.New(grpcapi.Config{
+		Backend: cfg.Backend, Mailer: mailer, Authenticator: authn.Open{Tenant: cfg.Tenant}, Log: cfg.Logger, Version: cfg.Version,
+		MaxPayload: codec.MaxStored(cfg.Payloads, cfg.MaxPayload),
+	})
+	var err error
+	if s.stopSchedules, err = schedule.ServeAll(ctx, host, log); err != nil {
+		return nil, err
+	}
+	s.ended.Go(func() { _ = s.grpc.Serve(s.listener) }) // it ends with close
+	return s, nil
+}
+
+func (s *server) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	s.grpc.Shutdown(ctx)
+	s.ended.Wait()
+	s.stopSchedules()
+}

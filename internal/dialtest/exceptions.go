@@ -1,0 +1,25 @@
+package dialtest
+
+// inbox is the reason of tests of transactions in the database of the store.
+const inbox = "a transaction in the database of the store writes to the inbox of the engine, and over a connection it needs an outbox"
+
+// Exceptions are the tests of each suite that do not run over a connection, with the reason. A test
+// of this package checks that they exist. Subtests follow a slash.
+var Exceptions = map[string]map[string]string{
+	"internal/e2e": {
+		"TestCloseOnAFullDisk":      "Close of an app stops an embedded engine, whose store is full here; it does not stop a server",
+		"TestHeapUnderHostileInput": "it bounds the memory of an engine, and over a connection the process also has the buffers of client and server",
+	},
+	"internal/txtest": {
+		"TestEnginesOwnDatabase": inbox,
+		"TestPgxItself":          inbox,
+	},
+}
+
+// parts are the tests of each suite that run over connections every time, as a regular expression;
+// all tests when there is none. Every kind of request and every role of a worker is in them. All
+// other tests run with make test-dial.
+var parts = map[string]string{
+	"internal/e2e":    "^(TestScenarios|TestInlineGate|TestBadCalls|TestCloseWithCallers|TestTasks|TestTaskLogsAndStream|TestTaskStateOverAttempts|TestWrongTypes)$",
+	"internal/txtest": "^(TestTransfer|TestOutageOfTheEngine|TestDeadLetters|TestRequestIDsOfTransactions|TestCommitAndRollback)$",
+}

@@ -1,0 +1,41 @@
+package node
+
+import (
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// A connection that does not say in time what it speaks is closed, also if it says half of it. Time
+// is virtual.
+func TestSilentConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
+	for _, said := range []string{"", "PRI * HT", "G"} {
+		synctest.Test(t, func(t *testing.T) {
+			l := bufconn.Listen(1 << 10)
+			s := newSplitter(l, nil)
+			conn, err := l.DialContext(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(conn, said); err != nil {
+				t.Fatal(err)
+			}
+
+			begin := time.Now()
+			if _, err := conn.Read(make([]byte, 1)); err == nil || time.Since(begin) > sniffTime {
+				t.Errorf("after %q: %v, %s later", said, err, time.Since(begin))
+			}
+			if len(s.room) > 1 {
+				t.Errorf("%d connections are counted", len(s.room))
+			}
+			_ = conn.Close()
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
