@@ -172,7 +172,8 @@ func (r *workflowRole) report(m *pb.Turn) error {
 		return nil
 	}
 
-	if t.Close != nil || t.Blocked != nil {
+	// The engine takes a closed run back once its end is stored. If there was news, it goes on.
+	if t.Blocked != nil {
 		r.mu.Lock()
 		if r.held[t.Run] == t.Generation {
 			delete(r.held, t.Run)

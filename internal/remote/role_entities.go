@@ -83,7 +83,13 @@ func (r *entityRole) rejoined()           {}
 func (r *entityRole) lost(unsent []*pb.WorkerItem) *pb.Join {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	clear(r.left)
+	for _, all := range r.left { // what is still being made is kept below
+		for _, h := range all {
+			if h.result == nil {
+				r.settle(h)
+			}
+		}
+	}
 	reported := r.reported.take()
 	for _, item := range unsent {
 		if m := item.GetOperated(); m != nil && reported[m.GetGeneration()] != nil {
@@ -160,7 +166,7 @@ func (r *entityRole) operate(m *pb.Operations) error {
 	r.mu.Unlock()
 	if result != nil {
 		result.Generation = h.server
-		r.w.post(&pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: result}})
+		r.post(&pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: result}})
 	}
 	return nil
 }
@@ -190,7 +196,7 @@ func (r *entityRole) FinishCalls(ctx context.Context, o model.Operated) error {
 	}
 
 	results.Generation = h.server
-	return r.w.send(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: results}})
+	return r.send(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: results}})
 }
 
 // fit returns the results as the server takes them. If they are too large, all calls have failed:

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -30,9 +31,9 @@ type workflowRole struct {
 	loading map[model.RunID]*model.Activation
 	// waiting are attempts that wait for limits and breakers.
 	waiting map[model.TaskRef]*attempt
-	// ended are the last runs that the worker has ended by a turn. The server may die before it
-	// takes the turn.
-	ended recent[model.RunID, model.Address]
+	// left are the runs that the worker holds from a session that the server has lost. It names
+	// them whenever it joins, until it gets them again or leftFor is over.
+	left map[model.RunID]leftRun
 	// asked are the queries that the worker has not answered.
 	asked map[uint64]*pb.QueryAnswer
 }
@@ -44,6 +45,16 @@ type holding struct {
 	address       model.Address
 }
 
+// leftRun is a run of a lost session.
+type leftRun struct {
+	address model.Address
+	since   time.Time
+}
+
+// leftFor is how long a worker names a run that it does not get again. It is as long as a worker
+// keeps the attempts of a lost run.
+const leftFor = time.Minute
+
 // attempt waits for limits and breakers, for the reason that the server gave.
 type attempt struct {
 	begin func()
@@ -52,7 +63,7 @@ type attempt struct {
 }
 
 func newWorkflowRole(m *membership, worker api.Worker) *workflowRole {
-	r := &workflowRole{membership: m, worker: worker}
+	r := &workflowRole{membership: m, worker: worker, left: map[model.RunID]leftRun{}}
 	r.reset()
 	return r
 }
@@ -67,49 +78,34 @@ func (r *workflowRole) reset() {
 
 // lost takes every run away. A worker that can goes on with what it runs, once it gets the same
 // runs again.
-func (r *workflowRole) lost(unsent []*pb.WorkerItem) *pb.Join {
-	r.mu.Lock()
-	held, loading, ended := r.held, r.loading, r.ended.take()
-	r.reset()
-	r.mu.Unlock()
+func (r *workflowRole) lost([]*pb.WorkerItem) *pb.Join {
 	survivor, _ := r.worker.(api.Survivor)
-
-	join := &pb.Join{}
-	for _, item := range unsent {
-		if t, address := endingOf(item, ended); t != nil && survivor != nil {
-			survivor.Keep(t)
-			join.HeldRuns = append(join.HeldRuns, wire.HeldRun(model.HeldRun{Address: address, Run: t.Run}))
+	now := time.Now()
+	r.mu.Lock()
+	held, loading := r.held, r.loading
+	r.reset()
+	maps.DeleteFunc(r.left, func(_ model.RunID, l leftRun) bool { return now.Sub(l.since) > leftFor })
+	for run, h := range held {
+		if loading[run] == nil && survivor != nil { // otherwise the worker has never seen it
+			r.left[run] = leftRun{h.address, now}
 		}
 	}
+	join := &pb.Join{HeldRuns: make([]*pb.HeldRun, 0, len(r.left))}
+	for run, l := range r.left {
+		join.HeldRuns = append(join.HeldRuns, wire.HeldRun(model.HeldRun{Address: l.address, Run: run}))
+	}
+	r.mu.Unlock()
 
 	for run, h := range held {
 		switch {
-		case loading[run] != nil: // the worker has never seen it
+		case loading[run] != nil:
 		case survivor != nil:
 			survivor.Lose(run, h.local)
-			join.HeldRuns = append(join.HeldRuns, wire.HeldRun(model.HeldRun{Address: h.address, Run: run}))
 		default:
 			r.worker.Evict(run, h.local, errLost.Error())
 		}
 	}
-
 	return join
-}
-
-// endingOf returns the turn in an item, if it ended one of the runs; nil otherwise.
-func endingOf(item *pb.WorkerItem, ended map[model.RunID]model.Address) (*model.Turn, model.Address) {
-	if item.GetTurn() == nil {
-		return nil, model.Address{}
-	}
-	t, err := wire.ReadTurn(item.GetTurn())
-	if err != nil || t.Close == nil {
-		return nil, model.Address{}
-	}
-	address, ok := ended[t.Run]
-	if !ok {
-		return nil, model.Address{}
-	}
-	return &t, address
 }
 
 // local returns the worker's number for a generation of the server; false if the worker does not
@@ -145,6 +141,7 @@ func (r *workflowRole) activate(m *pb.Activation) error {
 	r.held[a.Start.Run] = holding{r.last, a.Generation, a.Start.Address}
 	a.Generation = r.last
 	delete(r.loading, a.Start.Run)
+	delete(r.left, a.Start.Run)
 	if m.GetMore() {
 		r.loading[a.Start.Run] = &a
 	}
@@ -244,16 +241,6 @@ func (r *workflowRole) drop(run model.RunID, generation uint64) {
 	}
 }
 
-// end forgets a run that the worker has ended.
-func (r *workflowRole) end(run model.RunID, generation uint64) {
-	r.mu.Lock()
-	if h := r.held[run]; h.local == generation {
-		r.ended.add(run, h.address)
-	}
-	r.mu.Unlock()
-	r.drop(run, generation)
-}
-
 // refused says that the server could not take a turn, so the run goes on elsewhere.
 func (r *workflowRole) refused(m *pb.TurnRefused) error {
 	if r == nil {
@@ -315,6 +302,7 @@ func (r *workflowRole) ask(to *pb.QueryAnswer) uint64 {
 // Report hands in a turn.
 func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 	local := t.Generation
+	on, _ := r.current() // before the run is looked up, so that both belong to the same session
 	server, held := r.server(t.Run, local)
 	if !held {
 		return nil // the worker has been told, or is about to be
@@ -327,12 +315,17 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 		item = &pb.WorkerItem{Item: &pb.WorkerItem_Turn{Turn: wire.Turn(&t)}}
 	}
 
-	if err := r.w.send(ctx, item); err != nil {
+	switch err := on.Send(ctx, item, size(item)); {
+	case errors.Is(err, errLost):
+		return nil // the worker is about to be told, and keeps what it has reported
+	case err != nil:
 		return err
 	}
 
-	if t.Close != nil || t.Blocked != nil {
-		r.end(t.Run, local)
+	// The worker holds a run that it has closed until the server says that the end is stored: if
+	// there was news, the code goes on.
+	if t.Blocked != nil {
+		r.drop(t.Run, local)
 	}
 	if large != nil {
 		r.worker.Evict(t.Run, local, large.Error())
@@ -342,6 +335,7 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 
 // Release gives a parked run back.
 func (r *workflowRole) Release(run model.RunID, generation uint64, seen int64, waits []model.Reason) {
+	on, _ := r.current()
 	server, held := r.server(run, generation)
 	if !held {
 		return
@@ -350,13 +344,14 @@ func (r *workflowRole) Release(run model.RunID, generation uint64, seen int64, w
 	if len(waits) > 0 {
 		m.Waits = model.AppendReasons(nil, waits)
 	}
-	r.w.post(&pb.WorkerItem{Item: &pb.WorkerItem_Release{Release: m}})
+	postTo(on, &pb.WorkerItem{Item: &pb.WorkerItem_Release{Release: m}})
 }
 
 // Answer hands in what the code answered to a query.
 //
 //arch:parameters the protocol of workers, see api.Session
 func (r *workflowRole) Answer(_ model.RunID, _, id uint64, out model.Payload, f *model.Failure) {
+	on, _ := r.current()
 	r.mu.Lock()
 	m := r.asked[id]
 	delete(r.asked, id)
@@ -365,7 +360,7 @@ func (r *workflowRole) Answer(_ model.RunID, _, id uint64, out model.Payload, f 
 		return
 	}
 	m.Output, m.Failure = wire.Payload(out), wire.Failure(f)
-	r.w.post(&pb.WorkerItem{Item: &pb.WorkerItem_QueryAnswer{QueryAnswer: m}})
+	postTo(on, &pb.WorkerItem{Item: &pb.WorkerItem_QueryAnswer{QueryAnswer: m}})
 }
 
 // Leave gives everything back and ends the role.
@@ -380,7 +375,7 @@ func (r *workflowRole) Pass(ref model.TaskRef, spec *model.TaskSpec, input *mode
 	if input != nil {
 		m.Input = &pb.Payload{Data: input.Data, Encoding: input.Encoding}
 	}
-	r.w.post(&pb.WorkerItem{Item: &pb.WorkerItem_Pass{Pass: m}})
+	r.post(&pb.WorkerItem{Item: &pb.WorkerItem_Pass{Pass: m}})
 }
 
 // EndPass reports how an attempt ended.
@@ -388,7 +383,7 @@ func (r *workflowRole) EndPass(ref model.TaskRef, spec *model.TaskSpec, how mode
 	r.mu.Lock()
 	delete(r.waiting, ref)
 	r.mu.Unlock()
-	r.w.post(&pb.WorkerItem{Item: &pb.WorkerItem_Passed{Passed: &pb.Passed{
+	r.post(&pb.WorkerItem{Item: &pb.WorkerItem_Passed{Passed: &pb.Passed{
 		Ref: wire.TaskRef(ref), Spec: wire.TaskSpec(spec), How: uint32(how), RetryAfter: int64(retryAfter),
 	}}})
 }
