@@ -52,14 +52,14 @@ type engine struct {
 	diverged int
 	problems []string
 
-	bodies  []*body // blocked bodies
-	auto    bool    // bodies do not block
-	ran     map[string]int
+	bodies []*body // blocked bodies
+	auto   bool    // bodies do not block
+	ran    map[string]int
 	// attempts whose code gave up on them
 	interrupted map[string]bool
-	commits int
-	hold    chan struct{}     // for code that should block
-	answers map[uint64]answer // to queries
+	commits     int
+	hold        chan struct{}     // for code that should block
+	answers     map[uint64]answer // to queries
 
 	// where steps that settle store their outcomes, by step; nil for a success
 	place   map[string]*model.Failure
