@@ -311,4 +311,3 @@ func TestClaimsOfReturningWorkers(t *testing.T) {
 		}
 	})
 }
-
