@@ -43,7 +43,7 @@ type handOver struct {
 	server uint64 // the server's number, which a restarted server may use again
 	lost   bool   // the server that handed it over is gone
 	entity model.Address
-	calls  []int64 // numbers of the calls in the stored mailbox
+	calls  []int64 // numbers that identify the calls
 	state  uint64  // hash of the state that the calls began with
 	// What is known of a lost one: the results, or the hand-over of the same calls by the next
 	// server, which gets them.
@@ -65,8 +65,7 @@ func newHandOver(o *model.Operations) *handOver {
 }
 
 // begins reports whether the calls are the first ones of another hand-over, on the same state.
-// Numbers of stored calls are never used again. Calls without one are gone with the server that had
-// them.
+// Calls without a number are gone with the server that had them.
 func (h *handOver) begins(o *handOver) bool {
 	return len(h.calls) > 0 && len(h.calls) <= len(o.calls) && !slices.Contains(h.calls, 0) && slices.Equal(h.calls, o.calls[:len(h.calls)]) && h.state == o.state
 }

@@ -255,7 +255,7 @@ func (l *Lane) handOverCalls(now model.Time, e *entry, items []*core.Item, on *m
 	e.actor.jobs = append(e.actor.jobs, j)
 	calls := make([]model.OperationCall, len(items))
 	for i, it := range items {
-		calls[i] = model.OperationCall{Name: it.Message.Name, Input: it.Message.Input, Trace: it.Message.Trace, Number: it.Seq}
+		calls[i] = model.OperationCall{Name: it.Message.Name, Input: it.Message.Input, Trace: it.Message.Trace, Number: l.callNumber(it)}
 	}
 	l.out.Operate = append(l.out.Operate, OperateCall{w, model.Operations{
 		Entity: e.address, Generation: j.gen, State: on.State, Exists: on.Exists, Calls: calls, Now: now,

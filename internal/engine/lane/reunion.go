@@ -1,10 +1,14 @@
 package lane
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -163,6 +167,17 @@ func (l *Lane) pickFor(e *entry) WorkerID {
 		return id
 	}
 	return l.workers.pick(e.kind(), e.x.Pin)
+}
+
+// callNumber identifies a call for a worker that gets it again from the next server. A call that is
+// not in the mailbox yet comes again from its sender, so its own identity counts, if it has one.
+func (l *Lane) callNumber(it *core.Item) int64 {
+	m := it.Message
+	if l.cfg.Reunion == 0 || m.From.ID == "" && m.RequestID == "" {
+		return it.Seq
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%s", m.From.Address.Path(), m.From.Run, m.From.ID, m.RequestID))
+	return int64(binary.BigEndian.Uint64(sum[:8])>>1) | 1
 }
 
 // pickForCalls chooses a worker for calls of an entity in the same way. An entity may have several
