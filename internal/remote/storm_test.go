@@ -61,6 +61,7 @@ func newStorm(slow time.Duration) *storm {
 		if err != nil {
 			return 0, err
 		}
+
 		for _, f := range []*perdure.Future[int]{left.Go(ctx, n), right.Go(ctx, n), kid.Future(ctx)} {
 			m, err := f.Get(ctx)
 			if err != nil {
@@ -68,11 +69,13 @@ func newStorm(slow time.Duration) *storm {
 			}
 			sum += m
 		}
+
 		extra, err := stormGo.Receive(ctx)
 		if err != nil {
 			return 0, err
 		}
 		m, err := deposit.Call(ctx, fmt.Sprint(n%accounts), n)
+
 		return sum + m + extra, err
 	})
 	s.defs = []perdure.Definition{one, left, right, task, s.fund, child, s.mix}

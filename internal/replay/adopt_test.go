@@ -46,6 +46,7 @@ func lossy(t *testing.T, code func(e *engine, x replay.Ctx) (string, error), tes
 			out, err := code(e, x)
 			return payload(out), err
 		})
+
 		e.cfg.OwnerRestarts = true
 		e.activate(-1)
 		test(e)
@@ -53,6 +54,7 @@ func lossy(t *testing.T, code func(e *engine, x replay.Ctx) (string, error), tes
 		if err := e.err(); err != nil {
 			t.Errorf("%v\n%s", err, dump(e.events))
 		}
+
 		for id, n := range e.ran {
 			if n > 1 {
 				t.Errorf("the body of %s ran %d times", id, n)
@@ -127,6 +129,7 @@ func TestCancelReachesTheBodyOfALostRun(t *testing.T) {
 						}
 						e.reactivate(-1)
 					}
+
 					if late {
 						cancel()
 					}
@@ -140,7 +143,8 @@ func TestCancelReachesTheBodyOfALostRun(t *testing.T) {
 	}
 }
 
-// An attempt that waits for a slot when the run is lost has not begun: the next activation makes it.
+// An attempt that waits for a slot when the run is lost has not begun: the next activation makes
+// it.
 func TestAttemptsInLineBeginAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e *engine
@@ -148,6 +152,7 @@ func TestAttemptsInLineBeginAnew(t *testing.T) {
 			a, b := x.StepFuture(e.stepOf("a")), x.StepFuture(e.stepOf("b"))
 			return payload("done"), errors.Join(x.Get(a), x.Get(b))
 		})
+
 		e.cfg.OwnerRestarts, e.cfg.MaxSteps = true, 1
 		e.activate(-1)
 		e.lose()
@@ -158,6 +163,7 @@ func TestAttemptsInLineBeginAnew(t *testing.T) {
 		if len(e.ran) != 2 || e.err() != nil {
 			t.Errorf("ran %v, %v", e.ran, e.err())
 		}
+
 		for id, n := range e.ran {
 			if n != 1 {
 				t.Errorf("%s ran %d times", id, n)
@@ -204,8 +210,8 @@ func TestKeptAttemptsExpire(t *testing.T) {
 	}
 }
 
-// Close interrupts the bodies of lost runs: of one that waits to be activated again, and of one that
-// another activation waits for.
+// Close interrupts the bodies of lost runs: of one that waits to be activated again, and of one
+// that another activation waits for.
 func TestCloseEndsBodiesOfLostRuns(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		for _, back := range []bool{true, false} {
@@ -227,8 +233,8 @@ func TestCloseEndsBodiesOfLostRuns(t *testing.T) {
 	}
 }
 
-// The outcome of an attempt is taken as it is: a retry counts as one attempt, with its number, and a
-// time limit of an attempt goes on from where it was.
+// The outcome of an attempt is taken as it is: a retry counts as one attempt, with its number, and
+// a time limit of an attempt goes on from where it was.
 func TestOutcomesOfLostAttempts(t *testing.T) {
 	t.Run("retry", func(t *testing.T) {
 		lossy(t, func(e *engine, x replay.Ctx) (string, error) {
@@ -241,9 +247,16 @@ func TestOutcomesOfLostAttempts(t *testing.T) {
 			if n := strings.Count(dump(e.events), model.EventAttemptFailed.String()); n != 1 {
 				t.Fatalf("%d failed attempts\n%s", n, dump(e.events))
 			}
+
 			e.lose() // in the back-off, so the next attempt has not begun
 			e.reactivate(-1)
 			e.settle()
+			for id := range e.retries {
+				e.retry(id)
+			}
+			e.letGo(0)
+			e.lose() // the outcome of the second attempt was reported, and not stored
+			e.reactivate(-1)
 			for id := range e.retries {
 				e.retry(id)
 			}
