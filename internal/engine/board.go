@@ -285,8 +285,8 @@ func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has 
 	worker, node, _ := splitWorker(name)
 	b.mu.Lock()
 	s := b.ids[worker]
-	if s == nil && b.mayReturn(worker) && !slices.Contains(b.awaited[worker], claim) {
-		b.awaited[worker] = append(b.awaited[worker], claim)
+	if s == nil && b.mayReturn(worker) {
+		b.awaitLocked(worker, claim)
 	}
 	b.mu.Unlock()
 	if s == nil {
@@ -304,6 +304,9 @@ func (b *board) Elsewhere(name string) bool {
 	worker, node, _ := splitWorker(name)
 	b.mu.Lock()
 	returns := b.mayReturn(worker)
+	if !returns {
+		delete(b.awaited, worker) // its claims are about to be lost
+	}
 	b.mu.Unlock()
 	return returns || b.livesElsewhere(node)
 }
@@ -321,10 +324,29 @@ func (b *board) mayReturn(worker string) bool {
 func (b *board) reunite(until model.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.awaited == nil || b.inc.eng.clock.now() >= b.reunion {
-		b.awaited = map[string][]model.ClaimRef{} // what was awaited before came too late
+	if b.inc.eng.clock.now() >= b.reunion {
+		b.awaited = nil // what was awaited before came too late
 	}
 	b.reunion = max(b.reunion, until)
+}
+
+// await notes the claims of a worker that comes back, possibly without having got them.
+func (b *board) await(worker string, claims []model.ClaimRef) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, ref := range claims {
+		b.awaitLocked(worker, ref)
+	}
+}
+
+// awaitLocked is await for one claim. The caller must hold the lock.
+func (b *board) awaitLocked(worker string, claim model.ClaimRef) {
+	if b.awaited == nil {
+		b.awaited = map[string][]model.ClaimRef{}
+	}
+	if !slices.Contains(b.awaited[worker], claim) {
+		b.awaited[worker] = append(b.awaited[worker], claim)
+	}
 }
 
 // takeAwaited returns the claims of a worker that has come back, as far as lanes have asked for

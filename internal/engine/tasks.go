@@ -512,17 +512,24 @@ func (s *TaskSession) Leave(ctx context.Context) error {
 	return err
 }
 
-// Suspend ends the session of a worker that keeps its claims, because the node stops. The claims
-// stay in the histories, and the next owner connects them with the worker when that joins there.
+// Suspend ends the session of a worker that keeps its claims, because the node stops or the worker
+// begins another session. The claims stay in the histories, and the owner connects them with the
+// worker when that joins again. If it does not, they are lost in time.
 func (s *TaskSession) Suspend() {
-	for _, ref := range s.end() {
-		if inc := s.eng.current(); inc != nil {
-			if l := inc.keeper(ref.Address.Shard(len(inc.owner))); l != nil {
-				l.inbox.result(func(l *lane.Lane, _ model.Time) { l.Detach(ref) })
-			}
+	held := s.end()
+	inc := s.eng.current()
+	if inc != nil {
+		inc.board.await(s.offer.Name, held)
+	}
+	s.endWhenSettled() // first, so that the lanes no longer find the worker
+	for _, ref := range held {
+		if inc == nil {
+			break
+		}
+		if l := inc.keeper(ref.Address.Shard(len(inc.owner))); l != nil {
+			l.inbox.result(func(l *lane.Lane, now model.Time) { l.Detach(now, ref) })
 		}
 	}
-	s.endWhenSettled()
 }
 
 // end takes no further claims, and returns and forgets those that the worker executes.

@@ -172,7 +172,7 @@ func (r *workflowRole) report(m *pb.Turn) error {
 		return nil
 	}
 
-	// The engine evicts a run that has closed. It does not evict one that the worker has blocked.
+	// The engine takes a closed run back once its end is stored. If there was news, it goes on.
 	if t.Blocked != nil {
 		r.mu.Lock()
 		if r.held[t.Run] == t.Generation {

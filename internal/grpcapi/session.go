@@ -31,6 +31,9 @@ type session struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
+	before <-chan struct{} // closed when the last session of the worker has ended; nil without one
+	ended  chan struct{}   // closed when the engine has taken back what the worker held
+
 	mu       sync.Mutex
 	detached context.CancelCauseFunc // ends the current stream; nil without one
 	streams  int                     // how many there have been
@@ -44,10 +47,12 @@ type session struct {
 }
 
 func newSession(w *Work, id, tenant, worker string) *session {
-	s := &session{work: w, id: id, tenant: tenant, worker: worker, left: map[pb.Role]bool{}, link: link.New[*pb.WorkerItem, *pb.ServerItem](w.cfg.Link)}
+	s := &session{work: w, id: id, tenant: tenant, worker: worker, left: map[pb.Role]bool{}, ended: make(chan struct{}), link: link.New[*pb.WorkerItem, *pb.ServerItem](w.cfg.Link)}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
 }
+
+func (s *session) key() workerKey { return workerKey{s.tenant, s.worker} }
 
 // attach begins a stream and ends the one before. The stream is over when the returned context
 // ends; the caller calls done then. From then on the worker has the grace period to come back.
@@ -122,13 +127,14 @@ func (s *session) end(why error) {
 	s.cancel(why)
 	s.work.ended.Go(func() {
 		defer s.work.remove(s)
+		defer close(s.ended)
 		if workflows != nil && !left[pb.Role_ROLE_WORKFLOWS] {
 			workflows.lose()
 		}
 
 		switch {
 		case tasks == nil || left[pb.Role_ROLE_TASKS]:
-		case errors.Is(why, errDraining) && s.work.cfg.Restarts:
+		case errors.Is(why, errDraining) && s.work.cfg.Restarts, errors.Is(why, errRenewed):
 			tasks.session.Suspend()
 		case errors.Is(why, errDraining):
 			tasks.giveBack()
@@ -199,6 +205,9 @@ func onRole[R any](r *R, what string, do func(*R) error) error {
 // join has the worker join in a role. A second join in the same role breaks the protocol. What is
 // wrong with an offer is the worker's to hear.
 func (s *session) join(j *pb.Join) error {
+	if s.before != nil {
+		<-s.before
+	}
 	var err error
 	switch held := len(j.GetHeldRuns()) + len(j.GetHeldClaims()) + len(j.GetHeldEntities()); {
 	case held > maxHeld:

@@ -49,9 +49,13 @@ type Work struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session
+	workers  map[workerKey]*session // the newest session of each worker
 	closing  bool
 	ended    sync.WaitGroup // sessions that end
 }
+
+// workerKey identifies a worker.
+type workerKey struct{ tenant, id string }
 
 // NewWork returns the worker service.
 func NewWork(cfg WorkConfig) *Work {
@@ -71,7 +75,7 @@ func NewWork(cfg WorkConfig) *Work {
 		cfg.Link.MaxBytes = 320 << 20
 	}
 
-	return &Work{cfg: cfg, sessions: map[string]*session{}}
+	return &Work{cfg: cfg, sessions: map[string]*session{}, workers: map[workerKey]*session{}}
 }
 
 // Work serves one stream of a worker.
@@ -116,6 +120,7 @@ func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame])
 		return wire.Status(err)
 	case fault.KindOf(err) == fault.Invalid: // the worker breaks the protocol
 		w.cfg.Log.Warn("worker refused", "session", s.id, "tenant", tenant, "error", err)
+		s.end(err)
 		return wire.Status(err)
 	}
 	return err // the stream has broken, or the session is over
@@ -158,6 +163,13 @@ func (w *Work) open(tenant string, h *pb.Hello) (s *session, resumed bool, err e
 
 	s = newSession(w, "session_"+rand.Text(), tenant, cmp.Or(h.GetWorker(), rand.Text()))
 	w.sessions[s.id] = s
+	if old := w.workers[s.key()]; old != nil {
+		// The worker has forgotten its session, or was with another server since. What it holds
+		// comes with it.
+		s.before = old.ended
+		go old.end(errRenewed)
+	}
+	w.workers[s.key()] = s
 	w.cfg.Log.Info("worker connected", "session", s.id, "tenant", tenant, "agent", model.Cut(h.GetAgent(), 200))
 	return s, false, nil
 }
@@ -167,6 +179,9 @@ func (w *Work) remove(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.sessions, s.id)
+	if w.workers[s.key()] == s {
+		delete(w.workers, s.key())
+	}
 }
 
 // Drain ends all streams and takes no new ones, so that workers connect to another node. It keeps
@@ -204,6 +219,7 @@ func (w *Work) Close(ctx context.Context) {
 var (
 	errDraining = fault.New(fault.Unavailable, "the server is shutting down")
 	errReplaced = fault.New(fault.Canceled, "the worker has opened another stream")
+	errRenewed  = fault.New(fault.Canceled, "the worker has begun another session")
 	errGoodbye  = fault.New(fault.Canceled, "the worker has left")
 	errGone     = fault.New(fault.Unavailable, "the worker has not come back in time")
 )

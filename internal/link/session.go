@@ -139,6 +139,23 @@ func (s *Session[I, O]) Unacknowledged() []O {
 	return s.out.All()
 }
 
+// Over returns why the session has ended; nil while it has not.
+func (s *Session[I, O]) Over() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// Quiet waits until no item is being taken. The last stream must have ended.
+func (s *Session[I, O]) Quiet() {
+	s.mu.Lock()
+	reading := s.reading
+	s.mu.Unlock()
+	if reading != nil {
+		<-reading
+	}
+}
+
 // End ends the session. Callers that wait for room get the error.
 func (s *Session[I, O]) End(err error) {
 	s.mu.Lock()

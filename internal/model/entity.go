@@ -150,8 +150,8 @@ type OperationCall struct {
 	Input Payload
 	// Trace is the trace context of the caller; empty when it is not traced.
 	Trace string
-	// Number is the position of the call in the stored mailbox; 0 for a call that is only in
-	// memory.
+	// Number identifies the call among those of its entity, also for the next owner; 0 for a call
+	// that is gone with its owner.
 	Number int64
 }
 

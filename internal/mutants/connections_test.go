@@ -36,8 +36,8 @@ var connections = []mutant{
 	{
 		name:  "results that no frame holds leave calls without an answer",
 		file:  "internal/remote/role_entities.go",
-		old:   "			failed.Results[i].Failure = f\n",
-		new:   "			_, _ = i, f\n",
+		old:   "		failed.Results[i].Failure = f\n",
+		new:   "		_, _ = i, f\n",
 		tests: remoteTest("TestReportsThatNoFrameHolds$"),
 	},
 	{

@@ -32,6 +32,7 @@ func (w *Work) Join(ctx context.Context, worker api.Worker, offer api.Offer) (ap
 // JoinTasks adds a worker that executes tasks.
 func (w *Work) JoinTasks(ctx context.Context, worker api.TaskWorker, offer model.TaskOffer) (api.TaskSession, error) {
 	r := &taskRole{membership: newMembership(w, wire.TaskJoin(&offer)), worker: worker, held: map[model.ClaimRef]*pb.WorkerItem{}, slots: offer.Slots}
+	r.patient = true
 	w.mu.Lock()
 	taken := w.tasks != nil
 	if !taken {
@@ -63,14 +64,48 @@ func (w *Work) JoinEntities(ctx context.Context, worker api.EntityWorker, offer 
 type membership struct {
 	w       *Work
 	offered *pb.Join
-	on      *session   // the session in which the role was offered last
 	joins   chan error // the answer to the first join
 	leaves  chan error // the answer to a leave
-	gone    bool       // the role has been left
+	// A role that leaves and loses its session joins again to leave in order. Otherwise it no
+	// longer holds anything.
+	patient bool
+
+	// Guarded by the lock of the work.
+	on    *session      // the session in which the role was offered last; nil before the first
+	moved chan struct{} // closed when it is offered in another one
+	gone  bool          // the role has been left
 }
 
 func newMembership(w *Work, j *pb.Join) *membership {
-	return &membership{w: w, offered: j, joins: make(chan error, 1), leaves: make(chan error, 1)}
+	return &membership{w: w, offered: j, joins: make(chan error, 1), leaves: make(chan error, 1), moved: make(chan struct{})}
+}
+
+// current returns the session in which the role was offered last, and a channel that is closed when
+// it is offered in another one. All that a role says goes to this session: behind its join, and
+// never to a session that does not know what the role talks about.
+func (m *membership) current() (*session, <-chan struct{}) {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	return m.on, m.moved
+}
+
+// send sends an item of the role. It blocks while the server does not take what was sent before.
+func (m *membership) send(ctx context.Context, item *pb.WorkerItem) error {
+	on, _ := m.current()
+	return on.Send(ctx, item, size(item))
+}
+
+// post is send for what must not block. The session of a server that takes nothing holds it back
+// at its own end: what a worker says without being asked is bounded by what it holds.
+func (m *membership) post(item *pb.WorkerItem) {
+	on, _ := m.current()
+	postTo(on, item)
+}
+
+func postTo(l *session, item *pb.WorkerItem) {
+	if err := l.Post(item, size(item)); fault.Is(err, fault.Exhausted) {
+		go func() { _ = l.Send(context.Background(), item, size(item)) }() // ends with the session
+	}
 }
 
 // offer joins in a session, once. The caller holds the lock of the work. It cannot fail: a session
@@ -80,11 +115,13 @@ func (m *membership) offer(l *session, held *pb.Join) {
 	if m.on == l || m.gone {
 		return
 	}
-	m.on = l
 	join := proto.CloneOf(m.offered)
 	proto.Merge(join, held)
 	item := &pb.WorkerItem{Item: &pb.WorkerItem_Join{Join: join}}
 	_ = l.Post(item, size(item))
+	m.on = l
+	close(m.moved)
+	m.moved = make(chan struct{})
 }
 
 // join offers the role and waits for the server's answer.
@@ -103,42 +140,68 @@ func (m *membership) join(ctx context.Context) error {
 		err = fault.New(fault.KindOf(ctx.Err()), "join the server as a worker: %w", context.Cause(ctx))
 	}
 
-	if err != nil { // it must not be offered again
-		m.w.mu.Lock()
-		m.gone = true
-		m.w.mu.Unlock()
+	if err != nil {
+		m.setGone()
 	}
-
 	return err
 }
 
 // leave gives the role up and waits until the server has taken everything back.
 func (m *membership) leave(ctx context.Context) error {
+	defer m.setGone()
+	if !m.patient {
+		m.setGone()
+	}
+
+	for {
+		m.w.mu.Lock()
+		on, moved, changed := m.on, m.moved, m.w.changed
+		m.w.mu.Unlock()
+		err := m.sendLeave(ctx, on)
+		lost := errors.Is(err, errLost)
+		switch {
+		case lost && !m.patient:
+			return nil // the role no longer holds anything
+		case err != nil && !lost:
+			return err
+		case m.patient: // the lost session ends long before the role is offered again
+			changed = moved
+		}
+
+		select {
+		case err := <-m.leaves:
+			return err
+		case <-changed:
+			if !m.patient {
+				return nil // likewise
+			}
+		case <-ctx.Done():
+			return fault.New(fault.KindOf(ctx.Err()), "leave the server: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// sendLeave says that the role leaves, and how long it waits for the answer.
+func (m *membership) sendLeave(ctx context.Context, on *session) error {
 	patience := maxPatience
 	if deadline, ok := ctx.Deadline(); ok {
 		patience = max(0, time.Until(deadline))
 	}
-	l := &pb.Leave{Role: m.offered.GetRole(), Patience: int64(patience)}
-	m.w.mu.Lock()
-	changed := m.w.changed
-	m.gone = true
-	m.w.mu.Unlock()
-	err := m.w.send(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Leave{Leave: l}})
-	switch {
-	case errors.Is(err, errLost):
-		return nil // the role no longer holds anything
-	case err != nil:
-		return err
-	}
+	item := &pb.WorkerItem{Item: &pb.WorkerItem_Leave{Leave: &pb.Leave{Role: m.offered.GetRole(), Patience: int64(patience)}}}
+	return on.Send(ctx, item, size(item))
+}
 
-	select {
-	case err := <-m.leaves:
-		return err
-	case <-changed:
-		return nil // likewise
-	case <-ctx.Done():
-		return fault.New(fault.KindOf(ctx.Err()), "leave the server: %w", context.Cause(ctx))
-	}
+func (m *membership) isGone() bool {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	return m.gone
+}
+
+// setGone notes that the role must not be offered again.
+func (m *membership) setGone() {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	m.gone = true
 }
 
 // maxPatience is how long a worker may take to leave that has no deadline.

@@ -43,7 +43,7 @@ type handOver struct {
 	server uint64 // the server's number, which a restarted server may use again
 	lost   bool   // the server that handed it over is gone
 	entity model.Address
-	calls  []int64 // numbers of the calls in the stored mailbox
+	calls  []int64 // numbers that identify the calls
 	state  uint64  // hash of the state that the calls began with
 	// What is known of a lost one: the results, or the hand-over of the same calls by the next
 	// server, which gets them.
@@ -65,8 +65,7 @@ func newHandOver(o *model.Operations) *handOver {
 }
 
 // begins reports whether the calls are the first ones of another hand-over, on the same state.
-// Numbers of stored calls are never used again. Calls without one are gone with the server that had
-// them.
+// Calls without a number are gone with the server that had them.
 func (h *handOver) begins(o *handOver) bool {
 	return len(h.calls) > 0 && len(h.calls) <= len(o.calls) && !slices.Contains(h.calls, 0) && slices.Equal(h.calls, o.calls[:len(h.calls)]) && h.state == o.state
 }
@@ -83,7 +82,13 @@ func (r *entityRole) rejoined()           {}
 func (r *entityRole) lost(unsent []*pb.WorkerItem) *pb.Join {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	clear(r.left)
+	for _, all := range r.left { // what is still being made is kept below
+		for _, h := range all {
+			if h.result == nil {
+				r.settle(h)
+			}
+		}
+	}
 	reported := r.reported.take()
 	for _, item := range unsent {
 		if m := item.GetOperated(); m != nil && reported[m.GetGeneration()] != nil {
@@ -160,7 +165,7 @@ func (r *entityRole) operate(m *pb.Operations) error {
 	r.mu.Unlock()
 	if result != nil {
 		result.Generation = h.server
-		r.w.post(&pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: result}})
+		r.post(&pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: result}})
 	}
 	return nil
 }
@@ -190,7 +195,7 @@ func (r *entityRole) FinishCalls(ctx context.Context, o model.Operated) error {
 	}
 
 	results.Generation = h.server
-	return r.w.send(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: results}})
+	return r.send(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: results}})
 }
 
 // fit returns the results as the server takes them. If they are too large, all calls have failed:

@@ -44,7 +44,7 @@ func (r *taskRole) rejoined() {
 		r.Slots(n)
 	}
 	for _, report := range reports {
-		r.w.post(report)
+		r.post(report)
 	}
 }
 
@@ -140,7 +140,7 @@ func (r *taskRole) Report(ctx context.Context, t model.TaskReport) error {
 		r.held[t.Ref] = item
 	}
 	r.mu.Unlock()
-	err := r.w.send(ctx, item)
+	err := r.send(ctx, item)
 	if errors.Is(err, errLost) {
 		return nil // it is sent again when the worker has joined again
 	}
@@ -198,7 +198,7 @@ func (r *taskRole) Slots(n int) {
 	r.mu.Lock()
 	r.slots = n
 	r.mu.Unlock()
-	r.w.post(&pb.WorkerItem{Item: &pb.WorkerItem_Slots{Slots: &pb.Slots{Slots: int64(max(n, 0))}}})
+	r.post(&pb.WorkerItem{Item: &pb.WorkerItem_Slots{Slots: &pb.Slots{Slots: int64(max(n, 0))}}})
 }
 
 // Leave ends the role once every report is settled.
@@ -210,11 +210,26 @@ func (r *taskRole) Suspend() { r.w.Close() }
 // Lose ends the role without handing anything back.
 func (r *taskRole) Lose() { r.w.Close() }
 
-// ask sends a question and waits for its answer.
+// ask sends a question and waits for its answer. It asks the next server again if this one is gone.
 func (r *taskRole) ask(ctx context.Context, question func(id uint64) *pb.WorkerItem) (*pb.ServerItem, error) {
+	for {
+		_, moved := r.current()
+		item, err := r.askOnce(ctx, question)
+		if !errors.Is(err, errLost) || r.isGone() {
+			return item, err
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (r *taskRole) askOnce(ctx context.Context, question func(id uint64) *pb.WorkerItem) (*pb.ServerItem, error) {
 	id, answer := r.answers.expect()
 	defer r.answers.forget(id)
-	if err := r.w.send(ctx, question(id)); err != nil {
+	if err := r.send(ctx, question(id)); err != nil {
 		return nil, err
 	}
 	select {

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -30,6 +31,9 @@ type workflowRole struct {
 	loading map[model.RunID]*model.Activation
 	// waiting are attempts that wait for limits and breakers.
 	waiting map[model.TaskRef]*attempt
+	// left are the runs that the worker holds from a session that the server has lost. It names
+	// them whenever it joins, until it gets them again or leftFor is over.
+	left map[model.RunID]leftRun
 	// asked are the queries that the worker has not answered.
 	asked map[uint64]*pb.QueryAnswer
 }
@@ -41,6 +45,16 @@ type holding struct {
 	address       model.Address
 }
 
+// leftRun is a run of a lost session.
+type leftRun struct {
+	address model.Address
+	since   time.Time
+}
+
+// leftFor is how long a worker names a run that it does not get again. It is as long as a worker
+// keeps the attempts of a lost run.
+const leftFor = time.Minute
+
 // attempt waits for limits and breakers, for the reason that the server gave.
 type attempt struct {
 	begin func()
@@ -49,7 +63,7 @@ type attempt struct {
 }
 
 func newWorkflowRole(m *membership, worker api.Worker) *workflowRole {
-	r := &workflowRole{membership: m, worker: worker}
+	r := &workflowRole{membership: m, worker: worker, left: map[model.RunID]leftRun{}}
 	r.reset()
 	return r
 }
@@ -64,25 +78,32 @@ func (r *workflowRole) reset() {
 
 // lost takes every run away. A Survivor keeps what it runs for the next activation of the same run.
 func (r *workflowRole) lost([]*pb.WorkerItem) *pb.Join {
+	survivor, _ := r.worker.(api.Survivor)
+	now := time.Now()
 	r.mu.Lock()
 	held, loading := r.held, r.loading
 	r.reset()
+	maps.DeleteFunc(r.left, func(_ model.RunID, l leftRun) bool { return now.Sub(l.since) > leftFor })
+	for run, h := range held {
+		if loading[run] == nil && survivor != nil { // otherwise the worker has never seen it
+			r.left[run] = leftRun{h.address, now}
+		}
+	}
+	join := &pb.Join{HeldRuns: make([]*pb.HeldRun, 0, len(r.left))}
+	for run, l := range r.left {
+		join.HeldRuns = append(join.HeldRuns, wire.HeldRun(model.HeldRun{Address: l.address, Run: run}))
+	}
 	r.mu.Unlock()
-	survivor, _ := r.worker.(api.Survivor)
-
-	join := &pb.Join{}
 
 	for run, h := range held {
 		switch {
-		case loading[run] != nil: // the worker has never seen it
+		case loading[run] != nil:
 		case survivor != nil:
 			survivor.Lose(run, h.local)
-			join.HeldRuns = append(join.HeldRuns, wire.HeldRun(model.HeldRun{Address: h.address, Run: run}))
 		default:
 			r.worker.Evict(run, h.local, errLost.Error())
 		}
 	}
-
 	return join
 }
 
@@ -119,6 +140,7 @@ func (r *workflowRole) activate(m *pb.Activation) error {
 	r.held[a.Start.Run] = holding{r.last, a.Generation, a.Start.Address}
 	a.Generation = r.last
 	delete(r.loading, a.Start.Run)
+	delete(r.left, a.Start.Run)
 	if m.GetMore() {
 		r.loading[a.Start.Run] = &a
 	}
@@ -279,6 +301,7 @@ func (r *workflowRole) ask(to *pb.QueryAnswer) uint64 {
 // Report hands in a turn.
 func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 	local := t.Generation
+	on, _ := r.current() // before the run is looked up, so that both belong to the same session
 	server, held := r.server(t.Run, local)
 	if !held {
 		return nil // the worker has been told, or is about to be
@@ -291,12 +314,15 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 		item = &pb.WorkerItem{Item: &pb.WorkerItem_Turn{Turn: wire.Turn(&t)}}
 	}
 
-	if err := r.w.send(ctx, item); err != nil {
+	switch err := on.Send(ctx, item, size(item)); {
+	case errors.Is(err, errLost):
+		return nil // the worker is about to be told, and keeps what it has reported
+	case err != nil:
 		return err
 	}
-	// A blocked run is over for the worker. A closed one is over when the server evicts it: if news
-	// came before the end, the engine records only what the code ran ahead of, and delivers the
-	// news.
+
+	// The worker holds a run that it has closed until the server says that the end is stored: if
+	// there was news, the code goes on.
 	if t.Blocked != nil {
 		r.drop(t.Run, local)
 	}
@@ -308,6 +334,7 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 
 // Release gives a parked run back.
 func (r *workflowRole) Release(run model.RunID, generation uint64, seen int64, waits []model.Reason) {
+	on, _ := r.current()
 	server, held := r.server(run, generation)
 	if !held {
 		return
@@ -316,13 +343,14 @@ func (r *workflowRole) Release(run model.RunID, generation uint64, seen int64, w
 	if len(waits) > 0 {
 		m.Waits = model.AppendReasons(nil, waits)
 	}
-	r.w.post(&pb.WorkerItem{Item: &pb.WorkerItem_Release{Release: m}})
+	postTo(on, &pb.WorkerItem{Item: &pb.WorkerItem_Release{Release: m}})
 }
 
 // Answer hands in what the code answered to a query.
 //
 //arch:parameters the protocol of workers, see api.Session
 func (r *workflowRole) Answer(_ model.RunID, _, id uint64, out model.Payload, f *model.Failure) {
+	on, _ := r.current()
 	r.mu.Lock()
 	m := r.asked[id]
 	delete(r.asked, id)
@@ -331,7 +359,7 @@ func (r *workflowRole) Answer(_ model.RunID, _, id uint64, out model.Payload, f 
 		return
 	}
 	m.Output, m.Failure = wire.Payload(out), wire.Failure(f)
-	r.w.post(&pb.WorkerItem{Item: &pb.WorkerItem_QueryAnswer{QueryAnswer: m}})
+	postTo(on, &pb.WorkerItem{Item: &pb.WorkerItem_QueryAnswer{QueryAnswer: m}})
 }
 
 // Leave gives everything back and ends the role.
@@ -346,7 +374,7 @@ func (r *workflowRole) Pass(ref model.TaskRef, spec *model.TaskSpec, input *mode
 	if input != nil {
 		m.Input = &pb.Payload{Data: input.Data, Encoding: input.Encoding}
 	}
-	r.w.post(&pb.WorkerItem{Item: &pb.WorkerItem_Pass{Pass: m}})
+	r.post(&pb.WorkerItem{Item: &pb.WorkerItem_Pass{Pass: m}})
 }
 
 // EndPass reports how an attempt ended.
@@ -354,7 +382,7 @@ func (r *workflowRole) EndPass(ref model.TaskRef, spec *model.TaskSpec, how mode
 	r.mu.Lock()
 	delete(r.waiting, ref)
 	r.mu.Unlock()
-	r.w.post(&pb.WorkerItem{Item: &pb.WorkerItem_Passed{Passed: &pb.Passed{
+	r.post(&pb.WorkerItem{Item: &pb.WorkerItem_Passed{Passed: &pb.Passed{
 		Ref: wire.TaskRef(ref), Spec: wire.TaskSpec(spec), How: uint32(how), RetryAfter: int64(retryAfter),
 	}}})
 }

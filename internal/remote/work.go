@@ -203,8 +203,12 @@ func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 	}
 
 	w.mu.Lock()
+	named := w.named
+	if w.link.Over() != nil { // one side has broken the protocol, so the session cannot go on
+		named = ""
+	}
 	hello := &pb.Hello{
-		Protocol: wire.Protocol, Session: w.named, Received: w.link.Received(), Agent: w.cfg.Agent, Worker: w.id,
+		Protocol: wire.Protocol, Session: named, Received: w.link.Received(), Agent: w.cfg.Agent, Worker: w.id,
 		LastEventKind: uint32(model.LastEventKind), LastMessageKind: uint32(model.LastMessageKind),
 	}
 	w.mu.Unlock()
@@ -220,6 +224,10 @@ func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 		return false, fault.New(fault.Invalid, "the first frame of the server has no welcome")
 	}
 
+	w.mu.Lock()
+	before := w.link
+	w.mu.Unlock()
+	before.Quiet() // what the server sent before comes first
 	l, received := w.welcome(welcome)
 	err = l.Run(ctx, frames{st}, received, w.take)
 	if s := wire.ReadStatus(err); s != nil {
@@ -291,26 +299,6 @@ func (w *Work) tooLarge(item *pb.WorkerItem) error {
 		return fault.New(fault.Exhausted, "%d bytes at once, and the server takes at most %d", n, most)
 	}
 	return nil
-}
-
-// send sends an item under the current session. It blocks while the server does not take what was
-// sent before.
-func (w *Work) send(ctx context.Context, item *pb.WorkerItem) error {
-	w.mu.Lock()
-	l := w.link
-	w.mu.Unlock()
-	return l.Send(ctx, item, size(item))
-}
-
-// post is send for what must not block. The session of a server that takes nothing holds it back
-// at its own end: what a worker says without being asked is bounded by what it holds.
-func (w *Work) post(item *pb.WorkerItem) {
-	w.mu.Lock()
-	l := w.link
-	w.mu.Unlock()
-	if err := l.Post(item, size(item)); fault.Is(err, fault.Exhausted) {
-		go func() { _ = l.Send(context.Background(), item, size(item)) }() // ends with the session
-	}
 }
 
 // take hands an item of the server to the role that it concerns.

@@ -174,18 +174,26 @@ func (r *run) stopInline() {
 }
 
 // handOverTo lets a new activation of a lost run begin once this one has let go of its attempts. It
-// returns false when the new one need not wait.
+// returns false when the new one need not wait. An activation that waits itself has let go of
+// nothing, even if it is not lost.
 func (r *run) handOverTo(next *run) bool {
+	if !r.precede(next) {
+		return false
+	}
+	if slices.ContainsFunc(next.events, isCancelRequest) {
+		next.forPredecessors((*run).cancelInlineLocked)
+	}
+	return true
+}
+
+func (r *run) precede(next *run) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.lost || r.unloaded {
+	if r.unloaded || !r.lost && r.predecessor.Load() == nil {
 		return false
 	}
 	r.successor = next
 	next.predecessor.Store(r)
-	if slices.ContainsFunc(next.events, isCancelRequest) {
-		r.cancelInlineLocked()
-	}
 	return true
 }
 
@@ -198,13 +206,13 @@ func (r *run) cancelInlineLocked() {
 	}
 }
 
-// cancelPredecessor tells the inline body of the activation before, which this one waits for, that
-// the execution is to end.
-func (r *run) cancelPredecessor() {
-	if p := r.predecessor.Load(); p != nil {
+// forPredecessors calls do for the activations that this one waits for. One of them runs the inline
+// body.
+func (r *run) forPredecessors(do func(*run)) {
+	for p := r.predecessor.Load(); p != nil; p = p.predecessor.Load() {
 		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.cancelInlineLocked()
+		do(p)
+		p.mu.Unlock()
 	}
 }
 

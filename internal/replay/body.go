@@ -365,9 +365,13 @@ func (r *run) cancelBodies(m *machine, why string) {
 
 // interrupt cancels the inline body because the worker closes. Another worker runs its step again.
 func (r *run) interrupt() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if a := r.inline; a != nil && a.body != nil {
-		a.body.end(errShutdown)
+	interrupt := func(r *run) {
+		if a := r.inline; a != nil && a.body != nil {
+			a.body.end(errShutdown)
+		}
 	}
+	r.mu.Lock()
+	interrupt(r)
+	r.mu.Unlock()
+	r.forPredecessors(interrupt)
 }

@@ -52,12 +52,14 @@ type engine struct {
 	diverged int
 	problems []string
 
-	bodies  []*body // blocked bodies
-	auto    bool    // bodies do not block
-	ran     map[string]int
-	commits int
-	hold    chan struct{}     // for code that should block
-	answers map[uint64]answer // to queries
+	bodies []*body // blocked bodies
+	auto   bool    // bodies do not block
+	ran    map[string]int
+	// attempts whose code gave up on them
+	interrupted map[string]bool
+	commits     int
+	hold        chan struct{}     // for code that should block
+	answers     map[uint64]answer // to queries
 
 	// where steps that settle store their outcomes, by step; nil for a success
 	place   map[string]*model.Failure
@@ -80,7 +82,7 @@ func newEngine(code replay.Code) *engine {
 	return &engine{
 		code: code, timers: map[string]model.Time{}, retries: map[string]int64{}, sent: map[string]bool{}, retried: map[string]bool{}, children: map[string]bool{}, tasks: map[string]*queued{},
 		locks: map[string]*model.Event{}, calls: map[string]model.Event{},
-		ran: map[string]int{}, hold: make(chan struct{}), answers: map[uint64]answer{}, place: map[string]*model.Failure{},
+		ran: map[string]int{}, interrupted: map[string]bool{}, hold: make(chan struct{}), answers: map[uint64]answer{}, place: map[string]*model.Failure{},
 		start: model.Start{
 			Address: model.Address{Tenant: "default", Type: "wf", Key: "k"}, Run: model.RunID{1}, At: model.TimeOf(epoch),
 			Input: model.Payload{Data: []byte(`"in"`)},
@@ -158,6 +160,18 @@ func (e *engine) reactivate(n int) {
 
 func (e *engine) now() model.Time {
 	return e.start.At.Add(time.Duration(len(e.events)) * time.Millisecond)
+}
+
+// lose drops the session with the worker, as a server does that restarts: what the worker has
+// reported and the engine has not committed is gone.
+func (e *engine) lose() {
+	e.mu.Lock()
+	gen := e.gen
+	e.gen++
+	e.reports, e.held = nil, false
+	e.mu.Unlock()
+	e.w.Lose(e.start.Run, gen)
+	synctest.Wait()
 }
 
 // crash drops the worker as if its process had died: its later reports are ignored.
@@ -437,7 +451,8 @@ func (e *engine) stepOf(name string, opts ...func(*replay.Step)) *replay.Step {
 	s.Body = func(ctx context.Context) (model.Payload, error) {
 		info := replay.StepFrom(ctx)
 		e.mu.Lock()
-		e.ran[fmt.Sprintf("%s@%d", info.IdempotencyKey(), info.Attempt())]++
+		id := fmt.Sprintf("%s@%d", info.IdempotencyKey(), info.Attempt())
+		e.ran[id]++
 		b := &body{name: name, free: make(chan struct{})}
 		auto := e.auto
 		if !auto {
@@ -446,6 +461,11 @@ func (e *engine) stepOf(name string, opts ...func(*replay.Step)) *replay.Step {
 		e.mu.Unlock()
 		if !auto {
 			<-b.free
+		}
+		if ctx.Err() != nil {
+			e.mu.Lock()
+			e.interrupted[id] = true
+			e.mu.Unlock()
 		}
 		return payload("out-" + name), nil
 	}

@@ -26,6 +26,7 @@ type sim struct {
 
 	signals, cancels, crashes, evictions, drops int // what may still happen
 	lost                                        bool
+	losses                                      int // of the session, by a server that restarts
 }
 
 func newSim(ops []op, choices []byte, faults bool) *sim {
@@ -142,6 +143,13 @@ func (s *sim) actions() []func() {
 		})
 	}
 
+	if s.losses > 0 && e.held {
+		add(func() { s.losses--; e.lose() })
+	}
+	if e.end == nil && e.blocked == nil && !e.held {
+		add(func() { e.reactivate(-1) })
+	}
+
 	if s.crashes > 0 && e.held {
 		add(func() {
 			s.crashes--
@@ -214,7 +222,7 @@ func (s *sim) run() error {
 
 	if !s.lost {
 		for id, n := range e.ran {
-			if n > 1 {
+			if n > 1 && !e.interrupted[id] {
 				return fmt.Errorf("step %s ran %d times", id, n)
 			}
 		}

@@ -110,7 +110,7 @@ func (r *run) deliver(events []model.Event) {
 	for i := range events {
 		if events[i].Kind == model.EventCancelRequest {
 			r.cancelInlineLocked()
-			defer r.cancelPredecessor()
+			defer r.forPredecessors((*run).cancelInlineLocked)
 		}
 	}
 	r.wakeLocked()
@@ -271,10 +271,11 @@ func (r *run) unload() {
 	r.unloaded = true
 	next := r.successor
 	r.mu.Unlock()
-	if next != nil {
-		next.predecessor.Store(nil)
-		next.begin()
+	if next == nil {
+		return
 	}
+	next.predecessor.Store(nil)
+	next.begin()
 }
 
 func (r *run) isLost() bool {

@@ -321,15 +321,21 @@ func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 	l.skip(e, in)
 }
 
-// Detach hands in that the worker of a claim has left with it, because the node stops. The lane
-// does not wait for the claim to end.
-func (l *Lane) Detach(ref model.ClaimRef) {
-	if e := l.taskEntry(&ref.TaskRef); e != nil {
-		if p, ok := e.tasks.posted.get(ref.ID); ok && p.held && p.claim == ref.Claim {
-			p.worker = 0
-			e.tasks.posted.set(ref.ID, p)
-		}
+// Detach hands in that the worker of a claim has left with it, and may come back. The lane does not
+// wait for the claim to end, and the claim is lost in time.
+func (l *Lane) Detach(now model.Time, ref model.ClaimRef) {
+	e := l.taskEntry(&ref.TaskRef)
+	if e == nil {
+		return
 	}
+	p, ok := e.tasks.posted.get(ref.ID)
+	task := taskOf(e, ref.ID)
+	if !ok || !p.held || p.claim != ref.Claim || task == nil || !task.Held || task.Claim != ref.Claim {
+		return
+	}
+	p.worker = 0
+	e.tasks.posted.set(ref.ID, p)
+	l.cfg.Board.Hold(now, l.item(e, e.x, task), p.claim, 0, task.Worker)
 }
 
 // isTheirs reports whether the history names the worker that says it has the claim.

@@ -168,6 +168,7 @@ func (r *rig) acquire(ids ...model.ShardID) {
 	}
 	for i := range got {
 		got[i].Crashed = r.crashed
+		got[i].Foreign = r.lives > 0
 	}
 	r.l.Acquire(r.now, got)
 	r.take()

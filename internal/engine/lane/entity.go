@@ -60,9 +60,19 @@ func (l *Lane) acceptMailboxes(now model.Time, ld *Load, r LoadResult) {
 			l.dispatch(now, e)
 		}
 	}
+
 	if n := len(r.Mailboxes); n == ld.Limit {
-		l.loads.add(&Load{Kind: LoadMailboxes, Shards: ld.Shards, Behind: r.Mailboxes[n-1], Limit: ld.Limit})
+		l.loads.add(&Load{Kind: LoadMailboxes, Shards: ld.Shards, Behind: r.Mailboxes[n-1], Limit: ld.Limit, begun: ld.begun})
+		return
 	}
+
+	for _, id := range ld.Shards {
+		if sh := l.shards[id]; sh != nil && sh.tenure == ld.begun {
+			sh.mailListed = true
+		}
+	}
+
+	l.endEarly(now)
 }
 
 // JoinEntities adds a worker that has the code of entities. It gets calls that waited for such a
@@ -176,7 +186,7 @@ func (in *settleInput) apply(l *Lane, now model.Time, e *entry) {
 // operate hands calls to workers, as far as they may run.
 func (l *Lane) operate(now model.Time, e *entry) {
 	l.budget.weighMail(e)
-	if l.dead != nil || e.shard.draining || e.quarantine.why != nil || e.pending.removing || l.recovery.careful() || l.reunion.awaits(e.address) {
+	if l.dead != nil || e.shard.draining || e.quarantine.why != nil || e.pending.removing || l.recovery.careful() || l.reunion.awaits(e.address) || l.isEarly(now, e) {
 		return
 	}
 	if !e.known {
@@ -248,7 +258,7 @@ func (l *Lane) handOverCalls(now model.Time, e *entry, items []*core.Item, on *m
 	e.actor.jobs = append(e.actor.jobs, j)
 	calls := make([]model.OperationCall, len(items))
 	for i, it := range items {
-		calls[i] = model.OperationCall{Name: it.Message.Name, Input: it.Message.Input, Trace: it.Message.Trace, Number: it.Seq}
+		calls[i] = model.OperationCall{Name: it.Message.Name, Input: it.Message.Input, Trace: it.Message.Trace, Number: l.callNumber(it)}
 	}
 	l.out.Operate = append(l.out.Operate, OperateCall{w, model.Operations{
 		Entity: e.address, Generation: j.gen, State: on.State, Exists: on.Exists, Calls: calls, Now: now,

@@ -35,6 +35,7 @@ type entry struct {
 	quarantine quarantine // why the lane refuses inputs for it
 	queries    []*query   // asked of its code and not answered
 	remembered int        // requests that were served
+	listed     bool       // the lane has read that the last owner left it
 }
 
 func (e *entry) run() model.RunID {
@@ -138,6 +139,9 @@ type shard struct {
 	// calls that ran alone although no dead owner had marked them, see suspect
 	lone   int
 	listed bool // its runnable runs are known
+	// likewise its entities with calls
+	mailListed bool
+	foreign    bool // another process owned it last
 
 	alone    bool       // a batch that was to free it was refused: the next one does only that
 	refusals int        // of such batches

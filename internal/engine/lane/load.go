@@ -288,4 +288,5 @@ func (l *Lane) acceptRunnable(now model.Time, ld *Load, r LoadResult) {
 			sh.listed = true
 		}
 	}
+	l.endEarly(now)
 }

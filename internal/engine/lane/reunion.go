@@ -1,9 +1,14 @@
 package lane
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -18,10 +23,12 @@ type reunion struct {
 	waiting map[model.Address]model.RunID
 	// Workers that hold what the lane has not given out since.
 	holders map[model.HeldRun]WorkerID
+	// What is to be given out, and the lane has not read yet whether the last owner left it.
+	early map[model.Address]bool
 }
 
 func newReunion() reunion {
-	return reunion{waiting: map[model.Address]model.RunID{}, holders: map[model.HeldRun]WorkerID{}}
+	return reunion{waiting: map[model.Address]model.RunID{}, holders: map[model.HeldRun]WorkerID{}, early: map[model.Address]bool{}}
 }
 
 // begin starts a reunion, or makes a running one longer.
@@ -29,11 +36,14 @@ func (r *reunion) begin(until model.Time) { r.until = max(r.until, until) }
 
 // wake returns when the reunion ends; zero when nothing depends on it.
 func (r *reunion) wake() model.Time {
-	if len(r.waiting)+len(r.holders) == 0 {
+	if len(r.waiting)+len(r.holders)+len(r.early) == 0 {
 		return 0
 	}
 	return r.until
 }
+
+// lasts reports whether what the last owner left is kept for its workers.
+func (r *reunion) lasts(now model.Time) bool { return r.until != 0 && now < r.until }
 
 // awaits reports whether an address is kept for the worker that holds it.
 func (r *reunion) awaits(a model.Address) bool {
@@ -52,19 +62,18 @@ func (r *reunion) leave(id WorkerID) {
 
 // dropShard forgets what belongs to another owner now.
 func (r *reunion) dropShard(s model.ShardID, shards int) {
-	for a := range r.waiting {
-		if a.Shard(shards) == s {
-			delete(r.waiting, a)
-		}
-	}
+	elsewhere := func(a model.Address) bool { return a.Shard(shards) == s }
+	maps.DeleteFunc(r.waiting, func(a model.Address, _ model.RunID) bool { return elsewhere(a) })
+	maps.DeleteFunc(r.early, func(a model.Address, _ bool) bool { return elsewhere(a) })
 }
 
 // keepForHolder keeps what the last owner left at an address for the worker that held it. It
-// returns false when any worker may have it: its holder is here, or the reunion is over. The server
-// itself runs the built-in workflows, and the board finds workers for tasks.
+// returns false when any worker may have it: its holder is here, or the reunion is over.
 func (l *Lane) keepForHolder(now model.Time, e *entry, run model.RunID) bool {
 	r := &l.reunion
-	if r.until == 0 || now >= r.until || e.isTask() || strings.HasPrefix(e.address.Type, model.ReservedPrefix) {
+	e.listed = true
+	delete(r.early, e.address)
+	if !r.lasts(now) || !l.hasHolder(e) {
 		return false
 	}
 	if _, here := r.holders[model.HeldRun{Address: e.address, Run: run}]; here {
@@ -74,11 +83,51 @@ func (l *Lane) keepForHolder(now model.Time, e *entry, run model.RunID) bool {
 	return true
 }
 
+// hasHolder reports whether a remote worker may hold what is at an address. The server itself runs
+// the built-in workflows, and the board finds workers for tasks.
+func (l *Lane) hasHolder(e *entry) bool {
+	return e.shard.foreign && !e.isTask() && !strings.HasPrefix(e.address.Type, model.ReservedPrefix)
+}
+
+// isEarly reports whether the lane must first read what the last owner left: a worker may hold the
+// run or the entity to which there is news. The news waits until then.
+func (l *Lane) isEarly(now model.Time, e *entry) bool {
+	read := e.shard.listed
+	if e.isEntity() {
+		read = e.shard.mailListed
+	}
+	if read || e.listed || !l.reunion.lasts(now) || !l.hasHolder(e) {
+		return false
+	}
+	l.reunion.early[e.address] = true
+	return true
+}
+
+// endEarly gives out what waited until the lane had read what the last owner of some shards left.
+func (l *Lane) endEarly(now model.Time) {
+	var due []model.Address
+	for a := range l.reunion.early {
+		if sh := l.shards[a.Shard(l.cfg.Shards)]; sh != nil && (a.IsEntity() && sh.mailListed || !a.IsEntity() && sh.listed) {
+			due = append(due, a)
+		}
+	}
+	l.giveOut(now, due)
+}
+
+// giveOut gives out what was kept.
+func (l *Lane) giveOut(now model.Time, due []model.Address) {
+	slices.SortFunc(due, compareAddresses)
+	for _, a := range due {
+		l.endWait(now, a)
+	}
+}
+
 // meet notes what a worker that has joined holds, and gives it what waited for it.
 func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
 	for _, h := range held {
-		if l.runs[h.Run] != nil {
-			continue // another worker has it by now
+		owned := l.shards[h.Address.Shard(l.cfg.Shards)] != nil
+		if l.runs[h.Run] != nil || owned && !l.reunion.lasts(now) {
+			continue // another worker has it by now, or may have it
 		}
 		l.reunion.holders[h] = id
 		if run, waits := l.reunion.waiting[h.Address]; waits && run == h.Run {
@@ -90,6 +139,7 @@ func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
 // endWait gives out what waited for its worker.
 func (l *Lane) endWait(now model.Time, a model.Address) {
 	delete(l.reunion.waiting, a)
+	delete(l.reunion.early, a)
 	if e := l.entry(a); e != nil {
 		l.dispatch(now, e)
 		l.maybeDrop(e)
@@ -103,14 +153,8 @@ func (l *Lane) endReunion(now model.Time) {
 		return
 	}
 	r.until = 0
-	late := make([]model.Address, 0, len(r.waiting))
-	for a := range r.waiting {
-		late = append(late, a)
-	}
-	slices.SortFunc(late, compareAddresses)
-	for _, a := range late {
-		l.endWait(now, a)
-	}
+	late := slices.AppendSeq(slices.Collect(maps.Keys(r.waiting)), maps.Keys(r.early))
+	l.giveOut(now, late)
 	clear(r.holders)
 }
 
@@ -125,11 +169,22 @@ func (l *Lane) pickFor(e *entry) WorkerID {
 	return l.workers.pick(e.kind(), e.x.Pin)
 }
 
+// callNumber identifies a call for a worker that gets it again from the next server. A call that is
+// not in the mailbox yet comes again from its sender, so its own identity counts, if it has one.
+func (l *Lane) callNumber(it *core.Item) int64 {
+	m := it.Message
+	if l.cfg.Reunion == 0 || m.From.ID == "" && m.RequestID == "" {
+		return it.Seq
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%s", m.From.Address.Path(), m.From.Run, m.From.ID, m.RequestID))
+	return int64(binary.BigEndian.Uint64(sum[:8])>>1) | 1
+}
+
 // pickForCalls chooses a worker for calls of an entity in the same way. An entity may have several
 // hand-overs, so its holder stays until the end of the reunion.
 func (l *Lane) pickForCalls(e *entry) WorkerID {
 	k := kind{e.address.Tenant, e.address.Type}
-	if id, held := l.reunion.holders[model.HeldRun{Address: e.address}]; held && l.workers.canServe(id, k, "") {
+	if id, held := l.reunion.holders[model.HeldRun{Address: e.address}]; held && l.reunion.until != 0 && l.workers.canServe(id, k, "") {
 		return id
 	}
 	return l.workers.pick(k, "")

@@ -23,7 +23,7 @@ func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 	ids := make([]model.ShardID, 0, len(shards))
 	for _, s := range shards {
 		sh := &shard{
-			id: s.Shard, tenure: l.tenure, received: s.Received, sent: s.Sent, crashed: s.Crashed, entries: map[*entry]struct{}{},
+			id: s.Shard, tenure: l.tenure, received: s.Received, sent: s.Sent, crashed: s.Crashed, foreign: s.Foreign, entries: map[*entry]struct{}{},
 			tokens: tokens{last: s.Tokens, reserved: s.Tokens},
 		}
 		if sh.received == nil {
@@ -41,7 +41,7 @@ func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 	}
 	slices.Sort(ids)
 	l.loads.add(&Load{Kind: LoadRunnable, Shards: ids, Limit: runnablePage, begun: l.tenure})
-	l.loads.add(&Load{Kind: LoadMailboxes, Shards: ids, Limit: mailboxPage})
+	l.loads.add(&Load{Kind: LoadMailboxes, Shards: ids, Limit: mailboxPage, begun: l.tenure})
 	l.timers.reset()
 	l.MailWaits()
 }

@@ -1,0 +1,313 @@
+package lane_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+)
+
+const reunionTime = 5 * time.Second
+
+func reunites(c *lane.Config) { c.Reunion = reunionTime }
+
+// rejoin adds a worker that says what it holds.
+func (r *rig) rejoin(w lane.WorkerID, held ...model.HeldRun) {
+	r.l.Join(r.now, w, model.Offer{Tenant: "default", Workflows: []string{"wf"}, Held: held})
+	r.take()
+}
+
+func (r *rig) rejoinEntities(w lane.WorkerID, held ...model.HeldRun) {
+	r.l.JoinEntities(r.now, w, model.EntityOffer{Tenant: "default", Types: []model.EntityType{{Type: "entity:ledger", Views: []string{"read"}}}, Held: held})
+	r.take()
+}
+
+// leaves has a worker that runs a step of an execution, and the server dies.
+func (r *rig) leaves(a model.Address) model.HeldRun {
+	r.t.Helper()
+	r.join(1)
+	run := r.began(a)
+	r.turn(a, model.Turn{Running: true})
+	r.settle()
+	r.crashFenced()
+	return model.HeldRun{Address: a, Run: run}
+}
+
+// The worker that held a run under the last owner gets it, and no other does: whether it joins
+// before or after the lane has read its runs, and whether there is news for the run before that.
+func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(r *rig, a model.Address, h model.HeldRun){
+		"joins before": func(r *rig, a model.Address, h model.HeldRun) {
+			r.rejoin(1, h)
+			r.rejoin(2)
+		},
+		"joins after": func(r *rig, a model.Address, h model.HeldRun) {
+			r.rejoin(2)
+			r.settle()
+			r.pass(reunionTime - time.Second)
+			r.wantHolder(a, 0)
+			r.rejoin(1, h)
+		},
+		"news before the runs are read": func(r *rig, a model.Address, h model.HeldRun) {
+			r.rejoin(2)
+			loads := r.loads
+			r.loads = nil
+			r.signal(a, "s", "signal")
+			for range 5 { // everything but the list of runs
+				r.settle()
+			}
+			r.wantAnswer("signal", "")
+			r.wantHolder(a, 0)
+			r.loads = append(r.loads, loads...)
+			r.settle()
+			r.wantHolder(a, 0)
+			r.rejoin(1, h)
+		},
+		"news after the runs are read": func(r *rig, a model.Address, h model.HeldRun) {
+			r.rejoin(2)
+			r.settle()
+			r.signal(a, "s", "signal")
+			r.query(a, "query")
+			r.settle()
+			r.wantHolder(a, 0)
+			r.rejoin(1, h)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, reunites)
+			a := key("a")
+			do(r, a, r.leaves(a))
+			r.settle()
+			r.wantHolder(a, 1)
+			r.turn(a, model.Turn{Close: done()})
+			r.settle()
+			r.wantStatus(a, model.Completed)
+			r.pass(2 * reunionTime)
+			r.wantHolder(a, 0)
+		})
+	}
+}
+
+// Any worker gets a run whose worker does not come back, leaves again, or names another run. New
+// work, work of the server itself and runs that no worker held do not wait.
+func TestReunionEnds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, reunites)
+	kept, resting := key("kept"), key("resting")
+	r.join(1)
+	r.startResting(resting)
+	h := r.leaves(kept)
+
+	other := model.HeldRun{Address: kept, Run: model.RunID{9}}
+	r.rejoin(1, other, model.HeldRun{Address: key("never"), Run: model.RunID{8}})
+	r.settle()
+	r.wantHolder(kept, 0)
+	r.began(key("new"))
+	r.wantHolder(key("new"), 1)
+	r.signal(resting, "s", "signal")
+	r.settle()
+	r.wantHolder(resting, 1)
+
+	r.rejoin(3, h)
+	r.leave(3) // before it has got the history
+	r.settle()
+	r.pass(reunionTime)
+	r.wantHolder(kept, 1)
+
+	// A worker that comes later does not take it away.
+	r.rejoin(4, h)
+	r.settle()
+	r.wantHolder(kept, 1)
+}
+
+// A run that is kept for its worker may end, be paused, or move to another node in the meantime.
+func TestKeptRunsChange(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(r *rig, a model.Address, h model.HeldRun){
+		"terminated": func(r *rig, a model.Address, h model.HeldRun) {
+			r.order(model.MessageTerminate, a, "order")
+			r.settle()
+			r.rejoin(1, h)
+			r.settle()
+			r.wantStatus(a, model.Terminated)
+			r.wantHolder(a, 0)
+		},
+		"paused": func(r *rig, a model.Address, h model.HeldRun) {
+			r.order(model.MessagePause, a, "order")
+			r.settle()
+			r.rejoin(1, h)
+			r.settle()
+			r.wantHolder(a, 0)
+			r.order(model.MessageResume, a, "resume")
+			r.settle()
+			r.wantHolder(a, 1)
+		},
+		"cancel requested": func(r *rig, a model.Address, h model.HeldRun) {
+			r.order(model.MessageCancel, a, "order")
+			r.settle()
+			r.wantHolder(a, 0)
+			r.rejoin(1, h)
+			r.settle()
+			r.wantHolder(a, 1)
+		},
+		"moved": func(r *rig, a model.Address, h model.HeldRun) {
+			r.giveUp(0, 1, 2, 3)
+			r.settle()
+			r.rejoin(1, h)
+			r.settle()
+			r.pass(2 * reunionTime)
+			r.wantHolder(a, 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, reunites)
+			a := key("a")
+			h := r.leaves(a)
+			r.rejoin(2, model.HeldRun{})
+			r.settle()
+			do(r, a, h)
+		})
+	}
+}
+
+// Calls of an entity wait for the worker that makes them, also when another call comes before the
+// lane has read the mailbox. Then the worker gets them all.
+func TestReunionKeepsCallsForTheirWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, reunites)
+	a := ledger("a")
+	r.joinEntities(1)
+	r.operation(a, "add", "1", "first", oneWay)
+	r.settle()
+	if r.handed["1"] != 1 || len(r.mailbox(a)) != 1 {
+		t.Fatalf("handed over: %v, stored: %v", r.handed, r.mailbox(a))
+	}
+	r.operations = nil
+	r.crashFenced()
+
+	r.rejoinEntities(2)
+	loads := r.loads
+	r.loads = nil
+	r.operation(a, "add", "2", "second")
+	r.settle()
+	r.loads = append(r.loads, loads...)
+	r.settle()
+	if len(r.operations) != 0 {
+		t.Fatalf("worker %d gets %+v", r.operations[0].Worker, r.operations[0].Operations.Calls)
+	}
+	r.rejoinEntities(1, model.HeldRun{Address: a})
+	r.settle()
+	if i := slices.IndexFunc(r.operations, func(o lane.OperateCall) bool { return o.Worker != 1 }); i >= 0 || len(r.operations) == 0 {
+		t.Fatalf("handed over: %+v", r.operations)
+	}
+	r.work()
+	r.wantState(a, "1;2;")
+}
+
+// Without a reunion, as in a program with a store of its own, any worker gets a run at once.
+func TestNoReunionWithoutServer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := key("a")
+	h := r.leaves(a)
+	r.rejoin(2, h)
+	r.settle()
+	r.wantHolder(a, 2)
+}
+
+// A worker that says it has a claim is believed only if the history names it, and then it keeps the
+// claim. One that does not know a claim of its own gets it again, once.
+func TestClaimsOfReturningWorkers(t *testing.T) {
+	t.Parallel()
+	claimed := func(t *testing.T) (*rig, *bench, model.Claim) {
+		r, b := newBench(t, 1, reunites)
+		r.send(theTask("t"), "t")
+		r.settle()
+		b.propose()
+		r.settle()
+		c := b.one()
+		b.left, b.away = true, true // until the worker comes back
+		b.restart()
+		r.settle()
+		if n := len(b.claims()) + b.takeStops(false); n != 0 {
+			t.Fatalf("%d calls of workers before one has come back", n)
+		}
+		return r, b, c
+	}
+
+	t.Run("has it", func(t *testing.T) {
+		t.Parallel()
+		r, b, c := claimed(t)
+		b.left = false
+		r.l.Attach(r.now, c.Ref, 1)
+		r.settle()
+		if len(b.claims()) != 0 || b.takeStops(false) != 0 {
+			t.Fatalf("told %+v", r.told)
+		}
+		b.report(c)
+		r.settle()
+		b.wantSettled(c, "")
+		r.wantStatus(taskAt("t"), model.Completed)
+	})
+	t.Run("never got it", func(t *testing.T) {
+		t.Parallel()
+		r, b, c := claimed(t)
+		b.left = false
+		for range 2 {
+			r.l.HandOverAgain(r.now, c.Ref, 1)
+			r.settle()
+		}
+		if again := b.one(); again.Ref != c.Ref || again.Attempt != c.Attempt {
+			t.Fatalf("handed over %+v, want %+v", again, c)
+		}
+		b.report(c)
+		r.settle()
+		r.wantStatus(taskAt("t"), model.Completed)
+	})
+	t.Run("another worker says so", func(t *testing.T) {
+		t.Parallel()
+		r, b, c := claimed(t)
+		b.left = false
+		r.l.Attach(r.now, c.Ref, 7)
+		r.l.HandOverAgain(r.now, c.Ref, 8)
+		r.settle()
+		stops := slices.DeleteFunc(slices.Clone(r.told), func(c lane.TaskCall) bool { return c.Kind != lane.TaskStop })
+		if len(stops) != 1 || stops[0].Worker != 7 || len(b.claims()) != 0 {
+			t.Fatalf("told %+v", r.told)
+		}
+	})
+	t.Run("canceled meanwhile", func(t *testing.T) {
+		t.Parallel()
+		r, b, c := claimed(t)
+		r.order(model.MessageCancel, taskAt("t"), "cancel")
+		r.settle()
+		b.left = false
+		r.l.HandOverAgain(r.now, c.Ref, 1)
+		r.settle()
+		if again := b.one(); !again.Canceled && b.takeStops(true) != 1 {
+			t.Fatalf("handed over %+v, told %+v", again, r.told)
+		}
+	})
+	t.Run("never comes back", func(t *testing.T) {
+		t.Parallel()
+		r, b, c := claimed(t)
+		r.l.Expire(r.now, c.Ref, true, model.FailureLost)
+		r.settle()
+		if n := len(r.history(c.Ref.Address, c.Ref.Run)); n != 0 {
+			t.Fatalf("%d events: the claim is lost while its worker may return", n)
+		}
+		b.away = false
+		for range 2 {
+			r.l.Expire(r.now, c.Ref, true, model.FailureLost)
+			r.settle()
+		}
+		if events := r.history(c.Ref.Address, c.Ref.Run); len(events) != 1 || events[0].Kind != model.EventAttemptFailed || events[0].Attempt != 1 {
+			t.Fatalf("history %+v, want one lost attempt", events)
+		}
+	})
+}

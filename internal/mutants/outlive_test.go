@@ -1,0 +1,82 @@
+package mutants
+
+var (
+	lossTest    = []string{"./internal/replay", "-run", "TestNoBodyRepeatsAfterALoss$|TestOutcomesOfLostAttempts$|TestActivationsWait"}
+	reunionTest = []string{"./internal/engine/lane", "-run", "TestReunion|TestKeptRunsChange$|TestClaimsOfReturningWorkers$"}
+	diesTest    = []string{"./internal/remote", "-run", "TestServerDiesUnderLoad$|TestWorkersOutliveTheirServer$"}
+	closingTest = []string{"./internal/remote", "-run", "TestNewsAtTheEndOfARun$|TestEndedRunsLeaveTheWorker$"}
+)
+
+// outlive are bugs in what keeps work going while a server restarts.
+var outlive = []mutant{
+	{
+		name:  "a kept attempt has no number",
+		file:  "internal/replay/adopt.go",
+		old:   "attemptKey{r.start.Run, c.Event.ID, c.Event.Attempt}, nil)",
+		new:   "attemptKey{run, c.Event.ID, 1}, nil)",
+		tests: [][]string{lossTest},
+	},
+	{
+		name:  "outcomes that were reported and not stored are dropped with the run",
+		file:  "internal/replay/adopt.go",
+		old:   "			r.sent = append(r.sent, &commands[i])\n",
+		new:   "",
+		tests: [][]string{lossTest},
+	},
+	{
+		name:  "an activation that waits for a body lets the next one begin",
+		file:  "internal/replay/adopt.go",
+		old:   "if r.unloaded || !r.lost && r.predecessor.Load() == nil {",
+		new:   "if r.unloaded || !r.lost {",
+		tests: [][]string{lossTest},
+	},
+	{
+		name:  "a kept run is read for any worker",
+		file:  "internal/engine/lane/reading.go",
+		old:   " && !l.reunion.awaits(e.address) && !l.isEarly(l.now, e)",
+		new:   "",
+		tests: [][]string{reunionTest},
+	},
+	{
+		name:  "a kept run is given to any worker when there is news",
+		file:  "internal/engine/lane/dispatch.go",
+		old:   " || l.reunion.awaits(e.address) {",
+		new:   " {",
+		tests: [][]string{reunionTest},
+	},
+	{
+		name:  "a claim that never reached its worker is not handed over again",
+		file:  "internal/engine/lane/claim.go",
+		old:   "		if !in.has {\n			l.handOver(",
+		new:   "		if false {\n			l.handOver(",
+		tests: [][]string{reunionTest},
+	},
+	{
+		name:  "any worker may say that it has a claim",
+		file:  "internal/engine/lane/claim.go",
+		old:   "task.Claim != in.claim || !in.isTheirs(l, task):",
+		new:   "task.Claim != in.claim:",
+		tests: [][]string{reunionTest},
+	},
+	{
+		name:  "a remote worker that is not back yet is gone",
+		file:  "internal/engine/board.go",
+		old:   "	return returns || b.livesElsewhere(node)\n",
+		new:   "	return b.livesElsewhere(node)\n",
+		tests: [][]string{diesTest},
+	},
+	{
+		name:  "reports of tasks are not repeated to the next server",
+		file:  "internal/remote/role_tasks.go",
+		old:   "	for _, report := range reports {\n		r.post(report)\n	}\n",
+		new:   "	_ = reports\n",
+		tests: [][]string{diesTest},
+	},
+	{
+		name:  "a worker forgets a run when it reports the end",
+		file:  "internal/remote/role_workflows.go",
+		old:   "	if t.Blocked != nil {\n		r.drop(",
+		new:   "	if t.Blocked != nil || t.Close != nil {\n		r.drop(",
+		tests: [][]string{closingTest},
+	},
+}

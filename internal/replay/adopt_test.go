@@ -1,0 +1,303 @@
+package replay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// TestNoBodyRepeatsAfterALoss runs random programs whose server loses the session at every moment.
+// No body runs twice, unless the code gave up on it, and the history is like any other.
+func TestNoBodyRepeatsAfterALoss(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		ops := genProgram(2).Draw(rt, "program")
+		choices := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(rt, "choices")
+		var s *sim
+		var err error
+		synctest.Test(t, func(*testing.T) {
+			s = newSim(ops, choices, false)
+			s.losses, s.e.cfg.OwnerRestarts = 4, true
+			if err = s.run(); err == nil {
+				err = s.check()
+			}
+		})
+		if err != nil {
+			rt.Fatalf("%v\n\n%s\n\nhistory:\n%s", err, text(ops), dump(s.e.events))
+		}
+	})
+}
+
+// lossy is bubble with a worker whose owner may restart.
+func lossy(t *testing.T, code func(e *engine, x replay.Ctx) (string, error), test func(e *engine)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var e *engine
+		e = newEngine(func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
+			out, err := code(e, x)
+			return payload(out), err
+		})
+
+		e.cfg.OwnerRestarts = true
+		e.activate(-1)
+		test(e)
+		e.stop()
+		if err := e.err(); err != nil {
+			t.Errorf("%v\n%s", err, dump(e.events))
+		}
+
+		for id, n := range e.ran {
+			if n > 1 {
+				t.Errorf("the body of %s ran %d times", id, n)
+			}
+		}
+	})
+}
+
+// inlineStep is a workflow of one step.
+func inlineStep(e *engine, x replay.Ctx) (string, error) { return e.step(x, "a") }
+
+// waiting is a step whose body ends only when its context does.
+func waiting(st *replay.Step) {
+	inner := st.Body
+	st.Body = func(ctx context.Context) (model.Payload, error) {
+		if _, err := inner(ctx); err != nil {
+			return model.Payload{}, err
+		}
+		<-ctx.Done()
+		return model.Payload{}, context.Cause(ctx)
+	}
+	st.Policy = replay.Policy{MaxAttempts: 1}
+}
+
+// A new activation waits for the inline body of the lost one, however often the run is lost, and an
+// activation that is taken back while it waits changes nothing.
+func TestActivationsWaitForAnInlineBody(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(e *engine)
+	}{
+		{"lost once", func(e *engine) { e.lose(); e.reactivate(-1) }},
+		{"lost twice", func(e *engine) {
+			for range 2 {
+				e.lose()
+				e.reactivate(-1)
+			}
+		}},
+		{"the successor is evicted", func(e *engine) {
+			e.lose()
+			e.reactivate(-1)
+			e.w.Evict(e.start.Run, e.gen, "moved")
+			synctest.Wait()
+			e.reactivate(-1)
+		}},
+		{"the body ends first", func(e *engine) { e.lose(); e.letGo(0); e.reactivate(-1) }},
+		{"the outcome was reported", func(e *engine) { e.letGo(0); e.lose(); e.reactivate(-1) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			lossy(t, inlineStep, func(e *engine) {
+				c.do(e)
+				e.settle()
+				e.wantClosed(t, model.Completed, "out-a")
+			})
+		})
+	}
+}
+
+// A request to cancel reaches the inline body of a lost activation, whether the new history has it
+// or it comes while the new activation waits, also behind an activation that never began.
+func TestCancelReachesTheBodyOfALostRun(t *testing.T) {
+	for _, losses := range []int{1, 2} {
+		for _, late := range []bool{false, true} {
+			t.Run(fmt.Sprintf("losses=%d late=%v", losses, late), func(t *testing.T) {
+				lossy(t, func(e *engine, x replay.Ctx) (string, error) { return e.step(x, "a", waiting) }, func(e *engine) {
+					e.letGo(0) // now the body waits for the end of its context
+					cancel := func() { e.inject(model.Event{Kind: model.EventCancelRequest}) }
+					for i := range losses {
+						e.lose()
+						if !late && i == losses-1 {
+							cancel()
+						}
+						e.reactivate(-1)
+					}
+
+					if late {
+						cancel()
+					}
+					e.settle()
+					if e.end == nil || e.end.Status != model.Canceled {
+						t.Fatalf("closed as %+v", e.end)
+					}
+				})
+			})
+		}
+	}
+}
+
+// An attempt that waits for a slot when the run is lost has not begun: the next activation makes
+// it.
+func TestAttemptsInLineBeginAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var e *engine
+		e = newEngine(func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
+			a, b := x.StepFuture(e.stepOf("a")), x.StepFuture(e.stepOf("b"))
+			return payload("done"), errors.Join(x.Get(a), x.Get(b))
+		})
+
+		e.cfg.OwnerRestarts, e.cfg.MaxSteps = true, 1
+		e.activate(-1)
+		e.lose()
+		e.reactivate(-1)
+		e.settle()
+		e.wantClosed(t, model.Completed, "done")
+		e.stop()
+		if len(e.ran) != 2 || e.err() != nil {
+			t.Errorf("ran %v, %v", e.ran, e.err())
+		}
+
+		for id, n := range e.ran {
+			if n != 1 {
+				t.Errorf("%s ran %d times", id, n)
+			}
+		}
+	})
+}
+
+// A lost run that does not come back stops its bodies after a minute, inline or not. One that comes
+// back in time goes on, however long the body takes then.
+func TestKeptAttemptsExpire(t *testing.T) {
+	for _, inline := range []bool{true, false} {
+		for _, back := range []bool{true, false} {
+			t.Run(fmt.Sprintf("inline=%v back=%v", inline, back), func(t *testing.T) {
+				var cause error
+				lossy(t, func(e *engine, x replay.Ctx) (string, error) {
+					s := e.stepOf("a", waiting)
+					body := s.Body
+					s.Body = func(ctx context.Context) (model.Payload, error) {
+						_, err := body(ctx)
+						cause = err
+						return payload("late"), nil
+					}
+					if inline {
+						out, err := x.Step(s)
+						return string(out.Data), err
+					}
+					f := x.StepFuture(s)
+					return "done", x.Get(f)
+				}, func(e *engine) {
+					e.letGo(0)
+					e.lose()
+					pass(30 * time.Second)
+					if back {
+						e.reactivate(-1)
+					}
+					pass(time.Hour)
+					if !back && !errors.Is(cause, replay.ErrCanceled) || back && cause != nil {
+						t.Errorf("the context of the body ended with %v", cause)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Close interrupts the bodies of lost runs: of one that waits to be activated again, and of one
+// that another activation waits for.
+func TestCloseEndsBodiesOfLostRuns(t *testing.T) {
+	for _, inline := range []bool{true, false} {
+		for _, back := range []bool{true, false} {
+			t.Run(fmt.Sprintf("inline=%v back=%v", inline, back), func(t *testing.T) {
+				lossy(t, func(e *engine, x replay.Ctx) (string, error) {
+					if inline {
+						return e.step(x, "a", waiting)
+					}
+					return "", x.Get(x.StepFuture(e.stepOf("a", waiting)))
+				}, func(e *engine) {
+					e.letGo(0)
+					e.lose()
+					if back {
+						e.reactivate(-1)
+					}
+				}) // which closes the worker, and fails if a goroutine is left
+			})
+		}
+	}
+}
+
+// The outcome of an attempt is taken as it is: a retry counts as one attempt, with its number, and
+// a time limit of an attempt goes on from where it was.
+func TestOutcomesOfLostAttempts(t *testing.T) {
+	t.Run("retry", func(t *testing.T) {
+		lossy(t, func(e *engine, x replay.Ctx) (string, error) {
+			return e.step(x, "a", failingStep(1, false))
+		}, func(e *engine) {
+			e.lose()
+			e.letGo(0)
+			e.reactivate(-1)
+			e.settle()
+			if n := strings.Count(dump(e.events), model.EventAttemptFailed.String()); n != 1 {
+				t.Fatalf("%d failed attempts\n%s", n, dump(e.events))
+			}
+
+			e.lose() // in the back-off, so the next attempt has not begun
+			e.reactivate(-1)
+			e.settle()
+			for id := range e.retries {
+				e.retry(id)
+			}
+			e.letGo(0)
+			e.lose() // the outcome of the second attempt was reported, and not stored
+			e.reactivate(-1)
+			for id := range e.retries {
+				e.retry(id)
+			}
+			e.settle()
+			e.wantClosed(t, model.Completed, "out-a")
+		})
+	})
+
+	t.Run("time limit", func(t *testing.T) {
+		lossy(t, func(e *engine, x replay.Ctx) (string, error) {
+			return e.step(x, "a", waiting, func(st *replay.Step) { st.AttemptTimeout = 40 * time.Second })
+		}, func(e *engine) {
+			e.letGo(0)
+			begun := time.Now()
+			pass(30 * time.Second)
+			e.lose()
+			e.reactivate(-1)
+			pass(9 * time.Second)
+			if len(e.reports) > 0 && len(e.reports[len(e.reports)-1].Commands) > 0 {
+				t.Fatal("the attempt ended too early")
+			}
+			pass(2 * time.Second)
+			e.settle()
+			if e.end == nil || e.end.Status != model.Failed || time.Since(begun) > 45*time.Second {
+				t.Fatalf("closed as %+v after %s", e.end, time.Since(begun))
+			}
+		})
+	})
+
+	t.Run("settled elsewhere", func(t *testing.T) {
+		lossy(t, func(e *engine, x replay.Ctx) (string, error) {
+			return e.step(x, "a", failingStep(9, true), e.settleStep)
+		}, func(e *engine) {
+			e.lose()
+			e.letGo(0)
+			e.reactivate(-1)
+			e.settle()
+			if e.end == nil || e.end.Status != model.Failed || e.settled != 1 {
+				t.Fatalf("closed as %+v, settled %d times", e.end, e.settled)
+			}
+			e.consistent()
+		})
+	})
+}
