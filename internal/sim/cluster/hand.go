@@ -30,6 +30,7 @@ type hand struct {
 	over    int
 	leaving bool
 	gone    bool
+	left    *board // the board that it has left
 	// it has left and its reports are in flight, or it gives back claims that other workers should
 	// have had; see Engine.giveBack
 	Ghost bool
