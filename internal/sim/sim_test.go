@@ -223,6 +223,9 @@ func TestKnownSeedsOfLending(t *testing.T) {
 		// a node that was fenced and did not know it refused the report of a claim that the next
 		// owner had made
 		84928, 200032,
+		// a worker had left, and came back to the board when another node returned a slot of it:
+		// a claim that it never got waited for it
+		12268,
 	} {
 		if _, err := Run(seed, Options{Features: older}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
@@ -269,6 +272,20 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 		133088,
 	} {
 		if _, err := Run(seed, Options{Features: older}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestKnownSeedsOfStartOptions repeats seeds that have found a bug in starts with options.
+func TestKnownSeedsOfStartOptions(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		// the oracle ran the program of a run that was imported with its end, and the run that it
+		// was copied from had been canceled before its start time
+		12347, 17846, 24112,
+	} {
+		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}
