@@ -284,6 +284,28 @@ func TestKnownSeedsOfStartOptions(t *testing.T) {
 		// the oracle ran the program of a run that was imported with its end, and the run that it
 		// was copied from had been canceled before its start time
 		12347, 17846, 24112,
+		// the oracle expected another attempt of a run that was canceled in the batch of its end
+		60564,
+		// the oracle did not wait for the next owner of a shard before runs had to leave it
+		75488,
+		83, // a worker got a run before it was stored that the start time had come
+		// a run was reset after the store's clock had gone back, and waited for its start time again
+		1281,
+	} {
+		if _, err := Run(seed, Options{Features: scenario.Features{On: scenario.StartOptions}}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestKnownSeedsOfSignalOrders repeats seeds that have found a bug in orders of operators about
+// signals.
+func TestKnownSeedsOfSignalOrders(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		// an operator dropped a signal of a new run whose start was not stored, and a worker got
+		// the run with it
+		61567, 82692,
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
