@@ -277,6 +277,20 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 	}
 }
 
+// TestKnownSeedsOfLimits repeats seeds that have found a bug in the limits of one node.
+func TestKnownSeedsOfLimits(t *testing.T) {
+	t.Parallel()
+	f := scenario.Features{On: scenario.Gates | scenario.LargeCommits | scenario.Tasks | scenario.Retention, Off: scenario.SharedGates | scenario.Poison | scenario.ClockJumps}
+	for _, seed := range []uint64{
+		// a lane applied inputs again, and a task got the permit of a claim whose end was undone
+		1000422, 1001287,
+	} {
+		if _, err := Run(seed, Options{Features: f}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 // TestKnownSeedsOfStartOptions repeats seeds that have found a bug in starts with options.
 func TestKnownSeedsOfStartOptions(t *testing.T) {
 	t.Parallel()
