@@ -24,6 +24,7 @@ type session struct {
 	work   *Work
 	id     string
 	tenant string
+	worker string // the id that the worker has drawn for its process
 	link   *link.Session[*pb.WorkerItem, *pb.ServerItem]
 	// ctx ends with the session. What the worker has said is handed over under it, and not under
 	// that of a stream.
@@ -42,8 +43,8 @@ type session struct {
 	left      map[pb.Role]bool // roles that the worker has given up
 }
 
-func newSession(w *Work, id, tenant string) *session {
-	s := &session{work: w, id: id, tenant: tenant, left: map[pb.Role]bool{}, link: link.New[*pb.WorkerItem, *pb.ServerItem](w.cfg.Link)}
+func newSession(w *Work, id, tenant, worker string) *session {
+	s := &session{work: w, id: id, tenant: tenant, worker: worker, left: map[pb.Role]bool{}, link: link.New[*pb.WorkerItem, *pb.ServerItem](w.cfg.Link)}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
 }
@@ -124,13 +125,17 @@ func (s *session) end(why error) {
 		if workflows != nil && !left[pb.Role_ROLE_WORKFLOWS] {
 			workflows.lose()
 		}
+
 		switch {
 		case tasks == nil || left[pb.Role_ROLE_TASKS]:
+		case errors.Is(why, errDraining) && s.work.cfg.Restarts:
+			tasks.session.Suspend()
 		case errors.Is(why, errDraining):
 			tasks.giveBack()
 		default:
 			tasks.lose()
 		}
+
 		if entities != nil && !left[pb.Role_ROLE_ENTITIES] {
 			entities.lose()
 		}
@@ -195,7 +200,9 @@ func onRole[R any](r *R, what string, do func(*R) error) error {
 // wrong with an offer is the worker's to hear.
 func (s *session) join(j *pb.Join) error {
 	var err error
-	switch {
+	switch held := len(j.GetHeldRuns()) + len(j.GetHeldClaims()) + len(j.GetHeldEntities()); {
+	case held > maxHeld:
+		return fault.New(fault.Invalid, "the worker holds %d runs, claims and entities: at most %d", held, maxHeld)
 	case j.GetRole() == pb.Role_ROLE_WORKFLOWS && s.workflows == nil:
 		err = s.joinWorkflows(j)
 	case j.GetRole() == pb.Role_ROLE_TASKS && s.tasks == nil:
@@ -208,6 +215,9 @@ func (s *session) join(j *pb.Join) error {
 	s.post(&pb.ServerItem{Item: &pb.ServerItem_Joined{Joined: &pb.Joined{Role: j.GetRole(), Error: errorDetail(err)}}})
 	return nil
 }
+
+// maxHeld bounds what a worker may hold from a session that the server has lost.
+const maxHeld = 200_000
 
 // maxPatience bounds how long a worker may take to leave.
 const maxPatience = time.Hour

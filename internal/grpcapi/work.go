@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -24,6 +25,10 @@ type WorkConfig struct {
 	// Tenant returns the tenant of the credential of a call.
 	Tenant func(ctx context.Context) string
 	Log    *slog.Logger
+	// Restarts says that the node comes back after the service has ended, or that another one takes
+	// over: workers then keep their claims and join it with them. Otherwise the service gives the
+	// claims back when it ends.
+	Restarts bool
 	// Grace is how long the server keeps the session of a worker whose stream has broken; 30 s.
 	// Afterwards what the worker holds goes to others.
 	Grace time.Duration
@@ -110,12 +115,17 @@ func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame])
 	return err // the stream has broken, or the session is over
 }
 
+// maxWorkerID bounds the id that a worker draws for itself.
+const maxWorkerID = 64
+
 // checkHello refuses a stream that does not begin as it must.
 func checkHello(f *pb.WorkerFrame) error {
 	h := f.GetHello()
 	switch {
 	case h == nil || len(f.GetItems()) > 0 || f.GetNumber() != 0:
 		return fault.New(fault.Invalid, "the first frame of a worker must have a hello and no items")
+	case len(h.GetWorker()) > maxWorkerID:
+		return fault.New(fault.Invalid, "the id of the worker has %d bytes: at most %d", len(h.GetWorker()), maxWorkerID)
 	case h.GetProtocol() != wire.Protocol:
 		return fault.WithHint(fault.New(fault.Invalid, "the worker speaks version %d of the protocol, this server speaks %d", h.GetProtocol(), wire.Protocol),
 			"use a worker and a server of about the same release")
@@ -140,7 +150,7 @@ func (w *Work) open(tenant string, h *pb.Hello) (s *session, resumed bool, err e
 		return nil, false, fault.New(fault.Exhausted, "%d workers are connected, which is as many as this server takes", w.cfg.MaxSessions)
 	}
 
-	s = newSession(w, "session_"+rand.Text(), tenant)
+	s = newSession(w, "session_"+rand.Text(), tenant, cmp.Or(h.GetWorker(), rand.Text()))
 	w.sessions[s.id] = s
 	w.cfg.Log.Info("worker connected", "session", s.id, "tenant", tenant, "agent", model.Cut(h.GetAgent(), 200))
 	return s, false, nil

@@ -30,12 +30,19 @@ type workflowRole struct {
 	loading map[model.RunID]*model.Activation
 	// waiting are attempts that wait for limits and breakers.
 	waiting map[model.TaskRef]*attempt
+	// ended are the last runs that the worker has ended by a turn. The server may die before it
+	// takes the turn.
+	ended recent[model.RunID, model.Address]
 	// asked are the queries that the worker has not answered.
 	asked map[uint64]*pb.QueryAnswer
 }
 
-// holding is the generation of a run, as the worker and as the server count.
-type holding struct{ local, server uint64 }
+// holding is a run that the worker holds, with its generation as the worker and as the server
+// count.
+type holding struct {
+	local, server uint64
+	address       model.Address
+}
 
 // attempt waits for limits and breakers, for the reason that the server gave.
 type attempt struct {
@@ -58,15 +65,51 @@ func (r *workflowRole) reset() {
 	r.waiting, r.asked = map[model.TaskRef]*attempt{}, map[uint64]*pb.QueryAnswer{}
 }
 
-// lost evicts every run.
-func (r *workflowRole) lost() {
+// lost takes every run away. A worker that can goes on with what it runs, once it gets the same
+// runs again.
+func (r *workflowRole) lost(unsent []*pb.WorkerItem) *pb.Join {
 	r.mu.Lock()
-	held := r.held
+	held, loading, ended := r.held, r.loading, r.ended.take()
 	r.reset()
 	r.mu.Unlock()
-	for run, h := range held {
-		r.worker.Evict(run, h.local, "the server has lost the session of this worker")
+	survivor, _ := r.worker.(api.Survivor)
+
+	join := &pb.Join{}
+	for _, item := range unsent {
+		if t, address := endingOf(item, ended); t != nil && survivor != nil {
+			survivor.Keep(t)
+			join.HeldRuns = append(join.HeldRuns, wire.HeldRun(model.HeldRun{Address: address, Run: t.Run}))
+		}
 	}
+
+	for run, h := range held {
+		switch {
+		case loading[run] != nil: // the worker has never seen it
+		case survivor != nil:
+			survivor.Lose(run, h.local)
+			join.HeldRuns = append(join.HeldRuns, wire.HeldRun(model.HeldRun{Address: h.address, Run: run}))
+		default:
+			r.worker.Evict(run, h.local, errLost.Error())
+		}
+	}
+
+	return join
+}
+
+// endingOf returns the turn in an item, if it ended one of the runs; nil otherwise.
+func endingOf(item *pb.WorkerItem, ended map[model.RunID]model.Address) (*model.Turn, model.Address) {
+	if item.GetTurn() == nil {
+		return nil, model.Address{}
+	}
+	t, err := wire.ReadTurn(item.GetTurn())
+	if err != nil || t.Close == nil {
+		return nil, model.Address{}
+	}
+	address, ok := ended[t.Run]
+	if !ok {
+		return nil, model.Address{}
+	}
+	return &t, address
 }
 
 // local returns the worker's number for a generation of the server; false if the worker does not
@@ -99,7 +142,7 @@ func (r *workflowRole) activate(m *pb.Activation) error {
 
 	r.mu.Lock()
 	r.last++
-	r.held[a.Start.Run] = holding{r.last, a.Generation}
+	r.held[a.Start.Run] = holding{r.last, a.Generation, a.Start.Address}
 	a.Generation = r.last
 	delete(r.loading, a.Start.Run)
 	if m.GetMore() {
@@ -129,7 +172,7 @@ func (r *workflowRole) more(m *pb.MoreEvents) error {
 	}
 	r.mu.Lock()
 	a := r.loading[run]
-	if a == nil || r.held[run] != (holding{a.Generation, m.GetGeneration()}) {
+	if h := r.held[run]; a == nil || h.local != a.Generation || h.server != m.GetGeneration() {
 		r.mu.Unlock()
 		return fault.New(fault.Invalid, "events of a run that is not being activated")
 	}
@@ -190,7 +233,7 @@ func (r *workflowRole) evict(m *pb.Evict) error {
 	return nil
 }
 
-// drop forgets a run that the worker does not hold any more.
+// drop forgets a run that the worker no longer holds.
 func (r *workflowRole) drop(run model.RunID, generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -199,6 +242,16 @@ func (r *workflowRole) drop(run model.RunID, generation uint64) {
 		delete(r.loading, run)
 		maps.DeleteFunc(r.asked, func(_ uint64, a *pb.QueryAnswer) bool { return string(a.GetRun()) == string(run[:]) })
 	}
+}
+
+// end forgets a run that the worker has ended.
+func (r *workflowRole) end(run model.RunID, generation uint64) {
+	r.mu.Lock()
+	if h := r.held[run]; h.local == generation {
+		r.ended.add(run, h.address)
+	}
+	r.mu.Unlock()
+	r.drop(run, generation)
 }
 
 // refused says that the server could not take a turn, so the run goes on elsewhere.
@@ -277,8 +330,9 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 	if err := r.w.send(ctx, item); err != nil {
 		return err
 	}
+
 	if t.Close != nil || t.Blocked != nil {
-		r.drop(t.Run, local)
+		r.end(t.Run, local)
 	}
 	if large != nil {
 		r.worker.Evict(t.Run, local, large.Error())

@@ -49,7 +49,7 @@ type series struct {
 	buckets []atomic.Int64 // one for each bound: values up to it and above the previous one
 }
 
-// Add adds to a counter. The values are those of the family's labels, in order.
+// Add adds to a counter. The values are the values of the family's labels, in order.
 func (m *Meter) Add(id ID, n int64, values ...string) {
 	if m == nil || n == 0 {
 		return

@@ -128,8 +128,8 @@ func claims(b *store.Batch, ref model.ClaimRef) bool {
 }
 
 // outOfTime reports whether a claim had no time left at a time and no worker has begun it. Its
-// time-out was decided and undone, and its permit went to another task meanwhile. A worker that
-// begins it after all breaks a promise (G2).
+// time-out was decided and undone, and its permit went to another task. A worker that begins it
+// after all breaks a promise (G2).
 func (s *Oracle) outOfTime(ref model.ClaimRef, t *errandState, now model.Time) bool {
 	known, closes, silent := s.Claims[ref], t.spec.ToClose, t.spec.Silence
 	late := closes > 0 && now > t.since.Add(closes) || silent > 0 && now > t.since.Add(silent)
