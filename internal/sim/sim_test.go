@@ -303,7 +303,8 @@ func TestKnownSeedsOfStartOptions(t *testing.T) {
 		// the oracle did not wait for the next owner of a shard before runs had to leave it
 		75488,
 		83, // a worker got a run before it was stored that the start time had come
-		// a run was reset after the store's clock had gone back, and waited for its start time again
+		// a run was reset after the store's clock had gone back, and waited for its start time
+		// again
 		1281,
 	} {
 		if _, err := Run(seed, Options{Features: scenario.Features{On: scenario.StartOptions}}); err != nil {

@@ -27,8 +27,8 @@ type pending struct {
 	// does not know. Inputs wait for the commit. Only the end of the batch clears it.
 	removing bool
 	fresh    bool // the run starts in a batch that is not committed; a worker gets it afterwards
-	// resumes, and the start time of the run, that are not committed: until then no worker continues
-	// the run
+	// resumes, and the start time of the run, that are not committed: until then no worker
+	// continues the run
 	resuming int
 }
 

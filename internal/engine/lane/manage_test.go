@@ -67,8 +67,8 @@ func TestSignalThatTheCodeMayBeAboutToTake(t *testing.T) {
 	}
 }
 
-// An operator drops a signal of a run whose start is not stored yet. A worker gets the run with that
-// signal after the commit and may take it, so the drop waits until then.
+// An operator drops a signal of a run whose start is not stored yet. A worker gets the run with
+// that signal after the commit and may take it, so the drop waits until then.
 func TestDropOfASignalOfAFreshRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

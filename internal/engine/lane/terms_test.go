@@ -106,6 +106,7 @@ func TestDelayedStartIsStoredFirst(t *testing.T) {
 	if r.commit == nil || len(r.commit.StopTimers) != 1 {
 		t.Fatalf("the lane commits %+v, want the start time", r.commit)
 	}
+
 	r.read()
 	r.wantHolder(key("a"), 0)
 	r.settle()

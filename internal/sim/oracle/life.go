@@ -15,8 +15,8 @@ type Life struct {
 
 // LaneLog is what the checks know about a lane besides its rows.
 type LaneLog struct {
-	// when the lane last applied inputs again: the store refused a batch, or the lane split one that
-	// never finished in time. Clock is the time of the node then.
+	// when the lane last applied inputs again: the store refused a batch, or the lane split one
+	// that never finished in time. Clock is the time of the node then.
 	Undone int64
 	Clock  model.Time
 	// moving has the shards that the lane is giving up, and since when.

@@ -105,8 +105,8 @@ func (r *Run) retry() *model.Retry {
 	return r.Start.Terms.Retry
 }
 
-// endedElsewhere notes that a run was imported with its end. Its program ends as that of its source,
-// which may not have begun.
+// endedElsewhere notes that a run was imported with its end. Its program ends as that of its
+// source, which may not have begun.
 func (l *ledger) endedElsewhere(r *Run) {
 	src := l.Runs[r.Start.Source.Run]
 	r.unbegun = src != nil && src.unbegun && r.outcome.Status == src.outcome.Status && r.outcome.At == src.outcome.At
