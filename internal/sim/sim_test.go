@@ -200,7 +200,7 @@ func TestKnownSeeds(t *testing.T) {
 }
 
 // older turns off the features that were added after these seeds were found.
-var older = scenario.Features{Off: scenario.StartOptions | scenario.SignalOrders}
+var older = scenario.Features{Off: scenario.StartOptions | scenario.SignalOrders | scenario.Outliving}
 
 // TestKnownSeedsOfLending repeats seeds that have found a bug in the lending of slots.
 func TestKnownSeedsOfLending(t *testing.T) {
@@ -308,6 +308,23 @@ func TestKnownSeedsOfStartOptions(t *testing.T) {
 		1281,
 	} {
 		if _, err := Run(seed, Options{Features: scenario.Features{On: scenario.StartOptions}}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestKnownSeedsOfOutliving repeats seeds that have found a bug where workers outlive their
+// servers.
+func TestKnownSeedsOfOutliving(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		165,  // a lane read a run for any worker that it kept for one
+		25,   // a start found a run before the lane had listed what the last owner left
+		2121, // a start assumed that there was no run, and the lane passed over it in the list
+		// the oracle did not know a state that a call saw before the entity was deleted
+		5358,
+	} {
+		if _, err := Run(seed, Options{Features: scenario.Features{On: scenario.Outliving}}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}

@@ -300,9 +300,18 @@ func (l *ledger) follow(b *store.Batch, n *holding, path []*scenario.Handover, t
 		for i := range h.Calls {
 			l.applied(b, n, h, &h.Calls[i], t)
 		}
-		if last := n.states[len(n.states)-1]; last != scenario.StampOf(h.End) {
-			n.states = append(n.states, scenario.StampOf(h.End))
+		// a call behind a change has seen it, even if the last call deletes the entity
+		if slices.ContainsFunc(h.Calls, func(c scenario.Made) bool { return c.Changed && c.Name != scenario.DoDelete }) {
+			n.reaches(h.Stamp)
 		}
+		n.reaches(scenario.StampOf(h.End))
+	}
+}
+
+// reaches adds a committed state.
+func (n *holding) reaches(stamp uint64) {
+	if last := n.states[len(n.states)-1]; last != stamp {
+		n.states = append(n.states, stamp)
 	}
 }
 
