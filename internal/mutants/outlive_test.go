@@ -3,6 +3,17 @@ package mutants
 // outlives runs simulations in which workers outlive their servers.
 var outlives = []string{"./internal/sim", "-run", "TestSeeds$", "-features=outliving", "-seeds=1500", "-failures=1"}
 
+// stale are bugs in answers of nodes whose lease may have ended.
+var stale = []mutant{
+	{
+		name:  "a node without a lease says from memory that an execution exists",
+		file:  "internal/engine/route.go",
+		old:   "		stale := e.mayBeStale(inc, &a)\n",
+		new:   "		stale := e.mayBeStale(inc, &a) && inc == nil\n",
+		tests: [][]string{{"./internal/engine", "-run", "TestStartWithoutALease$"}},
+	},
+}
+
 // outliving are bugs in what a server keeps for the workers of the last owner.
 var outliving = []mutant{
 	{
@@ -21,10 +32,10 @@ var outliving = []mutant{
 	},
 	{
 		name:  "a run that is kept is read for any worker",
-		file:  "internal/engine/lane/reading.go",
-		old:   "!e.wait.room && !l.reunion.awaits(e.address) && l.room.free() {",
-		new:   "!e.wait.room && l.room.free() {",
-		tests: [][]string{laneTest("TestRunIsKeptForItsWorker$"), outlives},
+		file:  "internal/engine/lane/reunion.go",
+		old:   "	if l.reunion.awaits(e.address) {\n		e.reading",
+		new:   "	if l.reunion.awaits(e.address) && e.gone {\n		e.reading",
+		tests: [][]string{laneTest("TestRunIsKeptForItsWorker$")},
 	},
 	{
 		name:  "a run is not kept if an input comes before the list of runs",

@@ -104,6 +104,9 @@ func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
 func (l *Lane) endWait(now model.Time, a model.Address) {
 	delete(l.reunion.waiting, a)
 	if e := l.entry(a); e != nil {
+		if e.isEntity() && e.known {
+			e.actor.entity.Mark(l.viewTest(e)) // workers may have joined since
+		}
 		l.dispatch(now, e)
 		l.maybeDrop(e)
 	}
