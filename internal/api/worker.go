@@ -42,9 +42,6 @@ type Survivor interface {
 	// bodies that run, and the outcomes that the owner has not delivered back. If it gets the same
 	// run again, it goes on with them.
 	Lose(run model.RunID, generation uint64)
-	// Keep keeps the outcomes in a turn that ended a run and that its owner may not have stored, in
-	// the same way.
-	Keep(t *model.Turn)
 }
 
 // Activation is a run that the engine gives to a worker.

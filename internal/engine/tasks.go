@@ -108,7 +108,7 @@ func (e *Engine) JoinTasks(w model.TaskWorker, offer model.TaskOffer) *TaskSessi
 	if inc := e.current(); inc != nil {
 		inc.board.join(s)
 		inc.attachHeld(s)
-		inc.post(inc.serve)
+		inc.announce()
 	}
 	return s
 }
@@ -509,7 +509,7 @@ func (s *TaskSession) Slots(n int) {
 	if inc := s.eng.current(); inc != nil {
 		inc.board.join(s)
 		if turned {
-			inc.post(inc.serve) // others learn that it starts no tasks, or starts tasks again
+			inc.announce() // others learn that it starts no tasks, or starts tasks again
 		}
 	}
 }
@@ -590,7 +590,7 @@ func (s *TaskSession) Lose() {
 func (s *TaskSession) remove() {
 	s.eng.taskWorkers.remove(s.id)
 	if inc := s.eng.current(); inc != nil {
-		inc.post(inc.serve)
+		inc.announce()
 	}
 }
 

@@ -172,7 +172,8 @@ func (r *workflowRole) report(m *pb.Turn) error {
 		return nil
 	}
 
-	if t.Close != nil || t.Blocked != nil {
+	// The engine evicts a run that has closed. It does not evict one that the worker has blocked.
+	if t.Blocked != nil {
 		r.mu.Lock()
 		if r.held[t.Run] == t.Generation {
 			delete(r.held, t.Run)

@@ -30,9 +30,6 @@ type workflowRole struct {
 	loading map[model.RunID]*model.Activation
 	// waiting are attempts that wait for limits and breakers.
 	waiting map[model.TaskRef]*attempt
-	// ended are the last runs that the worker has ended by a turn. The server may die before it
-	// takes the turn.
-	ended recent[model.RunID, model.Address]
 	// asked are the queries that the worker has not answered.
 	asked map[uint64]*pb.QueryAnswer
 }
@@ -65,22 +62,15 @@ func (r *workflowRole) reset() {
 	r.waiting, r.asked = map[model.TaskRef]*attempt{}, map[uint64]*pb.QueryAnswer{}
 }
 
-// lost takes every run away. A worker that can goes on with what it runs, once it gets the same
-// runs again.
-func (r *workflowRole) lost(unsent []*pb.WorkerItem) *pb.Join {
+// lost takes every run away. A Survivor keeps what it runs for the next activation of the same run.
+func (r *workflowRole) lost([]*pb.WorkerItem) *pb.Join {
 	r.mu.Lock()
-	held, loading, ended := r.held, r.loading, r.ended.take()
+	held, loading := r.held, r.loading
 	r.reset()
 	r.mu.Unlock()
 	survivor, _ := r.worker.(api.Survivor)
 
 	join := &pb.Join{}
-	for _, item := range unsent {
-		if t, address := endingOf(item, ended); t != nil && survivor != nil {
-			survivor.Keep(t)
-			join.HeldRuns = append(join.HeldRuns, wire.HeldRun(model.HeldRun{Address: address, Run: t.Run}))
-		}
-	}
 
 	for run, h := range held {
 		switch {
@@ -94,22 +84,6 @@ func (r *workflowRole) lost(unsent []*pb.WorkerItem) *pb.Join {
 	}
 
 	return join
-}
-
-// endingOf returns the turn in an item, if it ended one of the runs; nil otherwise.
-func endingOf(item *pb.WorkerItem, ended map[model.RunID]model.Address) (*model.Turn, model.Address) {
-	if item.GetTurn() == nil {
-		return nil, model.Address{}
-	}
-	t, err := wire.ReadTurn(item.GetTurn())
-	if err != nil || t.Close == nil {
-		return nil, model.Address{}
-	}
-	address, ok := ended[t.Run]
-	if !ok {
-		return nil, model.Address{}
-	}
-	return &t, address
 }
 
 // local returns the worker's number for a generation of the server; false if the worker does not
@@ -244,16 +218,6 @@ func (r *workflowRole) drop(run model.RunID, generation uint64) {
 	}
 }
 
-// end forgets a run that the worker has ended.
-func (r *workflowRole) end(run model.RunID, generation uint64) {
-	r.mu.Lock()
-	if h := r.held[run]; h.local == generation {
-		r.ended.add(run, h.address)
-	}
-	r.mu.Unlock()
-	r.drop(run, generation)
-}
-
 // refused says that the server could not take a turn, so the run goes on elsewhere.
 func (r *workflowRole) refused(m *pb.TurnRefused) error {
 	if r == nil {
@@ -330,9 +294,11 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 	if err := r.w.send(ctx, item); err != nil {
 		return err
 	}
-
-	if t.Close != nil || t.Blocked != nil {
-		r.end(t.Run, local)
+	// A blocked run is over for the worker. A closed one is over when the server evicts it: if news
+	// came before the end, the engine records only what the code ran ahead of, and delivers the
+	// news.
+	if t.Blocked != nil {
+		r.drop(t.Run, local)
 	}
 	if large != nil {
 		r.worker.Evict(t.Run, local, large.Error())

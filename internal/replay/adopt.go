@@ -152,14 +152,6 @@ func (w *Worker) Lose(id model.RunID, generation uint64) {
 	}
 }
 
-// Keep keeps the outcomes of a turn that closed or blocked a run and that the owner may not have
-// stored.
-func (w *Worker) Keep(t *model.Turn) {
-	for i := range t.Commands {
-		w.keepOutcome(t.Run, &t.Commands[i])
-	}
-}
-
 // lose unloads the run as soon as its code parks, and keeps its attempts.
 func (r *run) lose() {
 	r.mu.Lock()
@@ -221,11 +213,11 @@ func (r *run) keepAttempts() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.sent {
-		r.w.keepOutcome(r.start.Run, c)
+		r.keepOutcome(c)
 	}
 	for _, commands := range [][]model.Command{r.m.commands, r.done} {
 		for i := range commands {
-			r.w.keepOutcome(r.start.Run, &commands[i])
+			r.keepOutcome(&commands[i])
 		}
 	}
 
@@ -242,9 +234,9 @@ func (r *run) keepAttempts() {
 }
 
 // keepOutcome keeps what a body returned.
-func (w *Worker) keepOutcome(run model.RunID, c *model.Command) {
+func (r *run) keepOutcome(c *model.Command) {
 	if isOutcome(c) {
-		w.kept.add(attemptKey{run, c.Event.ID, c.Event.Attempt}, nil).finish(*c)
+		r.w.kept.add(attemptKey{r.start.Run, c.Event.ID, c.Event.Attempt}, nil).finish(*c)
 	}
 }
 

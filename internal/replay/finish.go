@@ -235,7 +235,8 @@ func (m *machine) close(end *model.Close) {
 	sure := len(m.ahead) == 0
 	r.cancelBodies(m, "the execution has ended")
 
-	if !m.report(end) || sure {
+	// A server may restart before it stores the end, so only its eviction says that it has.
+	if !m.report(end) || sure && !m.w.cfg.OwnerRestarts {
 		r.forget()
 		return
 	}

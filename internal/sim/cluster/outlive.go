@@ -90,6 +90,8 @@ func (sh *shell) acquire(now model.Time, shards []store.AcquiredShard) {
 }
 
 // Begins implements host.
+//
+//arch:parameters the place of an attempt in its program, and when the run was handed over
 func (p *Proc) Begins(run model.RunID, b, a, attempt int, since model.Time) {
 	s := p.Cluster
 	if !s.Has(scenario.Outliving) || p.Inc == nil {
