@@ -57,3 +57,28 @@ func TestResetOfAClockThatIsAhead(t *testing.T) {
 		t.Errorf("the next run begins with %+v, want its watcher, not before 1000", c)
 	}
 }
+
+// The clock of the node that begins a run with a past is behind the start time of the past. If the
+// code has begun in the past, the run does not wait for that time again, and a cancel does not end
+// it without a clean-up. If the code has not begun, it waits.
+func TestPastOfADelayedRun(t *testing.T) {
+	t.Parallel()
+	for _, kept := range [][]model.Event{nil, {{Kind: model.EventStepCompleted, ID: "a", At: 2000}}} {
+		to := model.Address{Tenant: "t", Type: "wf", Key: "fork"}
+		m := model.Message{Kind: model.MessageStart, To: to, Past: &model.Past{
+			Began: 1000, Begins: 1500, Events: model.PastOf(kept), Source: model.Source{Address: to, Run: model.RunID{1}, Position: int64(len(kept))},
+		}}
+		x, d := core.Deliver(nil, &m, 500, model.RunID{2}, core.DefaultLimits)
+		if err := d.Refusal(); err != nil {
+			t.Fatal(err)
+		}
+
+		if waits := x.Withheld() != nil; waits != (kept == nil) || len(x.Timers()) > 0 != waits {
+			t.Errorf("with %d events kept, the run waits: %v, with timers %v", len(kept), waits, x.Timers())
+		}
+		x, _ = core.Deliver(x, &model.Message{Kind: model.MessageCancel, To: to}, 510, model.RunID{}, core.DefaultLimits)
+		if x.Open() != (kept != nil) {
+			t.Errorf("with %d events kept, the canceled run is %s", len(kept), x.Outcome.Status)
+		}
+	}
+}

@@ -432,7 +432,7 @@ func (b *board) enlist(s *TaskSession) {
 
 	if _, ok := b.names[s.id]; ok {
 		b.b.Slots(b.inc.eng.clock.now(), s.id, slots)
-	} else if here {
+	} else if here && !s.hasLeft(b) {
 		offer := s.offer
 		offer.Slots = slots
 		b.b.Join(b.inc.eng.clock.now(), s.id, offer)
@@ -458,6 +458,7 @@ func (b *board) leave(s *TaskSession) {
 func (b *board) strike(s *TaskSession) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	s.leave(b)
 	b.b.Leave(b.inc.eng.clock.now(), s.id)
 	delete(b.names, s.id)
 	delete(b.loans, s.id)

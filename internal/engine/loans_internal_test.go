@@ -269,3 +269,34 @@ func TestReportOfALentWorkerIsMadeAgain(t *testing.T) {
 		t.Errorf("the lane has heard of the report %d times, want once more after it had no room", full.reports)
 	}
 }
+
+// A worker leaves while a report of it is not settled and another node has a slot of it. When that
+// node returns the slot, the worker does not come back: the board would wait for a claim that the
+// worker does not have.
+func TestWorkerThatLeftDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	inc := borrower(t)
+	offer := model.TaskOffer{Name: "w", Tenants: []string{model.DefaultTenant}, Queues: []string{"default"}, Kinds: []string{"work"}, Slots: 1}
+	s := inc.eng.taskSession(noWorker{}, offer, model.NodeID{})
+	ref := model.ClaimRef{TaskRef: workItem(1).Ref, Claim: 1}
+
+	b, own := inc.board, ownWorker{inc, s}
+	b.join(s)
+	if own.LendOut(1) != 1 {
+		t.Fatal("no slot is lent")
+	}
+	s.reported[ref] = &model.TaskReport{Ref: ref}
+	b.leave(s)
+	own.Regain(1)
+	own.Rejoin()
+	if id, _ := b.Find(workerName("w", inc.self.ID, inc.self.ID), ref); id != 0 {
+		t.Error("the board has a worker that left")
+	}
+
+	// The board of the next incarnation has it until its reports are settled.
+	next := borrower(t)
+	next.board.join(s)
+	if _, has := next.board.Find(workerName("w", inc.self.ID, inc.self.ID), ref); !has {
+		t.Error("the next board does not know that the worker has the claim")
+	}
+}

@@ -51,15 +51,19 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 	m, fresh := withRequestID(m)
 	taken := false // an owner that has lost its lease since may have taken it
 	for served := (<-chan struct{})(nil); ; served = e.served.listen() {
+		inc := e.current()
 		a, err := e.sendLocal(ctx, m, fresh, false)
-		if !errors.Is(err, lane.ErrNotOwner) {
+		stale := e.mayBeStale(inc, &a)
+		if !errors.Is(err, lane.ErrNotOwner) && !stale {
 			return a.Answer, unsure(err, taken)
 		}
-		taken = taken || a.Token != nil
+		taken = taken || a.Token != nil || stale
+
 		if e.cfg.Store.Info().Shared {
 			answer, err := e.clerk.send(ctx, m, taken)
 			return answer, unsure(err, taken)
 		}
+
 		// The only possible node is between two incarnations, or not ready yet. The first look was
 		// made without listening, so look again.
 		fresh = false
@@ -67,6 +71,15 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 			return model.Answer{}, e.gaveUp(ctx, "send %s to %s: the node does not serve its shards", m.Kind, m.To)
 		}
 	}
+}
+
+// mayBeStale reports whether an answer may be out of date: it says that an execution exists, or
+// refuses the message, the lane may have given it from memory without a commit, and another node
+// may own the shard by now. The message can be sent again: it has a request id, or changes nothing
+// the second time.
+func (e *Engine) mayBeStale(inc *incarnation, a *lane.Answer) bool {
+	known := a.Answer.Existing || a.Answer.Failure != nil
+	return known && e.cfg.Store.Info().Shared && (inc == nil || !inc.isServing())
 }
 
 // unsure changes a refusal into an error that does not promise "no effect", if an earlier owner may

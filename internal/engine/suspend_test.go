@@ -9,6 +9,7 @@ import (
 
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
@@ -52,6 +53,59 @@ func TestSuspendEndsAnswers(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		if _, ok := e.Explain(t.Context(), m.To); !ok {
 			t.Error("no answer after the lease was renewed")
+		}
+	})
+}
+
+// sharedStore is a store that several nodes may open.
+type sharedStore struct{ *deaf }
+
+func (s sharedStore) Info() store.Info {
+	i := s.deaf.Info()
+	i.Shared = true
+	return i
+}
+
+// A node whose lease may have ended does not say from memory that an execution exists: another node
+// may have removed it since. The caller asks the owner, and gives up if there is none.
+func TestStartWithoutALease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var asleep atomic.Int64
+		st := sharedStore{&deaf{Store: memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(time.Duration(asleep.Load())) }})}}
+		e := engine.New(engine.Config{Store: st, Suspended: func() time.Duration { return time.Duration(asleep.Load()) }})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- e.Run(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
+		if err := e.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w := &waiter{}
+		w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
+		for range 2 {
+			if _, err := e.Send(t.Context(), start("a")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+
+		st.deaf.deaf.Store(true)
+		asleep.Store(int64(time.Minute))
+		brief, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer end()
+		if a, err := e.Send(brief, start("a")); err == nil {
+			t.Errorf("an answer from memory after the suspend: %+v", a)
+		}
+		st.deaf.deaf.Store(false)
+		time.Sleep(10 * time.Second)
+		if a, err := e.Send(t.Context(), start("a")); err != nil || !a.Existing {
+			t.Errorf("after the lease was renewed: %+v, %v", a, err)
 		}
 	})
 }

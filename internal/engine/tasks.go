@@ -97,6 +97,9 @@ type TaskSession struct {
 	idle    chan struct{}
 	leaving bool // takes no further claims
 	over    bool
+	// left is the board that the worker has left. The session may still have reports that are not
+	// settled.
+	left *board
 }
 
 // JoinTasks adds a task worker. The name in the offer must be unique.
@@ -470,6 +473,21 @@ func (s *TaskSession) free() (slots int, here bool) {
 		return 0, !s.over
 	}
 	return max(0, s.slots-s.abroad.Slots()), true
+}
+
+// leave notes that the worker has left a board.
+func (s *TaskSession) leave(b *board) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = b
+}
+
+// hasLeft reports whether the worker has left a board. It does not come back there, even if another
+// node returns a slot of it later: the board would wait for claims that the worker does not have.
+func (s *TaskSession) hasLeft(b *board) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.left == b
 }
 
 // capacity returns how many claims the worker would accept if it had none.

@@ -243,7 +243,7 @@ var entities = []mutant{
 	{
 		name:  "waiting calls of a new shard are not loaded",
 		file:  "internal/engine/lane/shards.go",
-		old:   "	l.loads.add(&Load{Kind: LoadMailboxes, Shards: ids, Limit: mailboxPage})\n",
+		old:   "	l.loads.add(&Load{Kind: LoadMailboxes, Shards: ids, Limit: mailboxPage, begun: l.tenure})\n",
 		new:   "",
 		tests: [][]string{accounts, {"./internal/crashwalk", "-short", "-run", "TestCrashWalk$/all/calls_of_an_entity"}},
 	},

@@ -580,8 +580,8 @@ var common = []mutant{
 	{
 		name:  "a run starts and ends in one batch",
 		file:  "internal/engine/lane/input.go",
-		old:   "(in.is(model.MessageTerminate) || in.is(model.MessageCancel) && e.isPaused())",
-		new:   "in.is(model.MessageCancel) && e.isPaused()",
+		old:   "(in.is(model.MessageTerminate) || in.is(model.MessageCancel) && e.isPaused() ||",
+		new:   "(in.is(model.MessageCancel) && e.isPaused() ||",
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestTerminateInTheSameBatch$"}},
 	},
 	{

@@ -13,7 +13,7 @@ var outlive = []mutant{
 		name:  "a kept attempt has no number",
 		file:  "internal/replay/adopt.go",
 		old:   "attemptKey{r.start.Run, c.Event.ID, c.Event.Attempt}, nil)",
-		new:   "attemptKey{run, c.Event.ID, 1}, nil)",
+		new:   "attemptKey{r.start.Run, c.Event.ID, 1}, nil)",
 		tests: [][]string{lossTest},
 	},
 	{

@@ -3,6 +3,20 @@ package mutants
 // share are bugs in limits and breakers that nodes share.
 var share = []mutant{
 	{
+		name:  "a task gets a permit while the end of another claim is undone",
+		file:  "internal/engine/lane/post.go",
+		old:   " || x.Paused != nil || l.recovery.careful() {\n",
+		new:   " || x.Paused != nil {\n",
+		tests: [][]string{laneTest("TestRefusedEndOfATaskFreesNoSlot$"), {"./internal/sim", "-run", "TestKnownSeedsOfLimits$"}},
+	},
+	{
+		name:  "a claim counts that the board no longer proposes, with limits of one node",
+		file:  "internal/engine/lane/claim.go",
+		old:   "	if l.cfg.Board.Proposed(in.worker, model.TaskRef{Address: e.address, Run: in.run, ID: in.id}) {\n",
+		new:   "	if in.worker != 0 {\n",
+		tests: [][]string{{"./internal/sim", "-run", "TestSeeds$", "-features=gates,-shared-gates,large-commits", "-seeds=1000", "-failures=1"}},
+	},
+	{
 		name:  "a repeated report to a breaker counts twice",
 		file:  "internal/core/breaker/owner.go",
 		old:   "		if seq <= b.heard[i].Seq {\n",

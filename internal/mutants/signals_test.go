@@ -20,4 +20,11 @@ var signals = []mutant{
 		new:   "		left = model.SignalOf(0, x.Start.Run, &again)\n",
 		tests: [][]string{ordered},
 	},
+	{
+		name:  "a signal is dropped while a worker is about to get it with a new run",
+		file:  "internal/engine/lane/input.go",
+		old:   " && e.isPaused() || in.is(model.MessageMailbox))\n",
+		new:   " && e.isPaused())\n",
+		tests: [][]string{laneTest("TestDropOfASignalOfAFreshRun$"), {"./internal/sim", "-run", "TestKnownSeedsOfSignalOrders$"}},
+	},
 }

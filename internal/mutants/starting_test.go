@@ -7,6 +7,9 @@ func sdkTest(name string) []string { return []string{".", "-run", name} }
 // features.
 var optioned = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=6", "-step=13", "-seeds=300", "-failures=1"}
 
+// delayed runs simulations in which all starts may have options.
+var delayed = []string{"./internal/sim", "-run", "TestSeeds$", "-features=start-options", "-seeds=400", "-failures=1"}
+
 // starting are bugs in when executions start, end and are repeated.
 var starting = []mutant{
 	{
@@ -92,5 +95,19 @@ var starting = []mutant{
 		old:   "		in.origin.message.Terms == nil &&",
 		new:   "		true &&",
 		tests: [][]string{laneTest("TestDelayedStartOfATakenKey$")},
+	},
+	{
+		name:  "a worker gets a run before it is stored that its start time has come",
+		file:  "internal/engine/lane/timers.go",
+		old:   "		e.pending.resuming++\n",
+		new:   "",
+		tests: [][]string{laneTest("TestDelayedStartIsStoredFirst$"), delayed},
+	},
+	{
+		name:  "a run waits for its start time although its code has begun in its past",
+		file:  "internal/core/terms.go",
+		old:   "	if s.Begins > s.At && !slices.ContainsFunc(s.Carried, func(e model.Event) bool { return e.ID != \"\" }) {\n",
+		new:   "	if s.Begins > s.At && !slices.ContainsFunc(s.Carried, func(e model.Event) bool { return e.Seq < 0 }) {\n",
+		tests: [][]string{coreTest("TestPastOfADelayedRun$")},
 	},
 }

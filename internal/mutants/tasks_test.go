@@ -38,6 +38,13 @@ var tasks = []mutant{
 		tests: [][]string{lends},
 	},
 	{
+		name:  "a worker that left comes back to the board when its slot is returned",
+		file:  "internal/engine/board.go",
+		old:   "	} else if here && !s.hasLeft(b) {\n",
+		new:   "	} else if here {\n",
+		tests: [][]string{{"./internal/engine", "-run", "TestWorkerThatLeftDoesNotComeBack$"}},
+	},
+	{
 		name:  "the end of a claim is reported again and again",
 		file:  "internal/engine/loan/abroad.go",
 		old:   "	delete(a.news, ref)\n	if len(a.held) == 0",

@@ -120,7 +120,7 @@ func codeEnded(h *model.History) bool {
 	case model.Completed:
 		return true
 	case model.Canceled:
-		return o.At >= h.Start.Begins // otherwise its code had not begun
+		return h.Start.Begins == 0 || hasBegun(h)
 	case model.Failed:
 		return !o.TimedOut()
 	case model.Continued:
@@ -128,6 +128,13 @@ func codeEnded(h *model.History) bool {
 	default:
 		return false
 	}
+}
+
+// hasBegun reports whether the code of a delayed run began before the run was canceled: the history
+// has the request, or something that the code asked for. A request that ends the run before that
+// leaves no event. It may be later than the start time, because a timer may be late.
+func hasBegun(h *model.History) bool {
+	return slices.ContainsFunc(h.Events, func(e model.Event) bool { return e.Kind == model.EventCancelRequest || e.ID != "" })
 }
 
 // wouldAddEvents reports whether the code would add to the history. What it had asked for before

@@ -86,11 +86,20 @@ func TestCheckNoticesAnotherEnd(t *testing.T) {
 		}
 		return h
 	}
+	canceled := func(events ...model.Event) *model.History {
+		h := &model.History{Start: newEngine(nil).start, Events: events}
+		h.Start.Begins = h.Start.At + 1
+		h.Outcome = model.Outcome{Status: model.Canceled, At: h.Start.Begins + 1}
+		return h
+	}
+	request := model.Event{Seq: 1, At: newEngine(nil).start.At + 2, Kind: model.EventCancelRequest}
 	for _, c := range []struct {
 		name string
 		h    *model.History
 		want string
 	}{
+		{"canceled after the start time, before the code began", canceled(), ""},
+		{"canceled after the code began", canceled(request), "the recorded error is"},
 		{"all of it", recorded("one", "two"), ""},
 		{"less", recorded("one"), "ended as completed behind event 1; the code runs step two"},
 		{"more", recorded("one", "two", "six"), "event 3 records step six, but the code returned without asking for it"},

@@ -61,6 +61,9 @@
 //   - In some seeds starts have options (terms): a delay, a time-out of the execution, or a policy
 //     that repeats failed runs.
 //   - In some seeds operators drop and skip signals that programs have not taken (drop).
+//   - In some seeds workers are processes of their own and outlive the process that serves them
+//     (outlive). They keep the bodies that run, join another process, and say what they hold. No
+//     other worker may begin a body meanwhile that they still run.
 //   - In some seeds workers have versions and pin the runs that they start. Deploys take all
 //     workers of a version away for a while (pin).
 //

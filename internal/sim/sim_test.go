@@ -200,7 +200,7 @@ func TestKnownSeeds(t *testing.T) {
 }
 
 // older turns off the features that were added after these seeds were found.
-var older = scenario.Features{Off: scenario.StartOptions | scenario.SignalOrders}
+var older = scenario.Features{Off: scenario.StartOptions | scenario.SignalOrders | scenario.Outliving}
 
 // TestKnownSeedsOfLending repeats seeds that have found a bug in the lending of slots.
 func TestKnownSeedsOfLending(t *testing.T) {
@@ -223,6 +223,9 @@ func TestKnownSeedsOfLending(t *testing.T) {
 		// a node that was fenced and did not know it refused the report of a claim that the next
 		// owner had made
 		84928, 200032,
+		// a worker had left, and came back to the board when another node returned a slot of it:
+		// a claim that it never got waited for it
+		12268,
 	} {
 		if _, err := Run(seed, Options{Features: older}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
@@ -269,6 +272,79 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 		133088,
 	} {
 		if _, err := Run(seed, Options{Features: older}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestKnownSeedsOfLimits repeats seeds that have found a bug in the limits of one node.
+func TestKnownSeedsOfLimits(t *testing.T) {
+	t.Parallel()
+	f := scenario.Features{On: scenario.Gates | scenario.LargeCommits | scenario.Tasks | scenario.Retention, Off: scenario.SharedGates | scenario.Poison | scenario.ClockJumps}
+	for _, seed := range []uint64{
+		// a lane applied inputs again, and a task got the permit of a claim whose end was undone
+		1000422, 1001287,
+	} {
+		if _, err := Run(seed, Options{Features: f}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestKnownSeedsOfStartOptions repeats seeds that have found a bug in starts with options.
+func TestKnownSeedsOfStartOptions(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		// the oracle ran the program of a run that was imported with its end, and the run that it
+		// was copied from had been canceled before its start time
+		12347, 17846, 24112,
+		// the oracle expected another attempt of a run that was canceled in the batch of its end
+		60564,
+		// the oracle did not wait for the next owner of a shard before runs had to leave it
+		75488,
+		83, // a worker got a run before it was stored that the start time had come
+		// a run was reset after the store's clock had gone back, and waited for its start time
+		// again
+		1281,
+	} {
+		if _, err := Run(seed, Options{Features: scenario.Features{On: scenario.StartOptions}}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestKnownSeedsOfOutliving repeats seeds that have found a bug where workers outlive their
+// servers.
+func TestKnownSeedsOfOutliving(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		165,  // a lane read a run for any worker that it kept for one
+		25,   // a start found a run before the lane had listed what the last owner left
+		2121, // a start assumed that there was no run, and the lane passed over it in the list
+		// the oracle did not know a state that a call saw before the entity was deleted
+		5358,
+		// the oracle did not expect that a read that was sent twice waits in a mailbox twice
+		33314,
+		// a node that had been paused past its lease answered a start from memory, with a run that
+		// the next owner had deleted
+		46361,
+	} {
+		if _, err := Run(seed, Options{Features: scenario.Features{On: scenario.Outliving}}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestKnownSeedsOfSignalOrders repeats seeds that have found a bug in orders of operators about
+// signals.
+func TestKnownSeedsOfSignalOrders(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		// an operator dropped a signal of a new run whose start was not stored, and a worker got
+		// the run with it
+		61567, 82692,
+	} {
+		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}

@@ -338,8 +338,12 @@ func (l *Lane) Detach(now model.Time, ref model.ClaimRef) {
 	l.cfg.Board.Hold(now, l.item(e, e.x, task), p.claim, 0, task.Worker)
 }
 
-// isTheirs reports whether the history names the worker that says it has the claim.
+// isTheirs reports whether the history names the worker that says it has the claim. Only remote
+// workers speak for themselves; the node says what its own and borrowed workers have.
 func (in *attachInput) isTheirs(l *Lane, t *core.Task) bool {
+	if !model.IsRemoteWorker(t.Worker) {
+		return true
+	}
 	id, _ := l.cfg.Board.Find(t.Worker, model.ClaimRef{TaskRef: model.TaskRef{Address: in.address, Run: in.run, ID: in.id}, Claim: in.claim})
 	return id == in.worker
 }

@@ -200,8 +200,8 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 // deliver brings committed events to the worker that holds the run, or finds one.
 func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model.Event) {
 	resumed := hasKind(events, model.EventResumed)
-	if resumed && e.pending.resuming > 0 {
-		e.pending.resuming--
+	if resumed {
+		e.pending.resumed()
 	}
 	e.eviction.miss(run, events)
 

@@ -98,6 +98,7 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effRetry:
 			l.wakeForRetry(now, f.entry, f.run, f.step)
 		case effBegins:
+			f.entry.pending.resumed()
 			if f.entry.run() == f.run {
 				l.dispatch(now, f.entry)
 			}

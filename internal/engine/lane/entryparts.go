@@ -27,11 +27,16 @@ type pending struct {
 	// does not know. Inputs wait for the commit. Only the end of the batch clears it.
 	removing bool
 	fresh    bool // the run starts in a batch that is not committed; a worker gets it afterwards
-	resuming int  // resumes that are not committed: until then no worker continues the run
+	// resumes, and the start time of the run, that are not committed: until then no worker
+	// continues the run
+	resuming int
 }
 
 // dirty reports whether something of the address is not committed.
 func (p *pending) dirty() bool { return p.open || p.flight }
+
+// resumed notes that a resume, or the start time of the run, is committed.
+func (p *pending) resumed() { p.resuming = max(p.resuming-1, 0) }
 
 // undo forgets the parts of refused batches.
 func (p *pending) undo() {

@@ -137,9 +137,10 @@ func (in *messageInput) once() bool {
 }
 
 // early reports whether the input must wait until the run has started: a batch never starts and
-// ends the same run.
+// ends the same run, and a worker gets a new run with all signals that the run starts with, so none
+// of them may be dropped before.
 func (in *messageInput) early(e *entry) bool {
-	return e.pending.fresh && (in.is(model.MessageTerminate) || in.is(model.MessageCancel) && e.isPaused())
+	return e.pending.fresh && (in.is(model.MessageTerminate) || in.is(model.MessageCancel) && e.isPaused() || in.is(model.MessageMailbox))
 }
 
 // sure reports whether the lane knows that the request has not been served. A lookup that is older

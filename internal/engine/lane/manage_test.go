@@ -66,3 +66,27 @@ func TestSignalThatTheCodeMayBeAboutToTake(t *testing.T) {
 		})
 	}
 }
+
+// An operator drops a signal of a run whose start is not stored yet. A worker gets the run with
+// that signal after the commit and may take it, so the drop waits until then.
+func TestDropOfASignalOfAFreshRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.signal(a, "go", "signal")
+	r.settle()
+	r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
+	r.flush()
+	next := r.commit.Starts[0].Start
+	r.send(model.Message{Kind: model.MessageMailbox, To: a, Name: model.MailboxDrop, ID: model.SignalID(next.Run, &next.Carried[0])}, "drop")
+	r.settle()
+	r.wantAnswer("drop", "conflict")
+	r.turn(a, model.Turn{Commands: []model.Command{{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, ID: "s", Name: "go", Ref: 1}}}})
+	r.settle()
+	r.wantEvents(a, "signal_received go", "signal_taken s")
+	if x := r.current(a); x.Blocked != nil {
+		t.Errorf("the run is blocked: %s", x.Blocked)
+	}
+}

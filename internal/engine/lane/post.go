@@ -8,9 +8,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// assign lets tasks start in the commit that creates them, if workers are free.
+// assign lets tasks start in the commit that creates them, if workers are free. It does not while
+// the lane applies inputs again: the end of another claim may be among the inputs that follow, and
+// its worker executes it until then. The board proposes the task later.
 func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decision) {
-	if l.cfg.Board == nil || e.shard.draining || x.Paused != nil {
+	if l.cfg.Board == nil || e.shard.draining || x.Paused != nil || l.recovery.careful() {
 		return
 	}
 

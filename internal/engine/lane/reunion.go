@@ -10,6 +10,7 @@ import (
 
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // reunion is the time after a server has taken over shards, in which the workers of the last owner
@@ -122,6 +123,18 @@ func (l *Lane) giveOut(now model.Time, due []model.Address) {
 	}
 }
 
+// keepUnlisted keeps a run for its holder that the lane has found before it has listed what the
+// last owner left, because of an input for the run. A parked run needs no holder: no body of it
+// runs.
+func (l *Lane) keepUnlisted(now model.Time, e *entry, row *store.Execution) {
+	if !e.shard.listed && row != nil && !row.Parked && !row.Outcome.Status.Closed() {
+		l.keepForHolder(now, e, row.Start.Run)
+	}
+	if l.reunion.awaits(e.address) {
+		e.reading.endHistory()
+	}
+}
+
 // meet notes what a worker that has joined holds, and gives it what waited for it.
 func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
 	for _, h := range held {
@@ -141,6 +154,9 @@ func (l *Lane) endWait(now model.Time, a model.Address) {
 	delete(l.reunion.waiting, a)
 	delete(l.reunion.early, a)
 	if e := l.entry(a); e != nil {
+		if e.isEntity() && e.known {
+			e.actor.entity.Mark(l.viewTest(e)) // workers may have joined since
+		}
 		l.dispatch(now, e)
 		l.maybeDrop(e)
 	}

@@ -1,9 +1,11 @@
 package lane_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // An owner dies right after it has stored that a task is canceled, and before it has told the
@@ -59,4 +61,35 @@ func TestCanceledClaimIsHandedOver(t *testing.T) {
 	b.report(c, failed)
 	r.settle()
 	r.wantStatus(taskAt("t"), model.Canceled)
+}
+
+// A batch ends a task and submits another one, which waits for the slot of the first. The batch is
+// refused because of its size, and its inputs are applied again one by one. The board does not know
+// then that the first task is claimed. The second one gets the slot only after the end of the first
+// is stored, because until then the worker executes the first.
+func TestRefusedEndOfATaskFreesNoSlot(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 1)
+	r.send(theTask("a"), "a")
+	r.settle()
+	b.one()
+
+	r.refuse = func(batch *store.Batch) error {
+		if len(batch.Starts) > 0 && len(batch.Closes) > 0 {
+			return store.Errorf(store.Refused, "commit", "too large")
+		}
+		if slices.ContainsFunc(batch.Starts, func(s store.StartRow) bool { return s.Start.Worker != "" }) {
+			t.Error("the second task is claimed before the end of the first is stored")
+		}
+		return nil
+	}
+	r.send(theTask("b"), "b")
+	r.order(model.MessageTerminate, taskAt("a"), "terminate")
+	r.settle()
+	r.wantStatus(taskAt("a"), model.Terminated)
+	b.propose()
+	r.settle()
+	if c, stops := b.one(), b.takeStops(false); c.Ref.Address != taskAt("b") || stops != 1 {
+		t.Errorf("the worker has %s and was told %d times to stop", c.Ref, stops)
+	}
 }

@@ -87,6 +87,33 @@ func TestDelayedStart(t *testing.T) {
 	}
 }
 
+// The start time comes while an earlier event of the run is on its way to the store. No worker gets
+// the run before the store knows that it has begun: the next owner would believe that its code has
+// not run, and a cancel would end it without a clean-up.
+func TestDelayedStartIsStoredFirst(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	r.startDelayed("a", "start")
+	r.settle()
+	r.signal(key("a"), "s", "signal")
+	r.flush()
+	r.read()
+	r.now = r.now.Add(time.Minute)
+	r.flush()
+	r.read() // the start time comes
+	r.commitNow()
+	if r.commit == nil || len(r.commit.StopTimers) != 1 {
+		t.Fatalf("the lane commits %+v, want the start time", r.commit)
+	}
+
+	r.read()
+	r.wantHolder(key("a"), 0)
+	r.settle()
+	r.wantHolder(key("a"), 1)
+	r.wantEvents(key("a"), "signal_received s")
+}
+
 // A cancel that comes with the start ends it, and the commit that fails in between changes nothing.
 func TestDelayedStartIsCanceledAtOnce(t *testing.T) {
 	t.Parallel()

@@ -93,6 +93,7 @@ func (in *timerInput) apply(l *Lane, now model.Time, e *entry) {
 	g := l.record(e, in, &d)
 	switch {
 	case d.Begins:
+		e.pending.resuming++
 		g.effects = append(g.effects, effect{kind: effBegins, entry: e, run: in.run})
 	case d.Close != nil:
 		l.terminate(g, e, d.Close)

@@ -215,7 +215,7 @@ func (b *board) join(h *hand) {
 	now := b.inc.p.Now()
 	if _, ok := b.names[h.id]; ok {
 		b.b.Slots(now, h.id, h.free())
-	} else {
+	} else if h.left != b {
 		offer := h.Offer
 		offer.Slots = h.free()
 		b.b.Join(now, h.id, offer)
@@ -258,6 +258,7 @@ func (b *board) guest(name string) *guest {
 }
 
 func (b *board) leave(h *hand) {
+	h.left = b
 	b.b.Leave(b.inc.p.Now(), h.id)
 	delete(b.names, h.id)
 	delete(b.ids, h.Offer.Name)

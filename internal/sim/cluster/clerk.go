@@ -68,6 +68,10 @@ func (p *Proc) Deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 			}
 			p.clerk.send(m, taken, reply)
 			return
+		case m.Kind != model.MessageQuery && !m.Brief && (a.Answer.Existing || a.Answer.Failure != nil) && !inc.serving():
+			// the lane may have answered from memory, which may be out of date
+			p.clerk.send(m, true, reply)
+			return
 		case (m.Kind == model.MessageQuery || m.Brief && m.Name == scenario.DoRead) && !inc.serving():
 			// the lane's memory may be out of date
 			a = &lane.Answer{Err: lane.ErrAskAgain}

@@ -6,6 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/sim/disk"
 	"github.com/perdure/perdure/internal/sim/oracle"
+	"github.com/perdure/perdure/internal/sim/worker"
 )
 
 // Cluster is three processes on one shared store.
@@ -23,6 +24,7 @@ type Cluster struct {
 	nodeIDs map[string]model.NodeID       // of all nodes that ever existed, by name
 	lives   map[model.NodeID]*incarnation // all that have begun
 	hands   map[string]*hand              // all that ever existed, by name
+	remotes []*worker.Worker              // all that ever existed, if workers outlive processes
 }
 
 // New returns a cluster without processes. Its store has the settings of the scenario.

@@ -30,6 +30,7 @@ type hand struct {
 	over    int
 	leaving bool
 	gone    bool
+	left    *board // the board that it has left
 	// it has left and its reports are in flight, or it gives back claims that other workers should
 	// have had; see Engine.giveBack
 	Ghost bool
@@ -241,6 +242,9 @@ func (h *hand) report(r *model.TaskReport) {
 		h.rejoin()
 	}
 	s.Reports[r.Ref] = append(s.Reports[r.Ref], r)
+	if c := s.Claims[r.Ref]; c != nil && c.Told == 0 {
+		c.Told = s.Now
+	}
 	if s.Tracing {
 		s.Logf("%s reports claim %d of %s %s: returned %v, failure %v", h.Offer.Name, r.Ref.Claim, scenario.Short(r.Ref.Run), r.Ref.ID, r.Returned, r.Failure)
 	}

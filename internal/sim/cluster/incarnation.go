@@ -41,6 +41,8 @@ type incarnation struct {
 	looked   int64 // when it first saw the other nodes
 	keeps    bool  // its lanes must delete nothing because of its age
 
+	reunion []model.Time // by lane: until when it keeps runs for the workers of the last owner
+
 	// its member of the nodes that share limits; nil if there are no settings
 	participant *flow.Participant
 }
@@ -50,7 +52,7 @@ func (inc *incarnation) name() string { return inc.label }
 // begin starts the machines of an incarnation.
 func (p *Proc) begin(info store.NodeInfo, reg store.Registration, sent time.Duration, first storeclock.Verdict) {
 	s := p.Cluster
-	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, Owner: make([]bool, s.Plan.Shards)}
+	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, Owner: make([]bool, s.Plan.Shards), reunion: make([]model.Time, s.Plan.Lanes)}
 	inc.label = fmt.Sprintf("%s@%d", p.Label, inc.epoch)
 	inc.member = cluster.New(cluster.Config{
 		Self: info, TTL: s.Plan.Ttl, RenewEvery: s.Plan.Renew, Margin: s.Plan.Margin, Longest: s.Plan.Ttl, Gone: p.gone,
@@ -426,6 +428,9 @@ func (inc *incarnation) acquire(shards []model.ShardID) {
 		Exec: func(done func()) {
 			if got, err = s.Disk.Mem.Acquire(context.Background(), inc.self.ID, inc.epoch, shards); err == nil {
 				inc.checkAlone(got)
+				for i := range got {
+					got[i].Foreign = inc.isForeign(got[i].Shard)
+				}
 				s.Ledger.Acquired(inc.self.ID, got)
 			}
 			done()
@@ -449,7 +454,7 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 				}
 			}
 			if len(mine) > 0 {
-				sh.result(func(now model.Time) { sh.Lane.Acquire(now, mine) })
+				sh.result(func(now model.Time) { sh.acquire(now, mine) })
 			}
 		}
 

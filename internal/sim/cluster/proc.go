@@ -222,6 +222,7 @@ func (p *Proc) Crash() {
 		c.lost()
 	}
 	p.clerk.crash()
+	p.disperse()
 }
 
 // Pause stops the process for a while. The process does not notice.
@@ -279,6 +280,7 @@ func (p *Proc) exit() {
 		c.lost()
 	}
 	p.clerk.crash()
+	p.disperse()
 	if s.Tracing {
 		s.Logf("%s has left", p.Name())
 	}

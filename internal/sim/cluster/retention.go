@@ -2,14 +2,31 @@ package cluster
 
 import (
 	"context"
+	"slices"
 
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/sim/disk"
+	"github.com/perdure/perdure/internal/sim/kernel"
 	"github.com/perdure/perdure/internal/sim/scenario"
 	"github.com/perdure/perdure/internal/store"
 )
+
+// AwaitOwners waits until live nodes own all shards, if something has to leave them. A node may
+// have died at the end, and its shards wait for its lease.
+func (s *Cluster) AwaitOwners() {
+	if s.Plan.Lane.Retention == 0 {
+		return
+	}
+	ownerless := func() int {
+		return slices.IndexFunc(s.Ledger.Owner, func(id model.NodeID) bool { return !s.living(id) })
+	}
+	s.RunUntil(s.Now+4*s.Plan.Ttl.Microseconds()+kernel.Second+8*s.Plan.Slow, func() bool { return ownerless() < 0 || s.Staying() == "" })
+	if shard := ownerless(); shard >= 0 && s.Staying() != "" {
+		s.Fail("R2: everything has ended, and no live node owns shard %d", shard)
+	}
+}
 
 // sweepDead purges dead tasks whose retention is over, as incarnation.sweepDead does, and schedules
 // the next sweep.

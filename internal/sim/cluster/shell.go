@@ -220,7 +220,7 @@ func (sh *shell) carryOut(out *lane.Output) error {
 			s.Logf("%s/%d commits batch %d: %s", sh.inc.name(), sh.index, b.Number, disk.Describe(b))
 		}
 		if b.Number == sh.number && b.At != sh.sealed {
-			sh.Undone = true
+			sh.undone()
 		}
 		sh.number, sh.sealed = b.Number, b.At
 		s.Disk.Commit(p.Process, b, func(res store.Committed, err error) {
@@ -291,12 +291,15 @@ func (sh *shell) committed(now model.Time, res store.Committed, err error) {
 			sh.s.Logf("%s/%d commit failed: %v", sh.inc.name(), sh.index, err)
 		}
 		if store.ClassOf(err) == store.Refused {
-			sh.Undone = true
+			sh.undone()
 			sh.s.Did(scenario.OpCareful)
 		}
 	}
 	sh.Lane.FinishCommit(now, res, err)
 }
+
+// undone notes that the lane applies inputs again.
+func (sh *shell) undone() { sh.Undone, sh.Clock = sh.s.Now, sh.inc.p.Now() }
 
 func (sh *shell) verify(starts []store.StartRow) {
 	s := sh.s

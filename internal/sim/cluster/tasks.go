@@ -26,8 +26,8 @@ func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 			s.Fail("E19: claim %d of %s is attempt %d, and handed over as %d", c.Ref.Claim, c.Ref.TaskRef, t.Attempt, c.Claim.Attempt)
 		}
 	case lane.TaskStop:
-		// a guest receives it only if its owner still serves
-		if g := sh.inc.board.guests[c.Worker]; g == nil && !c.Canceled && s.Current(c.Ref) {
+		// a guest receives it only if its owner still serves, and a worker that has left does not
+		if g := sh.inc.board.guests[c.Worker]; g == nil && !gone && !c.Canceled && s.Current(c.Ref) {
 			s.Fail("E26: claim %d of %s is to be stopped, and it is the current one", c.Ref.Claim, c.Ref.TaskRef)
 		}
 		if c.Canceled && (r == nil || !r.Cancel) {

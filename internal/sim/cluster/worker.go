@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/perdure/perdure/internal/engine/lane"
@@ -56,6 +57,11 @@ func (p *Proc) Join(bad bool, version string) {
 		w.SetVersion(version)
 	}
 
+	if p.Cluster.Has(scenario.Outliving) {
+		w.Process = p.Cluster.NewProcess(fmt.Sprintf("%s-w%d", p.Label, w.ID))
+		p.Cluster.remotes = append(p.Cluster.remotes, w)
+	}
+
 	p.Workers = append(p.Workers, w)
 	if p.Inc != nil {
 		p.Inc.join(w)
@@ -63,8 +69,10 @@ func (p *Proc) Join(bad bool, version string) {
 }
 
 func (inc *incarnation) join(w *worker.Worker) {
-	for _, sh := range inc.Shells {
-		sh.result(func(now model.Time) { sh.Lane.Join(now, w.ID, w.Offer) })
+	for i, sh := range inc.Shells {
+		id, offer := w.ID, w.Offer
+		offer.Held = inc.heldIn(i, offer.Held)
+		sh.result(func(now model.Time) { sh.Lane.Join(now, id, offer) })
 	}
 }
 

@@ -89,7 +89,8 @@ func (l *ledger) limited(b *store.Batch) {
 // tasks of the same lane count here. Tasks that the lane no longer knows, or knows in another
 // state, do not count either: tasks of shards that have moved or are about to, and of addresses
 // with rows that cannot be written. A batch that is refused or split may exchange the order of a
-// report and the next claim. No worker executes the first task then.
+// report and the next claim. No worker executes the first task then. That holds only for reports
+// and time-outs from before the lane last applied inputs again.
 func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n int) {
 	for _, r := range l.Order {
 		if !r.Open() {
@@ -106,10 +107,10 @@ func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n
 			}
 
 			ref := r.Ref(id, t.Claim)
-			if sh.Undone && len(l.s.Reports[ref]) > 0 {
+			if told := l.s.Claims[ref].Told; told > 0 && told <= sh.Undone {
 				continue
 			}
-			if sh.Undone && !claims(b, ref) && l.s.outOfTime(ref, t, l.Nodes[b.Lane.Node].Life.Now()) {
+			if sh.Undone > 0 && !claims(b, ref) && l.s.outOfTime(ref, t, sh.Clock) {
 				continue
 			}
 			if !slices.ContainsFunc(sets, func(s *rule.Set) bool { return !scenario.Uses(s, t.spec, &t.Input, res) }) {
@@ -126,9 +127,9 @@ func claims(b *store.Batch, ref model.ClaimRef) bool {
 	return starts(b, ref.Run) || slices.ContainsFunc(b.Events, func(e store.EventRow) bool { return e.Run == ref.Run && e.Event.Seq == ref.Claim })
 }
 
-// outOfTime reports whether a claim has no time left and no worker has begun it. Its time-out was
-// decided and undone, and its permit went to another task. A worker that begins it after
-// all breaks a promise (G2).
+// outOfTime reports whether a claim had no time left at a time and no worker has begun it. Its
+// time-out was decided and undone, and its permit went to another task. A worker that begins it
+// after all breaks a promise (G2).
 func (s *Oracle) outOfTime(ref model.ClaimRef, t *errandState, now model.Time) bool {
 	known, closes, silent := s.Claims[ref], t.spec.ToClose, t.spec.Silence
 	late := closes > 0 && now > t.since.Add(closes) || silent > 0 && now > t.since.Add(silent)

@@ -299,7 +299,9 @@ func (l *ledger) close(b *store.Batch, row *store.CloseRow) {
 		l.Fail("I3: %s is closed a second time, or never began", row.Run)
 	}
 	r.outcome = row.Outcome
-	if !starts(b, row.Run) {
+	if starts(b, row.Run) {
+		l.endedElsewhere(r)
+	} else {
 		l.closeTerms(r)
 		l.checkLeaves(r)
 	}

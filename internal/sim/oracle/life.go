@@ -15,8 +15,10 @@ type Life struct {
 
 // LaneLog is what the checks know about a lane besides its rows.
 type LaneLog struct {
-	// the store refused a batch, or the lane split one that never finished in time
-	Undone bool
+	// when the lane last applied inputs again: the store refused a batch, or the lane split one
+	// that never finished in time. Clock is the time of the node then.
+	Undone int64
+	Clock  model.Time
 	// moving has the shards that the lane is giving up, and since when.
 	Moving map[model.ShardID]model.Time
 }

@@ -76,8 +76,8 @@ func (s *Oracle) CheckGone() {
 	// wait for.
 	wait := (s.Plan.Clock.Persist + s.Plan.Clock.Hold).Microseconds()
 	slack := wait + int64(3+len(s.Ledger.DeadOrder))*s.Plan.Lane.RetainEvery.Microseconds() + kernel.Second + s.skew() + 8*s.Plan.Slow
-	s.RunUntil(int64(last)-kernel.Epoch-s.Shift+slack, func() bool { return s.staying() == "" })
-	if what := s.staying(); what != "" {
+	s.RunUntil(int64(last)-kernel.Epoch-s.Shift+slack, func() bool { return s.Staying() == "" })
+	if what := s.Staying(); what != "" {
 		s.Fail("R2: everything has ended, and %s stays behind its time", what)
 	}
 	s.SweepAll()
@@ -91,8 +91,8 @@ func (s *Oracle) CheckGone() {
 	s.CheckDead()
 }
 
-// staying returns something that should have left and is still there.
-func (s *Oracle) staying() string {
+// Staying returns something that should have left and is still there.
+func (s *Oracle) Staying() string {
 	for _, r := range s.Ledger.Order {
 		if _, ever := r.leaves(s); ever && r.Deleted == 0 {
 			return scenario.Short(r.ID)

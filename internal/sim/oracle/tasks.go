@@ -25,6 +25,7 @@ type claimed struct {
 	Begun    bool            // its worker has received it
 	Late     bool            // it has no time left, and another task has its permit
 	reported bool            // a report has ended it
+	Told     int64           // when its worker first reported; 0 if it has not
 	unsure   bool            // a report may have ended it: its task was being canceled
 }
 

@@ -20,13 +20,16 @@ import (
 // ended: a node may have to take over first.
 const patienceAfterTimeout = 10 * kernel.Second
 
+// begins is the id of the timer that lets the code of a run begin.
+var begins = core.BirthTimers(&model.Start{Begins: 1})[0].ID
+
 // beginTimer returns the id of the timer that lets the code of a run begin. It is empty if the run
-// has no start time.
+// has no start time, or if its code has begun in its past.
 func beginTimer(st *model.Start) string {
-	if st.Begins <= st.At {
+	if st.Begins <= st.At || slices.ContainsFunc(st.Carried, func(e model.Event) bool { return e.ID != "" }) {
 		return ""
 	}
-	return core.BirthTimers(st)[0].ID
+	return begins
 }
 
 // Waiting reports whether the start time of a run has not come, according to the store.
@@ -80,6 +83,9 @@ func (l *ledger) bornWhole(b *store.Batch) {
 				l.Fail("T1: %s starts without its timer %q", r.ID, t.ID)
 			}
 		}
+		if id := beginTimer(&r.Start); (id != "") != (r.timer(begins) >= 0) && !stops(b, r.ID, begins) {
+			l.Fail("T1: %s begins at %s, and its timer %q is there: %v", r.ID, r.Start.Begins, begins, id == "")
+		}
 	}
 }
 
@@ -99,6 +105,13 @@ func (r *Run) retry() *model.Retry {
 	return r.Start.Terms.Retry
 }
 
+// endedElsewhere notes that a run was imported with its end. Its program ends as that of its
+// source, which may not have begun.
+func (l *ledger) endedElsewhere(r *Run) {
+	src := l.Runs[r.Start.Source.Run]
+	r.unbegun = src != nil && src.unbegun && r.outcome.Status == src.outcome.Status && r.outcome.At == src.outcome.At
+}
+
 // closeTerms checks the end of a run. The timers of the run are still there.
 func (l *ledger) closeTerms(r *Run) {
 	o, waits := &r.outcome, r.Waiting()
@@ -111,12 +124,19 @@ func (l *ledger) closeTerms(r *Run) {
 			l.Fail("T2: %s times out at %s, and was to at %s", r.ID, o.At, r.Start.Expires)
 		}
 		l.s.Did(scenario.OpTimedOut)
-	case o.Status == model.Failed && r.retry() != nil && !r.Cancel:
+	case o.Status == model.Failed && r.retry() != nil && !r.Cancel && !l.cancels(r):
 		// another attempt would have begun after the time-out
 		if last := r.Start.Tries() >= r.retry().MaxAttempts; !last && r.Start.Expires == 0 {
 			l.Fail("T3: %s fails for good in attempt %d of %d", r.ID, r.Start.Tries(), r.retry().MaxAttempts)
 		}
 	}
+}
+
+// cancels reports whether the batch that is being applied records a cancel request of a run.
+func (l *ledger) cancels(r *Run) bool {
+	return slices.ContainsFunc(l.applying.Events, func(e store.EventRow) bool {
+		return e.Run == r.ID && e.Event.Kind == model.EventCancelRequest
+	})
 }
 
 // repeats reports whether the batch that is being applied starts another attempt of a run.

@@ -29,6 +29,7 @@ const (
 	LargeReports                     // one report of a task is as large as the budget of a lane
 	StartOptions                     // starts have a delay, a time-out or a policy of retries
 	SignalOrders                     // operators drop and skip signals
+	Outliving                        // workers outlive the processes that serve them
 	allFeatures  = iota
 )
 
@@ -149,6 +150,10 @@ var table = [allFeatures]row{
 	{
 		feature: SignalOrders, name: "signal-orders", lots: []lot{{of: 13, at: []uint64{12}}}, late: true,
 		about: "operators drop and skip signals that programs have not taken; no histories are changed",
+	},
+	{
+		feature: Outliving, name: "outliving", lots: []lot{{of: 13, at: []uint64{3, 8}}}, late: true,
+		about: "workers of workflows are processes of their own: they outlive servers, and join another one with what they hold",
 	},
 }
 

@@ -131,6 +131,9 @@ func (s *Scenario) drawPlan() {
 	if s.Has(Retention) {
 		s.drawRetention()
 	}
+	if s.Has(Outliving) {
+		p.Lane.Reunion = kernel.OneOf(s, 100*time.Millisecond, 400*time.Millisecond, time.Second)
+	}
 	if s.Opts.Calm {
 		return
 	}

@@ -33,6 +33,7 @@ type Hold struct {
 	inline bool
 	kept   []model.Command
 	mail   []model.Event
+	bodies []*body // that it has begun or taken over
 }
 
 // Last is the position of the last event that the hold has received.
@@ -400,19 +401,26 @@ func (h *Hold) startSteps() (started int) {
 			if !x.Asked || x.Done || x.Gone || !m.Program.Step(b, a) || h.marks[b][a]&(markRunning|markOutcome) != 0 {
 				continue
 			}
-			if x.Attempts > 0 && x.Due > h.since && h.marks[b][a]&markRetry == 0 {
+			kept := h.takeOver(b, a, x.Attempts+1)
+			if kept == nil && x.Attempts > 0 && x.Due > h.since && h.marks[b][a]&markRetry == 0 {
 				continue // it waits for the end of its back-off
 			}
 
 			h.marks[b][a] |= markRunning
 			h.running++
 			started++
+			if kept != nil {
+				h.bodies = append(h.bodies, kept)
+				continue
+			}
 			took := int64(0)
 			if b != scenario.CleanupBlock {
 				took = m.Program.Blocks[b].Took
 			}
-			s := h.w.Oracle
-			s.After(took, h.w.Process, func() { h.ran(b, a) })
+			y := &body{hold: h, b: b, a: a, attempt: x.Attempts + 1}
+			h.bodies = append(h.bodies, y)
+			h.w.Host.Begins(h.run, b, a, y.attempt, h.since)
+			h.w.Oracle.After(took+h.w.lingers(), h.w.Process, y.end)
 		}
 	}
 

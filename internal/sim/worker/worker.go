@@ -59,6 +59,8 @@ type Worker struct {
 	Leaving bool
 	gone    bool
 	Held    map[model.RunID]*Hold
+	kept    map[model.RunID][]*body // since it lost its server
+	Joined  model.Time              // when it joined its server, by the clock of the server
 }
 
 // host is the process of a worker, as the worker sees it.
@@ -74,6 +76,8 @@ type host interface {
 	Post(generation uint64, do func(now model.Time, l *lane.Lane)) bool
 	// tell hands an input to all lanes, if there is a node.
 	Tell(do func(now model.Time, l *lane.Lane))
+	// begins checks that the body of a step may begin, in a run that was handed over at a time.
+	Begins(run model.RunID, b, a, attempt int, since model.Time)
 	// dismiss removes a worker that has left.
 	Dismiss(w *Worker)
 	// dismissTeller removes a teller that has left.

@@ -52,6 +52,7 @@ func (s *Workload) Check() {
 	s.CheckEnd()
 	s.CheckSilence()
 	s.CheckFlows()
+	s.AwaitOwners()
 	s.CheckGone()
 	s.CheckForgotten()
 	s.LeaveAll()

@@ -1,0 +1,54 @@
+package mutants
+
+// outlives runs simulations in which workers outlive their servers.
+var outlives = []string{"./internal/sim", "-run", "TestSeeds$", "-features=outliving", "-seeds=1500", "-failures=1"}
+
+// stale are bugs in answers of nodes whose lease may have ended.
+var stale = []mutant{
+	{
+		name:  "a node without a lease says from memory that an execution exists",
+		file:  "internal/engine/route.go",
+		old:   "		stale := e.mayBeStale(inc, &a)\n",
+		new:   "		stale := e.mayBeStale(inc, &a) && inc == nil\n",
+		tests: [][]string{{"./internal/engine", "-run", "TestStartWithoutALease$"}},
+	},
+}
+
+// outliving are bugs in what a server keeps for the workers of the last owner.
+var outliving = []mutant{
+	{
+		name:  "a run is not kept for the worker that held it",
+		file:  "internal/engine/lane/reunion.go",
+		old:   "	r.waiting[e.address] = run\n	return true\n",
+		new:   "	return false\n",
+		tests: [][]string{laneTest("TestRunIsKeptForItsWorker$"), outlives},
+	},
+	{
+		name:  "another worker gets a run than the one that holds it",
+		file:  "internal/engine/lane/reunion.go",
+		old:   "	if held && l.workers.canServe(id, e.kind(), e.x.Pin) {\n",
+		new:   "	if held && id < 0 {\n",
+		tests: [][]string{outlives},
+	},
+	{
+		name:  "a run that is kept is read for any worker",
+		file:  "internal/engine/lane/reunion.go",
+		old:   "	if l.reunion.awaits(e.address) {\n		e.reading",
+		new:   "	if l.reunion.awaits(e.address) && e.gone {\n		e.reading",
+		tests: [][]string{laneTest("TestRunIsKeptForItsWorker$")},
+	},
+	{
+		name:  "a run is not kept if an input comes before the list of runs",
+		file:  "internal/engine/lane/reunion.go",
+		old:   "	if !e.shard.listed && row != nil",
+		new:   "	if e.gone && row != nil",
+		tests: [][]string{laneTest("TestRunIsKeptForItsWorker$")},
+	},
+	{
+		name:  "a run is not kept if a start finds it",
+		file:  "internal/engine/lane/load.go",
+		old:   "					l.keepForHolder(now, e, h.Run)\n",
+		new:   "					e.wait.overlooked = true\n",
+		tests: [][]string{laneTest("TestRunIsKeptForItsWorker$")},
+	},
+}

@@ -1,0 +1,115 @@
+package cluster
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/kernel"
+	"github.com/perdure/perdure/internal/sim/scenario"
+	"github.com/perdure/perdure/internal/sim/worker"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// In some seeds workers outlive the processes that serve them. They join any other process, or the
+// next one in the same slot, and say what they hold. What must hold (W1): while the owner of a run
+// waits for the workers of the last owner, and after such a worker has come back in time, no other
+// worker begins a body that this one still runs.
+
+// disperse lets the workers of a process that has ended look for another one.
+func (p *Proc) disperse() {
+	s := p.Cluster
+	if !s.Has(scenario.Outliving) {
+		return
+	}
+	for _, w := range p.Workers {
+		if w.Leaving || w.Bad {
+			w.Process.Dead = true
+			continue
+		}
+		w.Lose()
+		s.seek(w)
+	}
+	p.Workers = nil
+}
+
+// seek lets a worker join a process after a while.
+func (s *Cluster) seek(w *worker.Worker) {
+	s.After(kernel.OneOf(s, s.Between(0, 20*kernel.Millisecond), s.Between(0, 3*s.Plan.Lane.Reunion.Microseconds())), w.Process, func() {
+		var up []*Proc
+		for _, p := range s.Procs {
+			if p != nil && p.Inc != nil && !p.leaving {
+				up = append(up, p)
+			}
+		}
+		switch {
+		case len(up) > 0:
+			up[s.Pick(len(up))].welcome(w)
+		case !s.Leaving:
+			s.seek(w)
+		}
+	})
+}
+
+// welcome adds a worker that has outlived another process.
+func (p *Proc) welcome(w *worker.Worker) {
+	p.nextID++
+	w.ID, w.Host, w.Joined = p.nextID, p, p.Now()
+	p.Workers = append(p.Workers, w)
+	if p.Cluster.Tracing {
+		p.Cluster.Logf("%s joins %s as worker %d and holds %d runs", w.Process.Name(), p.Name(), w.ID, len(w.Offer.Held))
+	}
+	if len(w.Offer.Held) > 0 {
+		p.Cluster.Did(scenario.OpRejoined)
+	}
+	p.Inc.join(w)
+}
+
+// heldIn returns what a worker holds in the shards of a lane.
+func (inc *incarnation) heldIn(index int, held []model.HeldRun) (mine []model.HeldRun) {
+	for _, h := range held {
+		if int(h.Address.Shard(len(inc.Owner)))%len(inc.Shells) == index {
+			mine = append(mine, h)
+		}
+	}
+	return mine
+}
+
+// isForeign reports whether another process owned a shard until now.
+func (inc *incarnation) isForeign(shard model.ShardID) bool {
+	last := inc.p.Cluster.lives[inc.p.Cluster.Ledger.Owner[shard]]
+	return last == nil || last.p != inc.p
+}
+
+// acquire gives shards to the lane, and notes until when it keeps what the last owner left.
+func (sh *shell) acquire(now model.Time, shards []store.AcquiredShard) {
+	if d := sh.s.Plan.Lane.Reunion; d > 0 && slices.ContainsFunc(shards, func(g store.AcquiredShard) bool { return g.Foreign }) {
+		until := &sh.inc.reunion[sh.index]
+		*until = max(*until, now.Add(d))
+	}
+	sh.Lane.Acquire(now, shards)
+}
+
+// Begins implements host.
+//
+//arch:parameters the place of an attempt in its program, and when the run was handed over
+func (p *Proc) Begins(run model.RunID, b, a, attempt int, since model.Time) {
+	s := p.Cluster
+	if !s.Has(scenario.Outliving) || p.Inc == nil {
+		return
+	}
+	r := s.Ledger.Runs[run]
+	until := p.Inc.reunion[int(r.Address.Shard)%len(p.Inc.Shells)]
+	if r.Address.Sick || s.Ledger.Owner[r.Address.Shard] != p.Inc.self.ID {
+		return
+	}
+
+	for _, w := range s.remotes {
+		if !w.Runs(run, b, a, attempt) || w.Process.Dead || w.Leaving {
+			continue
+		}
+		back := w.Host == p && w.Joined < until && w.Serves(r.Address.Name.Type, r.Pin)
+		if since < until || back {
+			s.Fail("W1: attempt %d of step %d.%d of %s begins on %s, and %s runs it; back: %v", attempt, b, a, scenario.Short(run), p.Inc.name(), w.Process.Name(), back)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package worker
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/kernel"
+	"github.com/perdure/perdure/internal/sim/scenario"
+)
+
+// In some seeds workers are processes of their own, and outlive the server that gives them runs, as
+// remote workers do. A worker that loses its server keeps the bodies that run, and the outcomes
+// that the server has not confirmed. When another server gives it the run again, a step takes over
+// what was kept instead of running again.
+
+// body is an attempt of a step that a worker runs.
+type body struct {
+	hold    *Hold // nil since the worker lost its server
+	b, a    int   // the place of the step in the program
+	attempt int
+	done    bool // it has ended without a hold, or its outcome is not confirmed
+}
+
+// end runs when the body has returned.
+func (y *body) end() {
+	if y.hold == nil {
+		y.done = true
+		return
+	}
+	y.hold.ran(y.b, y.a)
+}
+
+// Lose makes the worker forget its runs, because its server is gone. The offer to the next server
+// lists them.
+func (w *Worker) Lose() {
+	ids := make([]model.RunID, 0, len(w.Held))
+	for id := range w.Held {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, model.RunID.Compare)
+
+	var held []model.HeldRun
+	for _, h := range w.Offer.Held { // what the last server has not given back
+		if len(w.kept[h.Run]) > 0 && w.Held[h.Run] == nil {
+			held = append(held, h)
+		}
+	}
+	for _, id := range ids {
+		h := w.Held[id]
+		held = append(held, model.HeldRun{Address: h.m.Start.Address, Run: id})
+		h.keep()
+		h.Drop()
+	}
+	w.Offer.Held = held
+}
+
+// keep hands the bodies of the run, and the outcomes that are not confirmed, to the worker.
+func (h *Hold) keep() {
+	if h.w.kept == nil {
+		h.w.kept = map[model.RunID][]*body{}
+	}
+
+	kept := h.w.kept[h.run]
+	for _, y := range h.bodies {
+		if h.marks[y.b][y.a]&markRunning != 0 && y.attempt == h.m.Asks[y.b][y.a].Attempts+1 {
+			y.hold = nil
+			kept = append(kept, y)
+		}
+	}
+
+	for b := range h.marks {
+		for a := range h.marks[b] {
+			if x := &h.m.Asks[b][a]; h.marks[b][a]&markOutcome != 0 && !x.Done && !x.Gone {
+				kept = append(kept, &body{b: b, a: a, attempt: x.Attempts + 1, done: true})
+			}
+		}
+	}
+
+	h.w.kept[h.run] = kept
+}
+
+// takeOver finds what the worker has kept of an attempt; nil if there is nothing.
+func (h *Hold) takeOver(b, a, attempt int) *body {
+	kept := h.w.kept[h.run]
+	i := slices.IndexFunc(kept, func(y *body) bool { return y.b == b && y.a == a && y.attempt == attempt })
+	if i < 0 {
+		return nil
+	}
+	y := kept[i]
+	h.w.kept[h.run] = slices.Delete(kept, i, i+1)
+	y.hold = h
+	s := h.w.Oracle
+	s.Did(scenario.OpBodyKept)
+	if y.done {
+		s.After(0, h.w.Process, y.end)
+	}
+	return y
+}
+
+// lingers draws how much longer a body takes: long enough that its server may end before it.
+func (w *Worker) lingers() int64 {
+	s := w.Oracle
+	if !s.Has(scenario.Outliving) || s.Healed || !s.Chance(0.4) {
+		return 0
+	}
+	return s.Between(0, 600*kernel.Millisecond)
+}
+
+// Runs reports whether the worker runs an attempt of a step that it holds for the next server.
+func (w *Worker) Runs(run model.RunID, b, a, attempt int) bool {
+	return slices.ContainsFunc(w.kept[run], func(y *body) bool { return !y.done && y.b == b && y.a == a && y.attempt == attempt })
+}
+
+// Serves reports whether the worker can continue a run that is pinned to a version; empty for a run
+// that is not.
+func (w *Worker) Serves(workflow, pin string) bool {
+	return !w.Leaving && !w.Bad && slices.Contains(w.Offer.Workflows, workflow) && (pin == "" || w.Offer.Version == pin || !w.Pins(workflow))
+}
