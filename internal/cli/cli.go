@@ -192,7 +192,7 @@ func newRoot(o *options) *cobra.Command {
 
 	root.AddCommand(newWorkflow(o), newSchedule(o), newMigrate(o), newDoctor(o), newServe(o), newDev(o), newBench(o), newVersion(o))
 	root.AddCommand(newTask(o), newQueue(o), newDlq(o), newLimit(o), newBreaker(o), newWorker(o), newStress(o), newEntity(o), newLock(o))
-	root.AddCommand(newWorkflowExport(o), newDeployCheck(o))
+	root.AddCommand(newWorkflowExport(o), newDeployCheck(o), newWatch(o))
 	return root
 }
 

@@ -61,6 +61,7 @@ type incarnation struct {
 
 	member *cluster.Membership // only the members loop uses it
 	owners []store.ShardOwner  // as of the last renewal; only the members loop uses it
+	seen   []store.Member      // the live nodes, likewise
 	stop   context.CancelCauseFunc
 	wake   chan struct{} // capacity 1: something was posted to the members loop
 	mu     sync.Mutex
@@ -358,6 +359,7 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 		}
 		inc.alive.Store(&alive)
 		inc.owners = v.Owners
+		inc.noteMembers(&v)
 		inc.eng.flow.ReadIfNewer(v.Settings)
 		if inc.participant.UpdateMembers(&v, len(inc.member.OwnedShards())) {
 			inc.member.RenewNow()
@@ -438,6 +440,7 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 		shards[i] = got[i].Shard
 	}
 	inc.moveClaims(shards, true)
+	inc.noteMove()
 	inc.eng.served.ring()
 	inc.eng.cfg.Log.Info("acquired shards", "count", len(got))
 	inc.eng.isReady.Do(func() { close(inc.eng.ready) })
@@ -463,6 +466,7 @@ func (inc *incarnation) handleFreed(shards []model.ShardID) {
 		inc.owner[s].Store(0)
 	}
 	inc.moveClaims(shards, false)
+	inc.eng.feed.SetPartial(true)
 	inc.post(func() {
 		inc.member.RemoveShards(shards)
 		inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})

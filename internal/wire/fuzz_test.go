@@ -40,10 +40,10 @@ var readers = []reader{
 	readerOf(wire.ReadImportRequest), readerOf(wire.ReadDeleteRequest), readerOf(wire.ReadCallRequest), readerOf(wire.ReadListEntitiesRequest),
 	readerOf(wire.ReadUnlockRequest), readerOf(wire.ReadMailboxRequest), readerOf(wire.ReadListDeadRequest), readerOf(wire.ReadDeadTaskRequest),
 	readerOf(wire.ReadRequeueRequest), readerOf(wire.ReadUndoRequeueRequest), readerOf(wire.ReadTaskTarget), readerOf(wire.ReadTaskLogsRequest),
-	readerOf(wire.ReadTaskStreamRequest), readerOf(wire.ReadLimit), readerOf(wire.ReadBreakerRule), readerOf(wire.ReadTaskSpec),
 	// Items of a worker, and what a server sends to it.
 	readerOf(withoutTenant(wire.ReadTurn)), readerOf(wire.ReadOperated), readerOf(wire.ReadTaskReport), readerOf(wire.ReadBeats), readerOf(wire.ReadTaskWrite),
 	readerOf(wire.ReadTaskRef), readerOf(wire.ReadActivation), readerOf(wire.ReadClaim), readerOf(withoutTenant(wire.ReadEvent)),
+	readerOf(wire.ReadTaskStreamRequest), readerOf(wire.ReadWatchRequest), readerOf(wire.ReadChangePage), readerOf(wire.ReadLimit), readerOf(wire.ReadBreakerRule), readerOf(wire.ReadTaskSpec),
 	// Replies: a client does not trust its server blindly.
 	readerOf(wire.ReadDescription), readerOf(wire.ReadEntityInfo), readerOf(wire.ReadDeadTask), readerOf(wire.ReadTaskStreamPage),
 	readerOf(wire.ReadTaskLogsPage), readerOf(wire.ReadBreakerList), readerOf(wire.ReadStartManyReply), readerOf(wire.ReadLimitList),
