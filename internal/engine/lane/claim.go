@@ -332,8 +332,12 @@ func (l *Lane) Detach(ref model.ClaimRef) {
 	}
 }
 
-// isTheirs reports whether the history names the worker that says it has the claim.
+// isTheirs reports whether the history names the worker that says it has the claim. Only remote
+// workers speak for themselves; the node says what its own and borrowed workers have.
 func (in *attachInput) isTheirs(l *Lane, t *core.Task) bool {
+	if !model.IsRemoteWorker(t.Worker) {
+		return true
+	}
 	id, _ := l.cfg.Board.Find(t.Worker, model.ClaimRef{TaskRef: model.TaskRef{Address: in.address, Run: in.run, ID: in.id}, Claim: in.claim})
 	return id == in.worker
 }
