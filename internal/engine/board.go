@@ -64,7 +64,7 @@ func newBoard(inc *incarnation) *board {
 		}
 		return false, false
 	})
-	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.withCounter(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.LockedWorker{}}
+	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.withCounter(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.LockedWorker{}, awaited: map[string][]model.ClaimRef{}}
 }
 
 // Reserve implements lane.Board.
@@ -321,8 +321,8 @@ func (b *board) mayReturn(worker string) bool {
 func (b *board) reunite(until model.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.awaited == nil || b.inc.eng.clock.now() >= b.reunion {
-		b.awaited = map[string][]model.ClaimRef{} // what was awaited before came too late
+	if b.inc.eng.clock.now() >= b.reunion {
+		clear(b.awaited) // what was awaited before came too late
 	}
 	b.reunion = max(b.reunion, until)
 }

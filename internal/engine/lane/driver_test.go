@@ -167,7 +167,7 @@ func (r *rig) acquire(ids ...model.ShardID) {
 		r.t.Fatalf("acquire %v: got %v, %v", ids, got, err)
 	}
 	for i := range got {
-		got[i].Crashed = r.crashed
+		got[i].Crashed, got[i].Foreign = r.crashed, r.cfg.Reunion > 0
 	}
 	r.l.Acquire(r.now, got)
 	r.take()

@@ -118,6 +118,7 @@ func (l *Lane) acceptRun(now model.Time, ld *Load, r LoadResult) {
 		return
 	}
 
+	l.keepUnlisted(now, e, r.Execution)
 	switch {
 	case !e.reading.history:
 	case r.Execution != nil && r.Execution.Start.Run == e.run():
@@ -265,7 +266,9 @@ func (l *Lane) acceptRunnable(now model.Time, ld *Load, r LoadResult) {
 		if e := l.entry(h.Address); e != nil {
 			if e.known && e.run() != h.Run {
 				// without a batch in flight, the current run has replaced it already
-				e.wait.overlooked = e.dirty()
+				if e.wait.overlooked = e.dirty(); e.wait.overlooked {
+					l.keepForHolder(now, e, h.Run)
+				}
 				continue
 			}
 			if !l.keepForHolder(now, e, h.Run) {

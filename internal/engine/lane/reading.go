@@ -33,7 +33,7 @@ func (l *Lane) load(e *entry) {
 	}
 	e.reading.active = true
 	offered := len(l.workers.offersOf(e.kind())) > 0
-	if offered && e.hold.free() && !e.reading.history && !e.shard.draining && !e.wait.worker && !e.wait.room && l.room.free() {
+	if offered && e.hold.free() && !e.reading.history && !e.shard.draining && !e.wait.worker && !e.wait.room && !l.reunion.awaits(e.address) && l.room.free() {
 		e.reading.beginHistory()
 	}
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // reunion is the time after a server has taken over shards, in which the workers of the last owner
@@ -74,6 +75,18 @@ func (l *Lane) keepForHolder(now model.Time, e *entry, run model.RunID) bool {
 	return true
 }
 
+// keepUnlisted keeps a run for its holder that the lane has found before it has listed what the
+// last owner left, because of an input for the run. A parked run needs no holder: no body of it
+// runs.
+func (l *Lane) keepUnlisted(now model.Time, e *entry, row *store.Execution) {
+	if !e.shard.listed && row != nil && !row.Parked && !row.Outcome.Status.Closed() {
+		l.keepForHolder(now, e, row.Start.Run)
+	}
+	if l.reunion.awaits(e.address) {
+		e.reading.endHistory()
+	}
+}
+
 // meet notes what a worker that has joined holds, and gives it what waited for it.
 func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
 	for _, h := range held {
@@ -91,6 +104,9 @@ func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
 func (l *Lane) endWait(now model.Time, a model.Address) {
 	delete(l.reunion.waiting, a)
 	if e := l.entry(a); e != nil {
+		if e.isEntity() && e.known {
+			e.actor.entity.Mark(l.viewTest(e)) // workers may have joined since
+		}
 		l.dispatch(now, e)
 		l.maybeDrop(e)
 	}
