@@ -50,7 +50,7 @@ func TestCommand(t *testing.T) {
 	}{
 		{
 			name: "go vet finds", command: []string{"go", "vet", "-vettool=" + tool, snippets + "wrong"}, fails: true,
-			prints: []string{"wrong.go:28:", "durable call ctx.Sleep inside a step", "[nested]", "[client]", "[goroutine]", "[stepkey]", "[continueas]", "[directcall]", "[escape]"},
+			prints: []string{"wrong.go:29:", "durable call ctx.Sleep inside a step", "[nested]", "[client]", "[goroutine]", "[stepkey]", "[continueas]", "[directcall]", "[escape]"},
 		},
 		{
 			name: "facts come from other packages", command: []string{"go", "vet", "-vettool=" + tool, snippets + "across"}, fails: true,

@@ -64,7 +64,7 @@ func newBoard(inc *incarnation) *board {
 		}
 		return false, false
 	})
-	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.withCounter(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.LockedWorker{}}
+	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.withCounter(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.LockedWorker{}, awaited: map[string][]model.ClaimRef{}}
 }
 
 // Reserve implements lane.Board.
@@ -325,7 +325,7 @@ func (b *board) reunite(until model.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.inc.eng.clock.now() >= b.reunion {
-		b.awaited = nil // what was awaited before came too late
+		clear(b.awaited) // what was awaited before came too late
 	}
 	b.reunion = max(b.reunion, until)
 }
@@ -341,9 +341,6 @@ func (b *board) await(worker string, claims []model.ClaimRef) {
 
 // awaitLocked is await for one claim. The caller must hold the lock.
 func (b *board) awaitLocked(worker string, claim model.ClaimRef) {
-	if b.awaited == nil {
-		b.awaited = map[string][]model.ClaimRef{}
-	}
 	if !slices.Contains(b.awaited[worker], claim) {
 		b.awaited[worker] = append(b.awaited[worker], claim)
 	}

@@ -1,76 +1,149 @@
 package lane_test
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/store"
 )
 
-// A worker runs a step when its server dies. The next server keeps the run for it, whatever makes
-// the lane read the run first. The worker gets it back when it joins. If it does not come back in
-// time, another worker gets the run.
-func TestRunIsKeptForItsWorker(t *testing.T) {
-	t.Parallel()
-	a := key("a")
-	unlisted := func(r *rig) {
-		r.reads = func(ld *lane.Load) *lane.LoadResult {
-			if ld.Kind != lane.LoadRunnable {
-				return nil
-			}
-			return &lane.LoadResult{Err: store.Errorf(store.Away, "load", "injected")}
-		}
+// quarantinedWithTasks is a lane with a run that executes tasks and is quarantined.
+func quarantinedWithTasks(t *testing.T, tasks int, change ...func(*lane.Config)) (*rig, *bench, model.Address, []model.Claim) {
+	t.Helper()
+	r, b := newBench(t, tasks, change...)
+	r.join(1)
+	bad := key("bad")
+	r.began(bad)
+	var commands []model.Command
+	for i := range tasks {
+		commands = append(commands, taskCommand(fmt.Sprint("t", i)))
 	}
-	for name, begin := range map[string]func(r *rig){
-		"a list": func(r *rig) { r.settle() },
-		"a signal before the list": func(r *rig) {
-			unlisted(r)
-			r.signal(a, "s", "signal")
-			r.settle()
-			r.wantAnswer("signal", "")
-		},
-		"a start before the list": func(r *rig) {
-			unlisted(r)
-			r.start(a, "again")
-			r.settle()
-			r.wantAnswer("again", "")
-		},
-		"a start beside the list": func(r *rig) {
-			r.start(a, "again")
-			r.flush() // the batch assumes that there is no run
-			r.read()
-			r.settle()
-			r.wantAnswer("again", "")
-		},
-	} {
-		for _, returns := range []bool{true, false} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				r := newRig(t, func(c *lane.Config) { c.Reunion = 5 * time.Second })
-				r.join(1)
-				r.runsStep(a)
-				run := r.current(a).Start.Run
-				r.crashFenced()
-				r.join(2)
-				begin(r)
-				r.wantHolder(a, 0)
-				r.reads = nil
-				r.pass(time.Second)
-				r.wantHolder(a, 0)
+	r.turn(bad, does(commands...))
+	r.settle()
+	claims := b.claims()
+	if len(claims) != tasks {
+		t.Fatalf("%d tasks are executed, want %d", len(claims), tasks)
+	}
 
-				want := lane.WorkerID(2)
-				if returns {
-					want = 3
-					r.l.Join(r.now, 3, model.Offer{Tenant: "default", Workflows: []string{"wf"}, Held: []model.HeldRun{{Address: a, Run: run}}})
-					r.take()
-				} else {
-					r.pass(5 * time.Second)
-				}
-				r.settle()
-				r.wantHolder(a, want)
-			})
+	r.refuse = poison("s")
+	r.signal(bad, "s", "signal")
+	r.settle()
+	r.wantAnswer("signal", "blocked")
+	return r, b, bad, claims
+}
+
+// takeAnswered are those claims whose report was answered since the last call, by whether the
+// worker is to report again later.
+func (b *bench) takeAnswered() (later, settled []model.ClaimRef) {
+	b.r.told = slices.DeleteFunc(b.r.told, func(c lane.TaskCall) bool {
+		if c.Kind != lane.TaskSettled {
+			return false
 		}
+		if errors.Is(c.Err, lane.ErrLater) {
+			later = append(later, c.Ref)
+		} else {
+			settled = append(settled, c.Ref)
+		}
+		return true
+	})
+	return later, settled
+}
+
+// Large reports for a quarantined run leave the lane to its neighbours, however many there are:
+// inputs are taken, timers fire. When the quarantine is over, every report counts.
+func TestReportsToQuarantinedLeaveRoom(t *testing.T) {
+	t.Parallel()
+	const tasks, size = 48, 64 << 10
+	for name, kept := range map[string]int{"all are kept": 1 << 30, "some are kept": 2 << 20, "none is kept": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, b, bad, claims := quarantinedWithTasks(t, tasks, func(c *lane.Config) { c.MaxBytes, c.MaxKeptBytes = 2<<20, kept })
+			neighbour := key("neighbour")
+			r.began(neighbour)
+			r.turn(neighbour, does(timer("nap", r.now.Add(20*time.Second))))
+			r.settle()
+			reports := map[model.ClaimRef]model.Claim{}
+			for _, c := range claims {
+				reports[c.Ref] = c
+				b.report(c, func(rep *model.TaskReport) { rep.Output = payload(size) })
+				r.settle()
+			}
+			if r.l.Full() {
+				t.Fatalf("reports for a quarantined run fill the lane: %s", r.l)
+			}
+			r.signal(neighbour, "s2", "signal of a neighbour")
+			r.pass(30 * time.Second)
+			r.wantAnswer("signal of a neighbour", "")
+			r.wantEvents(neighbour, "signal_received s2", "timer_fired nap")
+
+			later, settled := b.takeAnswered()
+			if len(settled) > 0 || (len(later) == 0) != (kept > 2<<20) || (len(later) == tasks) != (kept == 1) {
+				t.Errorf("%d workers are told to report later, %d that their report is settled", len(later), len(settled))
+			}
+			r.refuse = nil
+			r.pass(2 * time.Minute)
+			for _, ref := range later {
+				b.report(reports[ref], func(rep *model.TaskReport) { rep.Output = payload(size) })
+			}
+			r.settle()
+			later, settled = b.takeAnswered()
+			if len(later) != 0 || len(settled) != tasks {
+				t.Errorf("after the quarantine: %d are to report later, %d reports are settled, want all %d", len(later), len(settled), tasks)
+			}
+			ended := slices.DeleteFunc(r.events(bad), func(e string) bool { return e[:14] != "step_completed" })
+			if len(slices.Compact(sorted(ended))) != tasks {
+				t.Errorf("%d tasks have ended, want %d", len(ended), tasks)
+			}
+			if r.l.Held() != 0 || !r.l.Idle() {
+				t.Errorf("%d bytes are held, idle %v", r.l.Held(), r.l.Idle())
+			}
+		})
+	}
+}
+
+// Reports for one quarantined run do not take the room of those for another one.
+func TestKeptReportsAreShared(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	r, b, _, claims := quarantinedWithTasks(t, 12, func(c *lane.Config) { c.MaxKeptBytes = 8 * size })
+	for _, c := range claims {
+		b.report(c, func(rep *model.TaskReport) { rep.Output = payload(size) })
+	}
+	r.settle()
+	if later, _ := b.takeAnswered(); len(later) < 8 {
+		t.Errorf("one run has all but %d of the room for 8 reports, want at most half", len(later))
+	}
+}
+
+// A report that is kept for the next attempt to store it is not lost, and does not count twice,
+// when the poison stays.
+func TestKeptReportsOutliveTheNextQuarantine(t *testing.T) {
+	t.Parallel()
+	r, b, bad, claims := quarantinedWithTasks(t, 3)
+	r.refuse = poison("t1") // what t1 reports is the poison now
+	for _, c := range claims {
+		b.report(c, func(rep *model.TaskReport) { rep.Output = payload(100) })
+	}
+	r.pass(5 * time.Minute)
+	if r.l.Full() {
+		t.Fatal("the lane is full")
+	}
+
+	held := r.l.Held()
+	r.pass(5 * time.Minute)
+	if now := r.l.Held(); now > held || now == 0 {
+		t.Errorf("%d bytes are held, then %d", held, now)
+	}
+	r.refuse = nil
+	r.pass(2 * time.Minute)
+	for _, c := range claims {
+		b.wantSettled(c, "")
+	}
+	if r.l.Held() != 0 {
+		t.Errorf("%d bytes are held by nothing: %v", r.l.Held(), r.events(bad))
 	}
 }

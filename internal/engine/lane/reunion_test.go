@@ -226,6 +226,7 @@ func TestClaimsOfReturningWorkers(t *testing.T) {
 	t.Parallel()
 	claimed := func(t *testing.T) (*rig, *bench, model.Claim) {
 		r, b := newBench(t, 1, reunites)
+		b.name = model.RemoteWorkerName("w", "default", "id") + "@here"
 		r.send(theTask("t"), "t")
 		r.settle()
 		b.propose()

@@ -3,7 +3,6 @@ package lane_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,8 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// bench is a board with one worker, 1, of the name w, and what it was handed.
+// bench is a board with one worker, 1, and what it was handed.
 type bench struct {
+	name string // what histories call the worker
 	*queue.Board
 	r    *rig
 	has  map[model.ClaimRef]bool
@@ -26,7 +26,7 @@ type bench struct {
 
 func (b *bench) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {
 	id, ok := b.Board.Reserve(now, it)
-	return id, "w@here", ok
+	return id, b.name, ok
 }
 
 // Hold passes the claim on to the board, without the name of the worker.
@@ -37,7 +37,7 @@ func (b *bench) Hold(now model.Time, it queue.Item, claim int64, id queue.Worker
 }
 
 func (b *bench) Find(name string, claim model.ClaimRef) (queue.WorkerID, bool) {
-	if !strings.HasPrefix(name, "w@") || b.left {
+	if name != b.name || b.left {
 		return 0, false
 	}
 	return 1, b.has[claim]
@@ -53,7 +53,7 @@ func (*bench) RetryAfter(model.Time, *queue.Item, model.Time) {}
 
 // newBench is a lane with a board, and a worker with some slots.
 func newBench(t tb, slots int, change ...func(*lane.Config)) (*rig, *bench) {
-	b := &bench{has: map[model.ClaimRef]bool{}}
+	b := &bench{name: "w@here", has: map[model.ClaimRef]bool{}}
 	b.board(begin, queue.Config{}, slots)
 	b.r = newRig(t, append(change, func(c *lane.Config) { c.Board = b })...)
 	return b.r, b
@@ -75,7 +75,7 @@ func (b *bench) restart() {
 // propose has the lane decide about what the board would like.
 func (b *bench) propose() {
 	for _, m := range b.Match(b.r.now) {
-		b.r.l.Claim(b.r.now, m.Ref, m.Worker, "w@here")
+		b.r.l.Claim(b.r.now, m.Ref, m.Worker, b.name)
 	}
 	for _, d := range b.TakeDue(b.r.now) {
 		b.r.l.Expire(b.r.now, model.ClaimRef{TaskRef: d.Ref, Claim: d.Claim}, d.Claim != 0 || d.Kind == queue.DueToClose, d.Kind.String())
