@@ -121,7 +121,7 @@ var rooms = []room{
 	{path: "internal/batch", imports: join(vocabulary, "internal/api")},
 	// What a request must look like, and the message that it becomes.
 	{path: "internal/request", imports: join(vocabulary, "internal/api")},
-	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/request", "internal/core/...", "internal/diagnosis", "internal/engine", "internal/engine/flow", "internal/engine/gate", "internal/engine/peer", "internal/history", "internal/store", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
+	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/request", "internal/core/...", "internal/diagnosis", "internal/engine", "internal/engine/flow", "internal/engine/gate", "internal/engine/peer", "internal/history", "internal/store", "internal/authn", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
 	{path: "internal/authn", imports: vocabulary},
 	{path: "internal/authz", imports: vocabulary},
 

@@ -36,6 +36,8 @@ type Streams struct {
 // session is an open store.
 type session interface {
 	Backend() api.Backend
+	// Admin has the calls that concern all tenants.
+	Admin() api.Admin
 	Store() store.Store
 	Close() error
 }
@@ -75,8 +77,14 @@ func openStore(ctx context.Context, c node.Config) (session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	return n, nil
+	return opened{n}, nil
 }
+
+// opened is a node that the command has opened.
+type opened struct{ *node.Node }
+
+// Admin has the calls that concern all tenants.
+func (o opened) Admin() api.Admin { return o.Node.Admin(model.DefaultTenant) }
 
 // Main runs the command line and returns the exit code.
 func Main(ctx context.Context, args []string, s Streams) int {
@@ -192,7 +200,7 @@ func newRoot(o *options) *cobra.Command {
 
 	root.AddCommand(newWorkflow(o), newSchedule(o), newMigrate(o), newDoctor(o), newServe(o), newDev(o), newBench(o), newVersion(o))
 	root.AddCommand(newTask(o), newQueue(o), newDlq(o), newLimit(o), newBreaker(o), newWorker(o), newStress(o), newEntity(o), newLock(o))
-	root.AddCommand(newWorkflowExport(o), newDeployCheck(o))
+	root.AddCommand(newWorkflowExport(o), newDeployCheck(o), newTenant(o), newKey(o), newNode(o), newSetting(o))
 	return root
 }
 

@@ -64,5 +64,6 @@ func dialSocket(ctx context.Context, c node.Config) (session, bool) {
 }
 
 func (d dialed) Backend() api.Backend { return d.b }
+func (d dialed) Admin() api.Admin     { return d.b.Admin() }
 func (d dialed) Store() store.Store   { return nil }
 func (d dialed) Close() error         { return d.b.Close() }

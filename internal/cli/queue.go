@@ -127,7 +127,7 @@ func newWorker(o *options) *cobra.Command {
 				return o.printWorkers(workers)
 			})
 		},
-	})
+	}, newWorkerSessions(o), newWorkerDrain(o))
 	return cmd
 }
 

@@ -84,7 +84,7 @@ func (o *options) serve(ctx context.Context, f *serveFlags) error {
 		return err
 	}
 
-	cfg := node.ServerConfig{Listen: f.listen, Authenticator: auth, TLS: secure, Grace: f.grace}
+	cfg := node.ServerConfig{Listen: f.listen, Authenticator: authn.NewKeyring(auth), Tenant: model.DefaultTenant, TLS: secure, Grace: f.grace}
 	cfg.Node = node.Config{URL: o.store, Schema: o.schema, Log: log, Version: Version(), NoMigrate: f.noMigrate, LeaseTTL: f.lease}
 	s, stop, err := startServer(ctx, cfg)
 	if err != nil {

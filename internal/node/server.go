@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/grpcapi"
 	"github.com/perdure/perdure/internal/schedule"
@@ -23,8 +24,10 @@ type ServerConfig struct {
 	Node Config
 	// Listen is the address that clients and workers connect to, host:port.
 	Listen string
-	// Authenticator says who is calling. It must be set.
+	// Authenticator says who is calling. It must be set. A keyring accepts the keys in the store.
 	Authenticator grpcapi.Authenticator
+	// Tenant exists without a record: that of callers that choose none.
+	Tenant string
 	// TLS of connections; nil for plain text.
 	TLS *tls.Config
 	// Metrics answers GET /metrics; nil for none.
@@ -66,10 +69,15 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	}
 
 	s := &Server{node: n, log: cfg.Node.Log, failed: make(chan error, 2)}
+	if ring, ok := cfg.Authenticator.(*authn.Keyring); ok {
+		if err := n.followKeys(ctx, ring, cfg.Node.Log); err != nil {
+			return nil, errors.Join(err, l.Close(), n.Close())
+		}
+	}
 	mailer, _ := n.Backend().(api.Mailer)
 	s.grpc = grpcapi.New(grpcapi.Config{
 		Backend: n.Backend(), Mailer: mailer, Authenticator: cfg.Authenticator, Log: cfg.Node.Log, Version: cfg.Node.Version,
-		MaxPayload: cfg.Node.MaxPayload, Grace: cfg.Grace,
+		MaxPayload: cfg.Node.MaxPayload, Grace: cfg.Grace, Admin: n.Admin(cfg.Tenant), Address: l.Addr().String(),
 	})
 	s.http = &http.Server{
 		Handler: s.routes(cfg.Metrics), ReadHeaderTimeout: sniffTime, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,

@@ -318,6 +318,8 @@ func (w *Work) take(item *pb.ServerItem) error {
 		w.joined(it.Joined)
 	case *pb.ServerItem_Left:
 		w.left(it.Left)
+	case *pb.ServerItem_Drain:
+		w.cfg.Log.Info("the server asks the worker to finish what it runs and to connect again", "within", time.Duration(it.Drain.GetPatience()))
 	case *pb.ServerItem_Activation:
 		return workflows.activate(it.Activation)
 	case *pb.ServerItem_MoreEvents:

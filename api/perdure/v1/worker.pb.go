@@ -718,6 +718,7 @@ type ServerItem struct {
 	//	*ServerItem_States
 	//	*ServerItem_TurnRefused
 	//	*ServerItem_MoreEvents
+	//	*ServerItem_Drain
 	Item          isServerItem_Item `protobuf_oneof:"item"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -931,6 +932,15 @@ func (x *ServerItem) GetMoreEvents() *MoreEvents {
 	return nil
 }
 
+func (x *ServerItem) GetDrain() *Drain {
+	if x != nil {
+		if x, ok := x.Item.(*ServerItem_Drain); ok {
+			return x.Drain
+		}
+	}
+	return nil
+}
+
 type isServerItem_Item interface {
 	isServerItem_Item()
 }
@@ -1011,6 +1021,10 @@ type ServerItem_MoreEvents struct {
 	MoreEvents *MoreEvents `protobuf:"bytes,19,opt,name=more_events,json=moreEvents,proto3,oneof"`
 }
 
+type ServerItem_Drain struct {
+	Drain *Drain `protobuf:"bytes,30,opt,name=drain,proto3,oneof"`
+}
+
 func (*ServerItem_Joined) isServerItem_Item() {}
 
 func (*ServerItem_Left) isServerItem_Item() {}
@@ -1049,6 +1063,55 @@ func (*ServerItem_TurnRefused) isServerItem_Item() {}
 
 func (*ServerItem_MoreEvents) isServerItem_Item() {}
 
+func (*ServerItem_Drain) isServerItem_Item() {}
+
+// Drain says that the server gives the worker nothing new, and ends the session when the worker has
+// finished what it holds. The worker connects again then, to another server if it knows one.
+type Drain struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How long the worker may take, in nanoseconds. Afterwards the server takes back what it holds.
+	Patience      int64 `protobuf:"varint,1,opt,name=patience,proto3" json:"patience,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drain) Reset() {
+	*x = Drain{}
+	mi := &file_perdure_v1_worker_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drain) ProtoMessage() {}
+
+func (x *Drain) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_worker_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drain.ProtoReflect.Descriptor instead.
+func (*Drain) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Drain) GetPatience() int64 {
+	if x != nil {
+		return x.Patience
+	}
+	return 0
+}
+
 // Join offers what a worker can run in one role.
 type Join struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1074,7 +1137,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[6]
+	mi := &file_perdure_v1_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1149,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[6]
+	mi := &file_perdure_v1_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1162,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{6}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Join) GetRole() Role {
@@ -1191,7 +1254,7 @@ type EntityType struct {
 
 func (x *EntityType) Reset() {
 	*x = EntityType{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[7]
+	mi := &file_perdure_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1266,7 @@ func (x *EntityType) String() string {
 func (*EntityType) ProtoMessage() {}
 
 func (x *EntityType) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[7]
+	mi := &file_perdure_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1279,7 @@ func (x *EntityType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityType.ProtoReflect.Descriptor instead.
 func (*EntityType) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EntityType) GetType() string {
@@ -1266,7 +1329,7 @@ type Joined struct {
 
 func (x *Joined) Reset() {
 	*x = Joined{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[8]
+	mi := &file_perdure_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1341,7 @@ func (x *Joined) String() string {
 func (*Joined) ProtoMessage() {}
 
 func (x *Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[8]
+	mi := &file_perdure_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1354,7 @@ func (x *Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Joined.ProtoReflect.Descriptor instead.
 func (*Joined) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Joined) GetRole() Role {
@@ -1320,7 +1383,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[9]
+	mi := &file_perdure_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1332,7 +1395,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[9]
+	mi := &file_perdure_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1345,7 +1408,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Leave) GetRole() Role {
@@ -1373,7 +1436,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[10]
+	mi := &file_perdure_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1448,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[10]
+	mi := &file_perdure_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1461,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Left) GetRole() Role {
@@ -1424,7 +1487,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[11]
+	mi := &file_perdure_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1499,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[11]
+	mi := &file_perdure_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1512,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 // Activation hands a run over, with its history so far.
@@ -1478,7 +1541,7 @@ type Activation struct {
 
 func (x *Activation) Reset() {
 	*x = Activation{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[12]
+	mi := &file_perdure_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1490,7 +1553,7 @@ func (x *Activation) String() string {
 func (*Activation) ProtoMessage() {}
 
 func (x *Activation) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[12]
+	mi := &file_perdure_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1503,7 +1566,7 @@ func (x *Activation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activation.ProtoReflect.Descriptor instead.
 func (*Activation) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Activation) GetAddress() *Address {
@@ -1596,7 +1659,7 @@ type MoreEvents struct {
 
 func (x *MoreEvents) Reset() {
 	*x = MoreEvents{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[13]
+	mi := &file_perdure_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1608,7 +1671,7 @@ func (x *MoreEvents) String() string {
 func (*MoreEvents) ProtoMessage() {}
 
 func (x *MoreEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[13]
+	mi := &file_perdure_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1621,7 +1684,7 @@ func (x *MoreEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoreEvents.ProtoReflect.Descriptor instead.
 func (*MoreEvents) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *MoreEvents) GetRun() []byte {
@@ -1664,7 +1727,7 @@ type Deliver struct {
 
 func (x *Deliver) Reset() {
 	*x = Deliver{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[14]
+	mi := &file_perdure_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1739,7 @@ func (x *Deliver) String() string {
 func (*Deliver) ProtoMessage() {}
 
 func (x *Deliver) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[14]
+	mi := &file_perdure_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1752,7 @@ func (x *Deliver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deliver.ProtoReflect.Descriptor instead.
 func (*Deliver) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Deliver) GetRun() []byte {
@@ -1725,7 +1788,7 @@ type RetryStep struct {
 
 func (x *RetryStep) Reset() {
 	*x = RetryStep{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[15]
+	mi := &file_perdure_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +1800,7 @@ func (x *RetryStep) String() string {
 func (*RetryStep) ProtoMessage() {}
 
 func (x *RetryStep) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[15]
+	mi := &file_perdure_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +1813,7 @@ func (x *RetryStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryStep.ProtoReflect.Descriptor instead.
 func (*RetryStep) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RetryStep) GetRun() []byte {
@@ -1786,7 +1849,7 @@ type Evict struct {
 
 func (x *Evict) Reset() {
 	*x = Evict{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[16]
+	mi := &file_perdure_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +1861,7 @@ func (x *Evict) String() string {
 func (*Evict) ProtoMessage() {}
 
 func (x *Evict) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[16]
+	mi := &file_perdure_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +1874,7 @@ func (x *Evict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evict.ProtoReflect.Descriptor instead.
 func (*Evict) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Evict) GetRun() []byte {
@@ -1849,7 +1912,7 @@ type Query struct {
 
 func (x *Query) Reset() {
 	*x = Query{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[17]
+	mi := &file_perdure_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1924,7 @@ func (x *Query) String() string {
 func (*Query) ProtoMessage() {}
 
 func (x *Query) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[17]
+	mi := &file_perdure_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1937,7 @@ func (x *Query) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Query.ProtoReflect.Descriptor instead.
 func (*Query) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Query) GetRun() []byte {
@@ -1927,7 +1990,7 @@ type Recall struct {
 
 func (x *Recall) Reset() {
 	*x = Recall{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[18]
+	mi := &file_perdure_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2002,7 @@ func (x *Recall) String() string {
 func (*Recall) ProtoMessage() {}
 
 func (x *Recall) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[18]
+	mi := &file_perdure_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2015,7 @@ func (x *Recall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recall.ProtoReflect.Descriptor instead.
 func (*Recall) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Recall) GetAddress() *Address {
@@ -2011,7 +2074,7 @@ type QueryAnswer struct {
 
 func (x *QueryAnswer) Reset() {
 	*x = QueryAnswer{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[19]
+	mi := &file_perdure_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2023,7 +2086,7 @@ func (x *QueryAnswer) String() string {
 func (*QueryAnswer) ProtoMessage() {}
 
 func (x *QueryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[19]
+	mi := &file_perdure_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2036,7 +2099,7 @@ func (x *QueryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryAnswer.ProtoReflect.Descriptor instead.
 func (*QueryAnswer) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *QueryAnswer) GetRun() []byte {
@@ -2092,7 +2155,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[20]
+	mi := &file_perdure_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +2167,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[20]
+	mi := &file_perdure_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2180,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Command) GetKind() uint32 {
@@ -2187,7 +2250,7 @@ type Close struct {
 
 func (x *Close) Reset() {
 	*x = Close{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[21]
+	mi := &file_perdure_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2199,7 +2262,7 @@ func (x *Close) String() string {
 func (*Close) ProtoMessage() {}
 
 func (x *Close) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[21]
+	mi := &file_perdure_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2212,7 +2275,7 @@ func (x *Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Close.ProtoReflect.Descriptor instead.
 func (*Close) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Close) GetStatus() uint32 {
@@ -2298,7 +2361,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[22]
+	mi := &file_perdure_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2310,7 +2373,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[22]
+	mi := &file_perdure_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2323,7 +2386,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Turn) GetRun() []byte {
@@ -2401,7 +2464,7 @@ type TurnRefused struct {
 
 func (x *TurnRefused) Reset() {
 	*x = TurnRefused{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[23]
+	mi := &file_perdure_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2413,7 +2476,7 @@ func (x *TurnRefused) String() string {
 func (*TurnRefused) ProtoMessage() {}
 
 func (x *TurnRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[23]
+	mi := &file_perdure_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2426,7 +2489,7 @@ func (x *TurnRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnRefused.ProtoReflect.Descriptor instead.
 func (*TurnRefused) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TurnRefused) GetRun() []byte {
@@ -2463,7 +2526,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[24]
+	mi := &file_perdure_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2475,7 +2538,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[24]
+	mi := &file_perdure_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2488,7 +2551,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Release) GetRun() []byte {
@@ -2531,7 +2594,7 @@ type Pass struct {
 
 func (x *Pass) Reset() {
 	*x = Pass{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[25]
+	mi := &file_perdure_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2543,7 +2606,7 @@ func (x *Pass) String() string {
 func (*Pass) ProtoMessage() {}
 
 func (x *Pass) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[25]
+	mi := &file_perdure_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2556,7 +2619,7 @@ func (x *Pass) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pass.ProtoReflect.Descriptor instead.
 func (*Pass) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Pass) GetRef() *TaskRef {
@@ -2590,7 +2653,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[26]
+	mi := &file_perdure_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2602,7 +2665,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[26]
+	mi := &file_perdure_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2615,7 +2678,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Begin) GetRef() *TaskRef {
@@ -2637,7 +2700,7 @@ type Kept struct {
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[27]
+	mi := &file_perdure_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2649,7 +2712,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[27]
+	mi := &file_perdure_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2662,7 +2725,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Kept) GetRef() *TaskRef {
@@ -2692,7 +2755,7 @@ type Passed struct {
 
 func (x *Passed) Reset() {
 	*x = Passed{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[28]
+	mi := &file_perdure_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2704,7 +2767,7 @@ func (x *Passed) String() string {
 func (*Passed) ProtoMessage() {}
 
 func (x *Passed) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[28]
+	mi := &file_perdure_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2717,7 +2780,7 @@ func (x *Passed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passed.ProtoReflect.Descriptor instead.
 func (*Passed) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Passed) GetRef() *TaskRef {
@@ -2760,7 +2823,7 @@ type OperationCall struct {
 
 func (x *OperationCall) Reset() {
 	*x = OperationCall{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[29]
+	mi := &file_perdure_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2772,7 +2835,7 @@ func (x *OperationCall) String() string {
 func (*OperationCall) ProtoMessage() {}
 
 func (x *OperationCall) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[29]
+	mi := &file_perdure_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2785,7 +2848,7 @@ func (x *OperationCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationCall.ProtoReflect.Descriptor instead.
 func (*OperationCall) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OperationCall) GetName() string {
@@ -2824,7 +2887,7 @@ type Operations struct {
 
 func (x *Operations) Reset() {
 	*x = Operations{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[30]
+	mi := &file_perdure_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2836,7 +2899,7 @@ func (x *Operations) String() string {
 func (*Operations) ProtoMessage() {}
 
 func (x *Operations) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[30]
+	mi := &file_perdure_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2849,7 +2912,7 @@ func (x *Operations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operations.ProtoReflect.Descriptor instead.
 func (*Operations) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Operations) GetEntity() *Address {
@@ -2908,7 +2971,7 @@ type OperationResult struct {
 
 func (x *OperationResult) Reset() {
 	*x = OperationResult{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[31]
+	mi := &file_perdure_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2920,7 +2983,7 @@ func (x *OperationResult) String() string {
 func (*OperationResult) ProtoMessage() {}
 
 func (x *OperationResult) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[31]
+	mi := &file_perdure_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2933,7 +2996,7 @@ func (x *OperationResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationResult.ProtoReflect.Descriptor instead.
 func (*OperationResult) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{31}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OperationResult) GetOutput() *Payload {
@@ -2979,7 +3042,7 @@ type Operated struct {
 
 func (x *Operated) Reset() {
 	*x = Operated{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[32]
+	mi := &file_perdure_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2991,7 +3054,7 @@ func (x *Operated) String() string {
 func (*Operated) ProtoMessage() {}
 
 func (x *Operated) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[32]
+	mi := &file_perdure_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3004,7 +3067,7 @@ func (x *Operated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operated.ProtoReflect.Descriptor instead.
 func (*Operated) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Operated) GetEntity() *Address {
@@ -3074,7 +3137,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[33]
+	mi := &file_perdure_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3149,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[33]
+	mi := &file_perdure_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3162,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{33}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Claim) GetRef() *TaskRef {
@@ -3212,7 +3275,7 @@ type StopClaim struct {
 
 func (x *StopClaim) Reset() {
 	*x = StopClaim{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[34]
+	mi := &file_perdure_v1_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3224,7 +3287,7 @@ func (x *StopClaim) String() string {
 func (*StopClaim) ProtoMessage() {}
 
 func (x *StopClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[34]
+	mi := &file_perdure_v1_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3237,7 +3300,7 @@ func (x *StopClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopClaim.ProtoReflect.Descriptor instead.
 func (*StopClaim) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{34}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StopClaim) GetRef() *TaskRef {
@@ -3277,7 +3340,7 @@ type TaskReport struct {
 
 func (x *TaskReport) Reset() {
 	*x = TaskReport{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[35]
+	mi := &file_perdure_v1_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3352,7 @@ func (x *TaskReport) String() string {
 func (*TaskReport) ProtoMessage() {}
 
 func (x *TaskReport) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[35]
+	mi := &file_perdure_v1_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3365,7 @@ func (x *TaskReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskReport.ProtoReflect.Descriptor instead.
 func (*TaskReport) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{35}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TaskReport) GetRef() *TaskRef {
@@ -3366,7 +3429,7 @@ type Settled struct {
 
 func (x *Settled) Reset() {
 	*x = Settled{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[36]
+	mi := &file_perdure_v1_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3378,7 +3441,7 @@ func (x *Settled) String() string {
 func (*Settled) ProtoMessage() {}
 
 func (x *Settled) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[36]
+	mi := &file_perdure_v1_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3391,7 +3454,7 @@ func (x *Settled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settled.ProtoReflect.Descriptor instead.
 func (*Settled) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{36}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Settled) GetRef() *TaskRef {
@@ -3427,7 +3490,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[37]
+	mi := &file_perdure_v1_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3502,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[37]
+	mi := &file_perdure_v1_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +3515,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{37}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Beat) GetRef() *TaskRef {
@@ -3487,7 +3550,7 @@ type Beats struct {
 
 func (x *Beats) Reset() {
 	*x = Beats{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[38]
+	mi := &file_perdure_v1_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3499,7 +3562,7 @@ func (x *Beats) String() string {
 func (*Beats) ProtoMessage() {}
 
 func (x *Beats) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[38]
+	mi := &file_perdure_v1_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3512,7 +3575,7 @@ func (x *Beats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beats.ProtoReflect.Descriptor instead.
 func (*Beats) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{38}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Beats) GetId() uint64 {
@@ -3540,7 +3603,7 @@ type BeatReply struct {
 
 func (x *BeatReply) Reset() {
 	*x = BeatReply{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[39]
+	mi := &file_perdure_v1_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3552,7 +3615,7 @@ func (x *BeatReply) String() string {
 func (*BeatReply) ProtoMessage() {}
 
 func (x *BeatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[39]
+	mi := &file_perdure_v1_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3565,7 +3628,7 @@ func (x *BeatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReply.ProtoReflect.Descriptor instead.
 func (*BeatReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{39}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BeatReply) GetHeld() bool {
@@ -3594,7 +3657,7 @@ type BeatReplies struct {
 
 func (x *BeatReplies) Reset() {
 	*x = BeatReplies{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[40]
+	mi := &file_perdure_v1_worker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3606,7 +3669,7 @@ func (x *BeatReplies) String() string {
 func (*BeatReplies) ProtoMessage() {}
 
 func (x *BeatReplies) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[40]
+	mi := &file_perdure_v1_worker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3619,7 +3682,7 @@ func (x *BeatReplies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReplies.ProtoReflect.Descriptor instead.
 func (*BeatReplies) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{40}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BeatReplies) GetId() uint64 {
@@ -3658,7 +3721,7 @@ type TaskItem struct {
 
 func (x *TaskItem) Reset() {
 	*x = TaskItem{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[41]
+	mi := &file_perdure_v1_worker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3670,7 +3733,7 @@ func (x *TaskItem) String() string {
 func (*TaskItem) ProtoMessage() {}
 
 func (x *TaskItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[41]
+	mi := &file_perdure_v1_worker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3683,7 +3746,7 @@ func (x *TaskItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskItem.ProtoReflect.Descriptor instead.
 func (*TaskItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{41}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TaskItem) GetKind() uint32 {
@@ -3742,7 +3805,7 @@ type TaskWrite struct {
 
 func (x *TaskWrite) Reset() {
 	*x = TaskWrite{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[42]
+	mi := &file_perdure_v1_worker_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3754,7 +3817,7 @@ func (x *TaskWrite) String() string {
 func (*TaskWrite) ProtoMessage() {}
 
 func (x *TaskWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[42]
+	mi := &file_perdure_v1_worker_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3767,7 +3830,7 @@ func (x *TaskWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWrite.ProtoReflect.Descriptor instead.
 func (*TaskWrite) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{42}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TaskWrite) GetId() uint64 {
@@ -3816,7 +3879,7 @@ type WriteReply struct {
 
 func (x *WriteReply) Reset() {
 	*x = WriteReply{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[43]
+	mi := &file_perdure_v1_worker_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3828,7 +3891,7 @@ func (x *WriteReply) String() string {
 func (*WriteReply) ProtoMessage() {}
 
 func (x *WriteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[43]
+	mi := &file_perdure_v1_worker_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3841,7 +3904,7 @@ func (x *WriteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply.ProtoReflect.Descriptor instead.
 func (*WriteReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{43}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WriteReply) GetId() uint64 {
@@ -3870,7 +3933,7 @@ type ReadStates struct {
 
 func (x *ReadStates) Reset() {
 	*x = ReadStates{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[44]
+	mi := &file_perdure_v1_worker_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3882,7 +3945,7 @@ func (x *ReadStates) String() string {
 func (*ReadStates) ProtoMessage() {}
 
 func (x *ReadStates) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[44]
+	mi := &file_perdure_v1_worker_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3895,7 +3958,7 @@ func (x *ReadStates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadStates.ProtoReflect.Descriptor instead.
 func (*ReadStates) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{44}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadStates) GetId() uint64 {
@@ -3930,7 +3993,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[45]
+	mi := &file_perdure_v1_worker_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3942,7 +4005,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[45]
+	mi := &file_perdure_v1_worker_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3955,7 +4018,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{45}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *State) GetName() string {
@@ -3984,7 +4047,7 @@ type States struct {
 
 func (x *States) Reset() {
 	*x = States{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[46]
+	mi := &file_perdure_v1_worker_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3996,7 +4059,7 @@ func (x *States) String() string {
 func (*States) ProtoMessage() {}
 
 func (x *States) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[46]
+	mi := &file_perdure_v1_worker_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4009,7 +4072,7 @@ func (x *States) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use States.ProtoReflect.Descriptor instead.
 func (*States) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{46}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *States) GetId() uint64 {
@@ -4043,7 +4106,7 @@ type Slots struct {
 
 func (x *Slots) Reset() {
 	*x = Slots{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[47]
+	mi := &file_perdure_v1_worker_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4055,7 +4118,7 @@ func (x *Slots) String() string {
 func (*Slots) ProtoMessage() {}
 
 func (x *Slots) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[47]
+	mi := &file_perdure_v1_worker_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4068,7 +4131,7 @@ func (x *Slots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slots.ProtoReflect.Descriptor instead.
 func (*Slots) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{47}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Slots) GetSlots() int64 {
@@ -4131,7 +4194,7 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"readStates\x12)\n" +
 	"\x05slots\x18\r \x01(\v2\x11.perdure.v1.SlotsH\x00R\x05slots\x12/\n" +
 	"\agoodbye\x18\x0e \x01(\v2\x13.perdure.v1.GoodbyeH\x00R\agoodbyeB\x06\n" +
-	"\x04item\"\xd2\a\n" +
+	"\x04item\"\xfd\a\n" +
 	"\n" +
 	"ServerItem\x12,\n" +
 	"\x06joined\x18\x01 \x01(\v2\x12.perdure.v1.JoinedH\x00R\x06joined\x12&\n" +
@@ -4161,8 +4224,11 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\x06states\x18\x11 \x01(\v2\x12.perdure.v1.StatesH\x00R\x06states\x12<\n" +
 	"\fturn_refused\x18\x12 \x01(\v2\x17.perdure.v1.TurnRefusedH\x00R\vturnRefused\x129\n" +
 	"\vmore_events\x18\x13 \x01(\v2\x16.perdure.v1.MoreEventsH\x00R\n" +
-	"moreEventsB\x06\n" +
-	"\x04item\"\x9e\x02\n" +
+	"moreEvents\x12)\n" +
+	"\x05drain\x18\x1e \x01(\v2\x11.perdure.v1.DrainH\x00R\x05drainB\x06\n" +
+	"\x04item\"#\n" +
+	"\x05Drain\x12\x1a\n" +
+	"\bpatience\x18\x01 \x01(\x03R\bpatience\"\x9e\x02\n" +
 	"\x04Join\x12$\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x10.perdure.v1.RoleR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -4448,7 +4514,7 @@ func file_perdure_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_perdure_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_perdure_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_perdure_v1_worker_proto_goTypes = []any{
 	(Role)(0),               // 0: perdure.v1.Role
 	(*WorkerFrame)(nil),     // 1: perdure.v1.WorkerFrame
@@ -4457,167 +4523,169 @@ var file_perdure_v1_worker_proto_goTypes = []any{
 	(*Welcome)(nil),         // 4: perdure.v1.Welcome
 	(*WorkerItem)(nil),      // 5: perdure.v1.WorkerItem
 	(*ServerItem)(nil),      // 6: perdure.v1.ServerItem
-	(*Join)(nil),            // 7: perdure.v1.Join
-	(*EntityType)(nil),      // 8: perdure.v1.EntityType
-	(*Joined)(nil),          // 9: perdure.v1.Joined
-	(*Leave)(nil),           // 10: perdure.v1.Leave
-	(*Left)(nil),            // 11: perdure.v1.Left
-	(*Goodbye)(nil),         // 12: perdure.v1.Goodbye
-	(*Activation)(nil),      // 13: perdure.v1.Activation
-	(*MoreEvents)(nil),      // 14: perdure.v1.MoreEvents
-	(*Deliver)(nil),         // 15: perdure.v1.Deliver
-	(*RetryStep)(nil),       // 16: perdure.v1.RetryStep
-	(*Evict)(nil),           // 17: perdure.v1.Evict
-	(*Query)(nil),           // 18: perdure.v1.Query
-	(*Recall)(nil),          // 19: perdure.v1.Recall
-	(*QueryAnswer)(nil),     // 20: perdure.v1.QueryAnswer
-	(*Command)(nil),         // 21: perdure.v1.Command
-	(*Close)(nil),           // 22: perdure.v1.Close
-	(*Turn)(nil),            // 23: perdure.v1.Turn
-	(*TurnRefused)(nil),     // 24: perdure.v1.TurnRefused
-	(*Release)(nil),         // 25: perdure.v1.Release
-	(*Pass)(nil),            // 26: perdure.v1.Pass
-	(*Begin)(nil),           // 27: perdure.v1.Begin
-	(*Kept)(nil),            // 28: perdure.v1.Kept
-	(*Passed)(nil),          // 29: perdure.v1.Passed
-	(*OperationCall)(nil),   // 30: perdure.v1.OperationCall
-	(*Operations)(nil),      // 31: perdure.v1.Operations
-	(*OperationResult)(nil), // 32: perdure.v1.OperationResult
-	(*Operated)(nil),        // 33: perdure.v1.Operated
-	(*Claim)(nil),           // 34: perdure.v1.Claim
-	(*StopClaim)(nil),       // 35: perdure.v1.StopClaim
-	(*TaskReport)(nil),      // 36: perdure.v1.TaskReport
-	(*Settled)(nil),         // 37: perdure.v1.Settled
-	(*Beat)(nil),            // 38: perdure.v1.Beat
-	(*Beats)(nil),           // 39: perdure.v1.Beats
-	(*BeatReply)(nil),       // 40: perdure.v1.BeatReply
-	(*BeatReplies)(nil),     // 41: perdure.v1.BeatReplies
-	(*TaskItem)(nil),        // 42: perdure.v1.TaskItem
-	(*TaskWrite)(nil),       // 43: perdure.v1.TaskWrite
-	(*WriteReply)(nil),      // 44: perdure.v1.WriteReply
-	(*ReadStates)(nil),      // 45: perdure.v1.ReadStates
-	(*State)(nil),           // 46: perdure.v1.State
-	(*States)(nil),          // 47: perdure.v1.States
-	(*Slots)(nil),           // 48: perdure.v1.Slots
-	(*ErrorDetail)(nil),     // 49: perdure.v1.ErrorDetail
-	(*Address)(nil),         // 50: perdure.v1.Address
-	(*Event)(nil),           // 51: perdure.v1.Event
-	(*Payload)(nil),         // 52: perdure.v1.Payload
-	(*Failure)(nil),         // 53: perdure.v1.Failure
-	(*Label)(nil),           // 54: perdure.v1.Label
-	(*Retry)(nil),           // 55: perdure.v1.Retry
-	(*TaskRef)(nil),         // 56: perdure.v1.TaskRef
-	(*TaskSpec)(nil),        // 57: perdure.v1.TaskSpec
+	(*Drain)(nil),           // 7: perdure.v1.Drain
+	(*Join)(nil),            // 8: perdure.v1.Join
+	(*EntityType)(nil),      // 9: perdure.v1.EntityType
+	(*Joined)(nil),          // 10: perdure.v1.Joined
+	(*Leave)(nil),           // 11: perdure.v1.Leave
+	(*Left)(nil),            // 12: perdure.v1.Left
+	(*Goodbye)(nil),         // 13: perdure.v1.Goodbye
+	(*Activation)(nil),      // 14: perdure.v1.Activation
+	(*MoreEvents)(nil),      // 15: perdure.v1.MoreEvents
+	(*Deliver)(nil),         // 16: perdure.v1.Deliver
+	(*RetryStep)(nil),       // 17: perdure.v1.RetryStep
+	(*Evict)(nil),           // 18: perdure.v1.Evict
+	(*Query)(nil),           // 19: perdure.v1.Query
+	(*Recall)(nil),          // 20: perdure.v1.Recall
+	(*QueryAnswer)(nil),     // 21: perdure.v1.QueryAnswer
+	(*Command)(nil),         // 22: perdure.v1.Command
+	(*Close)(nil),           // 23: perdure.v1.Close
+	(*Turn)(nil),            // 24: perdure.v1.Turn
+	(*TurnRefused)(nil),     // 25: perdure.v1.TurnRefused
+	(*Release)(nil),         // 26: perdure.v1.Release
+	(*Pass)(nil),            // 27: perdure.v1.Pass
+	(*Begin)(nil),           // 28: perdure.v1.Begin
+	(*Kept)(nil),            // 29: perdure.v1.Kept
+	(*Passed)(nil),          // 30: perdure.v1.Passed
+	(*OperationCall)(nil),   // 31: perdure.v1.OperationCall
+	(*Operations)(nil),      // 32: perdure.v1.Operations
+	(*OperationResult)(nil), // 33: perdure.v1.OperationResult
+	(*Operated)(nil),        // 34: perdure.v1.Operated
+	(*Claim)(nil),           // 35: perdure.v1.Claim
+	(*StopClaim)(nil),       // 36: perdure.v1.StopClaim
+	(*TaskReport)(nil),      // 37: perdure.v1.TaskReport
+	(*Settled)(nil),         // 38: perdure.v1.Settled
+	(*Beat)(nil),            // 39: perdure.v1.Beat
+	(*Beats)(nil),           // 40: perdure.v1.Beats
+	(*BeatReply)(nil),       // 41: perdure.v1.BeatReply
+	(*BeatReplies)(nil),     // 42: perdure.v1.BeatReplies
+	(*TaskItem)(nil),        // 43: perdure.v1.TaskItem
+	(*TaskWrite)(nil),       // 44: perdure.v1.TaskWrite
+	(*WriteReply)(nil),      // 45: perdure.v1.WriteReply
+	(*ReadStates)(nil),      // 46: perdure.v1.ReadStates
+	(*State)(nil),           // 47: perdure.v1.State
+	(*States)(nil),          // 48: perdure.v1.States
+	(*Slots)(nil),           // 49: perdure.v1.Slots
+	(*ErrorDetail)(nil),     // 50: perdure.v1.ErrorDetail
+	(*Address)(nil),         // 51: perdure.v1.Address
+	(*Event)(nil),           // 52: perdure.v1.Event
+	(*Payload)(nil),         // 53: perdure.v1.Payload
+	(*Failure)(nil),         // 54: perdure.v1.Failure
+	(*Label)(nil),           // 55: perdure.v1.Label
+	(*Retry)(nil),           // 56: perdure.v1.Retry
+	(*TaskRef)(nil),         // 57: perdure.v1.TaskRef
+	(*TaskSpec)(nil),        // 58: perdure.v1.TaskSpec
 }
 var file_perdure_v1_worker_proto_depIdxs = []int32{
 	3,   // 0: perdure.v1.WorkerFrame.hello:type_name -> perdure.v1.Hello
 	5,   // 1: perdure.v1.WorkerFrame.items:type_name -> perdure.v1.WorkerItem
 	4,   // 2: perdure.v1.ServerFrame.welcome:type_name -> perdure.v1.Welcome
 	6,   // 3: perdure.v1.ServerFrame.items:type_name -> perdure.v1.ServerItem
-	7,   // 4: perdure.v1.WorkerItem.join:type_name -> perdure.v1.Join
-	10,  // 5: perdure.v1.WorkerItem.leave:type_name -> perdure.v1.Leave
-	23,  // 6: perdure.v1.WorkerItem.turn:type_name -> perdure.v1.Turn
-	25,  // 7: perdure.v1.WorkerItem.release:type_name -> perdure.v1.Release
-	20,  // 8: perdure.v1.WorkerItem.query_answer:type_name -> perdure.v1.QueryAnswer
-	26,  // 9: perdure.v1.WorkerItem.pass:type_name -> perdure.v1.Pass
-	29,  // 10: perdure.v1.WorkerItem.passed:type_name -> perdure.v1.Passed
-	33,  // 11: perdure.v1.WorkerItem.operated:type_name -> perdure.v1.Operated
-	36,  // 12: perdure.v1.WorkerItem.task_report:type_name -> perdure.v1.TaskReport
-	39,  // 13: perdure.v1.WorkerItem.beats:type_name -> perdure.v1.Beats
-	43,  // 14: perdure.v1.WorkerItem.task_write:type_name -> perdure.v1.TaskWrite
-	45,  // 15: perdure.v1.WorkerItem.read_states:type_name -> perdure.v1.ReadStates
-	48,  // 16: perdure.v1.WorkerItem.slots:type_name -> perdure.v1.Slots
-	12,  // 17: perdure.v1.WorkerItem.goodbye:type_name -> perdure.v1.Goodbye
-	9,   // 18: perdure.v1.ServerItem.joined:type_name -> perdure.v1.Joined
-	11,  // 19: perdure.v1.ServerItem.left:type_name -> perdure.v1.Left
-	13,  // 20: perdure.v1.ServerItem.activation:type_name -> perdure.v1.Activation
-	15,  // 21: perdure.v1.ServerItem.deliver:type_name -> perdure.v1.Deliver
-	16,  // 22: perdure.v1.ServerItem.retry_step:type_name -> perdure.v1.RetryStep
-	17,  // 23: perdure.v1.ServerItem.evict:type_name -> perdure.v1.Evict
-	18,  // 24: perdure.v1.ServerItem.query:type_name -> perdure.v1.Query
-	19,  // 25: perdure.v1.ServerItem.recall:type_name -> perdure.v1.Recall
-	27,  // 26: perdure.v1.ServerItem.begin:type_name -> perdure.v1.Begin
-	28,  // 27: perdure.v1.ServerItem.kept:type_name -> perdure.v1.Kept
-	31,  // 28: perdure.v1.ServerItem.operations:type_name -> perdure.v1.Operations
-	34,  // 29: perdure.v1.ServerItem.claim:type_name -> perdure.v1.Claim
-	35,  // 30: perdure.v1.ServerItem.stop_claim:type_name -> perdure.v1.StopClaim
-	37,  // 31: perdure.v1.ServerItem.settled:type_name -> perdure.v1.Settled
-	41,  // 32: perdure.v1.ServerItem.beat_replies:type_name -> perdure.v1.BeatReplies
-	44,  // 33: perdure.v1.ServerItem.write_reply:type_name -> perdure.v1.WriteReply
-	47,  // 34: perdure.v1.ServerItem.states:type_name -> perdure.v1.States
-	24,  // 35: perdure.v1.ServerItem.turn_refused:type_name -> perdure.v1.TurnRefused
-	14,  // 36: perdure.v1.ServerItem.more_events:type_name -> perdure.v1.MoreEvents
-	0,   // 37: perdure.v1.Join.role:type_name -> perdure.v1.Role
-	8,   // 38: perdure.v1.Join.entities:type_name -> perdure.v1.EntityType
-	0,   // 39: perdure.v1.Joined.role:type_name -> perdure.v1.Role
-	49,  // 40: perdure.v1.Joined.error:type_name -> perdure.v1.ErrorDetail
-	0,   // 41: perdure.v1.Leave.role:type_name -> perdure.v1.Role
-	0,   // 42: perdure.v1.Left.role:type_name -> perdure.v1.Role
-	49,  // 43: perdure.v1.Left.error:type_name -> perdure.v1.ErrorDetail
-	50,  // 44: perdure.v1.Activation.address:type_name -> perdure.v1.Address
-	51,  // 45: perdure.v1.Activation.events:type_name -> perdure.v1.Event
-	51,  // 46: perdure.v1.MoreEvents.events:type_name -> perdure.v1.Event
-	51,  // 47: perdure.v1.Deliver.events:type_name -> perdure.v1.Event
-	52,  // 48: perdure.v1.Query.input:type_name -> perdure.v1.Payload
-	50,  // 49: perdure.v1.Recall.address:type_name -> perdure.v1.Address
-	52,  // 50: perdure.v1.Recall.input:type_name -> perdure.v1.Payload
-	52,  // 51: perdure.v1.QueryAnswer.output:type_name -> perdure.v1.Payload
-	53,  // 52: perdure.v1.QueryAnswer.failure:type_name -> perdure.v1.Failure
-	51,  // 53: perdure.v1.Command.event:type_name -> perdure.v1.Event
-	54,  // 54: perdure.v1.Command.labels:type_name -> perdure.v1.Label
-	52,  // 55: perdure.v1.Close.output:type_name -> perdure.v1.Payload
-	53,  // 56: perdure.v1.Close.failure:type_name -> perdure.v1.Failure
-	52,  // 57: perdure.v1.Close.input:type_name -> perdure.v1.Payload
-	55,  // 58: perdure.v1.Close.retry:type_name -> perdure.v1.Retry
-	21,  // 59: perdure.v1.Turn.commands:type_name -> perdure.v1.Command
-	22,  // 60: perdure.v1.Turn.close:type_name -> perdure.v1.Close
-	49,  // 61: perdure.v1.TurnRefused.error:type_name -> perdure.v1.ErrorDetail
-	56,  // 62: perdure.v1.Pass.ref:type_name -> perdure.v1.TaskRef
-	57,  // 63: perdure.v1.Pass.spec:type_name -> perdure.v1.TaskSpec
-	52,  // 64: perdure.v1.Pass.input:type_name -> perdure.v1.Payload
-	56,  // 65: perdure.v1.Begin.ref:type_name -> perdure.v1.TaskRef
-	56,  // 66: perdure.v1.Kept.ref:type_name -> perdure.v1.TaskRef
-	56,  // 67: perdure.v1.Passed.ref:type_name -> perdure.v1.TaskRef
-	57,  // 68: perdure.v1.Passed.spec:type_name -> perdure.v1.TaskSpec
-	52,  // 69: perdure.v1.OperationCall.input:type_name -> perdure.v1.Payload
-	50,  // 70: perdure.v1.Operations.entity:type_name -> perdure.v1.Address
-	52,  // 71: perdure.v1.Operations.state:type_name -> perdure.v1.Payload
-	30,  // 72: perdure.v1.Operations.calls:type_name -> perdure.v1.OperationCall
-	52,  // 73: perdure.v1.OperationResult.output:type_name -> perdure.v1.Payload
-	53,  // 74: perdure.v1.OperationResult.failure:type_name -> perdure.v1.Failure
-	50,  // 75: perdure.v1.Operated.entity:type_name -> perdure.v1.Address
-	32,  // 76: perdure.v1.Operated.results:type_name -> perdure.v1.OperationResult
-	52,  // 77: perdure.v1.Operated.state:type_name -> perdure.v1.Payload
-	56,  // 78: perdure.v1.Claim.ref:type_name -> perdure.v1.TaskRef
-	57,  // 79: perdure.v1.Claim.spec:type_name -> perdure.v1.TaskSpec
-	52,  // 80: perdure.v1.Claim.input:type_name -> perdure.v1.Payload
-	52,  // 81: perdure.v1.Claim.progress:type_name -> perdure.v1.Payload
-	56,  // 82: perdure.v1.StopClaim.ref:type_name -> perdure.v1.TaskRef
-	56,  // 83: perdure.v1.TaskReport.ref:type_name -> perdure.v1.TaskRef
-	52,  // 84: perdure.v1.TaskReport.output:type_name -> perdure.v1.Payload
-	53,  // 85: perdure.v1.TaskReport.failure:type_name -> perdure.v1.Failure
-	56,  // 86: perdure.v1.Settled.ref:type_name -> perdure.v1.TaskRef
-	49,  // 87: perdure.v1.Settled.error:type_name -> perdure.v1.ErrorDetail
-	56,  // 88: perdure.v1.Beat.ref:type_name -> perdure.v1.TaskRef
-	52,  // 89: perdure.v1.Beat.progress:type_name -> perdure.v1.Payload
-	38,  // 90: perdure.v1.Beats.beats:type_name -> perdure.v1.Beat
-	40,  // 91: perdure.v1.BeatReplies.replies:type_name -> perdure.v1.BeatReply
-	49,  // 92: perdure.v1.BeatReplies.error:type_name -> perdure.v1.ErrorDetail
-	52,  // 93: perdure.v1.TaskItem.value:type_name -> perdure.v1.Payload
-	56,  // 94: perdure.v1.TaskWrite.ref:type_name -> perdure.v1.TaskRef
-	42,  // 95: perdure.v1.TaskWrite.items:type_name -> perdure.v1.TaskItem
-	49,  // 96: perdure.v1.WriteReply.error:type_name -> perdure.v1.ErrorDetail
-	56,  // 97: perdure.v1.ReadStates.ref:type_name -> perdure.v1.TaskRef
-	52,  // 98: perdure.v1.State.value:type_name -> perdure.v1.Payload
-	46,  // 99: perdure.v1.States.states:type_name -> perdure.v1.State
-	49,  // 100: perdure.v1.States.error:type_name -> perdure.v1.ErrorDetail
-	1,   // 101: perdure.v1.WorkerService.Work:input_type -> perdure.v1.WorkerFrame
-	2,   // 102: perdure.v1.WorkerService.Work:output_type -> perdure.v1.ServerFrame
-	102, // [102:103] is the sub-list for method output_type
-	101, // [101:102] is the sub-list for method input_type
-	101, // [101:101] is the sub-list for extension type_name
-	101, // [101:101] is the sub-list for extension extendee
-	0,   // [0:101] is the sub-list for field type_name
+	8,   // 4: perdure.v1.WorkerItem.join:type_name -> perdure.v1.Join
+	11,  // 5: perdure.v1.WorkerItem.leave:type_name -> perdure.v1.Leave
+	24,  // 6: perdure.v1.WorkerItem.turn:type_name -> perdure.v1.Turn
+	26,  // 7: perdure.v1.WorkerItem.release:type_name -> perdure.v1.Release
+	21,  // 8: perdure.v1.WorkerItem.query_answer:type_name -> perdure.v1.QueryAnswer
+	27,  // 9: perdure.v1.WorkerItem.pass:type_name -> perdure.v1.Pass
+	30,  // 10: perdure.v1.WorkerItem.passed:type_name -> perdure.v1.Passed
+	34,  // 11: perdure.v1.WorkerItem.operated:type_name -> perdure.v1.Operated
+	37,  // 12: perdure.v1.WorkerItem.task_report:type_name -> perdure.v1.TaskReport
+	40,  // 13: perdure.v1.WorkerItem.beats:type_name -> perdure.v1.Beats
+	44,  // 14: perdure.v1.WorkerItem.task_write:type_name -> perdure.v1.TaskWrite
+	46,  // 15: perdure.v1.WorkerItem.read_states:type_name -> perdure.v1.ReadStates
+	49,  // 16: perdure.v1.WorkerItem.slots:type_name -> perdure.v1.Slots
+	13,  // 17: perdure.v1.WorkerItem.goodbye:type_name -> perdure.v1.Goodbye
+	10,  // 18: perdure.v1.ServerItem.joined:type_name -> perdure.v1.Joined
+	12,  // 19: perdure.v1.ServerItem.left:type_name -> perdure.v1.Left
+	14,  // 20: perdure.v1.ServerItem.activation:type_name -> perdure.v1.Activation
+	16,  // 21: perdure.v1.ServerItem.deliver:type_name -> perdure.v1.Deliver
+	17,  // 22: perdure.v1.ServerItem.retry_step:type_name -> perdure.v1.RetryStep
+	18,  // 23: perdure.v1.ServerItem.evict:type_name -> perdure.v1.Evict
+	19,  // 24: perdure.v1.ServerItem.query:type_name -> perdure.v1.Query
+	20,  // 25: perdure.v1.ServerItem.recall:type_name -> perdure.v1.Recall
+	28,  // 26: perdure.v1.ServerItem.begin:type_name -> perdure.v1.Begin
+	29,  // 27: perdure.v1.ServerItem.kept:type_name -> perdure.v1.Kept
+	32,  // 28: perdure.v1.ServerItem.operations:type_name -> perdure.v1.Operations
+	35,  // 29: perdure.v1.ServerItem.claim:type_name -> perdure.v1.Claim
+	36,  // 30: perdure.v1.ServerItem.stop_claim:type_name -> perdure.v1.StopClaim
+	38,  // 31: perdure.v1.ServerItem.settled:type_name -> perdure.v1.Settled
+	42,  // 32: perdure.v1.ServerItem.beat_replies:type_name -> perdure.v1.BeatReplies
+	45,  // 33: perdure.v1.ServerItem.write_reply:type_name -> perdure.v1.WriteReply
+	48,  // 34: perdure.v1.ServerItem.states:type_name -> perdure.v1.States
+	25,  // 35: perdure.v1.ServerItem.turn_refused:type_name -> perdure.v1.TurnRefused
+	15,  // 36: perdure.v1.ServerItem.more_events:type_name -> perdure.v1.MoreEvents
+	7,   // 37: perdure.v1.ServerItem.drain:type_name -> perdure.v1.Drain
+	0,   // 38: perdure.v1.Join.role:type_name -> perdure.v1.Role
+	9,   // 39: perdure.v1.Join.entities:type_name -> perdure.v1.EntityType
+	0,   // 40: perdure.v1.Joined.role:type_name -> perdure.v1.Role
+	50,  // 41: perdure.v1.Joined.error:type_name -> perdure.v1.ErrorDetail
+	0,   // 42: perdure.v1.Leave.role:type_name -> perdure.v1.Role
+	0,   // 43: perdure.v1.Left.role:type_name -> perdure.v1.Role
+	50,  // 44: perdure.v1.Left.error:type_name -> perdure.v1.ErrorDetail
+	51,  // 45: perdure.v1.Activation.address:type_name -> perdure.v1.Address
+	52,  // 46: perdure.v1.Activation.events:type_name -> perdure.v1.Event
+	52,  // 47: perdure.v1.MoreEvents.events:type_name -> perdure.v1.Event
+	52,  // 48: perdure.v1.Deliver.events:type_name -> perdure.v1.Event
+	53,  // 49: perdure.v1.Query.input:type_name -> perdure.v1.Payload
+	51,  // 50: perdure.v1.Recall.address:type_name -> perdure.v1.Address
+	53,  // 51: perdure.v1.Recall.input:type_name -> perdure.v1.Payload
+	53,  // 52: perdure.v1.QueryAnswer.output:type_name -> perdure.v1.Payload
+	54,  // 53: perdure.v1.QueryAnswer.failure:type_name -> perdure.v1.Failure
+	52,  // 54: perdure.v1.Command.event:type_name -> perdure.v1.Event
+	55,  // 55: perdure.v1.Command.labels:type_name -> perdure.v1.Label
+	53,  // 56: perdure.v1.Close.output:type_name -> perdure.v1.Payload
+	54,  // 57: perdure.v1.Close.failure:type_name -> perdure.v1.Failure
+	53,  // 58: perdure.v1.Close.input:type_name -> perdure.v1.Payload
+	56,  // 59: perdure.v1.Close.retry:type_name -> perdure.v1.Retry
+	22,  // 60: perdure.v1.Turn.commands:type_name -> perdure.v1.Command
+	23,  // 61: perdure.v1.Turn.close:type_name -> perdure.v1.Close
+	50,  // 62: perdure.v1.TurnRefused.error:type_name -> perdure.v1.ErrorDetail
+	57,  // 63: perdure.v1.Pass.ref:type_name -> perdure.v1.TaskRef
+	58,  // 64: perdure.v1.Pass.spec:type_name -> perdure.v1.TaskSpec
+	53,  // 65: perdure.v1.Pass.input:type_name -> perdure.v1.Payload
+	57,  // 66: perdure.v1.Begin.ref:type_name -> perdure.v1.TaskRef
+	57,  // 67: perdure.v1.Kept.ref:type_name -> perdure.v1.TaskRef
+	57,  // 68: perdure.v1.Passed.ref:type_name -> perdure.v1.TaskRef
+	58,  // 69: perdure.v1.Passed.spec:type_name -> perdure.v1.TaskSpec
+	53,  // 70: perdure.v1.OperationCall.input:type_name -> perdure.v1.Payload
+	51,  // 71: perdure.v1.Operations.entity:type_name -> perdure.v1.Address
+	53,  // 72: perdure.v1.Operations.state:type_name -> perdure.v1.Payload
+	31,  // 73: perdure.v1.Operations.calls:type_name -> perdure.v1.OperationCall
+	53,  // 74: perdure.v1.OperationResult.output:type_name -> perdure.v1.Payload
+	54,  // 75: perdure.v1.OperationResult.failure:type_name -> perdure.v1.Failure
+	51,  // 76: perdure.v1.Operated.entity:type_name -> perdure.v1.Address
+	33,  // 77: perdure.v1.Operated.results:type_name -> perdure.v1.OperationResult
+	53,  // 78: perdure.v1.Operated.state:type_name -> perdure.v1.Payload
+	57,  // 79: perdure.v1.Claim.ref:type_name -> perdure.v1.TaskRef
+	58,  // 80: perdure.v1.Claim.spec:type_name -> perdure.v1.TaskSpec
+	53,  // 81: perdure.v1.Claim.input:type_name -> perdure.v1.Payload
+	53,  // 82: perdure.v1.Claim.progress:type_name -> perdure.v1.Payload
+	57,  // 83: perdure.v1.StopClaim.ref:type_name -> perdure.v1.TaskRef
+	57,  // 84: perdure.v1.TaskReport.ref:type_name -> perdure.v1.TaskRef
+	53,  // 85: perdure.v1.TaskReport.output:type_name -> perdure.v1.Payload
+	54,  // 86: perdure.v1.TaskReport.failure:type_name -> perdure.v1.Failure
+	57,  // 87: perdure.v1.Settled.ref:type_name -> perdure.v1.TaskRef
+	50,  // 88: perdure.v1.Settled.error:type_name -> perdure.v1.ErrorDetail
+	57,  // 89: perdure.v1.Beat.ref:type_name -> perdure.v1.TaskRef
+	53,  // 90: perdure.v1.Beat.progress:type_name -> perdure.v1.Payload
+	39,  // 91: perdure.v1.Beats.beats:type_name -> perdure.v1.Beat
+	41,  // 92: perdure.v1.BeatReplies.replies:type_name -> perdure.v1.BeatReply
+	50,  // 93: perdure.v1.BeatReplies.error:type_name -> perdure.v1.ErrorDetail
+	53,  // 94: perdure.v1.TaskItem.value:type_name -> perdure.v1.Payload
+	57,  // 95: perdure.v1.TaskWrite.ref:type_name -> perdure.v1.TaskRef
+	43,  // 96: perdure.v1.TaskWrite.items:type_name -> perdure.v1.TaskItem
+	50,  // 97: perdure.v1.WriteReply.error:type_name -> perdure.v1.ErrorDetail
+	57,  // 98: perdure.v1.ReadStates.ref:type_name -> perdure.v1.TaskRef
+	53,  // 99: perdure.v1.State.value:type_name -> perdure.v1.Payload
+	47,  // 100: perdure.v1.States.states:type_name -> perdure.v1.State
+	50,  // 101: perdure.v1.States.error:type_name -> perdure.v1.ErrorDetail
+	1,   // 102: perdure.v1.WorkerService.Work:input_type -> perdure.v1.WorkerFrame
+	2,   // 103: perdure.v1.WorkerService.Work:output_type -> perdure.v1.ServerFrame
+	103, // [103:104] is the sub-list for method output_type
+	102, // [102:103] is the sub-list for method input_type
+	102, // [102:102] is the sub-list for extension type_name
+	102, // [102:102] is the sub-list for extension extendee
+	0,   // [0:102] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_worker_proto_init() }
@@ -4662,6 +4730,7 @@ func file_perdure_v1_worker_proto_init() {
 		(*ServerItem_States)(nil),
 		(*ServerItem_TurnRefused)(nil),
 		(*ServerItem_MoreEvents)(nil),
+		(*ServerItem_Drain)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4669,7 +4738,7 @@ func file_perdure_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_worker_proto_rawDesc), len(file_perdure_v1_worker_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   48,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
