@@ -25,6 +25,9 @@ func (s *session) drain(within time.Duration) {
 		return
 	}
 	s.draining, s.drained = true, make(chan struct{})
+	if s.detached == nil {
+		within = 0 // the worker is away and does not hear this
+	}
 	workflows := s.workflows
 	leaves := map[pb.Role]func(context.Context) error{}
 	if s.workflows != nil {

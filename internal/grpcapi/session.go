@@ -103,15 +103,6 @@ func (s *session) expire(stream int) {
 	}
 }
 
-// detach ends the current stream.
-func (s *session) detach(why error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.detached != nil {
-		s.detached(why)
-	}
-}
-
 // end ends the session: the engine takes back what the worker holds.
 func (s *session) end(why error) {
 	s.mu.Lock()

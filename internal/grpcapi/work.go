@@ -155,31 +155,31 @@ func (w *Work) remove(s *session) {
 	delete(w.sessions, s.id)
 }
 
-// Drain ends all streams and takes no new ones, so that workers connect to another node. It keeps
-// what they hold: Close gives it back.
-func (w *Work) Drain() {
+// Close asks all workers to drain, lets them finish what they run, and ends their sessions. When
+// ctx ends, the engine takes back what they still hold.
+func (w *Work) Close(ctx context.Context) {
 	w.mu.Lock()
 	w.closing = true
 	w.mu.Unlock()
+	within := defaultDrain
+	if deadline, ok := ctx.Deadline(); ok {
+		within = time.Until(deadline) * 9 / 10 // the rest is for what is sent at the end
+	}
+	if ctx.Err() != nil {
+		within = 0
+	}
 	for _, s := range w.all() {
-		s.detach(errDraining)
+		s.drain(max(within, 0))
 	}
-}
-
-// Close ends all sessions and waits until what the workers held is handed back, or ctx ends.
-func (w *Work) Close(ctx context.Context) {
-	w.Drain()
-	w.mu.Lock()
-	for _, s := range w.sessions {
-		s.end(errDraining)
-	}
-	w.mu.Unlock()
 
 	done := make(chan struct{})
 	go func() { w.ended.Wait(); close(done) }()
 	select {
 	case <-done:
 	case <-ctx.Done():
+	}
+	for _, s := range w.all() {
+		s.end(errDraining)
 	}
 }
 

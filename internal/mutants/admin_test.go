@@ -6,7 +6,7 @@ var admin = []mutant{
 		name:  "a revoked key still serves calls that wait",
 		file:  "internal/authn/keyring.go",
 		old:   "		gone.end(why)\n",
-		new:   "		_ = why\n",
+		new:   "		_, _ = gone, why\n",
 		tests: [][]string{{"./internal/authn", "-run", "TestKeyring$"}},
 	},
 	{
@@ -50,5 +50,26 @@ var admin = []mutant{
 		old:   "	f.tellFollowers(changed)\n	if tenants",
 		new:   "	if tenants",
 		tests: [][]string{{"./internal/engine/flow", "-run", "TestFollow$"}},
+	},
+	{
+		name:  "a worker that drains starts new bodies",
+		file:  "internal/remote/drain.go",
+		old:   "		d.Drain()\n",
+		new:   "		_ = d.Drain\n",
+		tests: [][]string{{"./internal/node", "-run", "TestDrain$"}},
+	},
+	{
+		name:  "a worker does not go on after it has drained",
+		file:  "internal/remote/drain.go",
+		old:   "		d.Resume()\n",
+		new:   "		_ = d.Resume\n",
+		tests: [][]string{{"./internal/node", "-run", "TestDrain$"}},
+	},
+	{
+		name:  "a server that stops takes tasks from workers that run them",
+		file:  "internal/grpcapi/work.go",
+		old:   "		s.drain(max(within, 0))\n",
+		new:   "		s.end(errDraining)\n",
+		tests: [][]string{{"./internal/node", "-run", "TestDrain$"}},
 	},
 }

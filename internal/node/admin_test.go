@@ -29,6 +29,7 @@ type office struct {
 	t      *testing.T
 	ctx    context.Context
 	url    string
+	listen string
 	server *node.Server
 	admin  *remote.Admin
 }
@@ -36,10 +37,12 @@ type office struct {
 // newOffice opens a server on a file.
 func newOffice(t *testing.T) *office {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	o := &office{t: t, ctx: ctx, url: "file:" + filepath.Join(t.TempDir(), "office.db")}
+	o.listen = "127.0.0.1:0"
 	o.open()
+	o.listen = o.server.Addr().String()
 	t.Cleanup(o.close)
 	return o
 }
@@ -51,7 +54,7 @@ func (o *office) open() {
 		o.t.Fatal(err)
 	}
 	o.server, err = node.Serve(o.ctx, node.ServerConfig{
-		Node: node.Config{URL: o.url}, Listen: "127.0.0.1:0", Authenticator: authn.NewKeyring(static), Tenant: model.DefaultTenant,
+		Node: node.Config{URL: o.url}, Listen: o.listen, Authenticator: authn.NewKeyring(static), Tenant: model.DefaultTenant,
 	})
 	if err != nil {
 		o.t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -49,6 +50,7 @@ type Server struct {
 	ended  sync.WaitGroup
 	failed chan error
 	once   sync.Once
+	closes atomic.Bool // the server is not ready any longer
 	err    error
 }
 
@@ -111,12 +113,17 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := s.node.Serving(); err != nil {
+		err := s.node.Serving()
+		if s.closes.Load() {
+			err = fault.New(fault.Unavailable, "the server shuts down")
+		}
+		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
 	})
+
 	if metrics != nil {
 		mux.Handle("GET /metrics", metrics)
 	}
@@ -136,6 +143,7 @@ func (s *Server) Failed() <-chan error { return s.failed }
 // elsewhere, and closes the node.
 func (s *Server) Close(ctx context.Context) error {
 	s.once.Do(func() {
+		s.closes.Store(true)
 		s.node.Stopping()
 		s.grpc.Shutdown(ctx)
 		err := s.http.Shutdown(ctx)

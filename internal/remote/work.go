@@ -49,6 +49,7 @@ type Work struct {
 	tenant  string
 	most    int           // bytes of a frame that the server takes; 0 before the first welcome
 	changed chan struct{} // closed when the link is another one, or the work is over
+	drained bool          // the server has asked the worker to drain
 
 	workflows *workflowRole
 	tasks     *taskRole
@@ -253,6 +254,7 @@ func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 		w.mu.Unlock()
 		r.rejoined()
 	}
+	w.resume()
 	return l, 0
 }
 
@@ -319,7 +321,7 @@ func (w *Work) take(item *pb.ServerItem) error {
 	case *pb.ServerItem_Left:
 		w.left(it.Left)
 	case *pb.ServerItem_Drain:
-		w.cfg.Log.Info("the server asks the worker to finish what it runs and to connect again", "within", time.Duration(it.Drain.GetPatience()))
+		w.drain(it.Drain)
 	case *pb.ServerItem_Activation:
 		return workflows.activate(it.Activation)
 	case *pb.ServerItem_MoreEvents:
