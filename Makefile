@@ -1,11 +1,13 @@
-# Perdure. `make` alone lists the targets; every target is a plain command that also works without make.
+# Perdure. `make` alone lists the targets; every target is a plain command that also works without
+# make.
 # People and CI run the same thing: `make check`.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Overridable on the command line: `make sim SEEDS=100000`, `make microbench BENCH=Commit`, `make test PKG=./internal/engine`.
+# Variables can be set on the command line: `make sim SEEDS=100000`, `make microbench BENCH=Commit`,
+# `make test PKG=./internal/engine`.
 PKG    ?= ./...
 SEEDS  ?= 20000
 STORM  ?= 1000000
@@ -28,7 +30,7 @@ fmt: .bin/gofumpt ## format all Go files with gofumpt
 	@files=$(GO_FILES); [ -z "$$files" ] || .bin/gofumpt -l -w $$files
 
 .PHONY: vet
-vet: ## go vet, including files with build tags, and perdurevet on our own workflows and the examples
+vet: ## go vet, including files with build tags, and perdurevet on our workflows and the examples
 	go vet ./...
 	go vet -tags long ./...
 	@mkdir -p .bin && go build -o .bin/perdurevet ./cmd/perdurevet
@@ -39,7 +41,7 @@ lint: .bin/golangci-lint ## golangci-lint with .golangci.yml
 	.bin/golangci-lint run ./...
 
 .PHONY: test
-test: ## tests with the race detector; starts its own PostgreSQL (PKG=./internal/engine selects packages)
+test: ## tests with the race detector; starts its own PostgreSQL (PKG=./internal/engine: only this)
 	go test -race -timeout 20m $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -vE '/internal/(chaos|bench|crashwalk|e2e|txtest)$$'),$(PKG))
 
 .PHONY: test-long
@@ -64,7 +66,7 @@ mutants: ## plant known bugs, one at a time, and check that the suite finds each
 	go test -tags mutants -count 1 -timeout 60m ./internal/mutants
 
 .PHONY: bench
-bench: ## compare with DBOS and River on PostgreSQL and SQLite, and check our bars (BENCHFLAGS="-store sqlite -rounds 5")
+bench: ## compare with DBOS and River, and check our bars (BENCHFLAGS="-store sqlite -rounds 5")
 	cd bench && go run . $(BENCHFLAGS)
 
 .PHONY: microbench

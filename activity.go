@@ -46,7 +46,7 @@ func (a *Activity[I, O]) apply(opts []ActivityOption) {
 	for _, o := range opts {
 		o.applyActivity(&a.opts)
 	}
-	if a.wrong = a.opts.check(); a.wrong == nil && a.queued() {
+	if a.wrong = a.opts.check(); a.wrong == nil && a.hasQueue() {
 		a.spec = a.opts.spec(a.name)
 	}
 }
@@ -83,7 +83,7 @@ func (a *Activity[I, O]) Run(ctx WorkflowCtx, in I, opts ...CallOption) (out O, 
 	if err != nil {
 		return out, remote(err)
 	}
-	return recorded[O](ctx, "output of activity", a.name, p), nil
+	return decodeRecorded[O](ctx, "output of activity", a.name, p), nil
 }
 
 // Go starts the activity as a step and returns a future of its outcome.
@@ -118,8 +118,8 @@ func (t timeoutOption) applyStart(o *startOptions) {
 	o.task = append(o.task, submitOption{"AttemptTimeout", t})
 }
 
-// queued reports whether the activity has a queue.
-func (a *Activity[I, O]) queued() bool { return a.opts.task != nil && a.opts.task.queued }
+// hasQueue reports whether the activity has a queue.
+func (a *Activity[I, O]) hasQueue() bool { return a.opts.task != nil && a.opts.task.queued }
 
 func (a *Activity[I, O]) define(r *registry) { r.activity(a.definition(a.fn, a.tx, a.bound, a.at)) }
 
@@ -127,7 +127,7 @@ func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), tx *
 	d := activityDefinition{name: a.name, bound: bound, at: at, input: inputOf[I]("input of activity", a.name), types: []typeOf{
 		typeFor[I]("input of activity " + a.name), typeFor[O]("output of activity " + a.name),
 	}}
-	if a.queued() {
+	if a.hasQueue() {
 		d.queue, d.limits, d.breaker = a.opts.task.queue, a.opts.task.limits, a.opts.task.breaker
 	}
 	switch {

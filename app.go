@@ -120,7 +120,7 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 	if len(old) == 0 {
 		return 0, nil
 	}
-	err = a.references(ctx, func(value []byte) error {
+	err = a.findReferences(ctx, func(value []byte) error {
 		for _, key := range payload.References(value) {
 			delete(old, key)
 		}
@@ -142,9 +142,9 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 // minSweepAge is how old a blob must be at least before a sweep may remove it.
 const minSweepAge = time.Hour
 
-// references finds everything that refers to blobs. It reads the databases of the user first: a
+// findReferences finds everything that refers to blobs. It reads the databases of the user first: a
 // value that moves from one of them to the store at the same time is then found in the store.
-func (a *App) references(ctx context.Context, found func(value []byte) error) error {
+func (a *App) findReferences(ctx context.Context, found func(value []byte) error) error {
 	mark := payload.ReferenceMark()
 	for _, r := range a.relays {
 		if err := r.db.Search(ctx, userdb.Outbox, mark, found); err != nil {

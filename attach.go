@@ -135,7 +135,7 @@ func (a *App) join(ctx context.Context, r *registry) error {
 		}
 		code[name], pinned[name], retain[name] = d.code, d.pinned, d.retain
 		if d.retry != nil {
-			repeat[name] = replay.Repeat{Stored: d.retry.stored(), Worth: d.retry.worth()}
+			repeat[name] = replay.Repeat{Stored: d.retry.toModel(), Worth: d.retry.worth()}
 		}
 	}
 
@@ -145,7 +145,7 @@ func (a *App) join(ctx context.Context, r *registry) error {
 
 	worker := replay.NewWorker(replay.Config{
 		Code: code, Version: cfg.Version, Pinned: pinned, Retain: retain, Repeat: repeat, Host: a.host, Plain: a.host.plainInput, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
-		MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps, Checks: cfg.Checks, Meter: cfg.Meter, Tracer: cfg.Tracer,
+		MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps, Checks: cfg.Checks, Meter: cfg.Meter, Tracer: cfg.Tracer, OwnerRestarts: cfg.Served,
 		DryHost: a.host.forReplay(), Load: func(ctx context.Context, at model.Address, run model.RunID) (*model.History, error) {
 			return history.Load(ctx, cfg.Backend, api.Target{Address: at, Run: run}, maxReplayed)
 		},

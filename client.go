@@ -31,10 +31,10 @@ func (c Client) startRequest(ref Ref, in model.Payload, o *startOptions) (api.St
 	return c.host().startRequest(c.ctx, brief, ref, in, o)
 }
 
-// attaches reports whether a start attaches although the engine refused it because of another
+// canAttach reports whether a start attaches although the engine refused it because of another
 // input. That is so when the input is the same, but was stored in another way before the payload
 // settings were changed. The engine cannot tell, because it cannot read stored payloads.
-func (c Client) attaches(refused error, req *api.StartRequest, in model.Payload, normalize replay.Normalize) bool {
+func (c Client) canAttach(refused error, req *api.StartRequest, in model.Payload, normalize replay.Normalize) bool {
 	if !fault.Is(refused, fault.Conflict) || len(req.With) > 0 {
 		return false
 	}
@@ -56,7 +56,7 @@ func (c Client) start(ref Ref, in model.Payload, o *startOptions, normalize repl
 	if err == nil {
 		_, err = c.host().backend.Start(c.ctx, req)
 	}
-	if err != nil && !c.attaches(err, &req, in, normalize) {
+	if err != nil && !c.canAttach(err, &req, in, normalize) {
 		return Ref{}, err
 	}
 	return ref, nil
@@ -68,7 +68,7 @@ func (c Client) run(ref Ref, in model.Payload, o *startOptions, normalize replay
 		return model.Payload{}, err
 	}
 	r, err := c.host().backend.Run(c.ctx, req)
-	if err != nil && c.attaches(err, &req, in, normalize) {
+	if err != nil && c.canAttach(err, &req, in, normalize) {
 		return c.result(ref)
 	}
 	if err != nil {

@@ -62,7 +62,7 @@ func (d DeadTasks) Describe(ctx context.Context, id string) (task DeadTask, err 
 func (d DeadTasks) Purge(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, error] {
 	return func(yield func(DeadTask, error) bool) {
 		for r := range batch.PurgeAll(ctx, d.app.host.backend, q.request(d.app.host.tenant), false) {
-			if !yield(d.requeued(ctx, &r), public(r.Err)) {
+			if !yield(d.deadTaskOf(ctx, &r), public(r.Err)) {
 				return
 			}
 		}

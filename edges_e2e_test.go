@@ -85,7 +85,7 @@ func TestErrorsNameAddressesAsUsersDo(t *testing.T) {
 		}
 		err := note.Send(c, perdure.Ref{Workflow: "order", Key: "o-1"}, 1)
 		if err == nil || !strings.Contains(err.Error(), "execution order/o-1 does not exist") {
-			t.Errorf("a signal to nobody: %v", err)
+			t.Errorf("a signal to a missing execution: %v", err)
 		}
 	}, accounts)
 }

@@ -22,9 +22,9 @@ var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// speaksForItself reports whether a type has its own stored form. A type that has only one half of
+// hasOwnForm reports whether a type has its own stored form. A type that has only one half of
 // it, writing or reading, is a mistake.
-func speaksForItself(t reflect.Type) (bool, error) {
+func hasOwnForm(t reflect.Type) (bool, error) {
 	p := reflect.PointerTo(t)
 	writes := p.Implements(jsonMarshaler) || p.Implements(textMarshaler)
 	reads := p.Implements(jsonUnmarshaler) || p.Implements(textUnmarshaler)
@@ -42,7 +42,7 @@ func encodable(t reflect.Type, seen []reflect.Type) error {
 	if slices.Contains(seen, t) {
 		return nil
 	}
-	if own, err := speaksForItself(t); own || err != nil {
+	if own, err := hasOwnForm(t); own || err != nil {
 		return err
 	}
 

@@ -53,7 +53,7 @@ func TestEntityInfo(t *testing.T) {
 
 		box := perdure.EntityRef{Type: "box", Key: "b"}
 		if n, err := app.Entities().Describe(ctx, box); err != nil || n.Exists || n.Waiting != 0 || n.Reason != "" {
-			t.Errorf("a box that nobody has called: %+v, %v", n, err)
+			t.Errorf("a box that was never called: %+v, %v", n, err)
 		}
 		if err := later.Send(c, "b", "lamp"); err != nil {
 			t.Fatal(err)

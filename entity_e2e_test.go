@@ -734,7 +734,7 @@ var (
 	witness = perdure.NewWorkflow("witness", func(ctx perdure.WorkflowCtx, _ string) (int, error) { return counted.Receive(ctx) })
 )
 
-func pinged(other *perdure.Operation[int, int]) func(perdure.EntityCtx, *pings, int) (int, error) {
+func pingOperation(other *perdure.Operation[int, int]) func(perdure.EntityCtx, *pings, int) (int, error) {
 	return func(ctx perdure.EntityCtx, s *pings, n int) (int, error) {
 		if s.N++; n == 0 {
 			return s.N, counted.Send(ctx, witness.Execution(perdure.RawKey(ctx.Key())), s.N)
@@ -745,7 +745,7 @@ func pinged(other *perdure.Operation[int, int]) func(perdure.EntityCtx, *pings, 
 
 func TestOperationsThatReferToEachOther(t *testing.T) {
 	t.Parallel()
-	defs := perdure.Group{witness, perdure.BindOperation(pingers, ping, pinged(pong)), perdure.BindOperation(pingers, pong, pinged(ping))}
+	defs := perdure.Group{witness, perdure.BindOperation(pingers, ping, pingOperation(pong)), perdure.BindOperation(pingers, pong, pingOperation(ping))}
 	onStores(t, defs, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		run, err := witness.Start(c, "", perdure.RawKey("p"))
 		if err != nil {

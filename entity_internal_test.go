@@ -100,8 +100,8 @@ func (d *desk) Compose(r api.Request) (model.Message, error) {
 	return model.Message{}, fault.New(fault.Internal, "what is %T", r)
 }
 
-// attached opens an app at a desk.
-func attached(t *testing.T, d *desk, cfg attachment, defs ...Definition) *App {
+// openAtDesk opens an app at a desk.
+func openAtDesk(t *testing.T, d *desk, cfg attachment, defs ...Definition) *App {
 	t.Helper()
 	cfg.Backend, cfg.Tenant = d, model.DefaultTenant
 	app, err := attach(t.Context(), cfg, defs...)
@@ -111,8 +111,8 @@ func attached(t *testing.T, d *desk, cfg attachment, defs ...Definition) *App {
 	return app
 }
 
-// made runs a call and returns the report.
-func (d *desk) made(state model.Payload, name string, in model.Payload) model.Operated {
+// runCall runs a call and returns the report.
+func (d *desk) runCall(state model.Payload, name string, in model.Payload) model.Operated {
 	d.worker.Operate(model.Operations{
 		Entity: model.Address{Tenant: model.DefaultTenant, Type: "entity:box", Key: "k"}, State: state, Exists: len(state.Data) > 0,
 		Calls: []model.OperationCall{{Name: name, Input: in, Trace: "trace"}},
@@ -145,8 +145,8 @@ func TestEntityCtxSends(t *testing.T) {
 	})
 
 	d := newDesk()
-	app := attached(t, d, attachment{}, boxes)
-	r := d.made(model.Payload{}, "send", model.Payload{})
+	app := openAtDesk(t, d, attachment{}, boxes)
+	r := d.runCall(model.Payload{}, "send", model.Payload{})
 	if f := r.Results[0].Failure; f != nil {
 		t.Fatal(f)
 	}
@@ -190,7 +190,7 @@ func TestEntitiesJoinAndLeave(t *testing.T) {
 	calm := NewService("calm", Concurrency(3), MaxIdle(time.Minute))
 	NewRPC(calm, "do", func(EntityCtx, Void) (Void, error) { return Void{}, nil })
 	d := newDesk()
-	app := attached(t, d, attachment{}, boxes, calm)
+	app := openAtDesk(t, d, attachment{}, boxes, calm)
 	want := []model.EntityType{{Type: "entity:box", Concurrency: 1, Views: []string{"look", "see"}, Mailbox: 5}, {Type: "service:calm", Concurrency: 3, Idle: time.Minute}}
 	if diff := cmp.Diff(want, d.offer.Types); diff != "" {
 		t.Error(diff)
@@ -223,7 +223,7 @@ func TestCallsOfAClient(t *testing.T) {
 	do := NewRPC(calm, "do", func(EntityCtx, string) (int, error) { return 0, nil })
 	keep := NewRPC(calm, "keep", func(EntityCtx, string) (int, error) { return 0, nil }, Persisted())
 	d := newDesk()
-	app := attached(t, d, attachment{}, boxes, calm)
+	app := openAtDesk(t, d, attachment{}, boxes, calm)
 
 	c := app.With(t.Context())
 	for _, call := range []func() (int, error){
@@ -284,7 +284,7 @@ func TestEntityPayloads(t *testing.T) {
 	})
 
 	d := newDesk()
-	app := attached(t, d, attachment{Payloads: payload.Codec{Format: payload.Msgpack}}, boxes)
+	app := openAtDesk(t, d, attachment{Payloads: payload.Codec{Format: payload.Msgpack}}, boxes)
 	h := app.host
 
 	stored := func(v any) model.Payload {
@@ -298,7 +298,7 @@ func TestEntityPayloads(t *testing.T) {
 		return p
 	}
 
-	r := d.made(stored(box{"old"}), "put", stored("new"))
+	r := d.runCall(stored(box{"old"}), "put", stored("new"))
 	if f := r.Results[0].Failure; f != nil {
 		t.Fatal(f)
 	}
@@ -324,16 +324,16 @@ func TestEncryptedStateThatStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := newDesk()
-	app := attached(t, d, attachment{Payloads: payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys)}}}, boxes)
-	first := d.made(model.Payload{}, "put", text(`"a"`))
+	app := openAtDesk(t, d, attachment{Payloads: payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys)}}}, boxes)
+	first := d.runCall(model.Payload{}, "put", text(`"a"`))
 	if !first.Changed || bytes.Contains(first.State.Data, []byte("a")) && first.State.Encoding == model.JSON {
 		t.Fatalf("the first state is %+v", first)
 	}
 
-	if r := d.made(first.State, "put", text(`"a"`)); r.Changed || r.Results[0].Failure != nil {
+	if r := d.runCall(first.State, "put", text(`"a"`)); r.Changed || r.Results[0].Failure != nil {
 		t.Errorf("the same state counts as another one: %+v", r)
 	}
-	if r := d.made(first.State, "put", text(`"b"`)); !r.Changed || r.Results[0].Failure != nil {
+	if r := d.runCall(first.State, "put", text(`"b"`)); !r.Changed || r.Results[0].Failure != nil {
 		t.Errorf("another state counts as the same: %+v", r)
 	}
 	if err := app.Close(); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// flowing runs a test with 64 slots in virtual time.
-func flowing(t *testing.T, test func(t *testing.T, c perdure.Client, app *perdure.App), defs ...perdure.Definition) {
+// runFlow runs a test with 64 slots in virtual time.
+func runFlow(t *testing.T, test func(t *testing.T, c perdure.Client, app *perdure.App), defs ...perdure.Definition) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		app, err := embedded.Config{Tasks: perdure.TaskConfig{Slots: 64}}.Open(t.Context(), "memory:", defs...)
@@ -119,7 +119,7 @@ func TestLimitOfConcurrency(t *testing.T) {
 		return n, nil
 	}, perdure.OnQueue("mail"), perdure.Limit("smtp"), perdure.RetryPolicy{Initial: 10 * time.Millisecond})
 
-	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+	runFlow(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "smtp", Concurrency: 3}))
 		runs, err := mail.SubmitMany(c, numbers(300))
 		all(t, c, runs, err)
@@ -151,7 +151,7 @@ func TestLimitOfRate(t *testing.T) {
 		return 0, nil
 	}, perdure.OnQueue("api"))
 
-	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+	runFlow(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "api", Queue: "api", Rate: 30, Period: time.Minute, Burst: 5}))
 		began := time.Now()
 		runs, err := call.SubmitMany(c, numbers(100))
@@ -186,7 +186,7 @@ func TestLimitPerKey(t *testing.T) {
 		return 0, nil
 	}, perdure.OnQueue("ship"))
 
-	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+	runFlow(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "per-customer", Activity: "ship", Key: "input.Customer", Concurrency: 2}))
 		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "all", Queue: "ship", Concurrency: 7}))
 		var orders []order
@@ -235,7 +235,7 @@ func TestLimitThatIsMissing(t *testing.T) {
 	mail := perdure.NewActivity("mail", func(context.Context, int) (int, error) { return 7, nil }, perdure.OnQueue("mail"), perdure.Limit("smtp/eu"))
 	letter := perdure.NewWorkflow("letter", func(ctx perdure.WorkflowCtx, n int) (int, error) { return mail.Run(ctx, n) })
 
-	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+	runFlow(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		alone, err := mail.Submit(c, 1)
 		must(t, err)
 		flow, err := letter.Start(c, 1)
@@ -279,7 +279,7 @@ func TestBreaker(t *testing.T) {
 		return 1, nil
 	}, perdure.OnQueue("bank"), perdure.Breaker("bank"), perdure.RetryPolicy{MaxAttempts: 3, Initial: time.Millisecond, Max: time.Millisecond})
 
-	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+	runFlow(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		must(t, app.Breakers().SetRule(t.Context(), perdure.BreakerRule{Name: "bank", Failures: 4, Reset: time.Minute}))
 		first, err := charge.SubmitMany(c, numbers(2))
 		must(t, err)
@@ -336,7 +336,7 @@ func TestBreakerHearsRetryAfter(t *testing.T) {
 		return n, nil
 	}, perdure.OnQueue("api"), perdure.Breaker("api"))
 
-	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+	runFlow(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		began := time.Now()
 		x, err := call.Submit(c, 1)
 		must(t, err)
@@ -357,7 +357,7 @@ func TestBreakerHearsRetryAfter(t *testing.T) {
 func TestOperateBreakersAndQueues(t *testing.T) {
 	t.Parallel()
 	call := perdure.NewActivity("call", func(_ context.Context, n int) (int, error) { return n, nil }, perdure.OnQueue("api"))
-	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+	runFlow(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		ctx := t.Context()
 		if err := app.Breakers().Reset(ctx, "activity:call"); !errors.Is(err, perdure.ErrNotFound) {
 			t.Errorf("reset of one that there is not: %v", err)
@@ -409,7 +409,7 @@ func TestOperateBreakersAndQueues(t *testing.T) {
 func TestRulesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	call := perdure.NewActivity("call", func(_ context.Context, n int) (int, error) { return n, nil }, perdure.OnQueue("api"))
-	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+	runFlow(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "good", Queue: "api", Concurrency: 2}))
 		for name, bad := range map[string]struct {
 			rule perdure.LimitRule
@@ -466,7 +466,7 @@ func TestLimitIsNotKeptForThePaused(t *testing.T) {
 	one := perdure.NewActivity("one", work, perdure.OnQueue("fast"), perdure.Limit("a"))
 	other := perdure.NewActivity("other", work, perdure.OnQueue("fast"), perdure.Limit("a", "c"))
 
-	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+	runFlow(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		for _, name := range []string{"a", "b", "c"} {
 			must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: name, Concurrency: 1}))
 		}

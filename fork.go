@@ -17,7 +17,7 @@ func (x Executions) Fork(ctx context.Context, from Target, key Key, opts ...Past
 	if err != nil {
 		return Ref{}, err
 	}
-	return begun(x.app.host.backend.Fork(ctx, o.request))
+	return refOfReply(x.app.host.backend.Fork(ctx, o.request))
 }
 
 // Retry continues an execution that failed, was cancelled or was terminated. A new run of its key
@@ -31,7 +31,7 @@ func (x Executions) Retry(ctx context.Context, t Target, opts ...PastOption) (ne
 	if err != nil {
 		return Ref{}, err
 	}
-	return begun(x.app.host.backend.Retry(ctx, o.request))
+	return refOfReply(x.app.host.backend.Retry(ctx, o.request))
 }
 
 // Reset replaces the current run of an execution, open or closed, by a new run that begins at an
@@ -43,7 +43,7 @@ func (x Executions) Reset(ctx context.Context, t Target, opts ...PastOption) (ne
 	if err != nil {
 		return Ref{}, err
 	}
-	return begun(x.app.host.backend.Reset(ctx, o.request))
+	return refOfReply(x.app.host.backend.Reset(ctx, o.request))
 }
 
 // PastOption says where a fork, reset or import begins: BeforeStep or AfterPosition. SetResult,
@@ -122,7 +122,7 @@ func (a *App) pastOf(ctx context.Context, t Target, opts []PastOption) (*pastOpt
 	return o, err
 }
 
-func begun(r api.PastReply, err error) (Ref, error) {
+func refOfReply(r api.PastReply, err error) (Ref, error) {
 	if err != nil {
 		return Ref{}, err
 	}

@@ -31,13 +31,13 @@ func payloadFuture[T any](kind, name string, f *replay.Future) *Future[T] {
 // execution.
 func stepFuture[T any](kind, name string, f *replay.Future) *Future[T] {
 	return &Future[T]{f: f, value: func(ctx WorkflowCtx, f *replay.Future) (T, error) {
-		return recorded[T](ctx, kind, name, f.Payload()), nil
+		return decodeRecorded[T](ctx, kind, name, f.Payload()), nil
 	}}
 }
 
 // failedFuture is the future of a call that was wrong: Get says why.
 func failedFuture[T any](err error) *Future[T] {
-	return &Future[T]{f: replay.Failed(Permanent(err))}
+	return &Future[T]{f: replay.FailedFuture(Permanent(err))}
 }
 
 // Get waits for the value. The error is that of the work, or ErrTimeout or ErrCanceled when the

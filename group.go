@@ -40,7 +40,7 @@ func (g structGroup) define(r *registry) {
 		r.wrong("group %s is nil (%s)", name, g.at)
 	default:
 		w := groupWalk{r: r, name: name, at: g.at, seen: map[visit]bool{}}
-		w.fields(g.value.Elem(), "")
+		w.visitFields(g.value.Elem(), "")
 	}
 }
 
@@ -58,7 +58,7 @@ type visit struct {
 	address uintptr
 }
 
-func (w *groupWalk) fields(v reflect.Value, path string) {
+func (w *groupWalk) visitFields(v reflect.Value, path string) {
 	for f, value := range v.Fields() {
 		if !f.IsExported() && !f.Anonymous {
 			continue
@@ -67,22 +67,22 @@ func (w *groupWalk) fields(v reflect.Value, path string) {
 
 		switch {
 		case isHandle(f.Type):
-			w.handle(value, at)
+			w.visitHandle(value, at)
 		case !hasHandles(f.Type, nil):
 		case f.Type.Kind() == reflect.Struct:
-			w.fields(value, at)
+			w.visitFields(value, at)
 		case value.IsNil():
 			w.r.wrong("group %s: field %s is nil (%s)", w.name, at, w.at)
 		default:
 			if v := (visit{f.Type, value.Pointer()}); !w.seen[v] {
 				w.seen[v] = true
-				w.fields(value.Elem(), at)
+				w.visitFields(value.Elem(), at)
 			}
 		}
 	}
 }
 
-func (w *groupWalk) handle(v reflect.Value, path string) {
+func (w *groupWalk) visitHandle(v reflect.Value, path string) {
 	if k := v.Kind(); (k == reflect.Pointer || k == reflect.Interface) && v.IsNil() {
 		w.r.wrong("group %s: field %s is nil (%s)", w.name, path, w.at)
 		return
@@ -95,9 +95,9 @@ func (w *groupWalk) handle(v reflect.Value, path string) {
 
 	switch h := v.Interface().(type) {
 	case invocable:
-		w.called(h.callTarget(), path)
+		w.defineTarget(h.callTarget(), path)
 	case declarable:
-		if kind, name, declared := h.declared(); declared {
+		if kind, name, declared := h.declaration(); declared {
 			if kind == "activity" {
 				w.r.needs = append(w.r.needs, need{name, "group " + w.name + ": field " + path, w.at})
 			}
@@ -116,8 +116,8 @@ func (o *Operation[I, O]) callTarget() *callTarget { return &o.to }
 
 func (r *RPC[I, O]) callTarget() *callTarget { return &r.to }
 
-// called defines the entity or service of an operation or RPC, if its code is here.
-func (w *groupWalk) called(t *callTarget, path string) {
+// defineTarget defines the entity or service of an operation or RPC, if its code is here.
+func (w *groupWalk) defineTarget(t *callTarget, path string) {
 	switch {
 	case t.wrong != nil:
 		w.r.wrong("group %s: field %s: %w (%s)", w.name, path, t.wrong, w.at)
@@ -129,14 +129,14 @@ func (w *groupWalk) called(t *callTarget, path string) {
 // declarable is a handle that may be without code.
 type declarable interface {
 	Definition
-	declared() (kind, name string, only bool)
+	declaration() (kind, name string, only bool)
 }
 
-func (a *Activity[I, O]) declared() (kind, name string, only bool) {
-	return "activity", a.name, !a.bound && !a.queued()
+func (a *Activity[I, O]) declaration() (kind, name string, only bool) {
+	return "activity", a.name, !a.bound && !a.hasQueue()
 }
 
-func (w *Workflow[I, O]) declared() (kind, name string, only bool) {
+func (w *Workflow[I, O]) declaration() (kind, name string, only bool) {
 	return "workflow", w.name, !w.bound
 }
 
@@ -153,21 +153,21 @@ var (
 func isHandle(t reflect.Type) bool { return t.Implements(definitionType) || t.Implements(messageType) }
 
 // namedMessage is the typed name of a message. There is nothing to define, but it must not be nil.
-type namedMessage interface{ named() }
+type namedMessage interface{ isNamedMessage() }
 
-func (s *Signal[T]) named() {}
+func (s *Signal[T]) isNamedMessage() {}
 
-func (p *Promise[T]) named() {}
+func (p *Promise[T]) isNamedMessage() {}
 
-func (u *Update[I, O]) named() {}
+func (u *Update[I, O]) isNamedMessage() {}
 
-func (q *Query[I, O]) named() {}
+func (q *Query[I, O]) isNamedMessage() {}
 
-func (s *State[T]) named() {}
+func (s *State[T]) isNamedMessage() {}
 
-func (o *Operation[I, O]) named() {}
+func (o *Operation[I, O]) isNamedMessage() {}
 
-func (r *RPC[I, O]) named() {}
+func (r *RPC[I, O]) isNamedMessage() {}
 
 // hasHandles reports whether a struct, or what a pointer to one points to, has a handle in it at
 // any depth.

@@ -116,7 +116,7 @@ func TestMistakesInGroups(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			err := opens(t, c.defs)
+			err := openDefinitions(t, c.defs)
 			if len(c.want) == 0 {
 				if err != nil {
 					t.Error(err)
@@ -141,8 +141,8 @@ func TestMistakesInGroups(t *testing.T) {
 	}
 }
 
-// opens opens definitions and returns their mistakes.
-func opens(t *testing.T, defs []perdure.Definition) error {
+// openDefinitions opens definitions and returns their mistakes.
+func openDefinitions(t *testing.T, defs []perdure.Definition) error {
 	t.Helper()
 	app, err := embedded.Open(t.Context(), "memory:", defs...)
 	if err != nil {

@@ -73,7 +73,7 @@ func (h Histories) Import(ctx context.Context, r io.Reader, opts ...PastOption) 
 	if err != nil {
 		return Ref{}, err
 	}
-	return begun(h.app.host.backend.Import(ctx, api.ImportRequest{
+	return refOfReply(h.app.host.backend.Import(ctx, api.ImportRequest{
 		History: *past, Tenant: h.app.host.tenant, Key: o.request.Key, Reuse: o.request.Reuse, RequestID: o.request.RequestID,
 	}))
 }

@@ -44,8 +44,8 @@ func (h *host) forReplay() *host {
 // schedules returns the schedules of the app's tenant.
 func (h *host) schedules() schedule.Schedules { return schedule.In(h.backend, h.tenant) }
 
-// Decided counts the decisions of a schedule about its ticks.
-func (h *host) Decided(name string, was, is *schedule.Counts) {
+// CountDecisions counts the decisions of a schedule about its ticks.
+func (h *host) CountDecisions(name string, was, is *schedule.Counts) {
 	count := func(outcome string, was, is int64) {
 		if is > was {
 			h.meter.Add(telemetry.ScheduleTicks, is-was, name, outcome)
@@ -71,10 +71,10 @@ func (h *host) limit(kind, name string, p model.Payload) error {
 
 // startRequest builds the start request of ordinary code.
 func (h *host) startRequest(ctx context.Context, pt patience, ref Ref, in model.Payload, o *startOptions) (r api.StartRequest, err error) {
-	if err = h.accepts(ref.Workflow, o.in, in); err != nil {
+	if err = h.checkInput(ref.Workflow, o.in, in); err != nil {
 		return r, err
 	}
-	r = api.StartRequest{Address: ref.address(h), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels, Task: o.spec, Terms: o.agreed()}
+	r = api.StartRequest{Address: ref.address(h), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels, Task: o.spec, Terms: o.storedTerms()}
 	if r.Input, err = h.sealStart(ctx, pt, r.Address, in); err != nil {
 		return r, err
 	}

@@ -200,7 +200,7 @@ func TestSuggestionIsNotMadeInThePast(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	says(t, app, x, "waits for signal tick")
+	checkSays(t, app, x, "waits for signal tick")
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func (Events) OnActivityFailed(e ActivityFailed) Actions { return Actions{Fail(e
 // OnTimerFired does nothing.
 func (Events) OnTimerFired(TimerFired) Actions { return nil }
 
-// OnSignal does nothing; the signal is taken all the same.
+// OnSignal does nothing, but the signal still counts as taken.
 func (Events) OnSignal(SignalReceived) Actions { return nil }
 
 // OnChildClosed does nothing.

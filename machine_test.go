@@ -91,8 +91,8 @@ func play(t *testing.T, newScript func(in string) *script, test func(t *testing.
 
 func do(as ...perdure.Action) perdure.Actions { return as }
 
-// says waits until the reason of an execution contains a text.
-func says(t *testing.T, app *perdure.App, to perdure.Target, reason string) {
+// checkSays waits until the reason of an execution contains a text.
+func checkSays(t *testing.T, app *perdure.App, to perdure.Target, reason string) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -199,7 +199,7 @@ func TestMachineContinuesAsAnother(t *testing.T) {
 	play(t, func(string) *script {
 		return &script{start: func() perdure.Actions { return do(other.ContinueWith("")) }}
 	}, func(t *testing.T, _ perdure.Client, app *perdure.App, x perdure.Execution[string]) {
-		says(t, app, x, "continues workflow other as new")
+		checkSays(t, app, x, "continues workflow other as new")
 	})
 }
 
@@ -277,7 +277,7 @@ func TestMachineHearsSignals(t *testing.T) {
 
 		return s
 	}, func(t *testing.T, c perdure.Client, app *perdure.App, x perdure.Execution[string]) {
-		says(t, app, x, "waits for nothing")
+		checkSays(t, app, x, "waits for nothing")
 
 		for i, send := range []func() error{
 			func() error { return count.Send(c, x, 1) },
@@ -328,7 +328,7 @@ func TestCancelOfAMachine(t *testing.T) {
 				c.prove(s)
 				return s
 			}, func(t *testing.T, client perdure.Client, app *perdure.App, x perdure.Execution[string]) {
-				says(t, app, x, "waits for a timer")
+				checkSays(t, app, x, "waits for a timer")
 				if err := x.Cancel(client, "enough"); err != nil {
 					t.Fatal(err)
 				}

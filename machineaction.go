@@ -51,7 +51,7 @@ func (a Action) String() string {
 func (a *Activity[I, O]) Schedule(id string, in I, opts ...CallOption) Action {
 	act := Action{verb: verbSchedule, id: id, name: a.name, at: callerPC()}
 	// The machine may change what it gives as input while the activity runs, so that gets a copy.
-	was := made("input of activity", a.name, in)
+	was := madeValue("input of activity", a.name, in)
 	act.arg = func() string { return string(was.p.Data) }
 
 	act.begin = func(p *player) *replay.Future {

@@ -73,7 +73,7 @@ func (s *Signal[T]) Value(e SignalReceived) (v T, ok bool) {
 		return v, false
 	}
 	if e.out.recorded {
-		return sent[T](WorkflowCtx{e.out.x}, "signal", s.name, e.out.p), true
+		return decodeSent[T](WorkflowCtx{e.out.x}, "signal", s.name, e.out.p), true
 	}
 	v, err := valueOf[T](&e.out, "signal", s.name)
 	return v, err == nil
@@ -81,17 +81,17 @@ func (s *Signal[T]) Value(e SignalReceived) (v T, ok bool) {
 
 // Completed is the event that the activity has completed, for tests of a Machine.
 func (a *Activity[I, O]) Completed(id string, out O) ActivityCompleted {
-	return ActivityCompleted{ID: id, Activity: a.name, out: made("output of activity", a.name, out)}
+	return ActivityCompleted{ID: id, Activity: a.name, out: madeValue("output of activity", a.name, out)}
 }
 
 // Closed is the event that a child has completed, for tests of a Machine.
 func (w *Workflow[I, O]) Closed(id string, out O) ChildClosed {
-	return ChildClosed{ID: id, Workflow: w.name, out: made("output of workflow", w.name, out)}
+	return ChildClosed{ID: id, Workflow: w.name, out: madeValue("output of workflow", w.name, out)}
 }
 
 // Received is the event that the signal was received, for tests of a Machine.
 func (s *Signal[T]) Received(v T) SignalReceived {
-	return SignalReceived{Signal: s.name, out: made("signal", s.name, v)}
+	return SignalReceived{Signal: s.name, out: madeValue("signal", s.name, v)}
 }
 
 // carried is the value that an event carries.
@@ -103,9 +103,9 @@ type carried struct {
 	wrong    error // why a value that was made cannot be carried
 }
 
-// made is a value that is not in a history: that of an event which a test makes, or an input before
-// it is recorded.
-func made[T any](kind, name string, v T) carried {
+// madeValue is a value that is not in a history: that of an event which a test makes, or an input
+// before it is recorded.
+func madeValue[T any](kind, name string, v T) carried {
 	data, err := json.Marshal(v)
 	if err != nil {
 		err = fault.New(fault.Invalid, "%s %s cannot be encoded: %w", kind, name, err)
@@ -117,7 +117,7 @@ func made[T any](kind, name string, v T) carried {
 func valueOf[T any](c *carried, kind, name string) (v T, err error) {
 	switch {
 	case c.recorded:
-		return recorded[T](WorkflowCtx{c.x}, kind, name, c.p), nil
+		return decodeRecorded[T](WorkflowCtx{c.x}, kind, name, c.p), nil
 	case c.wrong != nil:
 		return v, c.wrong
 	case len(c.p.Data) == 0:

@@ -93,7 +93,7 @@ func TestInlineLimits(t *testing.T) {
 		}
 
 		if !explained {
-			t.Error("nobody says what it waits for")
+			t.Error("no reason says what it waits for")
 		}
 
 		for i, x := range xs {
@@ -149,7 +149,7 @@ func TestInlineBreaker(t *testing.T) {
 	}, perdure.Breaker("bank"), perdure.Constant(3, time.Millisecond))
 
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) { return call.Run(ctx, n) })
-	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+	runFlow(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		must(t, app.Breakers().SetRule(t.Context(), perdure.BreakerRule{Name: "bank", Failures: 2, Reset: 30 * time.Second}))
 		down.Store(true)
 		x, err := flow.Start(c, 1)

@@ -84,15 +84,15 @@ func unmarshal[T any](h *host, kind, name string, p model.Payload) (v T, err err
 // says nothing about the type.
 func misfit[T any](kind, name string, err error) error {
 	if fault.Is(err, fault.Blocked) {
-		return named(err, kind, name)
+		return nameError(err, kind, name)
 	}
 	return fault.New(fault.WrongType, "%s %s cannot be decoded as %s: %w", kind, name, reflect.TypeFor[T](), err)
 }
 
-// recorded is the outcome of a step as the code knows it. When today's type cannot hold what is
-// recorded, the code does not fit the history: the execution is blocked, as by any other mismatch,
-// and continues with a build that can.
-func recorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
+// decodeRecorded is the outcome of a step as the code knows it. When today's type cannot hold what
+// is decodeRecorded, the code does not fit the history: the execution is blocked, as by any other
+// mismatch, and continues with a build that can.
+func decodeRecorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	v, err := decode[T](ctx, kind, name, p)
 	if err != nil {
 		ctx.x.Block(err.Error())
@@ -100,10 +100,10 @@ func recorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	return v
 }
 
-// sent decodes a value that a client sent to the run, where the code cannot get an error. A value
-// of the wrong type fails the run: it was wrong when it arrived, and no other build can read it for
-// this code.
-func sent[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
+// decodeSent decodes a value that a client sent to the run, where the code cannot get an error. A
+// value of the wrong type fails the run: it was wrong when it arrived, and no other build can read
+// it for this code.
+func decodeSent[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	v, err := decode[T](ctx, kind, name, p)
 	switch {
 	case err == nil:
@@ -158,9 +158,9 @@ func inputOf[I any](kind, name string) inputType {
 	}}
 }
 
-// accepts refuses an input that the code cannot read, when that code is in this process under
+// checkInput refuses an input that the code cannot read, when that code is in this process under
 // another type than the start has.
-func (h *host) accepts(typ string, given reflect.Type, in model.Payload) error {
+func (h *host) checkInput(typ string, given reflect.Type, in model.Payload) error {
 	if want, known := h.inputs[typ]; known && given != nil && want.typ != given {
 		return want.check(h, in)
 	}

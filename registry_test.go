@@ -112,7 +112,7 @@ func TestMistakesInDefinitions(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			mistaken(t, c.defs, c.want)
+			checkMistakes(t, c.defs, c.want)
 		})
 	}
 }
@@ -133,7 +133,7 @@ func serviceOf[I, O any](name string, fn func(perdure.EntityCtx, I) (O, error), 
 	return s
 }
 
-func echoes(_ perdure.EntityCtx, in string) (string, error) { return in, nil }
+func echoText(_ perdure.EntityCtx, in string) (string, error) { return in, nil }
 
 func TestMistakesInEntities(t *testing.T) {
 	t.Parallel()
@@ -148,13 +148,13 @@ func TestMistakesInEntities(t *testing.T) {
 		want []string
 	}{
 		"two entities":          {[]perdure.Definition{entityOf[int]("e", inc), entityOf[int]("e", inc)}, []string{"two definitions of entity e (", "/registry_test.go:"}},
-		"two services":          {[]perdure.Definition{serviceOf("s", echoes), serviceOf("s", echoes)}, []string{"two definitions of service s ("}},
+		"two services":          {[]perdure.Definition{serviceOf("s", echoText), serviceOf("s", echoText)}, []string{"two definitions of service s ("}},
 		"two operations":        {[]perdure.Definition{twice}, []string{"two definitions of operation do of entity e (", "/registry_test.go:"}},
 		"bound twice":           {[]perdure.Definition{perdure.BindOperation(perdure.NewEntity[int]("e"), declared, inc), perdure.BindOperation(perdure.NewEntity[int]("e"), declared, inc)}, []string{"two definitions of entity e ("}},
 		"bound and defined":     {[]perdure.Definition{perdure.BindOperation(entityOf[int]("e", inc), declared, inc)}, []string{"two definitions of operation do of entity e"}},
 		"bound to another one":  {[]perdure.Definition{perdure.BindOperation(entityOf[int]("f", inc), declared, inc)}, []string{"operation do is declared for entity e and bound to entity f ("}},
 		"bound to nothing":      {[]perdure.Definition{perdure.BindOperation(nil, declared, inc)}, []string{"operation do is bound to no entity (", "/registry_test.go:"}},
-		"RPC bound and defined": {[]perdure.Definition{perdure.DeclareRPC[string, string]("s", "do").Bind(echoes), serviceOf("s", echoes)}, []string{"two definitions of RPC do of service s ("}},
+		"RPC bound and defined": {[]perdure.Definition{perdure.DeclareRPC[string, string]("s", "do").Bind(echoText), serviceOf("s", echoText)}, []string{"two definitions of RPC do of service s ("}},
 		"RPC bound to nil":      {[]perdure.Definition{perdure.DeclareRPC[string, string]("s", "do").Bind(nil)}, []string{"the function of RPC do of service s is nil (", "/registry_test.go:"}},
 		"nil operation":         {[]perdure.Definition{entityOf[int, int, int]("e", nil)}, []string{"the function of operation do of entity e is nil ("}},
 		"nil view":              {[]perdure.Definition{viewless}, []string{"the function of operation look of entity e is nil ("}},
@@ -164,7 +164,7 @@ func TestMistakesInEntities(t *testing.T) {
 		"no RPC":                {[]perdure.Definition{perdure.NewService("s")}, []string{"service s has no RPC: define one"}},
 		"nil entity":            {[]perdure.Definition{(*perdure.Entity[int])(nil)}, []string{"a definition is nil"}},
 		"no name":               {[]perdure.Definition{entityOf[int]("", inc)}, []string{"the name of entity is empty"}},
-		"long name":             {[]perdure.Definition{serviceOf(strings.Repeat("s", 193), echoes)}, []string{"has 193 bytes, at most 192 are allowed"}},
+		"long name":             {[]perdure.Definition{serviceOf(strings.Repeat("s", 193), echoText)}, []string{"has 193 bytes, at most 192 are allowed"}},
 		"slash":                 {[]perdure.Definition{entityOf[int]("a/b", inc)}, []string{`the name of entity "a/b" contains a slash`}},
 		"state that cannot be stored": {
 			[]perdure.Definition{entityOf("e", func(perdure.EntityCtx, *chan int, int) (int, error) { return 0, nil })},
@@ -176,21 +176,21 @@ func TestMistakesInEntities(t *testing.T) {
 		},
 		"entities do not overlap":   {[]perdure.Definition{entityOf("e", inc, perdure.Concurrency(3))}, []string{"entity e: Concurrency is for services"}},
 		"no room":                   {[]perdure.Definition{entityOf("e", inc, perdure.MailboxSize(0), perdure.MaxIdle(-1))}, []string{"entity e: MailboxSize(0) has no room for a call", "entity e: MaxIdle(-1ns)"}},
-		"nobody":                    {[]perdure.Definition{serviceOf("s", echoes, perdure.Concurrency(-1))}, []string{"service s: Concurrency(-1) is below zero"}},
+		"nobody":                    {[]perdure.Definition{serviceOf("s", echoText, perdure.Concurrency(-1))}, []string{"service s: Concurrency(-1) is below zero"}},
 		"group with an orphan":      {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.Operation[int, int] }{perdure.NewOperation[int]((*perdure.Entity[int])(nil), "do", inc)})}, []string{"field Do: operation do has no entity: it is nil ("}},
 		"group with an orphan view": {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.Operation[int, int] }{perdure.NewView((*perdure.Entity[int])(nil), "do", func(n, _ int) (int, error) { return n, nil })})}, []string{"operation do has no entity"}},
-		"group with an orphan RPC":  {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.RPC[string, string] }{perdure.NewRPC(nil, "do", echoes)})}, []string{"RPC do has no service: it is nil ("}},
+		"group with an orphan RPC":  {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.RPC[string, string] }{perdure.NewRPC(nil, "do", echoText)})}, []string{"RPC do has no service: it is nil ("}},
 		"group without operation":   {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.Operation[int, int] }{})}, []string{"field Do is nil"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			mistaken(t, c.defs, c.want)
+			checkMistakes(t, c.defs, c.want)
 		})
 	}
 }
 
-// mistaken opens wrong definitions and compares the mistakes.
-func mistaken(t *testing.T, defs []perdure.Definition, wanted []string) {
+// checkMistakes opens wrong definitions and compares the mistakes.
+func checkMistakes(t *testing.T, defs []perdure.Definition, wanted []string) {
 	t.Helper()
 	app, err := attach.Open(t.Context(), attach.Config{}, defs...)
 	if app != nil || !errors.Is(err, perdure.ErrInvalid) {
@@ -212,7 +212,7 @@ func TestBoundRPCs(t *testing.T) {
 			got, err := r.Call(c, "k", "hello")
 			want(t, got, err, "hello")
 		}
-	}, one.Bind(echoes), two.Bind(echoes), serviceOf("two", echoes, perdure.Concurrency(1)))
+	}, one.Bind(echoText), two.Bind(echoText), serviceOf("two", echoText, perdure.Concurrency(1)))
 }
 
 // A group of operations and RPCs defines the entities and services that they belong to.
@@ -224,7 +224,7 @@ func TestGroupOfOperations(t *testing.T) {
 		Look  *perdure.Operation[int, int]
 		Echo  *perdure.RPC[string, string]
 		Other *perdure.Operation[int, int] // its code is elsewhere
-	}{perdure.NewOperation(e, "add", inc), perdure.NewView(e, "look", func(n, _ int) (int, error) { return n, nil }), perdure.NewRPC(s, "echo", echoes), perdure.DeclareOperation[int, int]("f", "add")}
+	}{perdure.NewOperation(e, "add", inc), perdure.NewView(e, "look", func(n, _ int) (int, error) { return n, nil }), perdure.NewRPC(s, "echo", echoText), perdure.DeclareOperation[int, int]("f", "add")}
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		n, err := group.Add.Call(c, "k", 3)
 		want(t, n, err, 3)

@@ -10,7 +10,7 @@ import (
 )
 
 // Requeue schedules a dead task again, as a task of its own. The new task has the options of the
-// old one; its attempts and timeouts count anew. A submitted task gets a new run of its key, and
+// old one; its attempts and timeouts start again. A submitted task gets a new run of its key, and
 // Result returns the outcome of that run from then on. A step of a workflow is requeued beside the
 // workflow, which has already handled the failure: only a caller that asks for the new task gets
 // its result. To make the workflow itself go on, use [Executions.Retry].
@@ -66,14 +66,14 @@ func (d DeadTasks) RequeueAll(ctx context.Context, q DeadQuery, how RequeueMany)
 			return
 		}
 		for r := range batch.RequeueAll(ctx, d.app.host.backend, q.request(d.app.host.tenant), many) {
-			if !yield(d.requeued(ctx, &r), public(r.Err)) {
+			if !yield(d.deadTaskOf(ctx, &r), public(r.Err)) {
 				return
 			}
 		}
 	}
 }
 
-func (d DeadTasks) requeued(ctx context.Context, r *batch.Requeued) DeadTask {
+func (d DeadTasks) deadTaskOf(ctx context.Context, r *batch.Requeued) DeadTask {
 	if r.Task == nil {
 		return DeadTask{}
 	}

@@ -72,9 +72,9 @@ func (p RetryPolicy) policy() replay.Policy {
 	}
 }
 
-// stored is the policy as the engine knows it. What it cannot know (If, and errors by type) is
+// toModel is the policy as the engine knows it. What it cannot know (If, and errors by type) is
 // decided by the worker.
-func (p *RetryPolicy) stored() model.Retry {
+func (p *RetryPolicy) toModel() model.Retry {
 	r := model.NewRetry(p.MaxAttempts, p.Initial, p.Max, p.Coefficient, p.Jitter)
 	for _, k := range p.Except {
 		for _, name := range k.names {

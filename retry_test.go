@@ -142,7 +142,7 @@ func TestPolicyThatPanics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		says(t, app, x, "EOF (the policy panicked: oh)")
+		checkSays(t, app, x, "EOF (the policy panicked: oh)")
 	}, w, act)
 }
 

@@ -115,7 +115,7 @@ type Overlap int
 const (
 	OverlapSkip   Overlap = iota // it begins nothing; the default
 	OverlapQueue                 // one waits for its turn, further ones are skipped
-	OverlapAllow                 // it begins all the same
+	OverlapAllow                 // it starts anyway
 	OverlapCancel                // what is open is asked to end, and the newest begins when it has
 )
 

@@ -44,7 +44,7 @@ func (a *App) applySchedule(ctx context.Context, s *Schedule) error {
 	spec.App = a.cfg.Name
 	p, err := s.job.encode(a.host)
 	if err == nil {
-		err = a.host.accepts(s.job.address(), s.job.in, p)
+		err = a.host.checkInput(s.job.address(), s.job.in, p)
 	}
 	if err == nil {
 		p, err = a.host.sealStart(ctx, brief, a.host.schedules().Address(s.name), p)

@@ -86,7 +86,7 @@ func TestSignalWithTimeout(t *testing.T) {
 			t.Errorf("signal to a closed execution: %v", err)
 		}
 		if err := approved.Send(c, perdure.Ref{Workflow: "approve", Key: "nobody"}, approval{}); !errors.Is(err, perdure.ErrNotFound) {
-			t.Errorf("signal to nobody: %v", err)
+			t.Errorf("signal to a missing execution: %v", err)
 		}
 		got, err = approve.Run(c, "two", perdure.RawKey("2"))
 		want(t, got, err, "expired")

@@ -144,7 +144,7 @@ func (h *host) sealWith(
 
 	out, err := h.insist(ctx, pt, of.word+" "+of.name, func() (model.Payload, error) { return seal(ctx, p) })
 	if err != nil {
-		return p, named(err, of.word, of.name)
+		return p, nameError(err, of.word, of.name)
 	}
 	if most := h.maxStored; out.Size() > most {
 		return p, fault.New(fault.Invalid, "%s %s has %d bytes as it would be stored (%s), at most %d are allowed", of.word, of.name, out.Size(), out.Form(), most)
@@ -170,12 +170,12 @@ func (h *host) storeInput(ctx context.Context, s *replay.Step) error {
 func (h *host) open(ctx context.Context, pt patience, kind, name string, p model.Payload) (model.Payload, error) {
 	out, err := h.insist(ctx, pt, kind+" "+name, func() (model.Payload, error) { return h.codec.Open(ctx, p) })
 	if err != nil {
-		return out, named(err, kind, name)
+		return out, nameError(err, kind, name)
 	}
 	return out, nil
 }
 
-// named says whose payload an error is about.
-func named(err error, kind, name string) error {
+// nameError says whose payload an error is about.
+func nameError(err error, kind, name string) error {
 	return fault.New(fault.KindOf(err), "%s %s: %w", kind, name, err)
 }

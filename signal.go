@@ -37,7 +37,7 @@ func (s *Signal[T]) TryReceive(ctx WorkflowCtx) (v T, ok bool) {
 	if !ok {
 		return v, false
 	}
-	return sent[T](ctx, "signal", s.name, p), true
+	return decodeSent[T](ctx, "signal", s.name, p), true
 }
 
 // Drain takes all signals that are there, in order. It treats a value that does not fit T as

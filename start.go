@@ -157,14 +157,14 @@ func (o *startOptions) checkTerms(what string) error {
 	return errors.Join(problems...)
 }
 
-// agreed is what the options say about the times of an execution; nil when that is nothing.
-func (o *startOptions) agreed() *model.Terms {
+// storedTerms is what the options say about the times of an execution; nil when that is nothing.
+func (o *startOptions) storedTerms() *model.Terms {
 	if len(o.timed) == 0 && (o.retry == nil || o.spec != nil) {
 		return nil
 	}
 	t := o.terms
 	if o.retry != nil && o.spec == nil {
-		policy := o.retry.stored()
+		policy := o.retry.toModel()
 		policy.Given = true
 		t.Retry = &policy
 	}

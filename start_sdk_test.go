@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// describes checks the description of an execution.
-func describes(t *testing.T, app *perdure.App, to perdure.Target, status perdure.Status, reason string) perdure.Info {
+// checkInfo checks the description of an execution.
+func checkInfo(t *testing.T, app *perdure.App, to perdure.Target, status perdure.Status, reason string) perdure.Info {
 	t.Helper()
 	info, err := app.Executions().Describe(t.Context(), to)
 	if err != nil || info.Status != status || !strings.Contains(info.Reason, reason) {
@@ -55,7 +55,7 @@ func TestStartDelay(t *testing.T) {
 			key := perdure.RawKey(fmt.Sprint("k", i))
 			x, err := late.Start(c, "in", key, opt)
 			must(t, err)
-			info := describes(t, app, x, perdure.Running, "waits for its start time")
+			info := checkInfo(t, app, x, perdure.Running, "waits for its start time")
 			if want := begin; i == 1 && !info.Begins.Equal(want) {
 				t.Errorf("begins at %s, want %s", info.Begins, want)
 			}
@@ -69,7 +69,7 @@ func TestStartDelay(t *testing.T) {
 			if _, err := ask.Ask(c, x, 1); !errors.Is(err, perdure.ErrBlocked) || !strings.Contains(err.Error(), "start time") {
 				t.Errorf("a query before the start: %v", err)
 			}
-			describes(t, app, x, perdure.Running, "waits for its start time")
+			checkInfo(t, app, x, perdure.Running, "waits for its start time")
 			if runs.Load() != int32(i) {
 				t.Fatal("the code has begun")
 			}
@@ -105,9 +105,9 @@ func TestStartDelay(t *testing.T) {
 		paused, err := late.Start(c, "paused", perdure.StartDelay(time.Minute))
 		must(t, err)
 		must(t, app.Executions().Pause(t.Context(), paused, "look"))
-		describes(t, app, paused, perdure.Running, "is paused")
+		checkInfo(t, app, paused, perdure.Running, "is paused")
 		time.Sleep(2 * time.Minute)
-		describes(t, app, paused, perdure.Running, "is paused")
+		checkInfo(t, app, paused, perdure.Running, "is paused")
 		must(t, app.Executions().Resume(t.Context(), paused))
 		must(t, note.Send(c, paused, "now"))
 		_, err = paused.Result(c)
@@ -116,7 +116,7 @@ func TestStartDelay(t *testing.T) {
 		must(t, err)
 		must(t, app.Executions().Pause(t.Context(), again, "look"))
 		must(t, app.Executions().Resume(t.Context(), again))
-		describes(t, app, again, perdure.Running, "waits for its start time")
+		checkInfo(t, app, again, perdure.Running, "waits for its start time")
 		n, err := app.Executions().Count(t.Context(), `reason = "start"`)
 		want(t, n, err, 1)
 		must(t, app.Executions().Terminate(t.Context(), again, "enough"))
@@ -170,7 +170,7 @@ func TestExecutionTimeout(t *testing.T) {
 		began := time.Now()
 		x, err := loop.Start(c, 0, perdure.ExecutionTimeout(time.Minute))
 		must(t, err)
-		if info := describes(t, app, x, perdure.Running, ""); !info.Expires.Equal(info.Started.Add(time.Minute)) {
+		if info := checkInfo(t, app, x, perdure.Running, ""); !info.Expires.Equal(info.Started.Add(time.Minute)) {
 			t.Errorf("expires at %s, want a minute after %s", info.Expires, info.Started)
 		}
 		_, err = x.Result(c)
@@ -181,7 +181,7 @@ func TestExecutionTimeout(t *testing.T) {
 		if d := time.Since(began).Round(100 * time.Millisecond); d != time.Minute || runs.Load() < 3 {
 			t.Errorf("ended after %s and %d runs", d, runs.Load())
 		}
-		if info := describes(t, app, x, perdure.Failed, ""); !errors.Is(info.Err, perdure.ErrTimeout) {
+		if info := checkInfo(t, app, x, perdure.Failed, ""); !errors.Is(info.Err, perdure.ErrTimeout) {
 			t.Errorf("described with error %v", info.Err)
 		}
 		h, err := holder.Start(c, "h", perdure.ExecutionTimeout(time.Minute), perdure.StartDelay(time.Minute))
@@ -203,7 +203,7 @@ func TestExecutionTimeout(t *testing.T) {
 		if !errors.Is(err, perdure.ErrCanceled) {
 			t.Errorf("the child ended with %v, want canceled", err)
 		}
-		describes(t, app, child.Execution(perdure.RawKey("abandoned")), perdure.Running, "timer")
+		checkInfo(t, app, child.Execution(perdure.RawKey("abandoned")), perdure.Running, "timer")
 		got, err := parent.Run(c, "p")
 		want(t, got, err, "told")
 		runs.Store(0)
@@ -212,7 +212,7 @@ func TestExecutionTimeout(t *testing.T) {
 		_, err = done.Result(c)
 		must(t, err)
 		time.Sleep(48 * time.Minute)
-		describes(t, app, done, perdure.Completed, "")
+		checkInfo(t, app, done, perdure.Completed, "")
 	}, loop, child, holder, parent, counter)
 }
 
@@ -286,7 +286,7 @@ func TestWorkflowRetry(t *testing.T) {
 		x, err := plain.Start(c, "given", perdure.Constant(5, time.Minute))
 		must(t, err)
 		time.Sleep(time.Second)
-		info := describes(t, app, x, perdure.Running, "begins again, attempt 2")
+		info := checkInfo(t, app, x, perdure.Running, "begins again, attempt 2")
 		if !strings.Contains(info.Reason, "not yet") || info.Attempt != 2 || !info.Begins.Equal(start.Add(time.Minute)) {
 			t.Errorf("described as %+v", info)
 		}
@@ -346,7 +346,7 @@ func TestWorkflowRetry(t *testing.T) {
 		time.Sleep(time.Second)
 		must(t, app.Executions().Terminate(t.Context(), x, "enough"))
 		time.Sleep(time.Minute)
-		describes(t, app, x, perdure.Terminated, "")
+		checkInfo(t, app, x, perdure.Terminated, "")
 	}, plain, declared, loop, fragile, parent)
 }
 

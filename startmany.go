@@ -70,7 +70,7 @@ func (w *Workflow[I, O]) StartMany(c Client, ins []I, opts ...StartOption) ([]St
 		switch err := replies[n].Err; {
 		case err == nil:
 			results[i].Existing = replies[n].Existing
-		case c.attaches(err, &requests[n], plain[n], normalize[I]):
+		case c.canAttach(err, &requests[n], plain[n], normalize[I]):
 			results[i].Existing = true
 		default:
 			results[i] = Started[O]{Err: public(err)}

@@ -42,7 +42,7 @@ func (s *State[T]) Get(ctx WorkflowCtx) (v T, ok bool) {
 	if !ok {
 		return v, false
 	}
-	return recorded[T](ctx, "value of state", s.name, p), true
+	return decodeRecorded[T](ctx, "value of state", s.name, p), true
 }
 
 // Read returns the committed value; ok is false when there is none. From a workflow it is a step.

@@ -124,7 +124,7 @@ func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error)
 	if err != nil {
 		return out, remote(err)
 	}
-	return recorded[T](ctx, "result of step", name, p), nil
+	return decodeRecorded[T](ctx, "result of step", name, p), nil
 }
 
 // IdempotencyKey is the same for all attempts of the current step, and empty outside a step. Pass

@@ -83,17 +83,17 @@ func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]E
 			return nil, public(err)
 		}
 		for n := range replies {
-			if err := replies[n].Err; err != nil && !c.attaches(err, &requests[n], plain[n], normalize[I]) {
+			if err := replies[n].Err; err != nil && !c.canAttach(err, &requests[n], plain[n], normalize[I]) {
 				runs[places[n]] = Execution[O]{}
 				refuse(places[n], err)
 			}
 		}
 	}
-	return runs, a.refused(len(ins), problems)
+	return runs, a.joinRefusals(len(ins), problems)
 }
 
-// refused returns one error for all refused tasks of a call.
-func (a *Activity[I, O]) refused(of int, problems []error) error {
+// joinRefusals returns one error for all refused tasks of a call.
+func (a *Activity[I, O]) joinRefusals(of int, problems []error) error {
 	const most = 10
 	if len(problems) == 0 {
 		return nil

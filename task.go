@@ -156,7 +156,7 @@ func (o *stepOptions) spec(kind string) *model.TaskSpec {
 		Delay: t.delay, Breaker: t.breaker, Limits: t.limits,
 	}
 	if o.retry != nil {
-		s.Retry = o.retry.stored()
+		s.Retry = o.retry.toModel()
 	}
 	return s
 }

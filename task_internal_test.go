@@ -24,7 +24,7 @@ func TestStoredPolicy(t *testing.T) {
 		"names, once":  {RetryPolicy{Except: []ErrorKind{ErrorNamed("panic"), ErrorNamed("panic"), ErrorIs(ErrConflict), ErrorIs(errUnknown)}}, model.Retry{Final: []string{"panic", "already_exists", "conflict"}}},
 		"without name": {RetryPolicy{Except: []ErrorKind{ErrorType[*RemoteError]()}}, model.Retry{}},
 	} {
-		if diff := cmp.Diff(c.want, c.p.stored()); diff != "" {
+		if diff := cmp.Diff(c.want, c.p.toModel()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

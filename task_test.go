@@ -47,7 +47,8 @@ type deskTask struct {
 	done    chan model.Outcome
 }
 
-func (d *desk) Lose() {}
+func (d *desk) Lose()    {}
+func (d *desk) Suspend() {}
 
 func (d *desk) JoinTasks(_ context.Context, w api.TaskWorker, offer model.TaskOffer) (api.TaskSession, error) {
 	d.worker, d.offer = w, offer
@@ -428,7 +429,7 @@ func TestUnreadableProgressIsWaitedFor(t *testing.T) {
 			return at.Name, nil
 		}
 		if perdure.Attempt(ctx) > 1 {
-			return "", perdure.Permanent(errors.New("it begins anew"))
+			return "", perdure.Permanent(errors.New("it starts again"))
 		}
 		if err := perdure.Heartbeat(ctx, picture{Name: "halfway"}); err != nil {
 			return "", err

@@ -89,8 +89,8 @@ func actWith(t *testing.T, cfg attach.Config, name string, defs ...perdure.Defin
 	return s, <-s.turns
 }
 
-// closing reads turns until the run ends.
-func (s *stage) closing(t *testing.T) *model.Close {
+// readClose reads turns until the run ends.
+func (s *stage) readClose(t *testing.T) *model.Close {
 	t.Helper()
 	for turn := range s.turns {
 		if turn.Blocked != nil {
@@ -130,7 +130,7 @@ func TestQueuedStep(t *testing.T) {
 		t.Error(got)
 	}
 	s.deliver(e, model.Event{Kind: model.EventTaskClaimed, ID: e.ID, Attempt: 1}, model.Event{Kind: model.EventStepCompleted, ID: e.ID, Output: model.Payload{Data: []byte(`"png"`)}})
-	if end := s.closing(t); string(end.Output.Data) != `"png"` {
+	if end := s.readClose(t); string(end.Output.Data) != `"png"` {
 		t.Errorf("end %+v", end)
 	}
 }
@@ -160,7 +160,7 @@ func TestQueuedStepOfAMachine(t *testing.T) {
 	}
 	e := turn.Commands[0].Event
 	s.deliver(e, model.Event{Kind: model.EventStepCompleted, ID: e.ID, Output: model.Payload{Data: []byte(`"png"`)}})
-	if end := s.closing(t); string(end.Output.Data) != `"t-1png\u003cnil\u003e"` {
+	if end := s.readClose(t); string(end.Output.Data) != `"t-1png\u003cnil\u003e"` {
 		t.Errorf("end %s, %v", end.Output.Data, end.Failure)
 	}
 }
@@ -207,7 +207,7 @@ func TestWrongCallsOfTasks(t *testing.T) {
 
 	s, turn := act(t, "wf", wf, inline)
 	if turn.Close == nil {
-		s.closing(t)
+		s.readClose(t)
 	}
 
 	for i, want := range []string{
@@ -258,7 +258,7 @@ func TestQueuedStepIsEncrypted(t *testing.T) {
 		t.Errorf("the output is %q", out.Data)
 	}
 	s.deliver(e, model.Event{Kind: model.EventTaskClaimed, ID: e.ID, Attempt: 1}, model.Event{Kind: model.EventStepCompleted, ID: e.ID, Output: out})
-	s.closing(t)
+	s.readClose(t)
 	if got != (picture{2, "cat seen "}) {
 		t.Errorf("got %+v", got)
 	}

@@ -48,7 +48,7 @@ func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 			return model.Payload{}, err
 		}
 		step := replay.StepFrom(ctx)
-		if out, done, err := h.madeBefore(ctx, c.db, step); done || err != nil {
+		if out, done, err := h.findEarlierOutcome(ctx, c.db, step); done || err != nil {
 			return out, err
 		}
 
@@ -64,7 +64,7 @@ func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 		})
 
 		switch {
-		case userdb.Ended(err):
+		case userdb.IsMisuse(err):
 			return out, Permanent(err)
 		case stands != nil:
 			return out, Permanent(stands)
@@ -75,7 +75,7 @@ func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 
 	s.Settle = func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error) {
 		step := replay.StepFrom(ctx)
-		if out, done, err := h.madeBefore(ctx, c.db, step); done || err != nil {
+		if out, done, err := h.findEarlierOutcome(ctx, c.db, step); done || err != nil {
 			return out, nil, err
 		}
 		key := h.outcomeOf(step)
@@ -83,10 +83,10 @@ func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 	}
 }
 
-// madeBefore finds out whether an earlier run has made the step, in whose name this one goes on
-// after a retry or an import: it may have been ended before it could journal that, or the place
-// where its past was cut lies before that. If it has not, it never will: its place is taken.
-func (h *host) madeBefore(ctx context.Context, db *userdb.Database, s *replay.StepContext) (out model.Payload, done bool, err error) {
+// findEarlierOutcome finds out whether an earlier run has made the step, in whose name this one
+// goes on after a retry or an import: it may have been ended before it could journal that, or the
+// place where its past was cut lies before that. If it has not, it never will: its place is taken.
+func (h *host) findEarlierOutcome(ctx context.Context, db *userdb.Database, s *replay.StepContext) (out model.Payload, done bool, err error) {
 	runs, err := h.earlier(ctx, s)
 	if err != nil {
 		return out, false, err
@@ -110,7 +110,7 @@ func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model
 	}
 	run, _ := s.Run() // it began before starts told
 
-	first, from := s.Again()
+	first, from := s.Origin()
 	for run != first {
 		run = from.Run
 		runs = append(runs, run)

@@ -77,14 +77,14 @@ func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, wall time.Time
 		if err != nil {
 			return false, nil // the same
 		}
-		d, err := a.host.standing(ctx, t)
-		return expired(&d, err, userdb.Time(o.At), now)
+		d, err := a.host.decidingRun(ctx, t)
+		return isExpired(&d, err, userdb.Time(o.At), now)
 	})
 }
 
-// standing is the run that decides about the outcomes of a run: the current one when this has
+// decidingRun is the run that decides about the outcomes of a run: the current one when this has
 // failed, for it may go on in its name.
-func (h *host) standing(ctx context.Context, t api.Target) (api.Description, error) {
+func (h *host) decidingRun(ctx context.Context, t api.Target) (api.Description, error) {
 	d, err := h.backend.Describe(ctx, t)
 	if fault.Is(err, fault.NotFound) { // removed, but another one may go on in its name
 		next, failed := h.backend.Describe(ctx, api.Target{Address: t.Address})
@@ -107,10 +107,10 @@ func mayBeRetried(s model.Status) bool {
 	return s == model.Failed || s == model.Canceled || s == model.Terminated
 }
 
-// expired decides about the outcomes of a run: they go when it has been closed for the retention
+// isExpired decides about the outcomes of a run: they go when it has been closed for the retention
 // time and cannot be retried. The outcome of a step may be older and still be needed, when no
 // process was running to journal it.
-func expired(d *api.Description, err error, last, now time.Time) (bool, error) {
+func isExpired(d *api.Description, err error, last, now time.Time) (bool, error) {
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return now.Sub(last) > orphaned, nil

@@ -35,12 +35,12 @@ func TestExpiredOutcomes(t *testing.T) {
 		"unknown, acted last week":      {&api.Description{}, fault.New(fault.NotFound, "gone"), 8 * day, false},
 		"unknown for long":              {&api.Description{}, fault.New(fault.NotFound, "gone"), 31 * day, true},
 	} {
-		if got, err := expired(c.d, c.err, now.Add(-c.last), now); got != c.want || err != nil {
+		if got, err := isExpired(c.d, c.err, now.Add(-c.last), now); got != c.want || err != nil {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
 
-	if _, err := expired(&api.Description{}, errors.New("away"), now, now); err == nil {
+	if _, err := isExpired(&api.Description{}, errors.New("away"), now, now); err == nil {
 		t.Error("an error of the engine decides nothing")
 	}
 }
@@ -65,7 +65,7 @@ func TestOutcomesOfARetriedRun(t *testing.T) {
 		model.Failed: model.Running, model.Canceled: model.Running, model.Terminated: model.Running, model.Completed: model.Completed, model.Continued: model.Continued,
 	} {
 		h := &host{backend: runs{was: was, is: model.Running}}
-		if d, err := h.standing(t.Context(), api.Target{Run: model.RunID{1}}); err != nil || d.Outcome.Status != want {
+		if d, err := h.decidingRun(t.Context(), api.Target{Run: model.RunID{1}}); err != nil || d.Outcome.Status != want {
 			t.Errorf("a run that has %s is kept for one that is %s, %v", was, d.Outcome.Status, err)
 		}
 	}
@@ -104,8 +104,8 @@ func TestOutcomesOfARunThatHasLeft(t *testing.T) {
 		"a retry that has completed":  {next(model.Completed, run), true},
 	} {
 		h := &host{backend: gone{current: c.current}}
-		d, err := h.standing(t.Context(), api.Target{Run: run})
-		if got, err := expired(&d, err, now.Add(-31*day), now); got != c.want || err != nil {
+		d, err := h.decidingRun(t.Context(), api.Target{Run: run})
+		if got, err := isExpired(&d, err, now.Add(-31*day), now); got != c.want || err != nil {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}

@@ -37,7 +37,7 @@ func InPgx[G pgxTag](ctx context.Context, a *App, tx interface {
 	}}
 }
 
-// txSender sends by way of a transaction of ordinary code.
+// txSender sends in a transaction of ordinary code.
 type txSender struct {
 	app     *App
 	ctx     context.Context //nolint:containedctx // it is one transaction's view of the App

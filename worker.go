@@ -27,7 +27,7 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 		if d.handler == nil {
 			continue
 		}
-		handlers[name] = a.watched(d.handler(a.host))
+		handlers[name] = a.watch(d.handler(a.host))
 		if d.queue != "" {
 			queues = append(queues, d.queue)
 		}
@@ -70,8 +70,8 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 	return nil
 }
 
-// watched tells the checks of a test of every attempt.
-func (a *App) watched(h pool.Handler) pool.Handler {
+// watch tells the checks of a test of every attempt.
+func (a *App) watch(h pool.Handler) pool.Handler {
 	c := a.cfg.Checks
 	if c == nil || c.Ran == nil {
 		return h

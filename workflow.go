@@ -137,7 +137,7 @@ func (w *Workflow[I, O]) input(ctx WorkflowCtx, p model.Payload) (in I, err erro
 	case err == nil:
 	case !fault.Is(err, fault.WrongType):
 		ctx.x.Block(err.Error())
-	case ctx.x.Begun():
+	case ctx.x.HasBegun():
 		ctx.x.BlockType(err.Error())
 	}
 	return in, err

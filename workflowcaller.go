@@ -43,7 +43,7 @@ func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normali
 
 	c := replay.Child{
 		Workflow: ref.Workflow, Key: ref.Key, Keyed: o.keyed, Input: in, Normalize: normalize, Policy: o.policy, Reuse: o.reuse,
-		Labels: o.labels, Task: o.spec, Terms: o.agreed(),
+		Labels: o.labels, Task: o.spec, Terms: o.storedTerms(),
 	}
 
 	if !h.plain {
@@ -225,7 +225,7 @@ func (ctx WorkflowCtx) result(ref Ref) (model.Payload, error) {
 // poll looks at another execution as a step, so that replay sees the same.
 func (ctx WorkflowCtx) poll(ref Ref) (state, error) {
 	h := ctx.host()
-	started := ref.Run == "" && ctx.x.Started(ref.address(ctx.host()))
+	started := ref.Run == "" && ctx.x.HasChild(ref.address(ctx.host()))
 	return Do(ctx, "poll", func(c context.Context) (state, error) {
 		st, err := h.state(c, ref)
 		if started && fault.Is(err, fault.NotFound) {

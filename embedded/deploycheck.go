@@ -23,7 +23,7 @@ func AnswerDeployCheck(defs ...perdure.Definition) { Config{}.AnswerDeployCheck(
 // AnswerDeployCheck works like the function of that name, with the payload settings and the version
 // of the program.
 func (c Config) AnswerDeployCheck(defs ...perdure.Definition) {
-	if !deploy.Asked() {
+	if !deploy.IsReplayProcess() {
 		return
 	}
 	out := os.Stdout

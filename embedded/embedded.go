@@ -8,7 +8,7 @@
 //
 //	memory:                    nothing survives; for tests
 //	file:app.db                a SQLite file; one process at a time
-//	postgres://user@host/db    a PostgreSQL database; every process that opens it becomes part of one cluster
+//	postgres://user@host/db    a PostgreSQL database; all processes that open it form one cluster
 package embedded
 
 import (
@@ -139,7 +139,7 @@ var errDeployCheck = errors.New("open the store: perdure deploy-check has starte
 
 // Open opens a node with these settings.
 func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition) (*perdure.App, error) {
-	if deploy.Asked() {
+	if deploy.IsReplayProcess() {
 		return nil, errDeployCheck
 	}
 	meter, unregister, err := c.meter()

@@ -30,7 +30,7 @@ func TestCallsAreObserved(t *testing.T) {
 	lost := perdure.DeclareOperation[int, int]("safe", "open") // no process has its code
 
 	reg := prometheus.NewRegistry()
-	provider, spans := traced()
+	provider, spans := newTracing()
 	app := open(t, embedded.Config{Metrics: reg, Tracer: provider}, "memory:", accounts, clock, save)
 	ctx, top := provider.Tracer("user").Start(t.Context(), "caller")
 	c := app.With(ctx)

@@ -22,9 +22,9 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// traced returns a tracer provider for one process, and the exporter that the test reads its spans
-// from.
-func traced() (*sdktrace.TracerProvider, *tracetest.InMemoryExporter) {
+// newTracing returns a tracer provider for one process, and the exporter that the test reads its
+// spans from.
+func newTracing() (*sdktrace.TracerProvider, *tracetest.InMemoryExporter) {
 	to := tracetest.NewInMemoryExporter()
 	return sdktrace.NewTracerProvider(sdktrace.WithSyncer(to)), to
 }
@@ -85,8 +85,8 @@ func find(t *testing.T, spans []tracetest.SpanStub, name string) tracetest.SpanS
 func TestTraceOverProcesses(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t, pgtest.Options{}).NewDatabase(t)
-	provider, here := traced()
-	other, there := traced()
+	provider, here := newTracing()
+	other, there := newTracing()
 	charge := perdure.NewActivity("charge", func(ctx context.Context, n int) (int, error) {
 		// as otelhttp would
 		_, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("user").Start(ctx, "http call")
@@ -194,7 +194,7 @@ func TestTraceOverRestart(t *testing.T) {
 		}
 		return mail.Run(ctx, n)
 	})
-	provider, first := traced()
+	provider, first := newTracing()
 	app := open(t, embedded.Config{Tracer: provider}, url, order, mail)
 	ctx, caller := provider.Tracer("test").Start(t.Context(), "caller")
 	x, err := order.Start(app.With(ctx), 7, perdure.RawKey("1"))
@@ -207,7 +207,7 @@ func TestTraceOverRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	provider, second := traced()
+	provider, second := newTracing()
 	app = open(t, embedded.Config{Tracer: provider}, url, order, mail)
 	ctx, operator := provider.Tracer("test").Start(t.Context(), "operator")
 	if err := go1.Send(app.With(ctx), x.Ref, "on"); err != nil {
@@ -242,7 +242,7 @@ func TestTraceOverRestart(t *testing.T) {
 // Each execution of a schedule has its own trace: a trace of the schedule would never end.
 func TestTraceOfASchedule(t *testing.T) {
 	t.Parallel()
-	provider, to := traced()
+	provider, to := newTracing()
 	job := perdure.NewWorkflow("job", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		return perdure.Do(ctx, "work", func(context.Context) (int, error) { return n, nil })
 	})
@@ -297,7 +297,7 @@ func TestTraceOfASchedule(t *testing.T) {
 func TestTraceOfARequeue(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	provider, to := traced()
+	provider, to := newTracing()
 	send := perdure.NewActivity("send", func(context.Context, int) (int, error) { return 0, errors.New("busy") }, perdure.OnQueue("mails"), perdure.Constant(2, time.Millisecond))
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) { return send.Run(ctx, n) })
 	app := open(t, embedded.Config{Tracer: provider, AllowUnsafe: true}, url, send, flow)
@@ -339,7 +339,7 @@ func TestTraceOfARequeue(t *testing.T) {
 // An app without a tracer keeps no trace, even when the context of its caller has one.
 func TestNoTrace(t *testing.T) {
 	t.Parallel()
-	provider, to := traced()
+	provider, to := newTracing()
 	var inside bool
 
 	w := perdure.NewWorkflow("w", func(ctx perdure.WorkflowCtx, n int) (int, error) {

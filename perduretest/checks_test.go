@@ -106,7 +106,7 @@ func TestWrongWorkflowsFail(t *testing.T) {
 			time.Sleep(time.Minute)
 			return nil
 		}, []string{"blocks outside durable calls", "checks_test.go:"}},
-		{"waits for ever", func(ctx perdure.WorkflowCtx) error {
+		{"waits forever", func(ctx perdure.WorkflowCtx) error {
 			_, err := never.Receive(ctx)
 			return err
 		}, []string{"175200h0m0s of virtual time have passed", "wrong/k waits for signal never"}},

@@ -45,15 +45,15 @@ var (
 	}).KeyedBy(func(o order) perdure.Key { return perdure.RawKey(o.ID) })
 )
 
-func charged(_ context.Context, o order) (string, error) { return "receipt-" + o.ID, nil }
+func chargeStep(_ context.Context, o order) (string, error) { return "receipt-" + o.ID, nil }
 
-func refunded(context.Context, string) (perdure.Void, error) { return perdure.Void{}, nil }
+func refundStep(context.Context, string) (perdure.Void, error) { return perdure.Void{}, nil }
 
 // A test double is another Bind. Time passes when the test says so.
 func TestRefund(t *testing.T) {
 	t.Parallel()
-	refunds := perduretest.NewFake(refunded)
-	perduretest.Run(t, perdure.Group{checkout, charge.Bind(charged), refund.Bind(refunds.Call)}, func(t *testing.T, env *perduretest.Env) {
+	refunds := perduretest.NewFake(refundStep)
+	perduretest.Run(t, perdure.Group{checkout, charge.Bind(chargeStep), refund.Bind(refunds.Call)}, func(t *testing.T, env *perduretest.Env) {
 		exec, err := checkout.Start(env.With(), order{ID: "o1", Cents: 100})
 		if err != nil {
 			t.Fatal(err)
@@ -75,7 +75,7 @@ func TestRefund(t *testing.T) {
 // Signals, promises, cancellation: everything goes through env.With(), as in a program.
 func TestMessages(t *testing.T) {
 	t.Parallel()
-	perduretest.Run(t, perdure.Group{checkout, charge.Bind(charged), refund.Bind(refunded)}, func(t *testing.T, env *perduretest.Env) {
+	perduretest.Run(t, perdure.Group{checkout, charge.Bind(chargeStep), refund.Bind(refundStep)}, func(t *testing.T, env *perduretest.Env) {
 		exec, err := checkout.Start(env.With(), order{ID: "o2", Cents: 200_000})
 		if err != nil {
 			t.Fatal(err)
@@ -112,10 +112,10 @@ func TestMessages(t *testing.T) {
 // A fake can fail first; the retries take their time.
 func TestRetries(t *testing.T) {
 	t.Parallel()
-	charges := perduretest.NewFake(charged)
+	charges := perduretest.NewFake(chargeStep)
 	charges.FailFirst(2, errors.New("the bank is closed"))
 
-	perduretest.Run(t, perdure.Group{checkout, charge.Bind(charges.Call), refund.Bind(refunded)}, func(t *testing.T, env *perduretest.Env) {
+	perduretest.Run(t, perdure.Group{checkout, charge.Bind(charges.Call), refund.Bind(refundStep)}, func(t *testing.T, env *perduretest.Env) {
 		exec, err := checkout.Start(env.With(), order{ID: "o4"}, arrived.With("home"))
 		if err != nil {
 			t.Fatal(err)
@@ -141,8 +141,8 @@ func TestRetries(t *testing.T) {
 // Restart kills the process, whatever it is doing. With definitions it is a deploy of other code.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	charges := perduretest.NewFake(charged)
-	fakes := perdure.Group{charge.Bind(charges.Call), refund.Bind(refunded)}
+	charges := perduretest.NewFake(chargeStep)
+	fakes := perdure.Group{charge.Bind(charges.Call), refund.Bind(refundStep)}
 
 	perduretest.Run(t, perdure.Group{checkout, fakes}, func(t *testing.T, env *perduretest.Env) {
 		exec, err := checkout.Start(env.With(), order{ID: "o5"})
@@ -174,8 +174,8 @@ func TestRestart(t *testing.T) {
 // Instead replaces parts of a group that a program defines as a whole.
 func TestInstead(t *testing.T) {
 	t.Parallel()
-	program := perdure.Group{checkout, charge.Bind(func(context.Context, order) (string, error) { panic("a real bank") }), refund.Bind(refunded)}
-	cfg := perduretest.Config{Instead: perdure.Group{charge.Bind(charged)}}
+	program := perdure.Group{checkout, charge.Bind(func(context.Context, order) (string, error) { panic("a real bank") }), refund.Bind(refundStep)}
+	cfg := perduretest.Config{Instead: perdure.Group{charge.Bind(chargeStep)}}
 	cfg.Run(t, program, func(t *testing.T, env *perduretest.Env) {
 		if got, err := checkout.Run(env.With(), order{ID: "o6"}, arrived.With("home")); got != "receipt-o6 delivered to home" || err != nil {
 			t.Errorf("%q, %v", got, err)
@@ -186,7 +186,7 @@ func TestInstead(t *testing.T) {
 func Example() {
 	// In a file that ends with _test.go:
 	test := func(t *testing.T) {
-		perduretest.Run(t, perdure.Group{checkout, charge.Bind(charged), refund.Bind(refunded)}, func(t *testing.T, env *perduretest.Env) {
+		perduretest.Run(t, perdure.Group{checkout, charge.Bind(chargeStep), refund.Bind(refundStep)}, func(t *testing.T, env *perduretest.Env) {
 			exec, err := checkout.Start(env.With(), order{ID: "o1"})
 			if err != nil {
 				t.Fatal(err)

@@ -58,7 +58,7 @@ const (
 func Explore[R any](t *testing.T, setup func() Scenario[R]) {
 	t.Helper()
 	x := explorer[R]{setup: setup, plain: runOnce(t, setup, point{}), again: map[string]int{}}
-	if x.plain.failed() {
+	if x.plain.hasFailed() {
 		t.Fatalf("perduretest: the scenario fails without any crash: %s\n%s", strings.Join(x.plain.problems, "\n"), x.plain.histories)
 	}
 	if second := runOnce(t, setup, point{}); !reflect.DeepEqual(second.result, x.plain.result) {
@@ -75,7 +75,7 @@ func Explore[R any](t *testing.T, setup func() Scenario[R]) {
 		t.Run(p.String(), func(t *testing.T) { x.try(t, p) })
 	}
 
-	t.Logf("perduretest: %d commits, %d crashes in %s%s", x.plain.commits, x.crashes, time.Since(began).Round(time.Millisecond), x.repeated())
+	t.Logf("perduretest: %d commits, %d crashes in %s%s", x.plain.commits, x.crashes, time.Since(began).Round(time.Millisecond), x.describeRepeated())
 	if left > 0 {
 		t.Logf("perduretest: %d points were left out; raise MaxPoints to try them all", left)
 	}
@@ -131,7 +131,7 @@ func (x *explorer[R]) try(t *testing.T, p point) {
 	}
 
 	r.compare(x.plain)
-	if !r.failed() {
+	if !r.hasFailed() {
 		return
 	}
 	x.failures++
@@ -148,8 +148,8 @@ func pattern(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// repeated lists the steps that ran again, and says which of them report no effect.
-func (x *explorer[R]) repeated() string {
+// describeRepeated lists the steps that ran again, and says which of them report no effect.
+func (x *explorer[R]) describeRepeated() string {
 	if len(x.again) == 0 {
 		return "; no step was executed again"
 	}

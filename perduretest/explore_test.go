@@ -94,11 +94,11 @@ func TestExploreFindsNothing(t *testing.T) {
 	Explore(t, payment(true))
 }
 
-// explored collects the problems that Explore would report.
-func explored[R any](t *testing.T, setup func() Scenario[R]) (problems []string, hits int) {
+// exploreProblems collects the problems that Explore would report.
+func exploreProblems[R any](t *testing.T, setup func() Scenario[R]) (problems []string, hits int) {
 	t.Helper()
 	x := explorer[R]{setup: setup, plain: runOnce(t, setup, point{}), again: map[string]int{}}
-	if x.plain.failed() {
+	if x.plain.hasFailed() {
 		t.Fatal(x.plain.problems)
 	}
 
@@ -120,7 +120,7 @@ func explored[R any](t *testing.T, setup func() Scenario[R]) (problems []string,
 // TestExploreFindsStepsThatAreNotIdempotent leaves the keys out.
 func TestExploreFindsStepsThatAreNotIdempotent(t *testing.T) {
 	t.Parallel()
-	problems, hits := explored(t, payment(false))
+	problems, hits := exploreProblems(t, payment(false))
 	text := strings.Join(problems, "\n")
 	for _, want := range []string{
 		`crash before commit 2 (step completed pay, a timer begins): step pay is not idempotent: effect "pay 5" happened twice, and once without a crash`,
@@ -139,7 +139,7 @@ func TestExploreFindsStepsThatAreNotIdempotent(t *testing.T) {
 // driver that is not repeatable.
 func TestExploreFindsOtherResults(t *testing.T) {
 	t.Parallel()
-	problems, _ := explored(t, func() Scenario[int] {
+	problems, _ := exploreProblems(t, func() Scenario[int] {
 		n := 0 // no step records it
 		count := perdure.NewWorkflow("count", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
 			n++
@@ -154,7 +154,7 @@ func TestExploreFindsOtherResults(t *testing.T) {
 		t.Errorf("found %q", text)
 	}
 
-	problems, _ = explored(t, func() Scenario[int] {
+	problems, _ = exploreProblems(t, func() Scenario[int] {
 		news := perdure.NewSignal[int]("news")
 		sum := perdure.NewWorkflow("sum", func(ctx perdure.WorkflowCtx, _ int) (total int, err error) {
 			for total < 10 {
@@ -188,7 +188,7 @@ func TestExploreFindsOtherResults(t *testing.T) {
 // TestExploreFindsWhatIsLeftOpen explores a driver that does not wait for an execution it started.
 func TestExploreFindsWhatIsLeftOpen(t *testing.T) {
 	t.Parallel()
-	problems, _ := explored(t, func() Scenario[int] {
+	problems, _ := exploreProblems(t, func() Scenario[int] {
 		wait := perdure.NewWorkflow("wait", func(ctx perdure.WorkflowCtx, n int) (int, error) { return n, ctx.Sleep(time.Hour) })
 		lives := 0
 		return Scenario[int]{Definitions: perdure.Group{wait}, Drive: func(env *Env) (int, error) {

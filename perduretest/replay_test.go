@@ -16,8 +16,8 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// exported returns the history of a workflow that runs two steps.
-func exported(t *testing.T, cfg perduretest.Config, steps ...string) (history string) {
+// exportHistory returns the history of a workflow that runs two steps.
+func exportHistory(t *testing.T, cfg perduretest.Config, steps ...string) (history string) {
 	t.Helper()
 	cfg.Run(t, stepper(steps...), func(t *testing.T, env *perduretest.Env) {
 		if _, err := stepper(steps...).Run(env.With(), 1, perdure.RawKey("k")); err != nil {
@@ -47,7 +47,7 @@ func stepper(steps ...string) *perdure.Workflow[int, int] {
 
 func TestReplay(t *testing.T) {
 	t.Parallel()
-	files := fstest.MapFS{"testdata/a.jsonl": {Data: []byte(exported(t, perduretest.Config{}, "one", "two"))}, "testdata/notes.txt": {Data: []byte("none")}}
+	files := fstest.MapFS{"testdata/a.jsonl": {Data: []byte(exportHistory(t, perduretest.Config{}, "one", "two"))}, "testdata/notes.txt": {Data: []byte("none")}}
 	perduretest.Replay(t, files, "testdata/*.jsonl", stepper("one", "two"))
 
 	for name, code := range map[string]*perdure.Workflow[int, int]{
@@ -76,7 +76,7 @@ func TestReplayOfSealedHistories(t *testing.T) {
 	}
 	blobs := t.TempDir()
 	cfg := perduretest.Config{Payloads: payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys), payload.Offload(payload.Dir(blobs), 1)}}}
-	history := exported(t, cfg, "one", "two")
+	history := exportHistory(t, cfg, "one", "two")
 	stored := blobsIn(t, blobs)
 	if stored == 0 {
 		t.Fatal("nothing was offloaded")

@@ -33,7 +33,7 @@ type trial[R any] struct {
 	histories string
 }
 
-func (r *trial[R]) failed() bool { return len(r.problems) > 0 }
+func (r *trial[R]) hasFailed() bool { return len(r.problems) > 0 }
 
 func (r *trial[R]) wrong(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Sprintf(format, args...))

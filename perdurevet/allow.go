@@ -42,7 +42,7 @@ func (p *program) readAllows() allows {
 				a := &allowed{pos: c.Pos(), from: where.Line, to: where.Line + 1}
 				a.parse(rest)
 
-				switch decl := p.documented(file, group); {
+				switch decl := p.documentedFunction(file, group); {
 				case group.End() < file.Package:
 					a.to = p.pass.Fset.File(file.Pos()).LineCount()
 				case decl != nil:
@@ -65,7 +65,7 @@ func (a *allowed) parse(text string) {
 	first, rest, _ := strings.Cut(text, " ")
 	var list []check
 	for word := range strings.SplitSeq(first, ",") {
-		if !known(word) {
+		if !isCheck(word) {
 			a.reason = text
 			return
 		}
@@ -74,8 +74,8 @@ func (a *allowed) parse(text string) {
 	a.checks, a.reason = list, strings.TrimSpace(rest)
 }
 
-// documented returns the function that a comment documents.
-func (p *program) documented(file *ast.File, group *ast.CommentGroup) *ast.FuncDecl {
+// documentedFunction returns the function that a comment documents.
+func (p *program) documentedFunction(file *ast.File, group *ast.CommentGroup) *ast.FuncDecl {
 	for _, decl := range file.Decls {
 		if f, ok := decl.(*ast.FuncDecl); ok && f.Doc == group {
 			return f
@@ -138,8 +138,8 @@ func (as allows) silence(c check, where token.Position) bool {
 	return false
 }
 
-// misplacedAllows reports allow comments without a reason or without effect.
-func (p *program) misplacedAllows() {
+// reportMisplacedAllows reports allow comments without a reason or without effect.
+func (p *program) reportMisplacedAllows() {
 	for _, list := range p.allows {
 		for _, a := range list {
 			end := a.pos + token.Pos(len(allowPrefix))

@@ -30,8 +30,8 @@ func (p *program) durable(call *ast.CallExpr) bool {
 	return false
 }
 
-// durableInStep reports durable calls in places where the journal does not record them.
-func (p *program) durableInStep(f *function) {
+// reportDurableInStep reports durable calls in places where the journal does not record them.
+func (p *program) reportDurableInStep(f *function) {
 	place := "a step"
 	if f.role == roleRead {
 		place = "a query or validator"
@@ -55,15 +55,15 @@ func (p *program) durableInStep(f *function) {
 				return
 			}
 			if inner := p.firstDurable(g.body); inner != nil {
-				p.report(nested, call, "durable call %s (%s) inside %s, by way of %s: the journal does not record it; make it in the workflow, before or after", p.text(inner.Fun), p.at(inner.Pos()), place, p.text(call.Fun))
+				p.report(nested, call, "durable call %s (%s) inside %s, through %s: the journal does not record it; make it in the workflow, before or after", p.text(inner.Fun), p.at(inner.Pos()), place, p.text(call.Fun))
 			}
 		}
 	})
 }
 
-// outerContexts reports a function that uses the context of the function around it instead of its
-// own.
-func (p *program) outerContexts(f *function) {
+// reportOuterContexts reports a function that uses the context of the function around it instead of
+// its own.
+func (p *program) reportOuterContexts(f *function) {
 	owner := f.owner()
 	if owner == nil {
 		return
@@ -85,8 +85,8 @@ func (p *program) outerContexts(f *function) {
 	})
 }
 
-// clients reports an App or a Client in code whose calls must be journaled or must not wait.
-func (p *program) clients(f *function) {
+// reportClients reports an App or a Client in code whose calls must be journaled or must not wait.
+func (p *program) reportClients(f *function) {
 	if f.role == roleKey {
 		return
 	}
@@ -106,7 +106,7 @@ func (p *program) clients(f *function) {
 			return
 		}
 
-		if f.role.handler() {
+		if f.role.isHandler() {
 			p.report(client, id, "%s %s used by %s, which could cause a deadlock, because the other calls of the key wait; send with its EntityCtx: workflow.Start(ctx, in)", name, id.Name, f.role.where())
 			return
 		}
@@ -121,9 +121,9 @@ var operates = map[string]bool{
 	"Locks": true, "Mailboxes": true, "Queues": true, "Schedules": true, "Signals": true, "Tasks": true,
 }
 
-// directCalls reports direct calls of the code of workflows and activities, instead of calls
+// reportDirectCalls reports direct calls of the code of workflows and activities, instead of calls
 // through a handle.
-func (p *program) directCalls(f *function) {
+func (p *program) reportDirectCalls(f *function) {
 	f.each(func(n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
@@ -162,8 +162,8 @@ func (p *program) directCalls(f *function) {
 	})
 }
 
-// transactions reports calls that bypass or end the transaction of a transactional activity.
-func (p *program) transactions(f *function) {
+// reportTransactions reports calls that bypass or end the transaction of a transactional activity.
+func (p *program) reportTransactions(f *function) {
 	f.each(func(n ast.Node) {
 		sel, ok := n.(*ast.SelectorExpr)
 		if !ok {

@@ -88,8 +88,8 @@ func Analyzers() []*analysis.Analyzer {
 	return all
 }
 
-// known reports whether a word is the name of a check.
-func known(word string) bool {
+// isCheck reports whether a word is the name of a check.
+func isCheck(word string) bool {
 	for _, c := range checks {
 		if string(c.name) == word {
 			return true

@@ -104,9 +104,9 @@ func (p *program) boundHandle(verb string, call *ast.CallExpr) string {
 	return ""
 }
 
-// constants reports computed names. The engine finds stored data by name, so a name must be the
-// same in every build.
-func (p *program) constants() {
+// reportComputedNames reports computed names. The engine finds stored data by name, so a name must
+// be the same in every build.
+func (p *program) reportComputedNames() {
 	for _, call := range p.calls {
 		if p.isTest(call.Pos()) {
 			continue
@@ -124,7 +124,7 @@ func (p *program) constants() {
 				continue
 			}
 			arg := call.Args[i]
-			if _, constant := p.constant(arg); constant || !p.computed(arg, verb) {
+			if _, constant := p.constant(arg); constant || !p.isComputed(arg, verb) {
 				continue
 			}
 			if verb == "Do" {
@@ -136,8 +136,8 @@ func (p *program) constants() {
 	}
 }
 
-// computed reports whether a name is composed or comes from a loop. A parameter is not computed.
-func (p *program) computed(e ast.Expr, verb string) bool {
+// isComputed reports whether a name is composed or comes from a loop. A parameter is not computed.
+func (p *program) isComputed(e ast.Expr, verb string) bool {
 	found := false
 	ast.Inspect(e, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -147,7 +147,7 @@ func (p *program) computed(e ast.Expr, verb string) bool {
 			found = true
 		case *ast.Ident:
 			if v, ok := p.info.Uses[n].(*types.Var); ok && verb == "Do" {
-				found = found || p.iterates(v)
+				found = found || p.isLoopVariable(v)
 			}
 		}
 		return !found
@@ -158,7 +158,7 @@ func (p *program) computed(e ast.Expr, verb string) bool {
 			if value := p.initial[v]; value != nil && !isPackageLevel(v) {
 				if _, same := ast.Unparen(value).(*ast.Ident); !same {
 					if _, constant := p.constant(value); !constant {
-						return p.computed(value, verb)
+						return p.isComputed(value, verb)
 					}
 				}
 			}
@@ -168,8 +168,8 @@ func (p *program) computed(e ast.Expr, verb string) bool {
 	return found
 }
 
-// iterates reports whether a variable is a loop variable.
-func (p *program) iterates(v *types.Var) bool {
+// isLoopVariable reports whether a variable is a loop variable.
+func (p *program) isLoopVariable(v *types.Var) bool {
 	for id, obj := range p.info.Defs {
 		if obj != v {
 			continue
@@ -205,18 +205,18 @@ func (p *program) isTest(pos token.Pos) bool {
 	return len(name) > 8 && name[len(name)-8:] == "_test.go"
 }
 
-// escapes reports contexts and futures that outlive the call that they belong to.
-func (p *program) escapes() {
+// reportEscapes reports contexts and futures that outlive the call that they belong to.
+func (p *program) reportEscapes() {
 	for n := range p.parents {
 		switch n := n.(type) {
 		case *ast.StructType:
 			for _, field := range n.Fields.List {
-				if name := p.holds(field.Type, "WorkflowCtx", "EntityCtx"); name != "" {
+				if name := p.heldTypeOf(field.Type, "WorkflowCtx", "EntityCtx"); name != "" {
 					p.report(escape, field, "%s kept in a field: it belongs to one call of one function, and another coroutine would use it at the wrong time; pass it as an argument", name)
 				}
 			}
 		case *ast.ChanType:
-			if name := p.holds(n.Value, "WorkflowCtx", "EntityCtx", "Future"); name != "" {
+			if name := p.heldTypeOf(n.Value, "WorkflowCtx", "EntityCtx", "Future"); name != "" {
 				p.report(escape, n, "%s sent over a channel: it belongs to one execution and its coroutines; pass it as an argument", name)
 			}
 		case *ast.ValueSpec:
@@ -225,7 +225,7 @@ func (p *program) escapes() {
 				if !ok || !isPackageLevel(v) {
 					continue
 				}
-				if name := held(v.Type(), "WorkflowCtx", "EntityCtx", "Future"); name != "" {
+				if name := heldType(v.Type(), "WorkflowCtx", "EntityCtx", "Future"); name != "" {
 					p.report(escape, id, "%s kept in package variable %s: it belongs to one execution, and all executions share the variable; use a local variable or an argument", name, id.Name)
 				}
 			}
@@ -233,10 +233,12 @@ func (p *program) escapes() {
 	}
 }
 
-func (p *program) holds(e ast.Expr, types ...string) string { return held(p.info.TypeOf(e), types...) }
+func (p *program) heldTypeOf(e ast.Expr, types ...string) string {
+	return heldType(p.info.TypeOf(e), types...)
+}
 
-// held returns the type of package perdure that a variable holds, directly or as an element.
-func held(t types.Type, names ...string) string {
+// heldType returns the type of package perdure that a variable holds, directly or as an element.
+func heldType(t types.Type, names ...string) string {
 	for t != nil {
 		for _, name := range names {
 			if faceType(t) == name {

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// dropped reports durable calls whose error is ignored.
-func (p *program) dropped(f *function) {
+// reportDropped reports durable calls whose error is ignored.
+func (p *program) reportDropped(f *function) {
 	f.each(func(n ast.Node) {
 		switch n := n.(type) {
 		case *ast.ExprStmt:
 			if call, ok := ast.Unparen(n.X).(*ast.CallExpr); ok {
-				p.droppedCall(f, call)
+				p.reportDroppedCall(f, call)
 			}
 		case *ast.AssignStmt:
 			if len(n.Lhs) != 1 || len(n.Rhs) != 1 {
@@ -22,20 +22,20 @@ func (p *program) dropped(f *function) {
 			id, ok := n.Lhs[0].(*ast.Ident)
 			call, isCall := ast.Unparen(n.Rhs[0]).(*ast.CallExpr)
 			if ok && isCall && id.Name == "_" && faceFunc(p.callee(call)) == "Workflow.ContinueAsNew" {
-				p.droppedContinue(call)
+				p.reportDroppedContinue(call)
 			}
 		}
 	})
 }
 
-func (p *program) droppedCall(f *function, call *ast.CallExpr) {
+func (p *program) reportDroppedCall(f *function, call *ast.CallExpr) {
 	verb := faceFunc(p.callee(call))
 	if verb == "Workflow.ContinueAsNew" {
-		p.droppedContinue(call)
+		p.reportDroppedContinue(call)
 		return
 	}
 
-	if verb == "" && !f.role.replayed() || verb != "" && !p.talks(call) {
+	if verb == "" && !f.role.isReplayed() || verb != "" && !p.hasCallerParam(call) {
 		return
 	}
 	if verb == "" && !p.durable(call) {
@@ -57,12 +57,12 @@ func (p *program) droppedCall(f *function, call *ast.CallExpr) {
 	p.report(unchecked, call, "the error of %s is dropped: %s; check it", p.text(call.Fun), what)
 }
 
-func (p *program) droppedContinue(call *ast.CallExpr) {
+func (p *program) reportDroppedContinue(call *ast.CallExpr) {
 	p.report(continueas, call, "%s does nothing by itself: return its error to end this run and start the next", p.text(call.Fun))
 }
 
-// talks reports whether a verb receives a context, a client or a transaction.
-func (p *program) talks(call *ast.CallExpr) bool {
+// hasCallerParam reports whether a verb receives a context, a client or a transaction.
+func (p *program) hasCallerParam(call *ast.CallExpr) bool {
 	if p.durable(call) {
 		return true
 	}
@@ -80,8 +80,8 @@ func lastIsError(t types.Type) bool {
 	return t != nil && types.Identical(t, types.Universe.Lookup("error").Type())
 }
 
-// continues reports ContinueAsNew of a workflow in the code of another workflow.
-func (p *program) continues(f *function) {
+// reportContinues reports ContinueAsNew of a workflow in the code of another workflow.
+func (p *program) reportContinues(f *function) {
 	home := f
 	for home != nil && len(home.binding) == 0 {
 		home = home.outer
@@ -114,8 +114,8 @@ func (p *program) continues(f *function) {
 	})
 }
 
-// defers reports plain defers with effects that belong to the real end of an execution.
-func (p *program) defers(f *function) {
+// reportDefers reports plain defers with effects that belong to the real end of an execution.
+func (p *program) reportDefers(f *function) {
 	f.each(func(n ast.Node) {
 		d, ok := n.(*ast.DeferStmt)
 		if !ok {
@@ -158,6 +158,6 @@ func (p *program) outward(f *function, call *ast.CallExpr) bool {
 	if v == nil || isCtx(v.Type()) {
 		return false
 	}
-	home := f.declares(v)
-	return isPackageLevel(v) || v == f.receiver() || home != nil && !home.role.replayed()
+	home := f.declaringFunction(v)
+	return isPackageLevel(v) || v == f.receiver() || home != nil && !home.role.isReplayed()
 }

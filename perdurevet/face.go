@@ -74,7 +74,7 @@ var pools = set(
 // faceType returns the name of a type of the face, or of the type that a pointer points to;
 // otherwise "".
 func faceType(t types.Type) string {
-	if n := named(t); n != nil && inFace(n.Obj()) {
+	if n := namedType(t); n != nil && inFace(n.Obj()) {
 		return n.Obj().Name()
 	}
 	return ""
@@ -124,8 +124,8 @@ func hasContext(sig *types.Signature) bool {
 
 func isContext(t types.Type) bool { return typeName(t) == "context.Context" }
 
-// named returns the named type that t is or points to.
-func named(t types.Type) *types.Named {
+// namedType returns the named type that t is or points to.
+func namedType(t types.Type) *types.Named {
 	if t == nil {
 		return nil
 	}
@@ -138,7 +138,7 @@ func named(t types.Type) *types.Named {
 
 // typeName returns the import path and name of the named type that t is or points to.
 func typeName(t types.Type) string {
-	n := named(t)
+	n := namedType(t)
 	if n == nil || n.Obj().Pkg() == nil {
 		return ""
 	}

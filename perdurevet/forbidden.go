@@ -121,7 +121,7 @@ func ruleFor(f *types.Func) (rule, bool) {
 	recv := ""
 
 	if v := f.Signature().Recv(); v != nil {
-		if n := named(v.Type()); n != nil {
+		if n := namedType(v.Type()); n != nil {
 			recv = n.Obj().Name()
 		} else {
 			return rule{}, false

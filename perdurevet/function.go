@@ -24,14 +24,14 @@ const (
 	roleRead    // answers a query or validates: must not change anything
 )
 
-// replayed roles run again on replay and must behave the same.
-func (r role) replayed() bool { return r == roleWorkflow || r == roleKey || r == roleMachine }
+// isReplayed roles run again on replay and must behave the same.
+func (r role) isReplayed() bool { return r == roleWorkflow || r == roleKey || r == roleMachine }
 
-// step roles do not run on replay.
-func (r role) step() bool { return r == roleStep || r == roleTx }
+// isStep roles do not run on replay.
+func (r role) isStep() bool { return r == roleStep || r == roleTx }
 
-// handler roles answer a call of a key. They do not run on replay either.
-func (r role) handler() bool { return r == roleEntity || r == roleService }
+// isHandler roles answer a call of a key. They do not run on replay either.
+func (r role) isHandler() bool { return r == roleEntity || r == roleService }
 
 // where names the role in a finding.
 func (r role) where() string {
@@ -91,8 +91,8 @@ func (f *function) owner() *function {
 // contains reports whether a position is inside the function.
 func (f *function) contains(pos token.Pos) bool { return f.node.Pos() <= pos && pos < f.node.End() }
 
-// declares returns the function, f or one around it, that declares a variable, or nil.
-func (f *function) declares(v *types.Var) *function {
+// declaringFunction returns the function, f or one around it, that declares a variable, or nil.
+func (f *function) declaringFunction(v *types.Var) *function {
 	for ; f != nil; f = f.outer {
 		if f.contains(v.Pos()) {
 			return f
@@ -164,7 +164,7 @@ func (p *program) collect() {
 				if call, ok := n.(*ast.CallExpr); ok {
 					p.calls = append(p.calls, call)
 				}
-				p.variables(n)
+				p.recordVariables(n)
 				return true
 			}
 
@@ -176,8 +176,8 @@ func (p *program) collect() {
 	}
 }
 
-// variables records the initial values of variables that are not assigned again.
-func (p *program) variables(n ast.Node) {
+// recordVariables records the initial values of variables that are not assigned again.
+func (p *program) recordVariables(n ast.Node) {
 	remember := func(name *ast.Ident, value ast.Expr) {
 		if v, ok := p.info.Defs[name].(*types.Var); ok {
 			p.initial[v] = value
@@ -233,7 +233,7 @@ func (p *program) assign() {
 		case f.sig.Recv() != nil && f.sig.Results().Len() == 1 && faceType(f.sig.Results().At(0).Type()) == "Actions":
 			f.role = roleMachine
 		case f.outer == nil:
-		case f.outer.role.replayed() && hasContext(f.sig):
+		case f.outer.role.isReplayed() && hasContext(f.sig):
 			f.role = roleStep // workflow code has no context to pass, so other code calls it
 		default:
 			f.role = f.outer.role
@@ -266,7 +266,7 @@ func (p *program) assignArguments(call *ast.CallExpr) {
 		b := boundTo{Kind: kind, Name: p.boundName(verb, call), Handle: p.boundHandle(verb, call)}
 		if f != nil {
 			f.binding = append(f.binding, b)
-		} else if obj := p.mentioned(arg); obj != nil {
+		} else if obj := p.mentionedFunction(arg); obj != nil {
 			p.foreign[obj] = b
 		}
 	}
@@ -279,7 +279,7 @@ func (p *program) resolve(e ast.Expr) *function {
 	if lit, ok := e.(*ast.FuncLit); ok {
 		return p.byNode[lit]
 	}
-	if f := p.mentioned(e); f != nil {
+	if f := p.mentionedFunction(e); f != nil {
 		return p.byObj[f]
 	}
 
@@ -306,29 +306,29 @@ func (p *program) resolve(e ast.Expr) *function {
 	if lit, ok := ast.Unparen(value).(*ast.FuncLit); ok {
 		return p.byNode[lit]
 	}
-	if f := p.mentioned(value); f != nil {
+	if f := p.mentionedFunction(value); f != nil {
 		return p.byObj[f]
 	}
 
 	return nil
 }
 
-// mentioned returns the declared function that an expression names.
-func (p *program) mentioned(e ast.Expr) *types.Func {
+// mentionedFunction returns the declared function that an expression names.
+func (p *program) mentionedFunction(e ast.Expr) *types.Func {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:
 		if f, ok := p.info.Uses[e].(*types.Func); ok {
 			return f.Origin()
 		}
 	case *ast.SelectorExpr:
-		return p.mentioned(e.Sel)
+		return p.mentionedFunction(e.Sel)
 	case *ast.IndexExpr:
-		return p.mentioned(e.X)
+		return p.mentionedFunction(e.X)
 	case *ast.IndexListExpr:
-		return p.mentioned(e.X)
+		return p.mentionedFunction(e.X)
 	}
 	return nil
 }
 
 // callee returns the declared function that a call calls.
-func (p *program) callee(call *ast.CallExpr) *types.Func { return p.mentioned(call.Fun) }
+func (p *program) callee(call *ast.CallExpr) *types.Func { return p.mentionedFunction(call.Fun) }

@@ -69,7 +69,7 @@ func (p *program) stateChanges(f *function) []reach {
 	}
 	var found []reach
 	f.each(func(n ast.Node) {
-		for _, w := range p.assignments(n) {
+		for _, w := range p.findAssignments(n) {
 			if isPackageLevel(w.v) && !p.allows.silence(state, p.pass.Fset.Position(n.Pos())) {
 				found = append(found, reach{
 					Check: state, What: "a change of package variable " + w.v.Name(), Hint: keepInState, Where: p.at(n.Pos()), node: n,
@@ -80,10 +80,10 @@ func (p *program) stateChanges(f *function) []reach {
 	return found
 }
 
-// handlers reports actions of a handler, direct or indirect, that block other calls or escape its
-// commit. Handlers in tests block and observe on purpose, so only their use of the clock is
+// reportHandlers reports actions of a handler, direct or indirect, that block other calls or escape
+// its commit. Handlers in tests block and observe on purpose, so only their use of the clock is
 // reported.
-func (p *program) handlers(f *function) {
+func (p *program) reportHandlers(f *function) {
 	for _, r := range p.inHandlers(f) {
 		p.reportHandler(f, r, r.node, r.via)
 	}

@@ -12,9 +12,9 @@ type unkeyed struct {
 	Where string
 }
 
-// keys finds the functions that contain a step without a key, which a caller in a loop would
+// findUnkeyed finds the functions that contain a step without a key, which a caller in a loop would
 // repeat.
-func (p *program) keys() {
+func (p *program) findUnkeyed() {
 	for changed := true; changed; {
 		changed = false
 		for _, f := range p.functions {
@@ -30,7 +30,7 @@ func (p *program) keys() {
 				case *ast.CallExpr:
 					f.unkeyed = p.unkeyedCall(n)
 				case *ast.FuncLit:
-					if g := p.byNode[n]; g != nil && !p.ownCoroutine(n) && p.calledHere(n) {
+					if g := p.byNode[n]; g != nil && !p.ownCoroutine(n) && p.isCalledHere(n) {
 						f.unkeyed = g.unkeyed
 					}
 				}
@@ -41,9 +41,9 @@ func (p *program) keys() {
 	}
 }
 
-// calledHere reports whether a literal runs where it is written: the code calls it at once, or
+// isCalledHere reports whether a literal runs where it is written: the code calls it at once, or
 // passes it to a verb.
-func (p *program) calledHere(lit *ast.FuncLit) bool {
+func (p *program) isCalledHere(lit *ast.FuncLit) bool {
 	_, ok := p.parents[lit].(*ast.CallExpr)
 	return ok
 }
@@ -53,7 +53,7 @@ func (p *program) unkeyedCall(call *ast.CallExpr) *unkeyed {
 	callee := p.callee(call)
 	if faceFunc(callee) == "Do" && len(call.Args) > 1 {
 		name, constant := p.constant(call.Args[1])
-		if !constant || p.keyed(call) || p.allows.silence(stepkey, p.pass.Fset.Position(call.Pos())) {
+		if !constant || p.hasKey(call) || p.allows.silence(stepkey, p.pass.Fset.Position(call.Pos())) {
 			return nil
 		}
 		return &unkeyed{name, p.at(call.Pos())}
@@ -73,8 +73,8 @@ func (p *program) unkeyedCall(call *ast.CallExpr) *unkeyed {
 	return nil
 }
 
-// keyed reports whether a call of Do has a key. It assumes that options in variables contain one.
-func (p *program) keyed(call *ast.CallExpr) bool {
+// hasKey reports whether a call of Do has a key. It assumes that options in variables contain one.
+func (p *program) hasKey(call *ast.CallExpr) bool {
 	if call.Ellipsis.IsValid() {
 		return true
 	}
@@ -97,8 +97,8 @@ func (p *program) keyed(call *ast.CallExpr) bool {
 	return false
 }
 
-// loops reports steps without a key in a loop.
-func (p *program) loops(f *function) {
+// reportLoops reports steps without a key in a loop.
+func (p *program) reportLoops(f *function) {
 	f.each(func(n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
 		if !ok || !p.inLoop(call) {
@@ -129,7 +129,7 @@ func (p *program) inLoop(call *ast.CallExpr) bool {
 				return true
 			}
 		case *ast.FuncLit:
-			if p.ownCoroutine(parent) || !p.calledHere(parent) {
+			if p.ownCoroutine(parent) || !p.isCalledHere(parent) {
 				return false // a closure that is called in a loop is found at the call
 			}
 		case *ast.FuncDecl:

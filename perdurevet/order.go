@@ -7,29 +7,29 @@ import (
 	"strings"
 )
 
-// maps reports iterations over maps whose random order is observable.
-func (p *program) maps(f *function) {
+// reportMaps reports iterations over maps whose random order is observable.
+func (p *program) reportMaps(f *function) {
 	const hint = "range over slices.Sorted(maps.Keys(m)) instead"
 	f.each(func(n ast.Node) {
-		if call, ok := n.(*ast.CallExpr); ok && p.gathers(f, call) {
+		if call, ok := n.(*ast.CallExpr); ok && p.isUnsortedList(f, call) {
 			p.report(maporder, call, "%s gives the order of a map, which differs on replay; use slices.Sorted", p.text(call.Fun))
 		}
 		loop, ok := n.(*ast.RangeStmt)
-		if !ok || !p.unordered(loop.X) {
+		if !ok || !p.isUnordered(loop.X) {
 			return
 		}
 		if call := p.firstDurable(loop.Body); call != nil {
 			p.report(maporder, loop, "durable call %s in the order of a map, which differs on replay; %s", p.text(call.Fun), hint)
 			return
 		}
-		if v := p.collects(f, loop); v != nil {
+		if v := p.collectedVariable(f, loop); v != nil {
 			p.report(maporder, loop, "%s gets the order of a map, which differs on replay; sort it, or %s", v.Name(), hint)
 		}
 	})
 }
 
-// unordered reports whether an expression is a map or an iterator over a map.
-func (p *program) unordered(e ast.Expr) bool {
+// isUnordered reports whether an expression is a map or an iterator over a map.
+func (p *program) isUnordered(e ast.Expr) bool {
 	t := p.info.TypeOf(e)
 	if t == nil {
 		return false
@@ -47,16 +47,16 @@ func (p *program) unordered(e ast.Expr) bool {
 	return false
 }
 
-// gathers reports whether a call makes a list from a map without sorting it later.
-func (p *program) gathers(f *function, call *ast.CallExpr) bool {
+// isUnsortedList reports whether a call makes a list from a map without sorting it later.
+func (p *program) isUnsortedList(f *function, call *ast.CallExpr) bool {
 	callee := p.callee(call)
-	if callee == nil || callee.Pkg() == nil || callee.Pkg().Path() != "slices" || callee.Name() != "Collect" || len(call.Args) != 1 || !p.unordered(call.Args[0]) {
+	if callee == nil || callee.Pkg() == nil || callee.Pkg().Path() != "slices" || callee.Name() != "Collect" || len(call.Args) != 1 || !p.isUnordered(call.Args[0]) {
 		return false
 	}
 	if a, ok := p.parents[call].(*ast.AssignStmt); ok && len(a.Lhs) == 1 {
 		if id, ok := a.Lhs[0].(*ast.Ident); ok {
 			if v, ok := p.info.ObjectOf(id).(*types.Var); ok {
-				return !p.sorted(f, v, call.End())
+				return !p.isSortedAfter(f, v, call.End())
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func (p *program) firstDurableExcept(below ast.Node, seen map[*function]bool) (f
 		if found != nil {
 			return false
 		}
-		if lit, ok := n.(*ast.FuncLit); ok && p.byNode[lit] != nil && p.byNode[lit].role.step() {
+		if lit, ok := n.(*ast.FuncLit); ok && p.byNode[lit] != nil && p.byNode[lit].role.isStep() {
 			return false
 		}
 		call, ok := n.(*ast.CallExpr)
@@ -106,9 +106,9 @@ func (p *program) closure(call *ast.CallExpr) *function {
 	return nil
 }
 
-// collects finds a variable from outside the loop that depends on the order of the iterations:
-// through append or +=, without a later sort in the function.
-func (p *program) collects(f *function, loop *ast.RangeStmt) (found *types.Var) {
+// collectedVariable finds a variable from outside the loop that depends on the order of the
+// iterations: through append or +=, without a later sort in the function.
+func (p *program) collectedVariable(f *function, loop *ast.RangeStmt) (found *types.Var) {
 	ast.Inspect(loop.Body, func(n ast.Node) bool {
 		a, ok := n.(*ast.AssignStmt)
 		if !ok || found != nil || len(a.Lhs) != 1 || len(a.Rhs) != 1 {
@@ -127,7 +127,7 @@ func (p *program) collects(f *function, loop *ast.RangeStmt) (found *types.Var) 
 		call, _ := ast.Unparen(a.Rhs[0]).(*ast.CallExpr)
 		text := a.Tok == token.ADD_ASSIGN && basic != nil && basic.Info()&types.IsString != 0
 		list := a.Tok == token.ASSIGN && call != nil && p.info.Types[call.Fun].IsBuiltin() && p.text(call.Fun) == "append"
-		if text || list && !p.sorted(f, v, loop.End()) {
+		if text || list && !p.isSortedAfter(f, v, loop.End()) {
 			found = v
 		}
 
@@ -137,8 +137,8 @@ func (p *program) collects(f *function, loop *ast.RangeStmt) (found *types.Var) 
 	return found
 }
 
-// sorted reports whether a variable is sorted after a position.
-func (p *program) sorted(f *function, v *types.Var, after token.Pos) (yes bool) {
+// isSortedAfter reports whether a variable is sorted after a position.
+func (p *program) isSortedAfter(f *function, v *types.Var, after token.Pos) (yes bool) {
 	f.each(func(n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
 		if !ok || call.Pos() < after {
@@ -167,9 +167,9 @@ func (p *program) sorted(f *function, v *types.Var, after token.Pos) (yes bool) 
 	return yes
 }
 
-// mutexes reports locks that are held during a durable call. The execution may leave memory there,
-// or wait for days.
-func (p *program) mutexes(f *function) {
+// reportMutexes reports locks that are held during a durable call. The execution may leave memory
+// there, or wait for days.
+func (p *program) reportMutexes(f *function) {
 	type held struct {
 		call *ast.CallExpr
 		name string

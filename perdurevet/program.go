@@ -62,21 +62,21 @@ func runIndex(pass *analysis.Pass) (any, error) {
 
 	p.collect()
 	p.allows = p.readAllows()
-	p.mutators()
-	p.mutations()
+	p.findMutators()
+	p.findMutations()
 	p.assign()
-	p.sharing()
-	p.reaches()
-	p.keys()
+	p.findShared()
+	p.computeReach()
+	p.findUnkeyed()
 	p.export()
 
 	if uses {
 		for _, f := range p.functions {
 			p.judge(f)
 		}
-		p.escapes()
-		p.constants()
-		p.misplacedAllows()
+		p.reportEscapes()
+		p.reportComputedNames()
+		p.reportMisplacedAllows()
 	}
 
 	return p.result(), nil
@@ -85,36 +85,36 @@ func runIndex(pass *analysis.Pass) (any, error) {
 // judge finds the mistakes of one function.
 func (p *program) judge(f *function) {
 	switch {
-	case f.role.replayed():
-		p.replays(f)
-		p.maps(f)
-		p.mutexes(f)
-		p.directCalls(f)
-		p.clients(f)
-		p.writes(f)
-		p.reads(f)
+	case f.role.isReplayed():
+		p.reportReplays(f)
+		p.reportMaps(f)
+		p.reportMutexes(f)
+		p.reportDirectCalls(f)
+		p.reportClients(f)
+		p.reportWrites(f)
+		p.reportReads(f)
 		if f.role == roleWorkflow {
-			p.outerContexts(f)
-			p.loops(f)
-			p.defers(f)
-			p.continues(f)
+			p.reportOuterContexts(f)
+			p.reportLoops(f)
+			p.reportDefers(f)
+			p.reportContinues(f)
 		}
-	case f.role.step():
-		p.durableInStep(f)
-		p.writes(f)
+	case f.role.isStep():
+		p.reportDurableInStep(f)
+		p.reportWrites(f)
 		if f.role == roleTx {
-			p.transactions(f)
+			p.reportTransactions(f)
 		}
-	case f.role.handler():
-		p.clients(f)
-		p.writes(f)
-		p.handlers(f)
+	case f.role.isHandler():
+		p.reportClients(f)
+		p.reportWrites(f)
+		p.reportHandlers(f)
 	case f.role == roleRead:
-		p.durableInStep(f)
-		p.writes(f)
+		p.reportDurableInStep(f)
+		p.reportWrites(f)
 	}
 
-	p.dropped(f)
+	p.reportDropped(f)
 }
 
 // report records a finding, unless a comment silences it.
@@ -155,7 +155,7 @@ func (p *program) at(pos token.Pos) string {
 func (p *program) text(e ast.Expr) string {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.IndexExpr:
-		if p.mentioned(x) != nil { // type arguments
+		if p.mentionedFunction(x) != nil { // type arguments
 			e = x.X
 		}
 	case *ast.IndexListExpr:
@@ -174,7 +174,7 @@ func (p *program) text(e ast.Expr) string {
 func (p *program) short(f *types.Func) string {
 	name := f.Name()
 	if recv := f.Signature().Recv(); recv != nil {
-		if n := named(recv.Type()); n != nil {
+		if n := namedType(recv.Type()); n != nil {
 			name = n.Obj().Name() + "." + name
 		}
 	}

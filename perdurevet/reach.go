@@ -67,8 +67,8 @@ func (f *varFact) String() string {
 	return f.Handle.Kind + " " + f.Handle.Name
 }
 
-// reaches computes the direct and indirect actions of every function.
-func (p *program) reaches() {
+// computeReach computes the direct and indirect actions of every function.
+func (p *program) computeReach() {
 	for _, f := range p.functions {
 		p.scan(f)
 		f.summary = map[check]reach{}
@@ -188,7 +188,7 @@ func (p *program) scanIdent(f *function, id *ast.Ident, note func(reach)) {
 	switch obj := p.info.Uses[id].(type) {
 	case *types.Func:
 		obj = obj.Origin()
-		if p.handedToStep(node, obj) {
+		if p.isStepCode(node, obj) {
 			return
 		}
 		if r, ok := ruleFor(obj); ok {
@@ -225,12 +225,12 @@ func (p *program) scanIdent(f *function, id *ast.Ident, note func(reach)) {
 			return
 		}
 
-		if value := p.initial[obj]; value != nil && p.called(id) { // var now = time.Now
+		if value := p.initial[obj]; value != nil && p.isCallee(id) { // var now = time.Now
 			if g := p.resolve(id); g != nil {
 				f.callees = append(f.callees, use{node, g})
 				return
 			}
-			if target := p.mentioned(value); target != nil {
+			if target := p.mentionedFunction(value); target != nil {
 				if r, ok := ruleFor(target); ok {
 					found.Check, found.What, found.Hint = r.check, p.short(target)+" (through "+obj.Name()+")", r.hint
 					note(found)
@@ -239,15 +239,15 @@ func (p *program) scanIdent(f *function, id *ast.Ident, note func(reach)) {
 			}
 		}
 
-		if where := p.changes(obj); where != "" && !f.test {
+		if where := p.changePosition(obj); where != "" && !f.test {
 			found.Check, found.What, found.Hint = state, "package variable "+obj.Name(), "it changes ("+where+"), so "+useState
 			note(found)
 		}
 	}
 }
 
-// replays reports actions of workflow code, direct or indirect, that differ on replay.
-func (p *program) replays(f *function) {
+// reportReplays reports actions of workflow code, direct or indirect, that differ on replay.
+func (p *program) reportReplays(f *function) {
 	for _, r := range f.direct {
 		if r.via != "" {
 			p.reportReach(f, r, r.node, r.via)
@@ -327,16 +327,16 @@ func (p *program) whole(id *ast.Ident) ast.Expr {
 	return id
 }
 
-// called reports whether a call calls the name.
-func (p *program) called(id *ast.Ident) bool {
+// isCallee reports whether a call calls the name.
+func (p *program) isCallee(id *ast.Ident) bool {
 	e := p.whole(id)
 	call, ok := p.parents[e].(*ast.CallExpr)
 	return ok && call.Fun == e
 }
 
-// handedToStep reports whether a function is only passed on as the code of a step, so that other
+// isStepCode reports whether a function is only passed on as the code of a step, so that other
 // code calls it with a context.
-func (p *program) handedToStep(e ast.Expr, f *types.Func) bool {
+func (p *program) isStepCode(e ast.Expr, f *types.Func) bool {
 	var n ast.Node = e
 	parent := p.parents[n]
 	for {

@@ -15,8 +15,8 @@ type write struct {
 	through bool
 }
 
-// assignments finds the writes of one node.
-func (p *program) assignments(n ast.Node) (ws []write) {
+// findAssignments finds the writes of one node.
+func (p *program) findAssignments(n ast.Node) (ws []write) {
 	add := func(e ast.Expr) {
 		if v, through := p.root(e); v != nil {
 			ws = append(ws, write{n, e, v, through})
@@ -95,9 +95,9 @@ func (p *program) root(e ast.Expr) (v *types.Var, through bool) {
 	}
 }
 
-// mutators finds the methods that change data behind their receiver, directly or through another
-// method.
-func (p *program) mutators() {
+// findMutators finds the methods that change data behind their receiver, directly or through
+// another method.
+func (p *program) findMutators() {
 	for changed := true; changed; {
 		changed = false
 		for obj, f := range p.byObj {
@@ -106,11 +106,11 @@ func (p *program) mutators() {
 				continue
 			}
 			f.each(func(n ast.Node) {
-				for _, w := range p.assignments(n) {
+				for _, w := range p.findAssignments(n) {
 					f.mutator = f.mutator || w.v == recv && w.through
 				}
 				if call, ok := n.(*ast.CallExpr); ok {
-					v, _ := p.mutated(call)
+					v, _ := p.mutatedVariable(call)
 					f.mutator = f.mutator || v == recv
 				}
 			})
@@ -119,9 +119,9 @@ func (p *program) mutators() {
 	}
 }
 
-// mutated returns the variable that the receiver of a call starts with, if the method changes its
-// receiver.
-func (p *program) mutated(call *ast.CallExpr) (*types.Var, bool) {
+// mutatedVariable returns the variable that the receiver of a call starts with, if the method
+// changes its receiver.
+func (p *program) mutatedVariable(call *ast.CallExpr) (*types.Var, bool) {
 	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
 	callee := p.callee(call)
 	if !ok || callee == nil || callee.Signature().Recv() == nil {
@@ -137,8 +137,8 @@ func (p *program) mutated(call *ast.CallExpr) (*types.Var, bool) {
 	return v, v != nil
 }
 
-// mutations finds package variables that change after the program has started.
-func (p *program) mutations() {
+// findMutations finds package variables that change after the program has started.
+func (p *program) findMutations() {
 	note := func(v *types.Var, pos token.Pos) {
 		if _, ok := p.mutable[v]; !ok && isPackageLevel(v) && faceType(v.Type()) == "" {
 			p.mutable[v] = pos
@@ -150,11 +150,11 @@ func (p *program) mutations() {
 		}
 
 		f.each(func(n ast.Node) {
-			for _, w := range p.assignments(n) {
+			for _, w := range p.findAssignments(n) {
 				note(w.v, n.Pos())
 			}
 			if call, ok := n.(*ast.CallExpr); ok {
-				if v, ok := p.mutated(call); ok {
+				if v, ok := p.mutatedVariable(call); ok {
 					note(v, n.Pos())
 				}
 			}
@@ -167,8 +167,8 @@ func (p *program) mutations() {
 	}
 }
 
-// changes returns where a package variable changes, or "".
-func (p *program) changes(v *types.Var) string {
+// changePosition returns where a package variable changes, or "".
+func (p *program) changePosition(v *types.Var) string {
 	if pos, ok := p.mutable[v]; ok {
 		return p.at(pos)
 	}
@@ -183,17 +183,17 @@ func isPackageLevel(v *types.Var) bool {
 	return v.Pkg() != nil && v.Parent() == v.Pkg().Scope()
 }
 
-// sharing finds the fields and captured variables that steps and entities change while executions
-// run.
-func (p *program) sharing() {
+// findShared finds the fields and captured variables that steps and entities change while
+// executions run.
+func (p *program) findShared() {
 	for _, f := range p.functions {
-		if f.test || !f.role.step() && !f.role.handler() {
+		if f.test || !f.role.isStep() && !f.role.isHandler() {
 			continue
 		}
 
 		f.each(func(n ast.Node) {
-			for _, w := range p.assignments(n) {
-				home := f.declares(w.v)
+			for _, w := range p.findAssignments(n) {
+				home := f.declaringFunction(w.v)
 				if w.v != f.receiver() && (home == nil || home.role != roleNone) || !w.through && w.v == f.receiver() {
 					continue // a local variable, or a copy
 				}
@@ -229,9 +229,9 @@ func (p *program) lastField(e ast.Expr) *types.Var {
 	}
 }
 
-// reads reports variables that workflow code reads and that steps or entities change, and methods
-// that change their receiver.
-func (p *program) reads(f *function) {
+// reportReads reports variables that workflow code reads and that steps or entities change, and
+// methods that change their receiver.
+func (p *program) reportReads(f *function) {
 	if f.test || f.role == roleMachine {
 		return
 	}
@@ -247,11 +247,11 @@ func (p *program) reads(f *function) {
 				p.report(state, p.whole(n), "%s in %s: a step or an entity changes it (%s), so %s", p.text(p.whole(n)), f.role.where(), p.at(pos), useState)
 			}
 		case *ast.CallExpr:
-			v, ok := p.mutated(n)
+			v, ok := p.mutatedVariable(n)
 			if !ok || isPackageLevel(v) {
 				return // reported as a package variable that changes
 			}
-			home := f.declares(v)
+			home := f.declaringFunction(v)
 			if v == f.receiver() || home != nil && home.role == roleNone {
 				p.report(state, n, "%s changes its receiver, which no journal keeps and all executions share; use local variables, they are rebuilt on replay", p.text(n.Fun))
 			}
@@ -259,20 +259,20 @@ func (p *program) reads(f *function) {
 	})
 }
 
-// writes judges the assignments of a function by its role.
-func (p *program) writes(f *function) {
+// reportWrites judges the assignments of a function by its role.
+func (p *program) reportWrites(f *function) {
 	f.each(func(n ast.Node) {
-		for _, w := range p.assignments(n) {
+		for _, w := range p.findAssignments(n) {
 			if isPackageLevel(w.v) {
-				if f.role.handler() && !f.test {
+				if f.role.isHandler() && !f.test {
 					p.report(state, w.at, "package variable %s changed by %s: %s", w.v.Name(), f.role.where(), keepInState)
 				}
 				continue // in workflow code it is reported as a package variable that changes
 			}
 			p.judgeWrite(f, w)
 		}
-		if call, ok := n.(*ast.CallExpr); ok && f.role.handler() && !f.test {
-			if v, ok := p.mutated(call); ok && isPackageLevel(v) {
+		if call, ok := n.(*ast.CallExpr); ok && f.role.isHandler() && !f.test {
+			if v, ok := p.mutatedVariable(call); ok && isPackageLevel(v) {
 				p.report(state, call, "package variable %s changed by %s: %s", v.Name(), f.role.where(), keepInState)
 			}
 		}
@@ -285,23 +285,23 @@ func (p *program) judgeWrite(f *function, w write) {
 		case !w.through: // a copy
 		case f.role == roleWorkflow && !f.test:
 			p.report(state, w.at, "workflow code changes a field of its receiver %s, which no journal keeps and all executions share; use local variables, they are rebuilt on replay", w.v.Name())
-		case f.role.handler() && !f.test:
+		case f.role.isHandler() && !f.test:
 			p.report(state, w.at, "entity handler keeps state in a field of its receiver %s, which is lost with the process and differs between nodes; keep it in the state of the entity", w.v.Name())
 		}
 		return
 	}
 
-	home := f.declares(w.v)
+	home := f.declaringFunction(w.v)
 	if home == nil || home == f {
 		return
 	}
 
 	switch {
-	case f.role.step() && home.role.replayed():
+	case f.role.isStep() && home.role.isReplayed():
 		p.report(captured, w.at, "step assigns to %s of its workflow: on replay the step does not run and %s keeps its old value; return the value from the step", w.v.Name(), w.v.Name())
-	case f.role == roleRead && home.role.replayed():
+	case f.role == roleRead && home.role.isReplayed():
 		p.report(captured, w.at, "query or validator changes %s of its workflow: it is not journaled, so replay would not change it; use an update handler", w.v.Name())
-	case (f.role.replayed() || f.role.handler()) && home.role == roleNone && !f.test:
+	case (f.role.isReplayed() || f.role.isHandler()) && home.role == roleNone && !f.test:
 		p.report(state, w.at, "%s changes %s, which is declared outside it: no journal keeps that and all executions share it; return it, or use local variables", f.role.where(), w.v.Name())
 	}
 }

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Fails when committed generated code differs from what its generators produce now.
 #
-# It compares the files before and after `go generate`, not against the last commit, so that it says the same in a
-# clean clone and in the middle of one's work. What it regenerated stays in place: review and commit it.
+# It compares the files before and after `go generate`, not with the last commit. So the result is
+# the same in a clean clone and with uncommitted work. The regenerated files stay in place: review
+# and commit them.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

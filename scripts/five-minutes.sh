@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# Measures the first five minutes of a user: follows the README in an empty directory. It writes the one file, runs the
-# two commands, kills the program with kill -9 while it sleeps, runs the second command again, and checks that the
-# program continued.
+# Measures the first five minutes of a user: follows the README in an empty directory. It writes the
+# one file, runs the two commands, kills the program with kill -9 while it sleeps, runs the second
+# command again, and checks that the program continued.
 #
 #   scripts/five-minutes.sh           with the caches of this machine
-#   scripts/five-minutes.sh --cold    with an empty module cache and an empty build cache: everything is downloaded and compiled
+#   scripts/five-minutes.sh --cold    with an empty module cache and an empty build cache: Go
+#                                     downloads and compiles everything
 #   SLEEP=3 …                         hello sleeps for 3 seconds instead of 10
 #
-# It fails if the file has more than 20 non-blank lines, or if everything together takes longer than 120 s.
+# It fails if the file has more than 20 non-blank lines, or if everything together takes longer than
+# 120 s.
 #
-# The module is not published yet, so between the two commands the script replaces it by this checkout. That line does
-# not count, because users will not have to type it. Go fetches the dependencies as usual.
+# The module is not published yet, so between the two commands the script replaces it by this
+# checkout. That line does not count, because users will not have to type it. Go fetches the
+# dependencies as usual.
 set -euo pipefail
 
 max_lines=20
@@ -46,11 +49,12 @@ lines=$(grep -c '[^[:space:]]' "$project/main.go")
 [ "$lines" -gt 5 ] || die "README.md has no program"
 [ "$lines" -le "$max_lines" ] || die "the program has $lines lines that are not blank, at most $max_lines are allowed"
 if [ -n "${SLEEP:-}" ]; then
-	grep -q '10 \* time.Second' "$project/main.go" || die "the program does not sleep for 10 * time.Second any more"
+	grep -q '10 \* time.Second' "$project/main.go" || die "the program no longer sleeps for 10 * time.Second"
 	sed -i "s/10 \* time.Second/$SLEEP * time.Second/" "$project/main.go"
 fi
 
-# The command line comes from the checkout and uses the caches of this machine, so that building it is not measured.
+# The command line comes from the checkout and uses the caches of this machine, so that the script
+# does not measure its build.
 history() { (cd "$checkout" && go run ./cmd/perdure workflow show --store "file:$project/perdure.db" greet/hello-1); }
 GOCACHE=$(go env GOCACHE) GOMODCACHE=$(go env GOMODCACHE)
 if [ "${1:-}" = --cold ]; then
@@ -60,7 +64,8 @@ else
 	fresh=(env "GOCACHE=$GOCACHE" "GOMODCACHE=$GOMODCACHE")
 fi
 
-# A shell with job control gives each background command a process group of its own, so that kill reaches the program that go runs.
+# A shell with job control gives each background command its own process group, so that kill reaches
+# the program that go runs.
 set -m
 cd "$project"
 begin=$SECONDS

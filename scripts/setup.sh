@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Installs packages of the distribution that the tests need. Does nothing if all are installed.
 #
-#   PostgreSQL server binaries   internal/pgtest starts its own private servers with them. The system cluster is
-#                                neither created, nor started, nor used.
-#   PgBouncer                    internal/pgtest starts its own in front of such a server. The system service is
-#                                neither started nor enabled.
-#   a C compiler                 only the race detector needs it (Perdure itself is built without cgo).
+#   PostgreSQL server binaries   internal/pgtest starts its own private servers with them. This
+#                                script neither creates nor starts the system cluster.
+#   PgBouncer                    internal/pgtest starts its own in front of such a server. This
+#                                script neither starts nor enables the system service.
+#   a C compiler                 only the race detector needs it (Perdure builds without cgo).
 #
-# Go is expected to be installed. Works as root or with sudo, on Debian and its relatives; elsewhere it says what to
-# install by hand. $PERDURE_TEST_POSTGRES does not matter here: tests that stop and kill their server always start
-# their own.
+# Go must be installed. The script works as root or with sudo, on Debian and its derivatives. On
+# other systems it prints what to install by hand. It ignores $PERDURE_TEST_POSTGRES: tests that
+# stop and kill their server always start their own.
 set -euo pipefail
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -64,11 +64,12 @@ root() { ${as_root[@]+"${as_root[@]}"} "$@"; }
 
 say "installing ${missing[*]}"
 
-# The server package creates and starts a cluster named "main" unless told not to. It is told for this installation
-# only: the file is removed again, so that what the machine's owner does later behaves as documented.
+# By default, the server package creates and starts a cluster named "main". This file prevents that
+# for this installation only. The script removes it again, so that later installations behave as
+# documented.
 no_cluster=/etc/postgresql-common/createcluster.d/perdure-setup.conf
-#
-# Packages ask policy-rc.d before they start a service; 101 means no. A policy of the machine's owner is left alone.
+# Packages ask policy-rc.d before they start a service; 101 means no. The script keeps a policy that
+# already exists.
 policy=/usr/sbin/policy-rc.d
 our_policy=
 cleanup() {
@@ -87,7 +88,7 @@ printf 'create_main_cluster = false\n' | root tee "$no_cluster" >/dev/null
 root env DEBIAN_FRONTEND=noninteractive apt-get update -q
 root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" </dev/null
 
-# The package enables its service for the next boot. Where there is no systemd, there is nothing to disable.
+# The package enables its service for the next boot. Without systemd there is nothing to disable.
 case " ${missing[*]} " in
 *" pgbouncer "*) root systemctl disable --quiet pgbouncer 2>/dev/null || true ;;
 esac

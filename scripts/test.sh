@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The whole fast suite, from a fresh clone: installs what is missing, builds, tests with the race detector and without,
-# breaks processes and servers, and checks the examples. `.ci/run` adds what reads code only: vet, lint, other modules.
+# The whole fast suite, from a fresh clone: installs missing packages, builds, tests with and
+# without the race detector, breaks processes and servers, and checks the examples. `.ci/run` adds
+# the checks that only read code: vet, lint, other modules.
 #
 #   scripts/test.sh            everything
 #   GOTESTFLAGS=-v …           further flags for `go test`
@@ -9,17 +10,20 @@
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# If another user owns the clone (a container, CI), git refuses to work, and go cannot stamp binaries.
+# If another user owns the clone (a container, CI), git refuses to work, and go cannot stamp
+# binaries.
 export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false"
 # Compilers and tests collect garbage less often and use more memory.
 export GOGC="${GOGC:-400}"
-# A program with the race detector sleeps for a second before it exits, so that others may finish their reports; a tenth will do.
+# A program with the race detector sleeps for a second before it exits, so that other goroutines can
+# finish their reports. A tenth of a second is enough.
 export GORACE="atexit_sleep_ms=100${GORACE:+ $GORACE}"
 
 remove=() # directories that go when the script ends
 trap '[ "${#remove[@]}" -eq 0 ] || rm -rf -- "${remove[@]}"' EXIT
 
-# Servers and files of tests live for seconds, and there are thousands: in memory, where that has room and programs may be run.
+# Tests start thousands of servers and files that live for seconds. The script puts them into memory
+# if there is room and the file system allows programs to run.
 scratch=/dev/shm
 if [ -z "${TMPDIR:-}" ] && [ -d "$scratch" ] && [ "$(df --output=avail -m "$scratch" 2>/dev/null | tail -n 1)" -ge 4096 ] 2>/dev/null; then
 	scratch=$(mktemp -d "$scratch/perdure-test.XXXXXX")
@@ -43,21 +47,22 @@ step() {
 	printf '==> %s: ok, %d s\n' "$name" $((SECONDS - begin))
 }
 
-# Every package runs in one of these ways; one that is not named here runs with the race detector, in short mode.
+# Every package runs in one of these ways. A package that is not named here runs with the race
+# detector, in short mode.
 #
-# Packages in which nothing is concurrent, neither code nor tests (internal/archtest checks the state machines), and
-# those that read programs, run without the detector, and in full.
+# Packages without concurrency in code and tests (internal/archtest checks the state machines), and
+# packages that read programs, run in full without the detector.
 plain='/(internal/(archtest|cadence|cluster|core(/.*)?|engine/(gate|lane|ledger|loan|queue)|history|model|query)|perdurevet|cmd/perdurevet)$'
-# Tests that do less in short mode (random inputs, the conformance of a store, damaged files, seeds of the simulator) run a second time, without
-# the detector, and in full.
+# Tests that do less in short mode (random inputs, the conformance of a store, damaged files, seeds
+# of the simulator) run a second time, in full without the detector.
 both='/internal/(replay|sim|store/(memory|faultstore|sqlite))$'
-# Tests that start processes, break servers, or measure run without the detector, because it makes them too slow for
-# their time limits.
+# Tests that start processes, break servers, or measure run without the detector, because it makes
+# them too slow for their time limits.
 heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
 # internal/bench measures, and is a part of `make test-long`.
 long='/internal/bench$'
 
-# tested ARGS…: runs `go test` with them. Prints a line per package and what failed.
+# tested ARGS…: runs `go test` with them. Prints a line per package, and the failures.
 tally=$(mktemp -d)
 remove+=("$tally")
 results=$tally/results
@@ -66,8 +71,9 @@ tested() { go test -json -timeout 20m ${GOTESTFLAGS:-} "$@" | "$tally/tally" -re
 
 packages() { go list ./... | grep -vE "$long" | grep "$@"; }
 
-# SQLite is C that was translated to Go. Under the detector it takes eight times as long, and what would be found in it is no race of
-# ours: a connection is never shared. The packages that call it are watched as everything else is.
+# SQLite is C code that was translated to Go. With the detector it takes eight times as long, and a
+# race in it would not be ours: goroutines never share a connection. The detector still watches the
+# packages that call it.
 # shellcheck disable=SC2046,SC2086 # flags and packages are meant to be split
 race() {
 	CGO_ENABLED=1 tested -race -short -parallel 4 -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' $(packages -vE "$plain|$heavy")
@@ -76,11 +82,12 @@ race() {
 whole() {
 	tested $(packages -E "$plain|$both") && tested -run 'WithoutPreparedStatements|AYearOfNights' ./internal/store/postgres ./perduretest
 }
+# Most of these tests wait for leases, servers and processes, so more of them run at once.
 # shellcheck disable=SC2046,SC2086
-proofs() { tested -p 3 -parallel 6 $(packages -E "$heavy"); } # most of them wait: for leases, servers, processes
+proofs() { tested -p 3 -parallel 6 $(packages -E "$heavy"); }
 
 step setup scripts/setup.sh
-# What has no test of its own; everything else is compiled, and examples are linked, with their tests.
+# Packages without tests. The tests compile all other packages and link the examples.
 step build go build -o /dev/null ./cmd/...
 go build -o "$tally/tally" ./scripts/tally
 step "test -race" race

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs the pinned development tools into .bin/ (ignored by git).
 #
-# A tool that is already there in the pinned version is left alone, so calling this again costs nothing.
-# The tools stay out of go.mod: their dependency graphs are huge, and ours should show what Perdure links.
-# To change a version, change it here; newer releases may not resolve, see the reasons beside the pins.
+# The script skips a tool that is installed in the pinned version, so calling it again is cheap. The
+# tools stay out of go.mod: their dependency graphs are huge, and ours should show what Perdure
+# links. To change a version, change it here. Newer releases may not resolve: see the reasons beside
+# the pins.
 #
 #   scripts/tools.sh                 everything
 #   scripts/tools.sh gofumpt         only what is named
@@ -46,7 +47,8 @@ for row in "${tools[@]}"; do
 		continue
 	fi
 	echo "tools: installing $name $version (the first time takes minutes)"
-	# CGO_ENABLED=0: no C compiler needed. A broken GOFLAGS of the caller must not reach an unrelated module.
+	# CGO_ENABLED=0: no C compiler needed. A broken GOFLAGS of the caller must not reach an
+	# unrelated module.
 	GOBIN=$bin CGO_ENABLED=0 GOFLAGS=-buildvcs=false go install "$package@$version"
 	if [ "$(installed "$name")" != "$version" ]; then
 		echo "tools: $name reports version '$(installed "$name")' after installing $version" >&2

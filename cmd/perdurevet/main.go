@@ -26,7 +26,7 @@ func main() {
 	switch {
 	case len(args) > 0 && slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]):
 		os.Exit(help(args[1:]))
-	case asked(args):
+	case isVetTool(args):
 		unitchecker.Main(perdurevet.Analyzers()...) // exits
 	default:
 		os.Exit(vet(args))
@@ -59,8 +59,8 @@ func help(names []string) int {
 	return 0
 }
 
-// asked reports whether the go command calls this program as a vet tool.
-func asked(args []string) bool {
+// isVetTool reports whether the go command calls this program as a vet tool.
+func isVetTool(args []string) bool {
 	for _, arg := range args {
 		if strings.HasSuffix(arg, ".cfg") || arg == "-flags" || strings.HasPrefix(arg, "-V") {
 			return true

@@ -44,6 +44,9 @@ type TaskSession interface {
 	// Leave ends the session once every report is settled, or when ctx ends. Claims that remain go
 	// back to the queue and consume no attempt.
 	Leave(ctx context.Context) error
+	// Suspend ends the session of a worker that keeps its claims, because the node stops. The
+	// worker joins the next owner of the claims with them. What it reported before is stored.
+	Suspend()
 	// Lose ends the session of a worker that has disappeared. The attempts that it was executing
 	// count as lost with it. What it reported before is stored.
 	Lose()

@@ -42,6 +42,16 @@ type Drainer interface {
 	Resume()
 }
 
+// Survivor is a Worker that outlives its owner. A server that was restarted hands the same runs out
+// again, so the worker keeps what still runs.
+type Survivor interface {
+	Worker
+	// Lose takes a run away whose owner has lost the session with the worker. The worker keeps the
+	// bodies that run, and the outcomes that the owner has not delivered back. If it gets the same
+	// run again, it goes on with them.
+	Lose(run model.RunID, generation uint64)
+}
+
 // Activation is a run that the engine gives to a worker.
 type Activation = model.Activation
 

@@ -189,7 +189,7 @@ func checkExportedDocs(m *module) (problems []string) {
 				continue
 			}
 			for _, decl := range f.syntax.Decls {
-				for _, name := range undocumented(decl) {
+				for _, name := range listUndocumented(decl) {
 					problems = append(problems, fmt.Sprintf("%s: exported %s has no doc comment", m.at(name.pos), name.text))
 				}
 			}
@@ -204,8 +204,8 @@ type named struct {
 	pos  token.Pos
 }
 
-// undocumented lists the exported identifiers of a declaration that have no comment.
-func undocumented(decl ast.Decl) (list []named) {
+// listUndocumented lists the exported identifiers of a declaration that have no comment.
+func listUndocumented(decl ast.Decl) (list []named) {
 	switch d := decl.(type) {
 	case *ast.FuncDecl:
 		receiver := ""

@@ -97,8 +97,8 @@ func plain(code string) string {
 // omission is the line that stands for what a quotation leaves out.
 const omission = "\n// …\n"
 
-// quoted reports whether every part of a block is in one of the sources, line for line.
-func quoted(b block, sources []string) bool {
+// isQuoted reports whether every part of a block is in one of the sources, line for line.
+func isQuoted(b block, sources []string) bool {
 	parts := strings.Split(plain(b.code), omission)
 	return slices.ContainsFunc(sources, func(source string) bool {
 		for _, part := range parts {
@@ -116,14 +116,14 @@ func quoted(b block, sources []string) bool {
 func checkQuotations(pages []page, sources, free []string) (problems []string) {
 	for _, p := range pages {
 		for _, b := range p.blocks {
-			if b.program() || quoted(b, sources) {
+			if b.program() || isQuoted(b, sources) {
 				continue
 			}
 			switch {
 			case !slices.Contains(free, p.name):
 				problems = append(problems, fmt.Sprintf("%s:%d: this code is not a quotation of a file that CI runs: "+
 					"write it as an example (examples/, example_*_test.go) and quote it; `// …` stands for what is left out", p.name, b.line))
-			case !strings.Contains(b.code, "…") && !parses(b.code):
+			case !strings.Contains(b.code, "…") && !isGo(b.code):
 				problems = append(problems, fmt.Sprintf("%s:%d: this code cannot be parsed", p.name, b.line))
 			}
 		}
@@ -131,8 +131,8 @@ func checkQuotations(pages []page, sources, free []string) (problems []string) {
 	return problems
 }
 
-// parses reports whether a fragment is Go: declarations, or statements.
-func parses(code string) bool {
+// isGo reports whether a fragment is Go: declarations, or statements.
+func isGo(code string) bool {
 	fset := token.NewFileSet()
 	_, err := parser.ParseFile(fset, "", "package p\n"+code, 0)
 	if err != nil {

@@ -34,8 +34,8 @@ func textsBelow(found map[string]tested, dir string) (texts []string) {
 	return texts
 }
 
-// numbered are invariants by their names: a letter with numbers from one to another.
-func numbered(letter string, from, to int) (names []string) {
+// invariantNames are invariants by their names: a letter with numbers from one to another.
+func invariantNames(letter string, from, to int) (names []string) {
 	for n := from; n <= to; n++ {
 		names = append(names, fmt.Sprint(letter, n))
 	}
@@ -48,7 +48,7 @@ func numbered(letter string, from, to int) (names []string) {
 func checkInvariants(m *module, table string, names []string) (problems []string) {
 	found := map[string]tested{}
 	for _, p := range m.packages {
-		found[p.dir] = p.tested()
+		found[p.dir] = p.findTests()
 	}
 	wrong := func(line int, format string, args ...any) {
 		problems = append(problems, fmt.Sprintf("invariants.txt:%d: ", line+1)+fmt.Sprintf(format, args...))
@@ -134,8 +134,8 @@ func checkInvariants(m *module, table string, names []string) (problems []string
 	return problems
 }
 
-// tested finds the tests and the texts of a package.
-func (p *pkg) tested() tested {
+// findTests finds the tests and the texts of a package.
+func (p *pkg) findTests() tested {
 	t := tested{tests: map[string]bool{}}
 	for _, f := range p.files {
 		for _, decl := range f.syntax.Decls {

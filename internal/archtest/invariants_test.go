@@ -16,7 +16,7 @@ func TestInvariants(t *testing.T) {
 	}
 	// L16 to L21 are about a library that sorts messages of senders with clocks of their own; here
 	// a message has a place in its channel. Those from L41 on are among E1 to E46.
-	names := slices.Concat(numbered("E", 1, 46), numbered("L", 1, 15), numbered("L", 22, 40))
+	names := slices.Concat(invariantNames("E", 1, 46), invariantNames("L", 1, 15), invariantNames("L", 22, 40))
 	none(t, checkInvariants(ours(t), string(table), names))
 }
 
@@ -41,7 +41,7 @@ func (x X) TestMethod() {}`,
 
 	good := "# a table\nE1 something holds\n  core TestCore/E1:\n  stores: a case\n\nE2 more\n  core TestCore\n  internal/e2e TestPrograms/a scenario\n" +
 		"E3 alone\n  core TestCore\n  no store: there is none\nE4 outside\n  internal/e2e TestPrograms\n  no machine: none\nE5 not yet\n  later: when there are locks\n"
-	names := numbered("E", 1, 5)
+	names := invariantNames("E", 1, 5)
 	none(t, checkInvariants(m, good, names))
 
 	for _, c := range []struct{ old, new, want string }{

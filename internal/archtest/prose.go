@@ -150,7 +150,7 @@ func (t *tally) functions(m *module, f *file) {
 			return true
 		}
 		at := m.fset.Position(d.Pos())
-		if count := parameters(d.Type); count > maxParameters && !reasoned(d.Doc) {
+		if count := parameters(d.Type); count > maxParameters && !hasReason(d.Doc) {
 			t.complain(&t.params, "%s:%d: %s has %d parameters; at most %d, or a line \"//arch:parameters REASON\" in its comment",
 				f.name, at.Line, d.Name.Name, count, maxParameters)
 		}
@@ -186,8 +186,8 @@ func passedOn(t ast.Expr) bool {
 	return ok && (from.Name == "context" && sel.Sel.Name == "Context" || from.Name == "testing")
 }
 
-// reasoned reports whether a comment gives the reason for a long list of parameters.
-func reasoned(doc *ast.CommentGroup) bool {
+// hasReason reports whether a comment gives the reason for a long list of parameters.
+func hasReason(doc *ast.CommentGroup) bool {
 	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool {
 		return strings.HasPrefix(c.Text, "//arch:parameters ") && len(c.Text) > len("//arch:parameters ")
 	})
@@ -221,6 +221,34 @@ func tallyMarkdown(name, text string) (t tally) {
 			t.complain(&t.wide, "%s:%d: the line is wider than %d columns", name, n, maxColumns)
 		}
 		prose.WriteString(strings.TrimLeft(strings.ReplaceAll(line, "|", ". "), "#-* ") + "\n")
+	}
+
+	for _, s := range sentences(prose.String()) {
+		t.sentences++
+		if words := banned.FindString(s); words != "" {
+			t.complain(&t.banned, "%s: %q in %q", name, strings.TrimSpace(words), s)
+		}
+	}
+
+	return t
+}
+
+// tallyScript reads the comments of a file that is neither Go nor Markdown. They are whole lines
+// that begin with the mark.
+func tallyScript(name, text, mark string) (t tally) {
+	var prose strings.Builder
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.TrimSuffix(line, "\n")
+		comment, found := strings.CutPrefix(strings.TrimLeft(line, " \t"), mark)
+		if !found {
+			continue
+		}
+		if tooWide(line) {
+			t.complain(&t.wide, "%s:%d: the line is wider than %d columns", name, n, maxColumns)
+		}
+		prose.WriteString(strings.TrimPrefix(comment, " ") + "\n")
 	}
 
 	for _, s := range sentences(prose.String()) {

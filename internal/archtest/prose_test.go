@@ -44,6 +44,14 @@ func TestProse(t *testing.T) {
 		}
 	}
 
+	for name, mark := range scripts(t, root) {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tallies[name] = tallyScript(name, string(text), mark)
+	}
+
 	if name := os.Getenv("PROSE"); name != "" {
 		got := tallies[name]
 		t.Logf("%s: %d wide, %d banned of %d sentences, %d dense, %d parameters\n%s",
@@ -61,6 +69,30 @@ func TestProse(t *testing.T) {
 	for name, got := range tallies {
 		judge(t, name, got)
 	}
+}
+
+// scripts returns the files of this module that are neither Go nor Markdown and have comments, and
+// the mark that begins a comment in each.
+func scripts(t *testing.T, root string) map[string]string {
+	t.Helper()
+	marks := map[string]string{}
+	for pattern, mark := range map[string]string{
+		"Makefile": "#", ".golangci.yml": "#", "scripts/*.sh": "#", ".ci/run": "#", "internal/core/testdata/*.txt": "#",
+		"internal/archtest/testdata/invariants.txt": "#", "proto/perdure/v1/*.proto": "//",
+	} {
+		names, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(names), err)
+		}
+		for _, name := range names {
+			rel, err := filepath.Rel(root, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			marks[filepath.ToSlash(rel)] = mark
+		}
+	}
+	return marks
 }
 
 // judge compares a package with its row.

@@ -30,7 +30,7 @@ func surface(p *pkg) (text string, ok bool) {
 		}
 		ast.FileExports(syntax)
 		for _, decl := range syntax.Decls {
-			decls = append(decls, exported(decl)...)
+			decls = append(decls, exportedDeclarations(decl)...)
 		}
 	}
 
@@ -64,9 +64,9 @@ type declaration struct {
 	text  string
 }
 
-// exported renders what a declaration exports. ast.FileExports has removed what it does not, except
-// for methods of unexported types.
-func exported(decl ast.Decl) []declaration {
+// exportedDeclarations renders what a declaration exports. ast.FileExports has removed what it does
+// not, except for methods of unexported types.
+func exportedDeclarations(decl ast.Decl) []declaration {
 	switch d := decl.(type) {
 	case *ast.FuncDecl:
 		d.Body = nil

@@ -55,7 +55,7 @@ func TestLongBankUnderFireSQLite(t *testing.T) {
 	bankOnFile(t, 24, 60)
 }
 
-// A process whose database has gone away can be stopped all the same: closing takes no longer than
+// A process whose database has gone away can still be stopped: closing takes no longer than
 // its steps, its lease and a last try.
 func TestLongCloseWithoutDatabase(t *testing.T) {
 	t.Parallel()

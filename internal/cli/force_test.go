@@ -71,7 +71,7 @@ func TestForcedDeleteBesideANode(t *testing.T) {
 
 	c = app.With(t.Context())
 	if got, err := deposit.Call(c, "42", money{5}); err != nil || got != 5 {
-		t.Errorf("the entity that begins anew: %d, %v", got, err)
+		t.Errorf("the entity that starts again: %d, %v", got, err)
 	}
 	if _, err := stuck.Start(c, "in", perdure.RawKey("k")); err != nil {
 		t.Errorf("the next run of the key: %v", err)

@@ -128,7 +128,7 @@ func TestOperateBesideANode(t *testing.T) {
 		t.Errorf("the wait for one that fails: exit %d, %s%s", code, out, complaints)
 	}
 	if _, complaints, code := perdureOn(t, url, "workflow", "signal", "shop/nobody", "approve"); code != 3 {
-		t.Errorf("a signal to nobody: exit %d, %s", code, complaints)
+		t.Errorf("a signal to a missing execution: exit %d, %s", code, complaints)
 	}
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {

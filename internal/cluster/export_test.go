@@ -37,8 +37,8 @@ func (m *Membership) Fingerprint(b []byte, mono time.Duration) []byte {
 	return b
 }
 
-// Leaves reports whether the lanes are giving the shard up.
-func (m *Membership) Leaves(s model.ShardID) bool { return m.leaving[s] }
+// IsLeaving reports whether the lanes are giving the shard up.
+func (m *Membership) IsLeaving(s model.ShardID) bool { return m.leaving[s] }
 
 // Owns reports whether the shard is ours as far as the node knows.
 func (m *Membership) Owns(s model.ShardID) bool { return m.owned[s] }

@@ -43,8 +43,8 @@ func explore(t *testing.T, first *small) {
 	for len(todo) > 0 {
 		w := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		for _, next := range w.steps() {
-			a, b := next.serving(0), next.serving(1)
+		for _, next := range w.nextStates() {
+			a, b := next.isServing(0), next.isServing(1)
 			if a && b {
 				t.Fatalf("both nodes serve the shard:\n%s", strings.Join(next.trace(), "\n"))
 			}
@@ -111,17 +111,17 @@ func newSmall(owner int) *small {
 		n.registered, n.expires = true, ttl
 	}
 	if owner > 0 {
-		w.nodes[owner-1].m.Acquired(got(0), nil)
+		w.nodes[owner-1].m.ApplyAcquire(acquiredShards(0), nil)
 	}
 	return w
 }
 
 func (w *small) mono(i int) time.Duration { return time.Duration(w.now-w.nodes[i].behind) * s }
 
-// serving reports whether a node answers for the shard now.
-func (w *small) serving(i int) bool {
+// isServing reports whether a node answers for the shard now.
+func (w *small) isServing(i int) bool {
 	n := &w.nodes[i]
-	return !n.dead && n.m.Serving(w.mono(i)) && n.m.Owns(0) && !n.m.Leaves(0)
+	return !n.dead && n.m.IsServing(w.mono(i)) && n.m.Owns(0) && !n.m.IsLeaving(0)
 }
 
 // print returns a hash that tells states apart.
@@ -186,8 +186,8 @@ func (w *small) then(did string, change func(c *small)) *small {
 	return &c
 }
 
-// steps returns all states that can come next.
-func (w *small) steps() (next []*small) {
+// nextStates returns all states that can come next.
+func (w *small) nextStates() (next []*small) {
 	if w.now < w.until {
 		next = append(next, w.then("time passes", func(c *small) { c.now++ }))
 	}
@@ -210,19 +210,19 @@ func (w *small) promptStep(i int) (next []*small) {
 			return
 		}
 		v, err := c.execRenew(i)
-		a := n.m.Renewed(c.mono(i), v, err)
+		a := n.m.ApplyRenewal(c.mono(i), v, err)
 		if len(a.Fence) > 0 {
-			n.m.Fenced(nodeID(2-i), c.execFence(1-i), nil)
+			n.m.ApplyFence(nodeID(2-i), c.execFence(1-i), nil)
 		}
 
 		if len(a.Acquire) > 0 {
 			ok, err := c.execAcquire(i)
-			n.m.Acquired(got(0)[:btoi(ok)], err)
+			n.m.ApplyAcquire(acquiredShards(0)[:btoi(ok)], err)
 		}
 
 		if len(a.GiveUp) > 0 && n.registered && c.owner == i+1 {
 			c.owner = 0
-			n.m.Freed(shardIDs(0))
+			n.m.RemoveShards(shardIDs(0))
 		}
 	})}
 }
@@ -285,13 +285,13 @@ func (w *small) stepsOf(i int) (next []*small) {
 		if n.orphan == "" {
 			wrong("the renewal times out", func(c *small, n *smallNode) {
 				n.renew, n.orphan = 0, "renewal"
-				n.m.Renewed(c.mono(i), store.View{}, errAway)
+				n.m.ApplyRenewal(c.mono(i), store.View{}, errAway)
 			})
 		}
 	case 2:
 		add("the answer to the renewal arrives", func(c *small, n *smallNode) {
 			n.renew = 0
-			a := n.m.Renewed(c.mono(i), n.view, n.renewErr)
+			a := n.m.ApplyRenewal(c.mono(i), n.view, n.renewErr)
 			if len(a.Acquire) > 0 {
 				n.acquire = 1
 			}
@@ -304,7 +304,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 		})
 		wrong("the answer to the renewal is lost", func(c *small, n *smallNode) {
 			n.renew = 0
-			n.m.Renewed(c.mono(i), store.View{}, errAway)
+			n.m.ApplyRenewal(c.mono(i), store.View{}, errAway)
 		})
 	}
 
@@ -312,27 +312,27 @@ func (w *small) stepsOf(i int) (next []*small) {
 	case 1:
 		add("the acquire is executed", func(c *small, n *smallNode) { n.acquire = 2; n.acquired, n.acquireErr = c.execAcquire(i) })
 		if n.orphan == "" {
-			wrong("the acquire times out", func(_ *small, n *smallNode) { n.acquire, n.orphan = 0, "acquire"; n.m.Acquired(nil, errAway) })
+			wrong("the acquire times out", func(_ *small, n *smallNode) { n.acquire, n.orphan = 0, "acquire"; n.m.ApplyAcquire(nil, errAway) })
 		}
 	case 2:
 		add("the answer to the acquire arrives", func(_ *small, n *smallNode) {
 			n.acquire = 0
 			var ids []store.AcquiredShard
 			if n.acquired {
-				ids = got(0)
+				ids = acquiredShards(0)
 			}
-			n.m.Acquired(ids, n.acquireErr)
+			n.m.ApplyAcquire(ids, n.acquireErr)
 		})
-		wrong("the answer to the acquire is lost", func(_ *small, n *smallNode) { n.acquire = 0; n.m.Acquired(nil, errAway) })
+		wrong("the answer to the acquire is lost", func(_ *small, n *smallNode) { n.acquire = 0; n.m.ApplyAcquire(nil, errAway) })
 	}
 
 	switch n.fence {
 	case 1:
 		add("the fence is executed", func(c *small, n *smallNode) { n.fence = 2; n.fenced = c.execFence(1 - i) })
-		wrong("the fence fails", func(_ *small, n *smallNode) { n.fence = 0; n.m.Fenced(nodeID(2-i), false, errAway) })
+		wrong("the fence fails", func(_ *small, n *smallNode) { n.fence = 0; n.m.ApplyFence(nodeID(2-i), false, errAway) })
 	case 2:
-		add("the answer to the fence arrives", func(_ *small, n *smallNode) { n.fence = 0; n.m.Fenced(nodeID(2-i), n.fenced, nil) })
-		wrong("the answer to the fence is lost", func(_ *small, n *smallNode) { n.fence = 0; n.m.Fenced(nodeID(2-i), false, errAway) })
+		add("the answer to the fence arrives", func(_ *small, n *smallNode) { n.fence = 0; n.m.ApplyFence(nodeID(2-i), n.fenced, nil) })
+		wrong("the answer to the fence is lost", func(_ *small, n *smallNode) { n.fence = 0; n.m.ApplyFence(nodeID(2-i), false, errAway) })
 	}
 
 	switch n.freeing {
@@ -345,7 +345,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 			}
 		})
 	case 2:
-		add("hears that the shard is free", func(_ *small, n *smallNode) { n.freeing = 0; n.m.Freed(shardIDs(0)) })
+		add("hears that the shard is free", func(_ *small, n *smallNode) { n.freeing = 0; n.m.RemoveShards(shardIDs(0)) })
 	}
 
 	return next

@@ -107,9 +107,9 @@ func New(cfg Config, epoch int64, sentAt time.Duration) *Membership {
 	}
 }
 
-// Serving reports whether the lease surely holds at mono. The caller must ask after a request has
+// IsServing reports whether the lease surely holds at mono. The caller must ask after a request has
 // arrived and before it answers: then a process that was paused in between notices it.
-func (m *Membership) Serving(mono time.Duration) bool { return m.lost == nil && mono < m.validUntil }
+func (m *Membership) IsServing(mono time.Duration) bool { return m.lost == nil && mono < m.validUntil }
 
 // ValidUntil returns the mono time until which the lease surely holds.
 func (m *Membership) ValidUntil() time.Duration { return m.validUntil }
@@ -132,8 +132,8 @@ func (m *Membership) Drain() {
 	m.RenewNow()
 }
 
-// Drained reports whether the node no longer owns a shard.
-func (m *Membership) Drained() bool { return m.draining && len(m.owned) == 0 && !m.acquires }
+// HasDrained reports whether the node no longer owns a shard.
+func (m *Membership) HasDrained() bool { return m.draining && len(m.owned) == 0 && !m.acquires }
 
 // Tick returns what is due at mono.
 func (m *Membership) Tick(mono time.Duration) (a Actions) {
@@ -163,8 +163,8 @@ func (m *Membership) NextTick() time.Duration {
 // missed the change, so another one follows it.
 func (m *Membership) RenewNow() { m.nextRenew, m.again = 0, m.renewing }
 
-// Renewed applies the result of a renewal.
-func (m *Membership) Renewed(mono time.Duration, v store.View, err error) (a Actions) {
+// ApplyRenewal applies the result of a renewal.
+func (m *Membership) ApplyRenewal(mono time.Duration, v store.View, err error) (a Actions) {
 	m.renewing = false
 	m.nextRenew = max(m.sentAt+m.cfg.RenewEvery, mono)
 	switch {
@@ -237,9 +237,9 @@ func (m *Membership) plan(mono time.Duration) (a Actions) {
 func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member {
 	var live []store.Member
 	for _, n := range m.view.Members {
-		expired := m.expired(mono, &n)
+		expired := m.isExpired(mono, &n)
 		self := n.ID == m.cfg.Self.ID
-		proven := !self && (m.cfg.Gone(n.NodeInfo) || m.abandoned(mono, &n))
+		proven := !self && (m.cfg.Gone(n.NodeInfo) || m.isAbandoned(mono, &n))
 		if !self && (expired || proven) {
 			if !m.fencing[n.ID] {
 				m.fencing[n.ID] = true
@@ -252,14 +252,14 @@ func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member 
 		}
 	}
 
-	return working(live)
+	return mostCapable(live)
 }
 
-// working returns the nodes that can run the most: the nodes that run user workflows; without any,
-// the nodes that execute tasks; and so on. The owner of a run should have its code. A process that
-// only executes tasks lends its slots to the owners. A process that only starts and submits would
-// keep its runs from the nodes that can run them.
-func working(nodes []store.Member) []store.Member {
+// mostCapable returns the nodes that can run the most: the nodes that run user workflows; without
+// any, the nodes that execute tasks; and so on. The owner of a run should have its code. A process
+// that only executes tasks lends its slots to the owners. A process that only starts and submits
+// would keep its runs from the nodes that can run them.
+func mostCapable(nodes []store.Member) []store.Member {
 	most := runsNothing
 	for i := range nodes {
 		most = max(most, rankOf(&nodes[i]))
@@ -294,17 +294,17 @@ func rankOf(n *store.Member) rank {
 	return r
 }
 
-// Fenced applies the result of fencing a node. The next renewal, which is due at once, takes its
-// shards.
-func (m *Membership) Fenced(node model.NodeID, done bool, err error) {
+// ApplyFence applies the result of fencing a node. The next renewal, which is due at once, takes
+// its shards.
+func (m *Membership) ApplyFence(node model.NodeID, done bool, err error) {
 	delete(m.fencing, node)
 	if err == nil && done {
 		m.nextRenew = 0
 	}
 }
 
-// Acquired applies the result of an acquire: the shards that are ours now.
-func (m *Membership) Acquired(shards []store.AcquiredShard, err error) (a Actions) {
+// ApplyAcquire applies the result of an acquire: the shards that are ours now.
+func (m *Membership) ApplyAcquire(shards []store.AcquiredShard, err error) (a Actions) {
 	m.acquires = false
 	if err != nil {
 		if store.ClassOf(err) == store.Fenced {
@@ -321,8 +321,8 @@ func (m *Membership) Acquired(shards []store.AcquiredShard, err error) (a Action
 	return a
 }
 
-// Freed notes that shards have been given up.
-func (m *Membership) Freed(shards []model.ShardID) {
+// RemoveShards notes that shards have been given up.
+func (m *Membership) RemoveShards(shards []model.ShardID) {
 	for _, s := range shards {
 		delete(m.owned, s)
 		delete(m.leaving, s)
@@ -330,8 +330,8 @@ func (m *Membership) Freed(shards []model.ShardID) {
 	m.stale = m.renewing
 }
 
-// Owned lists our shards.
-func (m *Membership) Owned() []model.ShardID { return sortedShards(m.owned) }
+// OwnedShards lists our shards.
+func (m *Membership) OwnedShards() []model.ShardID { return sortedShards(m.owned) }
 
 func sortedShards(set map[model.ShardID]bool) []model.ShardID {
 	ids := make([]model.ShardID, 0, len(set))

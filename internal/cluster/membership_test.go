@@ -47,10 +47,10 @@ func renew(t *testing.T, m *cluster.Membership, mono time.Duration, v store.View
 	if a := m.Tick(mono); a.Renew == nil {
 		t.Fatalf("no renewal at %s", mono)
 	}
-	return m.Renewed(mono, v, nil)
+	return m.ApplyRenewal(mono, v, nil)
 }
 
-func got(ids ...int) (ss []store.AcquiredShard) {
+func acquiredShards(ids ...int) (ss []store.AcquiredShard) {
 	for _, id := range ids {
 		ss = append(ss, store.AcquiredShard{Shard: model.ShardID(id)})
 	}
@@ -71,7 +71,7 @@ var errAway = store.Errorf(store.Away, "renew", "injected")
 func TestLease(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
-	if m.ValidUntil() != 9*s || !m.Serving(0) || !m.Serving(9*s-1) || m.Serving(9*s) {
+	if m.ValidUntil() != 9*s || !m.IsServing(0) || !m.IsServing(9*s-1) || m.IsServing(9*s) {
 		t.Fatalf("after the registration the lease holds until %s, want 9s", m.ValidUntil())
 	}
 	if a := m.Tick(0); a.Renew == nil || a.Renew.TTL != 10*s || a.Renew.Epoch != 1 || a.Renew.Node != nodeID(1) {
@@ -81,7 +81,7 @@ func TestLease(t *testing.T) {
 	if a := m.Tick(5 * s); a.Renew != nil || m.NextTick() != math.MaxInt64 {
 		t.Fatal("a second renewal while one is in flight")
 	}
-	m.Renewed(7*s, view(0, members(1), 1), nil) // a slow answer
+	m.ApplyRenewal(7*s, view(0, members(1), 1), nil) // a slow answer
 	if m.ValidUntil() != 9*s {
 		t.Errorf("the lease holds until %s, want 9s: it was sent at 0", m.ValidUntil())
 	}
@@ -95,19 +95,19 @@ func TestLease(t *testing.T) {
 
 	// A failed renewal changes nothing, and is tried again soon.
 	m.Tick(9 * s)
-	m.Renewed(9*s+100*time.Millisecond, store.View{}, errAway)
+	m.ApplyRenewal(9*s+100*time.Millisecond, store.View{}, errAway)
 	if m.ValidUntil() != 16*s || m.NextTick() <= 9*s || m.NextTick() > 10*s {
 		t.Errorf("after a failed renewal: until %s, next at %s", m.ValidUntil(), m.NextTick())
 	}
 
 	// A process that was paused notices it itself.
-	if m.Serving(16*s) || m.Serving(time.Hour) {
+	if m.IsServing(16*s) || m.IsServing(time.Hour) {
 		t.Error("serves after its lease has ended")
 	}
 
 	// A node may renew an expired lease if no other node has fenced it.
 	renew(t, m, time.Hour, view(time.Hour, members(1), 1))
-	if !m.Serving(time.Hour + 8*s) {
+	if !m.IsServing(time.Hour + 8*s) {
 		t.Error("does not serve after it has renewed")
 	}
 }
@@ -130,7 +130,7 @@ func TestFencedNodeIsLost(t *testing.T) {
 	lose := map[string]func(m *cluster.Membership) cluster.Actions{
 		"by a renewal": func(m *cluster.Membership) cluster.Actions {
 			m.Tick(s)
-			return m.Renewed(s, store.View{}, store.Errorf(store.Fenced, "renew", "gone"))
+			return m.ApplyRenewal(s, store.View{}, store.Errorf(store.Fenced, "renew", "gone"))
 		},
 		"by an acquire": func(m *cluster.Membership) cluster.Actions {
 			renew(t, m, s, view(s, members(1), 0, 0))
@@ -138,7 +138,7 @@ func TestFencedNodeIsLost(t *testing.T) {
 			if m.Tick(s).Renew == nil {
 				t.Error("no renewal in flight")
 			}
-			return m.Acquired(nil, store.Errorf(store.Fenced, "acquire", "gone"))
+			return m.ApplyAcquire(nil, store.Errorf(store.Fenced, "acquire", "gone"))
 		},
 	}
 	for name, f := range lose {
@@ -146,16 +146,16 @@ func TestFencedNodeIsLost(t *testing.T) {
 			t.Parallel()
 			m := newNode(1)
 			a := f(m)
-			if a.Lost == nil || m.Serving(s) {
-				t.Fatalf("actions %+v, serving %v; want it lost", a, m.Serving(s))
+			if a.Lost == nil || m.IsServing(s) {
+				t.Fatalf("actions %+v, serving %v; want it lost", a, m.IsServing(s))
 			}
 			if a := m.Tick(2 * s); a.Lost == nil || a.Renew != nil {
 				t.Errorf("a lost node ticks: %+v", a)
 			}
 			// This is the answer to a renewal that was in flight when the node was fenced.
-			a = m.Renewed(2*s, view(s, members(1), 0, 0), nil)
-			if a.Lost == nil || len(a.Acquire)+len(a.GiveUp)+len(a.Fence) > 0 || m.Serving(2*s) {
-				t.Errorf("a lost node plans: %+v, serving %v", a, m.Serving(2*s))
+			a = m.ApplyRenewal(2*s, view(s, members(1), 0, 0), nil)
+			if a.Lost == nil || len(a.Acquire)+len(a.GiveUp)+len(a.Fence) > 0 || m.IsServing(2*s) {
+				t.Errorf("a lost node plans: %+v, serving %v", a, m.IsServing(2*s))
 			}
 		})
 	}
@@ -177,9 +177,9 @@ func TestAcquiresFreeShards(t *testing.T) {
 	if a := renew(t, m, 2*s, view(2*s, members(1, 2), make([]int, n)...)); len(a.Acquire) > 0 {
 		t.Errorf("acquires %v while an acquire is in flight", a.Acquire)
 	}
-	m.Acquired(got(int(mine[0])), nil) // not all of them
-	if !slices.Equal(m.Owned(), mine[:1]) {
-		t.Errorf("owns %v, want %v", m.Owned(), mine[:1])
+	m.ApplyAcquire(acquiredShards(int(mine[0])), nil) // not all of them
+	if !slices.Equal(m.OwnedShards(), mine[:1]) {
+		t.Errorf("owns %v, want %v", m.OwnedShards(), mine[:1])
 	}
 	owners := make([]int, n)
 	owners[mine[0]] = 1
@@ -212,7 +212,7 @@ func TestShardsOfOthers(t *testing.T) {
 	if a := renew(t, m, 3*s, view(3*s, members(1), 2, 2, 2)); !slices.Equal(a.Acquire, shardIDs(0, 1, 2)) {
 		t.Errorf("acquires %v of a fenced node, want all", a.Acquire)
 	}
-	m.Acquired(nil, errAway)
+	m.ApplyAcquire(nil, errAway)
 
 	// It has come back under another epoch: the shards of its former life may be taken.
 	back := members(1, 2)
@@ -229,7 +229,7 @@ func TestGivesUp(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
 	renew(t, m, s, view(s, members(1), 0, 0, 0, 0))
-	m.Acquired(got(0, 1, 2, 3), nil)
+	m.ApplyAcquire(acquiredShards(0, 1, 2, 3), nil)
 	if a := renew(t, m, 3*s, view(3*s, members(1), 1, 1, 1, 1)); len(a.GiveUp)+len(a.Acquire) > 0 {
 		t.Fatalf("alone it moves something: %+v", a)
 	}
@@ -242,10 +242,10 @@ func TestGivesUp(t *testing.T) {
 	if a := renew(t, m, 7*s, view(7*s, members(1, 2), 1, 1, 1, 1)); len(a.GiveUp) > 0 {
 		t.Errorf("gives up %v again", a.GiveUp)
 	}
-	m.Freed(theirs)
+	m.RemoveShards(theirs)
 
 	for _, id := range theirs {
-		if slices.Contains(m.Owned(), id) {
+		if slices.Contains(m.OwnedShards(), id) {
 			t.Errorf("still owns %d", id)
 		}
 	}
@@ -266,7 +266,7 @@ func TestIdlersOwnNothing(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
 	renew(t, m, s, view(s, members(1), 0, 0, 0, 0))
-	m.Acquired(got(0, 1, 2, 3), nil)
+	m.ApplyAcquire(acquiredShards(0, 1, 2, 3), nil)
 
 	serving := func(nodes ...int) []store.Member {
 		ms := members(1, 2)
@@ -278,11 +278,11 @@ func TestIdlersOwnNothing(t *testing.T) {
 	if a := renew(t, m, 3*s, view(3*s, serving(2), 1, 1, 1, 1)); !slices.Equal(a.GiveUp, shardIDs(0, 1, 2, 3)) {
 		t.Errorf("gives up %v, want all", a.GiveUp)
 	}
-	m.Freed(shardIDs(0, 1, 2, 3))
+	m.RemoveShards(shardIDs(0, 1, 2, 3))
 	if a := renew(t, m, 5*s, view(5*s, serving(1, 2), 0, 0, 0, 0)); !slices.Equal(a.Acquire, proposedFor(4, 1, 1, 2)) {
 		t.Errorf("acquires %v, want its share", a.Acquire)
 	}
-	m.Acquired(nil, errAway)
+	m.ApplyAcquire(nil, errAway)
 	if a := renew(t, m, 7*s, view(7*s, serving(1), 0, 0, 0, 0)); !slices.Equal(a.Acquire, shardIDs(0, 1, 2, 3)) {
 		t.Errorf("acquires %v, want all", a.Acquire)
 	}
@@ -324,10 +324,10 @@ func TestStaleView(t *testing.T) {
 	m := newNode(1)
 	renew(t, m, s, view(s, members(1), 0, 0))
 	m.Tick(3 * s) // sent before the acquire is answered
-	m.Acquired(got(0, 1), nil)
-	a := m.Renewed(4*s, view(3*s, members(1), 0, 0), nil)
+	m.ApplyAcquire(acquiredShards(0, 1), nil)
+	a := m.ApplyRenewal(4*s, view(3*s, members(1), 0, 0), nil)
 	if len(a.Acquire)+len(a.GiveUp) > 0 || m.NextTick() > 4*s {
-		t.Fatalf("acted upon a stale view: %+v, next tick at %s", a, m.NextTick())
+		t.Fatalf("acted on a stale view: %+v, next tick at %s", a, m.NextTick())
 	}
 
 	if m.ValidUntil() != 12*s {
@@ -339,17 +339,17 @@ func TestStaleView(t *testing.T) {
 	renew(t, m, 4*s, view(4*s, members(1, 2), 1, 1))
 	m.RenewNow()
 	m.Tick(5 * s)
-	m.Freed(shardIDs(0, 1))
-	if a := m.Renewed(6*s, view(5*s, members(1, 2), 1, 1), nil); len(a.Acquire) > 0 {
+	m.RemoveShards(shardIDs(0, 1))
+	if a := m.ApplyRenewal(6*s, view(5*s, members(1, 2), 1, 1), nil); len(a.Acquire) > 0 {
 		t.Errorf("takes %v back because of a stale view", a.Acquire)
 	}
 
 	// Mail is a hint: it may be passed on.
 	m.Tick(6 * s)
-	m.Freed(nil)
+	m.RemoveShards(nil)
 	v := view(6*s, members(1, 2), 0, 0)
 	v.Mail = true
-	if a := m.Renewed(6*s, v, nil); !a.Mail {
+	if a := m.ApplyRenewal(6*s, v, nil); !a.Mail {
 		t.Error("mail is not passed on")
 	}
 }
@@ -360,8 +360,8 @@ func TestLostAcquireReply(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
 	renew(t, m, s, view(s, members(1), 0, 0))
-	m.Acquired(nil, errors.New("connection lost"))
-	if len(m.Owned()) != 0 {
+	m.ApplyAcquire(nil, errors.New("connection lost"))
+	if len(m.OwnedShards()) != 0 {
 		t.Fatal("owns what it does not know to have")
 	}
 
@@ -369,23 +369,23 @@ func TestLostAcquireReply(t *testing.T) {
 	if !slices.Equal(a.Acquire, shardIDs(0, 1)) {
 		t.Fatalf("acquires %v, want both again", a.Acquire)
 	}
-	m.Acquired(got(0, 1), nil)
-	if !slices.Equal(m.Owned(), shardIDs(0, 1)) {
-		t.Errorf("owns %v", m.Owned())
+	m.ApplyAcquire(acquiredShards(0, 1), nil)
+	if !slices.Equal(m.OwnedShards(), shardIDs(0, 1)) {
+		t.Errorf("owns %v", m.OwnedShards())
 	}
 
 	// It does so even if they are no longer proposed for it: it must take them to be able to free
 	// them.
 	m = newNode(1)
 	renew(t, m, s, view(s, members(1), 0, 0, 0, 0))
-	m.Acquired(nil, errAway)
+	m.ApplyAcquire(nil, errAway)
 	theirs := proposedFor(4, 2, 1, 2)
 	a = renew(t, m, 3*s, view(3*s, members(1, 2), 1, 1, 1, 1))
 	if !slices.Equal(a.Acquire, shardIDs(0, 1, 2, 3)) {
 		t.Fatalf("acquires %v, want all that the store says are ours", a.Acquire)
 	}
 
-	m.Acquired(got(0, 1, 2, 3), nil)
+	m.ApplyAcquire(acquiredShards(0, 1, 2, 3), nil)
 	if a := renew(t, m, 5*s, view(5*s, members(1, 2), 1, 1, 1, 1)); !slices.Equal(a.GiveUp, theirs) {
 		t.Errorf("gives up %v, want %v", a.GiveUp, theirs)
 	}
@@ -412,11 +412,11 @@ func TestFencesExpiredNodes(t *testing.T) {
 	if a := renew(t, m, 5*s, view(8*s, ms(5*s), 2, 2)); len(a.Fence) > 0 {
 		t.Error("fences twice at a time")
 	}
-	m.Fenced(nodeID(2), false, errAway)
+	m.ApplyFence(nodeID(2), false, errAway)
 	if a := renew(t, m, 7*s, view(10*s, ms(5*s), 2, 2)); len(a.Fence) != 1 {
 		t.Error("does not try again")
 	}
-	m.Fenced(nodeID(2), true, nil)
+	m.ApplyFence(nodeID(2), true, nil)
 	if m.NextTick() != 0 {
 		t.Errorf("next tick at %s, want at once", m.NextTick())
 	}
@@ -453,13 +453,13 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
 	renew(t, m, s, view(s, members(1), 0, 0, 0))
-	m.Acquired(got(0, 1), nil)
-	if m.Drained() {
+	m.ApplyAcquire(acquiredShards(0, 1), nil)
+	if m.HasDrained() {
 		t.Fatal("drained before it was asked to")
 	}
 
 	m.Drain()
-	if m.Drained() {
+	if m.HasDrained() {
 		t.Fatal("drained while it owns shards")
 	}
 	if m.NextTick() != 0 {
@@ -470,16 +470,16 @@ func TestDrain(t *testing.T) {
 		t.Fatalf("renewal = %+v, want it draining, with its shards", a.Renew)
 	}
 
-	a = m.Renewed(s, view(s, members(1), 1, 1, 0), nil)
+	a = m.ApplyRenewal(s, view(s, members(1), 1, 1, 0), nil)
 	if !slices.Equal(a.GiveUp, shardIDs(0, 1)) || len(a.Acquire) > 0 {
 		t.Fatalf("actions = %+v, want everything given up and nothing taken", a)
 	}
-	m.Freed(shardIDs(0))
-	if m.Drained() {
+	m.RemoveShards(shardIDs(0))
+	if m.HasDrained() {
 		t.Error("drained with one left")
 	}
-	m.Freed(shardIDs(1))
-	if !m.Drained() {
+	m.RemoveShards(shardIDs(1))
+	if !m.HasDrained() {
 		t.Error("not drained")
 	}
 
@@ -498,10 +498,10 @@ func TestDrainDuringAcquire(t *testing.T) {
 	m := newNode(1)
 	renew(t, m, s, view(s, members(1), 0))
 	m.Drain()
-	if m.Drained() {
+	if m.HasDrained() {
 		t.Fatal("drained while an acquire is in flight")
 	}
-	m.Acquired(got(0), nil)
+	m.ApplyAcquire(acquiredShards(0), nil)
 	if a := renew(t, m, 2*s, view(2*s, members(1), 1)); !slices.Equal(a.GiveUp, shardIDs(0)) {
 		t.Errorf("gives up %v, want the shard that came late", a.GiveUp)
 	}
@@ -519,7 +519,7 @@ func TestRenewNowDuringARenewal(t *testing.T) {
 		m := newNode(1)
 		m.Tick(0)
 		ask(m)
-		m.Renewed(s/10, view(0, members(1)), nil)
+		m.ApplyRenewal(s/10, view(0, members(1)), nil)
 		if m.NextTick() > s/10 {
 			t.Errorf("%s: the next renewal is at %s", name, m.NextTick())
 		}

@@ -81,9 +81,10 @@ func (m *Membership) watch(mono time.Duration) {
 	m.seen = seen
 }
 
-// expired reports whether the lease of a node is over. A lease that was, or may have been, written
-// while the store's clock was wrong is over when it has not been renewed for the length of a lease.
-func (m *Membership) expired(mono time.Duration, n *store.Member) bool {
+// isExpired reports whether the lease of a node is over. A lease that was, or may have been,
+// written while the store's clock was wrong is over when it has not been renewed for the length of
+// a lease.
+func (m *Membership) isExpired(mono time.Duration, n *store.Member) bool {
 	s := m.seen[n.ID]
 
 	return n.Expires < m.view.Now && (mono >= m.unsure && !s.odd || mono-s.since >= s.lasts)
@@ -93,10 +94,10 @@ func (m *Membership) expired(mono time.Duration, n *store.Member) bool {
 // whose lease seems to last.
 const ages = 3
 
-// abandoned reports whether a node is gone although its lease will not expire for a long time,
+// isAbandoned reports whether a node is gone although its lease will not expire for a long time,
 // because the store's clock went back. No renewal gave it that much time, and it has not renewed
 // since. By its own clock it has stopped serving.
-func (m *Membership) abandoned(mono time.Duration, n *store.Member) bool {
+func (m *Membership) isAbandoned(mono time.Duration, n *store.Member) bool {
 	s := m.seen[n.ID]
 	silence := s.lasts + ages*m.cfg.TTL
 

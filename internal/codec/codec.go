@@ -184,7 +184,7 @@ func (c *Codec) Marshal(v any) (model.Payload, error) {
 	if err != nil {
 		return model.Payload{}, c.redact(err, v)
 	}
-	return model.Payload{Data: data, Encoding: encoding(c.format.Name())}, nil
+	return model.Payload{Data: data, Encoding: encodingName(c.format.Name())}, nil
 }
 
 // Unmarshal decodes a value after Open.
@@ -215,8 +215,8 @@ func (c *Codec) redact(err error, v any) error {
 	return fmt.Errorf("%T: the %s does not fit the type (its error may quote the content, which is hidden)", v, c.format.Name())
 }
 
-// encoding returns the recorded name of an encoding.
-func encoding(name string) string {
+// encodingName returns the recorded name of an encoding.
+func encodingName(name string) string {
 	if name == payload.JSON.Name() {
 		return model.JSON
 	}
@@ -241,7 +241,7 @@ func (c *Codec) Seal(ctx context.Context, plain model.Payload) (model.Payload, e
 			data, name = out, name+"+"+t.Name()
 		}
 	}
-	return model.Payload{Data: data, Encoding: encoding(name)}, nil
+	return model.Payload{Data: data, Encoding: encodingName(name)}, nil
 }
 
 // SealStart is Seal for the input of an execution, with a sum for the comparison with a repeated
@@ -309,7 +309,7 @@ func (c *Codec) Open(ctx context.Context, p model.Payload) (model.Payload, error
 	if names[0] != model.JSON && c.formats[names[0]] == nil {
 		return model.Payload{}, unknownEncoding(form)
 	}
-	return model.Payload{Data: data, Encoding: encoding(names[0])}, nil
+	return model.Payload{Data: data, Encoding: encodingName(names[0])}, nil
 }
 
 // classify separates errors that trying again can solve from others.

@@ -74,7 +74,7 @@ func TestOpenTasksAreCapped(t *testing.T) {
 			for _, e := range r.took(d).Events {
 				scheduled[e.ID]++
 			}
-			if err != nil && (d.Writes() || !reflect.DeepEqual(before, r.x.Clone())) {
+			if err != nil && (d.HasWrites() || !reflect.DeepEqual(before, r.x.Clone())) {
 				t.Fatalf("a turn that is refused has an effect: %v", err)
 			}
 			return d, err
@@ -98,7 +98,7 @@ func TestOpenTasksAreCapped(t *testing.T) {
 				for _, task := range r.x.Tasks() {
 					ids = append(ids, task.ID)
 				}
-				if d, err := apply(t, ids...); err != nil || d.Writes() {
+				if d, err := apply(t, ids...); err != nil || d.HasWrites() {
 					t.Fatalf("what is open is asked for again: %v, %+v", err, d)
 				}
 			},

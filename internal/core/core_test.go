@@ -105,8 +105,8 @@ func TestCloneIsIndependent(t *testing.T) {
 
 	deliver := func(x *core.Execution, m model.Message) {
 		m.To = a
-		if _, d := core.Deliver(x, &m, w.now, runID(9), w.lim); d.Refused() != nil {
-			t.Fatal(d.Refused())
+		if _, d := core.Deliver(x, &m, w.now, runID(9), w.lim); d.Refusal() != nil {
+			t.Fatal(d.Refusal())
 		}
 	}
 

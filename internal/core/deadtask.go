@@ -13,10 +13,10 @@ type StoredDeadTask struct {
 	Body  model.DeadTask
 }
 
-// changed reports whether a dead task has been requeued since the sender of the order looked at it.
-// The count alone does not tell: after an undone requeue and another one the count is the same.
+// hasChanged reports whether a dead task has been requeued since the sender of the order looked at
+// it. The count alone does not tell: after an undone requeue and another one the count is the same.
 // Then the run that the sender has seen is no longer the last one.
-func (l *StoredDeadTask) changed(o *model.DeadTaskOrder) bool {
+func (l *StoredDeadTask) hasChanged(o *model.DeadTaskOrder) bool {
 	last := l.Body.Requeued.Run
 	return l.Count != o.Count || !o.Run.IsZero() && !last.IsZero() && o.Run != last
 }
@@ -52,7 +52,7 @@ func DeliverDeadTaskOrder(x *Execution, m *model.Message, dead *StoredDeadTask, 
 	return x, d
 }
 
-// requeue schedules the task anew, once (E38). A task that stood alone gets another run of its key
+// requeue schedules the task again, once (E38). A task that stood alone gets another run of its key
 // here. For a step of a workflow, a start leaves for an address of its own, in the commit that
 // marks the dead task.
 //
@@ -64,14 +64,14 @@ func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Tim
 	case dead == nil:
 		d.refuse(fault.NotFound, fmt.Sprintf("there is no dead task %s of run %s", o.Ref, o.Ref.Run))
 		return x, d
-	case dead.changed(o) && dead.Body.Requeued.IsZero():
+	case dead.hasChanged(o) && dead.Body.Requeued.IsZero():
 		// there is no run that could be the answer
 		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s was requeued %d times, not %d, and the last requeue was undone: requeue it again", o.Ref, dead.Count, o.Count))
 		return x, d
-	case dead.changed(o) && o.Input != nil:
+	case dead.hasChanged(o) && o.Input != nil:
 		d.refuse(fault.Conflict, fmt.Sprintf("another client has requeued dead task %s as run %s", o.Ref, dead.Body.Requeued.Run))
 		return x, d
-	case dead.changed(o):
+	case dead.hasChanged(o):
 		d.Answer = model.Answer{Run: dead.Body.Requeued.Run, Existing: true}
 		return x, d
 	case o.Ref.Alone() && x != nil && x.Open():
@@ -165,7 +165,7 @@ func (d *Decision) unmark(o *model.DeadTaskOrder, dead *StoredDeadTask) {
 func (x *Execution) purge(d *Decision, o *model.DeadTaskOrder, dead *StoredDeadTask) {
 	switch {
 	case dead == nil: // it is gone already
-	case dead.changed(o):
+	case dead.hasChanged(o):
 		d.refuse(fault.Conflict, fmt.Sprintf("another client has requeued dead task %s as run %s", o.Ref, dead.Body.Requeued.Run))
 	case x != nil && x.Open() && !dead.Body.Requeued.IsZero() && x.Start.Run == dead.Body.Requeued.Run:
 		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s cannot be removed: it was requeued as run %s, which is open", o.Ref, x.Start.Run))

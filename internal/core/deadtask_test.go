@@ -58,7 +58,7 @@ func (p *post) send(t *rapid.T, m *model.Message) Decision {
 		x, d = Deliver(x, m, p.now, m.Fresh, DefaultLimits)
 	}
 
-	if d.Refused() != nil && d.Writes() {
+	if d.Refusal() != nil && d.HasWrites() {
 		t.Fatalf("a refusal writes: %+v", d)
 	}
 	if x != nil {
@@ -127,14 +127,14 @@ func TestDeadTaskOrdersHoldTheirPromises(t *testing.T) {
 				before, open := p.dead, p.current()
 
 				d := p.send(t, p.order(model.DeadTaskRequeue, count, in))
-				switch err := d.Refused(); {
+				switch err := d.Refusal(); {
 				case before == nil:
 					if !fault.Is(err, fault.NotFound) {
 						t.Fatalf("without a dead task: %v", err)
 					}
 				case before.Count != count:
 					known := in == nil && !before.Body.Requeued.IsZero()
-					if d.Writes() || known != (err == nil) || err != nil && !fault.Is(err, fault.Conflict) || known && (!d.Answer.Existing || d.Answer.Run != before.Body.Requeued.Run) {
+					if d.HasWrites() || known != (err == nil) || err != nil && !fault.Is(err, fault.Conflict) || known && (!d.Answer.Existing || d.Answer.Run != before.Body.Requeued.Run) {
 						t.Fatalf("count %d of %d: %+v", count, before.Count, d)
 					}
 				case p.ref.Alone() && open != nil:
@@ -169,8 +169,8 @@ func TestDeadTaskOrdersHoldTheirPromises(t *testing.T) {
 				x, count := p.current(), p.dead.Count
 
 				d := p.send(t, m)
-				if took := d.Refused() == nil; took != (x != nil && !p.executed) {
-					t.Fatalf("undo: %v, open %v, executed %v", d.Refused(), x != nil, p.executed)
+				if took := d.Refusal() == nil; took != (x != nil && !p.executed) {
+					t.Fatalf("undo: %v, open %v, executed %v", d.Refusal(), x != nil, p.executed)
 				} else if took {
 					p.undone++
 					for len(p.way) > 0 {
@@ -189,8 +189,8 @@ func TestDeadTaskOrdersHoldTheirPromises(t *testing.T) {
 				before, open := p.dead, p.current()
 				d := p.send(t, p.order(model.DeadTaskPurge, count, nil))
 				may := before.Count == count && !(p.ref.Alone() && open != nil && open.Start.Run == before.Body.Requeued.Run)
-				if (p.dead == nil) != may || (d.Refused() == nil) != may {
-					t.Fatalf("purge at %d of %d, open %v: %v", count, before.Count, open != nil, d.Refused())
+				if (p.dead == nil) != may || (d.Refusal() == nil) != may {
+					t.Fatalf("purge at %d of %d, open %v: %v", count, before.Count, open != nil, d.Refusal())
 				}
 			},
 			"executed": func(t *rapid.T) {
@@ -256,8 +256,8 @@ func TestOrdersThatAreOutOfDate(t *testing.T) {
 		p := newPost(false)
 		requeue := func() model.RunID {
 			d := p.send(t, p.order(model.DeadTaskRequeue, p.dead.Count, nil))
-			if d.Refused() != nil {
-				t.Fatal(d.Refused())
+			if d.Refusal() != nil {
+				t.Fatal(d.Refusal())
 			}
 			return d.Answer.Run
 		}
@@ -276,8 +276,8 @@ func TestOrdersThatAreOutOfDate(t *testing.T) {
 		next() // it has
 		second := requeue()
 		d := p.send(t, stale)
-		if stale.DeadTask.Do == model.DeadTaskRequeue && (d.Refused() != nil || !d.Answer.Existing || d.Answer.Run != second) || stale.DeadTask.Do == model.DeadTaskPurge && !fault.Is(d.Refused(), fault.Conflict) {
-			t.Fatalf("the task is open as %s: %+v, %v", second, d.Answer, d.Refused())
+		if stale.DeadTask.Do == model.DeadTaskRequeue && (d.Refusal() != nil || !d.Answer.Existing || d.Answer.Run != second) || stale.DeadTask.Do == model.DeadTaskPurge && !fault.Is(d.Refusal(), fault.Conflict) {
+			t.Fatalf("the task is open as %s: %+v, %v", second, d.Answer, d.Refusal())
 		}
 	})
 }

@@ -100,8 +100,8 @@ type Mark struct {
 	Blocked *model.Reason
 }
 
-// Writes reports whether the decision changes anything in the store.
-func (d *Decision) Writes() bool {
+// HasWrites reports whether the decision changes anything in the store.
+func (d *Decision) HasWrites() bool {
 	return len(d.Events) > 0 || d.Close != nil || d.Start != nil || len(d.Deletes) > 0 || len(d.StartTimers) > 0 || len(d.StopTimers) > 0 ||
 		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0 || d.DeadTask != nil ||
 		d.Entity != nil || len(d.Taken) > 0 || len(d.Mailbox) > 0 || d.Erased
@@ -112,8 +112,8 @@ func (d *Decision) refuse(k fault.Kind, text string) {
 	d.Answer.Failure = &model.Failure{Kind: k.String(), Message: text}
 }
 
-// Refused returns the refusal as an error; nil when the input took effect.
-func (d *Decision) Refused() error { return RefusalOf(d.Answer) }
+// Refusal returns the refusal as an error; nil when the input took effect.
+func (d *Decision) Refusal() error { return RefusalOf(d.Answer) }
 
 // RefusalOf returns the refusal in an answer as an error of its kind, or nil.
 func RefusalOf(a model.Answer) error {

@@ -52,8 +52,8 @@ type Item struct {
 	alone    bool // it is handed over without other calls
 }
 
-// Begun reports whether a worker has the item and has not reported its result.
-func (it *Item) Begun() bool { return it.made }
+// HasBegun reports whether a worker has the item and has not reported its result.
+func (it *Item) HasBegun() bool { return it.made }
 
 // Once reports whether the item must not be made again when its result is unknown. Its caller gets
 // a failure instead.
@@ -120,8 +120,8 @@ func (n *Entity) fasten(it *Item) {
 	}
 }
 
-// Waiting returns the number of calls and requests of locks in the mailbox.
-func (n *Entity) Waiting() int { return len(n.mail) }
+// MailCount returns the number of calls and requests of locks in the mailbox.
+func (n *Entity) MailCount() int { return len(n.mail) }
 
 // Mail returns the items of the mailbox, in order. The caller must not change them.
 func (n *Entity) Mail() []*Item { return n.mail }
@@ -151,8 +151,8 @@ func (n *Entity) Idle() bool { return len(n.mail) == 0 && n.busy == 0 }
 // Size estimates the memory that the entity takes, in bytes.
 func (n *Entity) Size() int { return n.Row.Size() + n.bytes }
 
-// holds reports whether a section has the lock of the entity.
-func (n *Entity) holds(section model.Link) bool { return n.Row.Locked() && n.Row.Holder == section }
+// isHeldBy reports whether a section has the lock of the entity.
+func (n *Entity) isHeldBy(section model.Link) bool { return n.Row.Locked() && n.Row.Holder == section }
 
 // sectionOf returns the section that makes a call.
 func sectionOf(m *model.Message) model.Link {
@@ -190,7 +190,7 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 	switch {
 	case n.findRequest(m) != nil:
 		it := n.findRequest(m)
-		if f := Misused(m, it.Message.Use()); f != nil {
+		if f := MisuseOf(m, it.Message.Use()); f != nil {
 			d.misuse(m, f)
 			return
 		}
@@ -201,7 +201,7 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 			n.store(d, it)
 		}
 		return
-	case m.Section != "" && !n.holds(sectionOf(m)):
+	case m.Section != "" && !n.isHeldBy(sectionOf(m)):
 		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s no longer holds its lock", m.Name, m.To))
 	case m.Section != "":
 		// The holder has one call at a time. Callers that fill the mailbox wait for the end of its
@@ -299,7 +299,7 @@ func (n *Entity) request(d *Decision, m *model.Message, a Arrival, now model.Tim
 	case n.Row.Address.Stateless():
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is a service: it cannot be locked", m.To))
 		d.acknowledge(m)
-	case n.holds(m.From):
+	case n.isHeldBy(m.From):
 		d.Messages = append(d.Messages, n.grantMessage(m.From))
 	case n.lockRequest(m.From) >= 0:
 	case n.full(m, a):
@@ -322,7 +322,7 @@ func (n *Entity) release(d *Decision, section model.Link) {
 	if i := n.lockRequest(section); i >= 0 {
 		n.remove(d, n.mail[i])
 	}
-	if n.holds(section) {
+	if n.isHeldBy(section) {
 		n.free(d)
 	}
 }
@@ -402,8 +402,8 @@ func (n *Entity) Begin(m *model.Message) {
 	}
 }
 
-// Unsettled reports whether Settle may have something to do.
-func (n *Entity) Unsettled() bool {
+// NeedsSettle reports whether Settle may have something to do.
+func (n *Entity) NeedsSettle() bool {
 	return n.find(func(it *Item) bool { return it.lost || it.Message.Kind == model.MessageLock && !n.Row.Locked() }) != nil
 }
 
@@ -492,7 +492,7 @@ func (n *Entity) Next(most, maxBytes int) []*Item {
 			continue
 		case m.Kind == model.MessageLock:
 			return n.hand(items) // the barrier
-		case it.accused(), it.alone && len(items) > 0:
+		case it.isAccused(), it.alone && len(items) > 0:
 			return n.hand(items)
 		case it.alone:
 			return n.hand(append(items, it))
@@ -525,7 +525,7 @@ func (n *Entity) hand(items []*Item) []*Item {
 func (n *Entity) Views(view func(name string) bool) (items []*Item) {
 	for _, it := range n.mail {
 		switch {
-		case !it.View || it.made || it.accused():
+		case !it.View || it.made || it.isAccused():
 		case view(it.Message.Name):
 			it.made = true
 			items = append(items, it)
@@ -653,7 +653,7 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 // row does not prove that: if a commit failed, the same version may have been made again in another
 // order, with a lock.
 func (n *Entity) ofHolder(items []*Item) bool {
-	return !slices.ContainsFunc(items, func(it *Item) bool { return it.Message.Section == "" || !n.holds(sectionOf(it.Message)) })
+	return !slices.ContainsFunc(items, func(it *Item) bool { return it.Message.Section == "" || !n.isHeldBy(sectionOf(it.Message)) })
 }
 
 // Current returns an item as the entity knows it now; nil when the entity does not have it. The

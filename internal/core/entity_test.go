@@ -65,8 +65,8 @@ func (d *desk) run() string {
 	return strings.Join(d.h.made[before:], " ")
 }
 
-// told returns the messages that left for the workflow since the last call.
-func (d *desk) told() string {
+// takeSent returns the messages that left for the workflow since the last call.
+func (d *desk) takeSent() string {
 	r := route{d.h.n.Row.Address, address("w")}
 	var texts []string
 	for _, m := range d.post[r] {
@@ -97,7 +97,7 @@ func TestEntityMakesCallsInOrder(t *testing.T) {
 		d.call(n)
 	}
 	d.want("made", d.run(), "one two three")
-	d.want("told", d.told(), "answer one, answer fails1 code, answer two, answer three")
+	d.want("told", d.takeSent(), "answer one, answer fails1 code, answer two, answer three")
 	d.want("state", string(d.h.row.State.Data), "one,two,three,")
 	if len(d.h.mailbox) > 0 || d.h.row.Version != 1 {
 		t.Errorf("%d items are left, and the row has version %d: all was one commit", len(d.h.mailbox), d.h.row.Version)
@@ -126,10 +126,10 @@ func TestEntityMakesWhatWasNotReported(t *testing.T) {
 		t.Error("a report of before the crash counts")
 	}
 	d.want("made then", d.run(), "two three")
-	d.want("told", d.told(), "answer one, answer two, answer three")
+	d.want("told", d.takeSent(), "answer one, answer two, answer three")
 }
 
-// A removed state is gone, the next call begins anew, and the lock is kept all the time (L8).
+// A removed state is gone, the next call starts with a new state, and the lock is kept (L8).
 func TestEntityIsDeleted(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -175,28 +175,28 @@ func TestEntityIsLocked(t *testing.T) {
 	d := newDesk(t)
 	d.call("before")
 	d.lock("s")
-	if d.lock("s"); d.h.n.Waiting() != 2 {
-		t.Errorf("%d wait, want the call and one request", d.h.n.Waiting())
+	if d.lock("s"); d.h.n.MailCount() != 2 {
+		t.Errorf("%d wait, want the call and one request", d.h.n.MailCount())
 	}
 	d.call("behind1")
 	d.lock("t")
 	d.call("behind2")
-	d.want("told", d.told(), "")
+	d.want("told", d.takeSent(), "")
 	d.want("made", d.run(), "before")
-	d.want("told then", d.told(), "answer before, grant s")
+	d.want("told then", d.takeSent(), "answer before, grant s")
 	d.want("made while it is locked", d.run(), "")
 	d.call("in1", in("s"))
 	d.want("made of the section", d.run(), "in1")
 	d.lock("s") // it holds the lock, and gets another grant
-	d.want("told", d.told(), "answer in1, grant s")
+	d.want("told", d.takeSent(), "answer in1, grant s")
 	d.call("late", in("t"))
-	d.want("told one that waits", d.told(), "answer late conflict")
+	d.want("told one that waits", d.takeSent(), "answer late conflict")
 	d.release("s")
-	d.want("told", d.told(), "")
+	d.want("told", d.takeSent(), "")
 	d.want("made behind it", d.run(), "behind1")
-	d.want("told", d.told(), "answer behind1, grant t")
+	d.want("told", d.takeSent(), "answer behind1, grant t")
 	d.call("in2", in("s"))
-	d.want("told the last holder", d.told(), "answer in2 conflict")
+	d.want("told the last holder", d.takeSent(), "answer in2 conflict")
 	d.release("t")
 	d.want("made in the end", d.run(), "behind2")
 }
@@ -211,9 +211,9 @@ func TestEntityDropsCallsOfASectionThatEnds(t *testing.T) {
 		d.call("in", in("s"))
 		d.lock("t")
 		d.begin(d.h, 1)
-		d.told()
+		d.takeSent()
 		d.release("s")
-		d.want("told", d.told(), "answer in conflict, grant t")
+		d.want("told", d.takeSent(), "answer in conflict, grant t")
 
 		if crash {
 			d.crashHouse(d.h)
@@ -223,7 +223,7 @@ func TestEntityDropsCallsOfASectionThatEnds(t *testing.T) {
 
 		d.call("mine", in("t"))
 		d.want("made", d.run(), "mine")
-		d.want("told", d.told(), "answer mine")
+		d.want("told", d.takeSent(), "answer mine")
 	}
 }
 
@@ -236,13 +236,13 @@ func TestEntityGrantsWhatNothingStandsBefore(t *testing.T) {
 	d.h.n.Forget("tag", "")
 	got := d.h.n.Settle(d.now)
 	d.commit(d.h, &got)
-	d.want("told", d.told(), "grant s")
+	d.want("told", d.takeSent(), "grant s")
 
 	d = newDesk(t)
 	d.callAs(core.Arrival{Room: 10}, "brief", byClient("r"))
 	d.lock("s")
 	d.crashHouse(d.h)
-	d.want("told after a crash", d.told(), "grant s")
+	d.want("told after a crash", d.takeSent(), "grant s")
 }
 
 // Views are made at once, beside everything else, and change nothing (L10).
@@ -267,36 +267,36 @@ func TestEntityViewsWaitForNobody(t *testing.T) {
 		t.Errorf("views led to %+v, %v", got, ok)
 	}
 	d.town.end(d.h, 0, 1)
-	d.want("told", d.told(), "answer one, grant s")
+	d.want("told", d.takeSent(), "answer one, grant s")
 	d.want("state", string(d.h.row.State.Data), "one,")
-	if d.h.n.Waiting() != 1 {
-		t.Errorf("what turned out to be an operation does not wait for its turn: %d wait", d.h.n.Waiting())
+	if d.h.n.MailCount() != 1 {
+		t.Errorf("what turned out to be an operation does not wait for its turn: %d wait", d.h.n.MailCount())
 	}
 }
 
-// The same request waits for the same answer. A full mailbox refuses calls, but not those of the
-// lock's holder, because the calls in the mailbox wait for it.
+// The same request waits for the same answer. A full mailbox refuses calls, but not the
+// calls of the lock's holder, because the calls in the mailbox wait for it.
 func TestEntityRoomAndRequests(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	small := core.Arrival{Stored: true, Room: 2}
 	d.lock("s")
-	d.told()
+	d.takeSent()
 
 	for range 3 {
-		if got := d.callAs(small, "one", byClient("r")); !got.Pending || got.Refused() != nil {
+		if got := d.callAs(small, "one", byClient("r")); !got.Pending || got.Refusal() != nil {
 			t.Errorf("the same request led to %+v", got)
 		}
 	}
 
-	if n := d.h.n.Waiting(); n != 1 {
+	if n := d.h.n.MailCount(); n != 1 {
 		t.Fatalf("%d wait, want one", n)
 	}
 	d.callAs(small, "two")
-	if got := d.callAs(small, "three"); refusal(got.Refused()) != "exhausted" {
+	if got := d.callAs(small, "three"); refusal(got.Refusal()) != "exhausted" {
 		t.Errorf("one too many led to %+v", got)
 	}
-	d.want("told", d.told(), "answer three exhausted")
+	d.want("told", d.takeSent(), "answer three exhausted")
 	d.callAs(small, "in", in("s"))
 	d.want("made", d.run(), "in")
 	d.release("s")
@@ -317,9 +317,9 @@ func TestEntityOneWay(t *testing.T) {
 	if got.Pending || len(got.Mailbox) != 1 {
 		t.Errorf("it led to %+v", got)
 	}
-	d.want("told", d.told(), "answer one")
+	d.want("told", d.takeSent(), "answer one")
 	d.want("made", d.run(), "one")
-	d.want("told then", d.told(), "")
+	d.want("told then", d.takeSent(), "")
 }
 
 // An operator can take only the lock that the request names.
@@ -329,7 +329,7 @@ func TestEntityIsUnlockedByAnOperator(t *testing.T) {
 	unlock := func(epoch int64) string {
 		got := d.h.n.Deliver(&model.Message{Kind: model.MessageUnlock, To: d.h.n.Row.Address, Epoch: epoch}, core.Arrival{}, d.now)
 		d.commit(d.h, &got)
-		return refusal(got.Refused())
+		return refusal(got.Refusal())
 	}
 
 	d.want("what is not locked", unlock(0), "not_found")
@@ -337,10 +337,10 @@ func TestEntityIsUnlockedByAnOperator(t *testing.T) {
 	d.lock("t")
 	d.want("another lock", unlock(1), "conflict")
 	d.want("this lock", unlock(d.h.row.Epoch), "")
-	d.want("told", d.told(), "grant s, grant t")
+	d.want("told", d.takeSent(), "grant s, grant t")
 	d.call("in", in("s"))
-	d.want("told the last holder", d.told(), "answer in conflict")
-	d.release("s") // late, from one who has lost it
+	d.want("told the last holder", d.takeSent(), "answer in conflict")
+	d.release("s") // late, from a section that has lost it
 	if d.h.row.Holder != link(1, "t") {
 		t.Errorf("the holder is %+v", d.h.row.Holder)
 	}
@@ -352,7 +352,7 @@ func TestServiceHasNoLocks(t *testing.T) {
 	w := newTown(t.Fatalf)
 	d := &desk{t, w, w.house(model.Address{Tenant: model.DefaultTenant, Type: model.ServicePrefix + "x", Key: "k"})}
 	d.lock("s")
-	d.want("told", d.told(), "answer s invalid")
+	d.want("told", d.takeSent(), "answer s invalid")
 	d.call("one")
 	d.call("two")
 	for d.begin(d.h, 1) {
@@ -363,7 +363,7 @@ func TestServiceHasNoLocks(t *testing.T) {
 
 	d.town.end(d.h, 1, 1)
 	d.town.end(d.h, 0, 1)
-	d.want("told", d.told(), "answer two, answer one")
+	d.want("told", d.takeSent(), "answer two, answer one")
 	if d.h.row != nil || !slices.Equal(d.h.made, []string{"two", "one"}) {
 		t.Errorf("made %v, and the row is %+v", d.h.made, d.h.row)
 	}

@@ -21,7 +21,7 @@ func TestResultOfAVersionThatWasMadeAgain(t *testing.T) {
 		}
 		items := []*core.Item{{Message: &model.Message{Kind: model.MessageCall, To: to}}}
 		if _, ok := n.Apply(items, result, 3, 1); ok == locked {
-			t.Errorf("applied %v, locked by somebody else %v", ok, locked)
+			t.Errorf("applied %v, locked by another section %v", ok, locked)
 		}
 	}
 }

@@ -108,8 +108,10 @@ func SectionsOf(x *Execution) (all []SectionFacts) {
 	return all
 }
 
-// Granted reports whether the section has all its locks.
-func (s *SectionFacts) Granted() bool { return len(s.Epochs) == len(s.Locks) }
+// IsGranted reports whether the section has all its locks.
+func (s *SectionFacts) IsGranted() bool { return len(s.Epochs) == len(s.Locks) }
 
-// Asked returns the entities that hold a lock for it, or that it has asked for one.
-func (s *SectionFacts) Asked() []model.Address { return s.Locks[:min(len(s.Epochs)+1, len(s.Locks))] }
+// AskedEntities returns the entities that hold a lock for it, or that it has asked for one.
+func (s *SectionFacts) AskedEntities() []model.Address {
+	return s.Locks[:min(len(s.Epochs)+1, len(s.Locks))]
+}

@@ -47,8 +47,8 @@ func (f *Fate) End(ref *model.ClaimRef, alone bool, o *model.Outcome) {
 	f.Reported = alone && ref.ID == model.TaskStep && o.Status != model.Terminated && o.Seen == ref.Claim
 }
 
-// Knows reports whether the state alone tells what becomes of a report for the claim.
-func (x *Execution) Knows(ref *model.ClaimRef) bool {
+// HasFate reports whether the state alone tells what becomes of a report for the claim.
+func (x *Execution) HasFate(ref *model.ClaimRef) bool {
 	if x == nil || x.Start.Run != ref.Run {
 		return false
 	}

@@ -46,7 +46,7 @@ func (p *lockPlay) isOpen(a model.Address) bool { x := p.seat(a).x; return x != 
 // sectionsOf returns the open sections of one run, either the granted ones or the others.
 func (p *lockPlay) sectionsOf(a model.Address, granted bool) (fs []core.SectionFacts) {
 	for _, s := range core.SectionsOf(p.seat(a).x) {
-		if s.Granted() == granted {
+		if s.IsGranted() == granted {
 			fs = append(fs, s)
 		}
 	}
@@ -109,10 +109,10 @@ func (p *lockPlay) finish(a model.Address, how int) {
 
 const waysToFinish = 6
 
-// applied checks what the states of the entities tell: every call was made at most once and in the
-// order of its sender (L2, L4). Calls with a good answer were made; refused or failed ones were not
-// (L3, L5).
-func (p *lockPlay) applied() {
+// checkApplied checks what the states of the entities tell: every call was made at most once and in
+// the order of its sender (L2, L4). Calls with a good answer were made; refused or failed ones were
+// not (L3, L5).
+func (p *lockPlay) checkApplied() {
 	where := map[string]model.Address{}
 	for _, a := range p.addresses() {
 		h := p.house(a)
@@ -263,7 +263,7 @@ func TestRandomSections(t *testing.T) {
 				if len(p.old) == 0 {
 					t.Skip("nothing has come yet")
 				}
-				p.again(pick(t, "message", p.old...))
+				p.redeliver(pick(t, "message", p.old...))
 			},
 			"foreign": func(t *rapid.T) { p.foreign(entity(t)) },
 		}
@@ -272,24 +272,24 @@ func TestRandomSections(t *testing.T) {
 		}
 		p.quiet()
 		p.exclusive()
-		p.known()
+		p.checkKnown()
 		p.finishAll()
-		p.applied()
+		p.checkApplied()
 	})
 }
 
-// again delivers a message of a section that is over, or a grant, once more. Neither changes an
+// redeliver delivers a message of a section that is over, or a grant, once more. Neither changes an
 // entity or a run (L23, L30).
-func (p *lockPlay) again(m model.Message) {
+func (p *lockPlay) redeliver(m model.Message) {
 	section := m.From
 	if m.Kind == model.MessageGrant {
 		section = model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
 	}
-	if s, open := p.sections()[section]; m.Kind == model.MessageRelease && open && !s.Granted() {
+	if s, open := p.sections()[section]; m.Kind == model.MessageRelease && open && !s.IsGranted() {
 		return // it will be asked for, and must not be released before
 	}
 	if m.Kind == model.MessageRelease {
-		p.unchanged(p.house(m.To), &m)
+		p.checkUnchanged(p.house(m.To), &m)
 		return
 	}
 	before := p.seat(m.To).x.Clone()
@@ -309,15 +309,15 @@ func (p *lockPlay) foreign(h *house) {
 		{Address: row.Holder.Address, Run: runID(999), ID: row.Holder.ID},
 		{Address: address("z"), Run: row.Holder.Run, ID: row.Holder.ID},
 	} {
-		p.unchanged(h, &model.Message{Kind: model.MessageRelease, To: row.Address, From: l})
+		p.checkUnchanged(h, &model.Message{Kind: model.MessageRelease, To: row.Address, From: l})
 	}
 }
 
-func (p *lockPlay) unchanged(h *house, m *model.Message) {
-	before, waiting := h.n.Row, h.n.Waiting()
+func (p *lockPlay) checkUnchanged(h *house, m *model.Message) {
+	before, waiting := h.n.Row, h.n.MailCount()
 	d := h.n.Deliver(m, core.Arrival{}, p.now)
-	if d.Writes() || !equalRows(&before, &h.n.Row) || h.n.Waiting() != waiting {
-		p.fatal("L30: a release of somebody else changes %+v to %+v, and writes %+v", before, h.n.Row, d)
+	if d.HasWrites() || !equalRows(&before, &h.n.Row) || h.n.MailCount() != waiting {
+		p.fatal("L30: a release of another section changes %+v to %+v, and writes %+v", before, h.n.Row, d)
 	}
 }
 
@@ -347,13 +347,13 @@ func (p *lockPlay) finishAll() {
 
 	for _, a := range p.addresses() {
 		if h := p.house(a); h.n.Row.Locked() || !h.n.Idle() {
-			p.fatal("L36: %s is locked: %v, and %d wait for it", a, h.n.Row.Locked(), h.n.Waiting())
+			p.fatal("L36: %s is locked: %v, and %d wait for it", a, h.n.Row.Locked(), h.n.MailCount())
 		}
 	}
 
 	for _, a := range p.runs {
 		if p.isOpen(a) && len(core.FactsOf(p.seat(a).x).Calls) > 0 {
-			p.fatal("L3: %s waits for ever for %v", a, core.FactsOf(p.seat(a).x).Calls)
+			p.fatal("L3: %s waits forever for %v", a, core.FactsOf(p.seat(a).x).Calls)
 		}
 	}
 }
@@ -413,7 +413,7 @@ func TestNoDeadlock(t *testing.T) {
 			}
 			p.exclusive()
 			p.finishAll()
-			p.applied()
+			p.checkApplied()
 		})
 	}
 }
@@ -422,7 +422,7 @@ func TestNoDeadlock(t *testing.T) {
 func (p *lockPlay) live(rnd *rand.Rand, a model.Address, rounds map[model.Address]int, sets func() []model.Address) {
 	all := core.SectionsOf(p.seat(a).x)
 	switch {
-	case len(all) > 0 && !all[0].Granted():
+	case len(all) > 0 && !all[0].IsGranted():
 	case len(all) > 0 && rnd.IntN(3) > 0:
 		// refused before the last one is answered
 		_ = p.call(a, all[0].Locks[rnd.IntN(len(all[0].Locks))], all[0].ID)

@@ -20,7 +20,7 @@ func TestManagedMailbox(t *testing.T) {
 	ask := func(do, id string) (core.Decision, model.Calls) {
 		t.Helper()
 		d := n.Deliver(&model.Message{Kind: model.MessageMailbox, To: a, Name: do, ID: id}, core.Arrival{}, 2)
-		if d.Refused() != nil {
+		if d.Refusal() != nil {
 			return d, model.Calls{}
 		}
 		c, err := model.DecodeCalls(d.Answer.Output)
@@ -30,7 +30,7 @@ func TestManagedMailbox(t *testing.T) {
 		return d, c
 	}
 	d, all := ask(model.MailboxList, "")
-	if d.Writes() || len(all.Calls) != 3 || all.Calls[1].RequestID != "second" || all.Calls[1].Position != 2 {
+	if d.HasWrites() || len(all.Calls) != 3 || all.Calls[1].RequestID != "second" || all.Calls[1].Position != 2 {
 		t.Fatalf("%+v", all)
 	}
 	first, second := all.Calls[0].ID, all.Calls[1].ID
@@ -39,8 +39,8 @@ func TestManagedMailbox(t *testing.T) {
 	if len(d.Taken) != 1 || d.Taken[0] != 1 || len(d.Mailbox) != 1 || d.Mailbox[0].Seq != 4 || moved.Calls[0].Position != 3 {
 		t.Errorf("skipped by %+v: %+v", d, moved)
 	}
-	if d, _ := ask(model.MailboxDrop, first); refusal(d.Refused()) != "not_found" {
-		t.Errorf("the id from before: %v", d.Refused())
+	if d, _ := ask(model.MailboxDrop, first); refusal(d.Refusal()) != "not_found" {
+		t.Errorf("the id from before: %v", d.Refusal())
 	}
 	d, _ = ask(model.MailboxDrop, second)
 	if len(d.Taken) != 1 || d.Taken[0] != 2 || len(d.Replies) != 1 || d.Replies[0].Answer.Failure.Kind != model.FailureDropped {
@@ -53,17 +53,17 @@ func TestManagedMailbox(t *testing.T) {
 		t.Fatalf("%+v", all)
 	}
 	for _, do := range []string{model.MailboxSkip, model.MailboxDrop} {
-		if d, _ := ask(do, all.Calls[0].ID); refusal(d.Refused()) != "conflict" || d.Writes() {
-			t.Errorf("%s of a call that runs: %v", do, d.Refused())
+		if d, _ := ask(do, all.Calls[0].ID); refusal(d.Refusal()) != "conflict" || d.HasWrites() {
+			t.Errorf("%s of a call that runs: %v", do, d.Refusal())
 		}
 	}
-	if d, _ := ask("burn", moved.Calls[0].ID); refusal(d.Refused()) != "invalid" {
-		t.Errorf("an unknown verb: %v", d.Refused())
+	if d, _ := ask("burn", moved.Calls[0].ID); refusal(d.Refusal()) != "invalid" {
+		t.Errorf("an unknown verb: %v", d.Refusal())
 	}
 
 	n.Deliver(lockMessage(a, "s", 1), core.Arrival{Room: 10}, 3)
 	_, all = ask(model.MailboxList, "")
-	if d, _ := ask(model.MailboxDrop, all.Calls[2].ID); refusal(d.Refused()) != "invalid" {
-		t.Errorf("the request of a lock: %v", d.Refused())
+	if d, _ := ask(model.MailboxDrop, all.Calls[2].ID); refusal(d.Refusal()) != "invalid" {
+		t.Errorf("the request of a lock: %v", d.Refusal())
 	}
 }

@@ -21,9 +21,9 @@ func (x *Execution) FindSignal(id string) *model.Event {
 // LookAtSignals answers an operator who only looks, by what is stored.
 func (x *Execution) LookAtSignals(m *model.Message) (model.Answer, error) {
 	var d Decision
-	x.readsSignals(&d, m)
+	x.answerRead(&d, m)
 
-	return d.Answer, d.Refused()
+	return d.Answer, d.Refusal()
 }
 
 // unreadSignals is what an operator sees of the signals that the code has not taken.
@@ -36,8 +36,8 @@ func (x *Execution) unreadSignals() *model.Calls {
 	return c
 }
 
-// readsSignals answers an operator who only looks. It reports false when the message asks for more.
-func (x *Execution) readsSignals(d *Decision, m *model.Message) bool {
+// answerRead answers an operator who only looks. It reports false when the message asks for more.
+func (x *Execution) answerRead(d *Decision, m *model.Message) bool {
 	switch m.Name {
 	case model.MailboxList:
 		d.Answer.Output = x.unreadSignals().Encode()
@@ -63,7 +63,7 @@ func (x *Execution) notUnread(m *model.Message) string {
 }
 
 // manageSignal skips or drops a signal. The caller has made sure that no worker may be about to
-// take it: a turn that takes a signal which is not there any more would contradict the history.
+// take it: a turn that takes a removed signal would contradict the history.
 func (x *Execution) manageSignal(d *Decision, m *model.Message, now model.Time, lim Limits) {
 	if m.Name == model.MailboxDropNamed {
 		x.dropNamed(d, m, now, lim)
@@ -106,7 +106,7 @@ func (x *Execution) manageSignal(d *Decision, m *model.Message, now model.Time, 
 // dropOf is the event that drops a signal.
 func (x *Execution) dropOf(signal *model.Event, m *model.Message) model.Event {
 	return model.Event{
-		Kind: model.EventSignalDropped, Name: signal.Name, Ref: signal.Seq, Seen: x.noticed(signal.Seq), RequestID: m.RequestID,
+		Kind: model.EventSignalDropped, Name: signal.Name, Ref: signal.Seq, Seen: x.mayBeNoticed(signal.Seq), RequestID: m.RequestID,
 		Failure: m.Failure.Bounded(),
 	}
 }
@@ -141,7 +141,7 @@ func (x *Execution) dropNamed(d *Decision, m *model.Message, now model.Time, lim
 	d.Answer.Output = dropped.Encode()
 }
 
-// noticed reports whether something durable may rest on the signal at a position being there,
+// mayBeNoticed reports whether something durable may rest on the signal at a position being there,
 // although the code has not taken it: the code may have selected it, or has left it to the next
 // receive. Then a replay must show it to the code up to its drop. Otherwise the replayed code never
 // learns of it.
@@ -149,7 +149,7 @@ func (x *Execution) dropNamed(d *Decision, m *model.Message, now model.Time, lim
 // What the code has been fed is known since this owner has the run. For earlier signals, one that
 // came during the pause that still holds was not noticed, nor was one after which the code has
 // neither recorded anything nor waits for a timer.
-func (x *Execution) noticed(seq int64) bool {
+func (x *Execution) mayBeNoticed(seq int64) bool {
 	switch {
 	case x.fed >= seq:
 		return true
@@ -160,8 +160,8 @@ func (x *Execution) noticed(seq int64) bool {
 	return x.acted > seq || x.codeTimers()
 }
 
-// codeTimers reports whether a timer of the code is open. It leaves no event when it begins, so
-// nobody knows when it did.
+// codeTimers reports whether a timer of the code is open. The history has no event for the
+// start of a timer, so its time is unknown.
 func (x *Execution) codeTimers() bool {
 	for i := range x.timers {
 		if !OwnTimer(x.timers[i].ID) {

@@ -34,7 +34,7 @@ func (k *signalDesk) send(m *model.Message) core.Decision {
 func (k *signalDesk) signal(name string) {
 	k.t.Helper()
 	d := k.signalFor(name)
-	if err := d.Refused(); err != nil {
+	if err := d.Refusal(); err != nil {
 		k.t.Fatal(err)
 	}
 }
@@ -46,7 +46,7 @@ func (k *signalDesk) signalFor(name string) core.Decision {
 func (k *signalDesk) do(do, id string) (core.Decision, []model.Call) {
 	k.t.Helper()
 	d := k.send(&model.Message{Kind: model.MessageMailbox, Name: do, ID: id, RequestID: "r", Failure: &model.Failure{Message: "why"}})
-	if d.Refused() != nil {
+	if d.Refusal() != nil {
 		return d, nil
 	}
 	c, err := model.DecodeCalls(d.Answer.Output)
@@ -59,7 +59,7 @@ func (k *signalDesk) do(do, id string) (core.Decision, []model.Call) {
 func (k *signalDesk) list() []model.Call {
 	k.t.Helper()
 	d, all := k.do(model.MailboxList, "")
-	if d.Writes() {
+	if d.HasWrites() {
 		k.t.Errorf("a list writes %+v", d)
 	}
 	return all
@@ -86,8 +86,8 @@ func (k *signalDesk) turn(seen int64, takes ...int64) {
 	k.x, k.all = x, append(k.all, d.Events...)
 }
 
-// reads has another owner read the run from the store.
-func (k *signalDesk) reads() {
+// reload has another owner read the run from the store.
+func (k *signalDesk) reload() {
 	k.t.Helper()
 	x, err := core.Recover(k.x.Start, k.x.Outcome, k.all, k.x.Timers())
 	if err != nil {
@@ -109,18 +109,18 @@ func TestDropNamedSignals(t *testing.T) {
 	for _, want := range []struct{ dropped, left int }{{model.MailboxDropped, more}, {more, 0}, {0, 0}} {
 		d := k.send(&model.Message{Kind: model.MessageMailbox, Name: model.MailboxDropNamed, ID: "go", Failure: &model.Failure{Message: "why"}})
 		c, err := model.DecodeCalls(d.Answer.Output)
-		if err != nil || d.Refused() != nil || len(c.Calls) != want.dropped || c.Total != want.left || len(d.Events) != want.dropped {
-			t.Fatalf("%d are dropped by %d events and %d are left, %v, %v; want %+v", len(c.Calls), len(d.Events), c.Total, err, d.Refused(), want)
+		if err != nil || d.Refusal() != nil || len(c.Calls) != want.dropped || c.Total != want.left || len(d.Events) != want.dropped {
+			t.Fatalf("%d are dropped by %d events and %d are left, %v, %v; want %+v", len(c.Calls), len(d.Events), c.Total, err, d.Refusal(), want)
 		}
-		k.reads()
+		k.reload()
 	}
 	if got := k.names(); got != "stop" {
 		t.Errorf("%q is left", got)
 	}
 }
 
-// What an operator does with an unread signal is an event of the history: whoever reads that has
-// the same signals.
+// What an operator does with an unread signal is an event of the history: an owner that reads the
+// history has the same signals.
 func TestManagedSignals(t *testing.T) {
 	t.Parallel()
 	k := newSignalDesk(t)
@@ -148,24 +148,24 @@ func TestManagedSignals(t *testing.T) {
 		if got := k.names(); got != "go halt go" {
 			t.Errorf("%s is left", got)
 		}
-		k.reads()
+		k.reload()
 	}
 
 	k.turn(7, 3)
 	for _, id := range []string{all[0].ID, all[1].ID, all[2].ID, "9-1"} {
 		for _, do := range []string{model.MailboxShow, model.MailboxSkip, model.MailboxDrop} {
-			if d, _ := k.do(do, id); !fault.Is(d.Refused(), fault.NotFound) || d.Writes() {
-				t.Errorf("%s of what is not there: %v", do, d.Refused())
+			if d, _ := k.do(do, id); !fault.Is(d.Refusal(), fault.NotFound) || d.HasWrites() {
+				t.Errorf("%s of what is not there: %v", do, d.Refusal())
 			}
 		}
 	}
-	if d, _ := k.do("burn", all[3].ID); !fault.Is(d.Refused(), fault.Invalid) {
-		t.Errorf("burn: %v", d.Refused())
+	if d, _ := k.do("burn", all[3].ID); !fault.Is(d.Refusal(), fault.Invalid) {
+		t.Errorf("burn: %v", d.Refusal())
 	}
 
 	k.send(&model.Message{Kind: model.MessageTerminate})
-	if d, _ := k.do(model.MailboxDrop, all[3].ID); !fault.Is(d.Refused(), fault.Conflict) || k.names() != "halt go" {
-		t.Errorf("of a closed run: %v, %s", d.Refused(), k.names())
+	if d, _ := k.do(model.MailboxDrop, all[3].ID); !fault.Is(d.Refusal(), fault.Conflict) || k.names() != "halt go" {
+		t.Errorf("of a closed run: %v, %s", d.Refusal(), k.names())
 	}
 }
 
@@ -181,11 +181,11 @@ func TestDropsSayWhatWasNoticed(t *testing.T) {
 		{"the code has not run", func(*signalDesk) {}, false},
 		{"the code has run before it came", func(k *signalDesk) { k.turn(0) }, false},
 		{"the code has seen it", func(k *signalDesk) { k.turn(k.x.Next - 1) }, true},
-		{"an owner has read the run, and the code has recorded nothing since", func(k *signalDesk) { k.turn(k.x.Next - 1); k.reads() }, false},
+		{"an owner has read the run, and the code has recorded nothing since", func(k *signalDesk) { k.turn(k.x.Next - 1); k.reload() }, false},
 		{"the code has recorded something since", func(k *signalDesk) {
 			k.signal("other")
 			k.turn(k.x.Next-1, k.x.Next-1)
-			k.reads()
+			k.reload()
 		}, true},
 	} {
 		k := newSignalDesk(t)
@@ -194,7 +194,7 @@ func TestDropsSayWhatWasNoticed(t *testing.T) {
 		c.before(k)
 		d, _ := k.do(model.MailboxDrop, id)
 		if len(d.Events) != 1 || d.Events[0].Seen != c.noticed {
-			t.Errorf("%s: %v, %+v", c.name, d.Refused(), d.Events)
+			t.Errorf("%s: %v, %+v", c.name, d.Refusal(), d.Events)
 		}
 	}
 
@@ -203,8 +203,8 @@ func TestDropsSayWhatWasNoticed(t *testing.T) {
 	k.turn(1, 1)
 	k.send(&model.Message{Kind: model.MessagePause})
 	k.signal("go")
-	k.turn(0) // of a worker that ended a step meanwhile, and was told nothing
-	k.reads()
+	k.turn(0) // of a worker that ended a step in between and has seen no event
+	k.reload()
 	if d, _ := k.do(model.MailboxDrop, k.list()[0].ID); len(d.Events) != 1 || d.Events[0].Seen {
 		t.Errorf("during a pause: %+v", d.Events)
 	}

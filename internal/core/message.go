@@ -22,7 +22,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 	if m.Kind == model.MessageUpdate && x != nil {
 		if u := x.pendingUpdate(m.RequestID); u != nil {
 			d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status
-			if f := Misused(m, useOf(u)); f != nil {
+			if f := MisuseOf(m, useOf(u)); f != nil {
 				d.misuse(m, f)
 				return x, d
 			}
@@ -81,7 +81,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		return x, d
 	}
 
-	if m.Kind == model.MessageMailbox && x.readsSignals(&d, m) {
+	if m.Kind == model.MessageMailbox && x.answerRead(&d, m) {
 		return x, d
 	}
 
@@ -104,8 +104,8 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		x.settle(&d, m, now, lim)
 	case model.MessageCancel:
 		switch {
-		case x.Canceling != 0 || !x.obeys(m.From):
-		case x.waiting():
+		case x.Canceling != 0 || !x.mayCancel(m.From):
+		case x.isBeforeStart():
 			x.cancelEarly(&d, m.Failure, now)
 		case x.Alone():
 			x.cancelAlone(&d, m, now)
@@ -205,7 +205,7 @@ func (x *Execution) accept(d *Decision, m *model.Message, now model.Time, lim Li
 	case len(x.updates) >= lim.Signals:
 		d.refuse(fault.Exhausted, fmt.Sprintf("execution %s holds %d updates that it has not answered, which is the limit",
 			x.Start.Address, len(x.updates)))
-	case x.admits(d, &e, lim):
+	case x.admit(d, &e, lim):
 		x.append(d, now, e)
 		d.Pending = true
 	}
@@ -245,11 +245,11 @@ func (x *Execution) pause(d *Decision, m *model.Message, now model.Time, lim Lim
 	d.Mark = x.mark()
 }
 
-// obeys reports whether a cancel request counts. A parent that closes or gives up on its child
+// mayCancel reports whether a cancel request counts. A parent that closes or gives up on its child
 // names no step in its request. Such a request is meant only for executions that the parent has
 // started itself. It must not cancel an execution that the parent attached to, or one that took the
 // key later.
-func (x *Execution) obeys(from model.Link) bool {
+func (x *Execution) mayCancel(from model.Link) bool {
 	return from.ID != "" || from.Run.IsZero() || (from.Address == x.Start.Parent.Address && from.Run == x.Start.Parent.Run)
 }
 
@@ -262,7 +262,7 @@ func (x *Execution) settle(d *Decision, m *model.Message, now model.Time, lim Li
 	e := model.Event{Kind: model.EventPromiseSettled, Name: m.Name, Output: m.Input, Failure: m.Failure, RequestID: m.RequestID}
 	// Signals that the code never takes must not keep out the promise that it waits for.
 	lim.Unread += lim.Unread / 4
-	if x.admits(d, &e, lim) {
+	if x.admit(d, &e, lim) {
 		x.append(d, now, e)
 	}
 }
@@ -306,7 +306,7 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 	}
 
 	// A new run must be able to hold the signals that come with its start.
-	if why := (&Execution{Start: model.Start{Address: m.To}}).flooded(m.With, lim); why != "" {
+	if why := (&Execution{Start: model.Start{Address: m.To}}).floodReason(m.With, lim); why != "" {
 		d.refuse(fault.Exhausted, fmt.Sprintf("a start with %d signals: %s", len(m.With), why))
 		return x, d
 	}
@@ -373,7 +373,7 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 		return d // the same step asks again after a crash
 	}
 
-	if !x.startedWith(m.Input) {
+	if !x.hasInput(m.Input) {
 		d.refuse(fault.Conflict, fmt.Sprintf("execution %s was started with another input", m.To))
 		d.bounce(m, model.Outcome{Status: model.Failed, Failure: d.Answer.Failure})
 		return d
@@ -395,7 +395,7 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 	}
 
 	// Signals that come with the start are delivered all together or not at all.
-	if why := x.flooded(m.With, lim); why != "" && len(m.With) > 0 {
+	if why := x.floodReason(m.With, lim); why != "" && len(m.With) > 0 {
 		d.refuse(fault.Exhausted, why)
 		return d
 	}
@@ -437,8 +437,8 @@ func (x *Execution) cameWith(signals []model.Event) bool {
 	return true
 }
 
-// startedWith reports whether the chain of runs was started with this input.
-func (x *Execution) startedWith(in model.Payload) bool {
+// hasInput reports whether the chain of runs was started with this input.
+func (x *Execution) hasInput(in model.Payload) bool {
 	if len(x.Start.Origin) > 0 {
 		return bytes.Equal(x.Start.Origin, in.Digest())
 	}

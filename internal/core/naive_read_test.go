@@ -26,8 +26,8 @@ func (r *naiveRun) count(want func(*model.Event) bool) (n int) {
 	return n
 }
 
-// pending returns the signals that were received and not taken.
-func (r *naiveRun) pending() (signals []model.Event) {
+// pendingSignals returns the signals that were received and not taken.
+func (r *naiveRun) pendingSignals() (signals []model.Event) {
 	for _, e := range r.events {
 		taken := r.count(func(t *model.Event) bool { return t.Kind == model.EventSignalTaken && t.Ref == e.Seq })
 		if e.Kind == model.EventSignalReceived && taken == 0 {
@@ -107,8 +107,8 @@ func (r *naiveRun) states() (set []model.Event) {
 	return set
 }
 
-// paused reports whether the last of pause and resume was a pause.
-func (r *naiveRun) paused() (is bool) {
+// isPaused reports whether the last of pause and resume was a pause.
+func (r *naiveRun) isPaused() (is bool) {
 	for _, e := range r.events {
 		switch e.Kind {
 		case model.EventPaused:

@@ -147,7 +147,7 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 	full := int64(len(r.events))+1 >= n.lim.Events
 	switch m.Kind {
 	case model.MessageSignal:
-		if n.flooded(r, model.Event{Name: m.Name}) || full {
+		if n.isFlooded(r, model.Event{Name: m.Name}) || full {
 			x.refuse("exhausted")
 			return x
 		}
@@ -167,7 +167,7 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 		isParent := r.start.Parent.Address == m.From.Address && r.start.Parent.Run == m.From.Run
 		switch {
 		case r.cancel() != 0 || byParent && !isParent:
-		case r.waits():
+		case r.isBeforeStart():
 			why := model.Failure{Kind: model.FailureCanceled, Message: "canceled"}
 			if m.Failure != nil {
 				why.Message = m.Failure.Message
@@ -207,14 +207,14 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 		n.close(&x, r, model.Outcome{Status: model.Terminated, Failure: &f, At: max(now, r.last()), Seen: int64(len(r.events))}, nil)
 	case model.MessagePause:
 		switch {
-		case r.paused():
+		case r.isPaused():
 		case full:
 			x.refuse("exhausted")
 		default:
 			r.add(&x, now, model.Event{Kind: model.EventPaused, Failure: m.Failure, RequestID: m.RequestID})
 		}
 	case model.MessageResume:
-		if r.paused() {
+		if r.isPaused() {
 			r.add(&x, now, model.Event{Kind: model.EventResumed, RequestID: m.RequestID})
 		}
 	default:
@@ -236,7 +236,7 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 	repeated := r != nil && m.RequestID != "" && m.RequestID == r.start.RequestID
 	fits := r == nil || !repeated && !r.open() && (m.Reuse == model.ReuseAlways || m.Reuse == model.ReuseIfFailed && r.status != model.Completed)
 	if fits {
-		if n.flooded(nil, m.With...) {
+		if n.isFlooded(nil, m.With...) {
 			x.refuse("exhausted")
 			return
 		}
@@ -280,7 +280,7 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 		if len(m.With) > 0 {
 			x.refuse("conflict")
 		}
-	case len(m.With) > 0 && (n.flooded(r, m.With...) || int64(len(r.events)+1+len(m.With)) > n.lim.Events):
+	case len(m.With) > 0 && (n.isFlooded(r, m.With...) || int64(len(r.events)+1+len(m.With)) > n.lim.Events):
 		x.refuse("exhausted")
 	default:
 		for _, e := range m.With {
@@ -291,12 +291,12 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 	}
 }
 
-// flooded reports whether a run has no room for signals: there is a bound for each name, and for
+// isFlooded reports whether a run has no room for signals: there is a bound for each name, and for
 // all names together half of the events of a history.
-func (n *naive) flooded(r *naiveRun, further ...model.Event) bool {
+func (n *naive) isFlooded(r *naiveRun, further ...model.Event) bool {
 	names, all := map[string]int{}, len(further)
 	if r != nil {
-		for _, e := range r.pending() {
+		for _, e := range r.pendingSignals() {
 			names[e.Name]++
 			all++
 		}
@@ -350,7 +350,7 @@ func (n *naive) fire(id string, now model.Time) (x expected) {
 	delete(r.timers, id)
 	switch id {
 	case "begin\x1f":
-		r.parked = r.paused()
+		r.parked = r.isPaused()
 		x.Begins = !r.parked
 	case "expire\x1f":
 		f := model.Failure{Kind: model.FailureTimeout, Type: model.TimeoutExecution, Message: "the execution did not end within " + r.start.Terms.Timeout.String()}
@@ -400,7 +400,7 @@ func (n *naive) invalid(r *naiveRun, t *model.Turn) string {
 		switch c.Kind {
 		case model.CommandRecord:
 			if c.Event.Kind == model.EventSignalTaken {
-				has := slices.ContainsFunc(r.pending(), func(e model.Event) bool { return e.Seq == c.Event.Ref })
+				has := slices.ContainsFunc(r.pendingSignals(), func(e model.Event) bool { return e.Seq == c.Event.Ref })
 				if !has || slices.Contains(taken, c.Event.Ref) {
 					return "invalid"
 				}
@@ -562,14 +562,14 @@ func (n *naive) tell(x *expected, r *naiveRun, u model.Event, a model.Answer) {
 //arch:parameters the model takes the same values as the core
 func (n *naive) end(x *expected, r *naiveRun, t *model.Turn, now model.Time, fresh model.RunID) {
 	o := model.Outcome{Status: t.Close.Status, Output: t.Close.Output, Failure: t.Close.Failure, At: max(now, r.last()), Seen: t.Seen}
-	begins, repeats := r.repeats(t.Close, o.At)
+	begins, repeats := r.nextAttempt(t.Close, o.At)
 	if repeats {
 		o.Status = model.Continued
 	}
 	if o.Status == model.Continued {
 		o.Next = fresh
 	}
-	waits := r.paused()
+	waits := r.isPaused()
 	n.close(x, r, o, t.Close.Begun)
 	if o.Status != model.Continued {
 		return
@@ -633,7 +633,7 @@ func (n *naive) next(x *expected, r *naiveRun, t *model.Turn, at model.Time, fre
 		s.Carried = append(s.Carried, e)
 	}
 
-	signals, updates := r.pending(), r.updates()
+	signals, updates := r.pendingSignals(), r.updates()
 	for _, e := range r.events {
 		waits := slices.ContainsFunc(signals, func(o model.Event) bool { return o.Seq == e.Seq }) ||
 			slices.ContainsFunc(updates, func(o model.Event) bool { return o.Seq == e.Seq }) && !slices.Contains(t.Close.Begun, e.Seq) ||

@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// handed returns an entity with calls that a worker has, and the version of the state that the
-// worker was given.
-func handed(t *testing.T, calls ...string) (*core.Entity, []*core.Item, int64) {
+// handedEntity returns an entity with calls that a worker has, and the version of the state that
+// the worker was given.
+func handedEntity(t *testing.T, calls ...string) (*core.Entity, []*core.Item, int64) {
 	t.Helper()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
 	n := core.NewEntity(a, nil, nil)
@@ -20,20 +20,20 @@ func handed(t *testing.T, calls ...string) (*core.Entity, []*core.Item, int64) {
 	return n, n.Next(10, 1<<20), n.Row.Version
 }
 
-func operated(state string, results ...model.OperationResult) *model.Operated {
+func operatedReport(state string, results ...model.OperationResult) *model.Operated {
 	return &model.Operated{Results: results, Changed: true, Exists: true, State: model.TextPayload(state)}
 }
 
 // A result for an old state changes nothing: the calls are made again.
 func TestEntityRefusesAnOldResult(t *testing.T) {
 	t.Parallel()
-	n, items, version := handed(t, "one")
-	if _, ok := n.Apply(items, operated("one", model.OperationResult{}), version, 2); !ok {
+	n, items, version := handedEntity(t, "one")
+	if _, ok := n.Apply(items, operatedReport("one", model.OperationResult{}), version, 2); !ok {
 		t.Fatal("a result is refused")
 	}
 	n.Deliver(&model.Message{Kind: model.MessageCall, To: n.Row.Address, Name: "two"}, core.Arrival{Room: 10, Tag: "two"}, 3)
 	items = n.Next(10, 1<<20)
-	if d, ok := n.Apply(items, operated("two", model.OperationResult{}), version, 4); ok || d.Writes() || string(n.Row.State.Data) != "one" {
+	if d, ok := n.Apply(items, operatedReport("two", model.OperationResult{}), version, 4); ok || d.HasWrites() || string(n.Row.State.Data) != "one" {
 		t.Errorf("a result that was made on version %d counts: the state is %q", version, n.Row.State.Data)
 	}
 	if again := n.Next(10, 1<<20); len(again) != 1 || again[0] != items[0] {
@@ -44,10 +44,10 @@ func TestEntityRefusesAnOldResult(t *testing.T) {
 // A call that fails sends nothing; the calls beside it do.
 func TestFailedCallSendsNothing(t *testing.T) {
 	t.Parallel()
-	n, items, version := handed(t, "one", "two")
+	n, items, version := handedEntity(t, "one", "two")
 	to := model.Address{Tenant: "default", Type: "w", Key: "k"}
 	send := []model.Message{{Kind: model.MessageSignal, To: to, Name: "failed"}}
-	d, ok := n.Apply(items, operated("two", model.OperationResult{Failure: &model.Failure{Message: "no"}, Messages: send},
+	d, ok := n.Apply(items, operatedReport("two", model.OperationResult{Failure: &model.Failure{Message: "no"}, Messages: send},
 		model.OperationResult{Messages: []model.Message{{Kind: model.MessageSignal, To: to, Name: "sent"}}}), version, 2)
 	if !ok || len(d.Messages) != 1 || d.Messages[0].Name != "sent" {
 		t.Errorf("it sends %+v", d.Messages)
@@ -75,7 +75,7 @@ func TestLockIsABarrier(t *testing.T) {
 	if len(items) != 1 || items[0].Message.Name != "before" {
 		t.Fatalf("%d calls are made", len(items))
 	}
-	if n.Apply(items, operated("before", model.OperationResult{}), 1, 2); !n.Row.Locked() || n.Next(10, 1<<20) != nil {
+	if n.Apply(items, operatedReport("before", model.OperationResult{}), 1, 2); !n.Row.Locked() || n.Next(10, 1<<20) != nil {
 		t.Error("the lock is not granted, or what came behind it is made")
 	}
 }
@@ -89,7 +89,7 @@ func TestReleaseOfAnotherSection(t *testing.T) {
 	n.Deliver(lockMessage(a, "section", 1), core.Arrival{Room: 10}, 1)
 	for _, other := range []*model.Message{lockMessage(a, "another", 1), lockMessage(a, "section", 2)} {
 		other.Kind = model.MessageRelease
-		if d := n.Deliver(other, core.Arrival{Room: 10}, 2); d.Writes() || !n.Row.Locked() {
+		if d := n.Deliver(other, core.Arrival{Room: 10}, 2); d.HasWrites() || !n.Row.Locked() {
 			t.Errorf("a release of %v frees the lock", other.From)
 		}
 	}
@@ -111,7 +111,7 @@ func TestRoomIsForWhatWaits(t *testing.T) {
 		sent++
 		m := &model.Message{Kind: model.MessageCall, To: a, Name: "op", RequestID: fmt.Sprint(sent)}
 		d := n.Deliver(m, core.Arrival{Room: room}, 1)
-		return d.Refused() == nil
+		return d.Refusal() == nil
 	}
 	if !call(1) || call(1) {
 		t.Error("one call may wait, and no other")
@@ -123,7 +123,7 @@ func TestRoomIsForWhatWaits(t *testing.T) {
 	if second, third := call(3), call(3); !second || !third || call(3) {
 		t.Error("a call runs: three others may wait")
 	}
-	n.Apply(first, operated("state", model.OperationResult{}), 0, 2)
+	n.Apply(first, operatedReport("state", model.OperationResult{}), 0, 2)
 	if second := n.Next(10, 1<<20); len(second) != 3 || !call(3) || call(3) {
 		t.Error("three are handed over together: one of them runs and two wait, so a third may wait")
 	}
@@ -134,7 +134,7 @@ func TestRoomIsForWhatWaits(t *testing.T) {
 		sent++
 		m := &model.Message{Kind: model.MessageCall, To: a, Name: "op", RequestID: fmt.Sprint(sent)}
 		d := n.Deliver(m, core.Arrival{Room: 1, Stored: true, Held: true}, 1)
-		return d.Refused() == nil
+		return d.Refusal() == nil
 	}
 	if first, second := held(), held(); !first || !second || held() {
 		t.Error("one call is about to run and one waits")
@@ -145,16 +145,16 @@ func TestRoomIsForWhatWaits(t *testing.T) {
 // another one.
 func TestLockFindsNoRoom(t *testing.T) {
 	t.Parallel()
-	n, _, _ := handed(t, "begun")
+	n, _, _ := handedEntity(t, "begun")
 	small := core.Arrival{Stored: true, Room: 1}
-	if d := n.Deliver(lockMessage(n.Row.Address, "s", 1), small, 2); d.Refused() != nil || len(d.Mailbox) != 1 {
+	if d := n.Deliver(lockMessage(n.Row.Address, "s", 1), small, 2); d.Refusal() != nil || len(d.Mailbox) != 1 {
 		t.Fatalf("there is room: %+v", d)
 	}
-	if d := n.Deliver(lockMessage(n.Row.Address, "s", 1), small, 3); d.Refused() != nil || d.Writes() {
+	if d := n.Deliver(lockMessage(n.Row.Address, "s", 1), small, 3); d.Refusal() != nil || d.HasWrites() {
 		t.Errorf("the same again led to %+v", d)
 	}
 	d := n.Deliver(lockMessage(n.Row.Address, "t", 2), small, 4)
-	if refusal(d.Refused()) != "exhausted" || len(d.Mailbox) > 0 || n.Waiting() != 2 {
+	if refusal(d.Refusal()) != "exhausted" || len(d.Mailbox) > 0 || n.MailCount() != 2 {
 		t.Errorf("one too many led to %+v", d)
 	}
 	if len(d.Messages) != 1 || d.Messages[0].Kind != model.MessageAnswer || d.Messages[0].ID != "t" || d.Messages[0].Failure == nil {

@@ -106,13 +106,13 @@ func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
 		return fault.Exhausted, fmt.Sprintf("the past of %s has %d bytes: a run may begin with %d", a, size, lim.PastBytes)
 	case len(x.labels) > model.MaxLabels:
 		return fault.Exhausted, fmt.Sprintf("the past of %s has %d labels: a run may have %d", a, len(x.labels), model.MaxLabels)
-	case x.exceeds(0, lim):
+	case x.wouldExceed(0, lim):
 		return fault.Exhausted, fmt.Sprintf("the past of %s has %d bytes: a history may have %d", a, x.bytes, lim.Bytes)
 	case lim.Unread > 0 && x.unread > lim.Unread && !p.Status.Closed():
 		return fault.Exhausted, fmt.Sprintf("the past of %s has %d bytes of signals, updates and promises that its code has not dealt with: a run may hold %d", a, x.unread, lim.Unread)
 	}
 
-	if why := x.overflows(lim); why != "" {
+	if why := x.overflowReason(lim); why != "" {
 		return fault.Exhausted, why
 	}
 	if len(x.sections) > 0 && !p.Status.Closed() {

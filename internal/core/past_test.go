@@ -23,7 +23,7 @@ func TestPastOfAClockThatIsAhead(t *testing.T) {
 			Began: began, Events: model.PastOf(kept), Source: model.Source{Address: to, Run: model.RunID{1}, Position: int64(len(kept))},
 		}}
 		x, d := core.Deliver(nil, &m, 500, model.RunID{2}, core.DefaultLimits)
-		if err := d.Refused(); err != nil {
+		if err := d.Refusal(); err != nil {
 			t.Fatal(err)
 		}
 
@@ -50,7 +50,7 @@ func TestResetOfAClockThatIsAhead(t *testing.T) {
 
 	m := model.Message{Kind: model.MessageStart, To: to, ToRun: old, Past: &model.Past{Began: 1000, Next: x.Next, Source: model.Source{Address: to, Run: old}}}
 	_, d := core.Deliver(x, &m, 500, model.RunID{2}, core.DefaultLimits)
-	if err := d.Refused(); err != nil {
+	if err := d.Refusal(); err != nil {
 		t.Fatal(err)
 	}
 	if c := d.Start.Carried; len(c) != 1 || c[0].Watcher != watcher || c[0].At < 1000 {

@@ -25,7 +25,7 @@ func TestRandomInputs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPlay(t)
 		actions := map[string]func(*rapid.T){
-			"":        func(t *rapid.T) { p.w.fatal = t.Fatalf; p.histories(t); p.book.check(t) },
+			"":        func(t *rapid.T) { p.w.fatal = t.Fatalf; p.checkHistories(t); p.book.check(t) },
 			"clock":   p.clock,
 			"start":   p.start,
 			"signal":  p.signal,
@@ -46,9 +46,9 @@ func TestRandomInputs(t *testing.T) {
 		for len(p.w.mail) > 0 {
 			p.mail(t)
 		}
-		p.histories(t)
+		p.checkHistories(t)
 		p.book.check(t)
-		p.settled(t)
+		p.checkSettled(t)
 	})
 }
 
@@ -87,8 +87,8 @@ func (p *play) model(a model.Address) *naive {
 
 func (p *play) key(t *rapid.T) model.Address { return address(pick(t, "key", "a", "b", "c")) }
 
-// begun returns an address that has a run.
-func (p *play) begun(t *rapid.T) model.Address {
+// startedAddress returns an address that has a run.
+func (p *play) startedAddress(t *rapid.T) model.Address {
 	var keys []model.Address
 	for _, k := range []string{"a", "b", "c"} {
 		if p.w.seat(address(k)).x != nil {
@@ -188,7 +188,7 @@ func (p *play) deliver(t *rapid.T, m *model.Message) {
 	want := p.model(m.To).deliver(m, p.w.now, p.w.fresh())
 	sent := len(p.w.mail)
 	d := p.w.deliver(m)
-	p.compare(t, m.To, &want, &d, refusal(d.Refused()))
+	p.compare(t, m.To, &want, &d, refusal(d.Refusal()))
 	if len(p.w.mail)-sent != len(want.Messages) {
 		t.Fatalf("%d messages left, want %d", len(p.w.mail)-sent, len(want.Messages))
 	}
@@ -196,29 +196,29 @@ func (p *play) deliver(t *rapid.T, m *model.Message) {
 	if d.Answer.Existing != want.Answer.Existing {
 		t.Fatalf("existing is %v, want %v", d.Answer.Existing, want.Answer.Existing)
 	}
-	if x := p.w.seat(m.To).x; d.Refused() == nil && x != nil && d.Answer.Run != x.Start.Run && m.ToRun.IsZero() {
+	if x := p.w.seat(m.To).x; d.Refusal() == nil && x != nil && d.Answer.Run != x.Start.Run && m.ToRun.IsZero() {
 		t.Fatalf("the answer names %s, current is %s", name(d.Answer.Run), name(x.Start.Run))
 	}
-	p.book.delivered(t, m, &d)
+	p.book.recordDelivery(t, m, &d)
 	for _, e := range d.Events {
-		p.accepted(m.To, e)
+		p.checkAccepted(m.To, e)
 	}
 
 	if d.Start != nil {
 		for _, e := range d.Start.Carried {
-			p.accepted(m.To, e)
+			p.checkAccepted(m.To, e)
 		}
 	}
 }
 
-func (p *play) accepted(a model.Address, e model.Event) {
+func (p *play) checkAccepted(a model.Address, e model.Event) {
 	if e.Kind == model.EventSignalReceived {
 		p.accept = append(p.accept, accepted{a, string(e.Input.Data)})
 	}
 }
 
 func (p *play) fire(t *rapid.T) {
-	a := p.begun(t)
+	a := p.startedAddress(t)
 	ids := []string{"t1", "t2", "d1", "ghost"}
 	for _, tm := range p.w.seat(a).x.Timers() {
 		ids = append(ids, tm.ID)
@@ -228,10 +228,10 @@ func (p *play) fire(t *rapid.T) {
 	want := p.model(a).fire(id, p.w.now)
 	d := p.w.fire(a, id)
 	p.compare(t, a, &want, &d, "")
-	p.book.decided(t, a, &d)
+	p.book.recordDecision(t, a, &d)
 }
 
-func (p *play) seen(t *rapid.T, x *core.Execution) int64 {
+func (p *play) lastSeen(t *rapid.T, x *core.Execution) int64 {
 	switch rapid.IntRange(0, 9).Draw(t, "seen") {
 	case 0:
 		return rapid.Int64Range(-1, x.Next).Draw(t, "at")
@@ -243,8 +243,8 @@ func (p *play) seen(t *rapid.T, x *core.Execution) int64 {
 }
 
 func (p *play) release(t *rapid.T) {
-	a := p.begun(t)
-	seen := p.seen(t, p.w.seat(a).x)
+	a := p.startedAddress(t)
+	seen := p.lastSeen(t, p.w.seat(a).x)
 	want := p.model(a).release(seen)
 	d, ok := p.w.release(a, seen, []model.Reason{{Code: model.WaitNothing}})
 	if ok != want {
@@ -255,16 +255,16 @@ func (p *play) release(t *rapid.T) {
 
 // crash lets another node take the run over from the store. What was only in memory is lost.
 func (p *play) crash(t *rapid.T) {
-	a := p.begun(t)
+	a := p.startedAddress(t)
 	p.w.crash(a)
 	p.model(a).current().seen = 0
 	clear(p.model(a).current().rung)
 }
 
 func (p *play) turn(t *rapid.T) {
-	a := p.begun(t)
+	a := p.startedAddress(t)
 	x := p.w.seat(a).x
-	turn := &model.Turn{Run: x.Start.Run, Seen: p.seen(t, x)}
+	turn := &model.Turn{Run: x.Start.Run, Seen: p.lastSeen(t, x)}
 	for range rapid.IntRange(0, 4).Draw(t, "commands") {
 		turn.Commands = append(turn.Commands, p.command(t, x))
 	}
@@ -275,7 +275,7 @@ func (p *play) turn(t *rapid.T) {
 		if turn.Close.Status == model.Failed {
 			turn.Close.Output = model.Payload{}
 			turn.Close.Begun = p.begunUpdates(t, x)
-			p.failing(t, turn.Close)
+			p.failure(t, turn.Close)
 		}
 	case 1, 2:
 		turn.Close = &model.Close{Status: model.Continued, Input: value(pick(t, "input", "", "1", "2")), Begun: p.begunUpdates(t, x)}
@@ -289,7 +289,7 @@ func (p *play) turn(t *rapid.T) {
 	want := p.model(a).turn(turn, p.w.now, p.w.fresh())
 	d, err := p.w.turn(a, turn)
 	p.compare(t, a, &want, &d, refusal(err))
-	p.book.turned(t, a, turn, &d)
+	p.book.recordTurn(t, a, turn, &d)
 }
 
 func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
@@ -349,7 +349,7 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 		}
 	case model.CommandSend:
 		e.ID, e.Target = "m"+p.number(), p.key(t)
-		c.Message = p.sent(t, e.Target)
+		c.Message = p.sentMessage(t, e.Target)
 	case model.CommandAnswer:
 		e.ID, e.Ref = "a"+p.number(), 99
 		if !wrong {
@@ -398,8 +398,8 @@ func (p *play) compare(t *rapid.T, a model.Address, want *expected, got *core.De
 	if s, w := &x.Start, &r.start; s.Begins != w.Begins || s.Expires != w.Expires || s.Attempt != w.Attempt || fmt.Sprint(s.Terms) != fmt.Sprint(w.Terms) || fmt.Sprint(s.Cause) != fmt.Sprint(w.Cause) {
 		t.Fatalf("started as %+v, want %+v", s, w)
 	}
-	if x.Pin != r.pin() || (x.Paused != nil) != r.paused() {
-		t.Fatalf("pinned to %q, paused %v, want %q, %v", x.Pin, x.Paused != nil, r.pin(), r.paused())
+	if x.Pin != r.pin() || (x.Paused != nil) != r.isPaused() {
+		t.Fatalf("pinned to %q, paused %v, want %q, %v", x.Pin, x.Paused != nil, r.pin(), r.isPaused())
 	}
 	if f := core.FactsOf(x); !slices.Equal(f.Calls, r.calls()) || len(f.Updates) != len(r.updates()) || len(f.States) != len(r.states()) {
 		t.Fatalf("calls %v, updates %v, states %v, want %v, %v, %v", f.Calls, f.Updates, f.States, r.calls(), r.updates(), r.states())
@@ -460,8 +460,8 @@ func kindOnly(f *model.Failure) *model.Failure {
 	return &model.Failure{Kind: f.Kind}
 }
 
-// histories checks what can be read from all histories together.
-func (p *play) histories(t *rapid.T) {
+// checkHistories checks what can be read from all histories together.
+func (p *play) checkHistories(t *rapid.T) {
 	for _, a := range slices.SortedFunc(maps.Keys(p.w.seats), func(x, y model.Address) int { return strings.Compare(x.Key, y.Key) }) {
 		var left []string // accepted signals, in order, as the runs of the address tell
 		var all []string
@@ -481,7 +481,7 @@ func (p *play) histories(t *rapid.T) {
 			}
 
 			if r.carriedOver() {
-				p.carried(t, before, r)
+				p.checkCarried(t, before, r)
 			}
 			left, before = r.untaken(), r
 			if i < len(p.w.seats[a].runs)-1 && !r.outcome.Status.Closed() {
@@ -560,7 +560,7 @@ func (p *play) history(t *rapid.T, r *stored) {
 			open[e.ID] = true
 		case model.EventChildClosed:
 			if !open[e.ID] {
-				t.Fatalf("I5: the outcome of child %s was recorded although nobody waits", e.ID)
+				t.Fatalf("I5: the outcome of child %s was recorded although no step waits", e.ID)
 			}
 			open[e.ID] = false
 		case model.EventWithdrawn:

@@ -7,10 +7,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Misused returns why a message may not use its request id: the id was used for another request
+// MisuseOf returns why a message may not use its request id: the id was used for another request
 // before. It returns nil when the message is the same request again. The client must learn of its
 // mistake. The answer to the first request would make it believe that this request was done.
-func Misused(m *model.Message, first *model.Use) *model.Failure {
+func MisuseOf(m *model.Message, first *model.Use) *model.Failure {
 	use := m.Use()
 	if first.Same(use) {
 		return nil
@@ -24,10 +24,11 @@ func Misused(m *model.Message, first *model.Use) *model.Failure {
 	return refusedID(text)
 }
 
-// MisusedBy is Misused for a request whose answer is remembered. It also compares runs: a request
-// that took effect on one run is not a repetition of a request to another run of the same key.
-func MisusedBy(m *model.Message, remembered *model.Answer) *model.Failure {
-	if f := Misused(m, remembered.For); f != nil {
+// MisuseOfAnswered is MisuseOf for a request whose answer is remembered. It also compares runs: a
+// request that took effect on one run is not a repetition of a request to another run of the same
+// key.
+func MisuseOfAnswered(m *model.Message, remembered *model.Answer) *model.Failure {
+	if f := MisuseOf(m, remembered.For); f != nil {
 		return f
 	}
 	if remembered.For == nil || remembered.Failure != nil || remembered.Run.IsZero() || m.ToRun.IsZero() || remembered.Run == m.ToRun || !answerNamesRun(m) {

@@ -70,7 +70,7 @@ func TestMisused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := core.MisusedBy(&c.second, &stored)
+		f := core.MisuseOfAnswered(&c.second, &stored)
 		if (f != nil) != c.misused {
 			t.Errorf("%s: %v, want it misused: %v", c.name, f, c.misused)
 		}
@@ -78,8 +78,8 @@ func TestMisused(t *testing.T) {
 			t.Errorf("%s: %+v names not the id, the target and the first use", c.name, f)
 		}
 		stored.For = nil // as an older build stores it
-		if f := core.MisusedBy(&c.second, &stored); f != nil {
-			t.Errorf("%s: %v, although nobody knows what the id was used for", c.name, f)
+		if f := core.MisuseOfAnswered(&c.second, &stored); f != nil {
+			t.Errorf("%s: %v, although the first use of the id is unknown", c.name, f)
 		}
 	}
 }

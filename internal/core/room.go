@@ -16,28 +16,28 @@ func (x *Execution) Bytes() int { return x.bytes }
 // answered, and the promises that it has not seen.
 func (x *Execution) Unread() int { return x.unread }
 
-// Heard notes that the code has seen every event. The stored mark of a parked run says so.
-func (x *Execution) Heard() { x.markSeen(x.Next - 1) }
+// MarkAllSeen notes that the code has seen every event. The stored mark of a parked run says so.
+func (x *Execution) MarkAllSeen() { x.markSeen(x.Next - 1) }
 
 // full returns why the history has no room for another event of this size; empty when it has.
 func (x *Execution) full(size int, lim Limits) string {
 	switch {
 	case x.Next >= lim.Events:
 		return fmt.Sprintf("the history of %s has %d events, which is the limit", x.Start.Run, x.Next)
-	case x.exceeds(size, lim):
+	case x.wouldExceed(size, lim):
 		return fmt.Sprintf("the history of %s has %d bytes, and %d more would exceed the limit of %d", x.Start.Run, x.bytes, size, lim.Bytes)
 	}
 	return ""
 }
 
-// exceeds reports whether the history would be too large with this many more bytes.
-func (x *Execution) exceeds(size int, lim Limits) bool {
+// wouldExceed reports whether the history would be too large with this many more bytes.
+func (x *Execution) wouldExceed(size int, lim Limits) bool {
 	return lim.Bytes > 0 && x.bytes+size > lim.Bytes
 }
 
-// crowded returns why a message of this size may not wait for the code; empty when it may. A
+// crowdReason returns why a message of this size may not wait for the code; empty when it may. A
 // message that is larger than the limit may wait if it is the only one.
-func (x *Execution) crowded(size int, lim Limits) string {
+func (x *Execution) crowdReason(size int, lim Limits) string {
 	if lim.Unread == 0 || x.unread == 0 || x.unread+size <= lim.Unread {
 		return ""
 	}
@@ -55,10 +55,10 @@ func LimitReached(a model.Address, blocked *model.Reason) error {
 		"it cannot continue: reset it to an earlier event with code that continues as new in time, or terminate it")
 }
 
-// admits refuses a client's message when the mailbox or the history has no room for it.
-func (x *Execution) admits(d *Decision, e *model.Event, lim Limits) bool {
+// admit refuses a client's message when the mailbox or the history has no room for it.
+func (x *Execution) admit(d *Decision, e *model.Event, lim Limits) bool {
 	size := e.Size()
-	why := x.crowded(size, lim)
+	why := x.crowdReason(size, lim)
 	if why == "" {
 		why = x.full(size, lim)
 	}
@@ -77,7 +77,7 @@ func (x *Execution) noRoomFor(with []model.Event, lim Limits) string {
 	if size == 0 {
 		return ""
 	}
-	if why := x.crowded(size, lim); why != "" {
+	if why := x.crowdReason(size, lim); why != "" {
 		return why
 	}
 	if err := LimitReached(x.Start.Address, x.Blocked); err != nil {
@@ -89,7 +89,7 @@ func (x *Execution) noRoomFor(with []model.Event, lim Limits) string {
 // appendAnswer appends an answer that the run waits for. The answer cannot be refused. If the
 // history has no room for its output, a failure takes the place of the output.
 func (x *Execution) appendAnswer(d *Decision, now model.Time, e model.Event, lim Limits) {
-	if size := e.Size(); x.exceeds(size, lim) {
+	if size := e.Size(); x.wouldExceed(size, lim) {
 		if e.Failure == nil {
 			e.Failure = x.noRoom(size, lim)
 		}
@@ -120,7 +120,7 @@ func (x *Execution) checkBytes(t *model.Turn, lim Limits) error {
 	if t.Close != nil {
 		lim.Bytes += lim.Bytes / 2
 	}
-	if size == 0 || !x.exceeds(size, lim) {
+	if size == 0 || !x.wouldExceed(size, lim) {
 		return nil
 	}
 	return fault.New(fault.Exhausted, "the history of %s has %d bytes, and %d more would exceed the limit of %d: continue as new", x.Start.Run, x.bytes, size, lim.Bytes)
@@ -145,8 +145,8 @@ func (x *Execution) Warning(lim Limits) *model.Reason {
 	return &model.Reason{Code: model.WaitLarge, Detail: fmt.Sprintf("%d of %d bytes; continue as new", x.bytes, lim.Bytes)}
 }
 
-// Warned returns the waits of the run, followed by the warning if there is one.
-func (x *Execution) Warned(waits []model.Reason, lim Limits) []model.Reason {
+// WithWarning returns the waits of the run, followed by the warning if there is one.
+func (x *Execution) WithWarning(waits []model.Reason, lim Limits) []model.Reason {
 	if w := x.Warning(lim); w != nil {
 		return append(slices.Clip(waits), *w)
 	}

@@ -28,7 +28,7 @@ func send(x *Execution, kind model.MessageKind, m model.Message) Decision {
 	return d
 }
 
-func recovered(t *testing.T, x *Execution, events []model.Event) *Execution {
+func recoverRun(t *testing.T, x *Execution, events []model.Event) *Execution {
 	t.Helper()
 	r, err := Recover(x.Start, x.Outcome, events, nil)
 	if err != nil {
@@ -46,21 +46,21 @@ func TestUnreadBytesAreBounded(t *testing.T) {
 	take := func(d Decision) Decision { events = append(events, d.Events...); return d }
 	for i, kind := range []model.MessageKind{model.MessageSignal, model.MessageUpdate, model.MessageSettle} {
 		name := string(rune('a' + i))
-		if d := take(send(x, kind, model.Message{Name: name, Input: text(9_000), RequestID: name})); d.Refused() != nil {
-			t.Fatal(d.Refused())
+		if d := take(send(x, kind, model.Message{Name: name, Input: text(9_000), RequestID: name})); d.Refusal() != nil {
+			t.Fatal(d.Refusal())
 		}
 	}
 	for _, kind := range []model.MessageKind{model.MessageSignal, model.MessageUpdate, model.MessageSettle} {
 		d := send(x, kind, model.Message{Name: "more", Input: text(12_000), RequestID: "more"})
-		if !fault.Is(d.Refused(), fault.Exhausted) || d.Writes() || !strings.Contains(d.Refused().Error(), "would exceed the limit of 3") {
-			t.Errorf("%s beyond the limit: %v", kind, d.Refused())
+		if !fault.Is(d.Refusal(), fault.Exhausted) || d.HasWrites() || !strings.Contains(d.Refusal().Error(), "would exceed the limit of 3") {
+			t.Errorf("%s beyond the limit: %v", kind, d.Refusal())
 		}
 	}
 	_, d := Deliver(x, &model.Message{Kind: model.MessageStart, To: roomy, RequestID: "with", With: []model.Event{{Name: "a", Input: text(9_000)}}}, x.Last, model.RunID{2}, narrow)
-	if !fault.Is(d.Refused(), fault.Exhausted) || d.Writes() {
-		t.Errorf("a signal with a start beyond the limit: %v", d.Refused())
+	if !fault.Is(d.Refusal(), fault.Exhausted) || d.HasWrites() {
+		t.Errorf("a signal with a start beyond the limit: %v", d.Refusal())
 	}
-	if r := recovered(t, x, events); r.Unread() != x.Unread() || r.Bytes() != x.Bytes() || x.Bytes() < 27_000 {
+	if r := recoverRun(t, x, events); r.Unread() != x.Unread() || r.Bytes() != x.Bytes() || x.Bytes() < 27_000 {
 		t.Errorf("recovered with %d of %d bytes unread, want %d of %d", r.Unread(), r.Bytes(), x.Unread(), x.Bytes())
 	}
 
@@ -72,12 +72,12 @@ func TestUnreadBytesAreBounded(t *testing.T) {
 	if take(d); err != nil || x.Unread() != 0 {
 		t.Errorf("%d bytes unread after the code has dealt with all of it: %v", x.Unread(), err)
 	}
-	r := recovered(t, x, events)
-	if r.Heard(); r.Unread() != 0 {
+	r := recoverRun(t, x, events)
+	if r.MarkAllSeen(); r.Unread() != 0 {
 		t.Errorf("%d bytes unread after a recovery", r.Unread())
 	}
-	if d := send(x, model.MessageSignal, model.Message{Name: "a", Input: text(40_000)}); d.Refused() != nil {
-		t.Errorf("a large signal may wait alone: %v", d.Refused())
+	if d := send(x, model.MessageSignal, model.Message{Name: "a", Input: text(40_000)}); d.Refusal() != nil {
+		t.Errorf("a large signal may wait alone: %v", d.Refusal())
 	}
 }
 
@@ -89,7 +89,7 @@ func TestSignalsAreBoundedByName(t *testing.T) {
 	x, _ := startRoomy(t, model.Message{})
 	send := func(name string) error {
 		_, d := Deliver(x, &model.Message{Kind: model.MessageSignal, To: x.Start.Address, Name: name}, x.Last, model.RunID{}, lim)
-		return d.Refused()
+		return d.Refusal()
 	}
 	for range 100 {
 		if err := errors.Join(send("a"), send("b")); err != nil {
@@ -101,8 +101,8 @@ func TestSignalsAreBoundedByName(t *testing.T) {
 		t.Errorf("one too many of a name: %v", err)
 	}
 	with := &model.Message{Kind: model.MessageStart, To: x.Start.Address, Input: x.Start.Input, With: []model.Event{{Name: "c"}, {Name: "a"}}}
-	if _, d := Deliver(x, with, x.Last, model.RunID{9}, lim); !fault.Is(d.Refused(), fault.Exhausted) || x.Signals() != 200 {
-		t.Errorf("a start with one too many of a name: %v, %d signals", d.Refused(), x.Signals())
+	if _, d := Deliver(x, with, x.Last, model.RunID{9}, lim); !fault.Is(d.Refusal(), fault.Exhausted) || x.Signals() != 200 {
+		t.Errorf("a start with one too many of a name: %v, %d signals", d.Refusal(), x.Signals())
 	}
 	for i := range 50 {
 		if err := send(fmt.Sprint("other ", i)); err != nil {
@@ -131,18 +131,18 @@ func TestSignalsAreBoundedByName(t *testing.T) {
 func TestStartsWithSignalsAreBounded(t *testing.T) {
 	t.Parallel()
 	with := []model.Event{{Name: "a", Input: text(20_000)}, {Name: "a", Input: text(20_000)}}
-	if x, d := startRoomy(t, model.Message{With: with}); x != nil || !fault.Is(d.Refused(), fault.Exhausted) {
-		t.Errorf("a start with signals beyond the limit: %v", d.Refused())
+	if x, d := startRoomy(t, model.Message{With: with}); x != nil || !fault.Is(d.Refusal(), fault.Exhausted) {
+		t.Errorf("a start with signals beyond the limit: %v", d.Refusal())
 	}
 	past := &model.Past{Events: model.PastOf([]model.Event{
 		{Kind: model.EventSignalReceived, Name: "a", Input: text(20_000)}, {Kind: model.EventSignalReceived, Name: "a", Input: text(20_000)},
 	})}
-	if x, d := startRoomy(t, model.Message{Past: past}); x != nil || !fault.Is(d.Refused(), fault.Exhausted) {
-		t.Errorf("a past with signals beyond the limit: %v", d.Refused())
+	if x, d := startRoomy(t, model.Message{Past: past}); x != nil || !fault.Is(d.Refusal(), fault.Exhausted) {
+		t.Errorf("a past with signals beyond the limit: %v", d.Refusal())
 	}
 	past.Events = model.PastOf([]model.Event{{Kind: model.EventStepCompleted, Output: text(200_000)}})
-	if x, d := startRoomy(t, model.Message{Past: past}); x != nil || !fault.Is(d.Refused(), fault.Exhausted) {
-		t.Errorf("a past beyond the limit of a history: %v", d.Refused())
+	if x, d := startRoomy(t, model.Message{Past: past}); x != nil || !fault.Is(d.Refusal(), fault.Exhausted) {
+		t.Errorf("a past beyond the limit of a history: %v", d.Refusal())
 	}
 }
 
@@ -160,7 +160,7 @@ func TestHistoryBytesAreBounded(t *testing.T) {
 
 	before := x.Clone()
 	_, d, err := Apply(x, step(40_000), x.Last, model.RunID{}, narrow)
-	if !fault.Is(err, fault.Exhausted) || d.Writes() || x.Bytes() != before.Bytes() || !strings.Contains(err.Error(), "limit of 100000") {
+	if !fault.Is(err, fault.Exhausted) || d.HasWrites() || x.Bytes() != before.Bytes() || !strings.Contains(err.Error(), "limit of 100000") {
 		t.Errorf("a turn beyond the limit: %v", err)
 	}
 	if _, _, err := Apply(x, step(15_000), x.Last, model.RunID{}, narrow); err != nil {
@@ -173,14 +173,14 @@ func TestHistoryBytesAreBounded(t *testing.T) {
 	if d, ok := Release(x, x.Next-1, []model.Reason{{Code: model.WaitNothing}}, narrow); !ok || len(d.Mark.Waits) != 2 || d.Mark.Waits[1] != *w {
 		t.Errorf("parked with %v", d.Mark)
 	}
-	if d := send(x, model.MessageSignal, model.Message{Name: "a", Input: text(20_000)}); !fault.Is(d.Refused(), fault.Exhausted) || !strings.Contains(d.Refused().Error(), "limit of 100000") {
-		t.Errorf("a signal beyond the limit of the history: %v", d.Refused())
+	if d := send(x, model.MessageSignal, model.Message{Name: "a", Input: text(20_000)}); !fault.Is(d.Refusal(), fault.Exhausted) || !strings.Contains(d.Refusal().Error(), "limit of 100000") {
+		t.Errorf("a signal beyond the limit of the history: %v", d.Refusal())
 	}
-	if d := send(x, model.MessagePause, model.Message{Failure: &model.Failure{Message: strings.Repeat("x", 1<<20)}}); d.Refused() == nil {
+	if d := send(x, model.MessagePause, model.Message{Failure: &model.Failure{Message: strings.Repeat("x", 1<<20)}}); d.Refusal() == nil {
 		t.Error("a pause beyond the limit of the history")
 	}
-	if d := send(x, model.MessageSignal, model.Message{Name: "a", Input: text(5_000)}); d.Refused() != nil {
-		t.Fatal(d.Refused())
+	if d := send(x, model.MessageSignal, model.Message{Name: "a", Input: text(5_000)}); d.Refusal() != nil {
+		t.Fatal(d.Refusal())
 	}
 
 	end := step(40_000)

@@ -18,8 +18,8 @@ type section struct {
 	epochs []int64         // fencing tokens of the granted locks, which are the first of locks
 }
 
-// granted reports whether the section has all its locks.
-func (s *section) granted() bool { return len(s.epochs) == len(s.locks) }
+// isGranted reports whether the section has all its locks.
+func (s *section) isGranted() bool { return len(s.epochs) == len(s.locks) }
 
 // askedEntities returns the entities that hold a lock for the section, or that it has asked for
 // one.
@@ -94,7 +94,7 @@ func (x *Execution) lock(d *Decision, e model.Event, now model.Time) {
 
 // askNext requests the next lock of a section, if one is missing.
 func (x *Execution) askNext(d *Decision, id string) {
-	if s := x.section(id); !s.granted() {
+	if s := x.section(id); !s.isGranted() {
 		d.Messages = append(d.Messages, model.Message{Kind: model.MessageLock, To: s.locks[len(s.epochs)], From: x.self(id), Trace: x.Start.Trace})
 	}
 }
@@ -143,7 +143,7 @@ func deliverGrant(x *Execution, m *model.Message, now model.Time) Decision {
 		d.Messages = append(d.Messages, releaseMessage(m.From.Address, model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}))
 		return d
 	}
-	if !s.granted() && s.locks[len(s.epochs)] == m.From.Address {
+	if !s.isGranted() && s.locks[len(s.epochs)] == m.From.Address {
 		x.append(&d, now, model.Event{Kind: model.EventLockGranted, ID: m.ID, Target: m.From.Address, Ref: m.Epoch})
 		x.askNext(&d, m.ID)
 	}
@@ -152,7 +152,7 @@ func deliverGrant(x *Execution, m *model.Message, now model.Time) Decision {
 
 // lockRefused ends a section because one of its entities cannot be locked.
 func (x *Execution) lockRefused(d *Decision, m *model.Message, now model.Time) {
-	if s := x.section(m.ID); s != nil && !s.granted() && m.Failure != nil {
+	if s := x.section(m.ID); s != nil && !s.isGranted() && m.Failure != nil {
 		x.releaseSection(d, s)
 		x.append(d, now, model.Event{Kind: model.EventAnswered, ID: m.ID, Failure: m.Failure})
 	}
@@ -176,8 +176,8 @@ func (r *rules) change() {
 	}
 }
 
-// broken returns the error for a turn that breaks a rule.
-func (r *rules) broken(format string, args ...any) error {
+// violation returns the error for a turn that breaks a rule.
+func (r *rules) violation(format string, args ...any) error {
 	return fault.New(fault.Invalid, "run %s %s", r.x.Start.Run, fmt.Sprintf(format, args...))
 }
 
@@ -185,11 +185,11 @@ func (r *rules) broken(format string, args ...any) error {
 func (r *rules) lock(e *model.Event, most int) error {
 	switch {
 	case e.ID == "":
-		return r.broken("locks entities in a step without a name")
+		return r.violation("locks entities in a step without a name")
 	case e.Section != "":
-		return r.broken("locks entities inside section %s: a section cannot begin inside another", e.Section)
+		return r.violation("locks entities inside section %s: a section cannot begin inside another", e.Section)
 	case len(e.Locks) == 0:
-		return r.broken("begins a section that locks nothing")
+		return r.violation("begins a section that locks nothing")
 	}
 
 	for _, a := range e.Locks {
@@ -197,7 +197,7 @@ func (r *rules) lock(e *model.Event, most int) error {
 			return err
 		}
 		if a.Stateless() {
-			return r.broken("locks %s, which is a service: it cannot be locked", a)
+			return r.violation("locks %s, which is a service: it cannot be locked", a)
 		}
 	}
 
@@ -218,7 +218,7 @@ func (r *rules) lock(e *model.Event, most int) error {
 // of its run: tenants never see each other, whatever a worker sends.
 func (r *rules) tenant(what string, a model.Address) error {
 	if a.Tenant != r.x.Start.Address.Tenant {
-		return r.broken("%s %s, which belongs to another tenant", what, a)
+		return r.violation("%s %s, which belongs to another tenant", what, a)
 	}
 	return nil
 }
@@ -226,7 +226,7 @@ func (r *rules) tenant(what string, a model.Address) error {
 // entity checks an address that is locked or called.
 func (r *rules) entity(what string, a model.Address) error {
 	if !a.IsEntity() {
-		return r.broken("%s %s, which is not an entity", what, a)
+		return r.violation("%s %s, which is not an entity", what, a)
 	}
 	return r.tenant(what, a)
 }
@@ -238,20 +238,20 @@ func (r *rules) send(e *model.Event, m *model.Message) error {
 	}
 
 	if with := Overreach(m); with != "" {
-		return r.broken("sends a %s %s, which workers may not send", m.Kind, with)
+		return r.violation("sends a %s %s, which workers may not send", m.Kind, with)
 	}
 
 	switch m.Kind {
 	case model.MessageCall:
 	case model.MessageUpdate:
 		if e.Section != "" {
-			return r.broken("waits for update %s of %s in section %s: its code may need what is locked there", m.Name, m.To, e.Section)
+			return r.violation("waits for update %s of %s in section %s: its code may need what is locked there", m.Name, m.To, e.Section)
 		}
 		return nil
 	case model.MessageStart, model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessageTerminate, model.MessagePause, model.MessageResume:
 		return nil
 	default:
-		return r.broken("sends a %s, which workers may not send", m.Kind)
+		return r.violation("sends a %s, which workers may not send", m.Kind)
 	}
 
 	if err := r.entity("calls", m.To); err != nil {
@@ -265,15 +265,15 @@ func (r *rules) send(e *model.Event, m *model.Message) error {
 	// entity.
 	switch s := findSection(r.sections, e.Section); {
 	case s == nil:
-		return r.broken("calls %s of %s in section %s, which is not open", m.Name, m.To, e.Section)
+		return r.violation("calls %s of %s in section %s, which is not open", m.Name, m.To, e.Section)
 	case !slices.Contains(s.locks, m.To):
-		return r.broken("calls %s of %s in section %s, which has not locked it", m.Name, m.To, s.id)
-	case !s.granted():
-		return r.broken("calls %s of %s in section %s, which does not have its locks yet", m.Name, m.To, s.id)
+		return r.violation("calls %s of %s in section %s, which has not locked it", m.Name, m.To, s.id)
+	case !s.isGranted():
+		return r.violation("calls %s of %s in section %s, which does not have its locks yet", m.Name, m.To, s.id)
 	case m.OneWay:
-		return r.broken("calls %s of %s one way in the section that has it locked: it would be made when that is over", m.Name, m.To)
+		return r.violation("calls %s of %s one way in the section that has it locked: it would be made when that is over", m.Name, m.To)
 	case slices.ContainsFunc(r.calls, func(c call) bool { return c.section == s.id && c.target == m.To }):
-		return r.broken("calls %s of %s in section %s before its last call of it has been answered", m.Name, m.To, s.id)
+		return r.violation("calls %s of %s in section %s before its last call of it has been answered", m.Name, m.To, s.id)
 	}
 
 	r.change()
@@ -289,7 +289,7 @@ func (r *rules) callOutside(m *model.Message) error {
 	}
 	for i := range r.sections {
 		if s := &r.sections[i]; slices.Contains(s.locks, m.To) {
-			return r.broken("calls %s of %s outside its section %s, which locks it: the call would wait for its own run", m.Name, m.To, s.id)
+			return r.violation("calls %s of %s outside its section %s, which locks it: the call would wait for its own run", m.Name, m.To, s.id)
 		}
 	}
 	return nil
@@ -298,7 +298,7 @@ func (r *rules) callOutside(m *model.Message) error {
 // unlock checks the end of a section.
 func (r *rules) unlock(e *model.Event) error {
 	if findSection(r.sections, e.Section) == nil {
-		return r.broken("ends section %q, which is not open", e.Section)
+		return r.violation("ends section %q, which is not open", e.Section)
 	}
 	r.drop(e.Section)
 	return nil

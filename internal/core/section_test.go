@@ -24,8 +24,8 @@ func alone(t *testing.T, locks ...string) (*lockPlay, model.Address, model.RunID
 	return p, a, p.seat(a).x.Start.Run
 }
 
-// says lets an entity send the section something, and returns what was recorded and sent.
-func (p *lockPlay) says(m model.Message) string {
+// sendToSection lets an entity send the section something, and returns what was recorded and sent.
+func (p *lockPlay) sendToSection(m model.Message) string {
 	d := p.deliver(&m)
 	p.mail = nil
 	return textOf(&d)
@@ -61,29 +61,29 @@ func TestSectionAsksInOrder(t *testing.T) {
 		{"c", "lock_granted c"},
 		{"c", ""},
 	} {
-		if got := p.says(grant(a, run, "s", c.says)); got != c.want {
+		if got := p.sendToSection(grant(a, run, "s", c.says)); got != c.want {
 			t.Errorf("%s grants: %q, want %q", c.says, got, c.want)
 		}
 	}
 
-	if got := p.says(grant(a, run, "other", "a")); got != "→ release a" {
+	if got := p.sendToSection(grant(a, run, "other", "a")); got != "→ release a" {
 		t.Errorf("a grant of a section that there is not: %q", got)
 	}
-	if got := p.says(grant(a, runID(77), "s", "a")); got != "→ release a" {
+	if got := p.sendToSection(grant(a, runID(77), "s", "a")); got != "→ release a" {
 		t.Errorf("a grant of another run: %q", got)
 	}
-	if got := p.says(grant(address("nobody"), run, "s", "a")); got != "→ release a" {
+	if got := p.sendToSection(grant(address("nobody"), run, "s", "a")); got != "→ release a" {
 		t.Errorf("a grant of a run that does not exist: %q", got)
 	}
 	d, err := p.turn(a, &model.Turn{Run: run, Seen: p.seat(a).x.Next - 1, Commands: []model.Command{{Kind: model.CommandUnlock, Event: model.Event{ID: "s", Section: "s"}}}})
 	if want := "unlocked, → release a, → release b, → release c"; err != nil || textOf(&d) != want {
 		t.Errorf("the end: %q, %v, want %q", textOf(&d), err, want)
 	}
-	if got := p.says(grant(a, run, "s", "c")); got != "→ release c" {
+	if got := p.sendToSection(grant(a, run, "s", "c")); got != "→ release c" {
 		t.Errorf("a grant behind the end: %q", got)
 	}
 	p.finish(a, 0)
-	if got := p.says(grant(a, run, "s", "c")); got != "→ release c" {
+	if got := p.sendToSection(grant(a, run, "s", "c")); got != "→ release c" {
 		t.Errorf("a grant behind the end of the run: %q", got)
 	}
 }
@@ -92,12 +92,12 @@ func TestSectionAsksInOrder(t *testing.T) {
 func TestSectionIsRefused(t *testing.T) {
 	t.Parallel()
 	p, a, run := alone(t, "a", "b", "c")
-	p.says(grant(a, run, "s", "a"))
+	p.sendToSection(grant(a, run, "s", "a"))
 	refused := model.Message{Kind: model.MessageAnswer, To: a, ToRun: run, ID: "s", Failure: &model.Failure{Kind: "invalid", Message: "no"}}
-	if got, want := p.says(refused), "answered, → release a, → release b"; got != want {
+	if got, want := p.sendToSection(refused), "answered, → release a, → release b"; got != want {
 		t.Errorf("refused: %q, want %q", got, want)
 	}
-	if got := p.says(refused); got != "" {
+	if got := p.sendToSection(refused); got != "" {
 		t.Errorf("refused again: %q", got)
 	}
 	if fs := core.SectionsOf(p.seat(a).x); len(fs) > 0 {
@@ -122,7 +122,7 @@ func TestPastDoesNotEndInASection(t *testing.T) {
 	} {
 		m := &model.Message{Kind: model.MessageStart, To: address("p"), Past: &model.Past{Events: model.PastOf(c.events), Status: c.status}}
 		x, d := core.Deliver(nil, m, epoch, runID(1), core.DefaultLimits)
-		if got := refusal(d.Refused()); got != c.want {
+		if got := refusal(d.Refusal()); got != c.want {
 			t.Errorf("%d events, %s: refused as %q, want %q", len(c.events), c.status, got, c.want)
 		}
 		if x != nil && len(core.SectionsOf(x)) > 0 {
@@ -137,8 +137,8 @@ func TestExecutionIsNoEntity(t *testing.T) {
 	p, a, _ := alone(t, "a")
 	for _, k := range []model.MessageKind{model.MessageCall, model.MessageLock, model.MessageRelease, model.MessageUnlock} {
 		d := p.deliver(&model.Message{Kind: k, To: a, From: model.Link{Address: address("w"), Run: runID(5), ID: "x"}})
-		if told := len(d.Messages) > 0; refusal(d.Refused()) != "invalid" || told != (k != model.MessageRelease) {
-			t.Errorf("%s: %v, and told: %v", k, d.Refused(), told)
+		if told := len(d.Messages) > 0; refusal(d.Refusal()) != "invalid" || told != (k != model.MessageRelease) {
+			t.Errorf("%s: %v, and told: %v", k, d.Refusal(), told)
 		}
 	}
 }
@@ -146,10 +146,10 @@ func TestExecutionIsNoEntity(t *testing.T) {
 func TestCloneOfSectionsIsIndependent(t *testing.T) {
 	t.Parallel()
 	p, a, run := alone(t, "a", "b")
-	p.says(grant(a, run, "s", "a"))
+	p.sendToSection(grant(a, run, "s", "a"))
 	before := p.seat(a).x.Clone()
 	other := p.seat(a).x.Clone()
-	p.says(grant(a, run, "s", "b"))
+	p.sendToSection(grant(a, run, "s", "b"))
 	if diff := core.Diff(before, other); diff != "" || !slices.Equal(core.SectionsOf(other)[0].Epochs, []int64{7}) {
 		t.Errorf("a clone has changed: %s", diff)
 	}
@@ -159,7 +159,7 @@ func TestCloneOfSectionsIsIndependent(t *testing.T) {
 func TestSectionRefusesUpdates(t *testing.T) {
 	t.Parallel()
 	p, a, run := alone(t, "a")
-	p.says(grant(a, run, "s", "a"))
+	p.sendToSection(grant(a, run, "s", "a"))
 	update := model.Command{Kind: model.CommandSend, Event: model.Event{ID: "u", Section: "s"}, Message: &model.Message{Kind: model.MessageUpdate, To: address("z"), Name: "change"}}
 	err := p.command(a, update)
 	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "waits for update change") {

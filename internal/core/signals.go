@@ -69,9 +69,9 @@ func (x *Execution) signalsOf(name string) (n int) {
 // code continues as new, these signals begin the history of the next run and must leave it room.
 func (lim Limits) allSignals() int { return max(lim.Signals, int(lim.Events/2)) }
 
-// flooded returns why the run may not hold further signals; empty when it may. Each name has a
+// floodReason returns why the run may not hold further signals; empty when it may. Each name has a
 // bound of its own, so that signals that the code never takes do not keep out others.
-func (x *Execution) flooded(further []model.Event, lim Limits) string {
+func (x *Execution) floodReason(further []model.Event, lim Limits) string {
 	for i := range further {
 		name, n := further[i].Name, 0
 		for j := range further[:i+1] {
@@ -90,8 +90,8 @@ func (x *Execution) flooded(further []model.Event, lim Limits) string {
 	return ""
 }
 
-// overflows returns why a run may not begin with the signals that it has; empty when it may.
-func (x *Execution) overflows(lim Limits) string {
+// overflowReason returns why a run may not begin with the signals that it has; empty when it may.
+func (x *Execution) overflowReason(lim Limits) string {
 	if n := len(x.signals); n > lim.allSignals() {
 		return fmt.Sprintf("the past of %s has %d signals that were not taken: a run may hold %d", x.Start.Address, n, lim.allSignals())
 	}
@@ -111,11 +111,11 @@ func (x *Execution) overflows(lim Limits) string {
 // receive records a signal, or refuses it.
 func (x *Execution) receive(d *Decision, now model.Time, e model.Event, lim Limits) {
 	e.Kind = model.EventSignalReceived
-	if why := x.flooded([]model.Event{e}, lim); why != "" {
+	if why := x.floodReason([]model.Event{e}, lim); why != "" {
 		d.refuse(fault.Exhausted, why)
 		return
 	}
-	if x.admits(d, &e, lim) {
+	if x.admit(d, &e, lim) {
 		x.append(d, now, e)
 	}
 }

@@ -81,9 +81,9 @@ func (n *Entity) Pardon(self model.NodeID) {
 	}
 }
 
-// accused reports whether the item must be marked before it is made. An operation behind the first
-// hand-over cannot have been running. A view can, because views do not wait for their turn.
-func (it *Item) accused() bool { return it.suspect && (!it.behind || it.View) }
+// isAccused reports whether the item must be marked before it is made. An operation behind the
+// first hand-over cannot have been running. A view can, because views do not wait for their turn.
+func (it *Item) isAccused() bool { return it.suspect && (!it.behind || it.View) }
 
 // Suspects returns the next calls to mark before they are made: one call that is made alone, or at
 // most this many others. It returns none while calls before them are being made or marked.
@@ -95,11 +95,11 @@ func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 	barred := false // an item before it must go first; views do not wait for that
 	for _, it := range n.mail {
 		switch {
-		case it.made || it.View && !it.accused() || it.held || it.lost || !it.View && LockedOut(&n.Row, it.Message):
+		case it.made || it.View && !it.isAccused() || it.held || it.lost || !it.View && LockedOut(&n.Row, it.Message):
 			continue
 		case it.noting:
 			return nil, false
-		case it.Message.Kind == model.MessageLock || !it.accused():
+		case it.Message.Kind == model.MessageLock || !it.isAccused():
 			barred = true
 			continue
 		case barred && !it.View:
@@ -158,8 +158,8 @@ func poisonFailure(m *model.Message) *model.Failure {
 	}
 }
 
-// Noted releases calls whose mark is stored, so that they can be made.
-func (n *Entity) Noted() {
+// ReleaseNoted releases calls whose mark is stored, so that they can be made.
+func (n *Entity) ReleaseNoted() {
 	for _, it := range n.mail {
 		if it.noting {
 			it.noting, it.suspect, it.pardoned = false, false, false

@@ -26,9 +26,9 @@ func calls(a model.Address, names ...string) (mailbox []model.MailboxItem) {
 	return mailbox
 }
 
-// crashed returns an entity as the next owner finds it after a crash. That owner may make this many
-// calls alone that no dead owner has marked.
-func crashed(a model.Address, mailbox []model.MailboxItem, self model.NodeID, alone int) *core.Entity {
+// crashedEntity returns an entity as the next owner finds it after a crash. That owner may make
+// this many calls alone that no dead owner has marked.
+func crashedEntity(a model.Address, mailbox []model.MailboxItem, self model.NodeID, alone int) *core.Entity {
 	n := core.NewEntity(a, nil, mailbox)
 	n.Suspect(self, alone)
 	return n
@@ -50,7 +50,7 @@ func lonely(t *testing.T, n *core.Entity, self model.NodeID, want string) (items
 	if got := n.Next(most, handBytes); got != nil {
 		t.Fatalf("%s are made before their mark is stored", names(got))
 	}
-	n.Noted()
+	n.ReleaseNoted()
 	if got := n.Next(most, handBytes); names(got) != want || !n.Lonely() {
 		t.Fatalf("made %q, want %s alone", names(got), want)
 	}
@@ -83,7 +83,7 @@ func TestSuspects(t *testing.T) {
 	mailbox := calls(a, "a", "bomb", "c")
 
 	// The second process makes a, and dies while it makes bomb alone. The third one dies too.
-	n := crashed(a, mailbox, node(2), most)
+	n := crashedEntity(a, mailbox, node(2), most)
 	if got := n.Next(most, handBytes); got != nil {
 		t.Fatalf("%s are made before they are marked", names(got))
 	}
@@ -93,14 +93,14 @@ func TestSuspects(t *testing.T) {
 	mailbox = []model.MailboxItem{row, mailbox[2]}
 
 	// The same node reads the entity again, because a commit was refused. It does not count itself.
-	n = crashed(a, mailbox, node(2), most)
+	n = crashedEntity(a, mailbox, node(2), most)
 	if got := names(n.Next(most, handBytes)); got != "bomb" || !n.Lonely() {
 		t.Errorf("the node that has marked bomb makes %q", got)
 	}
-	_, mailbox[0] = lonely(t, crashed(a, mailbox, node(3), most), node(3), "bomb")
+	_, mailbox[0] = lonely(t, crashedEntity(a, mailbox, node(3), most), node(3), "bomb")
 
 	// The fourth process sets it aside, answers its caller, and makes the rest.
-	n = crashed(a, mailbox, node(4), most)
+	n = crashedEntity(a, mailbox, node(4), most)
 	items, _ = n.Suspects(most)
 	d, aside, why := n.Note(items, node(4), 4)
 	if names(aside) != "bomb" || len(d.Messages) != 1 || why[0].Type != model.FailurePoison || !strings.Contains(why[0].Message, "3 processes died while bomb") {
@@ -115,7 +115,7 @@ func TestSuspectsTogetherFirst(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
 	mailbox := calls(a, "a", "bomb", "c")
-	n := crashed(a, mailbox, node(2), 0)
+	n := crashedEntity(a, mailbox, node(2), 0)
 	items, alone := n.Suspects(most)
 	if names(items) != "a bomb c" || alone {
 		t.Fatalf("suspects %q, alone %v", names(items), alone)
@@ -125,16 +125,16 @@ func TestSuspectsTogetherFirst(t *testing.T) {
 		t.Fatalf("set aside %q; %s are marked twice", names(aside), names(again))
 	}
 	mailbox = d.Mailbox
-	n.Noted()
+	n.ReleaseNoted()
 	if got := names(n.Next(most, handBytes)); got != "a bomb c" {
 		t.Fatalf("made together: %q", got)
 	}
 
 	// The third and the fourth process die while they make the first one alone.
 	for i := byte(3); i <= 4; i++ {
-		_, mailbox[0] = lonely(t, crashed(a, mailbox, node(i), 0), node(i), "a")
+		_, mailbox[0] = lonely(t, crashedEntity(a, mailbox, node(i), 0), node(i), "a")
 	}
-	n = crashed(a, mailbox, node(5), 0)
+	n = crashedEntity(a, mailbox, node(5), 0)
 	items, _ = n.Suspects(most)
 	if _, aside, why := n.Note(items, node(5), 1); names(aside) != "a" || !strings.Contains(why[0].Message, "4 processes died while a") {
 		t.Errorf("set aside %q: %v", names(aside), why)
@@ -150,9 +150,9 @@ func TestSuspectsOfOlderBuilds(t *testing.T) {
 		mailbox := calls(a, "bomb")
 		mailbox[0].Message.Deaths, mailbox[0].Message.By = deaths, node(2)
 		for i := range attempts {
-			_, mailbox[0] = lonely(t, crashed(a, mailbox, node(byte(3+i)), 0), node(byte(3+i)), "bomb")
+			_, mailbox[0] = lonely(t, crashedEntity(a, mailbox, node(byte(3+i)), 0), node(byte(3+i)), "bomb")
 		}
-		n := crashed(a, mailbox, node(9), 0)
+		n := crashedEntity(a, mailbox, node(9), 0)
 		items, _ := n.Suspects(most)
 		if _, aside, _ := n.Note(items, node(9), 1); names(aside) != "bomb" {
 			t.Errorf("%d deaths and %d lone attempts: set aside %q", deaths, attempts, names(aside))
@@ -166,7 +166,7 @@ func TestPardon(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
 	mailbox := calls(a, "slow", "next")
-	_, mailbox[0] = lonely(t, crashed(a, mailbox, node(2), most), node(2), "slow")
+	_, mailbox[0] = lonely(t, crashedEntity(a, mailbox, node(2), most), node(2), "slow")
 
 	for range 2 { // the second time there is nothing to remove
 		n := core.NewEntity(a, nil, mailbox)
@@ -176,7 +176,7 @@ func TestPardon(t *testing.T) {
 				t.Fatalf("takes the mark of %q back, alone %v", names(items), alone)
 			}
 			d, _, _ := n.Note(items, node(3), 1)
-			n.Noted()
+			n.ReleaseNoted()
 			mailbox[0] = d.Mailbox[0]
 		}
 		if got := names(n.Next(most, handBytes)); got != "slow next" {
@@ -185,7 +185,7 @@ func TestPardon(t *testing.T) {
 	}
 
 	for i := byte(4); i <= 5; i++ {
-		_, mailbox[0] = lonely(t, crashed(a, mailbox, node(i), most), node(i), "slow")
+		_, mailbox[0] = lonely(t, crashedEntity(a, mailbox, node(i), most), node(i), "slow")
 	}
 }
 
@@ -258,7 +258,7 @@ func TestSuspectViews(t *testing.T) {
 		if got := n.Views(view); got != nil {
 			t.Fatalf("%s is made by process %d before the note is stored", names(got), i)
 		}
-		n.Noted()
+		n.ReleaseNoted()
 		if got := n.Views(view); names(got) != "bomb" {
 			t.Fatalf("process %d makes %q", i, names(got))
 		}
@@ -266,7 +266,7 @@ func TestSuspectViews(t *testing.T) {
 		mailbox[1] = d.Mailbox[0]
 	}
 
-	n := crashed(a, mailbox, model.NodeID{15: 4}, most)
+	n := crashedEntity(a, mailbox, model.NodeID{15: 4}, most)
 	n.Mark(view)
 	items, _ := n.Suspects(64)
 	if _, aside, _ := n.Note(items, model.NodeID{15: 4}, 1); names(aside) != "bomb" {

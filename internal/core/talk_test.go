@@ -36,8 +36,8 @@ func (p *play) operate(t *rapid.T) {
 	p.deliver(t, m)
 }
 
-// sent returns a message of a workflow to another, or to itself.
-func (p *play) sent(t *rapid.T, to model.Address) *model.Message {
+// sentMessage returns a message of a workflow to another, or to itself.
+func (p *play) sentMessage(t *rapid.T, to model.Address) *model.Message {
 	return &model.Message{
 		Kind: pick(t, "kind", model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessageUpdate, model.MessageUpdate, model.MessageUpdate,
 			model.MessagePause, model.MessageResume, model.MessageTerminate),
@@ -90,8 +90,8 @@ func (b *book) account(a model.Address, request string) *account {
 	return b.asked[k]
 }
 
-// delivered records the result of a message.
-func (b *book) delivered(t *rapid.T, m *model.Message, d *core.Decision) {
+// recordDelivery records the result of a message.
+func (b *book) recordDelivery(t *rapid.T, m *model.Message, d *core.Decision) {
 	if c := b.calls[m.From]; c != nil && c.kind == m.Kind {
 		c.delivered = true
 	}
@@ -100,11 +100,11 @@ func (b *book) delivered(t *rapid.T, m *model.Message, d *core.Decision) {
 			b.account(m.To, e.RequestID).accepted++
 		}
 	}
-	b.decided(t, m.To, d)
+	b.recordDecision(t, m.To, d)
 }
 
-// turned records what the code sent and answered.
-func (b *book) turned(t *rapid.T, a model.Address, turn *model.Turn, d *core.Decision) {
+// recordTurn records what the code sent and answered.
+func (b *book) recordTurn(t *rapid.T, a model.Address, turn *model.Turn, d *core.Decision) {
 	for _, m := range d.Messages {
 		if m.From.ID != "" && m.Kind != model.MessageStart && m.Kind != model.MessageWatch {
 			b.calls[m.From] = &call{to: m.To, kind: m.Kind}
@@ -113,17 +113,17 @@ func (b *book) turned(t *rapid.T, a model.Address, turn *model.Turn, d *core.Dec
 	if d.Close != nil {
 		b.begun[turn.Run] = turn.Close.Begun
 	}
-	b.decided(t, a, d)
+	b.recordDecision(t, a, d)
 }
 
-func (b *book) decided(t *rapid.T, a model.Address, d *core.Decision) {
+func (b *book) recordDecision(t *rapid.T, a model.Address, d *core.Decision) {
 	for _, m := range d.Messages {
 		if m.Kind != model.MessageAnswer {
 			continue
 		}
 		c := b.calls[model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}]
 		if c == nil {
-			t.Fatalf("I11: nobody has sent what this answers: %s", messageText(&m))
+			t.Fatalf("I11: no request was sent that this answers: %s", messageText(&m))
 		}
 		if c.answers++; c.answers > 1 {
 			t.Fatalf("I11: answered twice: %s", messageText(&m))
@@ -134,12 +134,12 @@ func (b *book) decided(t *rapid.T, a model.Address, d *core.Decision) {
 		b.account(a, r.RequestID).replies++
 	}
 	if d.Close != nil && d.Close.Status != model.Continued {
-		b.closed(t, a, d)
+		b.checkClosed(t, a, d)
 	}
 }
 
-// closed checks that every step that waits for the outcome gets it once (I8).
-func (b *book) closed(t *rapid.T, a model.Address, d *core.Decision) {
+// checkClosed checks that every step that waits for the outcome gets it once (I8).
+func (b *book) checkClosed(t *rapid.T, a model.Address, d *core.Decision) {
 	r := b.w.seat(a).last()
 	want, told := map[model.Link]int{}, map[model.Link]int{}
 	for _, e := range r.all() {
@@ -162,13 +162,13 @@ func (b *book) closed(t *rapid.T, a model.Address, d *core.Decision) {
 		t.Fatalf("I8: the end of %s is told to %v, want %v", name(r.start.Run), told, want)
 	}
 	if d.Close.Status == model.Terminated || d.Close.TimedOut() {
-		b.terminated(t, r, d)
+		b.checkTerminated(t, r, d)
 	}
 }
 
-// terminated checks that the children of a terminated run are cancelled, unless they were to
+// checkTerminated checks that the children of a terminated run are cancelled, unless they were to
 // outlive it (I8).
-func (b *book) terminated(t *rapid.T, r *stored, d *core.Decision) {
+func (b *book) checkTerminated(t *rapid.T, r *stored, d *core.Decision) {
 	open := map[string]model.Address{}
 	for _, e := range r.all() {
 		switch {
@@ -204,7 +204,7 @@ func (b *book) check(t *rapid.T) {
 		if s.x == nil || !s.x.Open() {
 			continue
 		}
-		for _, u := range s.last().unanswered() {
+		for _, u := range s.last().unansweredUpdates() {
 			held[u.Watcher]++
 			pending[asked{a, u.RequestID}]++
 		}
@@ -226,9 +226,9 @@ func (b *book) check(t *rapid.T) {
 	}
 }
 
-// settled checks what must hold when no mail is on its way: a sender that still waits for an answer
-// waits for the code of an open run.
-func (p *play) settled(t *rapid.T) {
+// checkSettled checks what must hold when no mail is on its way: a sender that still waits for an
+// answer waits for the code of an open run.
+func (p *play) checkSettled(t *rapid.T) {
 	for _, s := range p.w.seats {
 		if s.x == nil || !s.x.Open() {
 			continue
@@ -268,10 +268,10 @@ func (p *play) talk(t *rapid.T, r *stored) {
 	}
 }
 
-// carried checks what a run takes over from the one before it.
-func (p *play) carried(t *rapid.T, before, r *stored) {
+// checkCarried checks what a run takes over from the one before it.
+func (p *play) checkCarried(t *rapid.T, before, r *stored) {
 	var left, got []string
-	for _, u := range before.unanswered() {
+	for _, u := range before.unansweredUpdates() {
 		if !slices.Contains(p.book.begun[before.start.Run], u.Seq) {
 			left = append(left, string(u.Input.Data)+u.RequestID+linkText(u.Watcher))
 		}
@@ -289,13 +289,13 @@ func (p *play) carried(t *rapid.T, before, r *stored) {
 	if got, want := values(r.start.Carried), values(before.all()); !maps.Equal(got, want) {
 		t.Fatalf("I13: %s begins with %v, the run before had %v", name(r.start.Run), got, want)
 	}
-	if got, want := paused(r.start.Carried), paused(before.all()); got != want {
+	if got, want := isPaused(r.start.Carried), isPaused(before.all()); got != want {
 		t.Fatalf("I14: %s begins paused: %v, the run before was: %v", name(r.start.Run), got, want)
 	}
 }
 
-// unanswered returns the updates that a run has received and not answered.
-func (r *stored) unanswered() (open []model.Event) {
+// unansweredUpdates returns the updates that a run has received and not answered.
+func (r *stored) unansweredUpdates() (open []model.Event) {
 	answered := map[int64]bool{}
 	for _, e := range r.all() {
 		if e.Kind == model.EventUpdateAnswered {
@@ -325,7 +325,7 @@ func values(events []model.Event) map[string]string {
 	return set
 }
 
-func paused(events []model.Event) (is bool) {
+func isPaused(events []model.Event) (is bool) {
 	for _, e := range events {
 		if e.Kind == model.EventPaused || e.Kind == model.EventResumed {
 			is = e.Kind == model.EventPaused

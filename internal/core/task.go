@@ -271,9 +271,9 @@ func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decis
 	}
 
 	switch f := r.Failure.Bounded(); {
-	case r.Returned && x.cramped(0, lim):
+	case r.Returned && x.isCramped(0, lim):
 		x.fail(&d, t, verdict{kind: model.EventStepFailed, failure: x.tooLong()}, now)
-	case r.Returned && !x.canceling():
+	case r.Returned && !x.isCanceling():
 		x.append(&d, now, model.Event{Kind: model.EventTaskReturned, ID: t.ID, Worker: t.Worker, Due: now.Add(max(r.After, 0))})
 	case f == nil && !r.Returned:
 		x.complete(&d, t, r.Output, moment{now, lim})
@@ -308,7 +308,7 @@ type Expiry struct {
 func Expire(x *Execution, due Expiry, now model.Time, lim Limits) Decision {
 	var d Decision
 	t, what := x.Task(due.ID), due.What
-	if t == nil || !x.Open() || !t.expired(what, now) {
+	if t == nil || !x.Open() || !t.isExpired(what, now) {
 		return d
 	}
 	if what != model.TimeoutTotal && (t.Held != due.Held || t.Claim != due.Claim) {
@@ -342,8 +342,8 @@ func Expire(x *Execution, due Expiry, now model.Time, lim Limits) Decision {
 	return d
 }
 
-// expired reports whether a time-out has passed.
-func (t *Task) expired(what string, now model.Time) bool {
+// isExpired reports whether a time-out has passed.
+func (t *Task) isExpired(what string, now model.Time) bool {
 	switch what {
 	case model.TimeoutToStart:
 		return !t.Held && t.Spec.ToStart > 0 && now > t.Visible.Add(t.Spec.ToStart)
@@ -381,7 +381,7 @@ func (x *Execution) complete(d *Decision, t *Task, out model.Payload, at moment)
 		return
 	}
 	e := model.Event{Kind: model.EventStepCompleted, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Output: out, Ref: t.Claim, Worker: t.Worker}
-	if size := e.Size(); x.exceeds(size, at.lim) {
+	if size := e.Size(); x.wouldExceed(size, at.lim) {
 		x.fail(d, t, verdict{kind: model.EventStepFailed, failure: x.noRoom(size, at.lim)}, at.now)
 		return
 	}
@@ -419,12 +419,12 @@ func (v *verdict) event(t *Task) model.Event {
 // attempt.
 func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, at moment) {
 	now, lim := at.now, at.lim
-	if x.canceling() {
+	if x.isCanceling() {
 		x.fail(d, t, v, now)
 		return
 	}
 
-	if x.exceeds(v.failure.Size(), lim) {
+	if x.wouldExceed(v.failure.Size(), lim) {
 		// Many open tasks must not fill the history with stack traces.
 		v.failure = v.failure.Brief()
 	}
@@ -437,7 +437,7 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, at moment) {
 		return
 	}
 
-	if x.cramped(v.failure.Size(), lim) {
+	if x.isCramped(v.failure.Size(), lim) {
 		long := *x.tooLong()
 		long.Message += ": " + v.failure.Message
 		v.kind, v.failure = model.EventStepFailed, long.Brief()
@@ -454,10 +454,10 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, at moment) {
 	x.append(d, now, e)
 }
 
-// cramped reports whether the history has no room for another attempt, whose first event has about
-// this many bytes.
-func (x *Execution) cramped(size int, lim Limits) bool {
-	return x.Next+2 > lim.Events || x.exceeds(size+attemptBytes, lim)
+// isCramped reports whether the history has no room for another attempt, whose first event has
+// about this many bytes.
+func (x *Execution) isCramped(size int, lim Limits) bool {
+	return x.Next+2 > lim.Events || x.wouldExceed(size+attemptBytes, lim)
 }
 
 // tooLong returns why a task has no further attempt although its policy would allow one.
@@ -471,7 +471,7 @@ func (x *Execution) tooLong() *model.Failure {
 // task among the dead tasks. A task that was asked to stop ends as cancelled instead.
 func (x *Execution) fail(d *Decision, t *Task, v verdict, now model.Time) {
 	f := v.failure
-	if x.canceling() {
+	if x.isCanceling() {
 		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceledFailure(f), At: now})
 		return
 	}
@@ -517,8 +517,8 @@ func (x *Execution) cancelAlone(d *Decision, m *model.Message, now model.Time) {
 	x.append(d, now, model.Event{Kind: model.EventCancelRequest, Failure: m.Failure, RequestID: m.RequestID})
 }
 
-// canceling reports whether a task that stands alone has been asked to stop.
-func (x *Execution) canceling() bool { return x.Alone() && x.Canceling != 0 }
+// isCanceling reports whether a task that stands alone has been asked to stop.
+func (x *Execution) isCanceling() bool { return x.Alone() && x.Canceling != 0 }
 
 // canceledFailure returns the failure of a task that was cancelled for the given reason.
 func canceledFailure(f *model.Failure) *model.Failure {

@@ -111,7 +111,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				}
 
 				if !ok {
-					if d.Writes() {
+					if d.HasWrites() {
 						t.Fatal("a claim that cannot be writes")
 					}
 					return
@@ -151,10 +151,10 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				task := r.x.Task(ref.ID)
 				mine := task != nil && task.Held && task.Claim == ref.Claim
 				d := r.took(Report(r.x, rep, r.now, DefaultLimits))
-				if d.Writes() != mine {
-					t.Fatalf("a report of claim %d writes: %v; it is held: %v", ref.Claim, d.Writes(), mine)
+				if d.HasWrites() != mine {
+					t.Fatalf("a report of claim %d writes: %v; it is held: %v", ref.Claim, d.HasWrites(), mine)
 				}
-				if err := d.Refused(); err != nil && (mine || !fault.Is(err, fault.NotOwned)) {
+				if err := d.Refusal(); err != nil && (mine || !fault.Is(err, fault.NotOwned)) {
 					t.Fatalf("refused: %v", err)
 				}
 
@@ -172,8 +172,8 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				// effect.
 				if mine {
 					again := Report(r.x, rep, r.now, DefaultLimits)
-					if again.Refused() != nil || again.Writes() {
-						t.Fatalf("the same report again: %v, writes %v", again.Refused(), again.Writes())
+					if again.Refusal() != nil || again.HasWrites() {
+						t.Fatalf("the same report again: %v, writes %v", again.Refusal(), again.HasWrites())
 					}
 				}
 			},
@@ -184,7 +184,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				if task == nil {
 					return
 				}
-				if d := r.took(Expire(r.x, Expiry{id, task.Held, task.Claim, what}, r.now, DefaultLimits)); what == model.TimeoutTotal && d.Writes() {
+				if d := r.took(Expire(r.x, Expiry{id, task.Held, task.Claim, what}, r.now, DefaultLimits)); what == model.TimeoutTotal && d.HasWrites() {
 					t.Fatal("there is no such time-out")
 				}
 			},
@@ -279,10 +279,10 @@ func TestReportedLossIsNone(t *testing.T) {
 		for n := range maxLost + 1 {
 			ref := claim(n)
 			report := &model.TaskReport{Ref: ref, Failure: &model.Failure{Type: typ, Message: "that of another task"}}
-			if d := r.took(Report(r.x, report, r.now, DefaultLimits)); d.Refused() != nil || d.Close != nil {
+			if d := r.took(Report(r.x, report, r.now, DefaultLimits)); d.Refusal() != nil || d.Close != nil {
 				t.Fatalf("%s: report %d: %+v", typ, n, d)
 			}
-			if d := Report(r.x, report, r.now, DefaultLimits); d.Refused() != nil || len(d.Events) > 0 {
+			if d := Report(r.x, report, r.now, DefaultLimits); d.Refusal() != nil || len(d.Events) > 0 {
 				t.Errorf("%s: the same report again: %+v", typ, d)
 			}
 		}
@@ -291,7 +291,7 @@ func TestReportedLossIsNone(t *testing.T) {
 		if d := r.took(Expire(r.x, Expiry{model.TaskStep, true, ref.Claim, model.FailureLost}, r.now, DefaultLimits)); d.Close != nil || r.x.Task(model.TaskStep).lost != 1 {
 			t.Errorf("%s: one worker went away: %+v", typ, d)
 		}
-		if d := Report(r.x, &model.TaskReport{Ref: ref}, r.now, DefaultLimits); d.Refused() == nil {
+		if d := Report(r.x, &model.TaskReport{Ref: ref}, r.now, DefaultLimits); d.Refusal() == nil {
 			t.Errorf("%s: the report of a lost claim is taken: %+v", typ, d)
 		}
 	}
@@ -314,7 +314,7 @@ func TestCanceledTaskDoesNotDie(t *testing.T) {
 			}
 		}
 
-		if _, d := Deliver(r.x, &model.Message{Kind: model.MessageCancel, To: r.x.Start.Address}, r.now, model.RunID{}, DefaultLimits); d.Refused() != nil || d.Close != nil {
+		if _, d := Deliver(r.x, &model.Message{Kind: model.MessageCancel, To: r.x.Start.Address}, r.now, model.RunID{}, DefaultLimits); d.Refusal() != nil || d.Close != nil {
 			t.Fatalf("%s: %+v", what, d)
 		}
 		r.now = r.now.Add(2 * time.Hour)
@@ -462,8 +462,8 @@ func TestTasksThatCannotBe(t *testing.T) {
 				{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: "fine"}},
 				{Kind: kind, Event: model.Event{ID: "t", Task: spec, Target: model.Address{Tenant: "t", Type: model.TaskPrefix + "work", Key: "k"}}},
 			}}, r.now, model.RunID{}, DefaultLimits)
-			if !fault.Is(err, fault.Invalid) || d.Writes() || !reflect.DeepEqual(before, r.x) {
-				t.Errorf("%s: %v, writes %v, state %+v, want %+v", name, err, d.Writes(), r.x, before)
+			if !fault.Is(err, fault.Invalid) || d.HasWrites() || !reflect.DeepEqual(before, r.x) {
+				t.Errorf("%s: %v, writes %v, state %+v, want %+v", name, err, d.HasWrites(), r.x, before)
 			}
 		}
 	}

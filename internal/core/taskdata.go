@@ -43,7 +43,7 @@ func (w *Written) Write(in *model.TaskWrite, now model.Time) (c TaskChange, news
 	next := *w
 	next.Sizes = maps.Clone(w.Sizes)
 
-	// A later claim starts to count its items anew. An earlier one lost the task and must not
+	// A later claim starts to count its items again. An earlier one lost the task and must not
 	// write.
 	switch {
 	case in.Ref.Claim < w.Claim:

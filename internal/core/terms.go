@@ -33,14 +33,15 @@ func (x *Execution) Withheld() *model.Reason {
 	switch {
 	case x.Paused != nil:
 		return x.Paused
-	case x.waiting():
+	case x.isBeforeStart():
 		return x.early()
 	}
 	return nil
 }
 
-// waiting reports whether the start time of the run has not come, that is, its timer is still open.
-func (x *Execution) waiting() bool { return x.Start.Begins != 0 && x.timer(beginTimer) >= 0 }
+// isBeforeStart reports whether the start time of the run has not come, that is, its timer is still
+// open.
+func (x *Execution) isBeforeStart() bool { return x.Start.Begins != 0 && x.timer(beginTimer) >= 0 }
 
 // early returns when the code of the run begins, and why not now.
 func (x *Execution) early() *model.Reason {

@@ -36,16 +36,16 @@ func naiveTerms(s *model.Start, t *model.Terms) {
 	}
 }
 
-// waits reports whether the start time of the run has not come.
-func (r *naiveRun) waits() bool {
+// isBeforeStart reports whether the start time of the run has not come.
+func (r *naiveRun) isBeforeStart() bool {
 	_, waits := r.timers["begin\x1f"]
 	return waits
 }
 
-func (r *naiveRun) withheld() bool { return r.paused() || r.waits() }
+func (r *naiveRun) withheld() bool { return r.isPaused() || r.isBeforeStart() }
 
-// repeats reports whether another attempt follows, and when it begins.
-func (r *naiveRun) repeats(end *model.Close, at model.Time) (model.Time, bool) {
+// nextAttempt reports whether another attempt follows, and when it begins.
+func (r *naiveRun) nextAttempt(end *model.Close, at model.Time) (model.Time, bool) {
 	policy, own := end.Retry, true
 	if t := r.start.Terms; t != nil && t.Retry != nil {
 		policy, own = t.Retry, false
@@ -82,8 +82,8 @@ func (p *play) policy(t *rapid.T) *model.Retry {
 	return &model.Retry{MaxAttempts: rapid.IntRange(0, 3).Draw(t, "attempts"), Initial: 5 * time.Second, Max: 5 * time.Second, Coefficient: 1000}
 }
 
-// failing draws how a run fails.
-func (p *play) failing(t *rapid.T, end *model.Close) {
+// failure draws how a run fails.
+func (p *play) failure(t *rapid.T, end *model.Close) {
 	end.Failure = &model.Failure{Kind: codeFailure, Message: p.number(), Permanent: rapid.IntRange(0, 4).Draw(t, "permanent") == 0}
 	end.Retry, end.Final = p.policy(t), rapid.IntRange(0, 4).Draw(t, "final") == 0
 	end.RetryAfter = pick(t, "retry after", 0, 0, 8*time.Second)
@@ -105,7 +105,7 @@ func TestWaitingRun(t *testing.T) {
 	if w.crash(a); !w.seat(a).x.Parked || w.seat(a).x.Withheld() == nil {
 		t.Fatal("a signal ended the wait")
 	}
-	if d := w.fire(a, "begin\x1f"); d.Writes() {
+	if d := w.fire(a, "begin\x1f"); d.HasWrites() {
 		t.Fatal("it began before its time")
 	}
 

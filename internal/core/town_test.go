@@ -146,7 +146,7 @@ func (w *town) letsGo(before, after *core.Execution, d *core.Decision) {
 			continue
 		}
 		self := model.Link{Address: before.Start.Address, Run: before.Start.Run, ID: s.ID}
-		for _, a := range s.Asked() {
+		for _, a := range s.AskedEntities() {
 			if !slices.ContainsFunc(d.Messages, func(m model.Message) bool { return m.Kind == model.MessageRelease && m.To == a && m.From == self }) {
 				w.fatal("L28: section %s is over, and %s is not told", s.ID, a)
 			}
@@ -191,12 +191,12 @@ func (w *town) commit(h *house, d *core.Decision) {
 
 	w.mail = append(w.mail, d.Messages...)
 	w.collect(a)
-	w.granted(h, holder)
+	w.checkGrant(h, holder)
 }
 
-// granted checks a lock that has changed hands: the first section that asked gets it (L27), and its
-// epoch is larger than all before (L37).
-func (w *town) granted(h *house, before model.Link) {
+// checkGrant checks a lock that has changed hands: the first section that asked gets it (L27), and
+// its epoch is larger than all before (L37).
+func (w *town) checkGrant(h *house, before model.Link) {
 	row := &h.n.Row
 	if h.row != nil && !equalRows(h.row, row) || h.row == nil && !row.Empty() {
 		w.fatal("%s is %+v in memory and %+v in the store", row.Address, row, h.row)
@@ -257,7 +257,7 @@ func (w *town) end(h *house, i, results int) {
 	r.State = value(state)
 	d, ok := h.n.Apply(job.items, r, job.version, w.now)
 	if !ok {
-		if d.Writes() {
+		if d.HasWrites() {
 			w.fatal("a report that does not count writes %+v", d)
 		}
 		return
@@ -328,9 +328,9 @@ func (w *town) quiet() {
 	}
 }
 
-// known checks that, when nothing is on its way, every lock and every request belongs to a section
-// that knows it (L28, L29, L32).
-func (w *town) known() {
+// checkKnown checks that, when nothing is on its way, every lock and every request belongs to a
+// section that knows it (L28, L29, L32).
+func (w *town) checkKnown() {
 	sections := w.sections()
 	for _, a := range w.addresses() {
 		h := w.house(a)
@@ -341,7 +341,7 @@ func (w *town) known() {
 			}
 		}
 		for _, it := range h.n.Mail() {
-			if s, ok := sections[it.Message.From]; it.Message.Kind == model.MessageLock && (!ok || s.Granted() || s.Locks[len(s.Epochs)] != a) {
+			if s, ok := sections[it.Message.From]; it.Message.Kind == model.MessageLock && (!ok || s.IsGranted() || s.Locks[len(s.Epochs)] != a) {
 				w.fatal("L32: %+v waits for %s, which its run does not want", it.Message.From, a)
 			}
 		}

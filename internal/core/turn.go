@@ -85,7 +85,7 @@ func Release(x *Execution, seen int64, waits []model.Reason, lim Limits) (Decisi
 
 	if !x.Parked {
 		x.Parked = true
-		d.Mark = &Mark{Parked: true, Waits: x.Warned(model.BoundedReasons(waits), lim), Blocked: x.Blocked}
+		d.Mark = &Mark{Parked: true, Waits: x.WithWarning(model.BoundedReasons(waits), lim), Blocked: x.Blocked}
 	}
 
 	return d, true

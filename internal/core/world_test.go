@@ -75,8 +75,8 @@ func (w *world) deliver(m *model.Message) core.Decision {
 	s := w.seat(m.To)
 	before := s.x.Clone()
 	x, d := core.Deliver(s.x, m, w.now, w.fresh(), w.lim)
-	if err := d.Refused(); err != nil {
-		w.refused(before, s.x, &d, m)
+	if err := d.Refusal(); err != nil {
+		w.checkRefused(before, s.x, &d, m)
 	}
 	w.keep(s, x, &d)
 	return d
@@ -87,7 +87,7 @@ func (w *world) turn(a model.Address, t *model.Turn) (core.Decision, error) {
 	before := s.x.Clone()
 	x, d, err := core.Apply(s.x, t, w.now, w.fresh(), w.lim)
 	if err != nil {
-		w.refused(before, s.x, &d, &model.Message{})
+		w.checkRefused(before, s.x, &d, &model.Message{})
 		if x != s.x {
 			w.fatal("a refused turn changed the current run")
 		}
@@ -101,7 +101,7 @@ func (w *world) fire(a model.Address, id string) core.Decision {
 	s := w.seat(a)
 	before := s.x.Clone()
 	d := core.Fire(s.x, id, w.now)
-	if !d.Writes() {
+	if !d.HasWrites() {
 		w.same("a timer that did nothing", before, s.x)
 	}
 	w.keep(s, s.x, &d)
@@ -113,15 +113,15 @@ func (w *world) release(a model.Address, seen int64, waits []model.Reason) (core
 	before := s.x.Clone()
 	d, ok := core.Release(s.x, seen, waits, w.lim)
 	if !ok {
-		w.refused(before, s.x, &d, &model.Message{})
+		w.checkRefused(before, s.x, &d, &model.Message{})
 	}
 	w.keep(s, s.x, &d)
 	return d, ok
 }
 
-// refused checks I10: a refused input writes nothing. Only the step that sent it is told, once: as
-// the outcome of what it asked for, or as the answer to what it sent.
-func (w *world) refused(before, after *core.Execution, d *core.Decision, input *model.Message) {
+// checkRefused checks I10: a refused input writes nothing. Only the step that sent it gets one
+// message: the outcome of its request, or the answer to its message.
+func (w *world) checkRefused(before, after *core.Execution, d *core.Decision, input *model.Message) {
 	w.same("a refused input", before, after)
 	told := model.MessageAnswer
 	if input.Kind == model.MessageStart || input.Kind == model.MessageWatch {
@@ -138,7 +138,7 @@ func (w *world) refused(before, after *core.Execution, d *core.Decision, input *
 
 	rest := *d
 	rest.Messages = nil
-	if rest.Writes() || d.Pending {
+	if rest.HasWrites() || d.Pending {
 		w.fatal("I10: a refused input writes: %+v", rest)
 	}
 }

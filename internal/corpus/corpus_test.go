@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorded returns all histories that were ever recorded.
-func recorded(t *testing.T) map[string][]byte {
+// recordedHistories returns all histories that were ever recorded.
+func recordedHistories(t *testing.T) map[string][]byte {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", "v*", "*.jsonl"))
 	if err != nil || len(files) == 0 {
@@ -36,7 +36,7 @@ func recorded(t *testing.T) map[string][]byte {
 // Today's code fits every history that was ever recorded.
 func TestRecordedHistoriesReplay(t *testing.T) {
 	t.Parallel()
-	for path, data := range recorded(t) {
+	for path, data := range recordedHistories(t) {
 		t.Run(strings.TrimSuffix(path, ".jsonl"), func(t *testing.T) {
 			t.Parallel()
 			if err := perdure.Replay(t.Context(), bytes.NewReader(data), definitions()); err != nil {
@@ -50,7 +50,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 func TestEveryKindIsRecorded(t *testing.T) {
 	t.Parallel()
 	seen := map[model.EventKind]bool{model.EventStarted: true, model.EventClosed: true}
-	for path, data := range recorded(t) {
+	for path, data := range recordedHistories(t) {
 		h, err := history.Read(bytes.NewReader(data))
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
@@ -88,7 +88,7 @@ func TestRecordedHistoriesStay(t *testing.T) {
 // The replay notices changes that break recorded runs.
 func TestReplayNoticesChanges(t *testing.T) {
 	t.Parallel()
-	all := recorded(t)
+	all := recordedHistories(t)
 	for name, c := range map[string]struct {
 		file   string
 		change func(string) string

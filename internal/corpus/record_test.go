@@ -46,10 +46,10 @@ func TestRecord(t *testing.T) { //nolint:paralleltest // it changes fragile
 	r := &recorder{t, app, app.With(t.Context())}
 	r.plain()
 	r.talk()
-	r.chains()
-	r.pasts()
-	r.shops()
-	r.purses()
+	r.recordChains()
+	r.recordPasts()
+	r.recordShops()
+	r.recordPurses()
 	if err := os.WriteFile(filepath.Join("testdata", generation+".sums"), sums(t, generation), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +79,8 @@ func (r *recorder) must(err error) {
 	}
 }
 
-// waits waits until an execution says that it waits for something.
-func (r *recorder) waits(of perdure.Target, reason string) perdure.Info {
+// awaitWait waits until an execution says that it waits for something.
+func (r *recorder) awaitWait(of perdure.Target, reason string) perdure.Info {
 	r.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		info, err := r.app.Executions().Describe(r.t.Context(), of)
@@ -122,16 +122,16 @@ func (r *recorder) talk() {
 	for _, w := range []string{"one", "two", "three", "four"} {
 		r.must(word.Send(r.c, x, w))
 	}
-	r.waits(x, "promise choice")
+	r.awaitWait(x, "promise choice")
 	r.must(choice.Resolve(r.c, x, "tea"))
 	r.must(second.Reject(r.c, x, errors.New("no coffee")))
 	end(r, x)
 	r.write("messages", x)
 
-	r.drops()
+	r.recordDrops()
 
 	c := begin(r, canceled, 0, "plain")
-	r.waits(c, "signal word")
+	r.awaitWait(c, "signal word")
 	r.must(c.Cancel(r.c, "changed my mind"))
 	if _, err := c.Result(r.c); !errors.Is(err, perdure.ErrCanceled) {
 		r.t.Fatal(err)
@@ -139,12 +139,12 @@ func (r *recorder) talk() {
 	r.write("canceled", c)
 
 	open := begin(r, messages, 1, "open")
-	r.waits(open, "signal word")
+	r.awaitWait(open, "signal word")
 	r.write("open", open)
 
 	other := begin(r, leaf, "wait", "other")
 	f := begin(r, family, "plain", "plain")
-	r.waits(f, "child leaf/other")
+	r.awaitWait(f, "child leaf/other")
 	r.must(word.Send(r.c, other, "from the driver"))
 	end(r, f)
 	r.write("family", f)
@@ -152,13 +152,13 @@ func (r *recorder) talk() {
 	r.write("leaf", leaf.Execution(perdure.RawKey("plain-keyed")))
 }
 
-// drops records a run whose operator drops one unread signal and skips another.
-func (r *recorder) drops() {
+// recordDrops records a run whose operator drops one unread signal and skips another.
+func (r *recorder) recordDrops() {
 	x := begin(r, messages, 1, "dropped")
 	for _, w := range []string{"one", "two", "dropped", "skipped", "three"} {
 		r.must(word.Send(r.c, x, w))
 	}
-	r.waits(x, "promise choice")
+	r.awaitWait(x, "promise choice")
 
 	unread, err := r.app.Signals().List(r.t.Context(), x)
 	r.must(err)
@@ -175,9 +175,9 @@ func (r *recorder) drops() {
 	r.write("dropped", x)
 }
 
-func (r *recorder) chains() {
+func (r *recorder) recordChains() {
 	x := begin(r, relay, 1, "plain")
-	first := r.waits(x, "signal word").Ref
+	first := r.awaitWait(x, "signal word").Ref
 	r.must(word.Send(r.c, x, "one"))
 	r.must(word.Send(r.c, x, "two"))
 	end(r, x)
@@ -185,7 +185,7 @@ func (r *recorder) chains() {
 	r.write("relay-2", x)
 }
 
-func (r *recorder) pasts() {
+func (r *recorder) recordPasts() {
 	fragile.Store(true)
 	x := begin(r, repaired, 0, "plain")
 	if _, err := x.Result(r.c); err == nil {
@@ -207,16 +207,16 @@ func (r *recorder) pasts() {
 	end(r, x)
 	r.write("reset", x)
 	again := begin(r, messages, 1, "reset")
-	old := r.waits(again, "signal word").Ref
+	old := r.awaitWait(again, "signal word").Ref
 	_, err = r.app.Executions().Reset(r.t.Context(), again, perdure.AfterPosition(0))
 	r.must(err)
 	r.write("gave-way", old)
 }
 
-func (r *recorder) shops() {
+func (r *recorder) recordShops() {
 	begin(r, leaf, "wait", "shop")
 	x := begin(r, shop, 1, "plain")
-	first := r.waits(x, "signal word").Ref
+	first := r.awaitWait(x, "signal word").Ref
 	for _, n := range []int{1, 2} {
 		_, err := add.Call(r.c, x, n)
 		r.must(err)
@@ -227,7 +227,7 @@ func (r *recorder) shops() {
 	r.must(r.app.Executions().Pause(r.t.Context(), x, "inventory"))
 	r.must(word.Send(r.c, x, "next"))
 	r.must(r.app.Executions().Resume(r.t.Context(), x))
-	for r.waits(x, "signal word").Ref == first {
+	for r.awaitWait(x, "signal word").Ref == first {
 		time.Sleep(time.Millisecond)
 	}
 	_, err := add.Call(r.c, x, 4)
@@ -238,7 +238,7 @@ func (r *recorder) shops() {
 	r.write("shop-2", x)
 
 	i := begin(r, shop, 1, "interrupted")
-	r.waits(i, "signal word")
+	r.awaitWait(i, "signal word")
 	r.must(i.Cancel(r.c, "fire"))
 	if _, err := i.Result(r.c); !errors.Is(err, perdure.ErrCanceled) {
 		r.t.Fatal(err)
@@ -246,15 +246,15 @@ func (r *recorder) shops() {
 	r.write("shop-interrupted", i)
 
 	m := begin(r, tills, 0, "plain")
-	r.waits(m, "timer")
+	r.awaitWait(m, "timer")
 	r.must(word.Send(r.c, m, "paid"))
 	end(r, m)
 	r.write("till", m)
 }
 
-func (r *recorder) purses() {
+func (r *recorder) recordPurses() {
 	h := begin(r, holder, "held", "plain")
-	r.waits(h, "signal word")
+	r.awaitWait(h, "signal word")
 	x := begin(r, purchase, 100, "plain")
 	end(r, x)
 	r.write("purchase", x)

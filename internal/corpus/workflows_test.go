@@ -363,7 +363,7 @@ var (
 	ring  = perdure.NewRPC(bells, "ring", func(ctx perdure.EntityCtx, word string) (string, error) { return ctx.Key() + " " + word, nil })
 )
 
-// purchase: calls of entities and services, with and without waiting, and locks, one of which is
+// purchase: calls of entities and services, with and without waiting, and locks; one lock is
 // refused.
 var purchase = perdure.NewWorkflow("purchase", func(ctx perdure.WorkflowCtx, cents int) (string, error) {
 	_, err := put.Call(ctx, "buyer", cents)

@@ -102,7 +102,7 @@ func (d *driver) sleep(v time.Duration) error { return sleep(d.ctxs[0], v) }
 // once calls do unless an earlier drive has already done so with success. A real client would also
 // remember that its request had succeeded.
 func (d *driver) once(what string, do func() error) error {
-	if d.w.known(what) {
+	if d.w.hasFact(what) {
 		return nil
 	}
 	err := do()
@@ -308,7 +308,7 @@ func sendAt[T any](d *driver, i int, s *perdure.Signal[T], to perdure.Ref, v T, 
 		return d.cause(i, fmt.Errorf("signal %s to %s: %w", id, to, err))
 	}
 	d.acknowledge("signal "+id, func(h *histories) error {
-		if !h.received(to, id) {
+		if !h.hasReceived(to, id) {
 			return wrong("signal %s to %s was acknowledged and is nowhere", id, to)
 		}
 		return nil
@@ -339,7 +339,7 @@ func cancel[O any](d *driver, x perdure.Execution[O], why string) error {
 func (d *driver) patiently(do func() error) error {
 	for {
 		err := do()
-		if !errors.Is(err, perdure.ErrBlocked) || !d.w.refused() {
+		if !errors.Is(err, perdure.ErrBlocked) || !d.w.hasRefused() {
 			return err
 		}
 		if err := d.sleep(10 * time.Second); err != nil {

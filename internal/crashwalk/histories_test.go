@@ -35,7 +35,7 @@ func sell(w *world) perdure.Group {
 
 		shipped, err := perdure.Do(ctx, "ship", func(c context.Context) (string, error) {
 			w.recordBody("ship")
-			if word == "wreck" && !w.known("repaired") {
+			if word == "wreck" && !w.hasFact("repaired") {
 				return "", perdure.Permanent(errors.New("the van is broken"))
 			}
 			return w.tell("shipped "+perdure.IdempotencyKey(c), word), nil
@@ -45,8 +45,8 @@ func sell(w *world) perdure.Group {
 	})}
 }
 
-// owns runs a seller as its child.
-func owns(w *world) perdure.Group {
+// ownerGroup runs a seller as its child.
+func ownerGroup(w *world) perdure.Group {
 	return append(sell(w), owner.Bind(func(ctx perdure.WorkflowCtx, what string) (string, error) {
 		said, err := seller.Run(ctx, what, perdure.RawKey("kid"))
 		return "kid says " + said, err
@@ -190,7 +190,7 @@ func historyScenarios() []*scenario {
 			name:   "fork of a parent that waits for its child",
 			lanes:  2,
 			bodies: map[string]int{"ship": 1, "price": 1},
-			stages: alone(owns, func(d *driver) error {
+			stages: alone(ownerGroup, func(d *driver) error {
 				x, err := start(d, owner, "first", "source")
 				if err != nil {
 					return err
@@ -214,7 +214,7 @@ func historyScenarios() []*scenario {
 			name:   "retry of a parent whose child failed",
 			lanes:  2,
 			bodies: map[string]int{"price": 2, "ship": 2},
-			stages: alone(owns, func(d *driver) error {
+			stages: alone(ownerGroup, func(d *driver) error {
 				x, err := start(d, owner, "first", "k")
 				if err != nil {
 					return err

@@ -295,7 +295,7 @@ func lifeScenarios() []*scenario {
 								return d.cause(0, err)
 							case info.Status != perdure.Running:
 								return wrong("%s is %s", x, info.Status)
-							case strings.Contains(info.Reason, "mismatch"), d.w.refused():
+							case strings.Contains(info.Reason, "mismatch"), d.w.hasRefused():
 								return nil
 							}
 							if err := d.sleep(time.Second); err != nil {

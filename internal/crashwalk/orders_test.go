@@ -49,7 +49,7 @@ func orderScenarios() []*scenario {
 				return inOrder(
 					func() error { return d.awaitBody("slow") },
 					func() error { return pause(d, x.Ref, "a look") },
-					func() error { return rests(d, x.Ref, "next") },
+					func() error { return checkResting(d, x.Ref, "next") },
 					func() error { return resume(d, x.Ref) },
 					func() error { return result(d, x, "slow next") },
 				)
@@ -79,7 +79,7 @@ func orderScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return d.until("the timer", d.w.timed) },
+					func() error { return d.until("the timer", d.w.hasTimer) },
 					func() error { return pause(d, x.Ref, "maintenance") },
 					func() error { return send(d, words, x.Ref, "hello", "s1") },
 					func() error { return d.awaitEvent(x.Ref, model.EventTimerFired, "") },
@@ -115,7 +115,7 @@ func orderScenarios() []*scenario {
 						x := ordered.Execution(perdure.RawKey("k"))
 						return inOrder(
 							func() error { return send(d, words, x.Ref, "go", "s1") },
-							func() error { return rests(d, x.Ref, "second") },
+							func() error { return checkResting(d, x.Ref, "second") },
 							func() error { return reasonHas(d, x.Ref, "paused: over night") },
 						)
 					},
@@ -147,7 +147,7 @@ func orderScenarios() []*scenario {
 						return inOrder(
 							func() error { return send(d, words, x.Ref, "go", "s1") },
 							func() error {
-								if d.w.refused() || d.w.known("pause of "+x.String()) {
+								if d.w.hasRefused() || d.w.hasFact("pause of "+x.String()) {
 									return nil
 								}
 								return reasonHas(d, x.Ref, "mismatch")
@@ -447,9 +447,9 @@ func terminate(d *driver, to perdure.Ref, why string) error {
 	return nil
 }
 
-// rests checks that a step does not start while an execution is paused.
-func rests(d *driver, to perdure.Ref, step string) error {
-	if d.w.known("resume of " + to.String()) {
+// checkResting checks that a step does not start while an execution is paused.
+func checkResting(d *driver, to perdure.Ref, step string) error {
+	if d.w.hasFact("resume of " + to.String()) {
 		return nil
 	}
 	if err := d.sleep(6 * time.Second); err != nil {
@@ -482,8 +482,8 @@ func reasonHas(d *driver, to perdure.Ref, text string) error {
 	}
 }
 
-// timed reports whether a timer is open, or has fired.
-func (w *world) timed() bool {
+// hasTimer reports whether a timer is open, or has fired.
+func (w *world) hasTimer() bool {
 	timers, err := w.mem.LoadTimers(context.Background(), allShards(), store.TimerMark{}, math.MaxInt64, 1)
 	if err == nil && len(timers) > 0 {
 		return true

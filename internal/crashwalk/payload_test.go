@@ -61,8 +61,8 @@ func (v *vault) List(_ context.Context, prefix string) iter.Seq2[payload.Blob, e
 	}
 }
 
-// vaulted returns a codec that encrypts everything and offloads large payloads.
-func vaulted(v *vault) payload.Codec {
+// vaultCodec returns a codec that encrypts everything and offloads large payloads.
+func vaultCodec(v *vault) payload.Codec {
 	keys, err := payload.NewKeys("k1", map[string][]byte{"k1": bytes.Repeat([]byte("k"), 32)}, bytes.Repeat([]byte("r"), 32))
 	if err != nil {
 		panic(err)
@@ -73,7 +73,7 @@ func vaulted(v *vault) payload.Codec {
 // payloads returns the codec of the processes.
 func (w *world) payloads() payload.Codec {
 	if w.s.vaulted {
-		return vaulted(&w.vault)
+		return vaultCodec(&w.vault)
 	}
 	return payload.Codec{}
 }
@@ -84,7 +84,7 @@ func (w *world) reveal(h *history) error {
 	if !w.s.vaulted {
 		return nil
 	}
-	c, err := codec.New(context.Background(), codec.Config{Settings: vaulted(&w.vault), Cluster: "walk"})
+	c, err := codec.New(context.Background(), codec.Config{Settings: vaultCodec(&w.vault), Cluster: "walk"})
 	if err != nil {
 		return err
 	}

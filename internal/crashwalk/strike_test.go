@@ -142,8 +142,8 @@ func (s *strike) count() int {
 	return s.total
 }
 
-// happened reports whether the fault has happened.
-func (s *strike) happened() bool {
+// hasHappened reports whether the fault has happened.
+func (s *strike) hasHappened() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hit

@@ -32,7 +32,7 @@ func talkScenarios() []*scenario {
 		{
 			name:   "updates with steps",
 			bodies: map[string]int{"add 1": 1, "add 10": 1, "add 100": 1},
-			stages: alone(counting, func(d *driver) error {
+			stages: alone(counterGroup, func(d *driver) error {
 				x, err := start(d, counter, 0, "k")
 				if err != nil {
 					return err
@@ -83,7 +83,7 @@ func talkScenarios() []*scenario {
 				ask := func(v int, id string) func() error {
 					return func() error {
 						return d.patiently(func() error {
-							return answered(d, updateCall{0, x.Ref, id}, fmt.Sprintf("%d in run 2", v), func(c perdure.Client) (string, error) {
+							return checkAnswer(d, updateCall{0, x.Ref, id}, fmt.Sprintf("%d in run 2", v), func(c perdure.Client) (string, error) {
 								return answer.Call(c, x.Ref, v, perdure.RequestID(id))
 							})
 						})
@@ -117,7 +117,7 @@ func talkScenarios() []*scenario {
 			bodies: map[string]int{"add 1": 1, "add 2": 1, "add 3": 1},
 			ignore: []model.EventKind{model.EventWatched}, // it may have ended before
 			stages: alone(func(w *world) perdure.Group {
-				return append(counting(w), adder.Bind(func(ctx perdure.WorkflowCtx, n int) (string, error) {
+				return append(counterGroup(w), adder.Bind(func(ctx perdure.WorkflowCtx, n int) (string, error) {
 					to := counter.Execution(perdure.RawKey("k"))
 					sum := 0
 					for i := range n {
@@ -337,7 +337,7 @@ func talkScenarios() []*scenario {
 			bodies: map[string]int{"add 1": 2, "add 10": 2},
 			stages: []stage{{
 				processes: 2,
-				define:    counting,
+				define:    counterGroup,
 				drive: func(d *driver) error {
 					var clients []func() error
 					for i := range 2 {
@@ -406,8 +406,8 @@ func talkScenarios() []*scenario {
 	}
 }
 
-// counting is a counter. Each update adds its value in a step, until a signal ends it.
-func counting(w *world) perdure.Group {
+// counterGroup is a counter. Each update adds its value in a step, until a signal ends it.
+func counterGroup(w *world) perdure.Group {
 	return perdure.Group{counter.Bind(func(ctx perdure.WorkflowCtx, sum int) (int, error) {
 		seen.Handle(ctx, func(int) (string, error) { return fmt.Sprint(sum), nil })
 		add.Handle(ctx, func(ctx perdure.WorkflowCtx, v int) (int, error) {
@@ -431,7 +431,7 @@ func counting(w *world) perdure.Group {
 //
 //arch:parameters mirrors Update.Call
 func call(d *driver, i int, to perdure.Ref, v int, id string, want int) error {
-	return answered(d, updateCall{i, to, id}, want, func(c perdure.Client) (int, error) {
+	return checkAnswer(d, updateCall{i, to, id}, want, func(c perdure.Client) (int, error) {
 		return add.Call(c, to, v, perdure.RequestID(id))
 	})
 }
@@ -457,9 +457,9 @@ func refusedCall(d *driver, to perdure.Ref, v int, id string) error {
 	return d.cause(0, fmt.Errorf("update %s of %s: %w", id, to, err))
 }
 
-// answered makes an update call and compares its reply. It records the acknowledgement: at the end
-// the history must have the same answer.
-func answered[O comparable](d *driver, u updateCall, want O, do func(c perdure.Client) (O, error)) error {
+// checkAnswer makes an update call and compares its reply. It records the acknowledgement: at the
+// end the history must have the same answer.
+func checkAnswer[O comparable](d *driver, u updateCall, want O, do func(c perdure.Client) (O, error)) error {
 	to, id := u.to, u.id
 	got, err := do(d.at(u.process))
 	if err != nil {

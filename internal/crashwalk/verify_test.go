@@ -126,8 +126,8 @@ func (r *history) count(k model.EventKind, name string) int {
 	return n
 }
 
-// received reports whether the execution has received a signal with that id.
-func (h *histories) received(r perdure.Ref, id string) bool {
+// hasReceived reports whether the execution has received a signal with that id.
+func (h *histories) hasReceived(r perdure.Ref, id string) bool {
 	return slices.ContainsFunc(h.of(r), func(run *history) bool {
 		return slices.ContainsFunc(run.events, func(e model.Event) bool {
 			return e.Kind == model.EventSignalReceived && e.RequestID == id
@@ -169,8 +169,8 @@ func (h *histories) String() string {
 	return b.String()
 }
 
-// meant reports whether an execution stays open on purpose.
-func (st *stage) meant(a model.Address) bool { return slices.Contains(st.open, a.Type+"/"+a.Key) }
+// isMeantOpen reports whether an execution stays open on purpose.
+func (st *stage) isMeantOpen(a model.Address) bool { return slices.Contains(st.open, a.Type+"/"+a.Key) }
 
 // restless returns what is still in flight.
 func (w *world) restless() error {
@@ -181,7 +181,7 @@ func (w *world) restless() error {
 	}
 
 	for _, row := range page.Executions {
-		if a := row.Start.Address; !w.current.meant(a) {
+		if a := row.Start.Address; !w.current.isMeantOpen(a) {
 			return fmt.Errorf("execution %s/%s is open (parked=%v, waits=%v, blocked=%v)", a.Type, a.Key, row.Parked, row.Waits, row.Blocked)
 		}
 	}
@@ -466,11 +466,11 @@ func (w *world) verifyTimers(h *histories) error {
 func (w *world) verifyBodies() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	crashed := w.strike.kind != nil && w.strike.kind.crash && w.strike.happened()
+	crashed := w.strike.kind != nil && w.strike.kind.crash && w.strike.hasHappened()
 
 	// After an outage that is longer than a lease, the first process that returns fences the
 	// others, and they may repeat work. A shard that moves in good order repeats nothing.
-	outlived := w.strike.kind != nil && w.strike.kind.span > 0 && w.strike.happened() && w.current.processes > 1
+	outlived := w.strike.kind != nil && w.strike.kind.span > 0 && w.strike.hasHappened() && w.current.processes > 1
 	for name, want := range w.s.bodies {
 		got, most := w.bodies[name], want
 		if crashed || outlived {
@@ -511,15 +511,15 @@ func (w *world) verifyNodes() error {
 	return nil
 }
 
-// refused reports whether a commit was refused.
-func (w *world) refused() bool {
-	return w.strike.kind != nil && w.strike.kind.refuses && w.strike.happened()
+// hasRefused reports whether a commit was refused.
+func (w *world) hasRefused() bool {
+	return w.strike.kind != nil && w.strike.kind.refuses && w.strike.hasHappened()
 }
 
 // lostLease reports whether a node has ended in any other way than in good order.
 func (w *world) lostLease() bool {
 	k := w.strike.kind
-	return k != nil && w.strike.happened() && (k.crash || k.span > 0)
+	return k != nil && w.strike.hasHappened() && (k.crash || k.span > 0)
 }
 
 // goodbyesLost is how many nodes may stay registered: a node that died and owned nothing that

@@ -196,15 +196,15 @@ func (s *scenario) trialWith(t *testing.T, st *strike, plain []string, checks *r
 		if o.err == nil {
 			o.err = err
 		}
-		o.hit, o.calls, o.commits = st.happened(), st.count(), w.trace.Commits()
-		if n := w.injected(); o.hit != (n > 0) {
+		o.hit, o.calls, o.commits = st.hasHappened(), st.count(), w.trace.Commits()
+		if n := w.faultCount(); o.hit != (n > 0) {
 			o.err = errors.Join(o.err, fmt.Errorf("the store counts %d faults, the plan says %v", n, o.hit))
 		}
 		if st.kind == nil && h != nil {
 			o.facts = h.facts(s.ignore...)
 		}
 		if o.err == nil && st.kind == nil {
-			o.err = w.again(h)
+			o.err = w.driveAgain(h)
 		}
 		if o.err != nil || *logRuns {
 			o.text = fmt.Sprintf("histories:\n%scalls:\n%s", h, w.trace)
@@ -214,8 +214,8 @@ func (s *scenario) trialWith(t *testing.T, st *strike, plain []string, checks *r
 	return o
 }
 
-// again drives the last stage once more in a new process. Nothing may change.
-func (w *world) again(before *histories) error {
+// driveAgain drives the last stage once more in a new process. Nothing may change.
+func (w *world) driveAgain(before *histories) error {
 	if err := w.stage(&w.s.stages[len(w.s.stages)-1]); err != nil {
 		return fmt.Errorf("driven once more: %w", err)
 	}

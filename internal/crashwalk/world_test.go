@@ -100,8 +100,8 @@ func (w *world) tell(key, value string) string {
 	return value
 }
 
-// known reports whether the key has a fact.
-func (w *world) known(key string) bool {
+// hasFact reports whether the key has a fact.
+func (w *world) hasFact(key string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, ok := w.facts[key]
@@ -150,8 +150,8 @@ func (w *world) open(st *stage) (*process, error) {
 	return p, err
 }
 
-// injected returns the number of faults that the wrappers have injected.
-func (w *world) injected() int64 {
+// faultCount returns the number of faults that the wrappers have injected.
+func (w *world) faultCount() int64 {
 	n := int64(0)
 	for _, p := range w.processes {
 		n += p.Faults()
@@ -223,7 +223,7 @@ func (w *world) stage(st *stage) (err error) {
 		case err != nil:
 			retries++
 			time.Sleep(time.Second)
-			if w.refused() {
+			if w.hasRefused() {
 				time.Sleep(time.Minute) // until the quarantine is over
 			}
 			continue

@@ -16,9 +16,9 @@ import (
 // Env is the environment variable that tells a program that it was started to replay histories.
 const Env = "PERDURE_DEPLOY_CHECK"
 
-// Asked reports whether this process was started to replay histories. Then it must not open a
-// store.
-func Asked() bool { return os.Getenv(Env) != "" }
+// IsReplayProcess reports whether this process was started to replay histories. Then it must not
+// open a store.
+func IsReplayProcess() bool { return os.Getenv(Env) != "" }
 
 // greeting is the first line of the answers. Its number grows when the protocol changes.
 const greeting = "perdure deploy-check 1 "
@@ -32,7 +32,7 @@ type Verdict struct {
 	Text string `json:"text,omitempty"`
 }
 
-// Serve answers for a build until the other side has no more histories. It sends the version of the
+// Serve answers for a build until the other side has no histories left. It sends the version of the
 // build with the greeting.
 func Serve(in io.Reader, out io.Writer, version string, replay func(io.Reader) error) error {
 	hello, err := json.Marshal(version)

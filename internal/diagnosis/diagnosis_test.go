@@ -16,7 +16,7 @@ func member(n byte, host string, lease model.Time, serves ...store.Served) store
 	return store.Member{NodeInfo: store.NodeInfo{ID: model.NodeID{15: n}, Host: host, PID: int(n)}, Epoch: int64(n), Expires: now + lease, Serves: serves}
 }
 
-func runs(workflow string) store.Served { return store.Served{Tenant: "default", Workflow: workflow} }
+func canRun(workflow string) store.Served { return store.Served{Tenant: "default", Workflow: workflow} }
 
 func pinned(workflow, version string) store.Served {
 	return store.Served{Tenant: "default", Workflow: workflow, Version: version, Pinned: true}
@@ -27,9 +27,9 @@ func town() *diagnosis.World {
 	return diagnosis.NewWorld(store.View{
 		Now: now,
 		Members: []store.Member{
-			member(1, "a", 10, runs("order"), pinned("tax", "v1"), runs("entity:box")),
-			member(2, "b", 10, runs("refund"), pinned("tax", "v2"), store.Served{Tenant: "default", Worker: "w", Queues: []string{"mails"}, Activities: []string{"mail"}}),
-			member(3, "c", -1, runs("old")),
+			member(1, "a", 10, canRun("order"), pinned("tax", "v1"), canRun("entity:box")),
+			member(2, "b", 10, canRun("refund"), pinned("tax", "v2"), store.Served{Tenant: "default", Worker: "w", Queues: []string{"mails"}, Activities: []string{"mail"}}),
+			member(3, "c", -1, canRun("old")),
 		},
 		Owners: []store.ShardOwner{
 			{Shard: 0, Node: model.NodeID{15: 1}, Epoch: 1}, {Shard: 1, Node: model.NodeID{15: 2}, Epoch: 2}, {Shard: 2, Node: model.NodeID{15: 3}, Epoch: 3}, {Shard: 3},
@@ -56,7 +56,7 @@ func TestJudge(t *testing.T) {
 		"another node has the code":       {diagnosis.Run{Shard: 1, Address: at("order"), Waits: []model.Reason{ready}}, "code of workflow order: b:2 (" + model.NodeID{15: 2}.String() + ") owns its shard and has no code for it, a:1 (" + model.NodeID{15: 1}.String() + ") has"},
 		"and it waits":                    {diagnosis.Run{Shard: 1, Address: at("order"), Waits: []model.Reason{signal}}, "has | waits for signal word"},
 		"a dead node had the code":        {diagnosis.Run{Address: at("old"), Waits: []model.Reason{signal}}, "waits for a worker that offers workflow old: no live process has its code | waits for signal word"},
-		"nobody has the version":          {diagnosis.Run{Address: at("tax"), Pin: "v3", Waits: []model.Reason{signal}}, "version v3 of workflow tax: no live process has its code | waits for signal word"},
+		"no process has the version":      {diagnosis.Run{Address: at("tax"), Pin: "v3", Waits: []model.Reason{signal}}, "version v3 of workflow tax: no live process has its code | waits for signal word"},
 		"another node has the version":    {diagnosis.Run{Address: at("tax"), Pin: "v2", Waits: []model.Reason{signal}}, "waits for its owner to have the code of version v2 of workflow tax: a:1"},
 		"the owner has the version":       {diagnosis.Run{Address: at("tax"), Pin: "v1", Waits: []model.Reason{signal}}, "waits for signal word"},
 		"the owner is dead":               {diagnosis.Run{Shard: 2, Address: at("order"), Waits: []model.Reason{ready}}, "waits for a node to own shard 2: " + model.NodeID{15: 3}.String() + " owned it and has lost its lease"},
@@ -66,7 +66,7 @@ func TestJudge(t *testing.T) {
 		"blocked, and its code is there":  {diagnosis.Run{Address: at("order"), Waits: []model.Reason{{Code: model.WaitMismatch}}}, "is blocked"},
 		"a task needs no workflow":        {diagnosis.Run{Address: at("task:mail"), Task: &model.TaskSpec{}, Waits: []model.Reason{{Code: model.WaitLine, Name: "mails"}}}, "waits in line"},
 		"an owner alone lacks the worker": {diagnosis.Run{Address: at("task:mail"), Task: &model.TaskSpec{}, Waits: []model.Reason{{Code: model.WaitWorker, Name: "mail", Detail: "queue mails, activity"}}}, "queue mails, activity mail"},
-		"nobody has the worker":           {diagnosis.Run{Address: at("order"), Waits: []model.Reason{{Code: model.WaitWorker, Name: "mail", Detail: "queue calls, activity"}}}, "queue calls, activity mail: no live process serves it"},
+		"no process has the worker":       {diagnosis.Run{Address: at("order"), Waits: []model.Reason{{Code: model.WaitWorker, Name: "mail", Detail: "queue calls, activity"}}}, "queue calls, activity mail: no live process serves it"},
 	} {
 		var texts []string
 		for _, r := range town().Judge(&c.run) {

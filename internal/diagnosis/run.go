@@ -25,7 +25,7 @@ type Run struct {
 func (w *World) Judge(r *Run) []model.Reason {
 	waits := slices.Clone(r.Waits)
 	for i := range waits {
-		waits[i] = w.served(r, waits[i])
+		waits[i] = w.addServed(r, waits[i])
 	}
 
 	if len(waits) > 0 && unreadable(waits[0].Code) {
@@ -50,8 +50,8 @@ func (w *World) Judge(r *Run) []model.Reason {
 	return append([]model.Reason{why}, rest...)
 }
 
-// served adds to the reason of a task that waits for a worker whether any process has one.
-func (w *World) served(r *Run, why model.Reason) model.Reason {
+// addServed adds to the reason of a task that waits for a worker whether any process has one.
+func (w *World) addServed(r *Run, why model.Reason) model.Reason {
 	if why.Code != model.WaitWorker {
 		return why
 	}

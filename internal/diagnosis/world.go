@@ -49,7 +49,7 @@ func (w *World) Owner(shard model.ShardID) *store.Member {
 // some node continues only runs of its own version of the workflow.
 func (w *World) NeedsPin(a model.Address) bool {
 	for _, m := range w.live {
-		if slices.ContainsFunc(m.Serves, func(s store.Served) bool { return runs(&s, a) && s.Pinned }) {
+		if slices.ContainsFunc(m.Serves, func(s store.Served) bool { return canRun(&s, a) && s.Pinned }) {
 			return true
 		}
 	}
@@ -131,11 +131,11 @@ func (w *World) Missing(a model.Address, t *model.TaskSpec) (why model.Reason, o
 // has reports whether a node has the code of an address, in the version that a run is pinned to.
 func has(m *store.Member, a model.Address, pin string) bool {
 	return slices.ContainsFunc(m.Serves, func(s store.Served) bool {
-		return runs(&s, a) && (!s.Pinned || pin == "" || s.Version == pin)
+		return canRun(&s, a) && (!s.Pinned || pin == "" || s.Version == pin)
 	})
 }
 
-func runs(s *store.Served, a model.Address) bool {
+func canRun(s *store.Served, a model.Address) bool {
 	return s.Worker == "" && (s.Tenant == a.Tenant || s.Tenant == model.EveryTenant) && s.Workflow == a.Type
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Every channel of a shard has a message that cannot be read. Later messages arrive all the same,
+// Every channel of a shard has a message that cannot be read. Later messages still arrive,
 // and operators find the messages that were set aside.
 func TestUnreadableMessagesHoldBackNoOthers(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func TestEventsOfANewerVersion(t *testing.T) {
 		}
 		got, err := exec.Result(client)
 		equal(t, "the result with a version that can read it", got, err, "again")
-		a.ends(t, client, "ab")
+		a.checkEnd(t, client, "ab")
 	})
 }
 
@@ -118,7 +118,7 @@ func TestRowsWithoutIDsHoldBackNoOthers(t *testing.T) {
 		app = s.open(a.w, sleeper)
 		c := caller(t, app)
 		a.say(t, c, "b")
-		a.ends(t, c, "ab")
+		a.checkEnd(t, c, "ab")
 
 		for i := range 20 {
 			got, err := sleeper.Run(c, "in", perdure.RawKey(fmt.Sprint(i)))

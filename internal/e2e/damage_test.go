@@ -112,7 +112,7 @@ func TestCorruptedRows(t *testing.T) {
 				}
 				got, err := exec.Result(client)
 				equal(t, "the result once the row is as it was", got, err, "again")
-				a.ends(t, client, "ab")
+				a.checkEnd(t, client, "ab")
 			})
 		})
 	}
@@ -164,7 +164,7 @@ func TestCorruptedOutcome(t *testing.T) {
 			}
 		}
 
-		s.unchanged(before)
+		s.checkUnchanged(before)
 		if got := list(t, app, ""); len(got) != 2 {
 			t.Errorf("all are listed as %v", got)
 		}
@@ -181,7 +181,7 @@ func TestCorruptedOutcome(t *testing.T) {
 		if n := ran.Load(); n != 1 {
 			t.Errorf("the code ran %d times", n)
 		}
-		a.ends(t, c, "ab")
+		a.checkEnd(t, c, "ab")
 	})
 }
 
@@ -211,7 +211,7 @@ func TestCorruptedAnswer(t *testing.T) {
 		if err := word.Send(c, exec, "hello", perdure.RequestID("r1")); !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), "r1") {
 			t.Errorf("the same request: %v, want an error of kind corrupt that names it", err)
 		}
-		s.unchanged(before)
+		s.checkUnchanged(before)
 		a.say(t, caller(t, app), "b")
 		if err := app.Close(); err != nil {
 			t.Fatal(err)
@@ -223,7 +223,7 @@ func TestCorruptedAnswer(t *testing.T) {
 		if err := word.Send(c, exec, "hello", perdure.RequestID("r1")); err != nil {
 			t.Errorf("the same request once the row is as it was: %v", err)
 		}
-		a.ends(t, c, "ab")
+		a.checkEnd(t, c, "ab")
 	})
 }
 
@@ -374,12 +374,12 @@ func TestReadOnlyPostgres(t *testing.T) {
 
 	fails(t, "a start on a read-only server", err, perdure.ErrUnavailable, "alive", pg.Addr(), "read only")
 	t.Logf("the caller got: %v", err)
-	s.unchanged(before)
+	s.checkUnchanged(before)
 	_, err = s.cfg.Open(t.Context(), s.url, a.w)
 	fails(t, "open of a read-only server", err, perdure.ErrUnavailable, pg.Addr(), "read only")
 	t.Logf("open: %v", err)
 	set("off")
-	a.ends(t, c, "a")
+	a.checkEnd(t, c, "a")
 }
 
 // Files and servers that cannot be used: Open returns an error that names them and says what is

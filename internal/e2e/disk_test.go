@@ -96,7 +96,7 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 	if _, err := keep.Run(c, last, perdure.RawKey(fmt.Sprint(done))); err != nil {
 		t.Errorf("once there is room: %v", err)
 	}
-	a.ends(t, c, "a")
+	a.checkEnd(t, c, "a")
 	app = s.reopen(app, a.w, keep)
 	if got := list(t, app, `workflow = "keep" and status = "completed"`); len(got) != done+1 {
 		t.Errorf("%d executions are stored, want %d", len(got), done+1)

@@ -258,7 +258,7 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 		w.past()
 		w.damage()
 
-		held := w.held()
+		held := w.heldActivity()
 		flow := w.flow(held)
 		defs := []perdure.Definition{
 			flow, held, stallBox, stallPaused, stallBroken, stallFails, stallInline, large, old("b"), damaged,
@@ -274,7 +274,7 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 		t.Cleanup(func() { close(w.free) }) // before the apps are closed
 		w.awaitOwners(len(places))
 		w.present(places[0].app, held, flow)
-		w.refused(places[0].app, flow)
+		w.startRefused(places[0].app, flow)
 		w.busy(places[0].app, flow, stallSlots*len(places)-1)
 		for range 2 { // the second one waits for the end of the first
 			if err := schedules[2].(*perdure.Schedule).Trigger(caller(t, places[0].app)); err != nil {
@@ -282,7 +282,7 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 			}
 		}
 		if s.kind == "postgres" {
-			w.apart(places)
+			w.startApart(places)
 			w.astray(places[0].app, flow)
 		}
 		places = append(places, &place{name: "the command line"})
@@ -362,8 +362,9 @@ var (
 	stow  = perdure.NewOperation(vault, "stow", func(_ perdure.EntityCtx, n *int, by int) (int, error) { *n += by; return *n, nil })
 )
 
-// apart starts executions of workflows that only one process can run, in shards of both processes.
-func (w *stalls) apart(places []*place) {
+// startApart starts executions of workflows that only one process can run, in shards of both
+// processes.
+func (w *stalls) startApart(places []*place) {
 	w.t.Helper()
 	owners, _ := w.owners()
 	c := caller(w.t, places[0].app)

@@ -167,7 +167,7 @@ func (o *office) history(key string) []model.Event {
 	return p.Events
 }
 
-func (o *office) ends(key string, want model.Status) model.Outcome {
+func (o *office) awaitEnd(key string, want model.Status) model.Outcome {
 	o.t.Helper()
 	ctx, cancel := context.WithTimeout(o.t.Context(), patience)
 	defer cancel()
@@ -235,7 +235,7 @@ func TestClaimsByHand(t *testing.T) {
 			}
 		}
 
-		if f := o.ends("a", model.Failed).Failure; f == nil || f.Message != failed.Message {
+		if f := o.awaitEnd("a", model.Failed).Failure; f == nil || f.Message != failed.Message {
 			t.Errorf("it fails with %v", f)
 		}
 
@@ -260,7 +260,7 @@ func TestClaimsByHand(t *testing.T) {
 			if err := h.report(model.TaskReport{Ref: c.Ref, Failure: failed}); err != nil {
 				t.Errorf("%s: the report of attempt %d, repeated: %v", what, c.Attempt, err)
 			}
-			s.unchanged(rows)
+			s.checkUnchanged(rows)
 		}
 
 		again("after the end", before[0])
@@ -279,7 +279,7 @@ func TestClaimsByHand(t *testing.T) {
 			if err := h.report(model.TaskReport{Ref: h.take(1)[0].Ref, Failure: f}); err != nil {
 				t.Error(err)
 			}
-			o.ends(key, model.Failed)
+			o.awaitEnd(key, model.Failed)
 			if d := o.dead(key); len(d) != 1 || d[0].Body.Attempts != 1 {
 				t.Errorf("%s: dead tasks %+v", key, d)
 			}
@@ -294,7 +294,7 @@ func TestDeadlinesByHand(t *testing.T) {
 		o := newOffice(t, s)
 		// No worker comes in time, and a late worker gets nothing.
 		o.submit("late", func(s *model.TaskSpec) { s.ToStart = 50 * time.Millisecond })
-		if f := o.ends("late", model.Failed).Failure; f.Type != model.TimeoutToStart {
+		if f := o.awaitEnd("late", model.Failed).Failure; f.Type != model.TimeoutToStart {
 			t.Errorf("it fails with %+v", f)
 		}
 		if d := o.dead("late"); len(d) != 1 || d[0].Body.Attempts != 0 {
@@ -304,7 +304,7 @@ func TestDeadlinesByHand(t *testing.T) {
 		if err := o.b.Cancel(t.Context(), api.CancelRequest{Target: api.Target{Address: taskAt("gone")}}); err != nil {
 			t.Fatal(err)
 		}
-		o.ends("gone", model.Canceled)
+		o.awaitEnd("gone", model.Canceled)
 		h := o.join("h", 2, "q")
 
 		// An attempt takes too long. Its result does not count, and the result of the next attempt
@@ -323,7 +323,7 @@ func TestDeadlinesByHand(t *testing.T) {
 			}
 			wantNotOwned(t, "the next attempt", err)
 		}
-		if out := o.ends("slow", model.Completed).Output; string(out.Data) != `"in time"` {
+		if out := o.awaitEnd("slow", model.Completed).Output; string(out.Data) != `"in time"` {
 			t.Errorf("the outcome is %s", out.Data)
 		}
 		wantNotOwned(t, "the same after the end", h.report(model.TaskReport{Ref: c.Ref}))
@@ -343,7 +343,7 @@ func TestDeadlinesByHand(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		o.ends("told", model.Canceled)
+		o.awaitEnd("told", model.Canceled)
 	})
 }
 
@@ -429,7 +429,7 @@ func TestClaimsAreInOrder(t *testing.T) {
 			}
 		}
 		for i := range tasks {
-			o.ends(fmt.Sprint("crowd", i), model.Completed)
+			o.awaitEnd(fmt.Sprint("crowd", i), model.Completed)
 		}
 	})
 }

@@ -55,8 +55,8 @@ func (a *alive) say(t *testing.T, c perdure.Client, word string) {
 	}
 }
 
-// ends checks that the execution has completed and that new ones start.
-func (a *alive) ends(t *testing.T, c perdure.Client, want string) {
+// checkEnd checks that the execution has completed and that new ones start.
+func (a *alive) checkEnd(t *testing.T, c perdure.Client, want string) {
 	t.Helper()
 	a.say(t, c, "end")
 	got, err := a.exec.Result(c)
@@ -152,7 +152,7 @@ func TestBadCalls(t *testing.T) {
 			fails(t, x.name, x.err, perdure.ErrInvalid, x.says...)
 		}
 
-		s.unchanged(before)
+		s.checkUnchanged(before)
 		if got := list(t, app, ""); len(got) != 2 {
 			t.Errorf("there are executions %v", got)
 		}
@@ -162,7 +162,7 @@ func TestBadCalls(t *testing.T) {
 
 		got, err := exec.Result(c)
 		equal(t, "the execution that was the target", got, err, "okx")
-		a.ends(t, c, "a")
+		a.checkEnd(t, c, "a")
 	})
 }
 
@@ -227,7 +227,7 @@ func TestBadValuesInCode(t *testing.T) {
 		if got := list(t, app, `workflow = "child"`); len(got) > 0 {
 			t.Errorf("children were started: %v", got)
 		}
-		a.ends(t, c, "a")
+		a.checkEnd(t, c, "a")
 	})
 }
 
@@ -268,7 +268,7 @@ func TestUnknownWorkflowWaits(t *testing.T) {
 			equal(t, "result of the parent", got, err, "child")
 		}
 
-		a.ends(t, c, "ab")
+		a.checkEnd(t, c, "ab")
 	})
 }
 
@@ -347,6 +347,6 @@ func TestWrongTypes(t *testing.T) {
 		if _, ok := errors.AsType[*perdure.RemoteError](err); !ok {
 			t.Errorf("error %#v, want one of the execution", err)
 		}
-		a.ends(t, c, "a")
+		a.checkEnd(t, c, "a")
 	})
 }

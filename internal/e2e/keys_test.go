@@ -62,7 +62,7 @@ func reusePolicies(t *testing.T, s *site) {
 	fails(t, "a used key with another input", err, perdure.ErrConflict, "work", "good")
 	_, err = w.Run(c, true, perdure.RawKey("good"))
 	fails(t, "run of a used key with another input", err, perdure.ErrConflict, "work", "good")
-	s.unchanged(before)
+	s.checkUnchanged(before)
 	run("good", true, perdure.ReuseAlways) // a new run may have another input
 }
 
@@ -156,14 +156,14 @@ func looking(t *testing.T, s *site) {
 
 	nobody := w.Execution(perdure.RawKey("nobody"))
 	_, err = nobody.Result(c)
-	fails(t, "result of nobody", err, perdure.ErrNotFound, "mail", "nobody")
+	fails(t, "result of a missing execution", err, perdure.ErrNotFound, "mail", "nobody")
 	_, err = nobody.Poll(c)
-	fails(t, "poll of nobody", err, perdure.ErrNotFound, "mail", "nobody")
+	fails(t, "poll of a missing execution", err, perdure.ErrNotFound, "mail", "nobody")
 	_, err = app.Executions().Describe(t.Context(), nobody)
-	fails(t, "describe nobody", err, perdure.ErrNotFound, "mail", "nobody")
-	fails(t, "cancel nobody", nobody.Cancel(c, ""), perdure.ErrNotFound, "mail", "nobody")
+	fails(t, "describe a missing execution", err, perdure.ErrNotFound, "mail", "nobody")
+	fails(t, "cancel a missing execution", nobody.Cancel(c, ""), perdure.ErrNotFound, "mail", "nobody")
 	for _, err := range app.Histories().Events(t.Context(), nobody) {
-		fails(t, "history of nobody", err, perdure.ErrNotFound, "mail", "nobody")
+		fails(t, "history of a missing execution", err, perdure.ErrNotFound, "mail", "nobody")
 	}
 	run := info.Ref
 	run.Key = "nobody" // the run exists, but not under this key

@@ -135,7 +135,7 @@ func labelLimits(t *testing.T, s *site) {
 		fails(t, "a start with label "+what, err, perdure.ErrInvalid, what)
 	}
 
-	s.unchanged(before)
+	s.checkUnchanged(before)
 	if _, err := w.Run(c, "", perdure.RawKey("k"), perdure.Labels(map[string]string{"l0": "y", "other": "z"})); err != nil {
 		t.Fatal(err)
 	}

@@ -286,7 +286,7 @@ func TestCloseWithCallers(t *testing.T) {
 			case err := <-heard:
 				fails(t, "a caller that waits when the app closes", err, perdure.ErrUnavailable, "wait/")
 			case <-time.After(patience):
-				t.Fatal("a caller waits for ever after the app has closed")
+				t.Fatal("a caller waits forever after the app has closed")
 			}
 		}
 

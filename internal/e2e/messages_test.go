@@ -73,7 +73,7 @@ func signalsInOrder(t *testing.T, s *site) {
 	if err := orders.Send(c, exec, order{}); !errors.Is(err, perdure.ErrConflict) {
 		t.Errorf("a signal to an execution that has ended: %v, want a conflict", err)
 	}
-	fails(t, "a signal to nobody", orders.Send(c, collect.Execution(perdure.RawKey("nobody")), order{}), perdure.ErrNotFound, "collect", "nobody")
+	fails(t, "a signal to a missing execution", orders.Send(c, collect.Execution(perdure.RawKey("nobody")), order{}), perdure.ErrNotFound, "collect", "nobody")
 }
 
 // entities-workflows §17.13: a signal always wakes its receiver, whether it comes before the wait,

@@ -97,7 +97,7 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 		} {
 			fails(t, x.name, x.err, x.kind, x.says...)
 		}
-		s.unchanged(before)
+		s.checkUnchanged(before)
 		// The code of the schedule answers with the refusal, so the history has it. The schedule
 		// fires as before.
 		from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -35,8 +35,8 @@ func ring(t *testing.T, current string, others ...string) *payload.Keys {
 	return k
 }
 
-// sealing returns a codec that compresses, encrypts and offloads nearly every payload.
-func sealing(f payload.Format, k payload.Keyring, blobs payload.Store) payload.Codec {
+// sealingCodec returns a codec that compresses, encrypts and offloads nearly every payload.
+func sealingCodec(f payload.Format, k payload.Keyring, blobs payload.Store) payload.Codec {
 	return payload.Codec{Format: f, Chain: []payload.Transform{zstd.Compress(40), payload.Encrypt(k), payload.Offload(blobs, 120)}}
 }
 
@@ -55,7 +55,7 @@ func runSealed(t *testing.T, kinds ...string) {
 			t.Parallel()
 			onStores(t, kinds, func(t *testing.T, s *site) {
 				s.cfg.IdleAfter = time.Nanosecond
-				s.cfg.Payloads = sealing([]payload.Format{payload.JSON, payload.Msgpack}[i%2], ring(t, "k1"), payload.Dir(t.TempDir()))
+				s.cfg.Payloads = sealingCodec([]payload.Format{payload.JSON, payload.Msgpack}[i%2], ring(t, "k1"), payload.Dir(t.TempDir()))
 				c.run(t, s)
 			})
 		})

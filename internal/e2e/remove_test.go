@@ -280,7 +280,7 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 			t.Fatal(err)
 		}
 		sum, err = next.Result(client)
-		equal(t, "a call of the entity that begins anew", sum, err, 1)
+		equal(t, "a call of the entity that starts again", sum, err, 1)
 		err = app.Entities().ForceDelete(t.Context(), account.Ref("nobody"), &export)
 		fails(t, "one that does not exist", err, perdure.ErrNotFound, "nobody")
 	})

@@ -91,7 +91,7 @@ func TestRequestIDs(t *testing.T) {
 			t.Parallel()
 			onStores(t, kinds, func(t *testing.T, site *site) {
 				if sealed {
-					site.cfg.Payloads = sealing(payload.Msgpack, ring(t, "k1"), payload.Dir(t.TempDir()))
+					site.cfg.Payloads = sealingCodec(payload.Msgpack, ring(t, "k1"), payload.Dir(t.TempDir()))
 				}
 				s := newShop()
 				apps := []*perdure.App{site.open(s.defs())}

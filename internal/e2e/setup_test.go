@@ -292,8 +292,8 @@ func (s *site) contents() map[string]string {
 	return out
 }
 
-// unchanged checks that nothing was stored since before.
-func (s *site) unchanged(before map[string]string) {
+// checkUnchanged checks that nothing was stored since before.
+func (s *site) checkUnchanged(before map[string]string) {
 	s.t.Helper()
 	if after := s.contents(); !maps.Equal(before, after) {
 		s.t.Errorf("rows before %v, after %v: something was stored", before, after)

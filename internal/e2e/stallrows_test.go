@@ -19,6 +19,7 @@ func (w *stalls) definitions() []perdure.Definition {
 		*n += by
 		return *n, nil
 	})
+
 	w.fill = perdure.NewActivity("fill", func(ctx context.Context, s string) (string, error) {
 		select {
 		case <-w.free:
@@ -26,10 +27,12 @@ func (w *stalls) definitions() []perdure.Definition {
 		}
 		return s, ctx.Err()
 	}, perdure.OnQueue("open"))
+
 	w.deaf = perdure.NewWorkflow("deaf", func(perdure.WorkflowCtx, string) (string, error) {
 		<-w.free //perdure:allow channel the test blocks the worker on purpose
 		return "", nil
 	})
+
 	return []perdure.Definition{alley, w.fill, w.deaf, refusedFlow, mutedFlow}
 }
 
@@ -40,8 +43,8 @@ var (
 	mutedFlow   = perdure.NewWorkflow("muted", waitsForWord)
 )
 
-// refused starts executions and entities whose rows the store refuses or has lost.
-func (w *stalls) refused(owner *perdure.App, flow *perdure.Workflow[string, string]) {
+// startRefused starts executions and entities whose rows the store refuses or has lost.
+func (w *stalls) startRefused(owner *perdure.App, flow *perdure.Workflow[string, string]) {
 	t, c := w.t, caller(w.t, owner)
 	t.Helper()
 

@@ -59,8 +59,9 @@ var (
 
 func echo(_ context.Context, s string) (string, error) { return s, nil }
 
-// held is an activity that runs until the test ends, and takes the only permit of limit one.
-func (w *stalls) held() *perdure.Activity[string, string] {
+// heldActivity is an activity that runs until the test ends, and takes the only permit of limit
+// one.
+func (w *stalls) heldActivity() *perdure.Activity[string, string] {
 	return perdure.NewActivity("held", func(ctx context.Context, s string) (string, error) {
 		select {
 		case <-w.free:

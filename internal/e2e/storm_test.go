@@ -345,8 +345,8 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// prefixed returns the name of a table for statements.
-func (s *site) prefixed(table string) string {
+// tableName returns the name of a table for statements.
+func (s *site) tableName(table string) string {
 	if s.kind == "postgres" {
 		return "perdure." + table
 	}
@@ -356,7 +356,7 @@ func (s *site) prefixed(table string) string {
 // openRuns counts the runs that have not ended.
 func (s *site) openRuns() int {
 	s.t.Helper()
-	n, err := strconv.Atoi(s.sql("select count(*) from " + s.prefixed("executions") + " where closed = 0")[0][0])
+	n, err := strconv.Atoi(s.sql("select count(*) from " + s.tableName("executions") + " where closed = 0")[0][0])
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -371,7 +371,7 @@ func (s *site) wantOnce(n int, w *weather) {
 	if got := w.woken.Load(); got != int64(n) {
 		t.Errorf("%d executions of the storm went on, want %d", got, n)
 	}
-	runs := fmt.Sprintf("(select run from %s where workflow = 'stormy' and key <> 'template' and closed <> 0)", s.prefixed("executions"))
+	runs := fmt.Sprintf("(select run from %s where workflow = 'stormy' and key <> 'template' and closed <> 0)", s.tableName("executions"))
 
 	count := func(what, statement string, want int) {
 		t.Helper()
@@ -380,7 +380,7 @@ func (s *site) wantOnce(n int, w *weather) {
 		}
 	}
 
-	history := s.prefixed("history")
+	history := s.tableName("history")
 	count("runs of the storm have ended", "select count(*) from "+runs+" q", n)
 	for kind, what := range map[model.EventKind]string{model.EventTimerFired: "timer", model.EventStepCompleted: "step"} {
 		of := fmt.Sprintf(" from %s where kind = %d and run in %s", history, kind, runs)
@@ -388,5 +388,5 @@ func (s *site) wantOnce(n int, w *weather) {
 		count("runs with an event of a "+what, "select count(distinct run)"+of, n)
 	}
 
-	count("timers are left", "select count(*) from "+s.prefixed("timers"), 2)
+	count("timers are left", "select count(*) from "+s.tableName("timers"), 2)
 }

@@ -102,7 +102,7 @@ func updates(t *testing.T, s *site) {
 	_, err = addItem.Call(c, exec, item{"d", 1})
 	fails(t, "an update after the end", err, perdure.ErrConflict, "cart", "eve")
 	_, err = addItem.Call(c, carts.Execution(perdure.RawKey("nobody")), item{"d", 1})
-	fails(t, "an update of nobody", err, perdure.ErrNotFound, "nobody")
+	fails(t, "an update of a missing execution", err, perdure.ErrNotFound, "nobody")
 	got, err = addItem.Call(c, exec, item{"b", 5}, perdure.RequestID("once"))
 	equal(t, "the same request after the end", got, err, 7)
 }
@@ -292,7 +292,7 @@ func queries(t *testing.T, s *site) {
 	_, err = unknown.Ask(c, exec, "a")
 	fails(t, "a query without a handler", err, perdure.ErrNotFound, "cart", "unknown", "contents")
 	_, err = contents.Ask(c, carts.Execution(perdure.RawKey("nobody")), "a")
-	fails(t, "a query of nobody", err, perdure.ErrNotFound, "nobody")
+	fails(t, "a query of a missing execution", err, perdure.ErrNotFound, "nobody")
 	done(t, c, exec, 15)
 	n, err := contents.Ask(c, exec, "a")
 	equal(t, "the contents after the end", n, err, 15)
@@ -371,7 +371,7 @@ func states(t *testing.T, s *site) {
 		t.Errorf("after the end runs = %d, %v, %v; want 2", v, ok, err)
 	}
 	_, _, err = progress.Read(c, worker.Execution(perdure.RawKey("nobody")))
-	fails(t, "the state of nobody", err, perdure.ErrNotFound, "nobody")
+	fails(t, "the state of a missing execution", err, perdure.ErrNotFound, "nobody")
 }
 
 func terminate(t *testing.T, s *site) {

@@ -34,7 +34,7 @@ var (
 	})
 )
 
-// A mutex leaves no row behind. Its tokens always grow all the same, while the store's clock steps
+// A mutex leaves no row behind. Its tokens still always grow, while the store's clock steps
 // and while owners end or die.
 func TestTokensGrow(t *testing.T) {
 	t.Parallel()

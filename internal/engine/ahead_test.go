@@ -77,7 +77,7 @@ func endsThatRanAhead(t *testing.T) {
 
 	wg.Wait()
 	synctest.Wait()
-	if n := w.Loaded(); n > 0 {
+	if n := w.LoadedRuns(); n > 0 {
 		t.Errorf("%d runs that have ended are still loaded", n)
 	}
 

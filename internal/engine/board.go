@@ -38,6 +38,11 @@ type board struct {
 
 	inline passages
 
+	// Until reunion, claims of remote workers that are not here are kept for them. awaited are
+	// those claims, by the name of the worker.
+	reunion model.Time
+	awaited map[string][]model.ClaimRef
+
 	woken []string   // groups that the gate has woken and that were not tried yet
 	moved bool       // there may be something to match
 	alarm model.Time // when the timer fires; zero if it is not set
@@ -280,9 +285,12 @@ func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has 
 	worker, node, _ := splitWorker(name)
 	b.mu.Lock()
 	s := b.ids[worker]
+	if s == nil && b.mayReturn(worker) && !slices.Contains(b.awaited[worker], claim) {
+		b.awaited[worker] = append(b.awaited[worker], claim)
+	}
 	b.mu.Unlock()
 	if s == nil {
-		if id, err := model.ParseNodeID(node); err == nil && b.inc.borrower != nil && b.Elsewhere(name) {
+		if id, err := model.ParseNodeID(node); err == nil && b.inc.borrower != nil && b.livesElsewhere(node) {
 			b.inc.borrower.AskAbout(id, claim)
 		}
 		return 0, false
@@ -290,10 +298,43 @@ func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has 
 	return s.id, s.has(claim)
 }
 
-// Elsewhere implements lane.Board.
+// Elsewhere implements lane.Board. A remote worker belongs to no node: after its server was
+// restarted, it comes back by itself.
 func (b *board) Elsewhere(name string) bool {
-	_, node, _ := splitWorker(name)
-	return b.livesElsewhere(node)
+	worker, node, _ := splitWorker(name)
+	b.mu.Lock()
+	returns := b.mayReturn(worker)
+	b.mu.Unlock()
+	return returns || b.livesElsewhere(node)
+}
+
+// mayReturn reports whether a worker that is not here is expected: here, or at the next owner when
+// this node stops. The caller must hold the lock.
+func (b *board) mayReturn(worker string) bool {
+	if b.inc.eng.cfg.Lane.Reunion == 0 || !model.IsRemoteWorker(worker) || b.ids[worker] != nil {
+		return false
+	}
+	return b.inc.eng.clock.now() < b.reunion || b.inc.eng.isStopping()
+}
+
+// reunite keeps claims of remote workers for them until a time.
+func (b *board) reunite(until model.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.awaited == nil || b.inc.eng.clock.now() >= b.reunion {
+		b.awaited = map[string][]model.ClaimRef{} // what was awaited before came too late
+	}
+	b.reunion = max(b.reunion, until)
+}
+
+// takeAwaited returns the claims of a worker that has come back, as far as lanes have asked for
+// them.
+func (b *board) takeAwaited(worker string) []model.ClaimRef {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	refs := b.awaited[worker]
+	delete(b.awaited, worker)
+	return refs
 }
 
 // livesElsewhere reports whether a node other than this one has that id and a lease.

@@ -160,7 +160,7 @@ func TestBoardWithGate(t *testing.T) {
 					k.waiting = append(k.waiting, it)
 				}
 			},
-			"reserve in vain": func(t *rapid.T) { // its commit fails
+			"reserve without a commit": func(t *rapid.T) { // its commit fails
 				it := k.item(t)
 				if id, _, ok := k.b.Reserve(k.now, &it); ok {
 					k.begin(t, it, id)
@@ -271,7 +271,7 @@ func BenchmarkBoard(b *testing.B) {
 		it := workItem(1)
 		id, name, ok := board.Reserve(1, &it)
 		if !ok {
-			b.Fatal("nobody takes it")
+			b.Fatal("no worker takes it")
 		}
 		board.Hold(1, it, 1, id, name)
 		board.Remove(1, it.Ref, queue.Succeeded)

@@ -49,13 +49,13 @@ func newClerk(e *Engine) *clerk {
 
 // run looks for answers until ctx ends.
 func (k *clerk) run(ctx context.Context) {
-	k.lookout.Run(ctx, clerkPoll, k.waits, k.look)
+	k.lookout.Run(ctx, clerkPoll, k.isAwaiting, k.look)
 	k.tidyLast(ctx)
 }
 
-// waits reports whether anything is awaited. A caller registers first and calls Expect afterwards,
-// so that none is missed.
-func (k *clerk) waits() bool {
+// isAwaiting reports whether anything is awaited. A caller registers first and calls Expect
+// afterwards, so that none is missed.
+func (k *clerk) isAwaiting() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, l := range k.listens {
@@ -120,7 +120,7 @@ func (k *clerk) deliverReply(r store.Reply) {
 	k.mu.Unlock()
 	for _, c := range waiting {
 		told := a
-		if f := core.MisusedBy(c.asked, &a.Answer); f != nil {
+		if f := core.MisuseOfAnswered(c.asked, &a.Answer); f != nil {
 			told = lane.Answer{Answer: model.Answer{Failure: f}}
 			told.Err = core.RefusalOf(told.Answer)
 		}

@@ -82,7 +82,7 @@ func (c *Config) withDefaults() {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Hints == nil {
-		c.Hints = notify.Nobody{}
+		c.Hints = notify.NoHub{}
 	}
 
 	if c.Lanes == 0 {
@@ -264,7 +264,7 @@ func (e *Engine) Serving() error {
 	switch {
 	case inc == nil:
 		return fault.New(fault.Unavailable, "the node does not serve")
-	case !inc.serving():
+	case !inc.isServing():
 		return fault.New(fault.Unavailable, "the node could not renew its lease")
 	}
 	return nil
@@ -354,7 +354,7 @@ func (e *Engine) fail(err error) error {
 		e.cfg.Log.Error("the store accepts no further writes and the node has stopped; the error says what to do before the process is restarted",
 			"error", err)
 	} else {
-		e.cfg.Log.Error("the node cannot register with the store and has stopped; mend what the error names, then restart the process", "error", err)
+		e.cfg.Log.Error("the node cannot register with the store and has stopped; fix the problem that the error names, then restart the process", "error", err)
 	}
 	return err
 }
@@ -424,7 +424,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	inc := &incarnation{
 		eng: e, self: self, epoch: reg.Epoch, wake: make(chan struct{}, 1),
 		lanes: make([]*laneShell, e.cfg.Lanes), owner: make([]atomic.Int32, e.cfg.Store.Info().Shards),
-		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: host.Gone}, reg.Epoch, sent),
+		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: host.IsGone}, reg.Epoch, sent),
 	}
 
 	// The lease was computed with a clock that was far off: do not rely on it.
@@ -451,7 +451,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		cfg.Ref = store.LaneRef{Node: self.ID, Lane: i, Epoch: reg.Epoch}
 		cfg.Shards, cfg.Lanes, cfg.Limits = e.cfg.Store.Info().Shards, e.cfg.Lanes, e.cfg.Limits
 		cfg.NewRun, cfg.Retention, cfg.TenantRetention = e.clock.newRun, e.cfg.Retention, e.flow.Retention()
-		cfg.Watched, cfg.NewTrace = e.watched(), e.newTrace()
+		cfg.Watched, cfg.NewTrace = e.isObserved(), e.newTrace()
 		if cfg.MaxLoads == 0 {
 			cfg.MaxLoads = 64
 		}

@@ -88,7 +88,11 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 
 func (inc *incarnation) joinEntities(w *EntitySession) {
 	inc.post(inc.serve)
-	inc.everywhere(func(l *lane.Lane, now model.Time) { l.JoinEntities(now, -w.id, w.offer) })
+	for i, s := range inc.lanes {
+		offer := w.offer
+		offer.Held = inc.heldIn(i, offer.Held)
+		s.inbox.result(func(l *lane.Lane, now model.Time) { l.JoinEntities(now, -w.id, offer) })
+	}
 }
 
 // everywhere runs do on each lane.
@@ -128,7 +132,7 @@ func (e *Engine) Call(ctx context.Context, m *model.Message, view bool) (model.A
 		inc := e.current()
 		a, err := e.sendLocal(ctx, m, true, false)
 		switch {
-		case !errors.Is(err, lane.ErrNotOwner) && (inc == nil || !inc.serving()) && err == nil:
+		case !errors.Is(err, lane.ErrNotOwner) && (inc == nil || !inc.isServing()) && err == nil:
 			return model.Answer{}, lane.ErrInterrupted // the new owner does not have this call
 		case !errors.Is(err, lane.ErrNotOwner):
 			return a.Answer, err

@@ -192,7 +192,7 @@ func TestEntityWorkerLeaves(t *testing.T) {
 			t.Error(err)
 		}
 		if err := add("2", time.Minute); !fault.Is(err, fault.Timeout) && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a call that nobody makes: %v", err)
+			t.Errorf("a call without a worker: %v", err)
 		}
 		synctest.Wait()
 		joinClerks(e, w)

@@ -58,7 +58,7 @@ func (inc *incarnation) explain(ctx context.Context, all []model.Address) map[mo
 			return found
 		}
 
-		if c.answer.Err != nil || !inc.serving() {
+		if c.answer.Err != nil || !inc.isServing() {
 			continue
 		}
 		maps.Copy(found, told)
@@ -111,7 +111,7 @@ func (h peerHandler) HandleInquiry(all []model.Address, answer func(map[model.Ad
 
 // Queues returns the tasks of runs that this node owns, by queue.
 func (h peerHandler) Queues() ([]peer.QueueCount, bool) {
-	if !h.inc.serving() {
+	if !h.inc.isServing() {
 		return nil, false
 	}
 	return h.inc.board.counts(), true

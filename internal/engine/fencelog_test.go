@@ -24,7 +24,7 @@ func TestFenceMovedIsLoggedWhenItHas(t *testing.T) {
 			switch {
 			case c.Method == faultstore.Commit && c.Batch != nil && len(c.Batch.Starts) > 0 && !armed:
 				armed = true
-				// nobody knows whether it has landed
+				// it is unknown whether it has landed
 				return faultstore.Fault{Kind: faultstore.FailAfter}
 			case c.Method == faultstore.Refence && c.OfMethod == 1:
 				return faultstore.Fault{Kind: faultstore.FailBefore, Class: store.Away}

@@ -61,7 +61,7 @@ type participantLife struct{ inc *incarnation }
 func (l participantLife) KnownShards(ctx context.Context) (shards []model.ShardID, ok bool, err error) {
 	for _, s := range l.inc.lanes {
 		known := make(chan []model.ShardID, 1)
-		if !s.inbox.result(func(l *lane.Lane, _ model.Time) { known <- l.Known() }) {
+		if !s.inbox.result(func(l *lane.Lane, _ model.Time) { known <- l.KnownShards() }) {
 			return nil, false, nil
 		}
 		select {

@@ -69,8 +69,8 @@ type incarnation struct {
 	swept store.DeadPlace
 }
 
-// serving reports whether the node may answer from memory: its lease certainly holds.
-func (inc *incarnation) serving() bool {
+// isServing reports whether the node may answer from memory: its lease certainly holds.
+func (inc *incarnation) isServing() bool {
 	// A machine that was suspended may have lost its lease without noticing. The clock finds that
 	// out before it compares times.
 	inc.eng.clock.notice()
@@ -198,7 +198,7 @@ func (inc *incarnation) runMembership(ctx, inner context.Context) {
 			inc.eng.PrepareStop()
 			m.Drain()
 		case <-enough:
-			inc.eng.cfg.Log.Warn("the node stops with shards that it could not give up", "count", len(m.Owned()))
+			inc.eng.cfg.Log.Warn("the node stops with shards that it could not give up", "count", len(m.OwnedShards()))
 			inc.stop(errStopping)
 			return
 		case <-inc.wake:
@@ -214,7 +214,7 @@ func (inc *incarnation) runMembership(ctx, inner context.Context) {
 
 		inc.resume()
 		// Without a lease there is nothing left to give up.
-		if draining && (m.Drained() || !inc.serving()) {
+		if draining && (m.HasDrained() || !inc.isServing()) {
 			inc.stop(errStopping)
 			return
 		}
@@ -267,7 +267,7 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 				inc.eng.others.fence.OK()
 				inc.eng.cfg.Log.Info("fenced a dead node", "node", f.Node.String(), "proven", f.Proven, "done", ok)
 			}
-			inc.post(func() { inc.member.Fenced(f.Node, ok, err) })
+			inc.post(func() { inc.member.ApplyFence(f.Node, ok, err) })
 		})
 	}
 
@@ -342,7 +342,7 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 		inc.leased.Store(int64(r.asleep))
 	}
 
-	a := inc.member.Renewed(inc.eng.clock.mono(), v, err)
+	a := inc.member.ApplyRenewal(inc.eng.clock.mono(), v, err)
 	if err != nil {
 		inc.eng.lease.Fail(err)
 	} else {
@@ -357,7 +357,7 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 		inc.alive.Store(&alive)
 		inc.owners = v.Owners
 		inc.eng.flow.ReadIfNewer(v.Settings)
-		if inc.participant.UpdateMembers(&v, len(inc.member.Owned())) {
+		if inc.participant.UpdateMembers(&v, len(inc.member.OwnedShards())) {
 			inc.member.RenewNow()
 		}
 		if inc.borrower != nil {
@@ -378,14 +378,24 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 	}
 }
 
-// orphaned reports whether another process owned a shard and did not give it up.
-func (inc *incarnation) orphaned(s model.ShardID) bool {
+// isOrphaned reports whether another process owned a shard and did not give it up.
+func (inc *incarnation) isOrphaned(s model.ShardID) bool {
+	last := inc.lastOwner(s)
+	return !last.IsZero() && !inc.eng.lives[last]
+}
+
+// lastOwner returns the node that owned a shard when this node last looked; zero when it had given
+// the shard up.
+func (inc *incarnation) lastOwner(s model.ShardID) model.NodeID {
 	i := slices.IndexFunc(inc.owners, func(o store.ShardOwner) bool { return o.Shard == s })
-	return i >= 0 && !inc.owners[i].Node.IsZero() && !inc.eng.lives[inc.owners[i].Node]
+	if i < 0 {
+		return model.NodeID{}
+	}
+	return inc.owners[i].Node
 }
 
 func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGroup, got []store.AcquiredShard, err error) {
-	inc.act(ctx, calls, inc.member.Acquired(got, err))
+	inc.act(ctx, calls, inc.member.ApplyAcquire(got, err))
 	if err != nil {
 		inc.eng.others.acquire.Fail(err)
 		return
@@ -395,7 +405,13 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	// A shard that its last owner did not free may hold the call that killed that owner. The lanes
 	// treat its calls as suspects.
 	for i := range got {
-		got[i].Crashed = inc.orphaned(got[i].Shard)
+		// a server runs no calls itself
+		got[i].Crashed = inc.isOrphaned(got[i].Shard) && inc.eng.cfg.Lane.Reunion == 0
+		got[i].Foreign = !inc.eng.lives[inc.lastOwner(got[i].Shard)]
+	}
+
+	if d := inc.eng.cfg.Lane.Reunion; d > 0 && slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Foreign }) {
+		inc.board.reunite(inc.eng.clock.now().Add(d))
 	}
 
 	for i, s := range inc.lanes {
@@ -446,7 +462,7 @@ func (inc *incarnation) handleFreed(shards []model.ShardID) {
 	}
 	inc.moveClaims(shards, false)
 	inc.post(func() {
-		inc.member.Freed(shards)
+		inc.member.RemoveShards(shards)
 		inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})
 	})
 }
@@ -553,7 +569,21 @@ func (e *Engine) hint(hs []lane.Hint) {
 
 func (inc *incarnation) join(w *Session) {
 	inc.post(inc.serve)
-	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Join(now, w.id, w.offer) })
+	for i, s := range inc.lanes {
+		offer := w.offer
+		offer.Held = inc.heldIn(i, offer.Held)
+		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Join(now, w.id, offer) })
+	}
+}
+
+// heldIn returns what a worker holds in the shards of a lane.
+func (inc *incarnation) heldIn(index int, held []model.HeldRun) (mine []model.HeldRun) {
+	for _, h := range held {
+		if int(h.Address.Shard(len(inc.owner)))%len(inc.lanes) == index {
+			mine = append(mine, h)
+		}
+	}
+	return mine
 }
 
 func (inc *incarnation) withdraw(w *Session) {

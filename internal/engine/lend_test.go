@@ -480,7 +480,7 @@ func TestIdleNodesSayNothing(t *testing.T) {
 }
 
 // The owner of a run dies before a worker of another node has received its claim. The next owner
-// asks that node. If it does not have the claim, the task starts anew, as if it had not been
+// asks that node. If it does not have the claim, the task starts again, as if it had not been
 // claimed.
 func TestClaimThatNobodyHeardOf(t *testing.T) {
 	t.Parallel()

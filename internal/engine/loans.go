@@ -24,7 +24,7 @@ func (n loans) LookAround() { n.inc.post(n.inc.member.RenewNow) }
 
 func (n loans) GiveBack(claims []model.ClaimRef) { n.inc.eng.giveBack(claims) }
 
-func (n loans) Serving() bool { return n.inc.serving() }
+func (n loans) Serving() bool { return n.inc.isServing() }
 
 func (n loans) Lane(claim model.ClaimRef) loan.ClaimLane {
 	if l := n.inc.lane(claim.Address.Shard(len(n.inc.owner))); l != nil {
@@ -153,7 +153,7 @@ func (w ownWorker) Take(claims []model.Claim, maker model.NodeID) bool {
 }
 
 func (w ownWorker) Stop(claim model.ClaimRef, canceled bool) {
-	if w.s.holds(claim) {
+	if w.s.hasClaim(claim) {
 		w.s.stop(claim, canceled)
 	}
 }

@@ -163,7 +163,7 @@ func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 		}
 		inc.borrower.HandlePoll(c, pollOf(4, "of c", 0), answered)
 		if held() != 0 {
-			t.Error("a claim that nobody has counts")
+			t.Error("a claim without a worker counts")
 		}
 	})
 }

@@ -59,7 +59,7 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 		for s, ops := range ops {
 			why := s.gaveUp(ctx, what) // this lane may know what the store has to say
 			for i := range ops {
-				if awaited(ops[i].message) {
+				if isAwaited(ops[i].message) {
 					s.forget(ops[i].message.To, ops[i].token)
 				}
 				b.failCall(ops[i].token.(part).i, why)

@@ -155,7 +155,7 @@ func permitsMoveToLender(t *testing.T, slow bool) {
 		t.Fatal(err)
 	}
 
-	serve := func(m *member) { // a node that serves a workflow gets runs, including those of tasks
+	serve := func(m *member) { // a node that serves a workflow gets runs, including runs of tasks
 		s := &stepper{steps: 1, ran: map[string]int{}}
 		s.session = m.Join(s, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// watched reports whether there is a meter or a tracer for what is committed.
-func (e *Engine) watched() bool { return e.cfg.Meter != nil || e.cfg.Tracer != nil }
+// isObserved reports whether there is a meter or a tracer for what is committed.
+func (e *Engine) isObserved() bool { return e.cfg.Meter != nil || e.cfg.Tracer != nil }
 
 // observe counts what has become durable, and creates the spans of what has ended with it.
 func (e *Engine) observe(facts []lane.Fact) {

@@ -92,7 +92,7 @@ const maxLines = 10_000
 // is not sure of its lease.
 func (e *Engine) QueueCounts() (counts []peer.QueueCount, ok bool) {
 	inc := e.current()
-	if inc == nil || !inc.serving() {
+	if inc == nil || !inc.isServing() {
 		return nil, false
 	}
 	return inc.board.counts(), true

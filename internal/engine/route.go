@@ -81,7 +81,7 @@ func unsure(err error, taken bool) error {
 // Reach reports whether messages can be sent now: the store answers and, unless this is a guest,
 // the node has its lease.
 func (e *Engine) Reach(ctx context.Context) error {
-	if inc := e.current(); !e.cfg.Guest && (inc == nil || !inc.serving()) {
+	if inc := e.current(); !e.cfg.Guest && (inc == nil || !inc.isServing()) {
 		return fault.New(fault.Unavailable, "the node does not serve its shards")
 	}
 	// Any read will do; this one finds nothing.
@@ -109,7 +109,7 @@ func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, err
 			return e.clerk.send(ctx, m, false)
 		case errors.Is(err, lane.ErrNotOwner):
 			more = e.await(ctx, served)
-		case inc != nil && inc.serving() && !errors.Is(err, lane.ErrAskAgain):
+		case inc != nil && inc.isServing() && !errors.Is(err, lane.ErrAskAgain):
 			return a.Answer, err
 		case ctx.Err() != nil && err != nil:
 			return model.Answer{}, err
@@ -179,8 +179,8 @@ func repeatable(m *model.Message) bool {
 	return false
 }
 
-// awaited reports whether the answer may arrive long after the message was accepted.
-func awaited(m *model.Message) bool {
+// isAwaited reports whether the answer may arrive long after the message was accepted.
+func isAwaited(m *model.Message) bool {
 	return m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall
 }
 
@@ -209,7 +209,7 @@ func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits 
 	case <-c.done:
 		return c.answer, c.answer.Err
 	case <-ctx.Done():
-		if awaits || awaited(m) {
+		if awaits || isAwaited(m) {
 			s.forget(m.To, c)
 		}
 		if awaits {

@@ -33,7 +33,7 @@ func (inc *incarnation) hurry() {
 	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Hurry() })
 }
 
-// stopUnregistered ends an engine that had no lease when it was told to stop. The error is why
+// stopUnregistered ends an engine that had no lease when Close was called. The error is why
 // it could not register; nil if it had not tried before.
 func (e *Engine) stopUnregistered(away error) error {
 	if away == nil {

@@ -189,7 +189,7 @@ func TestCallersOfOneRequest(t *testing.T) {
 					t.Error(err)
 				}
 			case <-time.After(time.Minute):
-				t.Fatal("somebody waits for ever")
+				t.Fatal("a caller waits forever")
 			}
 		}
 

@@ -15,7 +15,7 @@ import (
 // when it is durable. If the outcome is unknown, the caller may repeat the write: the owner skips
 // what it has. An error of kind NotOwned means that the claim is over; then nothing is written.
 func (s *TaskSession) Write(ctx context.Context, w *model.TaskWrite) error {
-	if !s.holds(w.Ref) {
+	if !s.hasClaim(w.Ref) {
 		return fault.New(fault.NotOwned, "%s: the claim has ended, or another worker has it", w.Ref.TaskRef)
 	}
 	_, err := s.eng.Send(ctx, &model.Message{Kind: model.MessageWrite, To: w.Ref.Address, ToRun: w.Ref.Run, Write: w})
@@ -24,7 +24,7 @@ func (s *TaskSession) Write(ctx context.Context, w *model.TaskWrite) error {
 
 // States reads the states of the task of a claim, ordered by name.
 func (s *TaskSession) States(ctx context.Context, ref model.ClaimRef) ([]store.TaskDatum, error) {
-	if !s.holds(ref) {
+	if !s.hasClaim(ref) {
 		return nil, fault.New(fault.NotOwned, "%s: the claim has ended, or another worker has it", ref.TaskRef)
 	}
 	st := s.eng.cfg.Store

@@ -104,17 +104,47 @@ func (e *Engine) JoinTasks(w model.TaskWorker, offer model.TaskOffer) *TaskSessi
 	s := e.taskSession(w, offer, model.NodeID{})
 	if inc := e.current(); inc != nil {
 		inc.board.join(s)
+		inc.attachHeld(s)
 		inc.post(inc.serve)
 	}
 	return s
 }
 
+// attachHeld connects a worker that has outlived the owner of its claims with these claims: the
+// ones that it holds, and the ones that never reached it.
+func (inc *incarnation) attachHeld(s *TaskSession) {
+	for _, ref := range s.offer.Held {
+		if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil {
+			l.inbox.result(func(l *lane.Lane, now model.Time) { l.Attach(now, ref, s.id) })
+		}
+	}
+	if inc.lender != nil {
+		elsewhere := map[model.ShardID]bool{}
+		for _, ref := range s.offer.Held {
+			if shard := ref.Address.Shard(len(inc.owner)); inc.lane(shard) == nil {
+				elsewhere[shard] = true
+			}
+		}
+		s.moveClaims(elsewhere, len(inc.owner), false)
+	}
+
+	for _, ref := range inc.board.takeAwaited(s.offer.Name) {
+		if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil && !s.has(ref) {
+			l.inbox.result(func(l *lane.Lane, now model.Time) { l.HandOverAgain(now, ref, s.id) })
+		}
+	}
+}
+
 func (e *Engine) taskSession(w model.TaskWorker, offer model.TaskOffer, node model.NodeID) *TaskSession {
 	return e.taskWorkers.add(func(id queue.WorkerID) *TaskSession {
-		return &TaskSession{
+		s := &TaskSession{
 			eng: e, id: id, worker: w, offer: offer, node: node, slots: offer.Slots,
 			held: map[model.ClaimRef]bool{}, reported: map[model.ClaimRef]*model.TaskReport{},
 		}
+		for _, ref := range offer.Held {
+			s.held[ref] = false
+		}
+		return s
 	})
 }
 
@@ -176,8 +206,8 @@ func (s *TaskSession) at(claim model.ClaimRef) (executes, reported bool) {
 	return executes, reported
 }
 
-// holds reports whether the worker executes the claim.
-func (s *TaskSession) holds(claim model.ClaimRef) bool {
+// hasClaim reports whether the worker executes the claim.
+func (s *TaskSession) hasClaim(claim model.ClaimRef) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, held := s.held[claim]
@@ -482,22 +512,51 @@ func (s *TaskSession) Leave(ctx context.Context) error {
 	return err
 }
 
-// Lose ends the session of a worker that has disappeared: the attempts that it was executing have
-// failed with it. The session stays until its reports are settled.
-func (s *TaskSession) Lose() {
+// Suspend ends the session of a worker that keeps its claims, because the node stops. The claims
+// stay in the histories, and the next owner connects them with the worker when that joins there.
+func (s *TaskSession) Suspend() {
+	for _, ref := range s.end() {
+		if inc := s.eng.current(); inc != nil {
+			if l := inc.keeper(ref.Address.Shard(len(inc.owner))); l != nil {
+				l.inbox.result(func(l *lane.Lane, _ model.Time) { l.Detach(ref) })
+			}
+		}
+	}
+	s.endWhenSettled()
+}
+
+// end takes no further claims, and returns and forgets those that the worker executes.
+func (s *TaskSession) end() []model.ClaimRef {
 	s.Slots(0)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.leaving = true
-	lost := make([]model.ClaimRef, 0, len(s.held))
+	held := make([]model.ClaimRef, 0, len(s.held))
 	for ref := range s.held {
-		lost = append(lost, ref)
+		held = append(held, ref)
 		s.abroad.Free(ref)
 	}
 	clear(s.held)
 	s.rest()
-	s.mu.Unlock()
+	return held
+}
 
-	for _, ref := range lost {
+// endWhenSettled removes the worker from the board. The session stays until its reports are
+// settled.
+func (s *TaskSession) endWhenSettled() {
+	if inc := s.eng.current(); inc != nil {
+		inc.board.leave(s)
+	}
+	s.eng.beside.run(func(ctx context.Context) {
+		defer s.remove()
+		_ = s.quiet(ctx) // an error means that the engine ends
+	})
+}
+
+// Lose ends the session of a worker that has disappeared: the attempts that it was executing have
+// failed with it. The session stays until its reports are settled.
+func (s *TaskSession) Lose() {
+	for _, ref := range s.end() {
 		// Without an owner here, the next one finds that the worker is gone.
 		if inc := s.eng.current(); inc != nil {
 			if l := inc.keeper(ref.Address.Shard(len(inc.owner))); l != nil {
@@ -506,13 +565,7 @@ func (s *TaskSession) Lose() {
 		}
 		s.finishClaim(ref, nil)
 	}
-	if inc := s.eng.current(); inc != nil {
-		inc.board.leave(s)
-	}
-	s.eng.beside.run(func(ctx context.Context) {
-		defer s.remove()
-		_ = s.quiet(ctx) // an error means that the engine ends
-	})
+	s.endWhenSettled()
 }
 
 // remove removes the session from the engine.
@@ -566,7 +619,7 @@ func (s *TaskSession) giveBack(ctx context.Context) {
 		defer cancel()
 		defer s.remove()
 		for _, ref := range left {
-			if !s.holds(ref) {
+			if !s.hasClaim(ref) {
 				continue // reported in the meantime, and that report must not be lost
 			}
 			if err := s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}); err != nil {

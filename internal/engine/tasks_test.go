@@ -452,7 +452,7 @@ func TestSlotsAfterLeave(t *testing.T) {
 		time.Sleep(time.Second)
 		events, err := st.LoadEvents(t.Context(), store.RunKey{Shard: m.To.Shard(st.Info().Shards), Run: a.Run}, 0, 10, 1<<20)
 		if err != nil || len(events) > 0 {
-			t.Errorf("%d events of a task that nobody can execute, %v", len(events), err)
+			t.Errorf("%d events of a task that no worker can execute, %v", len(events), err)
 		}
 	})
 }

@@ -109,5 +109,5 @@ func (inc *incarnation) awaitLease(ctx context.Context) {
 func (inc *incarnation) overslept() bool {
 	slept := inc.eng.clock.notice() - time.Duration(inc.leased.Load())
 
-	return slept >= suspicious && !inc.serving()
+	return slept >= suspicious && !inc.isServing()
 }

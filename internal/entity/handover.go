@@ -50,7 +50,7 @@ func (h *handover) run() {
 	for i := range h.o.Calls {
 		// One commit carries at most about MaxMessages messages. The engine hands the other calls
 		// over again.
-		if i > 0 && (h.stop() || h.sent >= MaxMessages || h.time.exceeded()) {
+		if i > 0 && (h.stop() || h.sent >= MaxMessages || h.time.hasExceeded()) {
 			return
 		}
 		result, ok := h.call(h.o.Calls[i])

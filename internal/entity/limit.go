@@ -62,15 +62,15 @@ func (l *limits) end() (c *Call, ok bool) {
 	return c, !l.left
 }
 
-// exceeded reports whether a call has reached its limit.
-func (l *limits) exceeded() bool {
+// hasExceeded reports whether a call has reached its limit.
+func (l *limits) hasExceeded() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.late
 }
 
-// running reports whether the code of a call runs, and whether the call was abandoned.
-func (l *limits) running() (running, left bool) {
+// runState reports whether the code of a call runs, and whether the call was abandoned.
+func (l *limits) runState() (running, left bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.current != nil, l.left

@@ -95,7 +95,7 @@ func (w *Worker) execute(o *model.Operations) {
 	defer func() {
 		if h != nil {
 			h.time.release()
-			if _, left := h.time.running(); left {
+			if _, left := h.time.runState(); left {
 				w.noteReturned(h)
 				return
 			}
@@ -113,14 +113,14 @@ func (w *Worker) execute(o *model.Operations) {
 	returned := false
 	defer func() {
 		// a handler has ended its goroutine
-		if running, left := h.time.running(); !returned && running && !left {
+		if running, left := h.time.runState(); !returned && running && !left {
 			h.answerInterrupted()
 			r = h.report()
 		}
 	}()
 
 	h.run()
-	if _, left := h.time.running(); left {
+	if _, left := h.time.runState(); left {
 		return
 	}
 	r = h.report()

@@ -25,10 +25,19 @@ type taskRole struct {
 
 func (s *session) joinTasks(j *pb.Join) error {
 	r := &taskRole{s: s, held: map[model.ClaimRef]bool{}, room: make(chan struct{}, maxBeside)}
-	session, err := s.work.cfg.Backend.JoinTasks(s.ctx, r, wire.ReadTaskJoin(s.tenant, j))
+	offer, err := wire.ReadTaskJoin(s.tenant, j)
 	if err != nil {
 		return err
 	}
+	offer.Name = model.RemoteWorkerName(offer.Name, s.tenant, s.worker)
+	for _, ref := range offer.Held {
+		r.held[ref] = true
+	}
+	session, err := s.work.cfg.Backend.JoinTasks(s.ctx, r, offer)
+	if err != nil {
+		return err
+	}
+
 	r.session = session
 	s.mu.Lock()
 	s.tasks = r
@@ -37,6 +46,7 @@ func (s *session) joinTasks(j *pb.Join) error {
 	if over {
 		r.lose()
 	}
+
 	return nil
 }
 

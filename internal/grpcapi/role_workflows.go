@@ -38,8 +38,12 @@ const maxEventBytes = 1 << 20
 
 func (s *session) joinWorkflows(j *pb.Join) error {
 	r := &workflowRole{s: s, held: map[model.RunID]uint64{}, passing: map[model.TaskRef]*passing{}, asked: map[uint64]model.RunID{}}
+	offer, err := wire.ReadWorkflowJoin(s.tenant, j)
+	if err != nil {
+		return err
+	}
 	// The engine may call r before Join returns; r needs the session only for what the worker says.
-	session, err := s.work.cfg.Backend.Join(s.ctx, r, wire.ReadWorkflowJoin(s.tenant, j))
+	session, err := s.work.cfg.Backend.Join(s.ctx, r, offer)
 	if err != nil {
 		return err
 	}
@@ -173,7 +177,8 @@ func (r *workflowRole) report(m *pb.Turn) error {
 		return nil
 	}
 
-	if t.Close != nil || t.Blocked != nil {
+	// The engine evicts a run that has closed. It does not evict one that the worker has blocked.
+	if t.Blocked != nil {
 		r.mu.Lock()
 		if r.held[t.Run] == t.Generation {
 			delete(r.held, t.Run)

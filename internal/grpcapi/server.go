@@ -75,6 +75,9 @@ type Config struct {
 	MaxStreams int
 	// Grace is how long the server keeps what a worker holds whose stream has broken. Default 30 s.
 	Grace time.Duration
+	// Restarts says that workers keep their claims when the server shuts down; see
+	// WorkConfig.Restarts.
+	Restarts bool
 }
 
 // withDefaults fills in what is zero.
@@ -110,7 +113,7 @@ func New(cfg Config) *Server {
 	pb.RegisterClientServiceServer(s.grpc, &client{
 		backend: s.config.Backend, mailer: s.config.Mailer, version: s.config.Version, maxMessage: s.config.MaxMessage, maxPayload: s.config.MaxPayload,
 	})
-	s.work = NewWork(WorkConfig{Backend: s.config.Backend, Tenant: tenantOf, Log: s.config.Log, Grace: s.config.Grace, MaxFrame: s.config.MaxMessage})
+	s.work = NewWork(WorkConfig{Backend: s.config.Backend, Tenant: tenantOf, Log: s.config.Log, Grace: s.config.Grace, MaxFrame: s.config.MaxMessage, Restarts: s.config.Restarts})
 	pb.RegisterWorkerServiceServer(s.grpc, s.work)
 	names := []string{pb.ClientService_ServiceDesc.ServiceName, pb.WorkerService_ServiceDesc.ServiceName}
 	if s.config.Admin != nil {

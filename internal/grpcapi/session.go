@@ -26,6 +26,7 @@ type session struct {
 	work   *Work
 	id     string
 	tenant string
+	worker string // the id that the worker has drawn for its process
 	// agent is the program of the worker, and caller who opened the session. For people.
 	agent, caller string
 	since         model.Time
@@ -51,8 +52,8 @@ type session struct {
 	left      map[pb.Role]bool // roles that the worker has given up
 }
 
-func newSession(w *Work, id, tenant string) *session {
-	s := &session{work: w, id: id, tenant: tenant, since: model.TimeOf(time.Now()), left: map[pb.Role]bool{}, link: link.New[*pb.WorkerItem, *pb.ServerItem](w.cfg.Link)}
+func newSession(w *Work, id, tenant, worker string) *session {
+	s := &session{work: w, id: id, tenant: tenant, worker: worker, since: model.TimeOf(time.Now()), left: map[pb.Role]bool{}, link: link.New[*pb.WorkerItem, *pb.ServerItem](w.cfg.Link)}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hear()
 	return s
@@ -103,6 +104,15 @@ func (s *session) expire(stream int) {
 	}
 }
 
+// detach ends the current stream.
+func (s *session) detach(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.detached != nil {
+		s.detached(why)
+	}
+}
+
 // end ends the session: the engine takes back what the worker holds.
 func (s *session) end(why error) {
 	s.mu.Lock()
@@ -128,13 +138,17 @@ func (s *session) end(why error) {
 		if workflows != nil && !left[pb.Role_ROLE_WORKFLOWS] {
 			workflows.lose()
 		}
+
 		switch {
 		case tasks == nil || left[pb.Role_ROLE_TASKS]:
+		case errors.Is(why, errDraining) && s.work.cfg.Restarts:
+			tasks.session.Suspend()
 		case errors.Is(why, errDraining):
 			tasks.giveBack()
 		default:
 			tasks.lose()
 		}
+
 		if entities != nil && !left[pb.Role_ROLE_ENTITIES] {
 			entities.lose()
 		}
@@ -199,7 +213,9 @@ func onRole[R any](r *R, what string, do func(*R) error) error {
 // wrong with an offer is the worker's to hear.
 func (s *session) join(j *pb.Join) error {
 	var err error
-	switch {
+	switch held := len(j.GetHeldRuns()) + len(j.GetHeldClaims()) + len(j.GetHeldEntities()); {
+	case held > maxHeld:
+		return fault.New(fault.Invalid, "the worker holds %d runs, claims and entities: at most %d", held, maxHeld)
 	case j.GetRole() == pb.Role_ROLE_WORKFLOWS && s.workflows == nil:
 		err = s.joinWorkflows(j)
 	case j.GetRole() == pb.Role_ROLE_TASKS && s.tasks == nil:
@@ -212,6 +228,7 @@ func (s *session) join(j *pb.Join) error {
 
 	if err == nil {
 		s.mu.Lock()
+		j.HeldRuns, j.HeldClaims = nil, nil // only the join needs them
 		s.offers = append(s.offers, j)
 		s.mu.Unlock()
 	}
@@ -219,6 +236,9 @@ func (s *session) join(j *pb.Join) error {
 	s.post(&pb.ServerItem{Item: &pb.ServerItem_Joined{Joined: &pb.Joined{Role: j.GetRole(), Error: errorDetail(err)}}})
 	return nil
 }
+
+// maxHeld bounds what a worker may hold from a session that the server has lost.
+const maxHeld = 200_000
 
 // maxPatience bounds how long a worker may take to leave.
 const maxPatience = time.Hour

@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -24,6 +25,10 @@ type WorkConfig struct {
 	// Tenant returns the tenant of the credential of a call.
 	Tenant func(ctx context.Context) string
 	Log    *slog.Logger
+	// Restarts says that the node comes back after the service has ended, or that another one takes
+	// over: workers then keep their claims and join it with them. Otherwise the service gives the
+	// claims back when it ends.
+	Restarts bool
 	// Grace is how long the server keeps the session of a worker whose stream has broken; 30 s.
 	// Afterwards what the worker holds goes to others.
 	Grace time.Duration
@@ -111,12 +116,17 @@ func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame])
 	return err // the stream has broken, or the session is over
 }
 
+// maxWorkerID bounds the id that a worker draws for itself.
+const maxWorkerID = 64
+
 // checkHello refuses a stream that does not begin as it must.
 func checkHello(f *pb.WorkerFrame) error {
 	h := f.GetHello()
 	switch {
 	case h == nil || len(f.GetItems()) > 0 || f.GetNumber() != 0:
 		return fault.New(fault.Invalid, "the first frame of a worker must have a hello and no items")
+	case len(h.GetWorker()) > maxWorkerID:
+		return fault.New(fault.Invalid, "the id of the worker has %d bytes: at most %d", len(h.GetWorker()), maxWorkerID)
 	case h.GetProtocol() != wire.Protocol:
 		return fault.WithHint(fault.New(fault.Invalid, "the worker speaks version %d of the protocol, this server speaks %d", h.GetProtocol(), wire.Protocol),
 			"use a worker and a server of about the same release")
@@ -141,7 +151,7 @@ func (w *Work) open(caller, tenant string, h *pb.Hello) (s *session, resumed boo
 		return nil, false, fault.New(fault.Exhausted, "%d workers are connected, which is as many as this server takes", w.cfg.MaxSessions)
 	}
 
-	s = newSession(w, "session_"+rand.Text(), tenant)
+	s = newSession(w, "session_"+rand.Text(), tenant, cmp.Or(h.GetWorker(), rand.Text()))
 	s.agent, s.caller = model.Cut(h.GetAgent(), 200), caller
 	w.sessions[s.id] = s
 	w.cfg.Log.Info("worker connected", "session", s.id, "tenant", tenant, "agent", s.agent)
@@ -155,21 +165,22 @@ func (w *Work) remove(s *session) {
 	delete(w.sessions, s.id)
 }
 
-// Close asks all workers to drain, lets them finish what they run, and ends their sessions. When
-// ctx ends, the engine takes back what they still hold.
-func (w *Work) Close(ctx context.Context) {
+// Drain ends all streams and takes no new ones, so that workers connect to another node. It keeps
+// what they hold: Close gives it back.
+func (w *Work) Drain() {
 	w.mu.Lock()
 	w.closing = true
 	w.mu.Unlock()
-	within := defaultDrain
-	if deadline, ok := ctx.Deadline(); ok {
-		within = time.Until(deadline) * 9 / 10 // the rest is for what is sent at the end
-	}
-	if ctx.Err() != nil {
-		within = 0
-	}
 	for _, s := range w.all() {
-		s.drain(max(within, 0))
+		s.detach(errDraining)
+	}
+}
+
+// Close ends all sessions and waits until what the workers held is handed back, or ctx ends.
+func (w *Work) Close(ctx context.Context) {
+	w.Drain()
+	for _, s := range w.all() {
+		s.end(errDraining)
 	}
 
 	done := make(chan struct{})
@@ -177,9 +188,6 @@ func (w *Work) Close(ctx context.Context) {
 	select {
 	case <-done:
 	case <-ctx.Done():
-	}
-	for _, s := range w.all() {
-		s.end(errDraining)
 	}
 }
 

@@ -252,7 +252,7 @@ func (c *cutter) editedPosition(d *Edit) (int64, error) {
 	}
 
 	for i := range c.h.Events { // the reply of an entity or service, unless a step has the name
-		if e := &c.h.Events[i]; d.Position == 0 && c.answers(e, d.Step) || d.Position == e.Seq && e.Kind == model.EventAnswered {
+		if e := &c.h.Events[i]; d.Position == 0 && c.isReply(e, d.Step) || d.Position == e.Seq && e.Kind == model.EventAnswered {
 			return e.Seq, nil
 		}
 	}

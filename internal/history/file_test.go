@@ -149,7 +149,7 @@ func eventKinds() (kinds []model.EventKind) {
 	return kinds
 }
 
-func written(t testing.TB, h *model.History) string {
+func writtenText(t testing.TB, h *model.History) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := history.Write(&b, h); err != nil {
@@ -204,7 +204,7 @@ func TestFormat(t *testing.T) {
 {"seq":3,"at":"2026-01-02T12:00:00.000003Z","kind":"signal_taken","id":"/g4:word","name":"word","ref":2}
 {"outcome":{"status":"completed","at":"2026-01-02T12:00:00.000004Z","output":{"json":"done"},"seen":3}}
 `
-	if got := written(t, sample()); got != want {
+	if got := writtenText(t, sample()); got != want {
 		t.Errorf("written as\n%s\nwant\n%s", got, want)
 	}
 }
@@ -212,7 +212,7 @@ func TestFormat(t *testing.T) {
 // Every error about a file names its line.
 func TestReadRefuses(t *testing.T) {
 	t.Parallel()
-	good := written(t, sample())
+	good := writtenText(t, sample())
 	lines := strings.SplitAfter(good, "\n")
 	for _, c := range []struct{ name, text, want string }{
 		{"nothing", "", "line 0: the file is empty"},
@@ -262,21 +262,21 @@ func TestReadIsBounded(t *testing.T) {
 	for i := range history.MaxEvents + 1 {
 		h.Events = append(h.Events, model.Event{Seq: int64(i + 1), At: noon, Kind: model.EventTimerFired})
 	}
-	if _, err := history.Read(strings.NewReader(written(t, h))); err == nil || !strings.Contains(err.Error(), "more than 100000 events") {
+	if _, err := history.Read(strings.NewReader(writtenText(t, h))); err == nil || !strings.Contains(err.Error(), "more than 100000 events") {
 		t.Errorf("read with %v", err)
 	}
 }
 
 // What a reader accepts is written as it was read.
 func FuzzRead(f *testing.F) {
-	f.Add(written(f, sample()))
+	f.Add(writtenText(f, sample()))
 	f.Add(`{"perdure_history":1}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		h, err := history.Read(strings.NewReader(text))
 		if err != nil {
 			return
 		}
-		again, err := history.Read(strings.NewReader(written(t, h)))
+		again, err := history.Read(strings.NewReader(writtenText(t, h)))
 		if err != nil {
 			t.Fatalf("what was read cannot be read again: %v", err)
 		}

@@ -17,8 +17,8 @@ type section struct {
 	missing              int // locks that are not granted
 }
 
-// holds reports whether a run that continues behind the position would have to hold the locks.
-func (s *section) holds(at int64) bool {
+// isHeldAt reports whether a run that continues behind the position would have to hold the locks.
+func (s *section) isHeldAt(at int64) bool {
 	return s.granted > 0 && s.granted <= at && (s.over == 0 || at < s.over)
 }
 
@@ -57,7 +57,7 @@ func endsLock(e *model.Event) bool {
 func (c *cutter) outsideOfLocks(at int64) error {
 	all := sections(c.h.Events)
 	in := func(at int64) *section {
-		if i := slices.IndexFunc(all, func(s *section) bool { return s.holds(at) }); i >= 0 {
+		if i := slices.IndexFunc(all, func(s *section) bool { return s.isHeldAt(at) }); i >= 0 {
 			return all[i]
 		}
 		return nil

@@ -23,7 +23,7 @@ func (c *cutter) before(name string) (int, error) {
 			}
 		}
 	}
-	return 0, fault.New(fault.NotFound, "the history of %s has no step, child or call %q; it has %s", c.h.Start.Run, name, c.names())
+	return 0, fault.New(fault.NotFound, "the history of %s has no step, child or call %q; it has %s", c.h.Start.Run, name, c.placeNames())
 }
 
 // lockName is the name of the place before a lock. Sections have no names of their own.
@@ -44,8 +44,8 @@ func receiver(e *model.Event) string {
 	return name
 }
 
-// answers reports whether an event is the reply to a call of an entity or service under a name.
-func (c *cutter) answers(e *model.Event, name string) bool {
+// isReply reports whether an event is the reply to a call of an entity or service under a name.
+func (c *cutter) isReply(e *model.Event, name string) bool {
 	return e.Kind == model.EventAnswered && slices.ContainsFunc(c.h.Events, func(o model.Event) bool {
 		return o.ID == e.ID && o.Target.IsEntity() && sentAs(&o, name)
 	})
@@ -54,8 +54,8 @@ func (c *cutter) answers(e *model.Event, name string) bool {
 // maxNames bounds the list of names in an error.
 const maxNames = 20
 
-// names lists the possible places of a cut, for the error about an unknown name.
-func (c *cutter) names() string {
+// placeNames lists the possible places of a cut, for the error about an unknown name.
+func (c *cutter) placeNames() string {
 	var all []string
 	for i := range c.h.Events {
 		e := &c.h.Events[i]

@@ -100,7 +100,7 @@ func (r *reader) read() (*model.History, error) {
 			return nil, err
 		}
 
-		if err := follows(h, &e); err != nil {
+		if err := checkOrder(h, &e); err != nil {
 			return nil, err
 		}
 		h.Events = append(h.Events, e)
@@ -256,8 +256,8 @@ func readEvent(data []byte) (e model.Event, err error) {
 	return e, nil
 }
 
-// follows checks that an event may come after the events before it.
-func follows(h *model.History, e *model.Event) error {
+// checkOrder checks that an event may come after the events before it.
+func checkOrder(h *model.History, e *model.Event) error {
 	n := len(h.Events)
 	last := h.Start.Zero()
 	if n > 0 {

@@ -109,6 +109,18 @@ func (o *Out[T]) Resume(received uint64) error {
 	return nil
 }
 
+// All returns the items that are not acknowledged, in order.
+func (o *Out[T]) All() []T {
+	all := make([]T, 0, o.count)
+	for i := range o.frames {
+		all = append(all, o.frames[i].items...)
+	}
+	for i := range o.waiting {
+		all = append(all, o.waiting[i].value)
+	}
+	return all
+}
+
 // Held is how many items are kept, and their bytes.
 func (o *Out[T]) Held() (items, bytes int) { return o.count, o.waitingBytes + o.frameBytes }
 

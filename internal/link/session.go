@@ -131,6 +131,14 @@ func (s *Session[I, O]) Received() uint64 {
 	return s.in.Taken()
 }
 
+// Unacknowledged returns the items that the other side has not acknowledged. It may have taken some
+// of them.
+func (s *Session[I, O]) Unacknowledged() []O {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.All()
+}
+
 // End ends the session. Callers that wait for room get the error.
 func (s *Session[I, O]) End(err error) {
 	s.mu.Lock()

@@ -111,6 +111,9 @@ type EntityOffer struct {
 	Name   string // for operators
 	Tenant string // tenant of the entities
 	Types  []EntityType
+	// Held are the entities whose calls the worker still makes for an owner that has lost it. They
+	// have no run.
+	Held []HeldRun
 }
 
 // EntityType is an entity or a service in an offer.
@@ -147,6 +150,9 @@ type OperationCall struct {
 	Input Payload
 	// Trace is the trace context of the caller; empty when it is not traced.
 	Trace string
+	// Number is the position of the call in the stored mailbox; 0 for a call that is only in
+	// memory.
+	Number int64
 }
 
 // Operated is the worker's report on Operations.

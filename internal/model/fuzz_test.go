@@ -18,30 +18,30 @@ func FuzzDecode(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
 		if e, err := model.DecodeEvent(3, 4, model.EventKind(kind), body); err == nil {
-			again(t, &e, model.AppendEvent, func(b []byte) (model.Event, error) { return model.DecodeEvent(3, 4, e.Kind, b) })
+			checkAgain(t, &e, model.AppendEvent, func(b []byte) (model.Event, error) { return model.DecodeEvent(3, 4, e.Kind, b) })
 		}
 		if m, err := model.DecodeMessage(body); err == nil {
-			again(t, &m, model.AppendMessage, model.DecodeMessage)
+			checkAgain(t, &m, model.AppendMessage, model.DecodeMessage)
 		}
 		if s, err := model.DecodeStart(model.Address{Key: "k"}, model.RunID{1}, 2, body); err == nil {
-			again(t, &s, model.AppendStart, func(b []byte) (model.Start, error) { return model.DecodeStart(s.Address, s.Run, s.At, b) })
+			checkAgain(t, &s, model.AppendStart, func(b []byte) (model.Start, error) { return model.DecodeStart(s.Address, s.Run, s.At, b) })
 		}
 		if o, err := model.DecodeOutcome(model.Status(kind), 5, body); err == nil {
-			again(t, &o, model.AppendOutcome, func(b []byte) (model.Outcome, error) { return model.DecodeOutcome(o.Status, o.At, b) })
+			checkAgain(t, &o, model.AppendOutcome, func(b []byte) (model.Outcome, error) { return model.DecodeOutcome(o.Status, o.At, b) })
 		}
 
 		if rs, err := model.DecodeReasons(body); err == nil {
 			encode := func(dst []byte, rs *[]model.Reason) []byte { return model.AppendReasons(dst, *rs) }
-			again(t, &rs, encode, model.DecodeReasons)
+			checkAgain(t, &rs, encode, model.DecodeReasons)
 		}
 
 		if a, err := model.DecodeAnswer(body); err == nil {
-			again(t, &a, model.AppendAnswer, model.DecodeAnswer)
+			checkAgain(t, &a, model.AppendAnswer, model.DecodeAnswer)
 		}
 	})
 }
 
-func again[T any](t *testing.T, v *T, encode func([]byte, *T) []byte, decode func([]byte) (T, error)) {
+func checkAgain[T any](t *testing.T, v *T, encode func([]byte, *T) []byte, decode func([]byte) (T, error)) {
 	t.Helper()
 	back, err := decode(encode(nil, v))
 	if err != nil {

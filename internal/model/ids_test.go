@@ -57,7 +57,7 @@ func TestShardsAreBalanced(t *testing.T) {
 	const shards, keys = 256, 256 * 200
 	var n [shards]int
 	for i := range keys {
-		n[model.Address{Tenant: model.DefaultTenant, Type: "order", Key: numbered(i)}.Shard(shards)]++
+		n[model.Address{Tenant: model.DefaultTenant, Type: "order", Key: numberText(i)}.Shard(shards)]++
 	}
 	for s, count := range n {
 		if count < 120 || count > 300 { // 200 expected; six standard deviations are 85
@@ -66,7 +66,7 @@ func TestShardsAreBalanced(t *testing.T) {
 	}
 }
 
-func numbered(i int) string {
+func numberText(i int) string {
 	return "order-" + strings.Repeat("0", i%3) + string(rune('a'+i%26)) + itoa(i)
 }
 

@@ -349,6 +349,8 @@ type TaskOffer struct {
 	// Limits and Breakers are the names that the code of the activities uses. Operators see them;
 	// nothing else depends on them.
 	Limits, Breakers []string
+	// Held are the claims that the worker holds from an owner that has lost it.
+	Held []ClaimRef
 }
 
 // Kinds of timeouts, as the type of the failure: its kind is FailureTimeout.

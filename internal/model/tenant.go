@@ -27,8 +27,9 @@ func ValidTenant(name string) bool {
 	return true
 }
 
-// TenantScope returns the text that separates the rows of a tenant from those of others in a table
-// that several clusters share. The default tenant has the cluster alone, as older builds wrote it.
+// TenantScope returns the text that separates the rows of a tenant from rows of other tenants in a
+// table that several clusters share. The default tenant has the cluster alone, as older builds
+// wrote it.
 func TenantScope(cluster, tenant string) string {
 	if tenant == DefaultTenant || cluster == "" {
 		return cluster

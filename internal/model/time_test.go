@@ -130,7 +130,7 @@ func TestTimeOfStandardTime(t *testing.T) {
 		}
 		zone := time.FixedZone("x", rapid.IntRange(-50_000, 50_000).Draw(t, "offset"))
 		if got := model.TimeOf(at.Std().In(zone)); got != at {
-			t.Fatalf("Time(%d) came back as %d by way of another zone", at, got)
+			t.Fatalf("Time(%d) came back as %d through another zone", at, got)
 		}
 	})
 }

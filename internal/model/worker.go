@@ -1,5 +1,11 @@
 package model
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
 // Activation is a run handed to a worker.
 type Activation struct {
 	Start      Start
@@ -36,6 +42,14 @@ type Offer struct {
 	// Pinned are the Workflows whose runs only workers of the version that began them continue.
 	Pinned  []string
 	Version string
+	// Held are the runs that the worker holds from an owner that has lost it.
+	Held []HeldRun
+}
+
+// HeldRun is a run that a worker holds.
+type HeldRun struct {
+	Address Address
+	Run     RunID
 }
 
 // TaskWorker executes tasks. The engine calls it, and so does whatever stands between the engine
@@ -63,3 +77,17 @@ const (
 	// report counts for nothing.
 	StopLost
 )
+
+// remoteMark separates the name that a remote worker gives itself from its identity.
+const remoteMark = "~"
+
+// RemoteWorkerName returns the name of a worker that is connected to a server, as histories have
+// it. The worker draws the id, and keeps it as long as its process lives: the next owner of a claim
+// recognizes the worker by it. Two tenants never have the same name.
+func RemoteWorkerName(name, tenant, id string) string {
+	sum := sha256.Sum256([]byte(tenant + "\x00" + id))
+	return strings.ReplaceAll(name, "@", "-") + remoteMark + hex.EncodeToString(sum[:8])
+}
+
+// IsRemoteWorker reports whether a name is one of RemoteWorkerName.
+func IsRemoteWorker(name string) bool { return strings.Contains(name, remoteMark) }

@@ -66,10 +66,10 @@ var admin = []mutant{
 		tests: [][]string{{"./internal/node", "-run", "TestDrain$"}},
 	},
 	{
-		name:  "a server that stops takes tasks from workers that run them",
-		file:  "internal/grpcapi/work.go",
-		old:   "		s.drain(max(within, 0))\n",
-		new:   "		s.end(errDraining)\n",
-		tests: [][]string{{"./internal/node", "-run", "TestDrain$"}},
+		name:  "a worker that has drained comes back to the same server",
+		file:  "internal/remote/drain.go",
+		old:   "		w.servers.leave(server.Addr)\n",
+		new:   "		_ = server\n",
+		tests: [][]string{{"./internal/node", "-run", "TestDrainMoves$"}},
 	},
 }

@@ -26,8 +26,8 @@ var answers = []mutant{
 	{
 		name:  "any version of pinned code counts",
 		file:  "internal/diagnosis/world.go",
-		old:   "runs(&s, a) && (!s.Pinned || pin == \"\" || s.Version == pin)",
-		new:   "runs(&s, a) && pin == pin",
+		old:   "canRun(&s, a) && (!s.Pinned || pin == \"\" || s.Version == pin)",
+		new:   "canRun(&s, a) && pin == pin",
 		tests: [][]string{{"./internal/diagnosis", "-run", "TestJudge$"}},
 	},
 }

@@ -6,6 +6,20 @@ func remoteTest(run string) [][]string { return [][]string{{"./internal/remote",
 // credential that does not count, rows that are removed before they are saved.
 var connections = []mutant{
 	{
+		name:  "a worker forgets a run whose end the engine has not taken",
+		file:  "internal/remote/role_workflows.go",
+		old:   "	if t.Blocked != nil {\n		r.drop(t.Run, local)",
+		new:   "	if t.Blocked != nil || t.Close != nil {\n		r.drop(t.Run, local)",
+		tests: remoteTest("TestNewsAfterTheEndOfARun$"),
+	},
+	{
+		name:  "a server forgets a run whose end the engine has not taken",
+		file:  "internal/grpcapi/role_workflows.go",
+		old:   "	if t.Blocked != nil {\n		r.mu.Lock()",
+		new:   "	if t.Blocked != nil || t.Close != nil {\n		r.mu.Lock()",
+		tests: remoteTest("TestNewsAfterTheEndOfARun$"),
+	},
+	{
 		name:  "a signal without a request id is sent again without one",
 		file:  "internal/remote/client.go",
 		old:   "	r.RequestID = requestID(r.RequestID)\n	return tell(ctx, b, b.client.Signal, wire.SignalRequest(r))",

@@ -26,7 +26,7 @@ var edges = []mutant{
 	{
 		name:  "the permit of an inline attempt is free before its body has ended",
 		file:  "internal/replay/body.go",
-		old:   "	if p != nil {\n		defer p.exited()\n	}\n",
+		old:   "	if p != nil {\n		defer p.leaveOnExit()\n	}\n",
 		new:   "	if p != nil {\n		p.leave(true, nil)\n	}\n",
 		tests: [][]string{sdkTest("TestInlineLimits$")},
 	},

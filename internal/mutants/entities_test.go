@@ -13,7 +13,7 @@ var entities = []mutant{
 		name:  "calls after a crash run before their marks are stored",
 		file:  "internal/engine/lane/suspect.go",
 		old:   "	b.effects = append(b.effects, effect{kind: effNoted, entry: e})\n",
-		new:   "	e.actor.entity.Noted()\n",
+		new:   "	e.actor.entity.ReleaseNoted()\n",
 		tests: [][]string{laneTest("TestSuspectsAreCountedFirst$")},
 	},
 	{
@@ -103,7 +103,7 @@ var entities = []mutant{
 	{
 		name:  "a release frees the lock of another section",
 		file:  "internal/core/entity.go",
-		old:   "	if n.holds(section) {\n		n.free(d)\n",
+		old:   "	if n.isHeldBy(section) {\n		n.free(d)\n",
 		new:   "	if n.Row.Locked() {\n		n.free(d)\n",
 		tests: [][]string{accounts, coreTest("TestReleaseOfAnotherSection$")},
 	},
@@ -201,8 +201,8 @@ var entities = []mutant{
 	{
 		name:  "a call runs for a section that has lost its lock",
 		file:  "internal/core/entity.go",
-		old:   "	case m.Section != \"\" && !n.holds(sectionOf(m)):\n",
-		new:   "	case m.Section != \"\" && !n.holds(sectionOf(m)) && false:\n",
+		old:   "	case m.Section != \"\" && !n.isHeldBy(sectionOf(m)):\n",
+		new:   "	case m.Section != \"\" && !n.isHeldBy(sectionOf(m)) && false:\n",
 		tests: [][]string{coreTest("TestEntityIsUnlockedByAnOperator$|TestEntityIsLocked$")},
 	},
 	{
@@ -220,7 +220,7 @@ var entities = []mutant{
 		tests: [][]string{accounts, laneTest("TestEntityViews$")},
 	},
 	{
-		name:  "a call that fails sends all the same",
+		name:  "a call that fails still sends",
 		file:  "internal/core/entity.go",
 		old:   "		if res.Failure == nil {\n			for j := range res.Messages {\n",
 		new:   "		{\n			for j := range res.Messages {\n",
@@ -236,8 +236,8 @@ var entities = []mutant{
 	{
 		name:  "a lock waits for a call that is gone",
 		file:  "internal/engine/lane/entity.go",
-		old:   "		a.entity.Mark(l.views(e))\n		l.settleEntity(now, e)\n",
-		new:   "		a.entity.Mark(l.views(e))\n",
+		old:   "		a.entity.Mark(l.viewTest(e))\n		l.settleEntity(now, e)\n",
+		new:   "		a.entity.Mark(l.viewTest(e))\n",
 		tests: [][]string{laneTest("TestLockBehindACallThatIsLost$")},
 	},
 	{

@@ -105,8 +105,8 @@ var histories = []mutant{
 	{
 		name:  "a delete overtakes the run that it deletes",
 		file:  "internal/engine/lane/ready.go",
-		old:   "e.dirty() && (in.is(model.MessageDelete) || in.aboutLetter())",
-		new:   "e.dirty() && in.aboutLetter()",
+		old:   "e.dirty() && (in.is(model.MessageDelete) || in.isDeadTaskOrder())",
+		new:   "e.dirty() && in.isDeadTaskOrder()",
 		tests: [][]string{sim},
 	},
 	{

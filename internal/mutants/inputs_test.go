@@ -5,7 +5,7 @@ var inputs = []mutant{
 	{
 		name:  "a started run fails when a build cannot read its input",
 		file:  "workflow.go",
-		old:   "	case ctx.x.Begun():\n",
+		old:   "	case ctx.x.HasBegun():\n",
 		new:   "	case false:\n",
 		tests: [][]string{{".", "-run", "TestWrongTypeOfAnotherBuild$"}},
 	},

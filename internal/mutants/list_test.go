@@ -61,7 +61,7 @@ var common = []mutant{
 	{
 		name:  "a transactional step fails because its process closes",
 		file:  "internal/replay/settle.go",
-		old:   "	return !a.dropped && !r.evicted && !r.w.halted.Load()\n",
+		old:   "	return !a.dropped && (!r.evicted || r.lost) && !r.w.halted.Load()\n",
 		new:   "	return true\n",
 		tests: txtest("TestShutdownFailsNoStep$"),
 	},
@@ -643,8 +643,8 @@ var common = []mutant{
 	{
 		name:  "the state of the previous run is lost",
 		file:  "internal/replay/state.go",
-		old:   "if e := &m.r.start.Carried[i]; carriedState(e) {",
-		new:   "if e := &m.r.start.Carried[i]; false && carriedState(e) {",
+		old:   "if e := &m.r.start.Carried[i]; isCarriedState(e) {",
+		new:   "if e := &m.r.start.Carried[i]; false && isCarriedState(e) {",
 		tests: [][]string{{"./internal/replay", "-run", "TestCarriedUpdatesAndState$"}},
 	},
 }

@@ -10,8 +10,8 @@ import (
 // root is the directory of the module.
 const root = "../.."
 
-// patched returns the source file with the bug of a mutant.
-func (m *mutant) patched(t *testing.T) string {
+// patch returns the source file with the bug of a mutant.
+func (m *mutant) patch(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, m.file))
 	if err != nil {
@@ -34,7 +34,7 @@ func TestMutantsApply(t *testing.T) {
 				t.Error("the name is used twice")
 			}
 			seen[m.name] = true
-			if m.patched(t) == "" || len(m.tests) == 0 {
+			if m.patch(t) == "" || len(m.tests) == 0 {
 				t.Error("there is nothing to run")
 			}
 		})

@@ -4,7 +4,7 @@ package mutants
 var requestIDs = []string{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^memory$"}
 
 // requests are bugs in what a request id stands for, and in what is stored and waited for when
-// somebody calls.
+// a client makes a call.
 var requests = []mutant{
 	{
 		name:  "an operator drops a call that runs",
@@ -135,8 +135,8 @@ var requests = []mutant{
 	{
 		name:  "a misused request id gets the answer of the first request",
 		file:  "internal/engine/lane/load.go",
-		old:   "	return core.MisusedBy(m, &a)\n",
-		new:   "	_ = core.MisusedBy(m, &a)\n	return nil\n",
+		old:   "	return core.MisuseOfAnswered(m, &a)\n",
+		new:   "	_ = core.MisuseOfAnswered(m, &a)\n	return nil\n",
 		tests: [][]string{laneTest("TestMisusedRequestID$"), requestIDs},
 	},
 	{
@@ -156,15 +156,15 @@ var requests = []mutant{
 	{
 		name:  "another request can take the id of an unanswered update",
 		file:  "internal/core/message.go",
-		old:   "			if f := Misused(m, useOf(u)); f != nil {\n",
-		new:   "			if f := Misused(m, useOf(u)); f != nil && false {\n",
+		old:   "			if f := MisuseOf(m, useOf(u)); f != nil {\n",
+		new:   "			if f := MisuseOf(m, useOf(u)); f != nil && false {\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfAnUpdate$"), coreTest("TestRandomInputs$")},
 	},
 	{
 		name:  "another request can take the id of a call in a mailbox",
 		file:  "internal/core/entity.go",
-		old:   "		if f := Misused(m, it.Message.Use()); f != nil {\n",
-		new:   "		if f := Misused(m, it.Message.Use()); f != nil && false {\n",
+		old:   "		if f := MisuseOf(m, it.Message.Use()); f != nil {\n",
+		new:   "		if f := MisuseOf(m, it.Message.Use()); f != nil && false {\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfACall$")},
 	},
 	{
@@ -191,8 +191,8 @@ var requests = []mutant{
 	{
 		name:  "a caller in another process does not compare the remembered request",
 		file:  "internal/engine/clerk.go",
-		old:   "		if f := core.MisusedBy(c.asked, &a.Answer); f != nil {\n",
-		new:   "		if f := core.MisusedBy(c.asked, &a.Answer); f != nil && false {\n",
+		old:   "		if f := core.MisuseOfAnswered(c.asked, &a.Answer); f != nil {\n",
+		new:   "		if f := core.MisuseOfAnswered(c.asked, &a.Answer); f != nil && false {\n",
 		tests: [][]string{{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^postgres$"}},
 	},
 	{
@@ -226,8 +226,8 @@ var requests = []mutant{
 	{
 		name:  "a worker lets a section wait for an update",
 		file:  "internal/core/section.go",
-		old:   "		if e.Section != \"\" {\n			return r.broken(\"waits for update",
-		new:   "		if e.Section != \"\" && false {\n			return r.broken(\"waits for update",
+		old:   "		if e.Section != \"\" {\n			return r.violation(\"waits for update",
+		new:   "		if e.Section != \"\" && false {\n			return r.violation(\"waits for update",
 		tests: [][]string{coreTest("TestSectionRefusesUpdates$")},
 	},
 	{

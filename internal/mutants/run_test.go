@@ -52,7 +52,7 @@ func (m *mutant) run(t *testing.T, dir string, args []string) (out string, faile
 	t.Helper()
 	tmp := t.TempDir()
 	file := filepath.Join(tmp, "mutant.go")
-	if err := os.WriteFile(file, []byte(m.patched(t)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(m.patch(t)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(dir, m.file): file}})

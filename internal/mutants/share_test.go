@@ -68,8 +68,8 @@ var share = []mutant{
 	{
 		name:  "a task that waits for tokens is not woken when its node takes the page",
 		file:  "internal/engine/gate/message.go",
-		old:   "		if _, token := r.local.Lacks(); token {\n			g.wake(r)\n",
-		new:   "		if _, token := r.local.Lacks(); token && false {\n			g.wake(r)\n",
+		old:   "		if _, token := r.local.Missing(); token {\n			g.wake(r)\n",
+		new:   "		if _, token := r.local.Missing(); token && false {\n			g.wake(r)\n",
 		tests: [][]string{{"./internal/engine/ledger", "-run", "TestTaskThatWaitsForTokensIsWokenWhenItsNodeTakesThePage$"}},
 	},
 	{

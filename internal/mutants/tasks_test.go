@@ -12,7 +12,7 @@ var tasks = []mutant{
 	{
 		name:  "a report that a run has forgotten is refused when it is repeated",
 		file:  "internal/engine/lane/entry.go",
-		old:   "ref != nil && !e.x.Knows(ref)",
+		old:   "ref != nil && !e.x.HasFate(ref)",
 		new:   "ref != nil && false",
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestRepeatedReportOfAForgottenClaim$"}},
 	},
@@ -59,7 +59,7 @@ var tasks = []mutant{
 		tests: [][]string{{"./internal/engine/loan", "-run", "TestReportIsToldAfterAHeartbeat$"}},
 	},
 	{
-		name:  "a node that forgets an owner numbers its polls anew",
+		name:  "a node that forgets an owner numbers its polls from the start",
 		file:  "internal/engine/loan/creditor.go",
 		old:   "			delete(c.loans, l.node)\n",
 		new:   "			delete(c.loans, l.node)\n			c.seq = 0\n",
@@ -152,7 +152,7 @@ var tasks = []mutant{
 	{
 		name:  "an owner that was fenced refuses the report of a claim of the next owner",
 		file:  "internal/engine/lane/claim.go",
-		old:   "	if e.contradicts(in.fate, &in.report.Ref) {\n",
+		old:   "	if e.hasUnknownClaim(in.fate, &in.report.Ref) {\n",
 		new:   "	if false {\n",
 		tests: laneTasks("TestReportOfAClaimOfTheNextOwner$"),
 	},

@@ -2,8 +2,7 @@ package node_test
 
 import (
 	"context"
-	"net/http"
-	"strings"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +10,8 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/remote"
 )
 
 // plant is a program whose bodies run until the test opens the gate.
@@ -80,8 +81,7 @@ func (o *office) session() api.WorkerSession {
 }
 
 // A worker that is asked to drain finishes what it runs, gives back at once what only waits, and
-// gets nothing new. Then it connects again and goes on. A server that stops asks all its workers.
-// No body runs twice.
+// gets nothing new. Then it connects again and goes on. No body runs twice.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	o, p := newOffice(t), newPlant()
@@ -129,28 +129,50 @@ func TestDrain(t *testing.T) {
 	}
 	o.refused("the drained session", o.admin.DrainWorker(o.ctx, api.DrainRequest{Session: first.ID}), fault.NotFound)
 
-	// The same with a server that stops.
+	// A server that stops waits for no body: the worker goes on with it when the server is back.
 	p.shut()
 	last, err := p.make.Start(c, "table", perdure.RawKey("c"))
 	o.must(err)
 	o.until("the body runs", func() bool { return p.bodies.Load() == 4 })
-	closed := make(chan struct{})
-	go func() { o.close(); close(closed) }()
-	client := &http.Client{}
-	defer client.CloseIdleConnections()
-	o.until("the server is not ready", func() bool { return strings.Contains(get(t, client, "http://"+o.listen+"/readyz"), "shuts down") })
-	select {
-	case <-closed:
-		t.Error("the server has not waited for the body")
-	default:
-	}
-	p.open()
-	<-closed
+	o.close()
 	o.open()
+	p.open()
 	result("the step that ran while the server stopped", "table", func() (string, error) { return last.Result(c) })
 	o.must(p.start.Send(c, waits, "on"))
 	result("the execution that waited", "on", func() (string, error) { return waits.Result(c) })
 	if n := p.bodies.Load(); n != 4 {
 		t.Errorf("%d bodies have run, want 4", n)
+	}
+}
+
+// A worker that knows two servers and is asked to drain connects to the other one.
+func TestDrainMoves(t *testing.T) {
+	t.Parallel()
+	here, there := newOffice(t), newOffice(t)
+	_, port, err := net.SplitHostPort(there.listen)
+	here.must(err)
+	b, err := remote.Dial(here.ctx, remote.Config{Addresses: []string{here.listen, "localhost:" + port}, PlainText: true, Token: key})
+	here.must(err)
+	defer b.Close()
+	_, err = b.JoinTasks(here.ctx, idle{}, model.TaskOffer{Name: "w", Queues: []string{"q"}, Kinds: []string{"mail"}, Slots: 2})
+	here.must(err)
+
+	at := func(o *office) string {
+		all, err := o.admin.WorkerSessions(o.ctx, "default")
+		o.must(err)
+		for _, s := range all {
+			if s.Connected && s.Name == "w" {
+				return s.ID
+			}
+		}
+		return ""
+	}
+	if at(here) == "" {
+		here, there = there, here
+	}
+	for range 3 { // back and forth
+		here.must(here.admin.DrainWorker(here.ctx, api.DrainRequest{Session: at(here)}))
+		here.until("the worker connects to the other server", func() bool { return at(there) != "" })
+		here, there = there, here
 	}
 }

@@ -21,8 +21,8 @@ const (
 // preface is how a connection begins that speaks HTTP/2, and so gRPC.
 const preface = "PRI * HTTP/2.0"
 
-// splitter accepts connections of one address and hands those that speak gRPC to one server and the
-// others, which speak HTTP/1.1, to another.
+// splitter accepts connections of one address. It hands connections that speak gRPC to one server
+// and connections that speak HTTP/1.1 to another.
 //
 // With TLS the client says which one it means in the handshake. A client that offers both, such as
 // a browser, gets HTTP/1.1.
@@ -130,7 +130,7 @@ func (s *splitter) Close() error {
 	return err
 }
 
-// peeked is a connection of which something was read before.
+// peeked is a connection whose first bytes were already read.
 type peeked struct {
 	net.Conn
 

@@ -211,7 +211,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 // openHints connects the node with its peers, if it can have any.
 func (n *Node) openHints(cfg Config, st store.Store) (notify.Hub, error) {
 	if !st.Info().Shared {
-		return notify.Nobody{}, nil
+		return notify.NoHub{}, nil
 	}
 	hub, err := notifypg.Open(notifypg.Config{URL: cfg.URL, Schema: cfg.Schema, Log: cfg.Log})
 	if err != nil {

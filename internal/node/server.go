@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -35,6 +36,9 @@ type ServerConfig struct {
 	Metrics http.Handler
 	// Grace is how long the server keeps what a worker holds whose connection has broken; 30 s.
 	Grace time.Duration
+	// Reunion is how long the node keeps, after it has taken over work, the work that remote
+	// workers may still be doing; 5 s. They come back within this time and go on with it.
+	Reunion time.Duration
 }
 
 // Server is a node that others reach over the network: by gRPC, and by HTTP for health and metrics.
@@ -59,6 +63,7 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if cfg.Node.Log == nil {
 		cfg.Node.Log = slog.New(slog.DiscardHandler)
 	}
+	cfg.Node.Lane.Reunion = cmp.Or(cfg.Reunion, 5*time.Second)
 	// Listen first: an address that is taken fails before the node takes over any work.
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", cfg.Listen)
@@ -79,7 +84,7 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	mailer, _ := n.Backend().(api.Mailer)
 	s.grpc = grpcapi.New(grpcapi.Config{
 		Backend: n.Backend(), Mailer: mailer, Authenticator: cfg.Authenticator, Log: cfg.Node.Log, Version: cfg.Node.Version,
-		MaxPayload: cfg.Node.MaxPayload, Grace: cfg.Grace, Admin: n.Admin(cfg.Tenant), Address: l.Addr().String(),
+		MaxPayload: cfg.Node.MaxPayload, Grace: cfg.Grace, Restarts: true, Admin: n.Admin(cfg.Tenant), Address: l.Addr().String(),
 	})
 	s.http = &http.Server{
 		Handler: s.routes(cfg.Metrics), ReadHeaderTimeout: sniffTime, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,

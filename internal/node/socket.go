@@ -49,8 +49,8 @@ func SocketPath(url string) (path string, ok bool) {
 	return filepath.Join(os.TempDir(), "perdure-"+hex.EncodeToString(sum[:8])+".socket"), true
 }
 
-// TrustedSocket reports whether a socket belongs to the user who owns the store. Anybody can make
-// files in the directory for temporary files.
+// TrustedSocket reports whether a socket belongs to the user who owns the store. Any user can
+// create files in the directory for temporary files.
 func TrustedSocket(url, path string) bool {
 	c, err := sqlite.ParseURL(url)
 	if err != nil {

@@ -38,14 +38,14 @@ type Hub interface {
 	Subscribe(fn func(Hint)) (unsubscribe func())
 }
 
-// Nobody is the hub of a node that is alone: it has no subscribers.
-type Nobody struct{}
+// NoHub is the hub of a node without other nodes. It has no subscribers.
+type NoHub struct{}
 
 // Publish drops the hint.
-func (Nobody) Publish(Hint) {}
+func (NoHub) Publish(Hint) {}
 
 // Subscribe never calls fn.
-func (Nobody) Subscribe(func(Hint)) func() { return func() {} }
+func (NoHub) Subscribe(func(Hint)) func() { return func() {} }
 
 // Local passes hints within one process, for several nodes in it.
 type Local struct {

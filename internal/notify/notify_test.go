@@ -52,7 +52,7 @@ func TestLocalCallsBack(t *testing.T) {
 
 	hub.Publish(notify.Hint{Kind: notify.Mail})
 	if len(got) != 2 || got[0] != notify.Mail || got[1] != notify.Closed {
-		t.Errorf("got %v, want the mail and, by way of the new subscriber, the close", got)
+		t.Errorf("got %v, want the mail and, for the new subscriber, the close", got)
 	}
 }
 
@@ -81,8 +81,8 @@ func TestLocalFromManyGoroutines(t *testing.T) {
 
 func TestNobody(t *testing.T) {
 	t.Parallel()
-	var hub notify.Hub = notify.Nobody{}
-	leave := hub.Subscribe(func(notify.Hint) { t.Error("somebody was called") })
+	var hub notify.Hub = notify.NoHub{}
+	leave := hub.Subscribe(func(notify.Hint) { t.Error("a subscriber was called") })
 	hub.Publish(notify.Hint{Kind: notify.Mail})
 	leave()
 	leave()

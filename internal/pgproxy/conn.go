@@ -41,8 +41,8 @@ type exchange struct {
 	reply   Reply
 }
 
-// swallowed reports whether the client never sees the answer.
-func (e *exchange) swallowed() bool { return e.trigger != nil && e.trigger.rule.Fault != Delay }
+// isSwallowed reports whether the client never sees the answer.
+func (e *exchange) isSwallowed() bool { return e.trigger != nil && e.trigger.rule.Fault != Delay }
 
 // errStruck ends a pump because a fault has taken over the connection.
 var errStruck = errors.New("struck by a fault")
@@ -187,7 +187,7 @@ func (c *conn) pumpToServer() error {
 		if err != nil {
 			return err
 		}
-		s.forwarded()
+		s.noteForwarded()
 	}
 }
 
@@ -239,7 +239,7 @@ func (c *conn) strike(e *exchange, message []byte) error {
 	if t.rule.Hold == HoldCommit {
 		holdAt = t.request.holdAt
 	}
-	if e.swallowed() {
+	if e.isSwallowed() {
 		c.mu.Lock()
 		c.struck = true
 		c.mu.Unlock()
@@ -260,7 +260,7 @@ func (c *conn) strike(e *exchange, message []byte) error {
 		if err != nil {
 			return err
 		}
-		c.reached(e)
+		c.noteReached(e)
 		<-c.ctx.Done() // the other pump ends the connection when the server has answered
 		return errStruck
 
@@ -269,7 +269,7 @@ func (c *conn) strike(e *exchange, message []byte) error {
 		if err := c.write(message); err != nil {
 			return err
 		}
-		c.reached(e)
+		c.noteReached(e)
 		<-c.ctx.Done()
 		return errStruck
 
@@ -278,7 +278,7 @@ func (c *conn) strike(e *exchange, message []byte) error {
 		if err := c.write(message); err != nil {
 			return err
 		}
-		c.reached(e)
+		c.noteReached(e)
 		return c.discard()
 
 	case Delay:
@@ -286,7 +286,7 @@ func (c *conn) strike(e *exchange, message []byte) error {
 		if err := c.writeHeld(message, holdAt, t.rule.Delay, t.rule.Until); err != nil {
 			return err
 		}
-		c.reached(e)
+		c.noteReached(e)
 		return nil
 
 	default:
@@ -356,7 +356,7 @@ func (c *conn) answer(kind byte, body []byte) (swallow bool, ended *exchange) {
 		c.key = bytes.Clone(body)
 	}
 	e := c.exchanges[0]
-	swallow = c.muted || e.swallowed()
+	swallow = c.muted || e.isSwallowed()
 
 	switch kind {
 	case msgCommandComplete:
@@ -403,8 +403,8 @@ func (c *conn) replyOf(e *exchange) Reply {
 	return e.reply
 }
 
-// reached notes that the server has the whole request.
-func (c *conn) reached(e *exchange) {
+// noteReached notes that the server has the whole request.
+func (c *conn) noteReached(e *exchange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.reply.Reached = true

@@ -169,8 +169,8 @@ func (s *session) see(at int) (kind Kind, complete, forward bool) {
 	return 0, false, false
 }
 
-// forwarded notes that the collected bytes have been forwarded.
-func (s *session) forwarded() {
+// noteForwarded notes that the collected bytes have been forwarded.
+func (s *session) noteForwarded() {
 	s.buf = s.buf[:0]
 	for i := range s.executed {
 		s.executed[i].at = 0
@@ -203,7 +203,7 @@ func (s *session) take(kind Kind, at int) Request {
 				if s.inTx || writes {
 					commit(e.at)
 				}
-				s.inTx, writes = chained(words), false
+				s.inTx, writes = isChained(words), false
 			}
 		case "rollback", "abort":
 			switch {
@@ -211,7 +211,7 @@ func (s *session) take(kind Kind, at int) Request {
 				commit(e.at)
 			case words[1] == "to" || words[2] == "to": // a savepoint: [work | transaction] to
 			default:
-				s.inTx, writes = chained(words), false
+				s.inTx, writes = isChained(words), false
 			}
 		case "copy":
 			switch sql := strings.ToLower(e.sql); {
@@ -245,9 +245,9 @@ var passive = map[string]bool{
 	"values": true,
 }
 
-// chained reports whether COMMIT or ROLLBACK opens the next transaction block: [work | transaction]
-// and chain.
-func chained(words []string) bool {
+// isChained reports whether COMMIT or ROLLBACK opens the next transaction block: [work |
+// transaction] and chain.
+func isChained(words []string) bool {
 	for i, word := range words[:len(words)-1] {
 		if word == "and" {
 			return words[i+1] == "chain"

@@ -41,10 +41,10 @@ func feed(t *testing.T, s *session, messages ...pgproto3.FrontendMessage) []stri
 				words += " [continues]"
 			}
 			got = append(got, words)
-			s.forwarded()
+			s.noteForwarded()
 		case forward:
 			got = append(got, "forward")
-			s.forwarded()
+			s.noteForwarded()
 		}
 	}
 
@@ -271,7 +271,7 @@ func FuzzSession(f *testing.F) {
 
 			if complete || forward {
 				passed = append(passed, s.buf...)
-				s.forwarded()
+				s.noteForwarded()
 			}
 		}
 

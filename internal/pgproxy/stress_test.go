@@ -101,7 +101,7 @@ func TestFaultsUnderLoad(t *testing.T) {
 		case unknown[n]:
 			silent++
 		default:
-			t.Errorf("row %d is of nobody", n)
+			t.Errorf("row %d has no owner", n)
 		}
 	}
 	for n := range acknowledged {

@@ -78,7 +78,7 @@ func startVictim(t *testing.T) *victim {
 		if *pid, err = strconv.Atoi(fields[i]); err != nil {
 			t.Fatal(err)
 		}
-		if !running(*pid) {
+		if !isRunning(*pid) {
 			t.Fatalf("process %d of the helper does not run", *pid)
 		}
 	}
@@ -123,9 +123,9 @@ func TestServerAndDirectoryGoWithTheirProcess(t *testing.T) {
 				t.Fatalf("%s does not exist", v.dir)
 			}
 			end(v)
-			eventually(t, "postmaster is gone", func() bool { return !running(v.postmaster) })
+			eventually(t, "postmaster is gone", func() bool { return !isRunning(v.postmaster) })
 			eventually(t, "directory is gone", func() bool { return !exists(v.dir) })
-			eventually(t, "watchdog is gone", func() bool { return !running(v.watchdog) })
+			eventually(t, "watchdog is gone", func() bool { return !isRunning(v.watchdog) })
 		})
 	}
 }
@@ -150,9 +150,9 @@ func TestSweepRemovesWhatTheWatchdogCouldNot(t *testing.T) {
 	if err := errors.Join(syscall.Kill(v.watchdog, syscall.SIGKILL), v.cmd.Process.Kill()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "postmaster is gone", func() bool { return !running(v.postmaster) })
+	eventually(t, "postmaster is gone", func() bool { return !isRunning(v.postmaster) })
 	if !exists(v.dir) {
-		t.Fatal("nobody was left to remove the directory, and yet it is gone")
+		t.Fatal("no process was left to remove the directory, but it is gone")
 	}
 	// Another test of this run may be sweeping at the same time, or dying backends may still write.
 	eventually(t, "the abandoned directory is swept", func() bool {

@@ -231,7 +231,7 @@ func TestKill(t *testing.T) {
 	if err := pg.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if running(pid) {
+	if isRunning(pid) {
 		t.Errorf("backend %d survived", pid)
 	}
 	if err := <-failed; err == nil {

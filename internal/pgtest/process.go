@@ -67,7 +67,7 @@ func (p *process) wait(limit time.Duration) error {
 func waitGone(pids []int, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for _, pid := range pids {
-		for running(pid) {
+		for isRunning(pid) {
 			if time.Now().After(deadline) {
 				return fmt.Errorf("process %d still runs after %v", pid, limit)
 			}
@@ -80,7 +80,7 @@ func waitGone(pids []int, limit time.Duration) error {
 // waitStopped waits until a process that was sent SIGSTOP has stopped, or has ended.
 func waitStopped(pid int, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
-	for running(pid) && !stopped(pid) {
+	for isRunning(pid) && !isStopped(pid) {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("process %d has not stopped after %v", pid, limit)
 		}

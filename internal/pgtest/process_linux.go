@@ -43,8 +43,8 @@ func children(pid int) ([]int, error) {
 	return pids, nil
 }
 
-// running reports whether a process exists and is not a zombie.
-func running(pid int) bool {
+// isRunning reports whether a process exists and is not a zombie.
+func isRunning(pid int) bool {
 	switch state(pid) {
 	case 0, 'Z', 'X':
 		return false
@@ -53,8 +53,8 @@ func running(pid int) bool {
 	}
 }
 
-// stopped reports whether a process was stopped by a signal.
-func stopped(pid int) bool { return state(pid) == 'T' }
+// isStopped reports whether a process was stopped by a signal.
+func isStopped(pid int) bool { return state(pid) == 'T' }
 
 // state returns the state of a process as in proc(5), or 0 if it does not exist.
 func state(pid int) byte {

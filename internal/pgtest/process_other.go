@@ -38,11 +38,11 @@ func children(pid int) ([]int, error) {
 	return pids, nil
 }
 
-// running reports whether a process exists.
-func running(pid int) bool { return syscall.Kill(pid, 0) == nil }
+// isRunning reports whether a process exists.
+func isRunning(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// stopped reports whether a process was stopped by a signal.
-func stopped(pid int) bool {
+// isStopped reports whether a process was stopped by a signal.
+func isStopped(pid int) bool {
 	out, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(pid)).Output()
 	return err == nil && strings.HasPrefix(strings.TrimSpace(string(out)), "T")
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// counted is a template that counts how often it was filled.
-func counted(fills *atomic.Int64) *Template {
+// countedTemplate is a template that counts how often it was filled.
+func countedTemplate(fills *atomic.Int64) *Template {
 	return &Template{Fill: func(ctx context.Context, url string) error {
 		fills.Add(1)
 		return execute(ctx, url, "create table numbers as select * from generate_series(1, 10) n; analyze numbers")
@@ -20,7 +20,7 @@ func counted(fills *atomic.Int64) *Template {
 func TestTemplateIsFilledOnceAndEveryTestHasACopy(t *testing.T) {
 	t.Parallel()
 	var fills atomic.Int64
-	template := counted(&fills)
+	template := countedTemplate(&fills)
 
 	var wg sync.WaitGroup
 	for range 4 {
@@ -45,7 +45,7 @@ func TestTemplateOnAnExternalServerIsFilledForEachTest(t *testing.T) {
 	server := Start(t, Options{})
 	t.Setenv(EnvURL, server.URL("postgres"))
 	var fills atomic.Int64
-	template := counted(&fills)
+	template := countedTemplate(&fills)
 
 	t.Run("copies", func(t *testing.T) {
 		for range 2 {

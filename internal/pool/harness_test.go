@@ -134,6 +134,8 @@ func snooze() (model.Payload, error) {
 
 func (e *engine) Lose() { e.problem("the pool says of itself that it has disappeared") }
 
+func (e *engine) Suspend() { e.problem("the pool says of itself that its node stops") }
+
 func (e *engine) Report(ctx context.Context, r model.TaskReport) error {
 	if e.full != nil {
 		select {
@@ -149,7 +151,7 @@ func (e *engine) Report(ctx context.Context, r model.TaskReport) error {
 		return fault.New(fault.Unavailable, "the session is over")
 	}
 	if e.claims[r.Ref] == nil && e.ended[r.Ref] == 0 && !e.lost[r.Ref] {
-		e.problem("a report of %s, which nobody claimed", r.Ref)
+		e.problem("a report of %s, which was not claimed", r.Ref)
 	}
 	e.ended[r.Ref]++
 	if e.ended[r.Ref] > 1 {

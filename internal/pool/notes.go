@@ -17,7 +17,7 @@ const (
 
 	fullItems = 64 // this many are written at once
 	fullBytes = 64 << 10
-	mostItems = 1024 // no more are kept in memory: further log lines are dropped, and Stream blocks
+	mostItems = 1024 // limit in memory: further log lines are dropped, and Stream blocks
 	mostBytes = 1 << 20
 )
 

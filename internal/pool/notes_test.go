@@ -129,7 +129,7 @@ func TestNotesWhileTheEngineIsAway(t *testing.T) {
 		brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if err := task.Set(brief, set("n", "0")); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("nobody took it, and it is set: %v", err)
+			t.Errorf("the engine did not take it, but it is set: %v", err)
 		}
 		if err := task.Set(t.Context(), set("n", "1")); err != nil {
 			t.Error(err)
@@ -164,7 +164,7 @@ func TestNotesOfThoseWhoDoNotWait(t *testing.T) {
 		brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if err := task.Set(brief, set("n", "0")); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("nobody answered, and it is set: %v", err)
+			t.Errorf("the engine did not answer, but it is set: %v", err)
 		}
 		if err := task.Set(t.Context(), set("n", "1")); err != nil {
 			t.Error(err)

@@ -70,7 +70,7 @@ type Pool struct {
 	mu      sync.Mutex
 	session api.TaskSession
 	held    map[model.ClaimRef]*Task // all claims that the engine attributes to this pool
-	line    []*Task                  // those of them that wait for a slot
+	line    []*Task                  // tasks that wait for a slot
 	// busy holds the tasks whose handler runs or whose report is being delivered, including
 	// handlers of lost claims.
 	busy     map[*Task]struct{}

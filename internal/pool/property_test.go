@@ -66,7 +66,7 @@ func trial(cfg pool.Config, slots int, steps []byte, drain time.Duration) error 
 
 	for _, b := range steps {
 		pick := int(b >> 3)
-		switch runs := e.running(); {
+		switch runs := e.runningClaims(); {
 		case b&7 < 2:
 			if e.room() > 0 {
 				e.claim([]string{"polite", "deaf"}[pick%2], model.TaskSpec{Silence: time.Duration(pick%3) * time.Minute, ToClose: time.Duration(pick%5) * time.Hour})
@@ -109,7 +109,7 @@ func trial(cfg pool.Config, slots int, steps []byte, drain time.Duration) error 
 
 	for _, r := range e.reports[before:] {
 		if slices.Contains(had, r.Ref) && !r.Returned && (r.Failure == nil || r.Failure.Kind != model.FailureCanceled && r.Failure.Kind != model.FailureTimeout) {
-			return fmt.Errorf("a claim that was closed upon is not given back: %+v", r)
+			return fmt.Errorf("a claim that was open at Close is not given back: %+v", r)
 		}
 	}
 
@@ -138,8 +138,8 @@ func trial(cfg pool.Config, slots int, steps []byte, drain time.Duration) error 
 	return e.err()
 }
 
-// running returns the claims whose handlers run, in the order in which they were handed out.
-func (e *engine) running() (rs []model.ClaimRef) {
+// runningClaims returns the claims whose handlers run, in the order in which they were handed out.
+func (e *engine) runningClaims() (rs []model.ClaimRef) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for n := range e.handed {

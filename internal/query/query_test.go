@@ -78,7 +78,7 @@ func TestParse(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
-		again(t, &got)
+		checkAgain(t, &got)
 	}
 }
 
@@ -87,8 +87,8 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// again checks that the text of a query is a query with the same meaning.
-func again(t fataler, q *query.Query) {
+// checkAgain checks that the text of a query is a query with the same meaning.
+func checkAgain(t fataler, q *query.Query) {
 	t.Helper()
 	back, err := query.Parse(q.String(), now)
 	if err != nil {
@@ -155,7 +155,7 @@ func TestRandomTexts(t *testing.T) {
 		text := strings.Join(rapid.SliceOfN(words, 0, 12).Draw(t, "words"), rapid.SampledFrom([]string{" ", ""}).Draw(t, "between"))
 		q, err := query.Parse(text, now)
 		if err == nil {
-			again(t, &q)
+			checkAgain(t, &q)
 		} else if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "character") {
 			t.Fatalf("%q: %v", text, err)
 		}
@@ -193,7 +193,7 @@ func TestRandomQueries(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", all, err)
 		}
-		again(t, &q)
+		checkAgain(t, &q)
 	})
 }
 
@@ -202,7 +202,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(`closed < 2026-11-15T08:00:00Z and reason = "timer"`)
 	f.Fuzz(func(t *testing.T, text string) {
 		if q, err := query.Parse(text, now); err == nil {
-			again(t, &q)
+			checkAgain(t, &q)
 		}
 	})
 }

@@ -1,7 +1,10 @@
 package remote
 
 import (
+	"context"
 	"time"
+
+	"google.golang.org/grpc/peer"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/api"
@@ -17,6 +20,16 @@ func (w *Work) drain(m *pb.Drain) {
 	w.mu.Lock()
 	w.drained = true
 	w.mu.Unlock()
+}
+
+// moveOn makes the next stream go to another server, if this one has asked the worker to drain.
+func (w *Work) moveOn(stream context.Context) {
+	w.mu.Lock()
+	drained := w.drained
+	w.mu.Unlock()
+	if server, ok := peer.FromContext(stream); ok && drained {
+		w.servers.leave(server.Addr)
+	}
 }
 
 // resume ends drain in the next session.

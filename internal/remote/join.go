@@ -31,7 +31,7 @@ func (w *Work) Join(ctx context.Context, worker api.Worker, offer api.Offer) (ap
 
 // JoinTasks adds a worker that executes tasks.
 func (w *Work) JoinTasks(ctx context.Context, worker api.TaskWorker, offer model.TaskOffer) (api.TaskSession, error) {
-	r := &taskRole{membership: newMembership(w, wire.TaskJoin(&offer)), worker: worker, held: map[model.ClaimRef]bool{}, slots: offer.Slots}
+	r := &taskRole{membership: newMembership(w, wire.TaskJoin(&offer)), worker: worker, held: map[model.ClaimRef]*pb.WorkerItem{}, slots: offer.Slots}
 	w.mu.Lock()
 	taken := w.tasks != nil
 	if !taken {
@@ -46,7 +46,7 @@ func (w *Work) JoinTasks(ctx context.Context, worker api.TaskWorker, offer model
 
 // JoinEntities adds a worker that has the code of entities and services.
 func (w *Work) JoinEntities(ctx context.Context, worker api.EntityWorker, offer model.EntityOffer) (api.EntitySession, error) {
-	r := &entityRole{membership: newMembership(w, wire.EntityJoin(&offer)), worker: worker, held: map[uint64]uint64{}}
+	r := newEntityRole(newMembership(w, wire.EntityJoin(&offer)), worker)
 	w.mu.Lock()
 	taken := w.entities != nil
 	if !taken {
@@ -74,13 +74,16 @@ func newMembership(w *Work, j *pb.Join) *membership {
 }
 
 // offer joins in a session, once. The caller holds the lock of the work. It cannot fail: a session
-// that has no room for an offer has ended.
-func (m *membership) offer(l *session) {
+// that has no room for an offer has ended. Held has what the worker holds from another session; it
+// may be empty.
+func (m *membership) offer(l *session, held *pb.Join) {
 	if m.on == l || m.gone {
 		return
 	}
 	m.on = l
-	item := &pb.WorkerItem{Item: &pb.WorkerItem_Join{Join: m.offered}}
+	join := proto.CloneOf(m.offered)
+	proto.Merge(join, held)
+	item := &pb.WorkerItem{Item: &pb.WorkerItem_Join{Join: join}}
 	_ = l.Post(item, size(item))
 }
 
@@ -90,7 +93,7 @@ func (m *membership) join(ctx context.Context) error {
 		return err
 	}
 	m.w.mu.Lock()
-	m.offer(m.w.link)
+	m.offer(m.w.link, &pb.Join{})
 	m.w.mu.Unlock()
 	var err error
 
@@ -149,6 +152,9 @@ func (w *Work) joined(m *pb.Joined) {
 		case r.joins <- err:
 		default:
 			if err != nil {
+				if m.GetRole() == pb.Role_ROLE_TASKS {
+					w.tasks.refused(err)
+				}
 				w.cfg.Log.Error("the server does not take the worker back", "role", m.GetRole().String(), "error", err)
 			}
 		}

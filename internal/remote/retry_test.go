@@ -160,7 +160,7 @@ func (b *breaking) History(context.Context, api.HistoryRequest) (api.HistoryPage
 	return b.page, nil
 }
 
-// A page that breaks off is read anew, and has every event once.
+// A page that breaks off is read again, and has every event once.
 func TestStreamThatBreaks(t *testing.T) {
 	t.Parallel()
 	b := &breaking{page: api.HistoryPage{Run: model.RunID{1}, More: true}}

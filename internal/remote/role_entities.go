@@ -2,7 +2,10 @@ package remote
 
 import (
 	"context"
+	"hash/maphash"
+	"slices"
 	"sync"
+	"time"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/api"
@@ -11,6 +14,10 @@ import (
 )
 
 // entityRole is the session of a worker that has the code of entities and services, over the wire.
+//
+// A server that was restarted hands the same calls out again, while the worker may still be making
+// them. Then the role does not make them a second time: it answers the new hand-over with the
+// results of the old one.
 type entityRole struct {
 	*membership
 
@@ -18,19 +25,109 @@ type entityRole struct {
 
 	mu   sync.Mutex
 	last uint64 // number that was given to the worker
-	// held are the hand-overs that the worker has not reported: its number, and that of the server,
-	// which a restarted server may use again.
-	held map[uint64]uint64
+	// held are the hand-overs that the worker has not reported, by the worker's number.
+	held map[uint64]*handOver
+	// reported are the last ones that it has reported, by the server's number. The server may die
+	// before it takes a report.
+	reported recent[uint64, *handOver]
+	// left are the hand-overs of a session that the server has lost, by entity.
+	left map[model.Address][]*handOver
+}
+
+// keepLeft is how long results for a lost session are kept. A server that was restarted hands its
+// calls out sooner.
+const keepLeft = time.Minute
+
+// handOver is a number of calls of one entity that the worker makes.
+type handOver struct {
+	server uint64 // the server's number, which a restarted server may use again
+	lost   bool   // the server that handed it over is gone
+	entity model.Address
+	calls  []int64 // numbers of the calls in the stored mailbox
+	state  uint64  // hash of the state that the calls began with
+	// What is known of a lost one: the results, or the hand-over of the same calls by the next
+	// server, which gets them.
+	result *pb.Operated
+	next   *handOver
+}
+
+var stateSeed = maphash.MakeSeed()
+
+func newHandOver(o *model.Operations) *handOver {
+	h := &handOver{server: o.Generation, entity: o.Entity, calls: make([]int64, len(o.Calls))}
+	for i := range o.Calls {
+		h.calls[i] = o.Calls[i].Number
+	}
+	if o.Exists {
+		h.state = maphash.Bytes(stateSeed, o.State.Data)
+	}
+	return h
+}
+
+// begins reports whether the calls are the first ones of another hand-over, on the same state.
+// Numbers of stored calls are never used again. Calls without one are gone with the server that had
+// them.
+func (h *handOver) begins(o *handOver) bool {
+	return len(h.calls) > 0 && len(h.calls) <= len(o.calls) && !slices.Contains(h.calls, 0) && slices.Equal(h.calls, o.calls[:len(h.calls)]) && h.state == o.state
+}
+
+func newEntityRole(m *membership, worker api.EntityWorker) *entityRole {
+	return &entityRole{membership: m, worker: worker, held: map[uint64]*handOver{}, left: map[model.Address][]*handOver{}}
 }
 
 func (r *entityRole) member() *membership { return r.membership }
 func (r *entityRole) rejoined()           {}
 
-// lost has the reports of what the worker is still doing go nowhere: others make those calls.
-func (r *entityRole) lost() {
+// lost keeps what the worker is doing, and the results that the server has not taken, for the next
+// server.
+func (r *entityRole) lost(unsent []*pb.WorkerItem) *pb.Join {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	clear(r.held)
+	clear(r.left)
+	reported := r.reported.take()
+	for _, item := range unsent {
+		if m := item.GetOperated(); m != nil && reported[m.GetGeneration()] != nil {
+			h := reported[m.GetGeneration()]
+			h.result = m
+			r.keep(h)
+		}
+	}
+
+	for _, h := range r.held {
+		h.lost, h.next = true, nil
+		r.keep(h)
+	}
+
+	join := &pb.Join{}
+	for entity := range r.left {
+		join.HeldEntities = append(join.HeldEntities, wire.Address(entity))
+	}
+	time.AfterFunc(keepLeft, r.forgetResults)
+	return join
+}
+
+// keep keeps a hand-over of a lost session. The caller holds the lock.
+func (r *entityRole) keep(h *handOver) { r.left[h.entity] = append(r.left[h.entity], h) }
+
+// forgetResults drops the results that no server has asked for.
+func (r *entityRole) forgetResults() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, all := range r.left {
+		for _, h := range all {
+			if h.result != nil {
+				r.settle(h)
+			}
+		}
+	}
+}
+
+// settle forgets a hand-over of a lost session. The caller holds the lock.
+func (r *entityRole) settle(h *handOver) {
+	r.left[h.entity] = slices.DeleteFunc(slices.Clone(r.left[h.entity]), func(x *handOver) bool { return x == h })
+	if len(r.left[h.entity]) == 0 {
+		delete(r.left, h.entity)
+	}
 }
 
 func (r *entityRole) operate(m *pb.Operations) error {
@@ -38,37 +135,78 @@ func (r *entityRole) operate(m *pb.Operations) error {
 		return errNoRole
 	}
 	o := wire.ReadOperations(r.w.tenantOf(), m)
+	h := newHandOver(&o)
 	r.mu.Lock()
-	r.last++
-	r.held[r.last] = o.Generation
-	o.Generation = r.last
+	i := slices.IndexFunc(r.left[o.Entity], func(old *handOver) bool { return old.next == nil && old.begins(h) })
+	if i < 0 {
+		r.last++
+		o.Generation = r.last
+		r.held[r.last] = h
+		r.mu.Unlock()
+		r.worker.Operate(o)
+		return nil
+	}
+
+	// The worker makes these calls, or has made them. The server hands the calls behind them out
+	// again.
+	old := r.left[o.Entity][i]
+	result := old.result
+	if result == nil {
+		old.next = h
+	} else {
+		r.settle(old)
+		r.reported.add(h.server, h)
+	}
 	r.mu.Unlock()
-	r.worker.Operate(o)
+	if result != nil {
+		result.Generation = h.server
+		r.w.post(&pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: result}})
+	}
 	return nil
 }
 
 // FinishCalls reports the results of operations.
 func (r *entityRole) FinishCalls(ctx context.Context, o model.Operated) error {
+	results := r.fit(&o)
 	r.mu.Lock()
-	server, held := r.held[o.Generation]
+	h := r.held[o.Generation]
 	delete(r.held, o.Generation)
+	if h != nil && h.lost {
+		next := h.next
+		if next == nil { // the next server may ask for it
+			h.result = results
+			r.mu.Unlock()
+			return nil
+		}
+		r.settle(h)
+		h = next
+	}
+	if h != nil {
+		r.reported.add(h.server, h)
+	}
 	r.mu.Unlock()
-	if !held {
+	if h == nil {
 		return errLost
 	}
 
-	o.Generation = server
-	item := &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: wire.Operated(&o)}}
-	if err := r.w.tooLarge(item); err != nil { // nothing of the calls has happened
-		f := &model.Failure{Kind: model.FailureInvalid, Message: "results of the calls: " + err.Error(), Permanent: true}
-		failed := model.Operated{Entity: o.Entity, Generation: server, Results: make([]model.OperationResult, len(o.Results))}
-		for i := range failed.Results {
-			failed.Results[i].Failure = f
-		}
-		item = &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: wire.Operated(&failed)}}
-	}
+	results.Generation = h.server
+	return r.w.send(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: results}})
+}
 
-	return r.w.send(ctx, item)
+// fit returns the results as the server takes them. If they are too large, all calls have failed:
+// nothing of them has happened.
+func (r *entityRole) fit(o *model.Operated) *pb.Operated {
+	results := wire.Operated(o)
+	err := r.w.tooLarge(&pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: results}})
+	if err == nil {
+		return results
+	}
+	f := &model.Failure{Kind: model.FailureInvalid, Message: "results of the calls: " + err.Error(), Permanent: true}
+	failed := model.Operated{Entity: o.Entity, Results: make([]model.OperationResult, len(o.Results))}
+	for i := range failed.Results {
+		failed.Results[i].Failure = f
+	}
+	return wire.Operated(&failed)
 }
 
 // Leave ends the role once the running calls have been reported.

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
@@ -19,33 +20,56 @@ type taskRole struct {
 	answers answers
 
 	mu sync.Mutex
-	// held are the claims that the worker executes, or has reported and the server has not settled.
-	held  map[model.ClaimRef]bool
+	// held are the claims that the worker executes, and those that it has reported and the server
+	// has not settled: these with the report.
+	held  map[model.ClaimRef]*pb.WorkerItem
 	slots int // how many claims the worker takes now
 }
 
 func (r *taskRole) member() *membership { return r.membership }
 
-// rejoined takes the slots back that the offer has and the worker has not.
+// rejoined takes the slots back that the offer has and the worker has not, and repeats the reports
+// that the server may not have stored.
 func (r *taskRole) rejoined() {
 	r.mu.Lock()
 	n := r.slots
+	reports := make([]*pb.WorkerItem, 0, len(r.held))
+	for _, report := range r.held {
+		if report != nil {
+			reports = append(reports, report)
+		}
+	}
 	r.mu.Unlock()
 	if int64(n) != r.offered.GetSlots() {
 		r.Slots(n)
 	}
+	for _, report := range reports {
+		r.w.post(report)
+	}
 }
 
-// lost tells the worker that it has lost its claims, and fails what it waits for.
-func (r *taskRole) lost() {
+// lost fails what the worker waits for. The worker keeps its claims, and the server decides about
+// each of them.
+func (r *taskRole) lost([]*pb.WorkerItem) *pb.Join {
+	r.answers.fail(errLost)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	join := &pb.Join{}
+	for ref := range r.held {
+		join.HeldClaims = append(join.HeldClaims, wire.HeldClaim(ref))
+	}
+	return join
+}
+
+// refused tells the worker that it has lost its claims, because the server does not take it back.
+func (r *taskRole) refused(why error) {
 	r.mu.Lock()
 	held := r.held
-	r.held = map[model.ClaimRef]bool{}
+	r.held = map[model.ClaimRef]*pb.WorkerItem{}
 	r.mu.Unlock()
-	r.answers.fail(errLost)
-	for ref, reported := range held {
-		if reported {
-			r.worker.Settle(ref, fault.New(fault.NotOwned, "%w", errLost))
+	for ref, report := range held {
+		if report != nil {
+			r.worker.Settle(ref, fault.New(fault.NotOwned, "%w", why))
 		} else {
 			r.worker.Stop(ref, model.StopLost)
 		}
@@ -61,7 +85,7 @@ func (r *taskRole) claim(m *pb.Claim) error {
 		return err
 	}
 	r.mu.Lock()
-	r.held[c.Ref] = false
+	r.held[c.Ref] = nil
 	r.mu.Unlock()
 	r.worker.Execute([]model.Claim{c})
 	return nil
@@ -105,17 +129,22 @@ func (r *taskRole) settled(m *pb.Settled) error {
 
 // Report hands in how a claim ended.
 func (r *taskRole) Report(ctx context.Context, t model.TaskReport) error {
-	r.mu.Lock()
-	if _, held := r.held[t.Ref]; held {
-		r.held[t.Ref] = true
-	}
-	r.mu.Unlock()
 	item := &pb.WorkerItem{Item: &pb.WorkerItem_TaskReport{TaskReport: wire.TaskReport(&t)}}
 	if err := r.w.tooLarge(item); err != nil { // another attempt would be as large
 		failed := model.TaskReport{Ref: t.Ref, Failure: &model.Failure{Kind: model.FailureInvalid, Message: "report of the attempt: " + err.Error(), Permanent: true}}
 		item = &pb.WorkerItem{Item: &pb.WorkerItem_TaskReport{TaskReport: wire.TaskReport(&failed)}}
 	}
-	return r.w.send(ctx, item)
+
+	r.mu.Lock()
+	if _, held := r.held[t.Ref]; held {
+		r.held[t.Ref] = item
+	}
+	r.mu.Unlock()
+	err := r.w.send(ctx, item)
+	if errors.Is(err, errLost) {
+		return nil // it is sent again when the worker has joined again
+	}
+	return err
 }
 
 // Beat tells that claims are being executed.
@@ -174,6 +203,9 @@ func (r *taskRole) Slots(n int) {
 
 // Leave ends the role once every report is settled.
 func (r *taskRole) Leave(ctx context.Context) error { return r.leave(ctx) }
+
+// Suspend is for workers in the process of the engine.
+func (r *taskRole) Suspend() { r.w.Close() }
 
 // Lose ends the role without handing anything back.
 func (r *taskRole) Lose() { r.w.Close() }

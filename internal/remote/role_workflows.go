@@ -34,8 +34,12 @@ type workflowRole struct {
 	asked map[uint64]*pb.QueryAnswer
 }
 
-// holding is the generation of a run, as the worker and as the server count.
-type holding struct{ local, server uint64 }
+// holding is a run that the worker holds, with its generation as the worker and as the server
+// count.
+type holding struct {
+	local, server uint64
+	address       model.Address
+}
 
 // attempt waits for limits and breakers, for the reason that the server gave.
 type attempt struct {
@@ -58,15 +62,29 @@ func (r *workflowRole) reset() {
 	r.waiting, r.asked = map[model.TaskRef]*attempt{}, map[uint64]*pb.QueryAnswer{}
 }
 
-// lost evicts every run.
-func (r *workflowRole) lost() {
+// lost takes every run away. A worker that can goes on with what it runs, once it gets the same
+// runs again.
+func (r *workflowRole) lost([]*pb.WorkerItem) *pb.Join {
 	r.mu.Lock()
-	held := r.held
+	held, loading := r.held, r.loading
 	r.reset()
 	r.mu.Unlock()
+	survivor, _ := r.worker.(api.Survivor)
+
+	join := &pb.Join{}
+
 	for run, h := range held {
-		r.worker.Evict(run, h.local, "the server has lost the session of this worker")
+		switch {
+		case loading[run] != nil: // the worker has never seen it
+		case survivor != nil:
+			survivor.Lose(run, h.local)
+			join.HeldRuns = append(join.HeldRuns, wire.HeldRun(model.HeldRun{Address: h.address, Run: run}))
+		default:
+			r.worker.Evict(run, h.local, errLost.Error())
+		}
 	}
+
+	return join
 }
 
 // local returns the worker's number for a generation of the server; false if the worker does not
@@ -99,7 +117,7 @@ func (r *workflowRole) activate(m *pb.Activation) error {
 
 	r.mu.Lock()
 	r.last++
-	r.held[a.Start.Run] = holding{r.last, a.Generation}
+	r.held[a.Start.Run] = holding{r.last, a.Generation, a.Start.Address}
 	a.Generation = r.last
 	delete(r.loading, a.Start.Run)
 	if m.GetMore() {
@@ -129,7 +147,7 @@ func (r *workflowRole) more(m *pb.MoreEvents) error {
 	}
 	r.mu.Lock()
 	a := r.loading[run]
-	if a == nil || r.held[run] != (holding{a.Generation, m.GetGeneration()}) {
+	if h := r.held[run]; a == nil || h.local != a.Generation || h.server != m.GetGeneration() {
 		r.mu.Unlock()
 		return fault.New(fault.Invalid, "events of a run that is not being activated")
 	}
@@ -190,7 +208,7 @@ func (r *workflowRole) evict(m *pb.Evict) error {
 	return nil
 }
 
-// drop forgets a run that the worker does not hold any more.
+// drop forgets a run that the worker no longer holds.
 func (r *workflowRole) drop(run model.RunID, generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -277,7 +295,10 @@ func (r *workflowRole) Report(ctx context.Context, t model.Turn) error {
 	if err := r.w.send(ctx, item); err != nil {
 		return err
 	}
-	if t.Close != nil || t.Blocked != nil {
+	// A blocked run is over for the worker. A closed one is over when the server evicts it: if news
+	// came before the end, the engine records only what the code ran ahead of, and delivers the
+	// news.
+	if t.Blocked != nil {
 		r.drop(t.Run, local)
 	}
 	if large != nil {

@@ -30,7 +30,7 @@ const (
 // streamFunc is a method of the server with one request and many replies.
 type streamFunc[M, R any] func(context.Context, *M, ...grpc.CallOption) (grpc.ServerStreamingClient[R], error)
 
-// gather makes a call whose reply comes in parts. A call that breaks begins anew: all of them only
+// gather makes a call whose reply comes in parts. A call that breaks starts again: all of them only
 // read.
 func gather[M, R, Out any](ctx context.Context, b *Backend, call streamFunc[M, R], m *M, add func(*Out, *R) error) (out Out, err error) {
 	err = b.attempt(ctx, false, func(ctx context.Context, opts ...grpc.CallOption) error {

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -24,7 +25,8 @@ type WorkConfig struct {
 	// Agent is the name and version of the program, for people.
 	Agent string
 	// Backoff is the first pause before another attempt to connect; 50 ms. Each pause is twice as
-	// long as the one before, up to MaxBackoff (5 s), and up to half of it is left out at random.
+	// long as the one before, up to MaxBackoff (2 s), and up to half of it is left out at random. A
+	// server that was restarted waits some seconds for its workers.
 	Backoff, MaxBackoff time.Duration
 	// Link bounds what is kept for the server.
 	Link link.Config
@@ -35,11 +37,12 @@ type session = link.Session[*pb.ServerItem, *pb.WorkerItem]
 
 // Work is a worker of a server, in up to three roles that share one stream. It connects when the
 // first role joins, and again whenever the stream breaks. While the server keeps the session, a
-// broken stream changes nothing. When the server has lost it, the worker loses what it holds and
-// joins again.
+// broken stream changes nothing. When the server has lost it, the worker joins again and says what
+// it holds.
 type Work struct {
 	cfg    WorkConfig
 	client pb.WorkerServiceClient
+	id     string // of this worker, as long as it lives
 
 	mu      sync.Mutex
 	started bool
@@ -50,6 +53,7 @@ type Work struct {
 	most    int           // bytes of a frame that the server takes; 0 before the first welcome
 	changed chan struct{} // closed when the link is another one, or the work is over
 	drained bool          // the server has asked the worker to drain
+	servers *servers      // nil when the connection is not ours
 
 	workflows *workflowRole
 	tasks     *taskRole
@@ -68,9 +72,9 @@ func NewWork(conn grpc.ClientConnInterface, cfg WorkConfig) *Work {
 		cfg.Backoff = 50 * time.Millisecond
 	}
 	if cfg.MaxBackoff == 0 {
-		cfg.MaxBackoff = 5 * time.Second
+		cfg.MaxBackoff = 2 * time.Second
 	}
-	w := &Work{cfg: cfg, client: pb.NewWorkerServiceClient(conn), done: make(chan struct{}), changed: make(chan struct{})}
+	w := &Work{cfg: cfg, client: pb.NewWorkerServiceClient(conn), id: crand.Text(), done: make(chan struct{}), changed: make(chan struct{})}
 	w.renew()
 	return w
 }
@@ -202,7 +206,7 @@ func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 
 	w.mu.Lock()
 	hello := &pb.Hello{
-		Protocol: wire.Protocol, Session: w.named, Received: w.link.Received(), Agent: w.cfg.Agent,
+		Protocol: wire.Protocol, Session: w.named, Received: w.link.Received(), Agent: w.cfg.Agent, Worker: w.id,
 		LastEventKind: uint32(model.LastEventKind), LastMessageKind: uint32(model.LastMessageKind),
 	}
 	w.mu.Unlock()
@@ -218,15 +222,17 @@ func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 		return false, fault.New(fault.Invalid, "the first frame of the server has no welcome")
 	}
 
+	w.servers.restore()
 	l, received := w.welcome(welcome)
 	err = l.Run(ctx, frames{st}, received, w.take)
+	w.moveOn(st.Context())
 	if s := wire.ReadStatus(err); s != nil {
 		err = s
 	}
 	return true, err
 }
 
-// welcome goes on with the session, or begins a new one if the server does not have it any more.
+// welcome continues the session, or begins a new one if the server no longer has it.
 func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 	w.mu.Lock()
 	was := w.named
@@ -236,8 +242,10 @@ func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 		return w.link, m.GetReceived()
 	}
 
+	var unsent []*pb.WorkerItem
 	if was != "" { // the server has forgotten everything that was sent to it
 		w.link.End(errLost)
+		unsent = w.link.Unacknowledged()
 		w.renew()
 	}
 	l, roles := w.link, w.roles()
@@ -248,9 +256,9 @@ func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 
 	w.cfg.Log.Warn("the server has lost the session of this worker; the worker joins again")
 	for _, r := range roles {
-		r.lost()
+		held := r.lost(unsent)
 		w.mu.Lock()
-		r.member().offer(l)
+		r.member().offer(l, held)
 		w.mu.Unlock()
 		r.rejoined()
 	}
@@ -261,8 +269,9 @@ func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 // role is what the three roles have in common.
 type role interface {
 	member() *membership
-	// lost has the worker let go of everything that it holds.
-	lost()
+	// lost deals with what the worker holds from the session that the server has lost. It returns a
+	// join with what the worker can go on with. Unsent are the items that the server has not taken.
+	lost(unsent []*pb.WorkerItem) *pb.Join
 	// rejoined says what the offer does not.
 	rejoined()
 }

@@ -3,8 +3,10 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"reflect"
 	"sync"
 	"testing"
@@ -26,7 +28,16 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(envServerStore) != "" {
+		if err := serveUntilKilled(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	tenant = "default"

@@ -11,8 +11,8 @@ import (
 )
 
 // TestNewsAtEveryMoment sends a signal, a cancel request or a promise at every single moment of
-// programs that run ahead, and compares what the code saw with a replay. A step that was taken for
-// granted is neither lost nor executed twice.
+// programs that run ahead, and compares what the code saw with a replay. A step that the code
+// assumed to be stored is neither lost nor executed twice.
 func TestNewsAtEveryMoment(t *testing.T) {
 	programs := map[string][]op{
 		"steps":         {{Kind: "step"}, {Kind: "try"}, {Kind: "step"}, {Kind: "try"}, {Kind: "step"}},
@@ -68,7 +68,7 @@ func TestNewsAtEveryMoment(t *testing.T) {
 						ended = n < moment
 						e.stop()
 						diverged += e.diverged
-						if err := s.finished(); err != nil {
+						if err := s.checkFinished(); err != nil {
 							t.Fatalf("moment %d: %v\n%s", moment, err, dump(e.events))
 						}
 						if err := s.check(); err != nil {

@@ -59,6 +59,7 @@ type ask struct {
 	launched bool         // its body runs on a goroutine of its own, or waits in line
 	dropped  bool         // the outcome of the running body is no longer wanted
 	hurried  error        // why the code gave up on a step that settles
+	kept     *keptAttempt // gets the outcome, because the run was lost with its owner
 }
 
 // stepState is how far a step has come in this activation.
@@ -132,7 +133,7 @@ func (m *machine) withdraw(a *ask) {
 	switch {
 	case !m.live:
 		m.unconfirmed = append(m.unconfirmed, a)
-	case !a.gone && a.begun():
+	case !a.gone && a.hasBegun():
 		m.command(a, withdrawal(a))
 	}
 }
@@ -202,12 +203,12 @@ func (m *machine) confirm(a *ask) {
 			m.command(a, *pending)
 		}
 		if s := a.section; a.kind == askLock && s.ended && !s.freed && !sent {
-			m.command(a, s.unlocking())
+			m.command(a, s.unlockCommand())
 		}
 	case askScope:
 	}
 
-	if a.withdrawn && !a.gone && a.begun() {
+	if a.withdrawn && !a.gone && a.hasBegun() {
 		m.command(a, withdrawal(a))
 	}
 }
@@ -219,7 +220,7 @@ func (m *machine) wasSent(a *ask) bool {
 	return ok
 }
 
-// begun reports whether the engine may know the ask, so that giving up on it must be recorded.
-func (a *ask) begun() bool {
+// hasBegun reports whether the engine may know the ask, so that giving up on it must be recorded.
+func (a *ask) hasBegun() bool {
 	return a.kind != askStep || a.state != stepAsked || a.attempt > 0 || a.task != nil && (a.recorded || a.requested)
 }

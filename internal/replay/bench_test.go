@@ -92,8 +92,8 @@ func stepOf(name string) *replay.Step {
 // per is how many steps each measured workflow makes.
 const per = 100
 
-// charges is a workflow that makes this many steps, one after the other.
-func charges(x replay.Ctx, _ model.Payload) (model.Payload, error) {
+// chargeWorkflow is a workflow that makes this many steps, one after the other.
+func chargeWorkflow(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 	for range per {
 		if _, err := x.Step(stepOf("charge")); err != nil {
 			return model.Payload{}, err
@@ -118,7 +118,7 @@ func (s *memory) measure(b *testing.B, run func(n int)) {
 
 // BenchmarkStep measures one live step of a workflow that does nothing else.
 func BenchmarkStep(b *testing.B) {
-	s := newMemory(charges)
+	s := newMemory(chargeWorkflow)
 	s.measure(b, func(n int) { s.run(n) })
 }
 
@@ -127,14 +127,14 @@ func BenchmarkStep(b *testing.B) {
 func BenchmarkParkedStep(b *testing.B) {
 	s := newMemory(func(x replay.Ctx, in model.Payload) (model.Payload, error) {
 		x.Go(func(y replay.Ctx) (any, error) { return nil, y.Get(y.Next("never")) })
-		return charges(x, in)
+		return chargeWorkflow(x, in)
 	})
 	s.measure(b, func(n int) { s.run(n) })
 }
 
 // BenchmarkReplay measures one replayed step.
 func BenchmarkReplay(b *testing.B) {
-	s := newMemory(charges)
+	s := newMemory(chargeWorkflow)
 	r := s.start(0, nil)
 	<-r.closed
 	s.measure(b, func(n int) { <-s.start(n, r.events).closed })

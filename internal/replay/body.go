@@ -182,14 +182,18 @@ func (j job) run() {
 	r.retell = r.retell || p != nil
 	r.mu.Unlock()
 	if p != nil {
-		defer p.exited()
+		defer p.leaveOnExit()
+	}
+	defer ctx.end(nil)
+	if k := r.w.kept.take(attemptKey{r.start.Run, a.id, a.attempt + 1}); k != nil {
+		r.adopt(j, p, k.wait(ctx))
+		return
 	}
 	out, err := r.w.attempt(ctx, a)
 	if p != nil {
 		p.leave(true, err)
 	}
 	r.reportOutcome(j, out, err)
-	ctx.end(nil)
 }
 
 // attempt calls the body with its time-out.
@@ -231,8 +235,12 @@ func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
 // reportOutcome reports the outcome of a body as a fact. Outcomes that are ready together share a
 // turn.
 func (r *run) reportOutcome(j job, out model.Payload, err error) {
+	r.reportCommand(j, r.conclude(j.a, out, err))
+}
+
+// reportCommand is reportOutcome for a command that records the outcome.
+func (r *run) reportCommand(j job, cmd model.Command) {
 	m, a := j.m, j.a
-	cmd := r.conclude(a, out, err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a.body, a.launched = nil, false
@@ -243,6 +251,14 @@ func (r *run) reportOutcome(j job, out model.Payload, err error) {
 
 	if r.evicted || r.m != m || a.dropped || r.w.halted.Load() {
 		r.bodies.Add(-1)
+		switch {
+		case a.kept != nil:
+			a.kept.finish(cmd)
+			a.kept = nil
+		case r.lost && r.m == m && !a.dropped:
+			// it is kept when the run is unloaded
+			r.done, r.authors = append(r.done, cmd), append(r.authors, a)
+		}
 		return
 	}
 
@@ -265,6 +281,7 @@ func (r *run) reportOutcome(j job, out model.Payload, err error) {
 			continue
 		}
 		r.vague = r.vague || r.busy && r.running.Load() == 0
+		r.noteSent(t.Commands)
 		r.mu.Unlock()
 		if err := r.w.report(t); err != nil {
 			r.logRefused(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// called returns a call of an entity.
-func called(key string) model.Message {
+// callMessage returns a call of an entity.
+func callMessage(key string) model.Message {
 	return model.Message{Kind: model.MessageCall, To: account(key), Name: "add", Input: payload("1")}
 }
 
@@ -35,7 +35,7 @@ func (e *engine) answerTo(t *testing.T, key, value string, f *model.Failure) {
 // of the history, live as on replay.
 func TestCallsAsFutures(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
-		a, b := x.SendFuture(called("a"), "", nil), x.SendFuture(called("b"), "", nil)
+		a, b := x.SendFuture(callMessage("a"), "", nil), x.SendFuture(callMessage("b"), "", nil)
 		i, err := x.Select([]*replay.Future{a, b})
 		if err != nil || i != 1 {
 			return "the first came first", err
@@ -47,7 +47,7 @@ func TestCallsAsFutures(t *testing.T) {
 	}, func(e *engine) {
 		e.settle()
 		e.answerTo(t, "b", "seven", nil)
-		e.replays(t)
+		e.checkReplay(t)
 		e.answerTo(t, "a", "", &model.Failure{Message: "broke"})
 		e.wantClosed(t, model.Completed, "seven")
 	})
@@ -57,11 +57,11 @@ func TestCallsAsFutures(t *testing.T) {
 // changes nothing.
 func TestCallEndsWithItsScope(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
-		f := x.WithTimeout(time.Minute).SendFuture(called("a"), "", nil)
+		f := x.WithTimeout(time.Minute).SendFuture(callMessage("a"), "", nil)
 		if err := x.Get(f); !errors.Is(err, replay.ErrTimeout) {
 			return "no timeout", err
 		}
-		c := x.SendFuture(called("c"), "", nil)
+		c := x.SendFuture(callMessage("c"), "", nil)
 		if err := x.Cancel(c); err != nil {
 			return "", err
 		}
@@ -80,7 +80,7 @@ func TestCallEndsWithItsScope(t *testing.T) {
 				t.Errorf("the call of %s is not withdrawn:\n%s", key, dump(e.events))
 			}
 		}
-		e.replays(t)
+		e.checkReplay(t)
 		e.signal("go", "on")
 		e.settle()
 		e.wantClosed(t, model.Completed, "end")

@@ -78,10 +78,10 @@ func (v *verdict) compare(h *model.History, plain func(model.Payload) []byte) er
 	switch {
 	case v.blocked != nil:
 		return fault.New(fault.Blocked, "%s", v.blocked)
-	case !endedByItself(h):
+	case !codeEnded(h):
 		return nil // even if the code ends here: its end may not have been recorded yet
-	case v.end == nil || v.recordsMore():
-		return fault.New(fault.Blocked, "the recorded run ended as %s behind event %d; the code %s", h.Outcome.Status, len(h.Events), v.doing())
+	case v.end == nil || v.wouldAddEvents():
+		return fault.New(fault.Blocked, "the recorded run ended as %s behind event %d; the code %s", h.Outcome.Status, len(h.Events), v.describeAsks())
 	}
 
 	want, got := &h.Outcome, v.end
@@ -112,9 +112,9 @@ func same(got, want model.Payload, plain func(model.Payload) []byte) bool {
 	return is != nil && was != nil && bytes.Equal(is, was)
 }
 
-// endedByItself reports whether the code ended the run. A run that was reset, timed out or ended
+// codeEnded reports whether the code ended the run. A run that was reset, timed out or ended
 // from outside stopped where it was.
-func endedByItself(h *model.History) bool {
+func codeEnded(h *model.History) bool {
 	o := &h.Outcome
 	switch o.Status {
 	case model.Completed:
@@ -130,16 +130,16 @@ func endedByItself(h *model.History) bool {
 	}
 }
 
-// recordsMore reports whether the code would add to the history. What it had asked for before its
-// end is recorded.
-func (v *verdict) recordsMore() bool {
+// wouldAddEvents reports whether the code would add to the history. What it had asked for before
+// its end is recorded.
+func (v *verdict) wouldAddEvents() bool {
 	return slices.ContainsFunc(v.asks, func(c model.Command) bool {
 		return c.Kind != model.CommandStartTimer && c.Kind != model.CommandStopTimer
 	})
 }
 
-// doing describes what the code asks for instead of an end.
-func (v *verdict) doing() string {
+// describeAsks describes what the code asks for instead of an end.
+func (v *verdict) describeAsks() string {
 	var texts []string
 	for i := range v.asks {
 		e := &v.asks[i].Event

@@ -102,7 +102,7 @@ func (m *machine) prove() bool {
 		m.r.retire(m.r.restart)
 		return false
 	}
-	if text := t.differs(m); text != "" {
+	if text := t.difference(m); text != "" {
 		m.block(text)
 	} else {
 		m.proven = m.fed + 1
@@ -117,8 +117,8 @@ func (m *machine) note(a *ask, value []byte) {
 	}
 }
 
-// differs describes the difference to the first time; "" without one.
-func (t *twin) differs(m *machine) string {
+// difference describes the difference to the first time; "" without one.
+func (t *twin) difference(m *machine) string {
 	var before, after []string
 	for _, id := range slices.Sorted(maps.Keys(t.asks)) {
 		a, b := t.asks[id], m.asks[id]
@@ -127,7 +127,7 @@ func (t *twin) differs(m *machine) string {
 		case b == nil:
 			before = append(before, a.describe())
 		case a.kind == askLock && a.section.ended != b.section.ended:
-			before, after = append(before, a.describe()+a.section.stands()), append(after, b.describe()+b.section.stands())
+			before, after = append(before, a.describe()+a.section.endText()), append(after, b.describe()+b.section.endText())
 		case a.length != b.length:
 			before, after = append(before, a.describe()+" of "+a.length.String()), append(after, b.describe()+" of "+b.length.String())
 		case a.value != b.value:

@@ -16,7 +16,7 @@ func (x Ctx) Sleep(d time.Duration) error {
 	if err := x.enter("Sleep"); err != nil {
 		return err
 	}
-	if err := x.scope.ended(); err != nil || d <= 0 {
+	if err := x.scope.endError(); err != nil || d <= 0 {
 		return err
 	}
 	a := x.askTimer(&identity{kind: askTimer}, d)
@@ -35,7 +35,7 @@ func (x Ctx) timer(id *identity, d time.Duration) *Future {
 	if err := x.enter("Timer"); err != nil {
 		return failedFuture(err)
 	}
-	if err := x.scope.ended(); err != nil {
+	if err := x.scope.endError(); err != nil {
 		return failedFuture(err)
 	}
 	a := x.askTimer(id, max(d, 0))
@@ -118,7 +118,7 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	if err := x.enter(call, "of workflow", c.Workflow); err != nil {
 		return nil, model.Address{}, err
 	}
-	if err := x.scope.ended(); err != nil {
+	if err := x.scope.endError(); err != nil {
 		return nil, model.Address{}, err
 	}
 
@@ -198,9 +198,9 @@ func (m *machine) childInPast(id string) *model.Event {
 	return &past[i]
 }
 
-// Started reports whether the run has started the execution as a child: it exists, or is on its
+// HasChild reports whether the run has started the execution as a child: it exists, or is on its
 // way.
-func (x Ctx) Started(target model.Address) bool {
+func (x Ctx) HasChild(target model.Address) bool {
 	x.must("Poll")
 	return x.co.m.children[target] != nil
 }
@@ -224,7 +224,7 @@ func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 		return &a.fut
 	}
 
-	if err := x.scope.ended(); err != nil {
+	if err := x.scope.endError(); err != nil {
 		return failedFuture(err)
 	}
 	id := identity{kind: askWatch, name: target.Type, key: target.Key, keyed: true}
@@ -274,7 +274,7 @@ func (x Ctx) askAnswer(call string, msg *model.Message, key string, seal Seal) (
 	if err := x.enter(call, msg.Kind.String(), msg.Name); err != nil {
 		return nil, err
 	}
-	if err := x.scope.ended(); err != nil {
+	if err := x.scope.endError(); err != nil {
 		return nil, err
 	}
 	in, err := x.callIn(msg)

@@ -38,29 +38,30 @@ func (r *run) noteDrop(e *model.Event) {
 	}
 }
 
-// hidden reports whether the signal of an event never comes.
-func (m *machine) hidden(i int) bool {
+// isHidden reports whether the signal of an event never comes.
+func (m *machine) isHidden(i int) bool {
 	at, dropped := m.r.drops[int64(i+1)]
 
 	return dropped && at <= i
 }
 
-// vanish removes the signals that vanish before the event at an index is fed. What has come too
-// late for this machine has it begin anew.
+// vanish removes the signals that vanish before the event at an index is fed. If the code has
+// already received one of them, the machine must be thrown away and the replay starts again.
 func (m *machine) vanish(i int) {
 	for _, seq := range slices.Sorted(maps.Keys(m.r.drops)) {
 		signal := int(seq - 1)
 		switch at := m.r.drops[seq]; {
 		case signal >= i || at > i: // it has not come, or does not vanish yet
-		case at == i && !m.took(seq):
+		case at == i && !m.hasTaken(seq):
 			m.remove(m.r.events[signal].Name, signal)
-		case m.shown(m.r.events[signal].Name, signal) || m.took(seq):
+		case m.isShown(m.r.events[signal].Name, signal) || m.hasTaken(seq):
 			m.broken = true
 		}
 	}
 }
 
-// preventTake begins anew when the code takes a signal that was dropped; it does not return then.
+// preventTake restarts the replay when the code takes a signal that was dropped. Then it does not
+// return.
 func (m *machine) preventTake(c *Coroutine, seq int64) {
 	if _, dropped := m.r.drops[seq]; !dropped {
 		return
@@ -71,8 +72,8 @@ func (m *machine) preventTake(c *Coroutine, seq int64) {
 	panic("replay: a machine went on that was thrown away") // park ends the goroutine
 }
 
-// took reports whether the code of this machine has taken a signal.
-func (m *machine) took(seq int64) bool {
+// hasTaken reports whether the code of this machine has taken a signal.
+func (m *machine) hasTaken(seq int64) bool {
 	for _, a := range m.asks {
 		if a.kind == askTaken && a.ref == seq {
 			return true
@@ -82,8 +83,8 @@ func (m *machine) took(seq int64) bool {
 	return false
 }
 
-// shown reports whether the signal at an index has come to the code, which has not taken it.
-func (m *machine) shown(name string, i int) bool {
+// isShown reports whether the signal at an index has come to the code, which has not taken it.
+func (m *machine) isShown(name string, i int) bool {
 	has := func(f *Future) bool { return f.kind == futureSignal && f.received == i }
 	if q := m.signals[name]; q != nil && (slices.Contains(q.received, i) || slices.ContainsFunc(q.bound, has)) {
 		return true
@@ -110,8 +111,8 @@ func (m *machine) remove(name string, i int) {
 	}
 }
 
-// unresolve has a receive wait again that was resolved by a signal which is gone. Every coroutine
-// is parked. Those that wait for several futures have counted this one.
+// unresolve makes a receive wait again whose signal was dropped. Every coroutine is parked. A
+// coroutine that waits for several futures has counted this one.
 func (m *machine) unresolve(f *Future) {
 	m.unbindSignal(f)
 	f.done, f.out, f.received, f.pos, f.sub = false, model.Payload{}, 0, 0, 0

@@ -41,7 +41,7 @@ func (e *engine) dropsBehind(k int64) bool {
 	})
 }
 
-// Code that runs after the drop of a signal never learns of it: it selects what comes next.
+// Code that runs after the drop of a signal never sees the signal: it selects the next one.
 func TestDroppedSignalIsNotSelected(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		s, tt := x.Next("s"), x.Next("t")

@@ -49,7 +49,7 @@ func (m *machine) feed() {
 		m.applyLabel(e)
 	case model.EventWatched, model.EventStarted, model.EventClosed, model.EventPaused, model.EventResumed, model.EventSignalDropped:
 	default:
-		if carriedState(e) {
+		if isCarriedState(e) {
 			return
 		}
 		a := m.find(e.ID)
@@ -158,7 +158,7 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 		}
 		a.section.freed = true
 	case model.EventSent:
-		m.sentIn(a, e)
+		m.noteSent(a, e)
 	case model.EventVersionMarked, model.EventStateSet, model.EventUpdateAnswered, model.EventPinned, model.EventLabeled:
 		a.recorded = true
 	case model.EventAttemptFailed:

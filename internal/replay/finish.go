@@ -30,12 +30,12 @@ func (x Ctx) Block(detail string) {
 	panic("replay: a blocked run went on") // park ends the goroutine
 }
 
-// Begun reports whether the code has run before, as far as the engine and the history tell: it has
-// asked for something.
-func (x Ctx) Begun() bool {
+// HasBegun reports whether the code has run before, as far as the engine and the history tell: it
+// has asked for something.
+func (x Ctx) HasBegun() bool {
 	x.must("Begun")
 	r := x.co.m.r
-	return r.begun || slices.ContainsFunc(r.events, func(e *model.Event) bool { return !unsolicited(e) })
+	return r.begun || slices.ContainsFunc(r.events, func(e *model.Event) bool { return !isUnsolicited(e) })
 }
 
 // BlockType stops the run because it has continued before with a value that today's type cannot
@@ -54,7 +54,7 @@ func (x Ctx) BlockType(detail string) {
 // point, the code fitted before, and the run is blocked instead.
 func (x Ctx) Fail(err error) {
 	x.must("Fail")
-	if x.co.m.recordsAhead() {
+	if x.co.m.hasEventsAhead() {
 		x.Block(err.Error())
 	}
 	panic(&fatal{err})
@@ -65,15 +65,15 @@ func (x Ctx) Fail(err error) {
 func (x Ctx) FailType(err error) {
 	x.must("Fail")
 	m, taken := x.co.m, x.co.taken
-	if m.recordsAhead() || slices.ContainsFunc(m.r.events, func(e *model.Event) bool { return e.Kind == model.EventSignalTaken && e.Ref == taken }) {
+	if m.hasEventsAhead() || slices.ContainsFunc(m.r.events, func(e *model.Event) bool { return e.Kind == model.EventSignalTaken && e.Ref == taken }) {
 		x.BlockType(err.Error())
 	}
 	panic(&fatal{err})
 }
 
-// recordsAhead reports whether the history holds something that the code has not asked for yet.
-func (m *machine) recordsAhead() bool {
-	return len(m.early) > 0 || slices.ContainsFunc(m.r.events[m.fed:], func(e *model.Event) bool { return !unsolicited(e) })
+// hasEventsAhead reports whether the history holds something that the code has not asked for yet.
+func (m *machine) hasEventsAhead() bool {
+	return len(m.early) > 0 || slices.ContainsFunc(m.r.events[m.fed:], func(e *model.Event) bool { return !isUnsolicited(e) })
 }
 
 // fatal is the panic with which Fail ends the run.
@@ -127,7 +127,7 @@ func (m *machine) endRun(out model.Payload, err error) {
 	}
 	err = m.runCleanup(err)
 	m.endOthers() // coroutines that the clean-up began
-	end := m.ending(out, err)
+	end := m.closeFor(out, err)
 	end.Begun, end.Retain = m.begun, m.w.cfg.Retain[m.r.start.Address.Type]
 	if end.Status == model.Failed {
 		m.mayRepeat(end, err)
@@ -200,8 +200,8 @@ func (m *machine) callCleanup(fn func(Ctx) error) (err error) {
 	return fn(Ctx{m.root, m.rootScope}.Detached())
 }
 
-// ending returns how the run ends.
-func (m *machine) ending(out model.Payload, err error) *model.Close {
+// closeFor returns how the run ends.
+func (m *machine) closeFor(out model.Payload, err error) *model.Close {
 	if err == nil {
 		return &model.Close{Status: model.Completed, Output: out}
 	}
@@ -235,7 +235,8 @@ func (m *machine) close(end *model.Close) {
 	sure := len(m.ahead) == 0
 	r.cancelBodies(m, "the execution has ended")
 
-	if !m.report(end) || sure {
+	// A server may restart before it stores the end, so only its eviction says that it has.
+	if !m.report(end) || sure && !m.w.cfg.OwnerRestarts {
 		r.forget()
 		return
 	}
@@ -251,7 +252,7 @@ func (m *machine) endOthers() {
 		m.drop(n.value)
 	}
 
-	m.cutOff()
+	m.abandonUpdates()
 	m.active.Store(m.root)
 	m.ready = nil
 	m.settleAll()

@@ -49,8 +49,8 @@ type Future struct {
 	received int           // of a signal: index of the event
 }
 
-// Failed returns the future of a call that was wrong. Get returns the error.
-func Failed(err error) *Future { return failedFuture(err) }
+// FailedFuture returns the future of a call that was wrong. Get returns the error.
+func FailedFuture(err error) *Future { return failedFuture(err) }
 
 func failedFuture(err error) *Future { return &Future{kind: futureFailed, done: true, err: err} }
 
@@ -117,7 +117,7 @@ func (m *machine) giveUp(f *Future, err error) {
 		return
 	}
 
-	if f.kind == futureStep && f.ask.settles() {
+	if f.kind == futureStep && f.ask.needsOwnOutcome() {
 		m.hurry(f.ask, err)
 		f.unbind()
 		return
@@ -208,8 +208,8 @@ type wait struct {
 	inbox   *Inbox // instead of members
 }
 
-// pending returns what the wait is for, or the first part of it.
-func (w *wait) pending() []*Future {
+// pendingFutures returns what the wait is for, or the first part of it.
+func (w *wait) pendingFutures() []*Future {
 	if w.inbox != nil {
 		return w.inbox.pendingFutures()
 	}
@@ -253,7 +253,7 @@ func (x Ctx) await(mode waitMode, n int, fs []*Future) error {
 	if w.prepare(n) {
 		return nil
 	}
-	if err := x.scope.ended(); err != nil {
+	if err := x.scope.endError(); err != nil {
 		return err
 	}
 
@@ -273,7 +273,7 @@ func (x Ctx) await(mode waitMode, n int, fs []*Future) error {
 	satisfied := w.prepare(n)
 	w.members = nil
 	if !satisfied {
-		return x.scope.ended()
+		return x.scope.endError()
 	}
 
 	return nil
@@ -368,7 +368,7 @@ func (x Ctx) Get(f *Future) error {
 	}
 	x.co.single[0] = f
 	if err := x.await(waitAny, 0, x.co.single[:]); err != nil {
-		if f.kind != futureStep || f.m.r.hurriedBy(f.ask) == nil {
+		if f.kind != futureStep || f.m.r.hurryReason(f.ask) == nil {
 			return err
 		}
 		f.observed = true

@@ -288,14 +288,14 @@ func (e *engine) command(c *model.Command) {
 		ev.Kind = model.EventSent
 		e.append(ev)
 		if c.Message.Kind == model.MessageCall && !c.Message.OneWay {
-			e.called(c)
+			e.keepCall(c)
 			return
 		}
 		e.append(model.Event{Kind: model.EventAnswered, ID: ev.ID})
 	case model.CommandLock, model.CommandUnlock:
-		e.locked(c)
+		e.applyLock(c)
 	case model.CommandSchedule:
-		e.scheduled(&ev)
+		e.acceptTask(&ev)
 	case model.CommandAnswer:
 		for i := range e.events {
 			if o := &e.events[i]; o.Kind == model.EventUpdateAnswered && o.Ref == ev.Ref {
@@ -387,14 +387,14 @@ func (e *engine) settle() {
 		case bodies > 0:
 			e.letGo(0)
 		default:
-			e.rests()
+			e.checkResting()
 			return
 		}
 	}
 }
 
-// rests checks that the worker has answered all news and does not say that a body runs.
-func (e *engine) rests() {
+// checkResting checks that the worker has answered all news and does not say that a body runs.
+func (e *engine) checkResting() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.held && (e.busy || e.seen < e.news) {
@@ -410,7 +410,7 @@ func (e *engine) stop() {
 	if err := e.w.Close(context.Background()); err != nil {
 		e.problem("close: %v", err)
 	}
-	if n := e.w.Loaded(); n > 0 {
+	if n := e.w.LoadedRuns(); n > 0 {
 		e.problem("%d runs are still loaded", n)
 	}
 }
@@ -460,7 +460,7 @@ func input(s string) func(*replay.Step) {
 	return func(st *replay.Step) { st.Input, st.HasInput = payload(s), true }
 }
 
-func failing(times int, permanent bool) func(*replay.Step) {
+func failingStep(times int, permanent bool) func(*replay.Step) {
 	return func(st *replay.Step) {
 		inner := st.Body
 		st.Body = func(ctx context.Context) (model.Payload, error) {
@@ -476,9 +476,9 @@ func failing(times int, permanent bool) func(*replay.Step) {
 	}
 }
 
-// settling stores the outcome of a step in a place of its own, as a database of the user does.
+// settleStep stores the outcome of a step in a place of its own, as a database of the user does.
 // Every third try to settle there fails.
-func (e *engine) settling(s *replay.Step) {
+func (e *engine) settleStep(s *replay.Step) {
 	inner := s.Body
 	stands := func(id string) (model.Payload, *model.Failure, bool) {
 		f, ok := e.place[id]

@@ -102,7 +102,7 @@ func (b *Inbox) Next(x Ctx) (*Future, error) {
 	}
 
 	for len(b.ready) == 0 {
-		if err := x.scope.ended(); err != nil {
+		if err := x.scope.endError(); err != nil {
 			return nil, err
 		}
 		w := &x.co.wait

@@ -130,7 +130,7 @@ func TestInboxIsInTheOrderOfTheHistory(t *testing.T) {
 		}
 		b := x.Inbox()
 		handle(b.Step(e.stepOf("a")), "a")
-		handle(b.Step(e.stepOf("b", failing(9, true))), "b")
+		handle(b.Step(e.stepOf("b", failingStep(9, true))), "b")
 		handle(b.Timer("t", time.Hour, 0), "t")
 		handle(b.Child(replay.Child{Workflow: "kid", Step: "c", Input: payload("1")}), "c")
 		handle(b.Failed(replay.ErrTimeout), "wrong")

@@ -12,9 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// scripted runs steps (lower case) and sets labels, written as name=value, one after the other, and
-// sleeps.
-func scripted(words ...string) program {
+// scriptProgram runs steps (lower case) and sets labels, written as name=value, one after the
+// other, and sleeps.
+func scriptProgram(words ...string) program {
 	return func(e *engine, x replay.Ctx) error {
 		for _, w := range words {
 			if name, value, ok := strings.Cut(w, "="); ok {
@@ -37,14 +37,14 @@ func TestLabelsOverDeploys(t *testing.T) {
 		old, new program
 		want     []string // what the new code adds to the history
 	}{
-		{name: "the same code", old: scripted("l=1", "a", "l=2", "m=1"), new: scripted("l=1", "a", "l=2", "m=1")},
-		{name: "a label less", old: scripted("l=1", "a", "m=1", "b"), new: scripted("a", "b")},
-		{name: "a label more at the end", old: scripted("a"), new: scripted("a", "l=1"), want: []string{"l=1"}},
-		{name: "a label more on the way", old: scripted("a", "b"), new: scripted("a", "l=1", "b"), want: []string{"l=1"}},
-		{name: "a label that is set later", old: scripted("l=1", "a", "b"), new: scripted("a", "l=1", "b")},
-		{name: "a label that is set earlier", old: scripted("a", "b", "l=1"), new: scripted("l=1", "a", "b")},
-		{name: "another value", old: scripted("l=1", "a"), new: scripted("l=2", "a")},
-		{name: "a label that is removed", old: scripted("l=1", "a"), new: scripted("l=1", "a", "l="), want: []string{"l="}},
+		{name: "the same code", old: scriptProgram("l=1", "a", "l=2", "m=1"), new: scriptProgram("l=1", "a", "l=2", "m=1")},
+		{name: "a label less", old: scriptProgram("l=1", "a", "m=1", "b"), new: scriptProgram("a", "b")},
+		{name: "a label more at the end", old: scriptProgram("a"), new: scriptProgram("a", "l=1"), want: []string{"l=1"}},
+		{name: "a label more on the way", old: scriptProgram("a", "b"), new: scriptProgram("a", "l=1", "b"), want: []string{"l=1"}},
+		{name: "a label that is set later", old: scriptProgram("l=1", "a", "b"), new: scriptProgram("a", "l=1", "b")},
+		{name: "a label that is set earlier", old: scriptProgram("a", "b", "l=1"), new: scriptProgram("l=1", "a", "b")},
+		{name: "another value", old: scriptProgram("l=1", "a"), new: scriptProgram("l=2", "a")},
+		{name: "a label that is removed", old: scriptProgram("l=1", "a"), new: scriptProgram("l=1", "a", "l="), want: []string{"l="}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

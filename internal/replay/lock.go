@@ -31,7 +31,7 @@ func (x Ctx) Lock(set []model.Address, fn func(Ctx) error) error {
 	if err := x.enter("Lock"); err != nil {
 		return err
 	}
-	if err := x.scope.ended(); err != nil {
+	if err := x.scope.endError(); err != nil {
 		return err
 	}
 	s, err := x.newSection(set)
@@ -127,12 +127,12 @@ func (m *machine) unlock(s *section) {
 	case !m.live:
 		m.unconfirmed = append(m.unconfirmed, s.ask)
 	case !s.freed && !m.wasSent(s.ask):
-		m.command(s.ask, s.unlocking())
+		m.command(s.ask, s.unlockCommand())
 	}
 }
 
-// unlocking returns the command that ends the section.
-func (s *section) unlocking() model.Command {
+// unlockCommand returns the command that ends the section.
+func (s *section) unlockCommand() model.Command {
 	return model.Command{Kind: model.CommandUnlock, Event: model.Event{Kind: model.EventUnlocked, ID: s.ask.id, Section: s.ask.id}}
 }
 
@@ -270,9 +270,9 @@ func (m *machine) isRecorded(path string, id *identity) bool {
 	return false
 }
 
-// sentIn notes that a message is recorded. It must have been sent in the same place: inside the
+// noteSent notes that a message is recorded. It must have been sent in the same place: inside the
 // same lock, or outside of all locks.
-func (m *machine) sentIn(a *ask, e *model.Event) {
+func (m *machine) noteSent(a *ask, e *model.Event) {
 	a.recorded = true
 	where, is := "", "outside all locks"
 	if a.section != nil {
@@ -294,8 +294,8 @@ func lockNames(locks []model.Address) string {
 	return listTexts(names)
 }
 
-// stands says whether the section is over.
-func (s *section) stands() string {
+// endText says whether the section is over.
+func (s *section) endText() string {
 	if s.ended {
 		return ", and its end"
 	}

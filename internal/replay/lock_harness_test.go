@@ -49,8 +49,8 @@ func (e *engine) engineAgrees(t *model.Turn) {
 	}
 }
 
-// locked begins or ends a section.
-func (e *engine) locked(c *model.Command) {
+// applyLock begins or ends a section.
+func (e *engine) applyLock(c *model.Command) {
 	ev := c.Event
 	if c.Kind == model.CommandLock {
 		if e.sent[ev.ID] {
@@ -66,8 +66,8 @@ func (e *engine) locked(c *model.Command) {
 	e.append(ev)
 }
 
-// called keeps a call until the test answers it.
-func (e *engine) called(c *model.Command) {
+// keepCall keeps a call until the test answers it.
+func (e *engine) keepCall(c *model.Command) {
 	if c.Message.Section != c.Event.Section {
 		e.problem("the call is made in section %q, its event says %q", c.Message.Section, c.Event.Section)
 	}

@@ -256,7 +256,7 @@ func TestLockAllows(t *testing.T) {
 			}
 			late := y.WithTimeout(time.Minute)
 			if err := late.Get(call(late, "a")); !errors.Is(err, replay.ErrTimeout) {
-				return fmt.Errorf("the call that nobody answers: %w", err)
+				return fmt.Errorf("the call without an answer: %w", err)
 			}
 
 			if err := y.Get(call(y, "a")); err != nil {
@@ -590,7 +590,7 @@ func TestAllOrdersOfLocks(t *testing.T) {
 			}
 
 			s.e.stop()
-			if err := errors.Join(s.finished(), s.check()); err != nil {
+			if err := errors.Join(s.checkFinished(), s.check()); err != nil {
 				t.Fatalf("%v: %v\n%s", choices, err, dump(s.e.events))
 			}
 			pairs += len(s.e.events) + 1
@@ -602,7 +602,7 @@ func TestAllOrdersOfLocks(t *testing.T) {
 				r.e.activate(-1)
 				r.e.serve()
 				r.e.stop()
-				if err := r.finished(); err != nil {
+				if err := r.checkFinished(); err != nil {
 					t.Fatalf("%v, crash after %d: %v\n%s", choices, k, err, dump(r.e.events))
 				}
 			}

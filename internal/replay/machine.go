@@ -26,7 +26,7 @@ type machine struct {
 	alive      int
 	ready      []*Coroutine
 	readyBuf   []*Coroutine // the array behind ready
-	// waits for the commit of what was taken for granted; no other coroutine may run
+	// waits for the commit of the commands that the code ran ahead of; no other coroutine may run
 	settling  *Coroutine
 	rootScope *Scope
 	panics    []*Future // of coroutines that panicked
@@ -91,8 +91,8 @@ type machine struct {
 	commands []model.Command
 	unsealed []unsealed
 	authors  []*ask // of the commands that are recorded
-	aheadN   int    // commands of the unreported turn that were taken for granted
-	ahead    []*ask // taken for granted and not come back yet, in order
+	aheadN   int    // commands of the unreported turn that the code ran ahead of
+	ahead    []*ask // asks that the code ran ahead of and whose events were not fed yet, in order
 	aheadBuf []*ask // the array behind ahead
 	// outstanding counts events that were reported and have not been fed.
 	outstanding atomic.Int64
@@ -103,7 +103,7 @@ type machine struct {
 	unanswered bool // there was news since the last report
 
 	doom   *model.Reason // the code does not fit the history, or cannot run
-	broken bool          // something that was taken for granted did not come true
+	broken bool          // the code ran ahead of a command that was not applied
 	closed bool          // the end of the run was reported
 }
 
@@ -307,6 +307,11 @@ func (m *machine) report(end *model.Close) bool {
 	m.outstanding.Add(int64(len(m.authors)))
 	m.authors = m.authors[:0]
 
+	if m.w.cfg.OwnerRestarts {
+		m.r.mu.Lock()
+		m.r.noteSent(t.Commands)
+		m.r.mu.Unlock()
+	}
 	if err := m.w.report(t); err != nil {
 		m.r.logRefused(err)
 		if end == nil {

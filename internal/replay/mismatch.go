@@ -217,7 +217,7 @@ func (m *machine) settleRest() bool {
 		if e.Kind == model.EventLabeled {
 			m.applyLabel(e)
 		}
-		if unsolicited(e) {
+		if isUnsolicited(e) {
 			continue
 		}
 		a := m.find(e.ID)
@@ -251,16 +251,16 @@ func (m *machine) settleRest() bool {
 	return m.doom == nil
 }
 
-// unsolicited reports whether an event answers no request of the code, so that it may be anywhere.
-// That includes a mark, because its code may have been removed since.
-func unsolicited(e *model.Event) bool {
+// isUnsolicited reports whether an event answers no request of the code, so that it may be
+// anywhere. That includes a mark, because its code may have been removed since.
+func isUnsolicited(e *model.Event) bool {
 	switch e.Kind {
 	case model.EventSignalReceived, model.EventPromiseSettled, model.EventCancelRequest, model.EventWatched, model.EventStarted, model.EventClosed,
 		model.EventVersionMarked, model.EventUpdateReceived, model.EventPaused, model.EventResumed, model.EventPinned,
 		model.EventLabeled, model.EventSignalDropped:
 		return true
 	default:
-		return carriedState(e)
+		return isCarriedState(e)
 	}
 }
 
@@ -311,7 +311,7 @@ func describeEvent(e *model.Event) string {
 func (m *machine) describeWaits() string {
 	var texts []string
 	for n := m.coroutines.first; n != nil && len(texts) < 4; n = n.next {
-		for _, f := range n.value.wait.pending() {
+		for _, f := range n.value.wait.pendingFutures() {
 			if f.done || f.kind == futureCoroutine || f.kind == futureLocal || len(texts) == 4 {
 				continue
 			}
@@ -360,7 +360,7 @@ func (m *machine) drift(e *model.Event) string {
 	if p.kind == askChild {
 		what = "child"
 	}
-	a := m.driftedTo(p)
+	a := m.closestAsk(p)
 
 	switch {
 	case a == nil:
@@ -381,9 +381,9 @@ func (m *machine) drift(e *model.Event) string {
 	return fmt.Sprintf("%s (%s; the code asks%s)", text, describeEvent(e), at(a.position))
 }
 
-// driftedTo returns the open ask that most likely is the recorded one with another input: of the
+// closestAsk returns the open ask that most likely is the recorded one with another input: of the
 // same coroutine, kind and name.
-func (m *machine) driftedTo(p parsedID) *ask {
+func (m *machine) closestAsk(p parsedID) *ask {
 	var best *ask
 	var bestID parsedID
 	for _, a := range m.asks {

@@ -40,7 +40,7 @@ func steps(names ...string) program {
 	}
 }
 
-func keyed(keys ...string) program {
+func keyedProgram(keys ...string) program {
 	return func(e *engine, x replay.Ctx) error {
 		for _, k := range keys {
 			if _, err := e.step(x, "s", func(s *replay.Step) { s.Key, s.Keyed = k, true }); err != nil {
@@ -156,10 +156,10 @@ func TestChangedCode(t *testing.T) {
 			blocked: []string{"event 1 records step a at", "it asks for a timer at"},
 		},
 		{name: "step renamed", old: thenSleep(steps("a")), new: thenSleep(steps("z")), blocked: []string{"records step a", "asks for step z"}},
-		{name: "loop of keyed steps in another order", old: thenSleep(keyed("1", "2", "3")), new: thenSleep(keyed("3", "1", "2"))},
-		{name: "keyed step added in the middle of what is new", old: thenSleep(keyed("1", "2")), new: thenSleep(keyed("2", "1", "3")), executes: 1},
+		{name: "loop of keyed steps in another order", old: thenSleep(keyedProgram("1", "2", "3")), new: thenSleep(keyedProgram("3", "1", "2"))},
+		{name: "keyed step added in the middle of what is new", old: thenSleep(keyedProgram("1", "2")), new: thenSleep(keyedProgram("2", "1", "3")), executes: 1},
 		{
-			name: "key changed", old: thenSleep(keyed("1")), new: thenSleep(keyed("2")),
+			name: "key changed", old: thenSleep(keyedProgram("1")), new: thenSleep(keyedProgram("2")),
 			blocked: []string{"records step s (key 1)", "asks for step s"},
 		},
 		{name: "branches in another order", old: branches("a", "b"), new: branches("b", "a")},
@@ -280,7 +280,7 @@ func TestRetryUnderOldIdentity(t *testing.T) {
 				if v.Note == "old" {
 					b, _ = json.Marshal(chargeV1{v.Order})
 				}
-				_, err := e.step(x, "charge", input(string(b)), failing(1, false), func(s *replay.Step) {
+				_, err := e.step(x, "charge", input(string(b)), failingStep(1, false), func(s *replay.Step) {
 					s.Normalize = func(_ any, p model.Payload) ([]byte, error) {
 						b := p.Data
 						var old chargeV2

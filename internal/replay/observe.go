@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// states reports the gauges of the worker.
-func (w *Worker) states(g *telemetry.States) {
-	g.Set(telemetry.RunsLoaded, float64(w.Loaded()))
+// reportStates reports the gauges of the worker.
+func (w *Worker) reportStates(g *telemetry.States) {
+	g.Set(telemetry.RunsLoaded, float64(w.LoadedRuns()))
 	s := &w.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()

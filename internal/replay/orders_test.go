@@ -86,7 +86,7 @@ func TestAllCompletionOrders(t *testing.T) {
 
 						s.e.settle()
 						s.e.stop()
-						if err := s.finished(); err != nil {
+						if err := s.checkFinished(); err != nil {
 							t.Fatalf("%v %v %v: %v", kind, order, batches, err)
 						}
 						if err := s.check(); err != nil {
@@ -104,7 +104,7 @@ func TestAllCompletionOrders(t *testing.T) {
 							r.e.activate(-1)
 							r.e.settle()
 							r.e.stop()
-							if err := r.finished(); err != nil {
+							if err := r.checkFinished(); err != nil {
 								t.Fatalf("%v %v %v, crash after %d: %v", kind, order, batches, k, err)
 							}
 
@@ -125,8 +125,8 @@ func TestAllCompletionOrders(t *testing.T) {
 	t.Logf("%d live/replay pairs", pairs)
 }
 
-// finished checks how a simulated run ended.
-func (s *sim) finished() error {
+// checkFinished checks how a simulated run ended.
+func (s *sim) checkFinished() error {
 	switch {
 	case s.e.err() != nil:
 		return s.e.err()

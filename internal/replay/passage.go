@@ -41,7 +41,7 @@ func (w *Worker) pass(j job, g api.Gate) {
 	w.passages.Store(p, nil)
 	g.Pass(p.ref, a.step.Pass, &a.step.Input, p.enter)
 	switch {
-	case w.draining.Load() || p.moot():
+	case w.draining.Load() || p.isMoot():
 		p.enter() // it will notice that it must not run
 	case !p.entered.Load():
 		j.m.untold = true // the reason why it waits
@@ -58,16 +58,16 @@ func (p *passage) enter() {
 	w.enter(p.job)
 }
 
-// moot reports whether the attempt is no longer wanted.
-func (p *passage) moot() bool {
+// isMoot reports whether the attempt is no longer wanted.
+func (p *passage) isMoot() bool {
 	r := p.job.m.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return p.job.a.dropped || r.evicted || r.m != p.job.m
 }
 
-// exited ends the passage of a body that ended its goroutine instead of returning.
-func (p *passage) exited() { p.leave(true, ExitFailure("step "+p.job.a.name)) }
+// leaveOnExit ends the passage of a body that ended its goroutine instead of returning.
+func (p *passage) leaveOnExit() { p.leave(true, ExitFailure("step "+p.job.a.name)) }
 
 // leave ends the passage, once: it frees the permits, and reports the outcome to the breaker.
 func (p *passage) leave(begun bool, err error) {
@@ -90,15 +90,15 @@ func (p *passage) leave(begun bool, err error) {
 // attempts, usually zero.
 func (w *Worker) flush() {
 	w.passages.Range(func(key, _ any) bool {
-		if p := key.(*passage); w.draining.Load() || p.moot() {
+		if p := key.(*passage); w.draining.Load() || p.isMoot() {
 			p.enter()
 		}
 		return true
 	})
 }
 
-// keptBack returns what keeps the attempt of a step waiting; false when nothing does.
-func (a *ask) keptBack() (model.Reason, bool) {
+// passageReason returns what keeps the attempt of a step waiting; false when nothing does.
+func (a *ask) passageReason() (model.Reason, bool) {
 	if a.step.Pass == nil {
 		return model.Reason{}, false
 	}

@@ -72,7 +72,7 @@ func TestAgain(t *testing.T) {
 		{never, boom, 1, "0s false"},
 		{never, errors.New("other"), 1, "1s true"},
 	} {
-		d, again := c.p.again(c.err, c.n)
+		d, again := c.p.nextAttempt(c.err, c.n)
 		if got := fmt.Sprint(d, again); got != c.want {
 			t.Errorf("%v after %d: %s, want %s", c.err, c.n, got, c.want)
 		}

@@ -68,7 +68,7 @@ func userFrame(pcs []uintptr) string {
 	frames := runtime.CallersFrames(pcs)
 	for {
 		f, more := frames.Next()
-		if f.Function != "" && !ours(f.Function) {
+		if f.Function != "" && !isSDKFunction(f.Function) {
 			return place(f.File, f.Line)
 		}
 		if !more {
@@ -77,8 +77,8 @@ func userFrame(pcs []uintptr) string {
 	}
 }
 
-// ours reports whether a function belongs to the SDK.
-func ours(function string) bool {
+// isSDKFunction reports whether a function belongs to the SDK.
+func isSDKFunction(function string) bool {
 	rest, ok := strings.CutPrefix(function, "github.com/perdure/perdure")
 	return ok && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "/internal/replay."))
 }

@@ -87,7 +87,7 @@ func (p *interp) run(x replay.Ctx, who string, ops []op) error {
 // name takes few values, so that equal steps meet in parallel branches and in sequence.
 func name(n int) string { return string(rune('a' + n%2)) }
 
-func (p *interp) got(me string, f *replay.Future, err error) error {
+func (p *interp) checkGot(me string, f *replay.Future, err error) error {
 	if err == nil {
 		p.log(me, "got %q %v", f.Payload().Data, f.Value())
 	}
@@ -116,11 +116,11 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 		}
 	case "recv":
 		f := x.Next(sig)
-		return p.got(me, f, x.Get(f))
+		return p.checkGot(me, f, x.Get(f))
 	case "recvT":
 		y := x.WithTimeout(time.Minute)
 		f := y.Next(sig)
-		return p.got(me, f, y.Get(f))
+		return p.checkGot(me, f, y.Get(f))
 	case "try":
 		v, ok := x.TryReceive(sig)
 		p.log(me, "try %q %v", v.Data, ok)
@@ -134,7 +134,7 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 			if err != nil {
 				return err
 			}
-			if err := p.got(me, fs[i], x.Get(fs[i])); err != nil {
+			if err := p.checkGot(me, fs[i], x.Get(fs[i])); err != nil {
 				return err
 			}
 
@@ -153,7 +153,7 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 	case "promise":
 		y := x.WithTimeout(time.Minute)
 		f := y.Promise("p")
-		return p.got(me, f, y.Get(f))
+		return p.checkGot(me, f, y.Get(f))
 	case "version":
 		// A change has the same range wherever it is asked for: code that supports less in one
 		// place than in another is blocked, rightly.
@@ -228,7 +228,7 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 		if _, err := x.Step(e.stepOf(name(o.N))); err != nil {
 			return err
 		}
-		return p.got(me, f, x.Get(f))
+		return p.checkGot(me, f, x.Get(f))
 	case "par", "race-par":
 		return p.parallel(x, me, o)
 	case "scope":
@@ -251,16 +251,16 @@ func (p *interp) stepOf(o op) *replay.Step {
 	case "keyed":
 		return p.e.stepOf(name(o.N), func(s *replay.Step) { s.Key, s.Keyed = fmt.Sprint(o.M), true })
 	case "fails":
-		return p.e.stepOf("f"+name(o.N), failing(99, true))
+		return p.e.stepOf("f"+name(o.N), failingStep(99, true))
 	case "retried":
-		return p.e.stepOf("r"+name(o.N), failing(o.M, false), func(s *replay.Step) { s.Policy.MaxAttempts = 3 })
+		return p.e.stepOf("r"+name(o.N), failingStep(o.M, false), func(s *replay.Step) { s.Policy.MaxAttempts = 3 })
 	case "settled":
-		opts := []func(*replay.Step){p.e.settling, func(s *replay.Step) { s.Policy.MaxAttempts = 2 }}
+		opts := []func(*replay.Step){p.e.settleStep, func(s *replay.Step) { s.Policy.MaxAttempts = 2 }}
 		switch o.N {
 		case 1:
-			opts = append([]func(*replay.Step){failing(o.M, false)}, opts...)
+			opts = append([]func(*replay.Step){failingStep(o.M, false)}, opts...)
 		case 2:
-			opts = append([]func(*replay.Step){failing(99, true)}, opts...)
+			opts = append([]func(*replay.Step){failingStep(99, true)}, opts...)
 		}
 		return p.e.stepOf("tx"+name(o.M), opts...)
 	case "task":
@@ -276,11 +276,11 @@ func (p *interp) futures(x replay.Ctx, me string, o op) error {
 	var fs []*replay.Future
 	for i := range o.M {
 		if i == o.N {
-			fs = append(fs, x.StepFuture(p.e.stepOf("f", failing(99, true))))
+			fs = append(fs, x.StepFuture(p.e.stepOf("f", failingStep(99, true))))
 			continue
 		}
 		if o.M == 3 {
-			fs = append(fs, x.StepFuture(p.e.stepOf("tx"+name(i), p.e.settling)))
+			fs = append(fs, x.StepFuture(p.e.stepOf("tx"+name(i), p.e.settleStep)))
 			continue
 		}
 		if o.N == 0 || o.N == 2 {
@@ -313,7 +313,7 @@ func (p *interp) futures(x replay.Ctx, me string, o op) error {
 			if err != nil {
 				return err
 			}
-			if err := p.got(me, left[i], x.Get(left[i])); err != nil {
+			if err := p.checkGot(me, left[i], x.Get(left[i])); err != nil {
 				return err
 			}
 			left = append(left[:i:i], left[i+1:]...)

@@ -228,7 +228,7 @@ func (s *sim) check() error {
 	live := s.p.trace
 	for k := range len(s.e.events) + 1 {
 		if s.e.dropsBehind(int64(k)) {
-			continue // the code that went on knew of the drop
+			continue // the code that continued has seen the drop
 		}
 		r := newSim(s.ops, nil, false)
 		r.e.events = slices.Clone(s.e.events[:k])

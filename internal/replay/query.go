@@ -55,7 +55,7 @@ func (r *run) answerQueries() {
 	r.mail.Store(len(r.inbox)+len(r.retries) > 0 || r.evicted)
 	r.mu.Unlock()
 
-	s := r.w.serving()
+	s := r.w.awaitSession()
 	for _, q := range queries {
 		out, err := r.m.answerQuery(&q)
 		if s == nil {

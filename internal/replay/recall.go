@@ -33,7 +33,7 @@ func (w *Worker) Recall(a model.Address, run model.RunID, generation uint64, q m
 	go func() {
 		defer w.goroutines.Done()
 		out, err := w.recall(w.ctx, a, run, q)
-		s := w.serving()
+		s := w.awaitSession()
 		if s == nil || w.ctx.Err() != nil {
 			return
 		}

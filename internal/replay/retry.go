@@ -59,8 +59,8 @@ func (p *Policy) delay(n int, random float64) time.Duration {
 	return time.Duration(min(max(d, 0), float64(farFuture)))
 }
 
-// again decides whether another attempt follows an error of attempt n, and when.
-func (p *Policy) again(err error, n int) (time.Duration, bool) {
+// nextAttempt decides whether another attempt follows an error of attempt n, and when.
+func (p *Policy) nextAttempt(err error, n int) (time.Duration, bool) {
 	var after *retryAfter
 	var perm *permanent
 	switch {

@@ -55,6 +55,14 @@ type run struct {
 	retell   bool  // a step was let through since the waits were reported
 	stuck    int64 // the resume that was reported as stuck
 	since    int64 // tick when the inline body began, plus 1; 0 when that was reported
+
+	// For runs whose owner may restart; see adopt.go.
+	sent     []*model.Command // outcomes that were reported and are not confirmed
+	lost     bool             // its owner has lost the session
+	unloaded bool             // it has ended here
+	// the next activation of the run, which waits for the end of this one
+	successor   *run
+	predecessor atomic.Pointer[run] // the reverse
 }
 
 func newRun(w *Worker, a *model.Activation, code Code) *run {
@@ -99,11 +107,10 @@ func (r *run) deliver(events []model.Event) {
 	}
 	r.inbox = pointers(r.inbox, events)
 	r.released = false
-	if a := r.inline; a != nil && a.cancelable && a.body != nil {
-		for i := range events {
-			if events[i].Kind == model.EventCancelRequest {
-				a.body.end(ErrCanceled)
-			}
+	for i := range events {
+		if events[i].Kind == model.EventCancelRequest {
+			r.cancelInlineLocked()
+			defer r.cancelPredecessor()
 		}
 	}
 	r.wakeLocked()
@@ -125,6 +132,11 @@ func (r *run) retry(id string) {
 // evict unloads the run as soon as its code parks.
 func (r *run) evict(cause string) {
 	r.mu.Lock()
+	r.evictLocked(cause)
+}
+
+// evictLocked is evict with the lock held. It unlocks.
+func (r *run) evictLocked(cause string) {
 	r.evicted, r.cause = true, cause
 	r.wakeLocked()
 }
@@ -154,6 +166,7 @@ func (r *run) collect() bool {
 		if want := int64(len(r.events)) + 1; e.Seq == want {
 			r.events = append(r.events, e)
 			r.noteDrop(e)
+			r.noteConfirmed(e)
 		} else if e.Seq > want {
 			r.m.doom = &model.Reason{Code: model.WaitCorrupt, Detail: "event " + itoa(int(e.Seq)) + " came where " + itoa(int(want)) + " belongs"}
 		}
@@ -245,10 +258,29 @@ func (r *run) retire(end func()) {
 
 // unload ends the run here.
 func (r *run) unload() {
-	r.cancelBodies(r.m, "the run was unloaded")
+	if r.isLost() {
+		r.keepAttempts()
+	} else {
+		r.cancelBodies(r.m, "the run was unloaded")
+	}
 	r.m.unload()
 	r.forget()
 	r.w.flush()
+
+	r.mu.Lock()
+	r.unloaded = true
+	next := r.successor
+	r.mu.Unlock()
+	if next != nil {
+		next.predecessor.Store(nil)
+		next.begin()
+	}
+}
+
+func (r *run) isLost() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost
 }
 
 // restart throws the machine away and replays. What the old one took for granted is certain to

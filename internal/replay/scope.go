@@ -34,8 +34,8 @@ type Scope struct {
 	inbox *Inbox // receives the futures of the scope, if it belongs to an inbox
 }
 
-// ended returns the error of the scope or of one around it; nil while waits are allowed.
-func (s *Scope) ended() error {
+// endError returns the error of the scope or of one around it; nil while waits are allowed.
+func (s *Scope) endError() error {
 	for ; s != nil; s = s.parent {
 		if s.err != nil {
 			return s.err
@@ -44,8 +44,8 @@ func (s *Scope) ended() error {
 	return nil
 }
 
-// limited reports whether the scope or one around it has a deadline.
-func (s *Scope) limited() bool {
+// hasDeadline reports whether the scope or one around it has a deadline.
+func (s *Scope) hasDeadline() bool {
 	for ; s != nil; s = s.parent {
 		if s.deadline != 0 {
 			return true
@@ -54,8 +54,8 @@ func (s *Scope) limited() bool {
 	return false
 }
 
-// reached reports whether the end of the root scope ends this one.
-func (s *Scope) reached(root *Scope) bool {
+// isUnder reports whether the end of the root scope ends this one.
+func (s *Scope) isUnder(root *Scope) bool {
 	for ; s != nil; s = s.parent {
 		if s == root {
 			return true
@@ -137,7 +137,7 @@ func (m *machine) syncTimers() {
 
 	for _, s := range m.dirtyScopes {
 		s.dirty = false
-		want := s.count > 0 && s.ended() == nil
+		want := s.count > 0 && s.endError() == nil
 		if want == s.armed {
 			continue
 		}
@@ -176,5 +176,5 @@ func (x Ctx) newScope(parent *Scope) *Scope {
 // Err returns ErrCanceled or ErrTimeout once the scope has ended.
 func (x Ctx) Err() error {
 	x.must("Err")
-	return x.scope.ended()
+	return x.scope.endError()
 }

@@ -123,7 +123,7 @@ func TestRaceCancelsTheLosers(t *testing.T) {
 func TestAllReturnsTheFirstErrorByPosition(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		fs := []*replay.Future{
-			x.StepFuture(e.stepOf("a", failing(9, true))), x.StepFuture(e.stepOf("b", failing(9, true))),
+			x.StepFuture(e.stepOf("a", failingStep(9, true))), x.StepFuture(e.stepOf("b", failingStep(9, true))),
 			x.StepFuture(e.stepOf("c")), x.Next("s"),
 		}
 		if err := x.Sleep(time.Hour); err != nil { // both errors are there when All begins
@@ -146,7 +146,7 @@ func TestAllReturnsTheFirstErrorByPosition(t *testing.T) {
 
 func TestAllGivesBackASignalThatItHadGot(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
-		err := x.All([]*replay.Future{x.Next("s"), x.StepFuture(e.stepOf("a", failing(9, true)))})
+		err := x.All([]*replay.Future{x.Next("s"), x.StepFuture(e.stepOf("a", failingStep(9, true)))})
 		f := x.Next("s")
 		return say(err, x.Get(f), string(f.Payload().Data)), nil
 	}, func(e *engine) {
@@ -163,7 +163,7 @@ func TestFirstNInOrderOfPosition(t *testing.T) {
 		for _, n := range []string{"a", "b", "c", "d"} {
 			fs = append(fs, x.StepFuture(e.stepOf(n)))
 		}
-		fs = append(fs, x.StepFuture(e.stepOf("f", failing(9, true))))
+		fs = append(fs, x.StepFuture(e.stepOf("f", failingStep(9, true))))
 		is, err := x.FirstN(2, fs)
 		_, tooMany := x.FirstN(6, fs)
 		_, impossible := x.FirstN(3, fs)

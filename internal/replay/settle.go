@@ -27,8 +27,8 @@ const (
 	outcomePending = 1
 )
 
-// settles reports whether the step ends only by an outcome of its own.
-func (a *ask) settles() bool { return a.kind == askStep && a.step.Settle != nil }
+// needsOwnOutcome reports whether the step ends only by an outcome of its own.
+func (a *ask) needsOwnOutcome() bool { return a.kind == askStep && a.step.Settle != nil }
 
 // hurry makes a step that settles end soon, because the code gave up on it.
 func (m *machine) hurry(a *ask, why error) {
@@ -55,8 +55,8 @@ func (m *machine) hasten(a *ask) {
 	}
 }
 
-// hurriedBy returns why the code gave up on a step; nil when it did not.
-func (r *run) hurriedBy(a *ask) error {
+// hurryReason returns why the code gave up on a step; nil when it did not.
+func (r *run) hurryReason(a *ask) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return a.hurried
@@ -70,7 +70,7 @@ func (a *ask) overReason() error {
 	if a.final != nil {
 		return a.final
 	}
-	return a.fut.m.r.hurriedBy(a)
+	return a.fut.m.r.hurryReason(a)
 }
 
 // attemptFailed notes a failed attempt that is repeated.
@@ -84,7 +84,7 @@ func (m *machine) attemptFailed(a *ask, e *model.Event) {
 	case e.Ref == outcomePending && e.Failure != nil:
 		a.final = e.Failure
 		a.last = "its outcome is pending, because it could not be settled in the database of the activity that the step has failed: " + a.last
-	case a.step.Settle != nil && m.r.hurriedBy(a) != nil:
+	case a.step.Settle != nil && m.r.hurryReason(a) != nil:
 		m.hasten(a)
 	}
 }
@@ -92,11 +92,11 @@ func (m *machine) attemptFailed(a *ask, e *model.Event) {
 // withdrawnElsewhere ends a hurried step that another process has withdrawn: without the step's
 // code it could not settle it. It reports false when the code has not given up on the step.
 func (m *machine) withdrawnElsewhere(a *ask, e *model.Event) bool {
-	if !a.settles() || m.r.hurriedBy(a) == nil {
+	if !a.needsOwnOutcome() || m.r.hurryReason(a) == nil {
 		return false
 	}
 	a.withdrawn = true
-	a.fut.err, a.fut.at = m.r.hurriedBy(a), e.At
+	a.fut.err, a.fut.at = m.r.hurryReason(a), e.At
 	m.resolve(&a.fut, e.Seq)
 	return true
 }
@@ -110,7 +110,7 @@ func (r *run) conclude(a *ask, out model.Payload, err error) model.Command {
 		return cmd
 	}
 	f := cmd.Event.Failure
-	switch why := r.hurriedBy(a); {
+	switch why := r.hurryReason(a); {
 	case a.final != nil:
 		f = a.final
 	case cmd.Kind != model.CommandRetry:
@@ -127,7 +127,7 @@ func (r *run) conclude(a *ask, out model.Payload, err error) model.Command {
 func (r *run) wantsOutcome(a *ask) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !a.dropped && !r.evicted && !r.w.halted.Load()
+	return !a.dropped && (!r.evicted || r.lost) && !r.w.halted.Load()
 }
 
 // settle makes a failure final. As long as that is impossible, the step has neither failed nor
@@ -140,13 +140,13 @@ func (r *run) settle(a *ask, e model.Event, f *model.Failure) model.Command {
 		r.w.unsettled.Fail(err, "step", a.name)
 		e.Kind, e.Failure, e.Ref, e.Input = model.EventAttemptFailed, f, outcomePending, model.Payload{}
 		if e.Attempt == 1 {
-			e.Input = a.step.stored()
+			e.Input = a.step.storedInput()
 		}
 		return model.Command{Kind: model.CommandRetry, Event: e, Delay: new(Policy).delay(e.Attempt, 0)}
 	}
 
 	r.w.unsettled.OK()
-	e.Kind, e.Failure, e.Output, e.Input = model.EventStepCompleted, nil, out, a.step.stored()
+	e.Kind, e.Failure, e.Output, e.Input = model.EventStepCompleted, nil, out, a.step.storedInput()
 	if stands != nil {
 		e.Kind, e.Failure = model.EventStepFailed, stands
 	}
@@ -164,14 +164,14 @@ func callSettle(ctx context.Context, a *ask, f *model.Failure) (out model.Payloa
 	return a.step.Settle(ctx, f)
 }
 
-// unlimited returns the context without any scope, for the end of a step that was hurried.
-func (x Ctx) unlimited() Ctx { return Ctx{x.co, &Scope{m: x.co.m}} }
+// withoutScope returns the context without any scope, for the end of a step that was hurried.
+func (x Ctx) withoutScope() Ctx { return Ctx{x.co, &Scope{m: x.co.m}} }
 
 // awaitSettled waits for the outcome of a hurried step and returns its error. If the error only
 // repeats why the code gave up, settled returns that reason, as any other wait does whose scope has
 // ended.
 func (x Ctx) awaitSettled(f *Future) error {
-	x = x.unlimited()
+	x = x.withoutScope()
 	for !f.done {
 		x.co.single[0] = f
 		_ = x.await(waitAny, 0, x.co.single[:]) // it has no scope that could end
@@ -182,7 +182,7 @@ func (x Ctx) awaitSettled(f *Future) error {
 // stepError returns the error of a step that is over.
 func (a *ask) stepError() error {
 	var f *model.Failure
-	why := a.fut.m.r.hurriedBy(a)
+	why := a.fut.m.r.hurryReason(a)
 	if why != nil && errors.As(a.fut.err, &f) && f.Kind == a.fut.m.w.cfg.Failure(why).Kind {
 		return why
 	}
@@ -194,7 +194,7 @@ func (a *ask) stepError() error {
 func (m *machine) settleAll() {
 	var pending []*ask
 	for _, a := range m.asks {
-		if a.settles() && !a.fut.done {
+		if a.needsOwnOutcome() && !a.fut.done {
 			pending = append(pending, a)
 		}
 	}
@@ -211,5 +211,5 @@ func (m *machine) settleAll() {
 	}
 
 	// it has no scope that could end
-	_ = Ctx{m.root, m.rootScope}.unlimited().await(waitDone, 0, fs)
+	_ = Ctx{m.root, m.rootScope}.withoutScope().await(waitDone, 0, fs)
 }

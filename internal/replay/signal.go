@@ -35,7 +35,7 @@ func (m *machine) signalQueue(name string) *signalQueue {
 // receive gives a new signal to the receive that has waited longest, or keeps it. An inbox takes
 // all signals.
 func (m *machine) receive(i int) {
-	if m.hidden(i) {
+	if m.isHidden(i) {
 		return
 	}
 	if m.inbox != nil {

@@ -44,7 +44,7 @@ func (m *machine) suggest() int64 {
 			m.newAsk("", &identity{kind: askMark, name: suggestion}).recorded = true
 			return e.Ref
 		}
-		past = past || i >= m.fed && m.unasked(e)
+		past = past || i >= m.fed && m.isUnasked(e)
 	}
 
 	near := func(is, most int64) bool { return most > 0 && is >= most/2 }

@@ -12,14 +12,14 @@ const (
 	maxStateBytes = 1 << 20
 )
 
-// carriedState reports whether the event is state that the run before left. No code of this run
+// isCarriedState reports whether the event is state that the run before left. No code of this run
 // asked for it.
-func carriedState(e *model.Event) bool { return e.Kind == model.EventStateSet && e.ID == "" }
+func isCarriedState(e *model.Event) bool { return e.Kind == model.EventStateSet && e.ID == "" }
 
 // carryStates gives the code the state of the run before, from its first line.
 func (m *machine) carryStates() {
 	for i := range m.r.start.Carried {
-		if e := &m.r.start.Carried[i]; carriedState(e) {
+		if e := &m.r.start.Carried[i]; isCarriedState(e) {
 			m.setState(e.Name, e.Output)
 		}
 	}

@@ -58,7 +58,7 @@ func (x Ctx) Step(s *Step) (model.Payload, error) {
 	if err := x.enter("of step", s.Name); err != nil {
 		return model.Payload{}, err
 	}
-	if err := x.scope.ended(); err != nil {
+	if err := x.scope.endError(); err != nil {
 		return model.Payload{}, err
 	}
 	c, m := x.co, x.co.m
@@ -71,7 +71,7 @@ func (x Ctx) Step(s *Step) (model.Payload, error) {
 	if a.task != nil {
 		return x.awaitTask(a)
 	}
-	a.cancelable = x.scope.reached(m.rootScope)
+	a.cancelable = x.scope.isUnder(m.rootScope)
 	c.inStep.Store(&a.name)
 	defer c.inStep.Store(nil)
 
@@ -87,19 +87,19 @@ func (x Ctx) Step(s *Step) (model.Payload, error) {
 	for !f.done {
 		c.single[0] = f
 		if err := x.await(waitAny, 0, c.single[:]); err != nil {
-			if !a.settles() {
+			if !a.needsOwnOutcome() {
 				m.withdraw(a)
 				return model.Payload{}, err
 			}
 			m.hurry(a, err)
-			x = x.unlimited()
+			x = x.withoutScope()
 		}
 		if c.inline == a {
 			c.runInline(a)
 		}
 	}
 
-	if f.err != nil && a.settles() {
+	if f.err != nil && a.needsOwnOutcome() {
 		return f.out, a.stepError()
 	}
 	return f.out, f.err
@@ -110,7 +110,7 @@ func (x Ctx) StepFuture(s *Step) *Future {
 	if err := x.enter("of step", s.Name); err != nil {
 		return failedFuture(err)
 	}
-	if err := x.scope.ended(); err != nil {
+	if err := x.scope.endError(); err != nil {
 		return failedFuture(err)
 	}
 	m := x.co.m
@@ -175,8 +175,8 @@ func (m *machine) atLeisure() bool {
 
 // mayInline decides whether the only coroutine may run the body itself, and takes a slot for it.
 func (m *machine) mayInline(s *Scope, a *ask) bool {
-	return m.alive == 1 && a.step.Body != nil && a.step.Pass == nil && a.step.AttemptTimeout == 0 && m.r.bodies.Load() == 0 && !s.limited() &&
-		!m.w.draining.Load() && m.w.slots.try()
+	return m.alive == 1 && a.step.Body != nil && a.step.Pass == nil && a.step.AttemptTimeout == 0 && m.r.bodies.Load() == 0 && !s.hasDeadline() &&
+		!m.w.draining.Load() && !m.w.kept.has(attemptKey{m.r.start.Run, a.id, a.attempt + 1}) && m.w.slots.try()
 }
 
 // startSteps starts the bodies that are due. It reports false when no body is due.
@@ -356,8 +356,8 @@ func (w *Worker) probeError(out model.Payload, err error) (model.Payload, error)
 	return out, err
 }
 
-// stored returns the input in its recorded form; empty when the body did not come that far.
-func (s *Step) stored() model.Payload {
+// storedInput returns the input in its recorded form; empty when the body did not come that far.
+func (s *Step) storedInput() model.Payload {
 	if s.Stored == nil {
 		return s.Input
 	}
@@ -370,7 +370,7 @@ func (s *Step) stored() model.Payload {
 // outcome returns the command that records the result of an attempt.
 func (w *Worker) outcome(a *ask, out model.Payload, err error) model.Command {
 	n := a.attempt + 1
-	e := model.Event{ID: a.id, Name: a.name, Attempt: n, Input: a.step.stored(), Position: a.position}
+	e := model.Event{ID: a.id, Name: a.name, Attempt: n, Input: a.step.storedInput(), Position: a.position}
 	if err == nil {
 		e.Kind, e.Output = model.EventStepCompleted, out
 		return model.Command{Kind: model.CommandRecord, Event: e}
@@ -381,7 +381,7 @@ func (w *Worker) outcome(a *ask, out model.Payload, err error) model.Command {
 	if policy.If != nil {
 		policy.If = guard(policy.If, e.Failure)
 	}
-	delay, again := policy.again(err, n)
+	delay, again := policy.nextAttempt(err, n)
 	if !again {
 		e.Kind = model.EventStepFailed
 		return model.Command{Kind: model.CommandRecord, Event: e}

@@ -40,7 +40,7 @@ func bothWays(t *testing.T, code func(e *engine, x replay.Ctx) (string, error), 
 func TestErrorsAreTheSameLiveAndOnReplay(t *testing.T) {
 	var texts []string
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
-		_, err := e.step(x, "a", failing(9, true))
+		_, err := e.step(x, "a", failingStep(9, true))
 		var f *model.Failure
 		if !errors.As(err, &f) {
 			return "", fmt.Errorf("error is %T", err)
@@ -61,7 +61,7 @@ func TestErrorsAreTheSameLiveAndOnReplay(t *testing.T) {
 
 func TestRetries(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
-		out, err := e.step(x, "a", failing(2, false), func(s *replay.Step) {
+		out, err := e.step(x, "a", failingStep(2, false), func(s *replay.Step) {
 			s.Policy = replay.Policy{MaxAttempts: 3, Initial: 10 * time.Second}
 		})
 		return out, err
@@ -73,7 +73,7 @@ func TestRetries(t *testing.T) {
 		}
 		id := e.events[0].ID
 		if e.retry("nobody"); len(e.bodies) > 0 {
-			t.Error("a step ran for somebody else's retry")
+			t.Error("a step ran for the retry of another step")
 		}
 		e.retry(id)
 		e.settle()
@@ -93,7 +93,7 @@ func TestRetries(t *testing.T) {
 // over.
 func TestRetryToldTwice(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
-		f := x.StepFuture(e.stepOf("a", failing(1, false)))
+		f := x.StepFuture(e.stepOf("a", failingStep(1, false)))
 		if err := x.Get(x.Next("go")); err != nil {
 			return "", err
 		}
@@ -118,7 +118,7 @@ func TestRetryToldTwice(t *testing.T) {
 
 func TestBackoffOverCrash(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
-		return e.step(x, "a", failing(1, false), func(s *replay.Step) { s.Policy.Initial = 3 * time.Millisecond })
+		return e.step(x, "a", failingStep(1, false), func(s *replay.Step) { s.Policy.Initial = 3 * time.Millisecond })
 	}, func(e *engine) {
 		e.settle()
 		e.crash()
@@ -501,7 +501,7 @@ func TestTurnsTellWhatRuns(t *testing.T) {
 		time.Sleep(time.Second) // until the janitor comes by: a body runs, so there is no hurry
 		synctest.Wait()
 		if turn := last(); turn.Seen != 1 || !turn.Running {
-			t.Errorf("after a signal that nobody waits for: %+v, want it seen", turn)
+			t.Errorf("after a signal that the code does not wait for: %+v, want it seen", turn)
 		}
 		e.apply()
 		e.letGo(0)

@@ -155,9 +155,9 @@ func (s *StepContext) Run() (model.RunID, model.Address) {
 	return s.start.Run, s.start.Address
 }
 
-// Again returns in whose name the run makes its steps, and where its past comes from. After a retry
-// or an import that is another run, which may have made the step before.
-func (s *StepContext) Again() (identity model.RunID, from model.Source) {
+// Origin returns in whose name the run makes its steps, and where its past comes from. After a
+// retry or an import that is another run, which may have made the step before.
+func (s *StepContext) Origin() (identity model.RunID, from model.Source) {
 	if s.claim != nil {
 		return s.identity(), model.Source{}
 	}

@@ -40,8 +40,8 @@ func (e *engine) wantReplies(t *testing.T, want string) {
 	}
 }
 
-// replays crashes, and checks that the next worker asks for nothing and continues from there.
-func (e *engine) replays(t *testing.T) {
+// checkReplay crashes, and checks that the next worker asks for nothing and continues from there.
+func (e *engine) checkReplay(t *testing.T) {
 	t.Helper()
 	before := len(e.events)
 	e.crash()
@@ -80,7 +80,7 @@ func TestUpdatesWaitForTheirHandler(t *testing.T) {
 		e.update("u", "3")
 		e.settle()
 		e.wantReplies(t, "1: got 1, 2: got 2, 3: got 3")
-		e.replays(t)
+		e.checkReplay(t)
 		e.signal("end", "")
 		e.settle()
 		e.wantClosed(t, model.Completed, "done")
@@ -129,7 +129,7 @@ func TestUpdatesThatFail(t *testing.T) {
 		if len(got) != 5 || !slices.Equal(got[:2], want) || slices.ContainsFunc(got[2:], func(a string) bool { return !strings.HasSuffix(a, "true") }) {
 			t.Errorf("answers %q", got)
 		}
-		e.replays(t)
+		e.checkReplay(t)
 		e.signal("end", "")
 		e.settle()
 		e.wantClosed(t, model.Completed, "done")
@@ -161,7 +161,7 @@ func TestHandlersSleepAndRunSteps(t *testing.T) {
 		e.update("u", "a")
 		e.update("u", "b")
 		e.settle()
-		e.replays(t)
+		e.checkReplay(t)
 		e.signal("end", "")
 		e.settle()
 		if e.end != nil {
@@ -242,7 +242,7 @@ func TestCarriedUpdatesAndState(t *testing.T) {
 		e.activate(-1)
 		e.settle()
 		e.wantReplies(t, "carried: got carried")
-		e.replays(t)
+		e.checkReplay(t)
 		e.signal("end", "")
 		e.settle()
 		e.wantClosed(t, model.Completed, "oldtrueold+")
@@ -322,7 +322,7 @@ func TestInterrupts(t *testing.T) {
 		e.settle()
 		e.inject(model.Event{Kind: model.EventCancelRequest, Failure: &model.Failure{Message: "why"}})
 		e.settle()
-		e.replays(t)
+		e.checkReplay(t)
 		if e.end != nil {
 			t.Fatal("it ended before its interrupts")
 		}
@@ -563,7 +563,7 @@ func TestPinIsRecordedOnce(t *testing.T) {
 		e.cfg.Version, e.cfg.Pinned = "v1", map[string]bool{"wf": true}
 		e.activate(-1)
 		e.settle()
-		e.replays(t)
+		e.checkReplay(t)
 		e.signal("end", "")
 		e.settle()
 		e.wantClosed(t, model.Completed, "out-a")

@@ -29,8 +29,8 @@ func task(name string, opts ...func(*replay.Step)) *replay.Step {
 	return s
 }
 
-// scheduled accepts a task.
-func (e *engine) scheduled(ev *model.Event) {
+// acceptTask accepts a task.
+func (e *engine) acceptTask(ev *model.Event) {
 	if slices.ContainsFunc(e.events, func(o model.Event) bool { return o.Kind == model.EventTaskScheduled && o.ID == ev.ID }) {
 		e.problem("task %s is scheduled twice", ev.ID)
 	}
@@ -142,7 +142,7 @@ func TestTaskIsScheduledOnceAndItsOutcomeFound(t *testing.T) {
 
 		for _, n := range []int{claim, again, claim, giveBack, claim, silence, claim} {
 			e.fate(id, n)
-			e.replays(t)
+			e.checkReplay(t)
 			if e.end != nil || len(e.waits) != 1 || e.waits[0].Code != model.WaitTask {
 				t.Fatalf("after fate %d: end %v, waits %v", n, e.end, e.waits)
 			}
@@ -218,7 +218,7 @@ func TestTaskIsWithdrawn(t *testing.T) {
 		if len(e.tasks) > 0 || len(e.timers) > 0 {
 			t.Errorf("tasks %v, timers %v", e.tasks, e.timers)
 		}
-		e.replays(t)
+		e.checkReplay(t)
 		e.signal("go", "on")
 		e.settle()
 		e.wantClosed(t, model.Completed, "end")
@@ -423,7 +423,7 @@ func TestTaskIsSealedOnceAndFoundByItsPlainInput(t *testing.T) {
 		if got := e.tasks[id].input; got != "sealed 1" {
 			t.Errorf("input %q", got)
 		}
-		e.replays(t)
+		e.checkReplay(t)
 		e.fate(id, claim)
 		e.fate(id, complete)
 		e.wantClosed(t, model.Completed, "done-"+id)

@@ -61,7 +61,7 @@ func TestUnload(t *testing.T) {
 			t.Error("the mutex is held")
 		}
 		mu.Unlock()
-		if n := e.w.Loaded(); n != 0 {
+		if n := e.w.LoadedRuns(); n != 0 {
 			t.Errorf("%d runs are loaded", n)
 		}
 	})
@@ -218,8 +218,8 @@ func TestLeastRecentlyUsedRunsAreReleasedAboveTheLimit(t *testing.T) {
 		if got := string(s.released); got != "\x01\x02" {
 			t.Errorf("released %q", got)
 		}
-		if s.w.Loaded() != 3 {
-			t.Errorf("%d are loaded", s.w.Loaded())
+		if s.w.LoadedRuns() != 3 {
+			t.Errorf("%d are loaded", s.w.LoadedRuns())
 		}
 		if err := s.w.Close(t.Context()); err != nil {
 			t.Error(err)

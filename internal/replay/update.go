@@ -132,9 +132,9 @@ func (x Ctx) WaitUpdates() error {
 	}
 }
 
-// cutOff gives up on the updates that are being served, because their coroutines end. Updates that
-// have begun are refused when the run ends.
-func (m *machine) cutOff() {
+// abandonUpdates gives up on the updates that are being served, because their coroutines end.
+// Updates that have begun are refused when the run ends.
+func (m *machine) abandonUpdates() {
 	for _, h := range m.handling {
 		if h.fut.co.started {
 			m.begun = append(m.begun, h.received.Seq)

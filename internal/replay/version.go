@@ -45,7 +45,7 @@ func (m *machine) choose(change string, oldest, newest int) int {
 			m.newAsk("", &identity{kind: askMark, name: change}).recorded = true
 			return int(e.Ref)
 		}
-		past = past || i >= m.fed && m.unasked(e)
+		past = past || i >= m.fed && m.isUnasked(e)
 	}
 
 	if past {
@@ -60,10 +60,10 @@ func (m *machine) choose(change string, oldest, newest int) int {
 	return newest
 }
 
-// unasked reports whether an event answers something that the code has not asked for yet, so that
+// isUnasked reports whether an event answers something that the code has not asked for yet, so that
 // it was asked for further on.
-func (m *machine) unasked(e *model.Event) bool {
-	if unsolicited(e) {
+func (m *machine) isUnasked(e *model.Event) bool {
+	if isUnsolicited(e) {
 		return false
 	}
 	a := m.find(e.ID)

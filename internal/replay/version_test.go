@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// versioned runs a, then b in version 0 of the change, x in version 1 and y in version 2, and
-// sleeps.
-func versioned(oldest, newest int) program {
+// versionedProgram runs a, then b in version 0 of the change, x in version 1 and y in version 2,
+// and sleeps.
+func versionedProgram(oldest, newest int) program {
 	return func(e *engine, x replay.Ctx) error {
 		if _, err := e.step(x, "a"); err != nil {
 			return err
@@ -34,16 +34,16 @@ func TestVersion(t *testing.T) {
 		ran      []string // by the new code
 		blocked  string
 	}{
-		{name: "a run that was past the change keeps to the old branch", old: thenSleep(steps("a", "b")), new: versioned(0, 1)},
-		{name: "a run that has not got there takes the new one", old: thenSleep(steps("a")), new: versioned(0, 1), ran: []string{"x"}},
-		{name: "a marked run keeps its version", old: versioned(0, 1), new: versioned(0, 2)},
-		{name: "a change that is over", old: versioned(0, 1), new: thenSleep(steps("a", "x"))},
+		{name: "a run that was past the change keeps to the old branch", old: thenSleep(steps("a", "b")), new: versionedProgram(0, 1)},
+		{name: "a run that has not got there takes the new one", old: thenSleep(steps("a")), new: versionedProgram(0, 1), ran: []string{"x"}},
+		{name: "a marked run keeps its version", old: versionedProgram(0, 1), new: versionedProgram(0, 2)},
+		{name: "a change that is over", old: versionedProgram(0, 1), new: thenSleep(steps("a", "x"))},
 		{
-			name: "a version that the code has given up", old: versioned(0, 1), new: versioned(2, 2),
+			name: "a version that the code has given up", old: versionedProgram(0, 1), new: versionedProgram(2, 2),
 			blocked: `the run follows version 1 of change "change"; the code supports 2 to 2`,
 		},
 		{
-			name: "an old branch that the code has given up", old: thenSleep(steps("a", "b")), new: versioned(1, 1),
+			name: "an old branch that the code has given up", old: thenSleep(steps("a", "b")), new: versionedProgram(1, 1),
 			blocked: "step b", // it is past the change, and the code has only the new branch
 		},
 	} {

@@ -25,12 +25,12 @@ func (m *machine) currentWaits() []model.Reason {
 			continue
 		}
 
-		for _, f := range c.wait.pending() {
+		for _, f := range c.wait.pendingFutures() {
 			if f.done || f.kind == futureCoroutine { // the coroutine has its own reason
 				continue
 			}
 			// its other futures say more
-			if f.kind == futureLocal && len(c.wait.pending()) > 1 {
+			if f.kind == futureLocal && len(c.wait.pendingFutures()) > 1 {
 				continue
 			}
 			if rs = append(rs, reason(f)); len(rs) == maxWaits {
@@ -88,7 +88,7 @@ func (m *machine) unawaitedStep(rs []model.Reason) (found *ask) {
 func (m *machine) pendingWaits() []model.Reason {
 	for n := m.coroutines.first; n != nil; n = n.next {
 		for s := n.value.under; s != nil; s = s.parent {
-			if s.deadline != 0 && s.ended() == nil {
+			if s.deadline != 0 && s.endError() == nil {
 				return []model.Reason{{Code: model.WaitTimer, Until: s.deadline}}
 			}
 		}
@@ -121,7 +121,7 @@ func reason(f *Future) model.Reason {
 		case a.step.Body == nil:
 			return model.Reason{Code: model.WaitWorker, Name: a.name, Detail: "activity"}
 		}
-		if why, kept := a.keptBack(); kept {
+		if why, kept := a.passageReason(); kept {
 			return why
 		}
 		return model.Reason{Code: model.WaitStep, Name: a.name}

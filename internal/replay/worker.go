@@ -53,6 +53,9 @@ type Config struct {
 	// UnloadTimeout is how long deferred functions of workflow code may take when a run is
 	// unloaded. The default is 5 s.
 	UnloadTimeout time.Duration
+	// OwnerRestarts says that the engine is a server, which may lose a session and hand the same
+	// runs out again. The worker then remembers outcomes until they are confirmed. See Worker.Lose.
+	OwnerRestarts bool
 	// Checks are for tests of users' code; nil everywhere else.
 	Checks *Checks
 	// Meter counts, and Tracer creates spans; both may be nil.
@@ -103,6 +106,7 @@ type Worker struct {
 	slots     slots
 	hosts     hosts
 	recalls   recalls
+	kept      keptAttempts
 	loops     sync.Map // positions of steps in loops that were warned about
 	passages  sync.Map // attempts that wait for the gate; see passage.go
 	passed    atomic.Int64
@@ -148,7 +152,7 @@ func NewWorker(cfg Config) *Worker {
 
 // Serve gives the worker the session that receives its reports.
 func (w *Worker) Serve(s api.Session) {
-	w.unwatch = w.cfg.Meter.Watch(w.states)
+	w.unwatch = w.cfg.Meter.Watch(w.reportStates)
 	w.session.Store(&bound{s})
 	close(w.joined)
 	w.goroutines.Add(1)
@@ -157,15 +161,15 @@ func (w *Worker) Serve(s api.Session) {
 
 // report sends a turn, once there is a session.
 func (w *Worker) report(t model.Turn) error {
-	s := w.serving()
+	s := w.awaitSession()
 	if s == nil {
 		return fault.New(fault.Unavailable, "the worker is closed")
 	}
 	return s.Report(w.ctx, t)
 }
 
-// serving returns the session, once there is one; nil when the worker was closed before.
-func (w *Worker) serving() api.Session {
+// awaitSession returns the session, once there is one; nil when the worker was closed before.
+func (w *Worker) awaitSession() api.Session {
 	b := w.session.Load()
 	if b == nil {
 		select {
@@ -204,8 +208,11 @@ func (w *Worker) Activate(a api.Activation) {
 	w.runs[a.Start.Run] = r
 	loaded := len(w.runs)
 	w.mu.Unlock()
+	begins := true
 	if old != nil {
-		old.evict("activated again")
+		if begins = !old.handOverTo(r); begins {
+			old.evict("activated again")
+		}
 	}
 
 	if loaded == 1 || loaded > w.cfg.MaxLoaded {
@@ -215,7 +222,9 @@ func (w *Worker) Activate(a api.Activation) {
 		}
 	}
 
-	r.begin()
+	if begins { // otherwise the activation before this one begins it when it ends
+		r.begin()
+	}
 }
 
 // findRun returns the run, if the worker holds it in that generation.
@@ -265,8 +274,8 @@ func (w *Worker) forget(r *run) {
 	}
 }
 
-// Loaded returns the number of runs in memory.
-func (w *Worker) Loaded() int {
+// LoadedRuns returns the number of runs in memory.
+func (w *Worker) LoadedRuns() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.runs)
@@ -321,6 +330,7 @@ func (w *Worker) Close(ctx context.Context) error {
 		r.evict("the worker is closed")
 	}
 
+	w.kept.close()
 	w.slots.close()
 	w.hosts.close()
 	done := make(chan struct{})
@@ -335,7 +345,7 @@ func (w *Worker) Close(ctx context.Context) error {
 	select {
 	case <-done:
 	case <-timer.C:
-		return fault.New(fault.Timeout, "%d runs did not end: their code or their steps block", w.Loaded())
+		return fault.New(fault.Timeout, "%d runs did not end: their code or their steps block", w.LoadedRuns())
 	}
 
 	return err

@@ -182,7 +182,7 @@ func TestOverlap(t *testing.T) {
 
 func TestCatchUp(t *testing.T) {
 	t.Parallel()
-	t.Run("nobody was there for three hours", func(t *testing.T) {
+	t.Run("no process ran for three hours", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, hourly(Skip))
 		w.at("15T03:30")
@@ -243,7 +243,7 @@ func TestPause(t *testing.T) {
 	w.end()
 	w.at("15T04:00")
 	w.want("tick 15T01:00")
-	if a := w.tell(Command{Verb: VerbTrigger}); a.Text != "" { // by hand all the same
+	if a := w.tell(Command{Verb: VerbTrigger}); a.Text != "" { // still works by hand
 		t.Error(a.Text)
 	}
 	w.want("trigger 15T04:00")

@@ -49,8 +49,8 @@ type pending struct {
 // Observer is notified of decisions when they are made, not when they are replayed: once, unless
 // the process dies before the decision is recorded. The host of the code may implement it.
 type Observer interface {
-	// Decided reports the counts of a schedule before and after a decision.
-	Decided(schedule string, was, is *Counts)
+	// CountDecisions reports the counts of a schedule before and after a decision.
+	CountDecisions(schedule string, was, is *Counts)
 }
 
 // Code is the workflow of schedules. It stores plain JSON, whatever the payload settings of the
@@ -154,7 +154,7 @@ func (r *run) decide(n int, commands []*pending) (d Decision, err error) {
 				return model.Payload{}, err
 			}
 			if o, ok := r.x.Host().(Observer); ok {
-				o.Decided(r.name, &in.Status.Counts, &d.Status.Counts)
+				o.CountDecisions(r.name, &in.Status.Counts, &d.Status.Counts)
 			}
 			data, err := json.Marshal(d)
 			return model.Payload{Data: data}, err

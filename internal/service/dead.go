@@ -168,7 +168,7 @@ func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, reques
 		return reply, false, fault.New(fault.Corrupt, "requeue: the answer to request %q of %s: %w", request, row.Body.Address, err)
 	}
 	this := model.Message{Kind: model.MessageRequeue, To: row.Body.Address, RequestID: request, DeadTask: &model.DeadTaskOrder{}, Asked: want}
-	if f := core.MisusedBy(&this, &a); f != nil {
+	if f := core.MisuseOfAnswered(&this, &a); f != nil {
 		return reply, true, fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
 	}
 

@@ -28,7 +28,7 @@ func (s *Service) explainLate(ctx context.Context, a model.Address, err error) e
 }
 
 // lateMany is late for many addresses. Together they wait as long as one does, and one address of
-// each shard is explained: what is to be started does not exist, and waits for whoever owns its
+// each shard is explained: an execution that does not exist yet waits for the owner of its
 // shard.
 func (s *Service) lateMany(ctx context.Context) func(a model.Address, err error) error {
 	var end time.Time
@@ -88,7 +88,7 @@ func (s *Service) lateReason(ctx context.Context, a model.Address) lateReason {
 	if err != nil {
 		return lateReason{err: err}
 	}
-	// whatever the execution waits for, nobody takes what is sent to it
+	// no node accepts messages for the execution, whatever it waits for
 	if why, ok := j.world.Unowned(s.shard(a)); ok {
 		return lateReason{links: []api.Link{{Subject: nameOf(a), Reason: why}}}
 	}

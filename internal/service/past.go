@@ -346,8 +346,8 @@ func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRe
 
 // chain returns the runs that had the address before a run, and the run itself, oldest first: the
 // runs that led to it, and the ones that it replaced. A deleted run does not end the chain: the
-// runs around it name each other from both sides, and all of them know the first one. A run that
-// led to nothing can only be found through the run that replaced it.
+// runs around it name each other from both sides, and all of them know the first one. A run
+// without a successor can only be found through the run that replaced it.
 func (s *Service) chain(ctx context.Context, row *store.Execution) ([]model.RunID, error) {
 	a, last := row.Start.Address, row.Start.Run
 	looked := map[model.RunID]bool{{}: true, last: true}

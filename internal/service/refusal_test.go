@@ -287,7 +287,7 @@ func TestUnknownExecutions(t *testing.T) {
 		if c.name == "start" {
 			continue
 		}
-		wantKind(t, c.name+" of nobody", c.do(t.Context(), s, api.Target{Address: order("nobody")}), fault.NotFound)
+		wantKind(t, c.name+" of a missing execution", c.do(t.Context(), s, api.Target{Address: order("nobody")}), fault.NotFound)
 		wantKind(t, c.name+" of a run that does not exist", c.do(t.Context(), s, api.Target{Address: order("1"), Run: model.RunID{9}}), fault.NotFound)
 		wantKind(t, c.name+" of a run of another", c.do(t.Context(), s, api.Target{Address: order("1"), Run: other.Run}), fault.NotFound)
 		if c.name != "await" { // it would wait

@@ -181,13 +181,13 @@ func (s *Service) TaskStream(ctx context.Context, r api.TaskStreamRequest) (page
 
 // pageRead is how follow reads a page: read appends what is there and returns how much that was.
 type pageRead struct {
-	wait  bool // for what comes next, if nothing is there
+	wait  bool // for the next rows, if there are none
 	limit int
 	read  func() (int, error)
 }
 
-// follow reads a page: what is there, or, if wait is true, what comes next. It reports whether the
-// task has ended and the page is the last.
+// follow reads a page. If the page is empty and wait is true, it waits for the next rows. It
+// reports whether the task has ended and the page is the last.
 func (s *Service) follow(ctx context.Context, k *task, p pageRead) (ended bool, err error) {
 	for {
 		// Listen before the read, so that no change in between is missed.

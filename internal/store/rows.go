@@ -128,6 +128,8 @@ type AcquiredShard struct {
 	Crashed bool
 	// Tokens is the mark of the shard. All fencing tokens of earlier owners are at most this high.
 	Tokens int64
+	// Foreign says that another process owned the shard last. The engine sets it.
+	Foreign bool
 }
 
 // LaneRef names a fence.

@@ -80,8 +80,8 @@ type series struct {
 	buckets []atomic.Int64 // one for each bound: values up to it and above the previous one
 }
 
-// Add adds to a counter. The values are those of the family's labels, in order. Callers add the
-// tenant to the values of the families that have it; a meter that counts all tenants together
+// Add adds to a counter. The values are the values of the family's labels, in order. Callers add
+// the tenant to the values of the families that have it; a meter that counts all tenants together
 // leaves it out.
 func (m *Meter) Add(id ID, n int64, values ...string) {
 	if m == nil || n == 0 {

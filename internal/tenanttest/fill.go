@@ -89,6 +89,7 @@ func (d *definitions) run(t *testing.T, app *perdure.App, ids *IDs) {
 	if _, err := d.pay.Submit(c, ids.Secret, perdure.RawKey(ids.Key)); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := d.pay.Execution(perdure.RawKey(ids.Key)).Result(c); err == nil {
 		t.Fatal("the payment has not failed")
 	}
@@ -98,6 +99,7 @@ func (d *definitions) run(t *testing.T, app *perdure.App, ids *IDs) {
 	if _, err := d.order.Start(c, ids.Secret, perdure.RawKey(ids.Key)); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the order has its lock", func() bool {
 		info, err := app.Entities().Describe(t.Context(), d.account.Ref(ids.Key))
 		ids.Epoch = info.Epoch
@@ -116,7 +118,7 @@ func (ids *IDs) lookUp(t *testing.T, b api.Backend, tenant string) {
 		}
 		return found.Start.Run
 	}
-	ids.Run, ids.ClosedRun, ids.TaskRun = run(ids.target(tenant)), run(ids.closed(tenant)), run(ids.task(tenant).Target)
+	ids.Run, ids.ClosedRun, ids.TaskRun = run(ids.target(tenant)), run(ids.closedTarget(tenant)), run(ids.task(tenant).Target)
 
 	past, err := history.Load(ctx, b, ids.target(tenant), 1<<20)
 	if err != nil {

@@ -66,13 +66,13 @@ func Refuse(t *testing.T, b api.Client, of *IDs) {
 func render(answer any) string {
 	data, err := json.Marshal(answer)
 	if err != nil {
-		return fmt.Sprintf("%+v", answer) + decoded(answer)
+		return fmt.Sprintf("%+v", answer) + decodedTexts(answer)
 	}
-	return string(data) + decoded(answer)
+	return string(data) + decodedTexts(answer)
 }
 
-// decoded returns the texts in the byte slices of a value.
-func decoded(v any) string {
+// decodedTexts returns the texts in the byte slices of a value.
+func decodedTexts(v any) string {
 	var text strings.Builder
 	var walk func(v reflect.Value, depth int)
 

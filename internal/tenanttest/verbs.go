@@ -52,7 +52,7 @@ func (of *IDs) target(tenant string) api.Target {
 	return api.Target{Address: of.at(tenant), Run: of.Run}
 }
 
-func (of *IDs) closed(tenant string) api.Target {
+func (of *IDs) closedTarget(tenant string) api.Target {
 	return api.Target{Address: model.Address{Tenant: tenant, Type: of.Workflow, Key: of.Closed}, Run: of.ClosedRun}
 }
 
@@ -133,7 +133,7 @@ func executionVerbs() []Verb {
 			return p, err
 		}},
 		{Name: "Await", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
-			return c.Await(ctx, of.closed(tenant))
+			return c.Await(ctx, of.closedTarget(tenant))
 		}},
 		{Name: "Describe", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return c.Describe(ctx, of.target(tenant))
@@ -159,7 +159,7 @@ func executionVerbs() []Verb {
 func historyVerbs() []Verb {
 	past := func(name string, do func(api.Client, context.Context, api.PastRequest) (api.PastReply, error)) Verb {
 		return Verb{Name: name, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
-			return do(c, ctx, api.PastRequest{Source: of.closed(tenant), Key: "past-" + of.Key})
+			return do(c, ctx, api.PastRequest{Source: of.closedTarget(tenant), Key: "past-" + of.Key})
 		}}
 	}
 	return []Verb{
@@ -168,7 +168,7 @@ func historyVerbs() []Verb {
 			return c.Import(ctx, api.ImportRequest{History: of.History, Tenant: tenant})
 		}},
 		{Name: "Delete", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
-			return c.Delete(ctx, api.DeleteRequest{Target: of.closed(tenant), Force: true, Export: io.Discard})
+			return c.Delete(ctx, api.DeleteRequest{Target: of.closedTarget(tenant), Force: true, Export: io.Discard})
 		}},
 	}
 }

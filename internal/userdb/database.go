@@ -179,7 +179,7 @@ func (d *Database) create(ctx context.Context, t Table) error {
 		return nil
 	case sqlState(err) == denied || sqlState(err) == noSchema:
 		return fault.WithHint(fault.New(fault.Denied, "table %s is missing and cannot be created: %w", qualify(d.src.Schema, t), err),
-			"have somebody who may create tables run:\n%s;", ddl)
+			"ask a user who may create tables to run:\n%s;", ddl)
 	}
 	return fault.New(fault.Unavailable, "create table %s: %w", qualify(d.src.Schema, t), err)
 }
@@ -223,7 +223,7 @@ func (d *Database) define(ctx context.Context, t Table, done, ddl string) (err e
 
 			return nil
 		})
-		if !passing(err) || !pause(ctx, try) {
+		if !isTransient(err) || !pause(ctx, try) {
 			break
 		}
 	}

@@ -29,9 +29,9 @@ func sqlState(err error) string {
 	return ""
 }
 
-// passing reports whether concurrent transactions caused the error. Nothing was done, and an
+// isTransient reports whether concurrent transactions caused the error. Nothing was done, and an
 // immediate retry may help.
-func passing(err error) bool {
+func isTransient(err error) bool {
 	if err == nil {
 		return false
 	}

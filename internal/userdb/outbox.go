@@ -103,7 +103,7 @@ func findSQLite(ctx context.Context, exec Exec, schemas []string) (Site, error) 
 		if err == nil {
 			site.schema, site.Outbox = s, true
 		}
-		if err == nil || passing(err) {
+		if err == nil || isTransient(err) {
 			return site, err
 		}
 	}

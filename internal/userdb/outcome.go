@@ -53,7 +53,7 @@ func (d *Database) Run(ctx context.Context, a *Attempt) (model.Payload, *model.F
 		out, stands, err := d.once(ctx, a, age)
 		// After a doubtful commit, try the same again. The insert of the outcome waits for the
 		// transaction that may still be in progress, and then shows whether it was committed.
-		if err == nil || !passing(err) && !doubtful(err) || !pause(ctx, try) {
+		if err == nil || !isTransient(err) && !doubtful(err) || !pause(ctx, try) {
 			return out, stands, err
 		}
 	}
@@ -145,8 +145,8 @@ func (d *Database) keep(ctx context.Context, tx Tx, s *Step, o model.Outcome) er
 var errEnded = fault.New(fault.Invalid,
 	"the function of a transactional activity has committed or rolled back its transaction: that is done for it when it returns; what it did may stand")
 
-// Ended reports whether an error is the misuse of a transaction by user code.
-func Ended(err error) bool { return err == errEnded } //nolint:errorlint // it is returned as it is
+// IsMisuse reports whether an error is the misuse of a transaction by user code.
+func IsMisuse(err error) bool { return err == errEnded } //nolint:errorlint // it is returned as it is
 
 // loadOutcome returns the outcome that another attempt has stored, or why there is none.
 func (d *Database) loadOutcome(ctx context.Context, a *Attempt) (model.Payload, *model.Failure, error) {
@@ -181,7 +181,7 @@ func (d *Database) find(ctx context.Context, s *Step) (found bool, o model.Outco
 func (d *Database) Settle(ctx context.Context, s *Step, f *model.Failure) (model.Payload, *model.Failure, error) {
 	for try := 0; ; try++ {
 		out, stands, err := d.settle(ctx, s, f)
-		if err == nil || !passing(err) && !doubtful(err) || !pause(ctx, try) {
+		if err == nil || !isTransient(err) && !doubtful(err) || !pause(ctx, try) {
 			return out, stands, err
 		}
 	}

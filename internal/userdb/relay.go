@@ -161,7 +161,7 @@ func encodeTries(messages []OutboxMessage, more int) string {
 // patiently is like within, but retries at once if other transactions interfered.
 func (d *Database) patiently(ctx context.Context, fn func(Tx) error) error {
 	for try := 0; ; try++ {
-		if err := d.within(ctx, fn); !passing(err) || !pause(ctx, try) {
+		if err := d.within(ctx, fn); !isTransient(err) || !pause(ctx, try) {
 			return err
 		}
 	}

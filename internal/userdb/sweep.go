@@ -84,7 +84,7 @@ func (d *Database) remove(ctx context.Context, run string) (n int64, err error) 
 			n, err = tx.Exec(ctx, query, run, int64(sweepRows))
 			return err
 		})
-		if !passing(err) || !pause(ctx, try) {
+		if !isTransient(err) || !pause(ctx, try) {
 			return n, err
 		}
 	}

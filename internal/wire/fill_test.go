@@ -93,7 +93,7 @@ func (f filler) walk(v reflect.Value) {
 		f.fill(v.Elem(), "")
 	case reflect.Struct:
 		for field, value := range v.Fields() {
-			if skipped(v.Type(), field.Name) {
+			if isSkipped(v.Type(), field.Name) {
 				continue
 			}
 			name := field.Name
@@ -128,8 +128,8 @@ func (f filler) walk(v reflect.Value) {
 	}
 }
 
-// skipped are fields that do not travel by design.
-func skipped(t reflect.Type, field string) bool {
+// isSkipped are fields that do not travel by design.
+func isSkipped(t reflect.Type, field string) bool {
 	// decided by the engine, never stored
 	return t == reflect.TypeFor[model.Message]() && field == "Drawn"
 }

@@ -20,8 +20,26 @@ func WorkflowJoin(o *model.Offer) *pb.Join {
 }
 
 // ReadWorkflowJoin reads an offer.
-func ReadWorkflowJoin(tenant string, j *pb.Join) model.Offer {
-	return model.Offer{Name: j.GetName(), Tenant: tenant, Workflows: j.GetKinds(), Pinned: j.GetPinned(), Version: j.GetVersion()}
+func ReadWorkflowJoin(tenant string, j *pb.Join) (model.Offer, error) {
+	o := model.Offer{Name: j.GetName(), Tenant: tenant, Workflows: j.GetKinds(), Pinned: j.GetPinned(), Version: j.GetVersion()}
+	for _, h := range j.GetHeldRuns() {
+		run, err := ReadRun(h.GetRun())
+		if err != nil {
+			return o, err
+		}
+		o.Held = append(o.Held, model.HeldRun{Address: ReadAddress(tenant, h.GetAddress()), Run: run})
+	}
+	return o, nil
+}
+
+// HeldRun is a run that a worker holds from a session that the server has lost.
+func HeldRun(h model.HeldRun) *pb.HeldRun {
+	return &pb.HeldRun{Address: Address(h.Address), Run: Run(h.Run)}
+}
+
+// HeldClaim is a claim that a worker holds from a session that the server has lost.
+func HeldClaim(ref model.ClaimRef) *pb.HeldClaim {
+	return &pb.HeldClaim{Ref: TaskRef(ref.TaskRef), Claim: ref.Claim}
 }
 
 // TaskJoin is an offer to execute tasks.
@@ -33,11 +51,19 @@ func TaskJoin(o *model.TaskOffer) *pb.Join {
 }
 
 // ReadTaskJoin reads an offer to execute tasks.
-func ReadTaskJoin(tenant string, j *pb.Join) model.TaskOffer {
-	return model.TaskOffer{
+func ReadTaskJoin(tenant string, j *pb.Join) (model.TaskOffer, error) {
+	o := model.TaskOffer{
 		Name: j.GetName(), Tenants: []string{tenant}, Queues: j.GetQueues(), Kinds: j.GetKinds(), Slots: int(j.GetSlots()), Version: j.GetVersion(),
 		Limits: j.GetLimits(), Breakers: j.GetBreakers(),
 	}
+	for _, h := range j.GetHeldClaims() {
+		ref, err := ReadClaimRef(tenant, h.GetRef(), h.GetClaim())
+		if err != nil {
+			return o, err
+		}
+		o.Held = append(o.Held, ref)
+	}
+	return o, nil
 }
 
 // EntityJoin is an offer of entities and services.
@@ -55,6 +81,9 @@ func EntityJoin(o *model.EntityOffer) *pb.Join {
 // ReadEntityJoin reads an offer of entities and services.
 func ReadEntityJoin(tenant string, j *pb.Join) model.EntityOffer {
 	o := model.EntityOffer{Name: j.GetName(), Tenant: tenant}
+	for _, a := range j.GetHeldEntities() {
+		o.Held = append(o.Held, model.HeldRun{Address: ReadAddress(tenant, a)})
+	}
 	for _, t := range j.GetEntities() {
 		o.Types = append(o.Types, model.EntityType{
 			Type: t.GetType(), Views: t.GetViews(), Concurrency: int(t.GetConcurrency()), Mailbox: int(t.GetMailbox()), Idle: time.Duration(t.GetIdle()),
@@ -91,7 +120,7 @@ func ReadActivation(tenant string, a *pb.Activation) (model.Activation, error) {
 // Turn is what the code of a run did.
 func Turn(t *model.Turn) *pb.Turn {
 	out := &pb.Turn{
-		Run: Run(t.Run), Generation: t.Generation, Seen: t.Seen, Ahead: int64(t.Ahead), Close: closing(t.Close), Running: t.Running,
+		Run: Run(t.Run), Generation: t.Generation, Seen: t.Seen, Ahead: int64(t.Ahead), Close: writeClose(t.Close), Running: t.Running,
 		Waits: reasons(t.Waits),
 	}
 	if t.Blocked != nil {
@@ -199,8 +228,8 @@ func readCommand(c *pb.Command) (model.Command, error) {
 	return out, nil
 }
 
-// readTemplate reads the event of a command. Commands that leave no event, such as those of timers,
-// have one without a kind.
+// readTemplate reads the event of a command. Commands that leave no event, such as commands
+// for timers, have one without a kind.
 func readTemplate(e *pb.Event) (model.Event, error) {
 	if e.GetKind() != 0 {
 		return ReadEvent(e)
@@ -213,7 +242,7 @@ func readTemplate(e *pb.Event) (model.Event, error) {
 	return out, nil
 }
 
-func closing(c *model.Close) *pb.Close {
+func writeClose(c *model.Close) *pb.Close {
 	if c == nil {
 		return nil
 	}
@@ -241,7 +270,7 @@ func Operations(o *model.Operations) *pb.Operations {
 	}
 	for i := range o.Calls {
 		c := &o.Calls[i]
-		out.Calls[i] = &pb.OperationCall{Name: c.Name, Input: Payload(c.Input), Trace: c.Trace}
+		out.Calls[i] = &pb.OperationCall{Name: c.Name, Input: Payload(c.Input), Trace: c.Trace, Number: c.Number}
 	}
 	return out
 }
@@ -253,7 +282,7 @@ func ReadOperations(tenant string, o *pb.Operations) model.Operations {
 		Calls: make([]model.OperationCall, len(o.GetCalls())),
 	}
 	for i, c := range o.GetCalls() {
-		out.Calls[i] = model.OperationCall{Name: c.GetName(), Input: ReadPayload(c.GetInput()), Trace: c.GetTrace()}
+		out.Calls[i] = model.OperationCall{Name: c.GetName(), Input: ReadPayload(c.GetInput()), Trace: c.GetTrace(), Number: c.GetNumber()}
 	}
 	return out
 }

@@ -104,7 +104,7 @@ var vetted = []reported{
 		right: `func v(ctx perdure.WorkflowCtx, in string) (Out, error) { return perdure.Do(ctx, "step", func(context.Context) (Out, error) { return Out{}, nil }, perdure.StepKey(in)) }`,
 	},
 	{
-		id: "S21", name: "an entity that sleeps, by way of a helper", program: `func nap() { time.Sleep(time.Second) }; var _ = perdure.NewOperation(perdure.NewEntity[Out]("e"), "o", func(ctx perdure.EntityCtx, s *Out, in In) (Out, error) { nap(); return *s, nil })`,
+		id: "S21", name: "an entity that sleeps in a helper", program: `func nap() { time.Sleep(time.Second) }; var _ = perdure.NewOperation(perdure.NewEntity[Out]("e"), "o", func(ctx perdure.EntityCtx, s *Out, in In) (Out, error) { nap(); return *s, nil })`,
 		want:  []string{"nap reaches time.Sleep", "in an entity", "start a workflow that waits with ctx.Sleep"},
 		right: `var _ = perdure.NewOperation(perdure.NewEntity[Out]("e"), "o", func(ctx perdure.EntityCtx, s *Out, in In) (Out, error) { _, err := WF.Start(ctx, in); return *s, err })`,
 	},

@@ -88,9 +88,9 @@ const (
 // ClientService is what programs and operators ask. Every method acts in the tenant of the caller's
 // credential.
 //
-// A request with a request id takes effect once, however often it arrives while the server remembers
-// the id. A client that gets no answer sends the same request again, with the same id. An error has
-// an ErrorDetail.
+// A request with a request id takes effect once, even if it arrives several times while the server
+// remembers the id. A client that gets no answer sends the same request again, with the same id. An
+// error has an ErrorDetail.
 type ClientServiceClient interface {
 	// Server says what the client talks to. Clients call it first.
 	Server(ctx context.Context, in *ServerRequest, opts ...grpc.CallOption) (*ServerReply, error)
@@ -219,8 +219,8 @@ type ClientServiceClient interface {
 	// Deliver delivers a request that left with a transaction of the client's database and returns
 	// what the direct call would have.
 	Deliver(ctx context.Context, in *DeliverRequest, opts ...grpc.CallOption) (*Done, error)
-	// DeadLetters returns messages that left with transactions and were refused, in the order of their
-	// ids.
+	// DeadLetters returns messages that left with transactions and were refused, in the order of
+	// their ids.
 	DeadLetters(ctx context.Context, in *DeadLettersRequest, opts ...grpc.CallOption) (*DeadLetterList, error)
 }
 
@@ -881,9 +881,9 @@ func (c *clientServiceClient) DeadLetters(ctx context.Context, in *DeadLettersRe
 // ClientService is what programs and operators ask. Every method acts in the tenant of the caller's
 // credential.
 //
-// A request with a request id takes effect once, however often it arrives while the server remembers
-// the id. A client that gets no answer sends the same request again, with the same id. An error has
-// an ErrorDetail.
+// A request with a request id takes effect once, even if it arrives several times while the server
+// remembers the id. A client that gets no answer sends the same request again, with the same id. An
+// error has an ErrorDetail.
 type ClientServiceServer interface {
 	// Server says what the client talks to. Clients call it first.
 	Server(context.Context, *ServerRequest) (*ServerReply, error)
@@ -1012,8 +1012,8 @@ type ClientServiceServer interface {
 	// Deliver delivers a request that left with a transaction of the client's database and returns
 	// what the direct call would have.
 	Deliver(context.Context, *DeliverRequest) (*Done, error)
-	// DeadLetters returns messages that left with transactions and were refused, in the order of their
-	// ids.
+	// DeadLetters returns messages that left with transactions and were refused, in the order of
+	// their ids.
 	DeadLetters(context.Context, *DeadLettersRequest) (*DeadLetterList, error)
 	mustEmbedUnimplementedClientServiceServer()
 }

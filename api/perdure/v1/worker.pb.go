@@ -227,7 +227,10 @@ type Hello struct {
 	LastEventKind   uint32 `protobuf:"varint,4,opt,name=last_event_kind,json=lastEventKind,proto3" json:"last_event_kind,omitempty"`
 	LastMessageKind uint32 `protobuf:"varint,5,opt,name=last_message_kind,json=lastMessageKind,proto3" json:"last_message_kind,omitempty"`
 	// The name and version of the program, for people.
-	Agent         string `protobuf:"bytes,6,opt,name=agent,proto3" json:"agent,omitempty"`
+	Agent string `protobuf:"bytes,6,opt,name=agent,proto3" json:"agent,omitempty"`
+	// A random id of the worker, which stays the same as long as its process lives. A server that has
+	// lost the session recognizes by it what the worker holds.
+	Worker        string `protobuf:"bytes,7,opt,name=worker,proto3" json:"worker,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -304,13 +307,20 @@ func (x *Hello) GetAgent() string {
 	return ""
 }
 
+func (x *Hello) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
 // Welcome answers a hello.
 type Welcome struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Protocol uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	Session  string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
-	// Whether the server still had the session. If not, the session is new, and the worker holds
-	// nothing any more.
+	// Whether the server still had the session. If not, the session is new, and the worker says in
+	// its joins what it still holds.
 	Resumed bool `protobuf:"varint,3,opt,name=resumed,proto3" json:"resumed,omitempty"`
 	// The number of the last worker frame that the server has taken.
 	Received        uint64 `protobuf:"varint,4,opt,name=received,proto3" json:"received,omitempty"`
@@ -1128,9 +1138,13 @@ type Join struct {
 	// How many tasks it executes at once.
 	Slots int64 `protobuf:"varint,7,opt,name=slots,proto3" json:"slots,omitempty"`
 	// The names of limits and breakers that the code of the activities uses.
-	Limits        []string      `protobuf:"bytes,8,rep,name=limits,proto3" json:"limits,omitempty"`
-	Breakers      []string      `protobuf:"bytes,9,rep,name=breakers,proto3" json:"breakers,omitempty"`
-	Entities      []*EntityType `protobuf:"bytes,10,rep,name=entities,proto3" json:"entities,omitempty"`
+	Limits   []string      `protobuf:"bytes,8,rep,name=limits,proto3" json:"limits,omitempty"`
+	Breakers []string      `protobuf:"bytes,9,rep,name=breakers,proto3" json:"breakers,omitempty"`
+	Entities []*EntityType `protobuf:"bytes,10,rep,name=entities,proto3" json:"entities,omitempty"`
+	// What the worker holds from a session that the server has lost, depending on the role.
+	HeldRuns      []*HeldRun   `protobuf:"bytes,11,rep,name=held_runs,json=heldRuns,proto3" json:"held_runs,omitempty"`
+	HeldClaims    []*HeldClaim `protobuf:"bytes,12,rep,name=held_claims,json=heldClaims,proto3" json:"held_claims,omitempty"`
+	HeldEntities  []*Address   `protobuf:"bytes,13,rep,name=held_entities,json=heldEntities,proto3" json:"held_entities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1235,6 +1249,133 @@ func (x *Join) GetEntities() []*EntityType {
 	return nil
 }
 
+func (x *Join) GetHeldRuns() []*HeldRun {
+	if x != nil {
+		return x.HeldRuns
+	}
+	return nil
+}
+
+func (x *Join) GetHeldClaims() []*HeldClaim {
+	if x != nil {
+		return x.HeldClaims
+	}
+	return nil
+}
+
+func (x *Join) GetHeldEntities() []*Address {
+	if x != nil {
+		return x.HeldEntities
+	}
+	return nil
+}
+
+// HeldRun is a run whose steps a worker may still be running.
+type HeldRun struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       *Address               `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Run           []byte                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldRun) Reset() {
+	*x = HeldRun{}
+	mi := &file_perdure_v1_worker_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldRun) ProtoMessage() {}
+
+func (x *HeldRun) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_worker_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldRun.ProtoReflect.Descriptor instead.
+func (*HeldRun) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *HeldRun) GetAddress() *Address {
+	if x != nil {
+		return x.Address
+	}
+	return nil
+}
+
+func (x *HeldRun) GetRun() []byte {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+// HeldClaim is a claim that a worker executes, or has reported without an answer.
+type HeldClaim struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           *TaskRef               `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Claim         int64                  `protobuf:"varint,2,opt,name=claim,proto3" json:"claim,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldClaim) Reset() {
+	*x = HeldClaim{}
+	mi := &file_perdure_v1_worker_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldClaim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldClaim) ProtoMessage() {}
+
+func (x *HeldClaim) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_worker_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
+func (*HeldClaim) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *HeldClaim) GetRef() *TaskRef {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *HeldClaim) GetClaim() int64 {
+	if x != nil {
+		return x.Claim
+	}
+	return 0
+}
+
 // EntityType is an entity or a service that a worker has the code of.
 type EntityType struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1254,7 +1395,7 @@ type EntityType struct {
 
 func (x *EntityType) Reset() {
 	*x = EntityType{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[8]
+	mi := &file_perdure_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1407,7 @@ func (x *EntityType) String() string {
 func (*EntityType) ProtoMessage() {}
 
 func (x *EntityType) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[8]
+	mi := &file_perdure_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1420,7 @@ func (x *EntityType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityType.ProtoReflect.Descriptor instead.
 func (*EntityType) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EntityType) GetType() string {
@@ -1329,7 +1470,7 @@ type Joined struct {
 
 func (x *Joined) Reset() {
 	*x = Joined{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[9]
+	mi := &file_perdure_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1482,7 @@ func (x *Joined) String() string {
 func (*Joined) ProtoMessage() {}
 
 func (x *Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[9]
+	mi := &file_perdure_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1495,7 @@ func (x *Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Joined.ProtoReflect.Descriptor instead.
 func (*Joined) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Joined) GetRole() Role {
@@ -1383,7 +1524,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[10]
+	mi := &file_perdure_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1395,7 +1536,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[10]
+	mi := &file_perdure_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1408,7 +1549,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Leave) GetRole() Role {
@@ -1436,7 +1577,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[11]
+	mi := &file_perdure_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1589,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[11]
+	mi := &file_perdure_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1602,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Left) GetRole() Role {
@@ -1487,7 +1628,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[12]
+	mi := &file_perdure_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1640,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[12]
+	mi := &file_perdure_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1653,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 // Activation hands a run over, with its history so far.
@@ -1541,7 +1682,7 @@ type Activation struct {
 
 func (x *Activation) Reset() {
 	*x = Activation{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[13]
+	mi := &file_perdure_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1694,7 @@ func (x *Activation) String() string {
 func (*Activation) ProtoMessage() {}
 
 func (x *Activation) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[13]
+	mi := &file_perdure_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1707,7 @@ func (x *Activation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activation.ProtoReflect.Descriptor instead.
 func (*Activation) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Activation) GetAddress() *Address {
@@ -1659,7 +1800,7 @@ type MoreEvents struct {
 
 func (x *MoreEvents) Reset() {
 	*x = MoreEvents{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[14]
+	mi := &file_perdure_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +1812,7 @@ func (x *MoreEvents) String() string {
 func (*MoreEvents) ProtoMessage() {}
 
 func (x *MoreEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[14]
+	mi := &file_perdure_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +1825,7 @@ func (x *MoreEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoreEvents.ProtoReflect.Descriptor instead.
 func (*MoreEvents) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MoreEvents) GetRun() []byte {
@@ -1727,7 +1868,7 @@ type Deliver struct {
 
 func (x *Deliver) Reset() {
 	*x = Deliver{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[15]
+	mi := &file_perdure_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +1880,7 @@ func (x *Deliver) String() string {
 func (*Deliver) ProtoMessage() {}
 
 func (x *Deliver) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[15]
+	mi := &file_perdure_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +1893,7 @@ func (x *Deliver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deliver.ProtoReflect.Descriptor instead.
 func (*Deliver) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Deliver) GetRun() []byte {
@@ -1788,7 +1929,7 @@ type RetryStep struct {
 
 func (x *RetryStep) Reset() {
 	*x = RetryStep{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[16]
+	mi := &file_perdure_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1800,7 +1941,7 @@ func (x *RetryStep) String() string {
 func (*RetryStep) ProtoMessage() {}
 
 func (x *RetryStep) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[16]
+	mi := &file_perdure_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1813,7 +1954,7 @@ func (x *RetryStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryStep.ProtoReflect.Descriptor instead.
 func (*RetryStep) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RetryStep) GetRun() []byte {
@@ -1849,7 +1990,7 @@ type Evict struct {
 
 func (x *Evict) Reset() {
 	*x = Evict{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[17]
+	mi := &file_perdure_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +2002,7 @@ func (x *Evict) String() string {
 func (*Evict) ProtoMessage() {}
 
 func (x *Evict) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[17]
+	mi := &file_perdure_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +2015,7 @@ func (x *Evict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evict.ProtoReflect.Descriptor instead.
 func (*Evict) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Evict) GetRun() []byte {
@@ -1912,7 +2053,7 @@ type Query struct {
 
 func (x *Query) Reset() {
 	*x = Query{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[18]
+	mi := &file_perdure_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2065,7 @@ func (x *Query) String() string {
 func (*Query) ProtoMessage() {}
 
 func (x *Query) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[18]
+	mi := &file_perdure_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2078,7 @@ func (x *Query) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Query.ProtoReflect.Descriptor instead.
 func (*Query) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Query) GetRun() []byte {
@@ -1990,7 +2131,7 @@ type Recall struct {
 
 func (x *Recall) Reset() {
 	*x = Recall{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[19]
+	mi := &file_perdure_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2143,7 @@ func (x *Recall) String() string {
 func (*Recall) ProtoMessage() {}
 
 func (x *Recall) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[19]
+	mi := &file_perdure_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2156,7 @@ func (x *Recall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recall.ProtoReflect.Descriptor instead.
 func (*Recall) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Recall) GetAddress() *Address {
@@ -2074,7 +2215,7 @@ type QueryAnswer struct {
 
 func (x *QueryAnswer) Reset() {
 	*x = QueryAnswer{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[20]
+	mi := &file_perdure_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2086,7 +2227,7 @@ func (x *QueryAnswer) String() string {
 func (*QueryAnswer) ProtoMessage() {}
 
 func (x *QueryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[20]
+	mi := &file_perdure_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2099,7 +2240,7 @@ func (x *QueryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryAnswer.ProtoReflect.Descriptor instead.
 func (*QueryAnswer) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *QueryAnswer) GetRun() []byte {
@@ -2155,7 +2296,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[21]
+	mi := &file_perdure_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2167,7 +2308,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[21]
+	mi := &file_perdure_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2180,7 +2321,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Command) GetKind() uint32 {
@@ -2250,7 +2391,7 @@ type Close struct {
 
 func (x *Close) Reset() {
 	*x = Close{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[22]
+	mi := &file_perdure_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2262,7 +2403,7 @@ func (x *Close) String() string {
 func (*Close) ProtoMessage() {}
 
 func (x *Close) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[22]
+	mi := &file_perdure_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2275,7 +2416,7 @@ func (x *Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Close.ProtoReflect.Descriptor instead.
 func (*Close) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Close) GetStatus() uint32 {
@@ -2361,7 +2502,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[23]
+	mi := &file_perdure_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2514,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[23]
+	mi := &file_perdure_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2527,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Turn) GetRun() []byte {
@@ -2464,7 +2605,7 @@ type TurnRefused struct {
 
 func (x *TurnRefused) Reset() {
 	*x = TurnRefused{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[24]
+	mi := &file_perdure_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2476,7 +2617,7 @@ func (x *TurnRefused) String() string {
 func (*TurnRefused) ProtoMessage() {}
 
 func (x *TurnRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[24]
+	mi := &file_perdure_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2489,7 +2630,7 @@ func (x *TurnRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnRefused.ProtoReflect.Descriptor instead.
 func (*TurnRefused) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TurnRefused) GetRun() []byte {
@@ -2526,7 +2667,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[25]
+	mi := &file_perdure_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2538,7 +2679,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[25]
+	mi := &file_perdure_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2551,7 +2692,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Release) GetRun() []byte {
@@ -2594,7 +2735,7 @@ type Pass struct {
 
 func (x *Pass) Reset() {
 	*x = Pass{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[26]
+	mi := &file_perdure_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2747,7 @@ func (x *Pass) String() string {
 func (*Pass) ProtoMessage() {}
 
 func (x *Pass) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[26]
+	mi := &file_perdure_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2760,7 @@ func (x *Pass) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pass.ProtoReflect.Descriptor instead.
 func (*Pass) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Pass) GetRef() *TaskRef {
@@ -2653,7 +2794,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[27]
+	mi := &file_perdure_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2665,7 +2806,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[27]
+	mi := &file_perdure_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2678,7 +2819,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Begin) GetRef() *TaskRef {
@@ -2700,7 +2841,7 @@ type Kept struct {
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[28]
+	mi := &file_perdure_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +2853,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[28]
+	mi := &file_perdure_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +2866,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Kept) GetRef() *TaskRef {
@@ -2755,7 +2896,7 @@ type Passed struct {
 
 func (x *Passed) Reset() {
 	*x = Passed{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[29]
+	mi := &file_perdure_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2767,7 +2908,7 @@ func (x *Passed) String() string {
 func (*Passed) ProtoMessage() {}
 
 func (x *Passed) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[29]
+	mi := &file_perdure_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2780,7 +2921,7 @@ func (x *Passed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passed.ProtoReflect.Descriptor instead.
 func (*Passed) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Passed) GetRef() *TaskRef {
@@ -2813,17 +2954,20 @@ func (x *Passed) GetRetryAfter() int64 {
 
 // OperationCall is a call of an operation, a view or an RPC.
 type OperationCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Input         *Payload               `protobuf:"bytes,2,opt,name=input,proto3" json:"input,omitempty"`
-	Trace         string                 `protobuf:"bytes,3,opt,name=trace,proto3" json:"trace,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Input *Payload               `protobuf:"bytes,2,opt,name=input,proto3" json:"input,omitempty"`
+	Trace string                 `protobuf:"bytes,3,opt,name=trace,proto3" json:"trace,omitempty"`
+	// The number of the call in the stored mailbox; 0 for a call that is only in memory. A worker
+	// recognizes by it the calls that a restarted server hands over again.
+	Number        int64 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OperationCall) Reset() {
 	*x = OperationCall{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[30]
+	mi := &file_perdure_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2835,7 +2979,7 @@ func (x *OperationCall) String() string {
 func (*OperationCall) ProtoMessage() {}
 
 func (x *OperationCall) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[30]
+	mi := &file_perdure_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2848,7 +2992,7 @@ func (x *OperationCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationCall.ProtoReflect.Descriptor instead.
 func (*OperationCall) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OperationCall) GetName() string {
@@ -2872,6 +3016,13 @@ func (x *OperationCall) GetTrace() string {
 	return ""
 }
 
+func (x *OperationCall) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 // Operations are calls of one entity, to be made one after the other.
 type Operations struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2887,7 +3038,7 @@ type Operations struct {
 
 func (x *Operations) Reset() {
 	*x = Operations{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[31]
+	mi := &file_perdure_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2899,7 +3050,7 @@ func (x *Operations) String() string {
 func (*Operations) ProtoMessage() {}
 
 func (x *Operations) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[31]
+	mi := &file_perdure_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2912,7 +3063,7 @@ func (x *Operations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operations.ProtoReflect.Descriptor instead.
 func (*Operations) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{31}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Operations) GetEntity() *Address {
@@ -2971,7 +3122,7 @@ type OperationResult struct {
 
 func (x *OperationResult) Reset() {
 	*x = OperationResult{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[32]
+	mi := &file_perdure_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2983,7 +3134,7 @@ func (x *OperationResult) String() string {
 func (*OperationResult) ProtoMessage() {}
 
 func (x *OperationResult) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[32]
+	mi := &file_perdure_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2996,7 +3147,7 @@ func (x *OperationResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationResult.ProtoReflect.Descriptor instead.
 func (*OperationResult) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OperationResult) GetOutput() *Payload {
@@ -3042,7 +3193,7 @@ type Operated struct {
 
 func (x *Operated) Reset() {
 	*x = Operated{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[33]
+	mi := &file_perdure_v1_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3054,7 +3205,7 @@ func (x *Operated) String() string {
 func (*Operated) ProtoMessage() {}
 
 func (x *Operated) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[33]
+	mi := &file_perdure_v1_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3067,7 +3218,7 @@ func (x *Operated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operated.ProtoReflect.Descriptor instead.
 func (*Operated) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{33}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Operated) GetEntity() *Address {
@@ -3137,7 +3288,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[34]
+	mi := &file_perdure_v1_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3149,7 +3300,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[34]
+	mi := &file_perdure_v1_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3162,7 +3313,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{34}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Claim) GetRef() *TaskRef {
@@ -3275,7 +3426,7 @@ type StopClaim struct {
 
 func (x *StopClaim) Reset() {
 	*x = StopClaim{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[35]
+	mi := &file_perdure_v1_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3287,7 +3438,7 @@ func (x *StopClaim) String() string {
 func (*StopClaim) ProtoMessage() {}
 
 func (x *StopClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[35]
+	mi := &file_perdure_v1_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3300,7 +3451,7 @@ func (x *StopClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopClaim.ProtoReflect.Descriptor instead.
 func (*StopClaim) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{35}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StopClaim) GetRef() *TaskRef {
@@ -3340,7 +3491,7 @@ type TaskReport struct {
 
 func (x *TaskReport) Reset() {
 	*x = TaskReport{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[36]
+	mi := &file_perdure_v1_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3352,7 +3503,7 @@ func (x *TaskReport) String() string {
 func (*TaskReport) ProtoMessage() {}
 
 func (x *TaskReport) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[36]
+	mi := &file_perdure_v1_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3365,7 +3516,7 @@ func (x *TaskReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskReport.ProtoReflect.Descriptor instead.
 func (*TaskReport) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{36}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TaskReport) GetRef() *TaskRef {
@@ -3429,7 +3580,7 @@ type Settled struct {
 
 func (x *Settled) Reset() {
 	*x = Settled{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[37]
+	mi := &file_perdure_v1_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3441,7 +3592,7 @@ func (x *Settled) String() string {
 func (*Settled) ProtoMessage() {}
 
 func (x *Settled) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[37]
+	mi := &file_perdure_v1_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3454,7 +3605,7 @@ func (x *Settled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settled.ProtoReflect.Descriptor instead.
 func (*Settled) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{37}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Settled) GetRef() *TaskRef {
@@ -3490,7 +3641,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[38]
+	mi := &file_perdure_v1_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3502,7 +3653,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[38]
+	mi := &file_perdure_v1_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3515,7 +3666,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{38}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Beat) GetRef() *TaskRef {
@@ -3550,7 +3701,7 @@ type Beats struct {
 
 func (x *Beats) Reset() {
 	*x = Beats{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[39]
+	mi := &file_perdure_v1_worker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +3713,7 @@ func (x *Beats) String() string {
 func (*Beats) ProtoMessage() {}
 
 func (x *Beats) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[39]
+	mi := &file_perdure_v1_worker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3575,7 +3726,7 @@ func (x *Beats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beats.ProtoReflect.Descriptor instead.
 func (*Beats) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{39}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Beats) GetId() uint64 {
@@ -3603,7 +3754,7 @@ type BeatReply struct {
 
 func (x *BeatReply) Reset() {
 	*x = BeatReply{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[40]
+	mi := &file_perdure_v1_worker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3615,7 +3766,7 @@ func (x *BeatReply) String() string {
 func (*BeatReply) ProtoMessage() {}
 
 func (x *BeatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[40]
+	mi := &file_perdure_v1_worker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3628,7 +3779,7 @@ func (x *BeatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReply.ProtoReflect.Descriptor instead.
 func (*BeatReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{40}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BeatReply) GetHeld() bool {
@@ -3657,7 +3808,7 @@ type BeatReplies struct {
 
 func (x *BeatReplies) Reset() {
 	*x = BeatReplies{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[41]
+	mi := &file_perdure_v1_worker_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3669,7 +3820,7 @@ func (x *BeatReplies) String() string {
 func (*BeatReplies) ProtoMessage() {}
 
 func (x *BeatReplies) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[41]
+	mi := &file_perdure_v1_worker_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3682,7 +3833,7 @@ func (x *BeatReplies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReplies.ProtoReflect.Descriptor instead.
 func (*BeatReplies) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{41}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BeatReplies) GetId() uint64 {
@@ -3721,7 +3872,7 @@ type TaskItem struct {
 
 func (x *TaskItem) Reset() {
 	*x = TaskItem{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[42]
+	mi := &file_perdure_v1_worker_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3733,7 +3884,7 @@ func (x *TaskItem) String() string {
 func (*TaskItem) ProtoMessage() {}
 
 func (x *TaskItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[42]
+	mi := &file_perdure_v1_worker_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3746,7 +3897,7 @@ func (x *TaskItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskItem.ProtoReflect.Descriptor instead.
 func (*TaskItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{42}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TaskItem) GetKind() uint32 {
@@ -3805,7 +3956,7 @@ type TaskWrite struct {
 
 func (x *TaskWrite) Reset() {
 	*x = TaskWrite{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[43]
+	mi := &file_perdure_v1_worker_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +3968,7 @@ func (x *TaskWrite) String() string {
 func (*TaskWrite) ProtoMessage() {}
 
 func (x *TaskWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[43]
+	mi := &file_perdure_v1_worker_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +3981,7 @@ func (x *TaskWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWrite.ProtoReflect.Descriptor instead.
 func (*TaskWrite) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{43}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TaskWrite) GetId() uint64 {
@@ -3879,7 +4030,7 @@ type WriteReply struct {
 
 func (x *WriteReply) Reset() {
 	*x = WriteReply{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[44]
+	mi := &file_perdure_v1_worker_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +4042,7 @@ func (x *WriteReply) String() string {
 func (*WriteReply) ProtoMessage() {}
 
 func (x *WriteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[44]
+	mi := &file_perdure_v1_worker_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +4055,7 @@ func (x *WriteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply.ProtoReflect.Descriptor instead.
 func (*WriteReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{44}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WriteReply) GetId() uint64 {
@@ -3933,7 +4084,7 @@ type ReadStates struct {
 
 func (x *ReadStates) Reset() {
 	*x = ReadStates{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[45]
+	mi := &file_perdure_v1_worker_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3945,7 +4096,7 @@ func (x *ReadStates) String() string {
 func (*ReadStates) ProtoMessage() {}
 
 func (x *ReadStates) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[45]
+	mi := &file_perdure_v1_worker_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3958,7 +4109,7 @@ func (x *ReadStates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadStates.ProtoReflect.Descriptor instead.
 func (*ReadStates) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{45}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReadStates) GetId() uint64 {
@@ -3993,7 +4144,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[46]
+	mi := &file_perdure_v1_worker_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4005,7 +4156,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[46]
+	mi := &file_perdure_v1_worker_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +4169,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{46}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *State) GetName() string {
@@ -4047,7 +4198,7 @@ type States struct {
 
 func (x *States) Reset() {
 	*x = States{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[47]
+	mi := &file_perdure_v1_worker_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4059,7 +4210,7 @@ func (x *States) String() string {
 func (*States) ProtoMessage() {}
 
 func (x *States) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[47]
+	mi := &file_perdure_v1_worker_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4072,7 +4223,7 @@ func (x *States) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use States.ProtoReflect.Descriptor instead.
 func (*States) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{47}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *States) GetId() uint64 {
@@ -4106,7 +4257,7 @@ type Slots struct {
 
 func (x *Slots) Reset() {
 	*x = Slots{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[48]
+	mi := &file_perdure_v1_worker_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4118,7 +4269,7 @@ func (x *Slots) String() string {
 func (*Slots) ProtoMessage() {}
 
 func (x *Slots) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[48]
+	mi := &file_perdure_v1_worker_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4131,7 +4282,7 @@ func (x *Slots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slots.ProtoReflect.Descriptor instead.
 func (*Slots) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{48}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Slots) GetSlots() int64 {
@@ -4156,14 +4307,15 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\awelcome\x18\x01 \x01(\v2\x13.perdure.v1.WelcomeR\awelcome\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\"\n" +
 	"\facknowledged\x18\x03 \x01(\x04R\facknowledged\x12,\n" +
-	"\x05items\x18\x04 \x03(\v2\x16.perdure.v1.ServerItemR\x05items\"\xc3\x01\n" +
+	"\x05items\x18\x04 \x03(\v2\x16.perdure.v1.ServerItemR\x05items\"\xdb\x01\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x1a\n" +
 	"\breceived\x18\x03 \x01(\x04R\breceived\x12&\n" +
 	"\x0flast_event_kind\x18\x04 \x01(\rR\rlastEventKind\x12*\n" +
 	"\x11last_message_kind\x18\x05 \x01(\rR\x0flastMessageKind\x12\x14\n" +
-	"\x05agent\x18\x06 \x01(\tR\x05agent\"\x94\x02\n" +
+	"\x05agent\x18\x06 \x01(\tR\x05agent\x12\x16\n" +
+	"\x06worker\x18\a \x01(\tR\x06worker\"\x94\x02\n" +
 	"\aWelcome\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
@@ -4228,7 +4380,7 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\x05drain\x18\x1e \x01(\v2\x11.perdure.v1.DrainH\x00R\x05drainB\x06\n" +
 	"\x04item\"#\n" +
 	"\x05Drain\x12\x1a\n" +
-	"\bpatience\x18\x01 \x01(\x03R\bpatience\"\x9e\x02\n" +
+	"\bpatience\x18\x01 \x01(\x03R\bpatience\"\xc2\x03\n" +
 	"\x04Join\x12$\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x10.perdure.v1.RoleR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -4240,7 +4392,17 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\x06limits\x18\b \x03(\tR\x06limits\x12\x1a\n" +
 	"\bbreakers\x18\t \x03(\tR\bbreakers\x122\n" +
 	"\bentities\x18\n" +
-	" \x03(\v2\x16.perdure.v1.EntityTypeR\bentities\"\x86\x01\n" +
+	" \x03(\v2\x16.perdure.v1.EntityTypeR\bentities\x120\n" +
+	"\theld_runs\x18\v \x03(\v2\x13.perdure.v1.HeldRunR\bheldRuns\x126\n" +
+	"\vheld_claims\x18\f \x03(\v2\x15.perdure.v1.HeldClaimR\n" +
+	"heldClaims\x128\n" +
+	"\rheld_entities\x18\r \x03(\v2\x13.perdure.v1.AddressR\fheldEntities\"J\n" +
+	"\aHeldRun\x12-\n" +
+	"\aaddress\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\aaddress\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\fR\x03run\"H\n" +
+	"\tHeldClaim\x12%\n" +
+	"\x03ref\x18\x01 \x01(\v2\x13.perdure.v1.TaskRefR\x03ref\x12\x14\n" +
+	"\x05claim\x18\x02 \x01(\x03R\x05claim\"\x86\x01\n" +
 	"\n" +
 	"EntityType\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
@@ -4384,11 +4546,12 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\x04spec\x18\x02 \x01(\v2\x14.perdure.v1.TaskSpecR\x04spec\x12\x10\n" +
 	"\x03how\x18\x03 \x01(\rR\x03how\x12\x1f\n" +
 	"\vretry_after\x18\x04 \x01(\x03R\n" +
-	"retryAfter\"d\n" +
+	"retryAfter\"|\n" +
 	"\rOperationCall\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
 	"\x05input\x18\x02 \x01(\v2\x13.perdure.v1.PayloadR\x05input\x12\x14\n" +
-	"\x05trace\x18\x03 \x01(\tR\x05trace\"\xdf\x01\n" +
+	"\x05trace\x18\x03 \x01(\tR\x05trace\x12\x16\n" +
+	"\x06number\x18\x04 \x01(\x03R\x06number\"\xdf\x01\n" +
 	"\n" +
 	"Operations\x12+\n" +
 	"\x06entity\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\x06entity\x12\x1e\n" +
@@ -4514,7 +4677,7 @@ func file_perdure_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_perdure_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_perdure_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_perdure_v1_worker_proto_goTypes = []any{
 	(Role)(0),               // 0: perdure.v1.Role
 	(*WorkerFrame)(nil),     // 1: perdure.v1.WorkerFrame
@@ -4525,56 +4688,58 @@ var file_perdure_v1_worker_proto_goTypes = []any{
 	(*ServerItem)(nil),      // 6: perdure.v1.ServerItem
 	(*Drain)(nil),           // 7: perdure.v1.Drain
 	(*Join)(nil),            // 8: perdure.v1.Join
-	(*EntityType)(nil),      // 9: perdure.v1.EntityType
-	(*Joined)(nil),          // 10: perdure.v1.Joined
-	(*Leave)(nil),           // 11: perdure.v1.Leave
-	(*Left)(nil),            // 12: perdure.v1.Left
-	(*Goodbye)(nil),         // 13: perdure.v1.Goodbye
-	(*Activation)(nil),      // 14: perdure.v1.Activation
-	(*MoreEvents)(nil),      // 15: perdure.v1.MoreEvents
-	(*Deliver)(nil),         // 16: perdure.v1.Deliver
-	(*RetryStep)(nil),       // 17: perdure.v1.RetryStep
-	(*Evict)(nil),           // 18: perdure.v1.Evict
-	(*Query)(nil),           // 19: perdure.v1.Query
-	(*Recall)(nil),          // 20: perdure.v1.Recall
-	(*QueryAnswer)(nil),     // 21: perdure.v1.QueryAnswer
-	(*Command)(nil),         // 22: perdure.v1.Command
-	(*Close)(nil),           // 23: perdure.v1.Close
-	(*Turn)(nil),            // 24: perdure.v1.Turn
-	(*TurnRefused)(nil),     // 25: perdure.v1.TurnRefused
-	(*Release)(nil),         // 26: perdure.v1.Release
-	(*Pass)(nil),            // 27: perdure.v1.Pass
-	(*Begin)(nil),           // 28: perdure.v1.Begin
-	(*Kept)(nil),            // 29: perdure.v1.Kept
-	(*Passed)(nil),          // 30: perdure.v1.Passed
-	(*OperationCall)(nil),   // 31: perdure.v1.OperationCall
-	(*Operations)(nil),      // 32: perdure.v1.Operations
-	(*OperationResult)(nil), // 33: perdure.v1.OperationResult
-	(*Operated)(nil),        // 34: perdure.v1.Operated
-	(*Claim)(nil),           // 35: perdure.v1.Claim
-	(*StopClaim)(nil),       // 36: perdure.v1.StopClaim
-	(*TaskReport)(nil),      // 37: perdure.v1.TaskReport
-	(*Settled)(nil),         // 38: perdure.v1.Settled
-	(*Beat)(nil),            // 39: perdure.v1.Beat
-	(*Beats)(nil),           // 40: perdure.v1.Beats
-	(*BeatReply)(nil),       // 41: perdure.v1.BeatReply
-	(*BeatReplies)(nil),     // 42: perdure.v1.BeatReplies
-	(*TaskItem)(nil),        // 43: perdure.v1.TaskItem
-	(*TaskWrite)(nil),       // 44: perdure.v1.TaskWrite
-	(*WriteReply)(nil),      // 45: perdure.v1.WriteReply
-	(*ReadStates)(nil),      // 46: perdure.v1.ReadStates
-	(*State)(nil),           // 47: perdure.v1.State
-	(*States)(nil),          // 48: perdure.v1.States
-	(*Slots)(nil),           // 49: perdure.v1.Slots
-	(*ErrorDetail)(nil),     // 50: perdure.v1.ErrorDetail
-	(*Address)(nil),         // 51: perdure.v1.Address
-	(*Event)(nil),           // 52: perdure.v1.Event
-	(*Payload)(nil),         // 53: perdure.v1.Payload
-	(*Failure)(nil),         // 54: perdure.v1.Failure
-	(*Label)(nil),           // 55: perdure.v1.Label
-	(*Retry)(nil),           // 56: perdure.v1.Retry
-	(*TaskRef)(nil),         // 57: perdure.v1.TaskRef
-	(*TaskSpec)(nil),        // 58: perdure.v1.TaskSpec
+	(*HeldRun)(nil),         // 9: perdure.v1.HeldRun
+	(*HeldClaim)(nil),       // 10: perdure.v1.HeldClaim
+	(*EntityType)(nil),      // 11: perdure.v1.EntityType
+	(*Joined)(nil),          // 12: perdure.v1.Joined
+	(*Leave)(nil),           // 13: perdure.v1.Leave
+	(*Left)(nil),            // 14: perdure.v1.Left
+	(*Goodbye)(nil),         // 15: perdure.v1.Goodbye
+	(*Activation)(nil),      // 16: perdure.v1.Activation
+	(*MoreEvents)(nil),      // 17: perdure.v1.MoreEvents
+	(*Deliver)(nil),         // 18: perdure.v1.Deliver
+	(*RetryStep)(nil),       // 19: perdure.v1.RetryStep
+	(*Evict)(nil),           // 20: perdure.v1.Evict
+	(*Query)(nil),           // 21: perdure.v1.Query
+	(*Recall)(nil),          // 22: perdure.v1.Recall
+	(*QueryAnswer)(nil),     // 23: perdure.v1.QueryAnswer
+	(*Command)(nil),         // 24: perdure.v1.Command
+	(*Close)(nil),           // 25: perdure.v1.Close
+	(*Turn)(nil),            // 26: perdure.v1.Turn
+	(*TurnRefused)(nil),     // 27: perdure.v1.TurnRefused
+	(*Release)(nil),         // 28: perdure.v1.Release
+	(*Pass)(nil),            // 29: perdure.v1.Pass
+	(*Begin)(nil),           // 30: perdure.v1.Begin
+	(*Kept)(nil),            // 31: perdure.v1.Kept
+	(*Passed)(nil),          // 32: perdure.v1.Passed
+	(*OperationCall)(nil),   // 33: perdure.v1.OperationCall
+	(*Operations)(nil),      // 34: perdure.v1.Operations
+	(*OperationResult)(nil), // 35: perdure.v1.OperationResult
+	(*Operated)(nil),        // 36: perdure.v1.Operated
+	(*Claim)(nil),           // 37: perdure.v1.Claim
+	(*StopClaim)(nil),       // 38: perdure.v1.StopClaim
+	(*TaskReport)(nil),      // 39: perdure.v1.TaskReport
+	(*Settled)(nil),         // 40: perdure.v1.Settled
+	(*Beat)(nil),            // 41: perdure.v1.Beat
+	(*Beats)(nil),           // 42: perdure.v1.Beats
+	(*BeatReply)(nil),       // 43: perdure.v1.BeatReply
+	(*BeatReplies)(nil),     // 44: perdure.v1.BeatReplies
+	(*TaskItem)(nil),        // 45: perdure.v1.TaskItem
+	(*TaskWrite)(nil),       // 46: perdure.v1.TaskWrite
+	(*WriteReply)(nil),      // 47: perdure.v1.WriteReply
+	(*ReadStates)(nil),      // 48: perdure.v1.ReadStates
+	(*State)(nil),           // 49: perdure.v1.State
+	(*States)(nil),          // 50: perdure.v1.States
+	(*Slots)(nil),           // 51: perdure.v1.Slots
+	(*Address)(nil),         // 52: perdure.v1.Address
+	(*TaskRef)(nil),         // 53: perdure.v1.TaskRef
+	(*ErrorDetail)(nil),     // 54: perdure.v1.ErrorDetail
+	(*Event)(nil),           // 55: perdure.v1.Event
+	(*Payload)(nil),         // 56: perdure.v1.Payload
+	(*Failure)(nil),         // 57: perdure.v1.Failure
+	(*Label)(nil),           // 58: perdure.v1.Label
+	(*Retry)(nil),           // 59: perdure.v1.Retry
+	(*TaskSpec)(nil),        // 60: perdure.v1.TaskSpec
 }
 var file_perdure_v1_worker_proto_depIdxs = []int32{
 	3,   // 0: perdure.v1.WorkerFrame.hello:type_name -> perdure.v1.Hello
@@ -4582,110 +4747,115 @@ var file_perdure_v1_worker_proto_depIdxs = []int32{
 	4,   // 2: perdure.v1.ServerFrame.welcome:type_name -> perdure.v1.Welcome
 	6,   // 3: perdure.v1.ServerFrame.items:type_name -> perdure.v1.ServerItem
 	8,   // 4: perdure.v1.WorkerItem.join:type_name -> perdure.v1.Join
-	11,  // 5: perdure.v1.WorkerItem.leave:type_name -> perdure.v1.Leave
-	24,  // 6: perdure.v1.WorkerItem.turn:type_name -> perdure.v1.Turn
-	26,  // 7: perdure.v1.WorkerItem.release:type_name -> perdure.v1.Release
-	21,  // 8: perdure.v1.WorkerItem.query_answer:type_name -> perdure.v1.QueryAnswer
-	27,  // 9: perdure.v1.WorkerItem.pass:type_name -> perdure.v1.Pass
-	30,  // 10: perdure.v1.WorkerItem.passed:type_name -> perdure.v1.Passed
-	34,  // 11: perdure.v1.WorkerItem.operated:type_name -> perdure.v1.Operated
-	37,  // 12: perdure.v1.WorkerItem.task_report:type_name -> perdure.v1.TaskReport
-	40,  // 13: perdure.v1.WorkerItem.beats:type_name -> perdure.v1.Beats
-	44,  // 14: perdure.v1.WorkerItem.task_write:type_name -> perdure.v1.TaskWrite
-	46,  // 15: perdure.v1.WorkerItem.read_states:type_name -> perdure.v1.ReadStates
-	49,  // 16: perdure.v1.WorkerItem.slots:type_name -> perdure.v1.Slots
-	13,  // 17: perdure.v1.WorkerItem.goodbye:type_name -> perdure.v1.Goodbye
-	10,  // 18: perdure.v1.ServerItem.joined:type_name -> perdure.v1.Joined
-	12,  // 19: perdure.v1.ServerItem.left:type_name -> perdure.v1.Left
-	14,  // 20: perdure.v1.ServerItem.activation:type_name -> perdure.v1.Activation
-	16,  // 21: perdure.v1.ServerItem.deliver:type_name -> perdure.v1.Deliver
-	17,  // 22: perdure.v1.ServerItem.retry_step:type_name -> perdure.v1.RetryStep
-	18,  // 23: perdure.v1.ServerItem.evict:type_name -> perdure.v1.Evict
-	19,  // 24: perdure.v1.ServerItem.query:type_name -> perdure.v1.Query
-	20,  // 25: perdure.v1.ServerItem.recall:type_name -> perdure.v1.Recall
-	28,  // 26: perdure.v1.ServerItem.begin:type_name -> perdure.v1.Begin
-	29,  // 27: perdure.v1.ServerItem.kept:type_name -> perdure.v1.Kept
-	32,  // 28: perdure.v1.ServerItem.operations:type_name -> perdure.v1.Operations
-	35,  // 29: perdure.v1.ServerItem.claim:type_name -> perdure.v1.Claim
-	36,  // 30: perdure.v1.ServerItem.stop_claim:type_name -> perdure.v1.StopClaim
-	38,  // 31: perdure.v1.ServerItem.settled:type_name -> perdure.v1.Settled
-	42,  // 32: perdure.v1.ServerItem.beat_replies:type_name -> perdure.v1.BeatReplies
-	45,  // 33: perdure.v1.ServerItem.write_reply:type_name -> perdure.v1.WriteReply
-	48,  // 34: perdure.v1.ServerItem.states:type_name -> perdure.v1.States
-	25,  // 35: perdure.v1.ServerItem.turn_refused:type_name -> perdure.v1.TurnRefused
-	15,  // 36: perdure.v1.ServerItem.more_events:type_name -> perdure.v1.MoreEvents
+	13,  // 5: perdure.v1.WorkerItem.leave:type_name -> perdure.v1.Leave
+	26,  // 6: perdure.v1.WorkerItem.turn:type_name -> perdure.v1.Turn
+	28,  // 7: perdure.v1.WorkerItem.release:type_name -> perdure.v1.Release
+	23,  // 8: perdure.v1.WorkerItem.query_answer:type_name -> perdure.v1.QueryAnswer
+	29,  // 9: perdure.v1.WorkerItem.pass:type_name -> perdure.v1.Pass
+	32,  // 10: perdure.v1.WorkerItem.passed:type_name -> perdure.v1.Passed
+	36,  // 11: perdure.v1.WorkerItem.operated:type_name -> perdure.v1.Operated
+	39,  // 12: perdure.v1.WorkerItem.task_report:type_name -> perdure.v1.TaskReport
+	42,  // 13: perdure.v1.WorkerItem.beats:type_name -> perdure.v1.Beats
+	46,  // 14: perdure.v1.WorkerItem.task_write:type_name -> perdure.v1.TaskWrite
+	48,  // 15: perdure.v1.WorkerItem.read_states:type_name -> perdure.v1.ReadStates
+	51,  // 16: perdure.v1.WorkerItem.slots:type_name -> perdure.v1.Slots
+	15,  // 17: perdure.v1.WorkerItem.goodbye:type_name -> perdure.v1.Goodbye
+	12,  // 18: perdure.v1.ServerItem.joined:type_name -> perdure.v1.Joined
+	14,  // 19: perdure.v1.ServerItem.left:type_name -> perdure.v1.Left
+	16,  // 20: perdure.v1.ServerItem.activation:type_name -> perdure.v1.Activation
+	18,  // 21: perdure.v1.ServerItem.deliver:type_name -> perdure.v1.Deliver
+	19,  // 22: perdure.v1.ServerItem.retry_step:type_name -> perdure.v1.RetryStep
+	20,  // 23: perdure.v1.ServerItem.evict:type_name -> perdure.v1.Evict
+	21,  // 24: perdure.v1.ServerItem.query:type_name -> perdure.v1.Query
+	22,  // 25: perdure.v1.ServerItem.recall:type_name -> perdure.v1.Recall
+	30,  // 26: perdure.v1.ServerItem.begin:type_name -> perdure.v1.Begin
+	31,  // 27: perdure.v1.ServerItem.kept:type_name -> perdure.v1.Kept
+	34,  // 28: perdure.v1.ServerItem.operations:type_name -> perdure.v1.Operations
+	37,  // 29: perdure.v1.ServerItem.claim:type_name -> perdure.v1.Claim
+	38,  // 30: perdure.v1.ServerItem.stop_claim:type_name -> perdure.v1.StopClaim
+	40,  // 31: perdure.v1.ServerItem.settled:type_name -> perdure.v1.Settled
+	44,  // 32: perdure.v1.ServerItem.beat_replies:type_name -> perdure.v1.BeatReplies
+	47,  // 33: perdure.v1.ServerItem.write_reply:type_name -> perdure.v1.WriteReply
+	50,  // 34: perdure.v1.ServerItem.states:type_name -> perdure.v1.States
+	27,  // 35: perdure.v1.ServerItem.turn_refused:type_name -> perdure.v1.TurnRefused
+	17,  // 36: perdure.v1.ServerItem.more_events:type_name -> perdure.v1.MoreEvents
 	7,   // 37: perdure.v1.ServerItem.drain:type_name -> perdure.v1.Drain
 	0,   // 38: perdure.v1.Join.role:type_name -> perdure.v1.Role
-	9,   // 39: perdure.v1.Join.entities:type_name -> perdure.v1.EntityType
-	0,   // 40: perdure.v1.Joined.role:type_name -> perdure.v1.Role
-	50,  // 41: perdure.v1.Joined.error:type_name -> perdure.v1.ErrorDetail
-	0,   // 42: perdure.v1.Leave.role:type_name -> perdure.v1.Role
-	0,   // 43: perdure.v1.Left.role:type_name -> perdure.v1.Role
-	50,  // 44: perdure.v1.Left.error:type_name -> perdure.v1.ErrorDetail
-	51,  // 45: perdure.v1.Activation.address:type_name -> perdure.v1.Address
-	52,  // 46: perdure.v1.Activation.events:type_name -> perdure.v1.Event
-	52,  // 47: perdure.v1.MoreEvents.events:type_name -> perdure.v1.Event
-	52,  // 48: perdure.v1.Deliver.events:type_name -> perdure.v1.Event
-	53,  // 49: perdure.v1.Query.input:type_name -> perdure.v1.Payload
-	51,  // 50: perdure.v1.Recall.address:type_name -> perdure.v1.Address
-	53,  // 51: perdure.v1.Recall.input:type_name -> perdure.v1.Payload
-	53,  // 52: perdure.v1.QueryAnswer.output:type_name -> perdure.v1.Payload
-	54,  // 53: perdure.v1.QueryAnswer.failure:type_name -> perdure.v1.Failure
-	52,  // 54: perdure.v1.Command.event:type_name -> perdure.v1.Event
-	55,  // 55: perdure.v1.Command.labels:type_name -> perdure.v1.Label
-	53,  // 56: perdure.v1.Close.output:type_name -> perdure.v1.Payload
-	54,  // 57: perdure.v1.Close.failure:type_name -> perdure.v1.Failure
-	53,  // 58: perdure.v1.Close.input:type_name -> perdure.v1.Payload
-	56,  // 59: perdure.v1.Close.retry:type_name -> perdure.v1.Retry
-	22,  // 60: perdure.v1.Turn.commands:type_name -> perdure.v1.Command
-	23,  // 61: perdure.v1.Turn.close:type_name -> perdure.v1.Close
-	50,  // 62: perdure.v1.TurnRefused.error:type_name -> perdure.v1.ErrorDetail
-	57,  // 63: perdure.v1.Pass.ref:type_name -> perdure.v1.TaskRef
-	58,  // 64: perdure.v1.Pass.spec:type_name -> perdure.v1.TaskSpec
-	53,  // 65: perdure.v1.Pass.input:type_name -> perdure.v1.Payload
-	57,  // 66: perdure.v1.Begin.ref:type_name -> perdure.v1.TaskRef
-	57,  // 67: perdure.v1.Kept.ref:type_name -> perdure.v1.TaskRef
-	57,  // 68: perdure.v1.Passed.ref:type_name -> perdure.v1.TaskRef
-	58,  // 69: perdure.v1.Passed.spec:type_name -> perdure.v1.TaskSpec
-	53,  // 70: perdure.v1.OperationCall.input:type_name -> perdure.v1.Payload
-	51,  // 71: perdure.v1.Operations.entity:type_name -> perdure.v1.Address
-	53,  // 72: perdure.v1.Operations.state:type_name -> perdure.v1.Payload
-	31,  // 73: perdure.v1.Operations.calls:type_name -> perdure.v1.OperationCall
-	53,  // 74: perdure.v1.OperationResult.output:type_name -> perdure.v1.Payload
-	54,  // 75: perdure.v1.OperationResult.failure:type_name -> perdure.v1.Failure
-	51,  // 76: perdure.v1.Operated.entity:type_name -> perdure.v1.Address
-	33,  // 77: perdure.v1.Operated.results:type_name -> perdure.v1.OperationResult
-	53,  // 78: perdure.v1.Operated.state:type_name -> perdure.v1.Payload
-	57,  // 79: perdure.v1.Claim.ref:type_name -> perdure.v1.TaskRef
-	58,  // 80: perdure.v1.Claim.spec:type_name -> perdure.v1.TaskSpec
-	53,  // 81: perdure.v1.Claim.input:type_name -> perdure.v1.Payload
-	53,  // 82: perdure.v1.Claim.progress:type_name -> perdure.v1.Payload
-	57,  // 83: perdure.v1.StopClaim.ref:type_name -> perdure.v1.TaskRef
-	57,  // 84: perdure.v1.TaskReport.ref:type_name -> perdure.v1.TaskRef
-	53,  // 85: perdure.v1.TaskReport.output:type_name -> perdure.v1.Payload
-	54,  // 86: perdure.v1.TaskReport.failure:type_name -> perdure.v1.Failure
-	57,  // 87: perdure.v1.Settled.ref:type_name -> perdure.v1.TaskRef
-	50,  // 88: perdure.v1.Settled.error:type_name -> perdure.v1.ErrorDetail
-	57,  // 89: perdure.v1.Beat.ref:type_name -> perdure.v1.TaskRef
-	53,  // 90: perdure.v1.Beat.progress:type_name -> perdure.v1.Payload
-	39,  // 91: perdure.v1.Beats.beats:type_name -> perdure.v1.Beat
-	41,  // 92: perdure.v1.BeatReplies.replies:type_name -> perdure.v1.BeatReply
-	50,  // 93: perdure.v1.BeatReplies.error:type_name -> perdure.v1.ErrorDetail
-	53,  // 94: perdure.v1.TaskItem.value:type_name -> perdure.v1.Payload
-	57,  // 95: perdure.v1.TaskWrite.ref:type_name -> perdure.v1.TaskRef
-	43,  // 96: perdure.v1.TaskWrite.items:type_name -> perdure.v1.TaskItem
-	50,  // 97: perdure.v1.WriteReply.error:type_name -> perdure.v1.ErrorDetail
-	57,  // 98: perdure.v1.ReadStates.ref:type_name -> perdure.v1.TaskRef
-	53,  // 99: perdure.v1.State.value:type_name -> perdure.v1.Payload
-	47,  // 100: perdure.v1.States.states:type_name -> perdure.v1.State
-	50,  // 101: perdure.v1.States.error:type_name -> perdure.v1.ErrorDetail
-	1,   // 102: perdure.v1.WorkerService.Work:input_type -> perdure.v1.WorkerFrame
-	2,   // 103: perdure.v1.WorkerService.Work:output_type -> perdure.v1.ServerFrame
-	103, // [103:104] is the sub-list for method output_type
-	102, // [102:103] is the sub-list for method input_type
-	102, // [102:102] is the sub-list for extension type_name
-	102, // [102:102] is the sub-list for extension extendee
-	0,   // [0:102] is the sub-list for field type_name
+	11,  // 39: perdure.v1.Join.entities:type_name -> perdure.v1.EntityType
+	9,   // 40: perdure.v1.Join.held_runs:type_name -> perdure.v1.HeldRun
+	10,  // 41: perdure.v1.Join.held_claims:type_name -> perdure.v1.HeldClaim
+	52,  // 42: perdure.v1.Join.held_entities:type_name -> perdure.v1.Address
+	52,  // 43: perdure.v1.HeldRun.address:type_name -> perdure.v1.Address
+	53,  // 44: perdure.v1.HeldClaim.ref:type_name -> perdure.v1.TaskRef
+	0,   // 45: perdure.v1.Joined.role:type_name -> perdure.v1.Role
+	54,  // 46: perdure.v1.Joined.error:type_name -> perdure.v1.ErrorDetail
+	0,   // 47: perdure.v1.Leave.role:type_name -> perdure.v1.Role
+	0,   // 48: perdure.v1.Left.role:type_name -> perdure.v1.Role
+	54,  // 49: perdure.v1.Left.error:type_name -> perdure.v1.ErrorDetail
+	52,  // 50: perdure.v1.Activation.address:type_name -> perdure.v1.Address
+	55,  // 51: perdure.v1.Activation.events:type_name -> perdure.v1.Event
+	55,  // 52: perdure.v1.MoreEvents.events:type_name -> perdure.v1.Event
+	55,  // 53: perdure.v1.Deliver.events:type_name -> perdure.v1.Event
+	56,  // 54: perdure.v1.Query.input:type_name -> perdure.v1.Payload
+	52,  // 55: perdure.v1.Recall.address:type_name -> perdure.v1.Address
+	56,  // 56: perdure.v1.Recall.input:type_name -> perdure.v1.Payload
+	56,  // 57: perdure.v1.QueryAnswer.output:type_name -> perdure.v1.Payload
+	57,  // 58: perdure.v1.QueryAnswer.failure:type_name -> perdure.v1.Failure
+	55,  // 59: perdure.v1.Command.event:type_name -> perdure.v1.Event
+	58,  // 60: perdure.v1.Command.labels:type_name -> perdure.v1.Label
+	56,  // 61: perdure.v1.Close.output:type_name -> perdure.v1.Payload
+	57,  // 62: perdure.v1.Close.failure:type_name -> perdure.v1.Failure
+	56,  // 63: perdure.v1.Close.input:type_name -> perdure.v1.Payload
+	59,  // 64: perdure.v1.Close.retry:type_name -> perdure.v1.Retry
+	24,  // 65: perdure.v1.Turn.commands:type_name -> perdure.v1.Command
+	25,  // 66: perdure.v1.Turn.close:type_name -> perdure.v1.Close
+	54,  // 67: perdure.v1.TurnRefused.error:type_name -> perdure.v1.ErrorDetail
+	53,  // 68: perdure.v1.Pass.ref:type_name -> perdure.v1.TaskRef
+	60,  // 69: perdure.v1.Pass.spec:type_name -> perdure.v1.TaskSpec
+	56,  // 70: perdure.v1.Pass.input:type_name -> perdure.v1.Payload
+	53,  // 71: perdure.v1.Begin.ref:type_name -> perdure.v1.TaskRef
+	53,  // 72: perdure.v1.Kept.ref:type_name -> perdure.v1.TaskRef
+	53,  // 73: perdure.v1.Passed.ref:type_name -> perdure.v1.TaskRef
+	60,  // 74: perdure.v1.Passed.spec:type_name -> perdure.v1.TaskSpec
+	56,  // 75: perdure.v1.OperationCall.input:type_name -> perdure.v1.Payload
+	52,  // 76: perdure.v1.Operations.entity:type_name -> perdure.v1.Address
+	56,  // 77: perdure.v1.Operations.state:type_name -> perdure.v1.Payload
+	33,  // 78: perdure.v1.Operations.calls:type_name -> perdure.v1.OperationCall
+	56,  // 79: perdure.v1.OperationResult.output:type_name -> perdure.v1.Payload
+	57,  // 80: perdure.v1.OperationResult.failure:type_name -> perdure.v1.Failure
+	52,  // 81: perdure.v1.Operated.entity:type_name -> perdure.v1.Address
+	35,  // 82: perdure.v1.Operated.results:type_name -> perdure.v1.OperationResult
+	56,  // 83: perdure.v1.Operated.state:type_name -> perdure.v1.Payload
+	53,  // 84: perdure.v1.Claim.ref:type_name -> perdure.v1.TaskRef
+	60,  // 85: perdure.v1.Claim.spec:type_name -> perdure.v1.TaskSpec
+	56,  // 86: perdure.v1.Claim.input:type_name -> perdure.v1.Payload
+	56,  // 87: perdure.v1.Claim.progress:type_name -> perdure.v1.Payload
+	53,  // 88: perdure.v1.StopClaim.ref:type_name -> perdure.v1.TaskRef
+	53,  // 89: perdure.v1.TaskReport.ref:type_name -> perdure.v1.TaskRef
+	56,  // 90: perdure.v1.TaskReport.output:type_name -> perdure.v1.Payload
+	57,  // 91: perdure.v1.TaskReport.failure:type_name -> perdure.v1.Failure
+	53,  // 92: perdure.v1.Settled.ref:type_name -> perdure.v1.TaskRef
+	54,  // 93: perdure.v1.Settled.error:type_name -> perdure.v1.ErrorDetail
+	53,  // 94: perdure.v1.Beat.ref:type_name -> perdure.v1.TaskRef
+	56,  // 95: perdure.v1.Beat.progress:type_name -> perdure.v1.Payload
+	41,  // 96: perdure.v1.Beats.beats:type_name -> perdure.v1.Beat
+	43,  // 97: perdure.v1.BeatReplies.replies:type_name -> perdure.v1.BeatReply
+	54,  // 98: perdure.v1.BeatReplies.error:type_name -> perdure.v1.ErrorDetail
+	56,  // 99: perdure.v1.TaskItem.value:type_name -> perdure.v1.Payload
+	53,  // 100: perdure.v1.TaskWrite.ref:type_name -> perdure.v1.TaskRef
+	45,  // 101: perdure.v1.TaskWrite.items:type_name -> perdure.v1.TaskItem
+	54,  // 102: perdure.v1.WriteReply.error:type_name -> perdure.v1.ErrorDetail
+	53,  // 103: perdure.v1.ReadStates.ref:type_name -> perdure.v1.TaskRef
+	56,  // 104: perdure.v1.State.value:type_name -> perdure.v1.Payload
+	49,  // 105: perdure.v1.States.states:type_name -> perdure.v1.State
+	54,  // 106: perdure.v1.States.error:type_name -> perdure.v1.ErrorDetail
+	1,   // 107: perdure.v1.WorkerService.Work:input_type -> perdure.v1.WorkerFrame
+	2,   // 108: perdure.v1.WorkerService.Work:output_type -> perdure.v1.ServerFrame
+	108, // [108:109] is the sub-list for method output_type
+	107, // [107:108] is the sub-list for method input_type
+	107, // [107:107] is the sub-list for extension type_name
+	107, // [107:107] is the sub-list for extension extendee
+	0,   // [0:107] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_worker_proto_init() }
@@ -4738,7 +4908,7 @@ func file_perdure_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_worker_proto_rawDesc), len(file_perdure_v1_worker_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   49,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

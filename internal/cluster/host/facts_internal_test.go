@@ -62,7 +62,7 @@ func TestGoneNeedsAProof(t *testing.T) {
 			stat:  func(int) (process, error) { return c.stat, c.err },
 			probe: func(int) error { return c.probe },
 		}
-		if got := f.gone(n); got != c.want {
+		if got := f.isGone(n); got != c.want {
 			t.Errorf("%s: gone is %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -70,7 +70,7 @@ func TestGoneNeedsAProof(t *testing.T) {
 	// A machine without any facts about itself proves nothing.
 	nothing := facts{stat: func(int) (process, error) { return process{}, missing }, probe: func(int) error { return errNoProcess }}
 	for _, n := range []store.NodeInfo{known, {PID: pid, PIDStart: start}} {
-		if nothing.gone(n) {
+		if nothing.isGone(n) {
 			t.Errorf("%+v is gone by a machine without /proc", n)
 		}
 	}

@@ -102,7 +102,7 @@ func judgeHidden() string {
 	}
 	dead := info
 	dead.PID = ended.Process.Pid
-	return fmt.Sprintf("%s, live: %v, dead: %v", state, Gone(info), Gone(dead))
+	return fmt.Sprintf("%s, live: %v, dead: %v", state, IsGone(info), IsGone(dead))
 }
 
 func startPart(part string) (*exec.Cmd, error) {

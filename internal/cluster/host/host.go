@@ -1,7 +1,7 @@
 // Package host identifies this process to others on the same machine, so that one of them can prove
 // that it is gone.
 //
-// A false proof is dangerous: it fences a live process. So Gone reports true only for facts that
+// A false proof is dangerous: it fences a live process. So IsGone reports true only for facts that
 // the kernel has stated about that very process. A missing file in /proc proves nothing, because
 // mount options such as hidepid=2 hide the processes of other users.
 package host
@@ -24,8 +24,8 @@ func Self(id model.NodeID, version string) store.NodeInfo {
 	return n
 }
 
-// Gone reports whether a process is provably gone. In doubt it reports false.
-func Gone(n store.NodeInfo) bool { return system().gone(n) }
+// IsGone reports whether a process is provably gone. In doubt it reports false.
+func IsGone(n store.NodeInfo) bool { return system().isGone(n) }
 
 // facts is what the machine tells about itself and its processes.
 type facts struct {
@@ -45,14 +45,14 @@ type process struct {
 	threads int
 }
 
-// ended reports whether a process has ended and waits for its parent. A leader that has ended while
-// other threads run looks the same, except for the number of threads.
-func (p process) ended() bool { return (p.state == 'Z' || p.state == 'X') && p.threads <= 1 }
+// hasEnded reports whether a process has ended and waits for its parent. A leader that has ended
+// while other threads run looks the same, except for the number of threads.
+func (p process) hasEnded() bool { return (p.state == 'Z' || p.state == 'X') && p.threads <= 1 }
 
 // errNoProcess is the error of probe when no process has the id.
 var errNoProcess = errors.New("no such process")
 
-// gone judges a process by what is known about it:
+// isGone judges a process by what is known about it:
 //
 //   - It ran on this boot of this machine, in our namespace. About any other process nothing is
 //     known. The name of the machine counts too, because clones of one running machine share the
@@ -61,7 +61,7 @@ var errNoProcess = errors.New("no such process")
 //     that the id was reused, or if that process has ended.
 //   - Its entry is missing: it is gone if the kernel also says that no process has the id. Any
 //     other answer means that the entry is hidden.
-func (f *facts) gone(n store.NodeInfo) bool {
+func (f *facts) isGone(n store.NodeInfo) bool {
 	switch {
 	case n.BootID == "" || n.Namespace == "" || n.PID <= 0 || n.PIDStart == 0:
 		return false
@@ -72,7 +72,7 @@ func (f *facts) gone(n store.NodeInfo) bool {
 	p, err := f.stat(n.PID)
 	switch {
 	case err == nil:
-		return p.start != n.PIDStart || p.ended()
+		return p.start != n.PIDStart || p.hasEnded()
 	case errors.Is(err, os.ErrNotExist):
 		return errors.Is(f.probe(n.PID), errNoProcess)
 	default:

@@ -14,24 +14,24 @@ func TestGone(t *testing.T) {
 	if self.PIDStart == 0 {
 		t.Fatal("no start time of this process: is this Linux?")
 	}
-	if host.Gone(self) {
+	if host.IsGone(self) {
 		t.Error("this process is not gone")
 	}
 	other := self
 	other.PIDStart++
-	if !host.Gone(other) {
+	if !host.IsGone(other) {
 		t.Error("a process id that was given to another process proves the death of the first")
 	}
 	other = self
 	other.BootID = "another boot"
 	other.PIDStart++
-	if host.Gone(other) {
+	if host.IsGone(other) {
 		t.Error("nothing can be proven about another boot")
 	}
 	other = self
 	other.Namespace = "pid:[1]"
 	other.PIDStart++
-	if host.Gone(other) {
+	if host.IsGone(other) {
 		t.Error("nothing can be proven about another process id namespace")
 	}
 
@@ -41,7 +41,7 @@ func TestGone(t *testing.T) {
 	}
 	dead := self
 	dead.PID = cmd.Process.Pid
-	if !host.Gone(dead) {
+	if !host.IsGone(dead) {
 		t.Error("a process that has ended is gone")
 	}
 }

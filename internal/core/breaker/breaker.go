@@ -102,7 +102,7 @@ func New(c Config, now model.Time) *Breaker {
 func (b *Breaker) Allow(now model.Time, lease time.Duration) Answer {
 	now = b.tick(now)
 	if now < b.held {
-		return Answer{Until: max(b.held, b.opens()), Why: b.heldWhy}
+		return Answer{Until: max(b.held, b.probeTime()), Why: b.heldWhy}
 	}
 	if b.state == Closed {
 		return Answer{OK: true, Permit: Permit{Generation: b.generation}}
@@ -227,7 +227,7 @@ func (b *Breaker) RetryAfter(now, until model.Time) (changed bool) {
 	return true
 }
 
-// Configure changes the numbers. Counting starts anew. An open breaker stays open for as long as
+// Configure changes the numbers. Counting starts again. An open breaker stays open for as long as
 // the new config says. Probes in flight finish.
 func (b *Breaker) Configure(now model.Time, c Config) {
 	b.tick(now)
@@ -272,8 +272,8 @@ func (b *Breaker) Status(now model.Time) Status {
 		}
 	}
 
-	if now < b.opens() {
-		s.Until = b.opens()
+	if now < b.probeTime() {
+		s.Until = b.probeTime()
 	}
 	if now < b.held {
 		s.Held, s.Why, s.Until = true, b.heldWhy, max(b.held, s.Until)
@@ -282,8 +282,8 @@ func (b *Breaker) Status(now model.Time) Status {
 	return s
 }
 
-// opens returns when an open breaker lets probes through; zero for one that is not open.
-func (b *Breaker) opens() model.Time {
+// probeTime returns when an open breaker lets probes through; zero for one that is not open.
+func (b *Breaker) probeTime() model.Time {
 	if b.state == Open {
 		return b.until
 	}

@@ -166,7 +166,7 @@ func TestRetryAfterByAClockThatIsBehind(t *testing.T) {
 		t.Fatalf("%+v", b.Status(t0))
 	}
 	if b.RetryAfter(t0, model.MaxTime); b.Status(t0).Until != at(time.Minute+time.Hour) {
-		t.Fatal("the other side may not hold it for ever")
+		t.Fatal("the other side must not hold it forever")
 	}
 }
 
@@ -185,7 +185,7 @@ func TestHolds(t *testing.T) {
 		t.Fatalf("a hold changes no state: %+v", a)
 	}
 	if b.RetryAfter(at(time.Minute), model.MaxTime); b.Status(at(time.Minute)).Until != at(time.Minute+time.Hour) {
-		t.Fatal("the other side may not hold it for ever")
+		t.Fatal("the other side must not hold it forever")
 	}
 	b.PauseUntil(at(2*time.Minute), at(3*time.Minute), "they migrate")
 	if s := b.Status(at(2 * time.Minute)); !s.Held || s.Why != "they migrate" || s.Until != at(3*time.Minute) {

@@ -59,7 +59,7 @@ func (o *oracle) allow() (ok, probe bool) {
 	return o.underWay() < o.c.Probes, true
 }
 
-func (o *oracle) done(p breaker.Permit, how breaker.Outcome) {
+func (o *oracle) endCall(p breaker.Permit, how breaker.Outcome) {
 	for i := range o.calls {
 		if c := &o.calls[i]; c.permit == p && !c.over {
 			c.over = true
@@ -156,7 +156,7 @@ func TestModel(t *testing.T) {
 				}
 				how := rapid.SampledFrom([]breaker.Outcome{breaker.Neither, breaker.Succeeded, breaker.Failed, breaker.Failed}).Draw(t, "how")
 				was := o.state
-				o.done(permit, how)
+				o.endCall(permit, how)
 				if changed := b.Done(o.now, permit, how); was != o.state && !changed {
 					t.Fatal("a change of state is not told")
 				}
@@ -246,7 +246,7 @@ func walk(t *testing.T, c breaker.Config, steps []int) {
 			if s%2 == 1 {
 				how = breaker.Succeeded
 			}
-			o.done(p, how)
+			o.endCall(p, how)
 			b.Done(o.now, p, how)
 		case 6:
 			o.enter(breaker.Open)

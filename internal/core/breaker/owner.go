@@ -77,7 +77,7 @@ func (b *Breaker) Receive(now model.Time, m *ToOwner) (probe Permit, changed boo
 	if m.Place != 0 {
 		news := false
 		if from, news = b.hear(m.Place, m.Seq); !news {
-			return b.given(from, m), false
+			return b.givenProbe(from, m), false
 		}
 	}
 
@@ -125,9 +125,9 @@ func (b *Breaker) hear(place, seq int64) (from *heard, news bool) {
 	return &b.heard[len(b.heard)-1], true
 }
 
-// given returns the probe that the place got when it first sent this message, if that is still in
-// flight. The answer has not reached the place.
-func (b *Breaker) given(to *heard, m *ToOwner) (probe Permit) {
+// givenProbe returns the probe that the place got when it first sent this message, if that is still
+// in flight. The answer has not reached the place.
+func (b *Breaker) givenProbe(to *heard, m *ToOwner) (probe Permit) {
 	if m.Ask && to.Asked == m.Seq && slices.ContainsFunc(b.probes, func(p slot) bool { return p.ID == to.Probe.Probe }) {
 		return to.Probe
 	}
@@ -144,9 +144,9 @@ func (b *Breaker) news(now model.Time) News {
 	}
 	switch {
 	case now < b.held:
-		n.Until, n.Why = max(b.held, b.opens()), b.heldWhy
-	case now < b.opens():
-		n.Until = b.opens()
+		n.Until, n.Why = max(b.held, b.probeTime()), b.heldWhy
+	case now < b.probeTime():
+		n.Until = b.probeTime()
 	case b.state == HalfOpen:
 		if until, all := b.allUnderWay(now); all {
 			n.Until, n.Why = until, "half-open, all probes are under way"

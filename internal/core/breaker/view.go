@@ -31,7 +31,7 @@ func (v *View) Allow(now model.Time, lease time.Duration) Answer {
 	case !v.heard:
 		v.ask(lease)
 		return Answer{Why: "its owner has not answered yet"}
-	case v.probes(now):
+	case v.hasProbe(now):
 		a := Answer{OK: true, Permit: n.Probe}
 		n.Probe = Permit{}
 		return a
@@ -48,14 +48,14 @@ func (v *View) Allow(now model.Time, lease time.Duration) Answer {
 // Until returns the time before which nothing passes, as far as this place knows, and why; zero
 // when a call may pass or ask.
 func (v *View) Until(now model.Time) (until model.Time, why string) {
-	if now = max(now, v.now); now < v.news.Until && !v.probes(now) {
+	if now = max(now, v.now); now < v.news.Until && !v.hasProbe(now) {
 		return v.news.Until, v.news.Why
 	}
 	return 0, ""
 }
 
-// probes reports whether there is a probe that a call may use.
-func (v *View) probes(now model.Time) bool {
+// hasProbe reports whether there is a probe that a call may use.
+func (v *View) hasProbe(now model.Time) bool {
 	return v.news.Probe.Probe != 0 && v.news.Probe.Lease > now && v.news.Held <= now
 }
 
@@ -96,7 +96,7 @@ func (v *View) Receive(now model.Time, n News) (retry bool) {
 		n.Probe = Permit{}
 	}
 	v.news, v.heard, v.asked = n, true, v.asked && !n.Answer
-	return now >= n.Until || v.probes(now)
+	return now >= n.Until || v.hasProbe(now)
 }
 
 // Tell returns the next message to the owner. It reports false when there is nothing to say.

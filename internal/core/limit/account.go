@@ -11,8 +11,8 @@ import "slices"
 // The zero Account belongs to a place without a lease.
 type Account struct{ lease lease }
 
-// Told notes that the owner has received a message of the place.
-func (a *Account) Told(m ToOwner) { a.lease.takeBack(&m) }
+// TakeBack notes that the owner has received a message of the place.
+func (a *Account) TakeBack(m ToOwner) { a.lease.takeBack(&m) }
 
 // Look compares the account with the lease of the place in o, and returns what is new.
 func (a *Account) Look(o *Owner, place Place) (m ToPlace) {
@@ -33,9 +33,9 @@ func (a *Account) Look(o *Owner, place Place) (m ToPlace) {
 	return m
 }
 
-// Believed returns how many permits and tokens the owner believes that the place wants, and how
+// Beliefs returns how many permits and tokens the owner believes that the place wants, and how
 // many tasks it believes to hold the resource there without a permit.
-func (a *Account) Believed() (want int, tokens int64, over int) {
+func (a *Account) Beliefs() (want int, tokens int64, over int) {
 	return a.lease.Want, a.lease.WantTokens, a.lease.Over
 }
 
@@ -44,5 +44,5 @@ func (a *Account) WantsTokens() bool { return a.lease.WantTokens > 0 }
 
 // IsZero reports whether there is no lease.
 func (a *Account) IsZero() bool {
-	return a.lease.Permits == 0 && a.lease.Tokens == 0 && a.lease.Over == 0 && !a.lease.wants()
+	return a.lease.Permits == 0 && a.lease.Tokens == 0 && a.lease.Over == 0 && !a.lease.isWaiting()
 }

@@ -51,16 +51,16 @@ func TestTakeAndGiveAreIdempotent(t *testing.T) {
 	w.settle()
 
 	for range 2 {
-		if !l.Take(ref(1)) || l.Held() != 1 {
-			t.Fatalf("%d holders", l.Held())
+		if !l.Take(ref(1)) || l.HolderCount() != 1 {
+			t.Fatalf("%d holders", l.HolderCount())
 		}
 	}
 
 	if !l.Take(ref(2)) || l.Take(ref(3)) {
 		t.Fatal("the second token was spent by the first task")
 	}
-	if l.Give(ref(3)) || !l.Give(ref(1)) || l.Give(ref(1)) || l.Held() != 1 {
-		t.Fatalf("%d holders", l.Held())
+	if l.Give(ref(3)) || !l.Give(ref(1)) || l.Give(ref(1)) || l.HolderCount() != 1 {
+		t.Fatalf("%d holders", l.HolderCount())
 	}
 }
 
@@ -147,14 +147,14 @@ func TestLoweredLimit(t *testing.T) {
 	}
 	w.configure(limit.Numbers{Concurrency: 2})
 	w.settle()
-	if permits, _ := w.owner.Leased(); permits != 4 || w.locals[1].Block() != 0 {
+	if permits, _ := w.owner.LeasedTotal(); permits != 4 || w.locals[1].Block() != 0 {
 		t.Fatalf("%d permits are leased while 4 are held, %d to place 1", permits, w.locals[1].Block())
 	}
 
 	for range 4 {
 		w.finish(0, 0)
 		w.settle()
-		if permits, _ := w.owner.Leased(); permits > max(2, len(w.holding[0])) {
+		if permits, _ := w.owner.LeasedTotal(); permits > max(2, len(w.holding[0])) {
 			t.Fatalf("%d permits are leased", permits)
 		}
 	}
@@ -185,7 +185,7 @@ func TestLostPlace(t *testing.T) {
 	w.tell(1)
 	w.settleUp(1)
 	w.up[0], w.down[0] = nil, nil
-	w.send(w.owner.Lost(w.now, 0))
+	w.send(w.owner.DropPlace(w.now, 0))
 	w.settle()
 	if w.locals[1].Block() != 3 || len(w.waiting[1]) != 1 || len(w.waiting[2]) != 1 {
 		t.Fatalf("%d permits, %d and %d wait", w.locals[1].Block(), len(w.waiting[1]), len(w.waiting[2]))
@@ -256,7 +256,7 @@ func TestBounds(t *testing.T) {
 	o.Configure(math.MaxInt64, limit.Numbers{Rate: 1, Per: limit.MinPer})
 	o.Configure(math.MaxInt64, n)
 	o.Configure(math.MaxInt64, limit.Numbers{Concurrency: 1})
-	if _, tokens := o.Leased(); tokens < 0 {
+	if _, tokens := o.LeasedTotal(); tokens < 0 {
 		t.Fatal(tokens)
 	}
 }

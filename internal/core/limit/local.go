@@ -38,8 +38,8 @@ func (l *Local) Numbers() Numbers { return l.numbers }
 // Configure changes the numbers. Holders stay.
 func (l *Local) Configure(n Numbers) { l.numbers = n }
 
-// Lacks reports what a task would have to wait for: a permit, or a token.
-func (l *Local) Lacks() (permit, token bool) {
+// Missing reports what a task would have to wait for: a permit, or a token.
+func (l *Local) Missing() (permit, token bool) {
 	return l.numbers.Concurrency > 0 && len(l.holders) >= l.block, l.numbers.Rate > 0 && l.tokens < 1
 }
 
@@ -49,7 +49,7 @@ func (l *Local) Take(who model.TaskRef) bool {
 	if _, has := l.holders[who]; has {
 		return true
 	}
-	if permit, token := l.Lacks(); permit || token {
+	if permit, token := l.Missing(); permit || token {
 		return false
 	}
 	if l.numbers.Rate > 0 {
@@ -97,10 +97,10 @@ func (l *Local) Receive(m ToPlace) (more bool) {
 	return m.Permits > 0 || m.Tokens > 0
 }
 
-// Believed corrects what the place thinks that the owner believes. The caller calls it when no
+// CorrectBelief corrects what the place thinks that the owner believes. The caller calls it when no
 // message of the place is on its way. If a grant crosses a message, the two differ, and the owner
 // would keep permits for a place that does not need them.
-func (l *Local) Believed(want int, tokens int64, over int) {
+func (l *Local) CorrectBelief(want int, tokens int64, over int) {
 	l.want, l.wantTokens, l.over = int64(want), tokens, over
 }
 
@@ -190,14 +190,14 @@ func (l *Local) Holders() []model.TaskRef {
 	return list
 }
 
-// Held returns how many tasks hold the resource here.
-func (l *Local) Held() int { return len(l.holders) }
+// HolderCount returns how many tasks hold the resource here.
+func (l *Local) HolderCount() int { return len(l.holders) }
 
 // Block returns how many permits are leased to this place.
 func (l *Local) Block() int { return l.block }
 
-// Waiting returns how many tasks wait for the resource here.
-func (l *Local) Waiting() int { return l.waiting }
+// WaiterCount returns how many tasks wait for the resource here.
+func (l *Local) WaiterCount() int { return l.waiting }
 
 // Idle reports whether no task holds the resource or waits for it here.
 func (l *Local) Idle() bool { return len(l.holders) == 0 && l.waiting == 0 && l.pinned == 0 }
@@ -210,8 +210,8 @@ func (l *Local) Drain() {
 	l.tokens = 0
 }
 
-// Gone reports whether the owner has everything back, so that the Local can be dropped.
-func (l *Local) Gone() bool {
+// IsGone reports whether the owner has everything back, so that the Local can be dropped.
+func (l *Local) IsGone() bool {
 	return l.Idle() && l.block == 0 && l.tokens == 0 && l.back == 0 && l.backTokens == 0 && l.spent == 0 && l.want == 0 && l.wantTokens == 0 && l.over == 0
 }
 

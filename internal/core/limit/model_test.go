@@ -94,7 +94,7 @@ func (w *world) finish(i, k int) {
 func (w *world) deliverUp(i int) {
 	m := w.up[i][0]
 	w.up[i] = w.up[i][1:]
-	w.leased, _ = w.owner.Leased()
+	w.leased, _ = w.owner.LeasedTotal()
 	w.send(w.owner.Receive(w.now, limit.Place(i), m))
 }
 
@@ -116,14 +116,14 @@ func (w *world) configure(n limit.Numbers) {
 
 // check checks L1, L2 and L3.
 func (w *world) check() {
-	permits, tokens := w.owner.Leased()
+	permits, tokens := w.owner.LeasedTotal()
 	sum, blocks := 0, 0
 	for i, l := range w.locals {
-		if w.limit > 0 && l.Held() > l.Block() && !w.found {
-			w.t.Fatalf("place %d: %d holders, %d permits", i, l.Held(), l.Block())
+		if w.limit > 0 && l.HolderCount() > l.Block() && !w.found {
+			w.t.Fatalf("place %d: %d holders, %d permits", i, l.HolderCount(), l.Block())
 		}
 		sum += l.Block()
-		blocks += l.Held()
+		blocks += l.HolderCount()
 		for _, m := range w.up[i] {
 			sum += m.Permits
 			tokens -= m.Tokens + m.Spent
@@ -211,12 +211,12 @@ func (w *world) drain() {
 	}
 
 	w.settle()
-	if permits, tokens := w.owner.Leased(); permits != 0 || tokens != 0 || len(w.owner.Leases()) != 0 {
+	if permits, tokens := w.owner.LeasedTotal(); permits != 0 || tokens != 0 || len(w.owner.Leases()) != 0 {
 		w.t.Fatalf("%d permits and %d tokens are lost: %+v", permits, tokens, w.owner.Leases())
 	}
 
 	for i, l := range w.locals {
-		if !l.Gone() {
+		if !l.IsGone() {
 			w.t.Fatalf("place %d keeps something", i)
 		}
 	}
@@ -286,7 +286,7 @@ func TestPermits(t *testing.T) {
 			w.check()
 			held := 0
 			for i := range w.locals {
-				held += w.locals[i].Held()
+				held += w.locals[i].HolderCount()
 			}
 			if held > w.limit && !changed { // holders from before a change may still be there
 				t.Fatalf("%d holders of %d", held, w.limit)
@@ -374,7 +374,7 @@ func TestExhaustive(t *testing.T) {
 			}
 
 			w.check()
-			if w.locals[0].Held()+w.locals[1].Held() > 1 {
+			if w.locals[0].HolderCount()+w.locals[1].HolderCount() > 1 {
 				t.Fatalf("%v: two holders", steps)
 			}
 		}

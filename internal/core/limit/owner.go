@@ -37,8 +37,8 @@ type lease struct {
 	send ToPlace
 }
 
-// wants reports whether the place waits for something.
-func (p *lease) wants() bool { return p.Want > 0 || p.WantTokens > 0 }
+// isWaiting reports whether the place waits for something.
+func (p *lease) isWaiting() bool { return p.Want > 0 || p.WantTokens > 0 }
 
 // takeBack applies what the place has given back or spent. It returns how many of them were really
 // leased: permits and tokens that are free again, and tokens that are spent.
@@ -78,7 +78,7 @@ func (o *Owner) Note(now model.Time, from Place, m ToOwner) {
 	o.over += m.Over - p.Over
 	p.Over = m.Over
 	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // at most what was leased, so it fits
-	if !p.wants() && (m.Want > 0 || m.WantTokens > 0) {
+	if !p.isWaiting() && (m.Want > 0 || m.WantTokens > 0) {
 		o.last(p)
 	}
 	p.Want, p.WantTokens = m.Want, m.WantTokens
@@ -105,9 +105,9 @@ func (o *Owner) Next() model.Time {
 	return o.bucket.next(&o.numbers)
 }
 
-// Lost ends the lease of a place that has died. Its holders are registered elsewhere, or have
+// DropPlace ends the lease of a place that has died. Its holders are registered elsewhere, or have
 // ended. Its permits are free again; its tokens count as spent.
-func (o *Owner) Lost(now model.Time, place Place) []Send {
+func (o *Owner) DropPlace(now model.Time, place Place) []Send {
 	o.bucket.fill(now, &o.numbers, o.out)
 	if i, found := slices.BinarySearchFunc(o.leases, place, byPlace); found {
 		p := o.leases[i]
@@ -125,8 +125,8 @@ func (o *Owner) Empty(now model.Time) { o.bucket = bucket{At: now} }
 // Numbers returns the numbers that apply.
 func (o *Owner) Numbers() Numbers { return o.numbers }
 
-// Leased returns how many permits and tokens are at places or on their way.
-func (o *Owner) Leased() (permits int, tokens int64) { return o.leased, o.out }
+// LeasedTotal returns how many permits and tokens are at places or on their way.
+func (o *Owner) LeasedTotal() (permits int, tokens int64) { return o.leased, o.out }
 
 // Lease describes a lease for operators.
 type Lease struct {
@@ -188,7 +188,7 @@ func (o *Owner) settle(now model.Time) []Send {
 			o.sends = append(o.sends, Send{p.Place, p.send})
 			p.send = ToPlace{}
 		}
-		if p.Permits > 0 || p.Tokens > 0 || p.Over > 0 || p.wants() {
+		if p.Permits > 0 || p.Tokens > 0 || p.Over > 0 || p.isWaiting() {
 			kept = append(kept, p)
 		}
 	}
@@ -312,7 +312,7 @@ func (o *Owner) turn() {
 	share := max(1, o.numbers.Concurrency/max(len(o.leases), 1))
 
 	rest := func(p *lease) int { return p.Permits - p.Recalled.Cut - p.Recalled.Turn }
-	for _, q := range o.wanting() {
+	for _, q := range o.waitingPlaces() {
 		has, want := q.Permits, q.Want
 		for ; has < share && want > 0; has, want = has+1, want-1 {
 			if pending > 0 {
@@ -330,8 +330,8 @@ func (o *Owner) turn() {
 	}
 }
 
-// wanting returns the places that want permits; the longest waiting place comes first.
-func (o *Owner) wanting() (list []*lease) {
+// waitingPlaces returns the places that want permits; the longest waiting place comes first.
+func (o *Owner) waitingPlaces() (list []*lease) {
 	for i := range o.leases {
 		if o.leases[i].Want > 0 {
 			list = append(list, &o.leases[i])

@@ -138,7 +138,7 @@ func (g *group) full() bool { return len(g.limits)+len(g.breakers) >= MaxRules }
 // against returns the contradictions between a limit and the group.
 func (g *group) against(p *parsedLimit) (problems []error) {
 	for _, other := range g.limits {
-		if err := p.contradicts(other); err != nil {
+		if err := p.conflictWith(other); err != nil {
 			problems = append(problems, err)
 		}
 	}
@@ -195,9 +195,9 @@ func checkName(name string) error {
 	return nil
 }
 
-// contradicts finds two rules of one name, and two that give the same tasks different numbers. Both
-// select the same tenants.
-func (p *parsedLimit) contradicts(other *parsedLimit) error {
+// conflictWith finds two rules of one name, and two that give the same tasks different numbers.
+// Both select the same tenants.
+func (p *parsedLimit) conflictWith(other *parsedLimit) error {
 	if p.Name == other.Name {
 		return fault.New(fault.Conflict, "two limits are called %s", p.Name)
 	}

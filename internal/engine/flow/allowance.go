@@ -65,13 +65,13 @@ type door struct {
 	allowance rule.Allowance
 
 	mu sync.Mutex
-	// The open executions are those of the last count, those that began since, and those that are
-	// being started. An execution that begins while the store counts may count twice until the
-	// next count; none is forgotten.
+	// The open executions are the sum of the last count, the executions that began since, and the
+	// executions that are being started. An execution that begins while the store counts may count
+	// twice until the next count; none is forgotten.
 	counted, since, starting int64
 	known                    bool
 	recount                  time.Time // not before
-	// Starts per second: a bucket that holds those of one second.
+	// Starts per second: a bucket that holds the starts of one second.
 	tokens float64
 	filled time.Time
 }

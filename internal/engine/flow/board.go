@@ -61,7 +61,7 @@ type Settings struct {
 	Paused   map[Queue]string // with the reason
 	Breakers map[rule.BreakerID][]byte
 	Pages    map[int][]byte
-	Weights  map[string]int // of tenants; those that are left out have weight 1
+	Weights  map[string]int // of tenants; the default is 1
 }
 
 // Queue names a queue of a tenant.

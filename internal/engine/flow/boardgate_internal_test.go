@@ -53,7 +53,7 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(100)
 	set := oneAtATime(t)
-	for _, later := range []string{"comes to nothing", "is executed, too", "is executed while rules change", "was claimed by a node that is no more", "is the same one"} {
+	for _, later := range []string{"is never claimed", "is executed, too", "is executed while rules change", "was claimed by a dead node", "is the same one"} {
 		t.Run(later, func(t *testing.T) {
 			at := map[model.ClaimRef]bool{} // claims that workers execute
 			k := NewBoardGate(ledger.New(1), func(_ queue.WorkerID, c model.ClaimRef) (executes, reported bool) { return at[c], false })
@@ -75,10 +75,10 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 			take("another task while the first worker is at it", other, false)
 
 			switch later {
-			case "comes to nothing":
+			case "is never claimed":
 				take("the next attempt", it, true)
 				k.Give(now, it, queue.Neither)
-			case "was claimed by a node that is no more":
+			case "was claimed by a dead node":
 				k.Hold(now, it, "")
 				k.RecordWorker(it.Ref, second.Claim, 0)
 				k.Give(now, it, queue.Neither)
@@ -154,7 +154,7 @@ func TestClaimOfANodeThatIsNoMore(t *testing.T) {
 	}
 	k.Inherit(now, map[string]bool{}, tasks)
 	if !k.Holds(it.Ref) {
-		t.Error("nobody counts the claim of a node that is no more")
+		t.Error("the claim of a dead node is not counted")
 	}
 	if ok, why := take(t, now, k, limitedItem("other")); ok {
 		t.Errorf("another task is let through: %s", why)

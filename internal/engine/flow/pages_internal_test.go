@@ -127,7 +127,7 @@ func TestPagesOfALifeThatEnds(t *testing.T) {
 
 	for _, s := range stored {
 		if !slices.Equal(s.Body, theirs[s.SettingKey]) {
-			t.Errorf("page %s is not what somebody else has written", s.Name)
+			t.Errorf("page %s is not what the other node has written", s.Name)
 		}
 	}
 }

@@ -108,11 +108,11 @@ func TestAnswerThatIsNotStored(t *testing.T) {
 		t.Errorf("%d answers, %v", len(list), err)
 	}
 	if f.asked != 0 {
-		t.Error("it would answer for ever")
+		t.Error("it would answer forever")
 	}
 }
 
-// A later question is asked anew: answers to an earlier question are out of date. A process that
+// A later question is asked again: answers to an earlier question are out of date. A process that
 // only reads has not followed the questions of others.
 func TestAQuestionIsNotAnsweredByEarlierAnswers(t *testing.T) {
 	t.Parallel()

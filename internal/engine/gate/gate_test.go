@@ -110,7 +110,7 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 		t.Fatalf("%q", w)
 	}
 	if ok, _, _ := g.Take(t0, onlyA); !ok {
-		t.Fatal("nobody holds a")
+		t.Fatal("no task holds a")
 	}
 
 	// A task that leaves the line passes it on, too.
@@ -198,7 +198,7 @@ func TestRulesChange(t *testing.T) {
 
 	g.SetRules(t0, rules(t, []rule.Limit{namedLimit("a", 3)}))
 	if len(g.TakeWoken()) == 0 {
-		t.Fatal("nobody is woken")
+		t.Fatal("no task is woken")
 	}
 
 	for i, it := range items {
@@ -305,7 +305,7 @@ func TestStoredState(t *testing.T) {
 		t.Fatal(why)
 	}
 	if adopt(t0, func(*breaker.Breaker) {}); len(g.TakeWoken()) != 1 {
-		t.Fatal("nobody is woken")
+		t.Fatal("no task is woken")
 	}
 
 	g.RetryAfter(t0, it, at(time.Minute))
@@ -498,7 +498,7 @@ func TestNoProbeIsAnAnswer(t *testing.T) {
 	adopt(b, at(3*time.Second))
 	g.Answer(at(3*time.Second), id, breaker.Permit{})
 	if len(g.TakeWoken()) == 0 {
-		t.Fatal("nobody is woken")
+		t.Fatal("no task is woken")
 	}
 
 	if ok, why, again := g.Take(at(3*time.Second), it); ok || again != at(time.Second+time.Minute) {

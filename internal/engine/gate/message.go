@@ -42,7 +42,7 @@ type Wants struct {
 // wants, after it has received everything that the place sent.
 func (g *Gate) CompareWants(now model.Time, id rule.Resource, w Wants) {
 	r := g.resource(now, id, g.numbers(id))
-	r.local.Believed(w.Permits, w.Tokens, w.Over)
+	r.local.CorrectBelief(w.Permits, w.Tokens, w.Over)
 	g.exchange(now, r)
 }
 
@@ -77,7 +77,7 @@ func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told [
 
 		// The gate tells a task when a token accrues only when it refuses the task. The waiting
 		// tasks were refused before this node owned the limit, so they have to ask again.
-		if _, token := r.local.Lacks(); token {
+		if _, token := r.local.Missing(); token {
 			g.wake(r)
 		}
 	}

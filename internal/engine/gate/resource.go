@@ -30,7 +30,7 @@ type resource struct {
 
 // available reports whether the node has a permit and a token left to hand out.
 func (r *resource) available() bool {
-	permit, token := r.local.Lacks()
+	permit, token := r.local.Missing()
 	return !permit && !token
 }
 
@@ -70,7 +70,7 @@ func (g *Gate) exchange(now model.Time, r *resource) {
 		g.deliver(r, r.owner.Receive(now, g.home, m))
 	}
 
-	if _, token := r.local.Lacks(); token && r.owner != nil && r.local.Waiting() > 0 {
+	if _, token := r.local.Missing(); token && r.owner != nil && r.local.WaiterCount() > 0 {
 		if sends := r.owner.Tick(now); len(sends) > 0 {
 			g.deliver(r, sends)
 			g.exchange(now, r)
@@ -93,9 +93,9 @@ func (g *Gate) wake(r *resource) {
 		return
 	}
 	r.trim()
-	n := r.local.Block() - r.local.Held()
+	n := r.local.Block() - r.local.HolderCount()
 	if r.local.Numbers().Concurrency == 0 {
-		n = r.local.Waiting()
+		n = r.local.WaiterCount()
 	}
 
 	for _, q := range r.line {
@@ -125,9 +125,9 @@ func (r *resource) trim() {
 	}
 	r.line = r.line[k:]
 
-	if len(r.line) > 2*r.local.Waiting()+16 {
+	if len(r.line) > 2*r.local.WaiterCount()+16 {
 		// A group that left and came back stands in line twice; its first place counts.
-		seen := make(map[*taskGroup]bool, r.local.Waiting())
+		seen := make(map[*taskGroup]bool, r.local.WaiterCount())
 		r.line = slices.DeleteFunc(r.line, func(q *taskGroup) bool {
 			if q.at != r || seen[q] {
 				return true
@@ -141,7 +141,7 @@ func (r *resource) trim() {
 // refusal returns why a task does not pass here, and when to ask again.
 func (r *resource) refusal(now model.Time) (why model.Reason, again model.Time) {
 	n := r.local.Numbers()
-	if permit, _ := r.local.Lacks(); permit {
+	if permit, _ := r.local.Missing(); permit {
 		return model.Reason{Code: model.WaitPermit, Name: r.id.String(), Detail: r.describeHolders(n.Concurrency)}, 0
 	}
 	why = model.Reason{Code: model.WaitRate, Name: r.id.String(), Detail: n.String()}
@@ -156,13 +156,13 @@ func (r *resource) refusal(now model.Time) (why model.Reason, again model.Time) 
 
 // describeHolders describes who holds the permits, as far as this node knows.
 func (r *resource) describeHolders(of int) string {
-	if len(r.named) == 0 && r.local.Held() > 0 {
+	if len(r.named) == 0 && r.local.HolderCount() > 0 {
 		r.named = holders(r)
 		r.named = slices.Clip(r.named[:min(len(r.named), maxNamed)])
 	}
 
 	var b strings.Builder
-	if r.local.Held() < of {
+	if r.local.HolderCount() < of {
 		fmt.Fprintf(&b, "%d of %d are here, the others elsewhere", r.local.Block(), of)
 	} else {
 		fmt.Fprintf(&b, "all %d are held", of)
@@ -177,7 +177,7 @@ func (r *resource) describeHolders(of int) string {
 		b.WriteString(ref.String())
 	}
 
-	if more := r.local.Held() - len(r.named); more > 0 && len(r.named) > 0 {
+	if more := r.local.HolderCount() - len(r.named); more > 0 && len(r.named) > 0 {
 		fmt.Fprintf(&b, "; and %d more", more)
 	}
 	return b.String()
@@ -232,7 +232,7 @@ func (g *Gate) sweep(now model.Time) {
 func (g *Gate) forget(now model.Time, r *resource) {
 	r.local.Drain()
 	g.exchange(now, r)
-	if r.local.Gone() && (r.owner == nil || r.owner.Idle(now)) {
+	if r.local.IsGone() && (r.owner == nil || r.owner.Idle(now)) {
 		r.gone = true
 		delete(g.resources, r.id)
 	}

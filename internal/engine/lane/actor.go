@@ -37,7 +37,7 @@ type job struct {
 	until model.Time // when the worker reported
 }
 
-func (j *job) views() bool { return j.items[0].View }
+func (j *job) isView() bool { return j.items[0].View }
 
 // answerOf returns the answer for the caller of an item.
 func (j *job) answerOf(i int, it *core.Item) Answer {
@@ -69,7 +69,7 @@ func (a *actor) isStored() bool {
 	}
 	for _, it := range a.entity.Mail() {
 		// A lane that reads a brief call from the store must assume that it may have run.
-		if it.Seq == 0 || it.Begun() || it.Message.Brief {
+		if it.Seq == 0 || it.HasBegun() || it.Message.Brief {
 			return false
 		}
 	}

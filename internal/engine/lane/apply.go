@@ -63,7 +63,7 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *messageInput) {
 	if r := in.origin.message.Report; in.is(model.MessageReport) && e.x != nil && e.run() == r.Ref.Run {
 		how = l.noteReport(now, e, r)
 	}
-	if ref := in.report(); ref != nil && e.contradicts(in.fate, ref) {
+	if ref := in.report(); ref != nil && e.hasUnknownClaim(in.fate, ref) {
 		l.confirm(e)
 	}
 	x, d := l.decide(now, e, in)
@@ -160,27 +160,27 @@ func (l *Lane) decide(now model.Time, e *entry, in *messageInput) (*core.Executi
 		return e.x, core.Decision{Answer: model.Answer{Run: m.ToRun, Status: in.fate.Status}}
 	}
 
-	if !in.aboutLetter() {
+	if !in.isDeadTaskOrder() {
 		if d, busy := e.refuseBusy(m); busy {
 			return e.x, d
 		}
 		return core.Deliver(e.x, m, now, l.newRunFor(m), l.cfg.Limits)
 	}
 
-	var letter *core.StoredDeadTask
-	if in.letter != nil {
-		if err := in.letter.err; err != nil {
+	var dead *core.StoredDeadTask
+	if in.deadTask != nil {
+		if err := in.deadTask.err; err != nil {
 			return e.x, core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.KindOf(err).String(), Message: err.Error()}}}
 		}
-		letter = in.letter.letter
+		dead = in.deadTask.row
 	}
 
-	return core.DeliverDeadTaskOrder(e.x, m, letter, now, l.newRunFor(m))
+	return core.DeliverDeadTaskOrder(e.x, m, dead, now, l.newRunFor(m))
 }
 
 func (b *inputBase) apply(*Lane, model.Time, *entry) {}
 
-func (b *inputBase) applyPoisoned(l *Lane, _ model.Time, _ *entry) { l.done(b) }
+func (b *inputBase) applyPoisoned(l *Lane, _ model.Time, _ *entry) { l.finishInput(b) }
 
 func (b *inputBase) refuse(*Lane, error) {}
 

@@ -20,9 +20,9 @@ import (
 // Only the order is lost: later messages of the same pair of shards take effect before it. See
 // docs/guarantees.md.
 
-// asideRequest notes a request that cannot be read.
-func (l *Lane) asideRequest(row *store.InboxRow) {
-	if l.mail.taken(row.ID) || !l.Owns(row.Shard) {
+// setAsideRequest notes a request that cannot be read.
+func (l *Lane) setAsideRequest(row *store.InboxRow) {
+	if l.mail.isTaken(row.ID) || !l.Owns(row.Shard) {
 		return
 	}
 	l.mail.take(row.ID)
@@ -53,7 +53,7 @@ func (l *Lane) moveAside(now model.Time) {
 			continue
 		}
 		for !p.feeding && p.isDamaged() && l.Owns(p.to) && !full() {
-			l.asideMessage(now, b, p)
+			l.setAsideMessage(now, b, p)
 		}
 	}
 	a.pairs = later
@@ -74,8 +74,8 @@ func (l *Lane) moveAside(now model.Time) {
 	}
 }
 
-// asideMessage adds to a batch that the next message of a channel moves to the inbox.
-func (l *Lane) asideMessage(now model.Time, b *building, p *pair) {
+// setAsideMessage adds to a batch that the next message of a channel moves to the inbox.
+func (l *Lane) setAsideMessage(now model.Time, b *building, p *pair) {
 	m := &p.queue[0]
 	l.deferAside(now, b, store.InboxRow{Shard: p.to, ID: l.cfg.NewRun(), Message: m.Message, Damaged: m.Damaged}, false)
 	l.mail.consume(p, b, m.Seq)
@@ -114,16 +114,16 @@ func (l *Lane) refuseAside(now model.Time, b *building) {
 	l.mail.aside.refuse(now.Add(l.cfg.QuarantineFor))
 }
 
-// asideWake returns when the next try is due.
-func (l *Lane) asideWake() model.Time {
+// nextAsideTry returns when the next try is due.
+func (l *Lane) nextAsideTry() model.Time {
 	if !l.canMoveAside() {
 		return 0
 	}
 	return max(l.mail.aside.until, 1)
 }
 
-// asideDamaged moves unreadable items out of a mailbox.
-func (l *Lane) asideDamaged(now model.Time, e *entry, box []model.MailboxItem) {
+// setAsideDamaged moves unreadable items out of a mailbox.
+func (l *Lane) setAsideDamaged(now model.Time, e *entry, box []model.MailboxItem) {
 	e.actor.damaged = nil
 	for i := range box {
 		if box[i].Damaged != nil {
@@ -145,14 +145,14 @@ func (in *asideInput) apply(l *Lane, now model.Time, e *entry) {
 	}
 	l.record(e, in, &d)
 	for i := range items {
-		l.asideItem(now, e, &items[i])
+		l.setAsideItem(now, e, &items[i])
 	}
 }
 
-// asideItem adds an unreadable item of a mailbox to the inbox, in the open batch. The sender of a
-// one-way call already got its answer when the call was stored, so the lane does not remember a
+// setAsideItem adds an unreadable item of a mailbox to the inbox, in the open batch. The sender of
+// a one-way call already got its answer when the call was stored, so the lane does not remember a
 // second answer for its request id.
-func (l *Lane) asideItem(now model.Time, e *entry, it *model.MailboxItem) {
+func (l *Lane) setAsideItem(now model.Time, e *entry, it *model.MailboxItem) {
 	m, body := it.Message, it.Damaged
 	m.To = e.address
 	if m.OneWay && body.Newer {

@@ -47,7 +47,7 @@ func (r *rig) restartBeside() {
 	r.settle()
 }
 
-func (r *rig) letters() []store.InboxRow {
+func (r *rig) deadLetters() []store.InboxRow {
 	r.t.Helper()
 	rows, err := r.st.LoadDeadLetters(r.t.Context(), model.RunID{}, 1000)
 	if err != nil {
@@ -61,8 +61,8 @@ func newerSignal(a model.Address, name string) *model.Message {
 	return &model.Message{Kind: 250, To: a, Name: name}
 }
 
-// upgraded has the lane read messages of the newer kind as signals.
-func (r *rig) upgraded() {
+// upgrade has the lane read messages of the newer kind as signals.
+func (r *rig) upgrade() {
 	r.reads = func(ld *lane.Load) *lane.LoadResult {
 		if ld.Kind != lane.LoadMail {
 			return nil
@@ -89,11 +89,11 @@ func TestDamagedMessagesAreSetAside(t *testing.T) {
 	f.sendsDamaged(0, nil, &s[0], nil, nil, &s[1], &s[2], nil)
 	r.l.MailWaits()
 	r.settle()
-	r.wantEvents(a, received(1, 3)...)
+	r.wantEvents(a, receivedNames(1, 3)...)
 	if at := r.cursor(0, 3); at != -1 {
 		t.Errorf("the cursor stands at %d, want all consumed", at)
 	}
-	letters := r.letters()
+	letters := r.deadLetters()
 	if len(letters) != 4 {
 		t.Fatalf("%d dead letters, want 4", len(letters))
 	}
@@ -113,8 +113,8 @@ func TestDamagedMessagesAreSetAside(t *testing.T) {
 	f.sendsDamaged(0, nil, &s[3])
 	r.l.MailWaits()
 	r.settle()
-	r.wantEvents(a, received(1, 4)...)
-	if n := len(r.letters()); n != 5 {
+	r.wantEvents(a, receivedNames(1, 4)...)
+	if n := len(r.deadLetters()); n != 5 {
 		t.Errorf("%d dead letters, want 5", n)
 	}
 	if r.l.Held() != 0 {
@@ -134,7 +134,7 @@ func TestNewerMessageWaitsForTheUpgrade(t *testing.T) {
 	f.sendsDamaged(0, &s[0], newerSignal(a, "new"), &s[1])
 	r.l.MailWaits()
 	r.settle()
-	r.wantEvents(a, received(1, 2)...)
+	r.wantEvents(a, receivedNames(1, 2)...)
 
 	for range 3 { // it is tried again, and told of once
 		r.pass(61 * time.Second)
@@ -142,16 +142,16 @@ func TestNewerMessageWaitsForTheUpgrade(t *testing.T) {
 		r.settle()
 	}
 
-	if len(r.letters()) != 0 || len(r.aside) != 1 || !r.aside[0].Newer {
-		t.Errorf("%d dead letters, told of %v", len(r.letters()), r.aside)
+	if len(r.deadLetters()) != 0 || len(r.aside) != 1 || !r.aside[0].Newer {
+		t.Errorf("%d dead letters, told of %v", len(r.deadLetters()), r.aside)
 	}
 	r.restartBeside()
-	r.upgraded()
+	r.upgrade()
 	r.join(1)
 	r.pass(61 * time.Second)
 	r.l.MailWaits()
 	r.settle()
-	want := append(received(1, 2), "signal_received new")
+	want := append(receivedNames(1, 2), "signal_received new")
 	r.wantEvents(a, want...)
 	r.pass(200 * time.Second)
 	r.l.MailWaits()
@@ -184,7 +184,7 @@ func TestSetAsideIsRefused(t *testing.T) {
 	f.sendsDamaged(0, &s[0], nil, &s[1])
 	r.l.MailWaits()
 	r.settle()
-	r.wantEvents(a, received(1, 1)...)
+	r.wantEvents(a, receivedNames(1, 1)...)
 	r.signal(a, "direct", "direct")
 	r.settle()
 	r.wantAnswer("direct", "")
@@ -196,7 +196,7 @@ func TestSetAsideIsRefused(t *testing.T) {
 	}
 
 	r.wantEvents(a, "signal_received 1", "signal_received direct", "signal_received 2")
-	if n := len(r.letters()); n != 1 || refusals != 3 {
+	if n := len(r.deadLetters()); n != 1 || refusals != 3 {
 		t.Errorf("%d dead letters after %d refusals", n, refusals)
 	}
 }
@@ -220,12 +220,12 @@ func TestDamagedRequestsAreSetAside(t *testing.T) {
 
 	r.l.MailWaits()
 	r.settle()
-	r.wantEvents(a, received(1, 1)...)
-	letters := r.letters()
+	r.wantEvents(a, receivedNames(1, 1)...)
+	letters := r.deadLetters()
 	if len(letters) != 1 || letters[0].ID != rows[0].ID || string(letters[0].Damaged.Raw) != "\xff" {
 		t.Errorf("dead letters %+v", letters)
 	}
-	r.upgraded()
+	r.upgrade()
 	r.pass(61 * time.Second)
 	r.l.MailWaits()
 	r.settle()
@@ -261,7 +261,7 @@ func TestDamagedItemsAreSetAside(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	r.dies()
+	r.crashFenced()
 	r.joinEntities(1)
 	r.settle()
 	r.work()
@@ -269,7 +269,7 @@ func TestDamagedItemsAreSetAside(t *testing.T) {
 	if left := r.mailbox(a); len(left) != 0 {
 		t.Errorf("the mailbox has %+v", left)
 	}
-	letters := r.letters()
+	letters := r.deadLetters()
 	if len(letters) != 1 || letters[0].Message.To != a {
 		t.Errorf("dead letters %+v", letters)
 	}
@@ -394,8 +394,8 @@ func TestSetAsideIsSplit(t *testing.T) {
 		r.settle()
 	}
 
-	r.wantEvents(a, received(1, 2)...)
-	if n := len(r.letters()); n != 2 {
+	r.wantEvents(a, receivedNames(1, 2)...)
+	if n := len(r.deadLetters()); n != 2 {
 		t.Errorf("%d dead letters, want 2", n)
 	}
 }
@@ -424,7 +424,7 @@ func TestSetAsideTogetherAgain(t *testing.T) {
 			r.settle()
 			r.pass(61 * time.Second)
 		}
-		if n := len(r.letters()); n != want {
+		if n := len(r.deadLetters()); n != want {
 			t.Errorf("%d dead letters, want %d", n, want)
 		}
 		refusing = false

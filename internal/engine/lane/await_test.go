@@ -217,6 +217,6 @@ func TestNodeThatWaitsAgain(t *testing.T) {
 		t.Errorf("the node is told %d times", len(r.hints))
 	}
 	if r.l.Waiters() != 0 {
-		t.Error("somebody still waits")
+		t.Error("a caller still waits")
 	}
 }

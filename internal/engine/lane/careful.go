@@ -219,19 +219,19 @@ func (l *Lane) isStarting(run model.RunID) bool {
 func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []chunk {
 	switch in.(type) {
 	case *quarantineInput:
-		l.done(in) // the store does not even accept the reason, so only memory has it
+		l.finishInput(in) // the store does not even accept the reason, so only memory has it
 		return nil
 	case *removalInput:
 		// A removal loses nothing when it is dropped, so no address is quarantined. The lane finds
 		// the runs again later.
 		l.retention.more = false
-		l.done(in)
+		l.finishInput(in)
 		return nil
 	}
 
 	e := l.entry(in.base().address)
 	if e == nil {
-		l.done(in)
+		l.finishInput(in)
 		return nil
 	}
 	why := model.Reason{Code: model.WaitPoison, Detail: err.Error()}
@@ -283,7 +283,7 @@ func (l *Lane) applyChunks(now model.Time) {
 		r.chunks = nil
 		l.MailWaits() // the lane dropped the messages behind the kept ones, so it reads them again
 
-		for _, e := range l.sorted(func(*entry) bool { return true }) {
+		for _, e := range l.sortedEntries(func(*entry) bool { return true }) {
 			if e.isEntity() {
 				l.operate(now, e)
 			}
@@ -328,15 +328,15 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 		e := l.entry(in.base().address)
 		if e == nil {
 			in.refuse(l, ErrNotOwner)
-			l.done(in)
+			l.finishInput(in)
 			continue
 		}
 
 		if e.quarantine.why == nil {
 			switch in := in.(type) {
 			case *messageInput:
-				if in.once() && !in.sure(e) || in.early(e) || in.aboutLetter() {
-					in.letter = nil // the lane reads it again
+				if in.once() && !in.sure(e) || in.early(e) || in.isDeadTaskOrder() {
+					in.deadTask = nil // the lane reads it again
 					unsure = append(unsure, in)
 					continue
 				}
@@ -462,7 +462,7 @@ func (in *messageInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 		in.refuse(l, wayOut(in.origin.message, blocked))
 	}
 
-	l.done(in)
+	l.finishInput(in)
 }
 
 // applyPoisoned puts off an answer for another process or shard, and refuses any other answer.
@@ -475,5 +475,5 @@ func (in *answerInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	default:
 		in.refuse(l, wayOut(in.origin.message, e.refusal()))
 	}
-	l.done(in)
+	l.finishInput(in)
 }

@@ -241,7 +241,7 @@ func TestBlockBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
 	r.turn(bad, steps("poison"))
-	r.blocks(a)
+	r.block(a)
 	r.settle()
 	r.wantBlocked(a)
 	if got, ok := r.l.Explain(a); r.holder(a) != 0 || !ok || got[0] != mismatch {
@@ -256,7 +256,7 @@ func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	r, a, bad := besidePoison(t)
 	r.turn(bad, steps("poison"))
 	r.flush() // in flight
-	r.blocks(a)
+	r.block(a)
 	r.join(2)
 	r.flush()
 	r.read()
@@ -276,7 +276,7 @@ func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 func TestBlockedRunWhoseNextWorkerLeft(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
-	r.blocks(a)
+	r.block(a)
 	r.settle()
 	r.join(2)
 	r.settle()
@@ -348,7 +348,7 @@ func TestBlockedRunAfterQuarantine(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.blocked(a)
+	r.startBlocked(a)
 	r.refuse = poison("poison")
 	r.signal(a, "poison", "signal")
 	r.settle()
@@ -359,7 +359,7 @@ func TestBlockedRunAfterQuarantine(t *testing.T) {
 		t.Fatal("the run is not tried again")
 	}
 
-	r.blocks(a)
+	r.block(a)
 	r.settle()
 	r.wantBlocked(a)
 }
@@ -485,7 +485,7 @@ func TestFreeingIsRefused(t *testing.T) {
 	for _, token := range []string{"in flight", "beside it", "meanwhile"} {
 		r.wantAnswer(token, "")
 	}
-	r.wantEvents(a, received(1, 3)...)
+	r.wantEvents(a, receivedNames(1, 3)...)
 	if r.dead != nil || r.holder(a) == 0 {
 		t.Errorf("dead %v, held by %d: a stranger suffers", r.dead, r.holder(a))
 	}
@@ -646,7 +646,7 @@ func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	}
 	r.release(slow, "s")
 	r.settle()
-	r.l.Messages(f.sends(slices.Concat(signals(quick, 1, 1), signals(slow, 1, 1), signals(quick, 2, 2))...))
+	r.l.Messages(f.send(slices.Concat(signals(quick, 1, 1), signals(slow, 1, 1), signals(quick, 2, 2))...))
 	r.refuse = poison("poison")
 	r.turn(bad, steps("poison"))
 	r.flush()

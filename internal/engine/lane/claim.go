@@ -73,7 +73,7 @@ type taskDecision struct {
 
 // recordTask records a decision about a task.
 func (l *Lane) recordTask(now model.Time, e *entry, in input, d *taskDecision) {
-	run, refusal := e.run(), d.Refused()
+	run, refusal := e.run(), d.Refusal()
 	b := l.record(e, in, &d.Decision)
 	if r, ok := in.(*reportInput); ok {
 		l.afterCommit(e, effect{kind: effSettled, entry: e, report: r, err: refusal})
@@ -127,12 +127,12 @@ func (in *reportInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	default:
 		in.refuse(l, ErrLater)
 	}
-	l.done(in)
+	l.finishInput(in)
 }
 
 // apply records how the claim ended, and tells the worker after the commit.
 func (in *reportInput) apply(l *Lane, now model.Time, e *entry) {
-	if e.contradicts(in.fate, &in.report.Ref) {
+	if e.hasUnknownClaim(in.fate, &in.report.Ref) {
 		l.confirm(e)
 	}
 	switch {
@@ -235,7 +235,7 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 	}
 
 	d.Decision = core.Expire(e.x, core.Expiry{ID: in.id, Held: in.held, Claim: in.claim, What: in.what}, now, l.cfg.Limits)
-	if d.Writes() {
+	if d.HasWrites() {
 		d.how = outcomeOfExpiry(in.what)
 	} else {
 		l.resumeDeadlines(now, e, in)
@@ -284,8 +284,18 @@ func (l *Lane) resumeDeadlines(now model.Time, e *entry, in *expiryInput) {
 // Attach hands in that a worker that has just joined executes a claim. If the claim is no longer
 // the worker's, the lane tells the worker to stop.
 func (l *Lane) Attach(now model.Time, ref model.ClaimRef, id queue.WorkerID) {
+	l.attach(now, ref, id, true)
+}
+
+// HandOverAgain hands in that a worker that has just joined does not know a claim which the history
+// says it has: the last owner died before the worker got it.
+func (l *Lane) HandOverAgain(now model.Time, ref model.ClaimRef, id queue.WorkerID) {
+	l.attach(now, ref, id, false)
+}
+
+func (l *Lane) attach(now model.Time, ref model.ClaimRef, id queue.WorkerID, has bool) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
-		l.take(now, e, &attachInput{newTaskInput(&ref.TaskRef), ref.Claim, id})
+		l.take(now, e, &attachInput{newTaskInput(&ref.TaskRef), ref.Claim, id, has})
 	}
 }
 
@@ -293,16 +303,39 @@ func (l *Lane) Attach(now model.Time, ref model.ClaimRef, id queue.WorkerID) {
 func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 	task := taskOf(e, in.id)
 	switch p, ok := e.tasks.posted.get(in.id); {
-	case e.x == nil || e.run() != in.run || task == nil || !task.Held || task.Claim != in.claim:
-		l.stopUnknown(e, in)
-		return
+	case e.x == nil || e.run() != in.run || task == nil || !task.Held || task.Claim != in.claim || !in.isTheirs(l, task):
+		if in.has {
+			l.stopUnknown(e, in)
+			return
+		}
 	case ok && p.held && p.claim == in.claim && p.worker != in.worker:
 		p.worker, p.warned = in.worker, false
 		e.tasks.posted.set(in.id, p)
 		l.cfg.Board.Hold(now, l.item(e, e.x, task), p.claim, p.worker, task.Worker)
+		if !in.has {
+			l.handOver(e, &effect{run: e.run(), task: &handover{id: task.ID, claim: task.Claim, worker: in.worker}})
+		}
 		l.postTask(now, e, task) // which warns the worker if it should come to an end
 	}
+
 	l.skip(e, in)
+}
+
+// Detach hands in that the worker of a claim has left with it, because the node stops. The lane
+// does not wait for the claim to end.
+func (l *Lane) Detach(ref model.ClaimRef) {
+	if e := l.taskEntry(&ref.TaskRef); e != nil {
+		if p, ok := e.tasks.posted.get(ref.ID); ok && p.held && p.claim == ref.Claim {
+			p.worker = 0
+			e.tasks.posted.set(ref.ID, p)
+		}
+	}
+}
+
+// isTheirs reports whether the history names the worker that says it has the claim.
+func (in *attachInput) isTheirs(l *Lane, t *core.Task) bool {
+	id, _ := l.cfg.Board.Find(t.Worker, model.ClaimRef{TaskRef: model.TaskRef{Address: in.address, Run: in.run, ID: in.id}, Claim: in.claim})
+	return id == in.worker
 }
 
 // stopUnknown tells a worker to stop a claim that it does not have, or no longer has.

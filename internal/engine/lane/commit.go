@@ -35,7 +35,7 @@ func (l *Lane) FinishCommit(now model.Time, res store.Committed, err error) {
 			r.at = now.Add(backoff(r.attempts - 3))
 		}
 	case store.Away: // a smaller batch would not be stored either
-		l.away(now, stageResend, err)
+		l.retryLater(now, stageResend, err)
 	case store.Unknown:
 		r.stage, r.at = stageRefence, 0
 	case store.Refused:
@@ -83,7 +83,7 @@ func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 		// raises our own epoch, so an unknown outcome may leave the lane fenced by itself; the node
 		// then starts over.
 		r.attempts++
-		l.away(now, stageRefence, err)
+		l.retryLater(now, stageRefence, err)
 	case landed == l.flight.batch.Number:
 		l.cfg.Ref.Epoch = epoch
 		l.verify(now)
@@ -227,7 +227,7 @@ func (l *Lane) end(dead error, why string) {
 	}
 
 	// Inputs that wait, and runs that workers hold.
-	for _, e := range l.sorted(func(*entry) bool { return true }) {
+	for _, e := range l.sortedEntries(func(*entry) bool { return true }) {
 		if e.isEntity() {
 			l.abandon(e, ErrNotOwner) // also drops the results in its backlog
 		}

@@ -29,6 +29,10 @@ type Config struct {
 	// NewTrace creates a trace for a run whose starter sent none; nil for no traces.
 	NewTrace func(model.Address) string
 
+	// Reunion is how long the lane keeps the runs of acquired shards for the workers that held them
+	// under the last owner; 0 gives them to any worker at once. See reunion.
+	Reunion time.Duration
+
 	// MaxBatchRows bounds the rows of a batch; 2,000.
 	MaxBatchRows int
 	// MaxBatchBytes bounds the bytes of a batch, which may exceed it by one input; 4 MiB. Batches

@@ -16,6 +16,7 @@ func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer) {
 	for _, name := range o.Workflows {
 		l.offer(now, kind{o.Tenant, name}, offer{id: id, version: o.Version, pinned: slices.Contains(o.Pinned, name)})
 	}
+	l.meet(now, id, o.Held)
 }
 
 // offer adds what a worker can run, and hands over the runs and calls that waited for it.
@@ -23,7 +24,7 @@ func (l *Lane) offer(now model.Time, k kind, o offer) {
 	for _, e := range l.workers.offer(k, o) {
 		e.wait.worker = false
 		if e.isEntity() && e.known {
-			e.actor.entity.Mark(l.views(e))
+			e.actor.entity.Mark(l.viewTest(e))
 			l.settleEntity(now, e)
 		}
 		l.dispatch(now, e)
@@ -41,7 +42,8 @@ func (l *Lane) Withdraw(id WorkerID) {
 // Leave removes a worker. Other workers get its runs, or the runs wait for one.
 func (l *Lane) Leave(now model.Time, id WorkerID) {
 	l.workers.remove(id)
-	for _, e := range l.sorted(func(e *entry) bool { return e.hold.worker == id }) {
+	l.reunion.leave(id)
+	for _, e := range l.sortedEntries(func(e *entry) bool { return e.hold.worker == id }) {
 		l.takeBack(now, e, "the worker left")
 	}
 	l.returnJobs(now, id)
@@ -63,7 +65,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		l.operate(now, e)
 		return
 	}
-	if l.dead != nil || !e.hold.free() || e.reading.history || e.pending.fresh || e.shard.draining || e.quarantine.why != nil {
+	if l.dead != nil || !e.hold.free() || e.reading.history || e.pending.fresh || e.shard.draining || e.quarantine.why != nil || l.reunion.awaits(e.address) {
 		return
 	}
 
@@ -89,7 +91,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	if e.wait.worker || e.wait.room {
 		return // a worker that can continue the run will get it
 	}
-	if len(l.workers.offered(e.kind())) == 0 {
+	if len(l.workers.offersOf(e.kind())) == 0 {
 		l.strand(e, noWorker(e))
 		if l.cfg.Board != nil && !e.known {
 			l.loadSoon(e) // its tasks continue without its code
@@ -173,7 +175,7 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 		return
 	}
 
-	w := l.workers.pick(e.kind(), e.x.Pin)
+	w := l.pickFor(e)
 	if w == 0 {
 		l.strand(e, noWorker(e))
 		return
@@ -295,7 +297,7 @@ func (l *Lane) letGoQuietly(e *entry) {
 }
 
 // Explain returns why the current run of an address does not move. ok is false when the lane knows
-// no more than the store.
+// only what the store knows.
 func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 	e := l.entries[a]
 	// A shard that is being given up may have another owner already.
@@ -321,7 +323,7 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 		reasons = e.wait.reasons
 	}
 	if e.known && e.x != nil && len(reasons) > 0 {
-		reasons = e.x.Warned(reasons, l.cfg.Limits)
+		reasons = e.x.WithWarning(reasons, l.cfg.Limits)
 	}
 	return reasons, len(reasons) > 0
 }

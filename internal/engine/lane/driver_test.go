@@ -132,8 +132,8 @@ func (r *rig) restart() {
 	r.nextLife()
 }
 
-// dies is a restart of a node that others have to fence.
-func (r *rig) dies() {
+// crashFenced is a restart of a node that others have to fence.
+func (r *rig) crashFenced() {
 	r.t.Helper()
 	r.fence()
 	r.nextLife()
@@ -630,7 +630,7 @@ func (r *rig) turn(a model.Address, t model.Turn) {
 			return
 		}
 	}
-	r.t.Fatalf("nobody holds %s", a)
+	r.t.Fatalf("no worker holds %s", a)
 }
 
 func (r *rig) release(a model.Address, waits string) {
@@ -642,7 +642,7 @@ func (r *rig) release(a model.Address, waits string) {
 			return
 		}
 	}
-	r.t.Fatalf("nobody holds %s", a)
+	r.t.Fatalf("no worker holds %s", a)
 }
 
 func (r *rig) holder(a model.Address) lane.WorkerID {

@@ -36,9 +36,9 @@ func (l *Lane) acceptEntity(now model.Time, ld *Load, r LoadResult) {
 		a.entity.Keep(a.kept)
 		l.suspect(e)
 		a.durable, a.kept, e.known = a.entity.Row, nil, true
-		a.entity.Mark(l.views(e))
+		a.entity.Mark(l.viewTest(e))
 		l.settleEntity(now, e)
-		l.asideDamaged(now, e, r.Entity.Mailbox)
+		l.setAsideDamaged(now, e, r.Entity.Mailbox)
 	}
 
 	l.operate(now, e)
@@ -56,7 +56,7 @@ func (l *Lane) acceptMailboxes(now model.Time, ld *Load, r LoadResult) {
 		if l.passOver(k.Shard, k.Address, "a mailbox") {
 			continue
 		}
-		if e := l.entry(k.Address); e != nil {
+		if e := l.entry(k.Address); e != nil && !l.keepForHolder(now, e, model.RunID{}) {
 			l.dispatch(now, e)
 		}
 	}
@@ -73,6 +73,7 @@ func (l *Lane) JoinEntities(now model.Time, id WorkerID, o model.EntityOffer) {
 		t := &o.Types[i]
 		l.offer(now, kind{o.Tenant, t.Type}, offer{id: id, entity: t})
 	}
+	l.meet(now, id, o.Held)
 }
 
 // entityType returns how the workers here define the type of an entry; nil when none has its code.
@@ -83,10 +84,10 @@ func (l *Lane) entityType(e *entry) *model.EntityType {
 	return nil
 }
 
-// views returns a function that reports which calls of an entry change nothing. All builds that are
-// here must agree, because any of them may get the call: if one of them runs it as an operation, a
-// hand-over as a view would lose the change.
-func (l *Lane) views(e *entry) func(name string) bool {
+// viewTest returns a function that reports which calls of an entry change nothing. All builds that
+// are here must agree, because any of them may get the call: if one of them runs it as an
+// operation, a hand-over as a view would lose the change.
+func (l *Lane) viewTest(e *entry) func(name string) bool {
 	offers := l.workers.offers[kind{e.address.Tenant, e.address.Type}]
 	return func(name string) bool {
 		return len(offers) > 0 && !slices.ContainsFunc(offers, func(o offer) bool { return !slices.Contains(o.entity.Views, name) })
@@ -101,7 +102,7 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 	if t := l.entityType(e); t != nil && t.Mailbox > 0 {
 		a.Room = t.Mailbox
 	}
-	a.View = m.Kind == model.MessageCall && m.Section == "" && l.views(e)(m.Name)
+	a.View = m.Kind == model.MessageCall && m.Section == "" && l.viewTest(e)(m.Name)
 	a.Stored = remote || m.OneWay && !m.Brief // the sender relies on the call
 
 	// Decide how safe the call must be: whether it is stored, and which commit it waits for.
@@ -126,7 +127,7 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 	}
 	if err := l.noRoomFor(e, in.origin.message, a.Stored); err != nil {
 		in.refuse(l, err)
-		l.done(in)
+		l.finishInput(in)
 		l.operate(now, e)
 		return
 	}
@@ -137,11 +138,11 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 		defer l.tellDropped(e, in.drops)
 	}
 
-	if d.Pending && !d.Writes() && !remote {
+	if d.Pending && !d.HasWrites() && !remote {
 		// The call waits in memory, and so does its caller. It is not an input of a batch: if a
 		// batch is refused, the call is still there.
 		l.expect(e, &in.origin)
-		l.done(in)
+		l.finishInput(in)
 	} else if b := l.record(e, in, &d); b != nil && a.Held && d.Answer.Failure == nil {
 		b.effects = append(b.effects, effect{kind: effBegin, entry: e, message: in})
 	}
@@ -161,7 +162,7 @@ func (l *Lane) beginCall(now model.Time, e *entry, m *model.Message) {
 // happens when the call in front existed only in memory and is gone. It also answers calls that no
 // worker may run.
 func (l *Lane) settleEntity(now model.Time, e *entry) {
-	if !e.shard.draining && e.actor.entity.Unsettled() { // the next owner of the shard does it
+	if !e.shard.draining && e.actor.entity.NeedsSettle() { // the next owner of the shard does it
 		l.take(now, e, &settleInput{inputBase{address: e.address}})
 	}
 }
@@ -175,7 +176,7 @@ func (in *settleInput) apply(l *Lane, now model.Time, e *entry) {
 // operate hands calls to workers, as far as they may run.
 func (l *Lane) operate(now model.Time, e *entry) {
 	l.budget.weighMail(e)
-	if l.dead != nil || e.shard.draining || e.quarantine.why != nil || e.pending.removing || l.recovery.careful() {
+	if l.dead != nil || e.shard.draining || e.quarantine.why != nil || e.pending.removing || l.recovery.careful() || l.reunion.awaits(e.address) {
 		return
 	}
 	if !e.known {
@@ -184,7 +185,7 @@ func (l *Lane) operate(now model.Time, e *entry) {
 	}
 
 	a := e.actor
-	if a.entity.Waiting() == 0 {
+	if a.entity.MailCount() == 0 {
 		l.workers.unstrand(e)
 		l.restUntil(now, e)
 		return
@@ -201,7 +202,7 @@ func (l *Lane) operate(now model.Time, e *entry) {
 
 	// Views run on the committed state, beside operations.
 	if !l.isLanding(e) {
-		if views := a.entity.Views(l.views(e)); len(views) > 0 {
+		if views := a.entity.Views(l.viewTest(e)); len(views) > 0 {
 			l.handOverCalls(now, e, views, &a.durable)
 		}
 	}
@@ -234,20 +235,20 @@ func (l *Lane) isLanding(e *entry) bool {
 
 // makeViews runs views that waited for a commit.
 func (l *Lane) makeViews(now model.Time, e *entry) {
-	if e.known && slices.ContainsFunc(e.actor.entity.Mail(), func(it *core.Item) bool { return it.View && !it.Begun() }) {
+	if e.known && slices.ContainsFunc(e.actor.entity.Mail(), func(it *core.Item) bool { return it.View && !it.HasBegun() }) {
 		l.operate(now, e)
 	}
 }
 
 // handOverCalls gives calls to a worker that has the code.
 func (l *Lane) handOverCalls(now model.Time, e *entry, items []*core.Item, on *model.Entity) {
-	w := l.workers.pick(kind{e.address.Tenant, e.address.Type}, "")
+	w := l.pickForCalls(e)
 	j := &job{gen: l.workers.nextGen(), worker: w, entry: e, items: items, version: on.Version, since: now}
 	l.jobs[j.gen] = j
 	e.actor.jobs = append(e.actor.jobs, j)
 	calls := make([]model.OperationCall, len(items))
 	for i, it := range items {
-		calls[i] = model.OperationCall{Name: it.Message.Name, Input: it.Message.Input, Trace: it.Message.Trace}
+		calls[i] = model.OperationCall{Name: it.Message.Name, Input: it.Message.Input, Trace: it.Message.Trace, Number: it.Seq}
 	}
 	l.out.Operate = append(l.out.Operate, OperateCall{w, model.Operations{
 		Entity: e.address, Generation: j.gen, State: on.State, Exists: on.Exists, Calls: calls, Now: now,
@@ -276,7 +277,7 @@ func (in *resultInput) size() int { return inputBytes + in.job.size }
 
 func (in *resultInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	in.refuse(l, e.refusal())
-	l.done(in)
+	l.finishInput(in)
 }
 
 // refuse tells the callers of these calls that the lane does not record the result.
@@ -293,7 +294,7 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 	if !ok {
 		// The calls ran on a state that was rolled back since. They run again.
 		l.keepUnstored(e, j)
-		l.done(in)
+		l.finishInput(in)
 		l.operate(now, e)
 		return
 	}
@@ -304,11 +305,11 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 	}
 
 	made := j.items[:min(len(j.result.Results), len(j.items))]
-	if j.views() && !d.Writes() {
+	if j.isView() && !d.HasWrites() {
 		if l.cfg.Watched {
 			l.noteFacts(nil, e, in, &d)
 		}
-		l.done(in)
+		l.finishInput(in)
 		for i, it := range made {
 			l.answer(j.answerOf(i, it)) // a view without a request id: only its caller waits for it
 		}
@@ -362,7 +363,7 @@ func (l *Lane) forgetEntity(e *entry) {
 	for _, it := range a.entity.Mail() {
 		switch {
 		case it.Seq != 0: // the lane reads it again
-		case it.Begun() && it.Once():
+		case it.HasBegun() && it.Once():
 			lost = append(lost, it)
 		default:
 			a.kept = append(a.kept, it)
@@ -383,7 +384,7 @@ func (l *Lane) dropResults(e *entry, why error) {
 		if why != nil {
 			in.refuse(l, why)
 		}
-		l.done(in)
+		l.finishInput(in)
 		return true
 	})
 }
@@ -404,11 +405,11 @@ func (l *Lane) abandon(e *entry, why error) {
 	// first, because informing a caller removes its call from the mailbox
 	a.kept, a.entity = nil, nil
 	for _, it := range kept {
-		l.refuseCall(it, e.address, why, it.Begun())
+		l.refuseCall(it, e.address, why, it.HasBegun())
 	}
 	if entity != nil {
 		for _, it := range entity.Mail() {
-			if !it.Begun() { // otherwise its job was refused above
+			if !it.HasBegun() { // otherwise its job was refused above
 				l.refuseCall(it, e.address, why, false)
 			}
 		}
@@ -443,7 +444,7 @@ func (l *Lane) refuseInterrupted(e *entry, lost []*core.Item) {
 
 // returnJobs gives the calls of a worker that is gone to other workers.
 func (l *Lane) returnJobs(now model.Time, id WorkerID) {
-	for _, e := range l.sorted(func(e *entry) bool { return e.isEntity() && len(e.actor.jobs) > 0 }) {
+	for _, e := range l.sortedEntries(func(e *entry) bool { return e.isEntity() && len(e.actor.jobs) > 0 }) {
 		for _, j := range slices.Clone(e.actor.jobs) {
 			if j.worker == id {
 				l.removeJob(j)
@@ -459,7 +460,7 @@ func (l *Lane) returnJobs(now model.Time, id WorkerID) {
 // explainEntity returns what the callers of an entity wait for.
 func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
 	a := e.actor
-	if a.entity == nil || a.entity.Waiting() == 0 {
+	if a.entity == nil || a.entity.MailCount() == 0 {
 		return nil, false
 	}
 	if e.wait.worker {
@@ -468,7 +469,7 @@ func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
 	row := &a.entity.Row
 	out := slices.ContainsFunc(a.entity.Mail(), func(it *core.Item) bool { return core.LockedOut(row, it.Message) })
 	r := core.EntityReason(row, out)
-	if i := slices.IndexFunc(a.jobs, func(j *job) bool { return !j.views() }); i >= 0 && r.Code == model.WaitMailbox {
+	if i := slices.IndexFunc(a.jobs, func(j *job) bool { return !j.isView() }); i >= 0 && r.Code == model.WaitMailbox {
 		r.Detail += ", " + a.jobs[i].items[0].Message.Name + " since " + a.jobs[i].since.String()
 	}
 	return []model.Reason{r}, true

@@ -47,15 +47,15 @@ func TestEntityRequestRepeatedElsewhere(t *testing.T) {
 	r.settle()
 	key := r.post(same, "same")
 	r.settle()
-	if n := r.inboxed(); n != 0 {
+	if n := r.inboxCount(); n != 0 {
 		t.Fatalf("%d requests wait", n)
 	}
 
-	r.dies()
+	r.crashFenced()
 	r.settle()
 	r.joinEntities(1)
 	r.work()
-	if got := r.remembered(key); got == nil || string(got.Output.Data) != "1;" {
+	if got := r.rememberedAnswer(key); got == nil || string(got.Output.Data) != "1;" {
 		t.Errorf("the other process finds %+v", got)
 	}
 	r.wantState(a, "1;")
@@ -81,17 +81,17 @@ func TestBriefCallOfAnotherProcess(t *testing.T) {
 	r.pass(r.cfg.QuarantineFor + 2*time.Minute)
 	r.l.MailWaits()
 	r.settle()
-	if len(r.operations) != 1 || r.inboxed() != 0 {
-		t.Fatalf("%d hand-overs, %d rows", len(r.operations), r.inboxed())
+	if len(r.operations) != 1 || r.inboxCount() != 0 {
+		t.Fatalf("%d hand-overs, %d rows", len(r.operations), r.inboxCount())
 	}
 	r.work()
 	r.wantState(a, "1;")
-	if got := r.remembered(key); got == nil || string(got.Output.Data) != "1;" {
+	if got := r.rememberedAnswer(key); got == nil || string(got.Output.Data) != "1;" {
 		t.Errorf("the other process finds %+v", got)
 	}
 	r.post(model.Message{Kind: model.MessageCall, To: a, Name: "add", Input: model.TextPayload("2"), Brief: true}, "lost")
 	r.settle()
-	r.dies() // while it runs: no worker runs it again
+	r.crashFenced() // while it runs: no worker runs it again
 	r.operations = nil
 	r.settle()
 	r.joinEntities(1)
@@ -131,7 +131,7 @@ func TestEntitySendsARequestAgain(t *testing.T) {
 	sends("signal", signal)
 	sends("signal again", signal)
 	r.wantEvents(key("x"), "signal_received s")
-	if n := r.inboxed(); n != 0 {
+	if n := r.inboxCount(); n != 0 {
 		t.Errorf("%d dead letters", n)
 	}
 }
@@ -146,12 +146,12 @@ func TestLockBehindACallThatIsLost(t *testing.T) {
 	r.began(key("run"))
 	r.operation(a, "add", "1", "nobody has the code")
 	r.settle()
-	r.locks("run", a)
+	r.lock("run", a)
 	if n := len(r.mailbox(a)); n != 1 {
 		t.Fatalf("%d items wait, want the lock", n)
 	}
 
-	r.dies()
+	r.crashFenced()
 	r.settle()
 	got, err := r.st.LoadEntity(t.Context(), store.EntityKey{Shard: a.Shard(shards), Address: a}, 10, 1<<20)
 	if err != nil || got.Entity == nil || got.Entity.Holder.Address != key("run") || len(got.Mailbox) > 0 {
@@ -176,7 +176,7 @@ func TestEntityMovesWhileALockWaits(t *testing.T) {
 
 		ask("first", "in memory")
 		r.settle()
-		r.locks("run", a)
+		r.lock("run", a)
 		// The request may have been served: the lane looks for its answer, and the call waits for
 		// that.
 		ask(repeated, "waits")
@@ -208,7 +208,7 @@ func TestImproperReportLeavesNoBytes(t *testing.T) {
 	r.settle()
 	o := r.operations[0]
 	r.operations = nil
-	res := operated(&o.Operations)
+	res := operateResult(&o.Operations)
 	res.Results[0].Output = model.TextPayload("much to say")
 	res.Results[0].Messages = []model.Message{{Kind: model.MessageGrant, To: key("x")}}
 	r.l.FinishCalls(r.now, o.Worker, &res)

@@ -111,7 +111,7 @@ func TestBriefCallOfAnotherProcessIsAnswered(t *testing.T) {
 		first, then func(r *rig)
 		made        bool // it runs in the end, because no worker can have started it
 	}{
-		"dies while it is made": {begun, func(r *rig) { r.dies(); r.operations = nil }, false},
+		"dies while it is made": {begun, func(r *rig) { r.crashFenced(); r.operations = nil }, false},
 		"dies with its row in the inbox": {
 			func(r *rig) {
 				for r.commit == nil {
@@ -121,7 +121,7 @@ func TestBriefCallOfAnotherProcessIsAnswered(t *testing.T) {
 					r.t.Error("it is begun before its request is consumed")
 				}
 			},
-			func(r *rig) { r.dies() }, true,
+			func(r *rig) { r.crashFenced() }, true,
 		},
 		"moves while it is made": {begun, func(r *rig) {
 			r.giveUp(0, 1, 2, 3)
@@ -169,14 +169,14 @@ func TestBriefCallOfAnotherProcessIsAnswered(t *testing.T) {
 			r.joinEntities(2)
 			r.work()
 
-			switch got := r.remembered(key); {
+			switch got := r.rememberedAnswer(key); {
 			case got == nil:
-				t.Error("nobody tells what came of it")
+				t.Error("the caller got no outcome")
 			case c.made != (got.Failure == nil) || got.Failure != nil && got.Failure.Message != core.Interrupted:
 				t.Errorf("it is told %+v", got)
 			}
 
-			if n := len(r.mailbox(a)) + r.inboxed(); n != 0 {
+			if n := len(r.mailbox(a)) + r.inboxCount(); n != 0 {
 				t.Errorf("%d rows are left", n)
 			}
 		})
@@ -190,12 +190,12 @@ func TestViewOfAnotherProcessIsMadeAgain(t *testing.T) {
 	r.joinEntities(1)
 	key := r.post(model.Message{Kind: model.MessageCall, To: ledger("a"), Name: "read", Input: model.TextPayload("?"), Brief: true}, "view")
 	r.settle()
-	r.dies()
+	r.crashFenced()
 	r.operations = nil
 	r.settle()
 	r.joinEntities(1)
 	r.work()
-	if got := r.remembered(key); got == nil || string(got.Output.Data) != "?" {
+	if got := r.rememberedAnswer(key); got == nil || string(got.Output.Data) != "?" {
 		t.Errorf("it is told %+v", got)
 	}
 }

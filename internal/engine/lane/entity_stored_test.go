@@ -56,7 +56,7 @@ func TestServiceCallOutlivesItsOwner(t *testing.T) {
 	r.settle()
 	r.joinEntities(1)
 	r.work()
-	if got := r.remembered(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "req-1"}); got == nil || string(got.Output.Data) != "1" {
+	if got := r.rememberedAnswer(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "req-1"}); got == nil || string(got.Output.Data) != "1" {
 		t.Errorf("the call was answered %+v after the restart, want 1", got)
 	}
 }

@@ -52,15 +52,15 @@ func (r *rig) serve(most int) {
 		o := r.operations[0]
 		r.operations = r.operations[1:]
 		most--
-		res := operated(&o.Operations)
+		res := operateResult(&o.Operations)
 		r.l.FinishCalls(r.now, o.Worker, &res)
 		r.take()
 	}
 }
 
-// operated is what the code of the entities makes of calls. "add" adds its input, "fail" fails,
-// "delete" ends the state, "pass to" sends one way, "read" is a view.
-func operated(o *model.Operations) model.Operated {
+// operateResult is what the code of the entities makes of calls. "add" adds its input, "fail"
+// fails, "delete" ends the state, "pass to" sends one way, "read" is a view.
+func operateResult(o *model.Operations) model.Operated {
 	res := model.Operated{Entity: o.Entity, Generation: o.Generation, State: o.State, Exists: o.Exists}
 	for _, c := range o.Calls {
 		in := string(c.Input.Data)
@@ -101,8 +101,8 @@ func (r *rig) work() {
 	r.t.Fatal("calls come without end")
 }
 
-// stored is the state of a ledger.
-func (r *rig) stored(a model.Address) string {
+// storedState is the state of a ledger.
+func (r *rig) storedState(a model.Address) string {
 	r.t.Helper()
 	got, err := r.st.LoadEntity(r.t.Context(), store.EntityKey{Shard: a.Shard(shards), Address: a}, 10_000, 1<<30)
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *rig) mailbox(a model.Address) []model.MailboxItem {
 
 func (r *rig) wantState(a model.Address, want string) {
 	r.t.Helper()
-	if got := r.stored(a); got != want {
+	if got := r.storedState(a); got != want {
 		r.t.Errorf("%s is %q, want %q", a, got, want)
 	}
 }
@@ -253,14 +253,14 @@ func TestEntityOneWay(t *testing.T) {
 		t.Fatalf("%d items", n)
 	}
 
-	r.dies()
+	r.crashFenced()
 	r.settle()
 	r.joinEntities(1)
 	r.settle()
 	r.serve(1)
 	r.flush()
 	r.landUnheard() // its messages are durable, and no lane knows that
-	r.dies()
+	r.crashFenced()
 	r.operations = nil
 	r.settle()
 	r.joinEntities(1)

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// told is a fact about an entity as a line.
-func told(f *lane.Fact) string {
+// factLine is a fact about an entity as a line.
+func factLine(f *lane.Fact) string {
 	took := f.Took().Round(time.Second)
 	switch f.Kind {
 	case lane.FactCall:
@@ -43,13 +43,13 @@ func (r *rig) wantEntityFacts(want ...string) {
 	}
 }
 
-// locks has a run ask for the lock of an entity, and unlocks ends its section.
-func (r *rig) locks(run string, a model.Address) {
+// lock has a run ask for the lock of an entity, and unlocks ends its section.
+func (r *rig) lock(run string, a model.Address) {
 	r.turn(key(run), model.Turn{Commands: []model.Command{{Kind: model.CommandLock, Event: model.Event{Kind: model.EventLockAsked, ID: "section", Locks: []model.Address{a}}}}})
 	r.settle()
 }
 
-func (r *rig) unlocks(run string) {
+func (r *rig) unlock(run string) {
 	r.turn(key(run), model.Turn{Commands: []model.Command{{Kind: model.CommandUnlock, Event: model.Event{Kind: model.EventUnlocked, ID: "end", Section: "section"}}}})
 	r.settle()
 }
@@ -111,11 +111,11 @@ func TestFactsOfLocks(t *testing.T) {
 		r.began(key(k))
 	}
 	states := func() lane.EntityStates { return r.l.States().Entities[a.Type] }
-	r.locks("one", a)
+	r.lock("one", a)
 	r.wantEntityFacts("locked after 0s")
 	r.pass(5 * time.Second)
-	r.locks("two", a)
-	r.locks("three", a)
+	r.lock("two", a)
+	r.lock("three", a)
 
 	r.operation(a, "add", "1", "waits", oneWay)
 	r.settle()
@@ -124,7 +124,7 @@ func TestFactsOfLocks(t *testing.T) {
 		t.Errorf("states %+v, want %+v", got, want)
 	}
 	r.pass(time.Second)
-	r.unlocks("one")
+	r.unlock("one")
 	r.wantEntityFacts("locked after 1s", "released after 6s")
 
 	r.pass(time.Second)
@@ -132,7 +132,7 @@ func TestFactsOfLocks(t *testing.T) {
 	r.take()
 	r.settle()
 	r.wantEntityFacts("taken after 1s", "locked after 2s")
-	r.unlocks("two") // which has lost it
+	r.unlock("two") // which has lost it
 	r.wantEntityFacts()
 
 	r.turn(key("three"), model.Turn{Close: &model.Close{Status: model.Failed, Failure: &model.Failure{Message: "no"}}})

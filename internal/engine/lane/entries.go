@@ -78,8 +78,8 @@ func (l *Lane) drop(e *entry) {
 	}
 }
 
-// sorted lists entries in a deterministic order.
-func (l *Lane) sorted(want func(*entry) bool) []*entry {
+// sortedEntries lists entries in a deterministic order.
+func (l *Lane) sortedEntries(want func(*entry) bool) []*entry {
 	var found []*entry
 	for _, e := range l.entries {
 		if want(e) {
@@ -103,8 +103,8 @@ func (l *Lane) isWaitingFor(s model.ShardID) bool {
 	return ok && sh.draining && !sh.freeing
 }
 
-// ids lists shards in order.
-func (l *Lane) ids(want func(*shard) bool) []model.ShardID {
+// shardIDs lists shards in order.
+func (l *Lane) shardIDs(want func(*shard) bool) []model.ShardID {
 	var ids []model.ShardID
 	for id, s := range l.shards {
 		if want(s) {
@@ -115,5 +115,7 @@ func (l *Lane) ids(want func(*shard) bool) []model.ShardID {
 	return ids
 }
 
-// serving lists the shards that are served.
-func (l *Lane) serving() []model.ShardID { return l.ids(func(s *shard) bool { return !s.draining }) }
+// servedShards lists the shards that are served.
+func (l *Lane) servedShards() []model.ShardID {
+	return l.shardIDs(func(s *shard) bool { return !s.draining })
+}

@@ -74,11 +74,11 @@ func (e *entry) refusal() *fault.Error {
 }
 
 // needsFate reports whether only the store knows the fate of a claim.
-func (e *entry) needsFate(ref *model.ClaimRef) bool { return ref != nil && !e.x.Knows(ref) }
+func (e *entry) needsFate(ref *model.ClaimRef) bool { return ref != nil && !e.x.HasFate(ref) }
 
-// contradicts reports whether the lane does not know a claim that is not over in the store.
-func (e *entry) contradicts(f *core.Fate, ref *model.ClaimRef) bool {
-	return f != nil && !f.Over && !e.x.Knows(ref)
+// hasUnknownClaim reports whether the lane does not know a claim that is not over in the store.
+func (e *entry) hasUnknownClaim(f *core.Fate, ref *model.ClaimRef) bool {
+	return f != nil && !f.Over && !e.x.HasFate(ref)
 }
 
 // hasPassed reports whether the history of the run that the lane knows includes the position of a
@@ -144,8 +144,8 @@ type shard struct {
 	again    model.Time // when the next one is tried
 }
 
-// sorted lists the entries of the shard in a deterministic order.
-func (s *shard) sorted() []*entry {
+// sortedEntries lists the entries of the shard in a deterministic order.
+func (s *shard) sortedEntries() []*entry {
 	es := make([]*entry, 0, len(s.entries))
 	for e := range s.entries {
 		es = append(es, e)

@@ -183,8 +183,8 @@ type taskBook struct {
 	written  map[string]*taskData // data by task, for tasks that write data; nil when none does
 }
 
-// executing reports whether a worker of this node executes a task of the run.
-func (b *taskBook) executing() bool {
+// isExecuting reports whether a worker of this node executes a task of the run.
+func (b *taskBook) isExecuting() bool {
 	at := func(p posting) bool { return p.held && p.worker != 0 }
 	for _, p := range b.posted.many {
 		if at(p) {

@@ -47,7 +47,7 @@ func (r *rig) count(facts []lane.Fact) {
 		case lane.FactMessage:
 			r.messages++
 		case lane.FactCall, lane.FactHandOver, lane.FactLocked, lane.FactUnlocked:
-			r.entityFacts = append(r.entityFacts, told(f))
+			r.entityFacts = append(r.entityFacts, factLine(f))
 		default:
 		}
 	}

@@ -35,9 +35,9 @@ func (l *Lane) Hurry() {
 	}
 }
 
-// away sends the batch in flight again after a pause, or moves the fence. A lane whose node stops
-// ends after a few attempts.
-func (l *Lane) away(now model.Time, next stage, err error) {
+// retryLater sends the batch in flight again after a pause, or moves the fence. A lane whose node
+// stops ends after a few attempts.
+func (l *Lane) retryLater(now model.Time, next stage, err error) {
 	r := &l.recovery
 	r.stage, r.at = next, now.Add(backoff(r.attempts))
 	if !l.hurried {

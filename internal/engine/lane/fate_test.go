@@ -15,7 +15,7 @@ import (
 
 // A report whose answer was lost is answered as the first one was, also when its run has ended and
 // left memory, when another run has the key, and when the run remembers so many later claims that
-// it has forgotten this one; by way of another node, too. A claim that was taken away, or that
+// it has forgotten this one; also through another node. A claim that was taken away, or that
 // never was, stays refused. Nothing is written (E17, E18).
 func TestRepeatedReportOfAForgottenClaim(t *testing.T) {
 	t.Parallel()
@@ -27,7 +27,7 @@ func TestRepeatedReportOfAForgottenClaim(t *testing.T) {
 		commits := r.commits
 		b.report(c)
 		r.settle()
-		if errs := b.settled(c); len(errs) != 1 || counts != (errs[0] == nil) || !counts && !fault.Is(errs[0], fault.NotOwned) {
+		if errs := b.reportAnswers(c); len(errs) != 1 || counts != (errs[0] == nil) || !counts && !fault.Is(errs[0], fault.NotOwned) {
 			t.Errorf("%s: the report is answered %v", what, errs)
 		}
 		if r.commits != commits {
@@ -145,10 +145,10 @@ func TestReportOfAClaimOfTheNextOwner(t *testing.T) {
 		if r.dead != nil || r.commits != commits+1 {
 			t.Errorf("%s of a claim that does not exist: %d commits, dead %v", name, r.commits-commits, r.dead)
 		}
-		switch errs := b.settled(model.Claim{Ref: ref}); {
+		switch errs := b.reportAnswers(model.Claim{Ref: ref}); {
 		case name == "report" && (len(errs) != 1 || !fault.Is(errs[0], fault.NotOwned)):
 			t.Errorf("the report of a claim that does not exist is answered %v", errs)
-		case name == "attach" && b.stops(false) != 1:
+		case name == "attach" && b.takeStops(false) != 1:
 			t.Error("the worker of a claim that does not exist is not stopped")
 		case name == "mail" && !fault.Is(r.answers["mail"].Err, fault.NotOwned):
 			t.Errorf("the report by mail of a claim that does not exist is answered %v", r.answers["mail"].Err)
@@ -200,7 +200,7 @@ func (r *rig) wantNotOwner(b *bench, what string, ref model.ClaimRef) {
 	if r.dead == nil {
 		r.t.Errorf("%s: the lane lives on", what)
 	}
-	for _, err := range b.settled(model.Claim{Ref: ref}) {
+	for _, err := range b.reportAnswers(model.Claim{Ref: ref}) {
 		if !errors.Is(err, lane.ErrNotOwner) {
 			r.t.Errorf("%s: the report is answered %v", what, err)
 		}
@@ -208,7 +208,7 @@ func (r *rig) wantNotOwner(b *bench, what string, ref model.ClaimRef) {
 	if a, ok := r.answers["mail"]; ok && !errors.Is(a.Err, lane.ErrNotOwner) {
 		r.t.Errorf("%s: the report by mail is answered %+v", what, a)
 	}
-	if n := b.stops(false); n != 0 {
+	if n := b.takeStops(false); n != 0 {
 		r.t.Errorf("%s: the worker is stopped", what)
 	}
 }

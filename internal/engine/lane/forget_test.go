@@ -27,7 +27,7 @@ func TestWaitingNodesAreForgotten(t *testing.T) {
 	r.l.MailWaits()
 	r.settle()
 	if got := r.l.Waiters(); got != n {
-		t.Fatalf("somebody waits for %d executions, want %d", got, n)
+		t.Fatalf("callers wait for %d executions, want %d", got, n)
 	}
 	r.pass(11 * time.Minute)
 
@@ -46,7 +46,7 @@ func TestWaitingNodesAreForgotten(t *testing.T) {
 	r.l.MailWaits()
 	r.settle()
 	if got := r.l.Waiters(); got < n || got > n+n/50 {
-		t.Errorf("somebody waits for %d executions, want those who came late and few others", got)
+		t.Errorf("callers wait for %d executions, want the late ones and few others", got)
 	}
 }
 
@@ -75,6 +75,6 @@ func TestForgottenQueryThatWaits(t *testing.T) {
 		t.Errorf("%d queries are open, %d bytes are held", r.l.Queries(), r.l.Held())
 	}
 	if h := r.holder(a); h == 0 || len(r.held[r.current(a).Start.Run].asked) != 0 {
-		t.Error("the code is asked for nobody")
+		t.Error("the code is asked without a caller")
 	}
 }

@@ -79,10 +79,10 @@ type messageInput struct {
 	origin source
 	lookup lookup
 
-	letter *letterRead // the dead task that the message is about; nil before it has been read
-	fate   *core.Fate  // the fate of the claim of a report; nil when the store was not asked
-	drops  *core.Item  // the call that the message drops, see manage.go
-	erased erasure     // of a removal by force: what was read of the entity
+	deadTask *deadTaskRead // the dead task that the message is about; nil before it has been read
+	fate     *core.Fate    // the fate of the claim of a report; nil when the store was not asked
+	drops    *core.Item    // the call that the message drops, see manage.go
+	erased   erasure       // of a removal by force: what was read of the entity
 
 	barred      bool // it is a removal by force that the store has refused
 	refusedOnce bool // it is an order for a quarantined address, and has been refused once
@@ -178,16 +178,16 @@ func (in *messageInput) isRequest() bool {
 	}
 }
 
-// aboutLetter reports whether the input is about a dead task. Only such inputs change dead tasks.
-// The lane applies them one by one, each after the commit of the one before, so that it always
-// reads the current state.
-func (in *messageInput) aboutLetter() bool { return in.is(model.MessageRequeue) }
+// isDeadTaskOrder reports whether the input is about a dead task. Only such inputs change dead
+// tasks. The lane applies them one by one, each after the commit of the one before, so that it
+// always reads the current state.
+func (in *messageInput) isDeadTaskOrder() bool { return in.is(model.MessageRequeue) }
 
-// needsLetter reports whether the lane needs the dead task to decide. An undo may end a run at
+// needsDeadTask reports whether the lane needs the dead task to decide. An undo may end a run at
 // another address than that of the dead task.
-func (in *messageInput) needsLetter() bool {
+func (in *messageInput) needsDeadTask() bool {
 	m := in.origin.message
-	return in.aboutLetter() && (m.DeadTask.Do != model.DeadTaskUndo || m.To == m.DeadTask.Ref.Address)
+	return in.isDeadTaskOrder() && (m.DeadTask.Do != model.DeadTaskUndo || m.To == m.DeadTask.Ref.Address)
 }
 
 // report returns the claim that the message reports on; nil when it is no report.
@@ -270,11 +270,12 @@ type expiryInput struct {
 	what  string // which deadline
 }
 
-// attachInput says that a worker that has just joined has a claim.
+// attachInput says that a worker that has just joined has a claim, or should have it.
 type attachInput struct {
 	taskInput
 	claim  int64
 	worker queue.WorkerID
+	has    bool // otherwise the claim never reached it
 }
 
 // progressInput is the progress of a claim, as its worker reports it.
@@ -329,10 +330,10 @@ func isTemporary(f *model.Failure) bool {
 	return f != nil && (f.Kind == fault.Exhausted.String() || f.Type == model.FailureBusy)
 }
 
-// letterRead is what the store has about a dead task.
-type letterRead struct {
-	letter *core.StoredDeadTask // nil when there is none
-	err    error                // why it cannot be understood
+// deadTaskRead is what the store has about a dead task.
+type deadTaskRead struct {
+	row *core.StoredDeadTask // nil when there is none
+	err error                // why it cannot be understood
 }
 
 // resultInput has the results of calls of an entity that a worker ran.

@@ -36,9 +36,9 @@ func quarantinedWithTasks(t *testing.T, tasks int, change ...func(*lane.Config))
 	return r, b, bad, claims
 }
 
-// heard are those claims whose report was answered since the last call, by whether the worker is to
-// report again later.
-func (b *bench) heard() (later, settled []model.ClaimRef) {
+// takeAnswered are those claims whose report was answered since the last call, by whether the
+// worker is to report again later.
+func (b *bench) takeAnswered() (later, settled []model.ClaimRef) {
 	b.r.told = slices.DeleteFunc(b.r.told, func(c lane.TaskCall) bool {
 		if c.Kind != lane.TaskSettled {
 			return false
@@ -80,7 +80,7 @@ func TestReportsToQuarantinedLeaveRoom(t *testing.T) {
 			r.wantAnswer("signal of a neighbour", "")
 			r.wantEvents(neighbour, "signal_received s2", "timer_fired nap")
 
-			later, settled := b.heard()
+			later, settled := b.takeAnswered()
 			if len(settled) > 0 || (len(later) == 0) != (kept > 2<<20) || (len(later) == tasks) != (kept == 1) {
 				t.Errorf("%d workers are told to report later, %d that their report is settled", len(later), len(settled))
 			}
@@ -90,7 +90,7 @@ func TestReportsToQuarantinedLeaveRoom(t *testing.T) {
 				b.report(reports[ref], func(rep *model.TaskReport) { rep.Output = payload(size) })
 			}
 			r.settle()
-			later, settled = b.heard()
+			later, settled = b.takeAnswered()
 			if len(later) != 0 || len(settled) != tasks {
 				t.Errorf("after the quarantine: %d are to report later, %d reports are settled, want all %d", len(later), len(settled), tasks)
 			}
@@ -114,7 +114,7 @@ func TestKeptReportsAreShared(t *testing.T) {
 		b.report(c, func(rep *model.TaskReport) { rep.Output = payload(size) })
 	}
 	r.settle()
-	if later, _ := b.heard(); len(later) < 8 {
+	if later, _ := b.takeAnswered(); len(later) < 8 {
 		t.Errorf("one run has all but %d of the room for 8 reports, want at most half", len(later))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-func labeled(id, name, value string) model.Command {
+func labelCommand(id, name, value string) model.Command {
 	return model.Command{Kind: model.CommandRecord, Event: model.Event{
 		Kind: model.EventLabeled, ID: id, Name: name, Output: model.TextPayload(value),
 	}}
@@ -46,8 +46,8 @@ func TestLabelsOfABatch(t *testing.T) {
 
 	r.start(b, "b")
 	r.flush() // in flight
-	r.turn(a, does(labeled("1", "l", "1"), labeled("2", "m", "2"), labeled("3", "l", "2"), labeled("4", "o", "")))
-	r.turn(a, does(labeled("5", "m", ""), labeled("6", "n", "1")))
+	r.turn(a, does(labelCommand("1", "l", "1"), labelCommand("2", "m", "2"), labelCommand("3", "l", "2"), labelCommand("4", "o", "")))
+	r.turn(a, does(labelCommand("5", "m", ""), labelCommand("6", "n", "1")))
 	r.flush()
 	r.commitNow()
 	var rows []string
@@ -68,7 +68,7 @@ func TestLabelsOfABatch(t *testing.T) {
 		}
 		return store.Errorf(store.Refused, "commit", "poison")
 	}
-	next := model.Turn{Commands: []model.Command{labeled("7", "l", "3")}, Close: &model.Close{Status: model.Continued}}
+	next := model.Turn{Commands: []model.Command{labelCommand("7", "l", "3")}, Close: &model.Close{Status: model.Continued}}
 	r.turn(a, next)
 	r.signal(b, "s", "s")
 	r.settle()
@@ -87,7 +87,7 @@ func TestLabelsOfRunsWithAPast(t *testing.T) {
 	a := key("a")
 	r.send(model.Message{Kind: model.MessageStart, To: a, Labels: []model.Label{{Name: "m", Value: "1"}, {Name: "o", Value: "1"}}}, "a")
 	r.settle()
-	r.turn(a, does(step("one"), labeled("1", "l", "1"), labeled("2", "m", "2"), labeled("3", "o", "")))
+	r.turn(a, does(step("one"), labelCommand("1", "l", "1"), labelCommand("2", "m", "2"), labelCommand("3", "o", "")))
 	r.settle()
 
 	reset := func(keep int) {

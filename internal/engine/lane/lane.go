@@ -50,6 +50,7 @@ type Lane struct {
 
 	// Workers and waiting callers.
 	workers   workers
+	reunion   reunion
 	waiters   waiters
 	watchers  watchers
 	questions questions
@@ -83,6 +84,7 @@ func New(cfg Config) *Lane {
 	l.timers = newWindow(cfg.TimerWindow)
 	l.mail = newMailroom()
 	l.workers = newWorkers(&cfg)
+	l.reunion = newReunion()
 
 	return l
 }

@@ -24,7 +24,7 @@ func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
 	row := r.putRow(again)
 	r.l.MailWaits()
 	r.settle()
-	if got := r.refused(a, row); got == nil || got.Failure == nil || got.Failure.Kind != fault.Exhausted.String() {
+	if got := r.storedRefusal(a, row); got == nil || got.Failure == nil || got.Failure.Kind != fault.Exhausted.String() {
 		t.Fatalf("the request was answered %+v", got)
 	}
 
@@ -38,7 +38,7 @@ func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
 
 // A message without a waiting caller does not become a dead letter when it finds no room: the lane
 // tries it again until it does.
-func TestLetterThatFindsNoRoomIsTriedAgain(t *testing.T) {
+func TestMessageThatFindsNoRoomIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Limits.Signals = 1 })
 	r.join(1)

@@ -76,7 +76,7 @@ func (l *Lane) FinishLoad(now model.Time, id uint64, r LoadResult) {
 	case LoadExpired:
 		l.acceptExpired(ld, r.Expired)
 	case LoadDeadTask:
-		l.acceptLetter(ld, r)
+		l.acceptDeadTask(ld, r)
 	case LoadFate:
 		l.acceptFate(ld, r)
 	case LoadWritten:
@@ -158,7 +158,7 @@ func recoverRun(r LoadResult) (*core.Execution, error) {
 
 	x.Parked, x.Blocked = row.Parked, row.Blocked
 	if x.Parked && x.Withheld() == nil {
-		x.Heard()
+		x.MarkAllSeen()
 	}
 	return x, nil
 }
@@ -201,7 +201,7 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 		}
 		a.Token = in.origin.token
 		l.reply(in.address, in.origin.awaits, a)
-		l.done(in)
+		l.finishInput(in)
 	}
 
 	if len(e.backlog.inputs) > 0 {
@@ -217,7 +217,7 @@ func misuseOf(m *model.Message, r *store.Reply) *model.Failure {
 	if err != nil {
 		return nil // the caller learns that the answer cannot be read
 	}
-	return core.MisusedBy(m, &a)
+	return core.MisuseOfAnswered(m, &a)
 }
 
 // answerWith replaces a message by an input that only gives an answer.
@@ -261,13 +261,20 @@ func (l *Lane) acceptRunnable(now model.Time, ld *Load, r LoadResult) {
 		if l.passOver(h.Shard, h.Address, "a run") {
 			continue
 		}
+
 		if e := l.entry(h.Address); e != nil {
 			if e.known && e.run() != h.Run {
 				// without a batch in flight, the current run has replaced it already
 				e.wait.overlooked = e.dirty()
 				continue
 			}
-			l.dispatch(now, e)
+			if !l.keepForHolder(now, e, h.Run) {
+				l.dispatch(now, e)
+			} else if e.known {
+				l.maybeDrop(e)
+			} else {
+				l.loadSoon(e) // its tasks go on without its code
+			}
 		}
 	}
 

@@ -302,10 +302,10 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 	early, stale := hold()
 	r.settle()
 	if r.holder(a) == 0 {
-		t.Fatal("nobody holds the run")
+		t.Fatal("no worker holds the run")
 	}
 
-	r.blocks(a)
+	r.block(a)
 	r.settle()
 	r.join(2)
 	r.flush()
@@ -317,7 +317,7 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 	r.take()
 	r.settle()
 	if r.holder(a) == 0 {
-		t.Error("nobody is given the run")
+		t.Error("no worker is given the run")
 	}
 }
 

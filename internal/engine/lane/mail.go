@@ -84,9 +84,9 @@ func (l *Lane) MailWaits() {
 		l.mail.again = true
 		return
 	}
-	shards := l.serving()
+	shards := l.servedShards()
 	// Shards that are being given up wait for data that claims write.
-	leaving := l.ids(func(s *shard) bool { return s.draining && !s.freeing })
+	leaving := l.shardIDs(func(s *shard) bool { return s.draining && !s.freeing })
 	if len(shards)+len(leaving) == 0 {
 		return
 	}
@@ -128,7 +128,7 @@ func (l *Lane) acceptMail(now model.Time, ld *Load, r LoadResult) {
 		switch sh := l.shards[row.Shard]; {
 		case sh == nil || sh.tenure > ld.tenure: // read for an earlier owner, perhaps this lane
 		case row.Damaged != nil:
-			l.asideRequest(row)
+			l.setAsideRequest(row)
 		default:
 			l.request(now, row)
 		}
@@ -143,7 +143,7 @@ func (l *Lane) acceptMail(now model.Time, ld *Load, r LoadResult) {
 
 // request takes a request of another process from the inbox.
 func (l *Lane) request(now model.Time, row *store.InboxRow) {
-	if l.mail.taken(row.ID) || !l.Owns(row.Shard) && !(l.isWaitingFor(row.Shard) && row.Message.Kind == model.MessageWrite) {
+	if l.mail.isTaken(row.ID) || !l.Owns(row.Shard) && !(l.isWaitingFor(row.Shard) && row.Message.Kind == model.MessageWrite) {
 		return
 	}
 	e := l.entry(row.Message.To)

@@ -39,8 +39,8 @@ func foreignRig(t *testing.T, change ...func(*lane.Config)) (*rig, *foreignQueri
 	return r, f
 }
 
-// sends commits messages of the other node, and returns the rows.
-func (f *foreignQueries) sends(ms ...model.Message) []store.MessageRow {
+// send commits messages of the other node, and returns the rows.
+func (f *foreignQueries) send(ms ...model.Message) []store.MessageRow {
 	f.r.t.Helper()
 	f.batch++
 	b := &store.Batch{Lane: f.ref, Number: f.batch, At: f.r.now}
@@ -62,7 +62,7 @@ func signals(a model.Address, from, to int) (ms []model.Message) {
 	return ms
 }
 
-func received(from, to int) (names []string) {
+func receivedNames(from, to int) (names []string) {
 	for i := from; i <= to; i++ {
 		names = append(names, fmt.Sprint("signal_received ", i))
 	}
@@ -108,11 +108,11 @@ func TestHintsOfMessages(t *testing.T) {
 			r.began(b)
 
 			ms := slices.Concat(signals(a, 1, 5), signals(b, 1, 5), signals(a, 6, 9))
-			hint(r, f.sends(ms...))
+			hint(r, f.send(ms...))
 			r.settle()
 
-			r.wantEvents(a, received(1, 9)...)
-			r.wantEvents(b, received(1, 5)...)
+			r.wantEvents(a, receivedNames(1, 9)...)
+			r.wantEvents(b, receivedNames(1, 5)...)
 			if at := r.cursor(0, 3); at != -1 {
 				t.Errorf("the cursor stands at %d, want all %d consumed", at, len(ms))
 			}
@@ -130,7 +130,7 @@ func TestCursorTravelsWithTheCommit(t *testing.T) {
 	r, f := foreignRig(t)
 	a := in(0, 0)
 	r.began(a)
-	rows := f.sends(signals(a, 1, 4)...)
+	rows := f.send(signals(a, 1, 4)...)
 	r.l.Messages(rows[:2])
 	r.settle()
 	r.l.Messages(rows[2:])
@@ -148,7 +148,7 @@ func TestCursorTravelsWithTheCommit(t *testing.T) {
 	r.loads, r.held, r.spare = nil, map[model.RunID]*holding{}, lane.Output{}
 	r.acquire(0, 1, 2)
 	r.settle()
-	r.wantEvents(a, received(1, 4)...)
+	r.wantEvents(a, receivedNames(1, 4)...)
 }
 
 // A message that cannot be applied yet lets messages of other channels pass. The messages behind it
@@ -163,7 +163,7 @@ func TestMessagesWaitInTheirOwnChannel(t *testing.T) {
 	}
 	r.release(slow, "s")
 	r.settle()
-	r.l.Messages(f.sends(slices.Concat(signals(slow, 1, 1), signals(quick, 1, 1))...))
+	r.l.Messages(f.send(slices.Concat(signals(slow, 1, 1), signals(quick, 1, 1))...))
 	r.turn(own, does(signalTo(quick, "m", "2")))
 	r.flush()
 	held := r.loads // the read of the slow one takes its time
@@ -195,7 +195,7 @@ func TestMoreMailThanAPage(t *testing.T) {
 	r.began(a)
 	const n = 1300
 	for i := 0; i < n; i += 100 {
-		f.sends(signals(a, i+1, i+100)...)
+		f.send(signals(a, i+1, i+100)...)
 	}
 	reads := 0
 
@@ -208,7 +208,7 @@ func TestMoreMailThanAPage(t *testing.T) {
 
 	r.l.MailWaits()
 	r.settle()
-	r.wantEvents(a, received(1, n)...)
+	r.wantEvents(a, receivedNames(1, n)...)
 	if reads > 3*n/64+10 {
 		t.Errorf("%d reads for %d messages", reads, n)
 	}
@@ -223,7 +223,7 @@ func TestMessagesThatTakeNoEffect(t *testing.T) {
 	r.began(a)
 	link := model.Link{Address: child, Run: model.RunID{9}, ID: "w"}
 
-	r.l.Messages(f.sends(
+	r.l.Messages(f.send(
 		model.Message{Kind: model.MessageSignal, To: ghost, Name: "1"},
 		model.Message{Kind: model.MessageClosed, To: a, ToRun: model.RunID{8}, ID: "x"},
 		model.Message{Kind: model.MessageNothing, To: a},
@@ -343,8 +343,8 @@ func TestMailForOneShardDoesNotStarveOthers(t *testing.T) {
 	r.began(quiet)
 	const page = 500
 	last := 2 * page
-	f.sends(signals(busy, 1, last)...)
-	f.sends(model.Message{Kind: model.MessageSignal, To: quiet, Name: "quiet"})
+	f.send(signals(busy, 1, last)...)
+	f.send(model.Message{Kind: model.MessageSignal, To: quiet, Name: "quiet"})
 
 	commits := 0
 	r.refuse = func(b *store.Batch) error {
@@ -365,7 +365,7 @@ func TestMailForOneShardDoesNotStarveOthers(t *testing.T) {
 			return nil
 		}
 
-		f.sends(signals(busy, last+1, last+taken)...)
+		f.send(signals(busy, last+1, last+taken)...)
 		last += taken
 		return nil
 	}

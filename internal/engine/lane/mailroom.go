@@ -158,8 +158,8 @@ func (m *mailroom) dropShard(id model.ShardID) {
 	})
 }
 
-// taken reports whether a request has been taken from the inbox and is not committed.
-func (m *mailroom) taken(id model.RunID) bool {
+// isTaken reports whether a request has been taken from the inbox and is not committed.
+func (m *mailroom) isTaken(id model.RunID) bool {
 	_, ok := m.inbox[id]
 	return ok
 }

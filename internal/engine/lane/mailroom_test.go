@@ -9,13 +9,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-const letterBytes = 5_000 // of a message in these tests
+const messageBytes = 5_000 // of a message in these tests
 
-// largeSignals are signals of letterBytes each.
+// largeSignals are signals of messageBytes each.
 func largeSignals(a model.Address, from, to int) []model.Message {
 	ms := signals(a, from, to)
 	for i := range ms {
-		ms[i].Input = data(letterBytes)
+		ms[i].Input = data(messageBytes)
 	}
 	return ms
 }
@@ -56,18 +56,18 @@ func TestMessagesInMemoryAreBounded(t *testing.T) {
 	for name, hint := range hints {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const room = 4 * letterBytes
+			const room = 4 * messageBytes
 			r, f := foreignRig(t, func(c *lane.Config) { c.MaxMail, c.PerKey = room, 2 })
 			r.join(1)
 			a, b := in(0, 0), in(1, 0)
 			r.began(a)
 			r.began(b)
 
-			rows := f.sends(append(largeSignals(a, 1, 30), largeSignals(b, 1, 5)...)...)
+			rows := f.send(append(largeSignals(a, 1, 30), largeSignals(b, 1, 5)...)...)
 			hint(r, rows)
-			r.settleWithin(room + 2*letterBytes)
-			r.wantEvents(a, received(1, 30)...)
-			r.wantEvents(b, received(1, 5)...)
+			r.settleWithin(room + 2*messageBytes)
+			r.wantEvents(a, receivedNames(1, 30)...)
+			r.wantEvents(b, receivedNames(1, 5)...)
 			if n := r.l.MailHeld(); n != 0 {
 				t.Errorf("%d bytes of no message are counted", n)
 			}
@@ -78,26 +78,26 @@ func TestMessagesInMemoryAreBounded(t *testing.T) {
 // A shard that moves takes nothing of the room for messages with it.
 func TestShardsThatMoveMakeRoomForMessages(t *testing.T) {
 	t.Parallel()
-	r, f := foreignRig(t, func(c *lane.Config) { c.MaxMail = 2 * letterBytes })
+	r, f := foreignRig(t, func(c *lane.Config) { c.MaxMail = 2 * messageBytes })
 	r.join(1)
 	a, b := in(0, 0), in(1, 0)
 	r.began(a)
 	r.began(b)
-	r.l.Messages(f.sends(largeSignals(a, 1, 4)...))
+	r.l.Messages(f.send(largeSignals(a, 1, 4)...))
 	r.l.GiveUp(r.now, []model.ShardID{0})
 	if n := r.l.MailHeld(); n != 0 {
 		t.Errorf("%d bytes wait for a shard that moves", n)
 	}
-	r.l.Messages(f.sends(largeSignals(b, 1, 4)...))
-	r.settleWithin(4 * letterBytes)
-	r.wantEvents(b, received(1, 4)...)
+	r.l.Messages(f.send(largeSignals(b, 1, 4)...))
+	r.settleWithin(4 * messageBytes)
+	r.wantEvents(b, receivedNames(1, 4)...)
 }
 
 // Requests of other processes come in pages of so many bytes, and the lane reads on until the last
 // one.
 func TestRequestsAreReadInPagesOfBytes(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(c *lane.Config) { c.MaxMail = 4 * 3 * letterBytes })
+	r := newRig(t, func(c *lane.Config) { c.MaxMail = 4 * 3 * messageBytes })
 	r.join(1)
 	a := key("a")
 	r.began(a)
@@ -108,7 +108,7 @@ func TestRequestsAreReadInPagesOfBytes(t *testing.T) {
 	r.flush()
 
 	for {
-		if held := r.l.Held(); held > 5*letterBytes {
+		if held := r.l.Held(); held > 5*messageBytes {
 			t.Fatalf("the lane has requests of %d bytes, more than a page", held)
 		}
 		if len(r.loads) > 0 {
@@ -120,40 +120,40 @@ func TestRequestsAreReadInPagesOfBytes(t *testing.T) {
 		}
 	}
 
-	r.wantEvents(a, received(1, 20)...)
+	r.wantEvents(a, receivedNames(1, 20)...)
 }
 
 // Queries of other processes that wait for an answer stay in the inbox. They are bounded, and the
 // lane reads what is behind them, however large they are.
 func TestLargeQueriesKeepNobodyWaiting(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(c *lane.Config) { c.MaxMail = 4 * 2 * letterBytes })
+	r := newRig(t, func(c *lane.Config) { c.MaxMail = 4 * 2 * messageBytes })
 	r.join(1)
 	a, b := key("a"), key("b")
-	r.parked(a)
+	r.park(a)
 	r.began(b)
-	huge := model.Message{Kind: model.MessageQuery, To: a, Name: "q", Input: data(4 * letterBytes)}
+	huge := model.Message{Kind: model.MessageQuery, To: a, Name: "q", Input: data(4 * messageBytes)}
 
 	first := r.put(huge, "first")
 	second := r.post(huge, "second")
 	r.settle()
 	r.post(largeSignals(b, 1, 1)[0], "signal")
 	r.settle()
-	r.wantEvents(b, received(1, 1)...)
-	if ans := r.remembered(second); ans == nil || ans.Failure == nil || ans.Failure.Kind != "exhausted" {
+	r.wantEvents(b, receivedNames(1, 1)...)
+	if ans := r.rememberedAnswer(second); ans == nil || ans.Failure == nil || ans.Failure.Kind != "exhausted" {
 		t.Errorf("the second query is answered %+v, want a refusal", ans)
 	}
 	if n := r.reply(a, "42"); n != 1 {
 		t.Errorf("the code was asked %d times", n)
 	}
 	r.settle()
-	if ans := r.remembered(first); ans == nil || string(ans.Output.Data) != "42" {
+	if ans := r.rememberedAnswer(first); ans == nil || string(ans.Output.Data) != "42" {
 		t.Errorf("the first query is answered %+v", ans)
 	}
 
 	third := r.post(huge, "third")
 	r.settle()
-	if ans := r.remembered(third); ans != nil {
+	if ans := r.rememberedAnswer(third); ans != nil {
 		t.Errorf("a query is refused although none waits: %+v", ans)
 	}
 }
@@ -167,7 +167,7 @@ func TestFullLaneReadsMailLater(t *testing.T) {
 	r.began(a)
 	r.began(b)
 	for i := range 5 {
-		r.send(model.Message{Kind: model.MessageSignal, To: a, Name: "s", Input: data(letterBytes)}, i)
+		r.send(model.Message{Kind: model.MessageSignal, To: a, Name: "s", Input: data(messageBytes)}, i)
 	}
 	r.flush()
 	r.put(largeSignals(b, 1, 1)[0], "signal")
@@ -177,5 +177,5 @@ func TestFullLaneReadsMailLater(t *testing.T) {
 		t.Errorf("a full lane reads %+v", r.loads)
 	}
 	r.settle()
-	r.wantEvents(b, received(1, 1)...)
+	r.wantEvents(b, receivedNames(1, 1)...)
 }

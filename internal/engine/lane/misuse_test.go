@@ -31,11 +31,11 @@ func wantWords(t testing.TB, text string, words ...string) {
 	}
 }
 
-// refused is the refusal that the owner stored for the inbox row of another process; nil when there
-// is none.
-func (r *rig) refused(a model.Address, row model.RunID) *model.Answer {
+// storedRefusal is the refusal that the owner stored for the inbox row of another process; nil when
+// there is none.
+func (r *rig) storedRefusal(a model.Address, row model.RunID) *model.Answer {
 	r.t.Helper()
-	return r.remembered(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: model.RefusedIDs + row.String()})
+	return r.rememberedAnswer(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: model.RefusedIDs + row.String()})
 }
 
 // putRow puts a request of another process into the inbox, without a notice to the lane.
@@ -114,8 +114,8 @@ func TestMisusedRequestID(t *testing.T) {
 						row := r.putRow(c.second)
 						r.l.MailWaits()
 						r.settle()
-						if got := r.refused(a, row); got == nil && r.inboxed() == 0 {
-							if first := r.remembered(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "req-1"}); first == nil {
+						if got := r.storedRefusal(a, row); got == nil && r.inboxCount() == 0 {
+							if first := r.rememberedAnswer(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "req-1"}); first == nil {
 								t.Error("the second request was neither refused nor is the first one remembered for its sender to compare")
 							}
 						} else if got == nil || got.Failure == nil || got.Failure.Type != model.FailureMisused {
@@ -132,7 +132,7 @@ func TestMisusedRequestID(t *testing.T) {
 					r.wantAnswer("first", "")
 					r.wantAnswer("first again", "")
 					r.wantEvents(a, c.events)
-					if n := r.inboxed(); n != 0 {
+					if n := r.inboxCount(); n != 0 {
 						t.Errorf("%d requests are left in the inbox", n)
 					}
 				})
@@ -180,13 +180,13 @@ func TestMisusedRequestIDOfAnUpdate(t *testing.T) {
 			r.l.MailWaits()
 			r.settle()
 			r.wantMisused("second", `"req-1"`, `update "u"`)
-			if got := r.refused(a, row); got == nil || got.Failure == nil || got.Failure.Kind != fault.Conflict.String() {
+			if got := r.storedRefusal(a, row); got == nil || got.Failure == nil || got.Failure.Kind != fault.Conflict.String() {
 				t.Errorf("the request of another process was answered %+v, want a conflict", got)
 			}
 			r.wantHint(a)
 			r.send(first, "first again")
 			r.settle()
-			r.turn(a, model.Turn{Commands: []model.Command{replied(1, "yes")}})
+			r.turn(a, model.Turn{Commands: []model.Command{replyCommand(1, "yes")}})
 			r.settle()
 			r.wantOutput("first again", "yes")
 			r.wantEvents(a, "update_received u", "update_answered answer yes")
@@ -229,10 +229,10 @@ func TestMisusedRequestIDOfACall(t *testing.T) {
 			r.wantMisused("other input", "another input")
 			r.wantMisused("one way")
 			r.wantState(a, "5;")
-			if got := r.refused(a, row); got == nil && r.remembered(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "req-1"}) == nil {
+			if got := r.storedRefusal(a, row); got == nil && r.rememberedAnswer(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "req-1"}) == nil {
 				t.Error("the call of another process was not refused")
 			}
-			if n := r.inboxed(); n != 0 {
+			if n := r.inboxCount(); n != 0 {
 				t.Errorf("%d requests are left in the inbox", n)
 			}
 		})
@@ -264,10 +264,10 @@ func TestMisusedRequestIDInTheInbox(t *testing.T) {
 	}
 
 	wantWords(t, letters[0].Message.ID, `"req-1"`, `signal "s"`)
-	if got := r.refused(a, again); got != nil {
+	if got := r.storedRefusal(a, again); got != nil {
 		t.Errorf("the repetition was refused: %+v", got)
 	}
-	if n := r.inboxed(); n != 0 {
+	if n := r.inboxCount(); n != 0 {
 		t.Errorf("%d requests are left in the inbox", n)
 	}
 }
@@ -283,7 +283,7 @@ func TestRequestIDOfAnOlderBuild(t *testing.T) {
 	r.send(request(a, "x", "req-1"), "first")
 	r.settle()
 	k := store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "req-1"}
-	if got := r.remembered(k); got == nil || got.For == nil || got.For.Name != "x" {
+	if got := r.rememberedAnswer(k); got == nil || got.For == nil || got.For.Name != "x" {
 		t.Fatalf("remembered %+v, want what it is for", got)
 	}
 

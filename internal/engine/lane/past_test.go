@@ -20,8 +20,8 @@ func (r *rig) reset(a model.Address, keep int, token any) {
 	}}, token)
 }
 
-// taken demands that a run has given way to another that a worker holds with its past.
-func (r *rig) taken(a model.Address, old model.RunID, past int) {
+// checkTaken demands that a run has given way to another that a worker holds with its past.
+func (r *rig) checkTaken(a model.Address, old model.RunID, past int) {
 	r.t.Helper()
 	row := r.row(old)
 	cur := r.current(a)
@@ -57,7 +57,7 @@ func TestResetTakesTheRunFromItsWorker(t *testing.T) {
 	r.wantSilence("reset", "run")
 	r.settle()
 	r.wantAnswer("reset", "")
-	r.taken(a, old, 1)
+	r.checkTaken(a, old, 1)
 	if got := r.answers["run"]; got.Result == nil || got.Result.Outcome.Status != model.Continued {
 		t.Errorf("who waits for the run heard %+v", got)
 	}
@@ -78,7 +78,7 @@ func TestResetTakesTheRunFromItsWorker(t *testing.T) {
 }
 
 // The history of a run is being read for a worker when the run gives way: what is read comes too
-// late, and the new run is handed over all the same.
+// late, and the new run is still handed over.
 func TestResetWhileTheRunIsRead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -111,7 +111,7 @@ func TestResetWhileTheRunIsRead(t *testing.T) {
 	}
 	r.settle()
 	r.wantAnswer("reset", "")
-	r.taken(a, old, 1)
+	r.checkTaken(a, old, 1)
 }
 
 // A blocked run waits for a worker with newer code. After a reset it no longer waits, and is handed
@@ -124,18 +124,18 @@ func TestResetOfABlockedRun(t *testing.T) {
 	old := r.began(a)
 	r.turn(a, steps("one"))
 	r.settle()
-	r.blocks(a)
+	r.block(a)
 	r.settle()
 	r.reset(a, 0, "reset")
 	r.settle()
 	r.wantAnswer("reset", "")
-	r.taken(a, old, 0)
+	r.checkTaken(a, old, 0)
 	run := r.current(a).Start.Run
 	// it could go on, but not there
 	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: r.held[run].gen})
 	r.settle()
 	if r.holder(a) == 0 {
-		t.Fatal("nobody holds the new run: it waits for a worker that it does not need")
+		t.Fatal("no worker holds the new run: it waits for a worker that it does not need")
 	}
 
 	r.join(2)

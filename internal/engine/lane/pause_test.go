@@ -17,14 +17,14 @@ func TestPauseOfIdleRun(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.parked(a)
+	r.park(a)
 	r.order(model.MessagePause, a, "pause")
 	r.flush()
 	r.wantSilence("pause")
 	r.settle()
 	r.wantAnswer("pause", "")
-	if r.holder(a) != 0 || !slices.Contains(r.evicted(), "is paused: because") {
-		t.Errorf("held by %d, evicted for %q", r.holder(a), r.evicted())
+	if r.holder(a) != 0 || !slices.Contains(r.evictions(), "is paused: because") {
+		t.Errorf("held by %d, evicted for %q", r.holder(a), r.evictions())
 	}
 
 	r.order(model.MessagePause, a, "again")
@@ -92,7 +92,7 @@ func TestPauseOfBusyRun(t *testing.T) {
 			t.Errorf("held by %d with %d events, want %d", r.holder(a), len(r.held[run].events), len(want))
 		}
 
-		for _, why := range r.evicted() {
+		for _, why := range r.evictions() {
 			if strings.Contains(why, "leaves") {
 				t.Errorf("it was taken back because %q", why)
 			}
@@ -106,7 +106,7 @@ func TestPauseBesideAnEvent(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	run := r.parked(a)
+	run := r.park(a)
 	r.signal(a, "s", "signal")
 	r.order(model.MessagePause, a, "pause")
 	r.settle()
@@ -123,7 +123,7 @@ func TestPauseAndResumeInOneBatch(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	run := r.parked(a)
+	run := r.park(a)
 	gen := r.held[run].gen
 	r.order(model.MessagePause, a, "pause")
 	r.order(model.MessageResume, a, "resume")
@@ -142,7 +142,7 @@ func TestPauseWithPoison(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		r := newRig(t)
 		r.join(1)
-		r.parked(a)
+		r.park(a)
 		r.began(b)
 		r.refuse = poison("bad")
 
@@ -164,7 +164,7 @@ func TestPauseWithPoison(t *testing.T) {
 			r.refuse = nil
 			r.pass(2 * time.Minute)
 			if r.holder(a) == 0 && !r.current(a).Parked {
-				t.Error("nobody holds a run that is not paused")
+				t.Error("no worker holds a run that is not paused")
 			}
 			r.wantEvents(b, "step_completed bad")
 			continue
@@ -298,12 +298,12 @@ func TestPauseOfAReleasedRunWhoseBackOffEnds(t *testing.T) {
 func TestRecoveryOfPausedRun(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(r *rig, a model.Address){
-		"held":    func(r *rig, a model.Address) { r.join(1); r.parked(a) },
+		"held":    func(r *rig, a model.Address) { r.join(1); r.park(a) },
 		"busy":    func(r *rig, a model.Address) { r.join(1); r.runsStep(a) },
-		"resting": func(r *rig, a model.Address) { r.join(1); r.resting(a) },
+		"resting": func(r *rig, a model.Address) { r.join(1); r.startResting(a) },
 		"new":     func(r *rig, a model.Address) { r.start(a, "start") },
 		"alone":   func(r *rig, a model.Address) { r.began(a) },
-		"blocked": func(r *rig, a model.Address) { r.join(1); r.blocked(a) },
+		"blocked": func(r *rig, a model.Address) { r.join(1); r.startBlocked(a) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -341,7 +341,7 @@ func TestResumeAfterJoin(t *testing.T) {
 		r.began(a)
 
 		if blocked {
-			r.blocks(a)
+			r.block(a)
 			r.settle()
 		}
 
@@ -356,7 +356,7 @@ func TestResumeAfterJoin(t *testing.T) {
 		r.order(model.MessageResume, a, "resume")
 		r.settle()
 		if r.holder(a) == 0 {
-			t.Error("after the resume nobody holds it")
+			t.Error("after the resume no worker holds it")
 		}
 	}
 }
@@ -366,20 +366,20 @@ func TestTerminate(t *testing.T) {
 	t.Parallel()
 	a := key("a")
 	for name, prepare := range map[string]func(r *rig){
-		"held":         func(r *rig) { r.join(1); r.parked(a) },
+		"held":         func(r *rig) { r.join(1); r.park(a) },
 		"busy":         func(r *rig) { r.join(1); r.runsStep(a) },
-		"resting":      func(r *rig) { r.join(1); r.resting(a) },
+		"resting":      func(r *rig) { r.join(1); r.startResting(a) },
 		"new":          func(r *rig) { r.join(1); r.start(a, "start") },
 		"unserved":     func(r *rig) { r.began(a) },
-		"on its way":   func(r *rig) { r.join(1); r.resting(a); r.signal(a, "s", "signal"); r.flush() },
-		"being let go": func(r *rig) { r.join(1); r.parked(a); r.release(a, "s") },
+		"on its way":   func(r *rig) { r.join(1); r.startResting(a); r.signal(a, "s", "signal"); r.flush() },
+		"being let go": func(r *rig) { r.join(1); r.park(a); r.release(a, "s") },
 		"paused": func(r *rig) {
 			r.join(1)
-			r.parked(a)
+			r.park(a)
 			r.order(model.MessagePause, a, "pause")
 			r.settle()
 		},
-		"blocked": func(r *rig) { r.join(1); r.blocked(a) },
+		"blocked": func(r *rig) { r.join(1); r.startBlocked(a) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -435,7 +435,7 @@ func TestTerminateWithPoison(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a, b := key("a"), key("b")
-	r.parked(a)
+	r.park(a)
 	r.began(b)
 	r.refuse = poison("bad")
 	r.order(model.MessageTerminate, a, "terminate")

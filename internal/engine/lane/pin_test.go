@@ -42,7 +42,7 @@ func TestPin(t *testing.T) {
 		if w := r.holder(a); w != 1 && w != 3 {
 			t.Fatalf("held by %d", w)
 		}
-		r.rests(a)
+		r.rest(a)
 	}
 
 	r.leave(1)

@@ -119,7 +119,7 @@ func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 	}
 
 	r.now = r.now.Add(11 * time.Second)
-	due := b.TakeDue(r.now) // which the lane hears of after the commit
+	due := b.TakeDue(r.now) // the lane gets it after the commit
 	r.settle()
 	r.l.Expire(r.now, model.ClaimRef{TaskRef: due[0].Ref, Claim: due[0].Claim}, true, due[0].Kind.String())
 	r.settle()

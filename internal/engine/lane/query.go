@@ -164,7 +164,7 @@ func (l *Lane) dropQueries(e *entry, token any) {
 		if m, ok := in.(*messageInput); !ok || m.origin.token != token || !m.is(model.MessageQuery) {
 			return false
 		}
-		l.done(in)
+		l.finishInput(in)
 		return true
 	})
 

@@ -19,7 +19,7 @@ func TestQueryOfParkedRun(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.resting(a)
+	r.startResting(a)
 	commits := r.commits
 	r.query(a, "q")
 	r.settle()
@@ -31,7 +31,7 @@ func TestQueryOfParkedRun(t *testing.T) {
 	if row := r.current(a); !row.Parked || r.commits != commits {
 		t.Errorf("parked %v, %d commits", row.Parked, r.commits-commits)
 	}
-	r.rests(a)
+	r.rest(a)
 	r.release(a, "s")
 	r.settle()
 	r.wantEmpty()
@@ -42,16 +42,16 @@ func TestQueryOnTheWay(t *testing.T) {
 	t.Parallel()
 	a := key("a")
 	for name, prepare := range map[string]func(r *rig){
-		"while it is held": func(r *rig) { r.parked(a) },
+		"while it is held": func(r *rig) { r.park(a) },
 		"while its history is read": func(r *rig) {
-			r.resting(a)
+			r.startResting(a)
 			r.signal(a, "s", "signal")
 			r.flush()
 		},
 		"before it is durable": func(r *rig) { r.start(a, "start"); r.flush() },
-		"while it is released": func(r *rig) { r.parked(a); r.release(a, "s") },
+		"while it is released": func(r *rig) { r.park(a); r.release(a, "s") },
 		"while the release is in flight": func(r *rig) {
-			r.parked(a)
+			r.park(a)
 			r.release(a, "s")
 			r.flush()
 		},
@@ -61,13 +61,13 @@ func TestQueryOnTheWay(t *testing.T) {
 			r.flush()
 		},
 		"while its worker leaves": func(r *rig) {
-			r.parked(a)
+			r.park(a)
 			r.join(2)
 			r.l.Withdraw(1)
 			r.take()
 		},
 		"when its worker has left": func(r *rig) {
-			r.parked(a)
+			r.park(a)
 			r.leave(1)
 			r.join(2)
 		},
@@ -113,13 +113,13 @@ func TestQueryRefused(t *testing.T) {
 		"terminated, and no worker": {func(r *rig) { r.began(a); r.order(model.MessageTerminate, a, "t"); r.settle() }, "unavailable", "has ended (terminated), and no worker"},
 		"paused": {func(r *rig) {
 			r.join(1)
-			r.parked(a)
+			r.park(a)
 			r.order(model.MessagePause, a, "p")
 			r.settle()
 		}, "blocked", "paused: because"},
 		"blocked": {func(r *rig) {
 			r.join(1)
-			r.blocked(a)
+			r.startBlocked(a)
 		}, "blocked", "asked for y"},
 		"quarantined": {func(r *rig) {
 			r.join(1)
@@ -152,7 +152,7 @@ func TestQueryRefused(t *testing.T) {
 
 			// it waits in the inbox until the quarantine is over, as everything does
 			if name != "quarantined" {
-				if ans := r.remembered(k); ans == nil || ans.Failure == nil || ans.Failure.Kind != c.kind {
+				if ans := r.rememberedAnswer(k); ans == nil || ans.Failure == nil || ans.Failure.Kind != c.kind {
 					t.Errorf("another process is told %+v", ans)
 				}
 			}
@@ -178,7 +178,7 @@ func TestQueryInterrupted(t *testing.T) {
 		"terminated": {func(r *rig) { r.order(model.MessageTerminate, a, "t") }, "unavailable"},
 		"paused":     {func(r *rig) { r.order(model.MessagePause, a, "p") }, "unavailable"},
 		"blocked": {func(r *rig) {
-			r.blocks(a)
+			r.block(a)
 		}, "blocked"},
 		"given back": {func(r *rig) {
 			r.l.Release(r.now, 1, &model.Turn{Run: r.current(a).Start.Run, Generation: r.held[r.current(a).Start.Run].gen})
@@ -194,7 +194,7 @@ func TestQueryInterrupted(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.join(1)
-			r.parked(a)
+			r.park(a)
 			r.query(a, "q")
 			r.settle()
 			c.happens(r)
@@ -221,7 +221,7 @@ func TestStaleAnswer(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	run := r.parked(a)
+	run := r.park(a)
 	r.query(a, "q")
 	r.settle()
 	old := *r.held[run]
@@ -247,7 +247,7 @@ func TestQueryAfterUndoneRelease(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a, b := key("a"), key("b")
-	r.parked(a)
+	r.park(a)
 	r.began(b)
 	r.refuse = poison("bad")
 	r.release(a, "s")
@@ -256,7 +256,7 @@ func TestQueryAfterUndoneRelease(t *testing.T) {
 	r.query(a, "q") // no worker holds it now
 	r.settle()
 	if n := r.reply(a, "42"); n == 0 {
-		t.Fatal("nobody was asked")
+		t.Fatal("no worker was asked")
 	}
 
 	r.wantOutput("q", "42")
@@ -268,7 +268,7 @@ func TestForgottenQuery(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.parked(a)
+	r.park(a)
 	r.query(a, "gone")
 	r.query(a, "q")
 	r.settle()
@@ -291,7 +291,7 @@ func TestQueryByInbox(t *testing.T) {
 			r := newRig(t)
 			r.join(1)
 			a := key("a")
-			r.resting(a)
+			r.startResting(a)
 			k := r.post(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "req-1")
 			if dies != "before it is asked" {
 				r.settle()
@@ -306,8 +306,8 @@ func TestQueryByInbox(t *testing.T) {
 				r.settle()
 			}
 
-			if r.inboxed() != 1 || r.remembered(k) != nil {
-				t.Errorf("%d rows are left, the answer is %v", r.inboxed(), r.remembered(k))
+			if r.inboxCount() != 1 || r.rememberedAnswer(k) != nil {
+				t.Errorf("%d rows are left, the answer is %v", r.inboxCount(), r.rememberedAnswer(k))
 			}
 			r.l.MailWaits() // it is asked once
 			r.settle()
@@ -315,11 +315,11 @@ func TestQueryByInbox(t *testing.T) {
 				t.Errorf("the code was asked %d times", n)
 			}
 			r.settle()
-			if ans := r.remembered(k); r.inboxed() != 0 || ans == nil || string(ans.Output.Data) != "42" {
-				t.Errorf("%d rows are left, the answer is %v", r.inboxed(), ans)
+			if ans := r.rememberedAnswer(k); r.inboxCount() != 0 || ans == nil || string(ans.Output.Data) != "42" {
+				t.Errorf("%d rows are left, the answer is %v", r.inboxCount(), ans)
 			}
 			r.wantHint(a)
-			r.rests(a)
+			r.rest(a)
 			r.release(a, "s")
 			r.settle()
 			r.wantEmpty()
@@ -345,7 +345,7 @@ func TestQueryByInboxInterrupted(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.join(1)
-			r.parked(a)
+			r.park(a)
 			k := r.post(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "req-1")
 			r.settle()
 			c.happens(r)
@@ -366,13 +366,13 @@ func TestQueryByInboxInterrupted(t *testing.T) {
 				r.settle()
 			}
 
-			ans := r.remembered(k)
+			ans := r.rememberedAnswer(k)
 			got := ""
 			if ans != nil && ans.Failure != nil {
 				got = ans.Failure.Kind
 			}
-			if ans == nil || got != c.kind || r.inboxed() != 0 || r.l.Queries() != 0 {
-				t.Errorf("answered %+v, want %q; %d rows and %d queries are left", ans, c.kind, r.inboxed(), r.l.Queries())
+			if ans == nil || got != c.kind || r.inboxCount() != 0 || r.l.Queries() != 0 {
+				t.Errorf("answered %+v, want %q; %d rows and %d queries are left", ans, c.kind, r.inboxCount(), r.l.Queries())
 			}
 		})
 	}
@@ -385,7 +385,7 @@ func TestTooManyQueries(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.MaxBacklog = 300 })
 	r.join(1)
 	a, b := key("a"), key("b")
-	r.parked(a)
+	r.park(a)
 	r.began(b)
 	var keys []store.RequestKey
 	for i := range 600 {
@@ -393,7 +393,7 @@ func TestTooManyQueries(t *testing.T) {
 	}
 	last := r.post(model.Message{Kind: model.MessageSignal, To: b, Name: "s"}, "signal")
 	r.settle()
-	if r.remembered(last) == nil {
+	if r.rememberedAnswer(last) == nil {
 		t.Error("a signal waits behind queries")
 	}
 	for i := range 60 {
@@ -410,7 +410,7 @@ func TestTooManyQueries(t *testing.T) {
 
 	answered, refused := 0, 0
 	for _, k := range keys {
-		switch ans := r.remembered(k); {
+		switch ans := r.rememberedAnswer(k); {
 		case ans == nil:
 		case ans.Failure == nil:
 			answered++
@@ -422,8 +422,8 @@ func TestTooManyQueries(t *testing.T) {
 	if answered != 250 || refused != 350 {
 		t.Errorf("%d queries of another process were answered and %d refused, want 250 and 350", answered, refused)
 	}
-	if n := r.l.Queries(); n != 0 || r.inboxed() != 0 {
-		t.Errorf("%d queries and %d requests are left", n, r.inboxed())
+	if n := r.l.Queries(); n != 0 || r.inboxCount() != 0 {
+		t.Errorf("%d queries and %d requests are left", n, r.inboxCount())
 	}
 }
 
@@ -444,7 +444,7 @@ func TestQueryOfClosedRun(t *testing.T) {
 	r.settle()
 	run, commits := r.current(a).Start.Run, r.commits
 	r.wantSilence("q")
-	r.recalled(1, a, run, "42")
+	r.answerRecall(1, a, run, "42")
 	r.wantOutput("q", "42")
 	if r.commits != commits {
 		t.Errorf("%d commits", r.commits-commits)
@@ -452,9 +452,9 @@ func TestQueryOfClosedRun(t *testing.T) {
 
 	k := r.post(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "req-1")
 	r.settle()
-	r.recalled(1, a, run, "43")
+	r.answerRecall(1, a, run, "43")
 	r.settle()
-	if ans := r.remembered(k); ans == nil || ans.Failure != nil || string(ans.Output.Data) != "43" {
+	if ans := r.rememberedAnswer(k); ans == nil || ans.Failure != nil || string(ans.Output.Data) != "43" {
 		t.Errorf("another process is told %+v", ans)
 	}
 
@@ -481,7 +481,7 @@ func TestQueryOfClosedRun(t *testing.T) {
 	r.settle()
 	r.l.Deliver(r.now, &model.Message{Kind: model.MessageQuery, To: a, ToRun: run, Name: "q"}, true, "earlier")
 	r.settle()
-	r.recalled(r.recalls[0].Worker, a, run, "44")
+	r.answerRecall(r.recalls[0].Worker, a, run, "44")
 	r.wantOutput("earlier", "44")
 	r.turn(a, model.Turn{Close: done()})
 	r.settle()
@@ -491,8 +491,8 @@ func TestQueryOfClosedRun(t *testing.T) {
 	}
 }
 
-// recalled answers the one question about a run that has ended.
-func (r *rig) recalled(w lane.WorkerID, a model.Address, run model.RunID, out string) {
+// answerRecall answers the one question about a run that has ended.
+func (r *rig) answerRecall(w lane.WorkerID, a model.Address, run model.RunID, out string) {
 	r.t.Helper()
 	if len(r.recalls) != 1 || r.recalls[0].Worker != w || r.recalls[0].Address != a || r.recalls[0].Run != run {
 		r.t.Fatalf("workers are asked %+v", r.recalls)

@@ -160,7 +160,7 @@ func sectionIn(events []model.Event) (s section) {
 	return s
 }
 
-func (s *section) granted() bool { return s.id != "" && s.has == len(s.locks) }
+func (s *section) isGranted() bool { return s.id != "" && s.has == len(s.locks) }
 
 // turnOf makes the code of a run act, if a worker holds it that knows everything it has done.
 func (v *village) turnOf(t *rapid.T, do func(run string, s *section) []model.Command) {
@@ -221,7 +221,7 @@ func (v *village) runs() func(*rapid.T) {
 			switch {
 			case s.id == "":
 				return []model.Command{callOf(in, "", in, ledger(k))}
-			case s.granted() && s.calls == 0:
+			case s.isGranted() && s.calls == 0:
 				return []model.Command{callOf(in, s.id, in, rapid.SampledFrom(s.locks).Draw(t, "to"))}
 			}
 			return nil
@@ -324,7 +324,7 @@ func (v *village) trouble() func(*rapid.T) {
 			v.l.Die(errInjected)
 			v.take()
 		}
-		v.dies()
+		v.crashFenced()
 		v.operations, v.freed = nil, nil
 		v.join(1)
 		v.joinEntities(1)
@@ -404,14 +404,14 @@ func (v *village) finish() {
 				continue
 			}
 			s := sectionIn(v.history(row.Start.Address, row.Start.Run))
-			if s.id == "" || s.granted() {
+			if s.id == "" || s.isGranted() {
 				ready = append(ready, key(k))
 			}
 
-			if s.calls != 0 && (s.id == "" || s.granted()) {
+			if s.calls != 0 && (s.id == "" || s.isGranted()) {
 				free := true // calls outside of locks wait for the holders of the entity
 				for _, a := range ledgers {
-					free = free && !v.locked(ledger(a))
+					free = free && !v.isLocked(ledger(a))
 				}
 				if free {
 					v.t.Errorf("%d calls of %s are not answered", s.calls, k)
@@ -434,7 +434,7 @@ func (v *village) finish() {
 	v.t.Fatal("runs do not end")
 }
 
-func (v *village) locked(a model.Address) bool {
+func (v *village) isLocked(a model.Address) bool {
 	v.t.Helper()
 	got, err := v.st.LoadEntity(v.t.Context(), store.EntityKey{Shard: a.Shard(shards), Address: a}, 1, 1)
 	if err != nil {
@@ -449,7 +449,7 @@ func (v *village) count() {
 	made := map[string]int{}
 	for _, k := range ledgers {
 		last := map[string]int{} // by run
-		for in := range strings.SplitSeq(strings.TrimSuffix(v.stored(ledger(k)), ";"), ";") {
+		for in := range strings.SplitSeq(strings.TrimSuffix(v.storedState(ledger(k)), ";"), ";") {
 			made[in]++
 			if run, at, ok := strings.Cut(in, "."); ok && v.calm {
 				n, err := strconv.Atoi(at)
@@ -460,8 +460,8 @@ func (v *village) count() {
 			}
 		}
 
-		if v.locked(ledger(k)) {
-			v.t.Errorf("%s is locked by nobody who is there", k)
+		if v.isLocked(ledger(k)) {
+			v.t.Errorf("%s is locked by a section that does not exist", k)
 		}
 		if n := len(v.mailbox(ledger(k))) + len(v.mailbox(echo(k))); n > 0 {
 			v.t.Errorf("%d calls of %s are left", n, k)
@@ -494,7 +494,7 @@ func (v *village) count() {
 	}
 
 	for in, key := range v.posted {
-		a := v.remembered(key)
+		a := v.rememberedAnswer(key)
 		lost := a != nil && a.Failure != nil && a.Failure.Message == core.Interrupted && slices.Contains(v.briefs, in)
 		switch service := key.Address.Stateless(); {
 		case a == nil:
@@ -532,7 +532,7 @@ func TestRandomEntities(t *testing.T) {
 			t.Errorf("%d entries are left in memory", n)
 		}
 		if n := v.l.Waiters(); n != 0 {
-			t.Errorf("somebody waits for %d addresses", n)
+			t.Errorf("callers wait for %d addresses", n)
 		}
 		if n := v.l.Held(); n != 0 {
 			t.Errorf("%d bytes of inputs are held", n)

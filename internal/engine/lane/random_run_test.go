@@ -74,7 +74,7 @@ func TestRandomRuns(t *testing.T) {
 		}
 
 		if n := p.r.l.Waiters(); n != 0 {
-			t.Fatalf("%d addresses are waited for by nobody", n)
+			t.Fatalf("the lane keeps waiters of %d addresses without a caller", n)
 		}
 	})
 }

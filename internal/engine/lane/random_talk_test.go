@@ -13,14 +13,14 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// answers are the commands that answer all updates which the code has been fed and has not
+// answerCommands are the commands that answer all updates which the code has been fed and has not
 // answered.
-func answers(h *holding) (cs []model.Command) {
+func answerCommands(h *holding) (cs []model.Command) {
 	for _, e := range h.events {
 		if e.Kind == model.EventUpdateReceived && !slices.ContainsFunc(h.events, func(x model.Event) bool {
 			return x.Kind == model.EventUpdateAnswered && x.Ref == e.Seq
 		}) {
-			cs = append(cs, replied(e.Seq, fmt.Sprint("to ", e.RequestID)))
+			cs = append(cs, replyCommand(e.Seq, fmt.Sprint("to ", e.RequestID)))
 		}
 	}
 	return cs
@@ -56,7 +56,7 @@ func TestRandomTalk(t *testing.T) {
 			t.Repeat(actions)
 		}
 		p.r.t = t
-		p.nurse = p.heals
+		p.nurse = p.healTalk
 		p.heal(t)
 		p.verify(t)
 	})
@@ -135,7 +135,7 @@ func (p *talk) hear() {
 		if h == nil {
 			continue
 		}
-		if n := len(h.events); p.outstanding(h) && p.seen[h.gen] < n {
+		if n := len(h.events); p.hasOutstanding(h) && p.seen[h.gen] < n {
 			p.seen[h.gen] = n
 			p.r.l.Turn(p.r.now, h.worker, &model.Turn{Run: run, Generation: h.gen, Seen: int64(n), Waits: []model.Reason{{Code: model.WaitStep}}})
 			p.r.take()
@@ -143,8 +143,8 @@ func (p *talk) hear() {
 	}
 }
 
-// heals resumes what is paused and has workers answer.
-func (p *talk) heals() {
+// healTalk resumes what is paused and has workers answer.
+func (p *talk) healTalk() {
 	r := p.r
 	p.hear()
 	r.settle()
@@ -206,12 +206,12 @@ func (p *talk) verify(t *rapid.T) {
 	}
 
 	for token, k := range p.posted {
-		if r.remembered(k) == nil {
+		if r.rememberedAnswer(k) == nil {
 			t.Fatalf("%s of another process was never answered", token)
 		}
 	}
 
-	if n := r.inboxed(); n != 0 {
+	if n := r.inboxCount(); n != 0 {
 		t.Fatalf("%d requests are left in the inbox", n)
 	}
 	if n, w, q := r.l.Entries(), r.l.Waiters(), r.l.Queries(); n+w+q > 0 {

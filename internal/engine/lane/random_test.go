@@ -157,7 +157,7 @@ func (p *life) holding(t *rapid.T) *holding {
 	var all []model.RunID
 	for run, h := range p.r.held {
 		n, waits := p.waiting[h.gen]
-		if !p.outstanding(h) && (!waits || len(h.events) > n) {
+		if !p.hasOutstanding(h) && (!waits || len(h.events) > n) {
 			all = append(all, run)
 		}
 	}
@@ -171,8 +171,8 @@ func (p *life) holding(t *rapid.T) *holding {
 	return p.r.held[rapid.SampledFrom(all).Draw(t, "run")]
 }
 
-// outstanding reports whether something that the worker reported has not come back.
-func (p *life) outstanding(h *holding) bool {
+// hasOutstanding reports whether something that the worker reported has not come back.
+func (p *life) hasOutstanding(h *holding) bool {
 	return slices.ContainsFunc(p.reported[h.gen], func(id string) bool {
 		return !slices.ContainsFunc(h.events, func(e model.Event) bool { return e.ID == id })
 	})
@@ -184,7 +184,7 @@ func (p *life) program(h *holding) (t model.Turn) {
 		return slices.ContainsFunc(h.events, func(e model.Event) bool { return e.Kind == kind && e.ID == id })
 	}
 	t.Run, t.Generation, t.Seen = h.start.Run, h.gen, int64(len(h.events))
-	if t.Commands = answers(h); len(t.Commands) > 0 {
+	if t.Commands = answerCommands(h); len(t.Commands) > 0 {
 		return t
 	}
 

@@ -24,12 +24,12 @@ const (
 	// runs of Shards past their retention time, see store.LoadExpired: Limit, After, Before and
 	// Until bound the walk
 	LoadExpired
-	LoadDeadTask // the dead letter of Task of Run
+	LoadDeadTask // the dead task of Task of Run
 	LoadFate     // what has become of Claim
 	LoadWritten  // how far Task of Run has written, and its states
 	LoadEntity   // the entity Address with its mailbox
-	LoadMailbox  // what waits for the entity Address
-	// a page of the entities of Shards behind Behind for which something waits
+	LoadMailbox  // the mailbox of the entity Address
+	// a page of the entities of Shards behind Behind whose mailbox is not empty
 	LoadMailboxes
 )
 

@@ -32,7 +32,7 @@ func (l *Lane) load(e *entry) {
 		return
 	}
 	e.reading.active = true
-	offered := len(l.workers.offered(e.kind())) > 0
+	offered := len(l.workers.offersOf(e.kind())) > 0
 	if offered && e.hold.free() && !e.reading.history && !e.shard.draining && !e.wait.worker && !e.wait.room && l.room.free() {
 		e.reading.beginHistory()
 	}
@@ -74,7 +74,7 @@ func (l *Lane) loadEntity(e *entry) {
 	l.loads.add(&Load{Kind: LoadEntity, Shard: e.shard.id, Address: e.address, entry: e})
 }
 
-func (l *Lane) loadLetter(e *entry, in *messageInput) {
+func (l *Lane) loadDeadTask(e *entry, in *messageInput) {
 	ref := in.origin.message.DeadTask.Ref
 	e.reading.active = true
 	l.loads.add(&Load{Kind: LoadDeadTask, Shard: e.shard.id, Address: e.address, Run: ref.Run, Task: ref.ID, entry: e, message: in})
@@ -145,9 +145,9 @@ func (l *Lane) acceptWritten(ld *Load, r LoadResult) {
 	}
 }
 
-// acceptLetter lets the input pass whose dead task was read, unless another input is first in line
-// by now.
-func (l *Lane) acceptLetter(ld *Load, r LoadResult) {
+// acceptDeadTask lets the input pass whose dead task was read, unless another input is first in
+// line by now.
+func (l *Lane) acceptDeadTask(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
 	l.loadDue(e)
@@ -156,11 +156,11 @@ func (l *Lane) acceptLetter(ld *Load, r LoadResult) {
 		l.maybeDrop(e)
 		return
 	case e.backlog.inputs[0] == input(ld.message):
-		read := &letterRead{err: r.Err}
+		read := &deadTaskRead{err: r.Err}
 		if row := r.DeadTask; row != nil && r.Err == nil {
-			read.letter = &core.StoredDeadTask{Count: row.Requeued, Body: row.Body}
+			read.row = &core.StoredDeadTask{Count: row.Requeued, Body: row.Body}
 		}
-		ld.message.letter = read
+		ld.message.deadTask = read
 	}
 	l.schedule(e) // also for an input that is first by now: it waited for the read
 }

@@ -41,7 +41,7 @@ func (in *messageInput) ready(l *Lane, e *entry) bool {
 
 	// A batch deletes before it writes, so rows that it deletes must be committed before. The same
 	// holds for dead tasks: a batch in flight may change the same dead task.
-	if e.dirty() && (in.is(model.MessageDelete) || in.aboutLetter()) {
+	if e.dirty() && (in.is(model.MessageDelete) || in.isDeadTaskOrder()) {
 		return false
 	}
 
@@ -70,8 +70,8 @@ func (in *messageInput) hasRows(l *Lane, e *entry) bool {
 	case !e.known && !l.mayAssumeAbsent(e, in):
 		l.load(e)
 		return false
-	case in.needsLetter() && in.letter == nil:
-		l.loadLetter(e, in)
+	case in.needsDeadTask() && in.deadTask == nil:
+		l.loadDeadTask(e, in)
 		return false
 	case in.fate == nil && e.needsFate(in.report()):
 		if !e.dirty() { // a batch in flight may have ended the claim

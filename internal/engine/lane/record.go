@@ -11,7 +11,7 @@ import (
 func (l *Lane) record(e *entry, in input, d *core.Decision) *building {
 	from := in.source()
 	var b *building
-	if d.Writes() || from != nil && from.remote() {
+	if d.HasWrites() || from != nil && from.remote() {
 		b = l.open
 		l.touch(b, e)
 		l.write(b, e, in, d)
@@ -42,7 +42,7 @@ func (l *Lane) record(e *entry, in input, d *core.Decision) *building {
 func (l *Lane) recordAnswer(b *building, e *entry, in input, d *core.Decision) {
 	from := in.source()
 	m, _ := in.(*messageInput)
-	a := Answer{Token: from.token, Answer: d.Answer, Err: d.Refused()}
+	a := Answer{Token: from.token, Answer: d.Answer, Err: d.Refusal()}
 
 	switch {
 	case d.Pending && b == nil:
@@ -62,8 +62,8 @@ func (l *Lane) recordAnswer(b *building, e *entry, in input, d *core.Decision) {
 	}
 }
 
-// done finishes an input.
-func (l *Lane) done(in input) {
+// finishInput finishes an input.
+func (l *Lane) finishInput(in input) {
 	l.budget.unhold(in)
 	l.room.tried = false
 	l.retention.finish(in)
@@ -87,6 +87,6 @@ func (l *Lane) reply(to model.Address, awaits bool, a Answer) {
 
 // skip finishes an input that has nothing to do.
 func (l *Lane) skip(e *entry, in input) {
-	l.done(in)
+	l.finishInput(in)
 	l.maybeDrop(e)
 }

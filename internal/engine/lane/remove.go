@@ -21,7 +21,7 @@ const (
 // the parent, that step gets the failure of its child.
 func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 	if in.origin.isRepeated() {
-		l.done(in)
+		l.finishInput(in)
 		return
 	}
 	if e.isEntity() {
@@ -122,7 +122,7 @@ func (l *Lane) applyErase(now model.Time, e *entry, in *messageInput) {
 	}
 	for i := range in.erased.mailbox {
 		if it := &in.erased.mailbox[i]; it.Damaged != nil {
-			l.asideItem(now, e, it)
+			l.setAsideItem(now, e, it)
 		}
 	}
 

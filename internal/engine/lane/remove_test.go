@@ -104,13 +104,13 @@ func TestForcedDeleteOfAnEarlierRun(t *testing.T) {
 	r.settle()
 	r.wantAnswer("remove", "")
 	if got, ok := r.answers["run"]; ok {
-		t.Errorf("whoever waits for the current run hears %+v", got)
+		t.Errorf("the caller that waits for the current run gets %+v", got)
 	}
 	r.wantHolder(a, 1)
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Completed}})
 	r.settle()
 	if got := r.answers["run"]; got.Result == nil || got.Result.Outcome.Status != model.Completed {
-		t.Errorf("whoever waits for the current run hears %+v", got)
+		t.Errorf("the caller that waits for the current run gets %+v", got)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestForcedDeleteBesideAnUnknownRun(t *testing.T) {
 	r.wantAnswer("remove", "")
 	r.wantHolder(a, 1)
 	if got := r.answers["run"]; !errors.Is(got.Err, lane.ErrNotOwner) || !got.Begun {
-		t.Errorf("whoever waits for the current run hears %+v", got)
+		t.Errorf("the caller that waits for the current run gets %+v", got)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestForcedDeleteOfAnEntity(t *testing.T) {
 	for _, run := range []string{"holder", "waiter"} {
 		r.start(key(run), run)
 		r.settle()
-		r.locks(run, a)
+		r.lock(run, a)
 	}
 	r.operation(a, "add", "2", "one way", oneWay)
 	r.settle()
@@ -211,8 +211,8 @@ func TestForcedDeleteOfAnEntity(t *testing.T) {
 	if n := len(r.mailbox(a)); n != 0 {
 		t.Errorf("%d items still wait", n)
 	}
-	if got := r.letters(); len(got) != 1 || string(got[0].Message.Input.Data) != "2" {
-		t.Errorf("dead letters: %+v, want the call that nobody waits for", got)
+	if got := r.deadLetters(); len(got) != 1 || string(got[0].Message.Input.Data) != "2" {
+		t.Errorf("dead letters: %+v, want the one-way call", got)
 	}
 	var refusal *model.Failure
 	for _, e := range r.history(key("waiter"), r.current(key("waiter")).Start.Run) {
@@ -224,10 +224,10 @@ func TestForcedDeleteOfAnEntity(t *testing.T) {
 		t.Errorf("the section that waits for the lock heard %+v", refusal)
 	}
 
-	r.unlocks("holder") // of a lock that it no longer has
+	r.unlock("holder") // of a lock that it no longer has
 	r.start(key("next"), "next")
 	r.settle()
-	r.locks("next", a)
+	r.lock("next", a)
 	if after := r.entity(a); !after.Locked() || after.Epoch <= before.Epoch {
 		t.Errorf("the next holder: %+v, want a token above %d", after, before.Epoch)
 	}
@@ -255,16 +255,16 @@ func TestForcedDeleteOfABusyEntity(t *testing.T) {
 	r.work()
 	r.wantAnswer("remove", "")
 	r.wantAnswer("in memory", "not_found")
-	if n := r.entity(a); n != nil || len(r.mailbox(a)) != 0 || len(r.letters()) != 1 {
-		t.Errorf("%+v, %d items and %d dead letters are left, want one letter and nothing else", n, len(r.mailbox(a)), len(r.letters()))
+	if n := r.entity(a); n != nil || len(r.mailbox(a)) != 0 || len(r.deadLetters()) != 1 {
+		t.Errorf("%+v, %d items and %d dead letters are left, want one letter and nothing else", n, len(r.mailbox(a)), len(r.deadLetters()))
 	}
 	r.operation(a, "add", "4", "again")
 	r.work()
 	r.wantOutput("again", "4;")
 }
 
-// exported is the fingerprint of the row of an entity.
-func (r *rig) exported(a model.Address) []byte {
+// entityFingerprint is the fingerprint of the row of an entity.
+func (r *rig) entityFingerprint(a model.Address) []byte {
 	r.t.Helper()
 	var print store.Fingerprint
 	err := r.st.ReadRaw(r.t.Context(), a.Shard(shards), a, model.RunID{}, func(row store.RawRow) error {
@@ -292,11 +292,11 @@ func TestForcedDeleteOfAnEntityThatChanges(t *testing.T) {
 		r.wantAnswer(token, want)
 	}
 
-	none := r.exported(a)
+	none := r.entityFingerprint(a)
 	r.operation(a, "add", "1", "one")
 	r.work()
 	remove("after the first", none, "conflict")
-	first := r.exported(a)
+	first := r.entityFingerprint(a)
 	r.operation(a, "add", "2", "two")
 	r.work()
 	r.operation(a, "add", "3", "three")
@@ -307,7 +307,7 @@ func TestForcedDeleteOfAnEntityThatChanges(t *testing.T) {
 	r.joinEntities(1)
 	remove("late", []byte("other"), "conflict")
 	r.wantState(a, "1;2;3;")
-	remove("now", r.exported(a), "")
+	remove("now", r.entityFingerprint(a), "")
 	if n := r.entity(a); n != nil {
 		t.Errorf("%+v is left", n)
 	}
@@ -385,7 +385,7 @@ func TestOrdersForWhatIsQuarantined(t *testing.T) {
 	order("first") // from a caller that repeats it before it is answered
 	r.l.MailWaits()
 	r.settle()
-	answer := r.remembered(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "first"})
+	answer := r.rememberedAnswer(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "first"})
 	if answer == nil || answer.Failure == nil || !strings.Contains(answer.Failure.Message, "perdure workflow delete --force") {
 		t.Fatalf("the order is answered %+v, want a refusal that names the way out", answer)
 	}
@@ -418,11 +418,11 @@ func TestRequestsForWhatIsQuarantined(t *testing.T) {
 		r.l.MailWaits()
 		r.settle()
 		k := store.RequestKey{Shard: a.Shard(shards), Address: a, ID: model.RefusedIDs + id.String()}
-		if answer := r.remembered(k); answer == nil || answer.Failure == nil || answer.Failure.Kind != fault.Blocked.String() || !strings.Contains(answer.Failure.Message, "cannot be decoded") {
+		if answer := r.rememberedAnswer(k); answer == nil || answer.Failure == nil || answer.Failure.Kind != fault.Blocked.String() || !strings.Contains(answer.Failure.Message, "cannot be decoded") {
 			t.Errorf("the %s is answered %+v, want a refusal with the reason", m.Kind, answer)
 		}
 		k.ID = m.RequestID
-		if answer := r.remembered(k); answer != nil {
+		if answer := r.rememberedAnswer(k); answer != nil {
 			t.Errorf("the refusal of the %s is remembered under its id", m.Kind)
 		}
 	}
@@ -489,11 +489,11 @@ func TestRefusedRequestThatTakesEffect(t *testing.T) {
 	r.settle()
 	r.wantEvents(a, "signal_received s")
 	k := store.RequestKey{Shard: a.Shard(shards), Address: a, ID: signal.RequestID}
-	if answer := r.remembered(k); answer == nil || answer.Failure != nil {
+	if answer := r.rememberedAnswer(k); answer == nil || answer.Failure != nil {
 		t.Errorf("under the id of the signal there is the answer %+v", answer)
 	}
 	k.ID = model.RefusedIDs + id.String()
-	if answer := r.remembered(k); answer != nil {
+	if answer := r.rememberedAnswer(k); answer != nil {
 		t.Errorf("the signal took effect, and its refusal is remembered: %+v", answer)
 	}
 
@@ -556,10 +556,10 @@ func TestRequestsThatChangePlacesWhenAppliedAgain(t *testing.T) {
 		t.Errorf("the store turned down %v", r.turnedDown)
 	}
 	k := store.RequestKey{Shard: a.Shard(shards), Address: a, ID: update.RequestID}
-	if answer := r.remembered(k); answer == nil || answer.Failure == nil {
+	if answer := r.rememberedAnswer(k); answer == nil || answer.Failure == nil {
 		t.Errorf("the update to a closed run is answered %+v", answer)
 	}
-	if n := r.inboxed(); n != 0 {
+	if n := r.inboxCount(); n != 0 {
 		t.Errorf("%d requests still wait", n)
 	}
 }

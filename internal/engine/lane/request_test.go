@@ -53,7 +53,7 @@ func TestRepeatedRequest(t *testing.T) {
 }
 
 // The refusal of a request that wrote something else is remembered; one that wrote nothing is
-// decided anew.
+// decided again.
 func TestRepeatedSignalWithStart(t *testing.T) {
 	t.Parallel()
 	a := key("a")
@@ -82,7 +82,7 @@ func TestRepeatedSignalWithStart(t *testing.T) {
 	}
 }
 
-// The same request by way of the inbox of another node and directly.
+// The same request through the inbox of another node and directly.
 func TestRequestByBothWays(t *testing.T) {
 	t.Parallel()
 	a := key("a")

@@ -43,7 +43,7 @@ func (l *Lane) expire(now model.Time) {
 	default:
 		r.at, r.looking = 0, true
 		l.loads.add(&Load{
-			Kind: LoadExpired, Shards: l.serving(), Until: now, Before: now.Add(-l.cfg.Retention), After: r.after, Limit: expiredWalk,
+			Kind: LoadExpired, Shards: l.servedShards(), Until: now, Before: now.Add(-l.cfg.Retention), After: r.after, Limit: expiredWalk,
 		})
 	}
 }
@@ -108,7 +108,7 @@ func (in *removalInput) applyPoisoned(l *Lane, now model.Time, e *entry) { l.app
 func (in *removalInput) apply(l *Lane, _ model.Time, e *entry) {
 	if e.known && e.x != nil && slices.Contains(in.runs, e.x.Start.Run) {
 		if e.x.Open() { // a closed run never opens again, so this cannot happen
-			l.done(in)
+			l.finishInput(in)
 			l.maybeDrop(e)
 			return
 		}

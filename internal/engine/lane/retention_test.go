@@ -15,9 +15,9 @@ import (
 
 const kept = time.Hour
 
-// expiring is a rig whose addresses have a closed run each, whose time is over. They are not in
-// memory.
-func expiring(t *testing.T, addresses ...model.Address) (*rig, []model.RunID) {
+// newExpiringRig is a rig whose addresses have a closed run each, whose time is over. They are not
+// in memory.
+func newExpiringRig(t *testing.T, addresses ...model.Address) (*rig, []model.RunID) {
 	t.Helper()
 	r := newRig(t, func(c *lane.Config) { c.Retention = kept })
 	r.join(1)
@@ -89,7 +89,7 @@ func TestRemovalBehindStart(t *testing.T) {
 		t.Run(fmt.Sprint("in flight ", inFlight), func(t *testing.T) {
 			t.Parallel()
 			a := key("a")
-			r, runs := expiring(t, a)
+			r, runs := newExpiringRig(t, a)
 			r.find()
 			if !inFlight {
 				r.busy()
@@ -176,7 +176,7 @@ func TestInputsDuringRemoval(t *testing.T) {
 				r.flush()
 				r.wantSilence("asked")
 			},
-			"while the batch is refused for somebody else": func(r *rig) {
+			"while the batch is refused for another address": func(r *rig) {
 				bad := key("bad")
 				r.began(bad)
 				r.refuse = poison("poison")
@@ -201,7 +201,7 @@ func TestInputsDuringRemoval(t *testing.T) {
 		} {
 			t.Run(name+" "+when, func(t *testing.T) {
 				t.Parallel()
-				r, runs := expiring(t, a)
+				r, runs := newExpiringRig(t, a)
 				r.find()
 				arrange(r)
 				r.settle()
@@ -250,7 +250,7 @@ func TestInputsBehindRemovalOfKnownRun(t *testing.T) {
 	for name, m := range map[string]model.Message{"plain": {Kind: model.MessageStart, To: a}, "reuse": reuse(a, "")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, runs := expiring(t, a)
+			r, runs := newExpiringRig(t, a)
 			r.find()
 			r.signal(a, "s", "signal")
 			r.flush()
@@ -324,7 +324,7 @@ func TestCureDuringRemoval(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := key("a")
-			r, runs := expiring(t, a)
+			r, runs := newExpiringRig(t, a)
 
 			r.reads = func(ld *lane.Load) *lane.LoadResult {
 				if ld.Kind == lane.LoadRun {
@@ -419,7 +419,7 @@ func TestRemovalBesideOpenRun(t *testing.T) {
 func TestRemovalThatIsRefused(t *testing.T) {
 	t.Parallel()
 	bad, other := key("bad"), key("other")
-	r, runs := expiring(t, bad, other)
+	r, runs := newExpiringRig(t, bad, other)
 	refusals := 0
 
 	r.refuse = func(b *store.Batch) error {
@@ -468,7 +468,7 @@ func TestRemovalWhileTheShardLeaves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, runs := expiring(t, in(1, 0), in(2, 0))
+			r, runs := newExpiringRig(t, in(1, 0), in(2, 0))
 			r.find()
 			arrange(r)
 			r.giveUp(1)
@@ -589,7 +589,7 @@ func TestWalkOverRunsThatStay(t *testing.T) {
 			}
 
 			last := -1
-			// it goes on where it stopped, and begins anew at the end
+			// it continues where it stopped, and starts again at the end
 			for _, from := range o.reads {
 				if from <= last && from != 0 {
 					t.Fatalf("reads from %d after %d", from, last)

@@ -60,7 +60,7 @@ func TestBlockedRunsLeaveMemory(t *testing.T) {
 	r.join(1)
 	a := key("a")
 	r.began(a)
-	r.blocks(a)
+	r.block(a)
 	r.settle()
 	if r.l.Resident() != 0 {
 		t.Error("it is in memory")
@@ -74,7 +74,7 @@ func TestBlockedRunsLeaveMemory(t *testing.T) {
 	r.join(2)
 	r.settle()
 	if r.holder(a) == 0 {
-		t.Error("nobody holds it")
+		t.Error("no worker holds it")
 	}
 }
 
@@ -135,7 +135,7 @@ func TestRoomForHistories(t *testing.T) {
 	}
 }
 
-// A run that is larger than all the room is handed over all the same, alone.
+// A run that is larger than all the room is still handed over, alone.
 func TestRoomForOneLargeRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxHeld = 1 })
@@ -238,7 +238,7 @@ func TestCallsInMemoryAreBounded(t *testing.T) {
 	r.wantAnswer(1, "")
 	r.wantAnswer("again", "")
 	if n := r.l.Calls(); n != 0 {
-		t.Errorf("%d bytes wait for nobody", n)
+		t.Errorf("%d bytes wait without a receiver", n)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestNeighboursOfAFullEntityGoOn(t *testing.T) {
 
 	for run, of := range map[string]string{"holder": "stored", "owner": "busy", "friend": "neighbour"} {
 		r.began(key(run))
-		r.locks(run, ledger(of))
+		r.lock(run, ledger(of))
 	}
 
 	for i := range 8 { // each of them is stored
@@ -281,6 +281,6 @@ func TestNeighboursOfAFullEntityGoOn(t *testing.T) {
 	r.forget(ledger("busy"), 100)
 	r.forget(ledger("neighbour"), "neighbour")
 	if n := r.l.Calls(); n != 0 {
-		t.Errorf("%d bytes wait for nobody", n)
+		t.Errorf("%d bytes wait without a receiver", n)
 	}
 }

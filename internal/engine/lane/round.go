@@ -40,6 +40,7 @@ func (l *Lane) Flush(now model.Time) {
 	}
 	l.now = now
 	l.cure(now)
+	l.endReunion(now)
 	l.fireTimers(now)
 	l.expire(now)
 	l.unrestAll(now)
@@ -69,7 +70,7 @@ func (l *Lane) Wake() model.Time {
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
 
-	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.resting.wake(), l.asideWake()} {
+	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.resting.wake(), l.nextAsideTry(), l.reunion.wake()} {
 		if t != 0 && (wake == 0 || t < wake) {
 			wake = t
 		}

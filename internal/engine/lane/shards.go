@@ -36,6 +36,9 @@ func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 		ids = append(ids, s.Shard)
 	}
 
+	if l.cfg.Reunion > 0 && slices.ContainsFunc(shards, func(s store.AcquiredShard) bool { return s.Foreign }) {
+		l.reunion.begin(now.Add(l.cfg.Reunion))
+	}
 	slices.Sort(ids)
 	l.loads.add(&Load{Kind: LoadRunnable, Shards: ids, Limit: runnablePage, begun: l.tenure})
 	l.loads.add(&Load{Kind: LoadMailboxes, Shards: ids, Limit: mailboxPage})
@@ -60,7 +63,7 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 		l.timers.dropShard(id)
 		l.mail.clearShard(id)
 
-		for _, e := range sh.sorted() {
+		for _, e := range sh.sortedEntries() {
 			l.refuseBacklog(e)
 			if e.isEntity() {
 				l.abandon(e, ErrNotOwner)
@@ -115,7 +118,7 @@ func isFact(in input) bool {
 func (l *Lane) refuseReports(e *entry) {
 	for _, in := range e.quarantine.reports {
 		in.refuse(l, ErrNotOwner)
-		l.done(in)
+		l.finishInput(in)
 	}
 	e.quarantine.reports = nil
 }
@@ -125,15 +128,15 @@ func (l *Lane) drainShards(now model.Time) {
 	if l.draining == 0 || l.recovery.careful() {
 		return
 	}
-	for _, id := range l.ids(func(s *shard) bool { return s.draining && !s.freeing }) {
+	for _, id := range l.shardIDs(func(s *shard) bool { return s.draining && !s.freeing }) {
 		sh := l.shards[id]
 		rest := true
-		for _, e := range sh.sorted() {
+		for _, e := range sh.sortedEntries() {
 			switch {
 			case e.dirty() || e.reading.active || len(e.backlog.inputs) > 0 || e.tasks.handing > 0:
 				// The claims would not be handed over otherwise.
 				rest = false
-			case (e.hold.busy || e.tasks.executing()) && now < sh.until:
+			case (e.hold.busy || e.tasks.isExecuting()) && now < sh.until:
 				rest = false
 			case l.loseForsaken(e):
 				rest = false
@@ -222,19 +225,21 @@ func (l *Lane) dropShard(sh *shard) {
 		l.workers.unstrand(e)
 		l.unpost(l.now, e)
 	}
+
 	l.mail.dropShard(sh.id)
+	l.reunion.dropShard(sh.id, l.cfg.Shards)
 	delete(l.shards, sh.id)
 	l.draining--
 	l.out.Freed = append(l.out.Freed, sh.id)
 }
 
-// Known lists the shards whose runs with tasks have all been read, so that the board knows all
-// claims in them.
-func (l *Lane) Known() []model.ShardID {
+// KnownShards lists the shards whose runs with tasks have all been read, so that the board knows
+// all claims in them.
+func (l *Lane) KnownShards() []model.ShardID {
 	if l.dead != nil {
 		return nil
 	}
-	return l.ids(func(s *shard) bool {
+	return l.shardIDs(func(s *shard) bool {
 		if !s.listed || s.draining {
 			return false
 		}
@@ -249,4 +254,4 @@ func (l *Lane) Known() []model.ShardID {
 }
 
 // Shards lists the shards that the lane holds, including shards that it is giving up.
-func (l *Lane) Shards() []model.ShardID { return l.ids(func(*shard) bool { return true }) }
+func (l *Lane) Shards() []model.ShardID { return l.shardIDs(func(*shard) bool { return true }) }

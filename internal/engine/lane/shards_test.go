@@ -57,7 +57,7 @@ func TestGiveUpIdleShard(t *testing.T) {
 	r.settle()
 	r.wantEvents(gone, "timer_fired t")
 	if r.holder(gone) == 0 {
-		t.Error("nobody holds the run after the shard came back")
+		t.Error("no worker holds the run after the shard came back")
 	}
 }
 
@@ -199,10 +199,10 @@ func TestMessagesToAShardThatMoves(t *testing.T) {
 	r.wantEvents(to, "signal_received 1")
 	r.acquire(1)
 	r.settle()
-	r.wantEvents(to, received(1, 3)...)
+	r.wantEvents(to, receivedNames(1, 3)...)
 	r.turn(from, does(signalTo(to, "m4", "4")))
 	r.settle()
-	r.wantEvents(to, received(1, 4)...)
+	r.wantEvents(to, receivedNames(1, 4)...)
 }
 
 // A shard that sends moves: its next owner goes on counting where it stood.
@@ -230,7 +230,7 @@ func TestSenderMoves(t *testing.T) {
 		r.settle()
 	}
 
-	r.wantEvents(to, received(1, 3)...)
+	r.wantEvents(to, receivedNames(1, 3)...)
 }
 
 // A page of runnable runs is followed by the next one.
@@ -269,8 +269,8 @@ func TestRunnableWithoutWorkers(t *testing.T) {
 	r.wantHolder(a, 2)
 }
 
-// parked lets a worker hold a run that waits for a signal.
-func (r *rig) parked(a model.Address) model.RunID {
+// park lets a worker hold a run that waits for a signal.
+func (r *rig) park(a model.Address) model.RunID {
 	r.t.Helper()
 	run := r.began(a)
 	r.turn(a, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal, Name: "go"}}})
@@ -302,7 +302,7 @@ func TestGiveUpWaitsForWhoWasHandedNews(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := in(1, 0)
-	r.parked(a)
+	r.park(a)
 	r.signal(a, "go", "signal")
 	r.settle()
 	r.giveUp(1)
@@ -319,7 +319,7 @@ func TestGiveUpWaitsForNoStep(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := in(1, 0)
-	r.parked(a)
+	r.park(a)
 	r.signal(a, "another", "signal")
 	r.settle()
 	r.giveUp(1)
@@ -424,7 +424,7 @@ func TestRequestsReadInAnEarlierTenure(t *testing.T) {
 	r.flush()
 	i := slices.IndexFunc(r.loads, func(ld lane.Load) bool { return ld.Kind == lane.LoadMail })
 	if i < 0 {
-		t.Fatalf("nobody reads the mail: %+v", r.loads)
+		t.Fatalf("the mail is not read: %+v", r.loads)
 	}
 	late := r.loads[i]
 	r.loads = slices.Delete(r.loads, i, i+1)

@@ -7,7 +7,7 @@ import (
 )
 
 // parked makes an execution that no worker holds and that is not in memory; the lane has been
-// started anew.
+// restarted.
 func parkedRig(t *testing.T, keys ...string) *rig {
 	t.Helper()
 	r := newRig(t)
@@ -50,7 +50,7 @@ func TestStartMeetsOpenRun(t *testing.T) {
 	r.wantAnswer("other input", "conflict")
 	r.wantEvents(key("a"), "signal_received s1", "signal_received s2")
 	if r.holder(key("a")) == 0 {
-		t.Error("nobody holds the run")
+		t.Error("no worker holds the run")
 	}
 	if r.l.Held() != 0 {
 		t.Errorf("%d bytes are held by nothing", r.l.Held())

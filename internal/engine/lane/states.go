@@ -39,7 +39,7 @@ func (l *Lane) entityStates() map[string]EntityStates {
 			switch {
 			case it.Message.Kind == model.MessageLock:
 				s.Waiters++
-			case !it.Begun():
+			case !it.HasBegun():
 				s.Calls++
 			}
 		}

@@ -26,7 +26,7 @@ func (l *Lane) String() string {
 		fmt.Fprintf(&b, "\n  shard %d: draining %v", id, l.shards[id].draining)
 	}
 
-	for _, e := range l.sorted(func(*entry) bool { return true }) {
+	for _, e := range l.sortedEntries(func(*entry) bool { return true }) {
 		fmt.Fprintf(&b, "\n  %s: run %s, worker %d, %d inputs wait", e.address, e.run(), e.hold.worker, len(e.backlog.inputs))
 		for _, flag := range [...]struct {
 			name string

@@ -49,7 +49,7 @@ func (in *suspectInput) apply(l *Lane, now model.Time, e *entry) {
 // the note when it reads the entity again.
 func (l *Lane) runNoted(now model.Time, e *entry) {
 	if a := e.actor; a.entity != nil {
-		a.entity.Noted()
+		a.entity.ReleaseNoted()
 		l.operate(now, e)
 	}
 }

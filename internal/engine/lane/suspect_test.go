@@ -16,7 +16,7 @@ import (
 func (r *rig) crash() {
 	r.t.Helper()
 	r.operations, r.crashed = nil, true
-	r.dies()
+	r.crashFenced()
 	r.joinEntities(1)
 }
 
@@ -32,8 +32,8 @@ func (r *rig) note() {
 	}
 }
 
-// making is the calls that workers have, by their input.
-func (r *rig) making() (inputs []string) {
+// runningInputs is the calls that workers have, by their input.
+func (r *rig) runningInputs() (inputs []string) {
 	for i := range r.operations {
 		for _, c := range r.operations[i].Operations.Calls {
 			inputs = append(inputs, string(c.Input.Data))
@@ -56,7 +56,7 @@ func (r *rig) deaths(a model.Address) string {
 
 func (r *rig) wantMaking(want ...string) {
 	r.t.Helper()
-	if got := r.making(); !slices.Equal(got, want) {
+	if got := r.runningInputs(); !slices.Equal(got, want) {
 		r.t.Fatalf("workers make %q, want %q", got, want)
 	}
 }
@@ -74,7 +74,7 @@ func (r *rig) makeUntil(input string) {
 	r.t.Helper()
 	r.settle()
 	for range 100 {
-		now := r.making()
+		now := r.runningInputs()
 		if len(now) != 1 {
 			r.t.Fatalf("workers make %q, want one call at a time", now)
 		}
@@ -87,7 +87,7 @@ func (r *rig) makeUntil(input string) {
 	r.t.Fatalf("%s is never made", input)
 }
 
-func (r *rig) buried() (rows []store.InboxRow) {
+func (r *rig) deadCalls() (rows []store.InboxRow) {
 	r.t.Helper()
 	rows, err := r.st.LoadDeadLetters(r.t.Context(), model.RunID{}, 100)
 	if err != nil {
@@ -127,7 +127,7 @@ func TestSuspectsAreCountedFirst(t *testing.T) {
 	r.wantDeaths(a, "bomb:1.1 3:0.0")
 
 	for len(r.operations) > 0 {
-		if got := r.making(); len(got) != 1 {
+		if got := r.runningInputs(); len(got) != 1 {
 			t.Fatalf("workers make %q, want one call at a time", got)
 		}
 		r.serve(1)
@@ -136,8 +136,8 @@ func TestSuspectsAreCountedFirst(t *testing.T) {
 
 	r.wantState(a, "1;bomb;3;")
 	r.wantState(b, "9;")
-	if len(r.mailbox(a))+len(r.buried()) != 0 {
-		t.Errorf("left: %s, %v", r.deaths(a), r.buried())
+	if len(r.mailbox(a))+len(r.deadCalls()) != 0 {
+		t.Errorf("left: %s, %v", r.deaths(a), r.deadCalls())
 	}
 }
 
@@ -169,7 +169,7 @@ func TestManySuspects(t *testing.T) {
 	r.wantDeaths(few, "f0:2.1 f1:1.0 f2:1.0")
 	r.crash()
 	r.work()
-	if got := r.buried(); len(got) != 0 {
+	if got := r.deadCalls(); len(got) != 0 {
 		t.Errorf("set aside after one lone death: %v", got)
 	}
 	r.wantState(few, "f0;f1;f2;")
@@ -187,7 +187,7 @@ func TestNobodyIsSetAsideByOneLoneDeath(t *testing.T) {
 	r.work()
 	r.wantState(a, "1;bomb;3;")
 	r.wantState(b, "9;")
-	if got := r.buried(); len(got) != 0 {
+	if got := r.deadCalls(); len(got) != 0 {
 		t.Errorf("set aside: %v", got)
 	}
 }
@@ -209,7 +209,7 @@ func TestOrderlyEndIsNoLoneDeath(t *testing.T) {
 	}
 
 	r.makeUntil("1")
-	if got := r.buried(); len(got) != 0 {
+	if got := r.deadCalls(); len(got) != 0 {
 		t.Errorf("set aside: %v", got)
 	}
 }
@@ -257,7 +257,7 @@ func TestCallThatEndsItsProcess(t *testing.T) {
 	}
 	r.wantState(a, "1;3;")
 	r.wantState(b, "9;")
-	dead := r.buried()
+	dead := r.deadCalls()
 	if len(dead) != 1 || string(dead[0].Message.Input.Data) != "bomb" || !strings.Contains(dead[0].Message.ID, "3 processes died while add of") {
 		t.Errorf("dead letters %+v", dead)
 	}
@@ -279,12 +279,12 @@ func TestCallerOfACallThatEndsItsProcess(t *testing.T) {
 
 	r.settle()
 	r.wantMaking()
-	got := r.remembered(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "req-1"})
+	got := r.rememberedAnswer(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "req-1"})
 	if got == nil || got.Failure == nil || got.Failure.Type != model.FailurePoison {
 		t.Errorf("the call is answered %+v", got)
 	}
-	if len(r.buried()) != 1 || len(r.mailbox(a)) != 0 {
-		t.Errorf("%d dead letters, %d rows in the mailbox", len(r.buried()), len(r.mailbox(a)))
+	if len(r.deadCalls()) != 1 || len(r.mailbox(a)) != 0 {
+		t.Errorf("%d dead letters, %d rows in the mailbox", len(r.deadCalls()), len(r.mailbox(a)))
 	}
 }
 
@@ -343,7 +343,7 @@ func TestCrashAfterTheNote(t *testing.T) {
 	r.work()
 	r.wantState(a, "1;bomb;3;")
 	r.wantState(b, "9;")
-	if got := r.buried(); len(got) != 0 {
+	if got := r.deadCalls(); len(got) != 0 {
 		t.Errorf("set aside: %v", got)
 	}
 }
@@ -358,7 +358,7 @@ func TestShardIsGivenUpBesideALoneCall(t *testing.T) {
 			r, a, b := suspects(t)
 			r.settle()
 			first, second := a, b
-			if slices.Contains(r.making(), "9") {
+			if slices.Contains(r.runningInputs(), "9") {
 				first, second = b, a
 			}
 			r.wantDeaths(second, map[model.Address]string{a: "1:0.0 bomb:0.0 3:0.0", b: "9:0.0"}[second])
@@ -373,7 +373,7 @@ func TestShardIsGivenUpBesideALoneCall(t *testing.T) {
 			if !slices.Contains(r.freed, first.Shard(shards)) {
 				t.Fatalf("shard %d is not free", first.Shard(shards))
 			}
-			if got := r.making(); len(got) != 1 {
+			if got := r.runningInputs(); len(got) != 1 {
 				t.Errorf("after the shard has left, workers make %q, want the next in line", got)
 			}
 			r.operations = append(held, r.operations...)

@@ -17,7 +17,7 @@ func TestTaskIsTakenUpWhileItsRequestIsRepeated(t *testing.T) {
 	m.RequestID, m.Reuse = "req", model.ReuseAlways
 	r.send(m, "first")
 	r.settle()
-	b.dies()
+	b.restart()
 	r.send(m, "again")
 	r.settle()
 	r.wantAnswer("again", "")
@@ -61,14 +61,14 @@ func TestShardIsNotFreedWithAForsakenClaim(t *testing.T) {
 	r.commitNow()
 	r.settle()
 	if len(b.claims()) != 0 {
-		t.Fatal("somebody is told of a claim that has ended")
+		t.Fatal("a worker is told of a claim that has ended")
 	}
 
 	if !slices.Equal(r.freed, []model.ShardID{shard}) {
 		t.Errorf("freed %v", r.freed)
 	}
 	if events := r.history(a, ref.Run); len(events) != 2 || events[1].Kind != model.EventAttemptFailed || events[1].Failure.Type != model.FailureLost {
-		t.Errorf("history %+v: the claim is nobody's, and stays", events)
+		t.Errorf("history %+v: the claim has no worker, but stays", events)
 	}
 }
 

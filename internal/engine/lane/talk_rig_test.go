@@ -34,8 +34,8 @@ func (r *rig) update(a model.Address, id string, token any) {
 	r.send(model.Message{Kind: model.MessageUpdate, To: a, Name: "u", RequestID: id}, token)
 }
 
-// replied is the command that answers the update at a position.
-func replied(ref int64, text string) model.Command {
+// replyCommand is the command that answers the update at a position.
+func replyCommand(ref int64, text string) model.Command {
 	return model.Command{Kind: model.CommandAnswer, Event: model.Event{ID: "answer " + text, Name: "u", Ref: ref, Output: model.Payload{Data: []byte(text)}}}
 }
 
@@ -67,7 +67,7 @@ func (r *rig) reply(a model.Address, text string) int {
 			return len(asked)
 		}
 	}
-	r.t.Fatalf("nobody holds %s", a)
+	r.t.Fatalf("no worker holds %s", a)
 	return 0
 }
 
@@ -99,8 +99,8 @@ func (r *rig) put(m model.Message, id string) store.RequestKey {
 	return store.RequestKey{Shard: row.Shard, Address: m.To, ID: id}
 }
 
-// remembered is the stored answer to a request; nil when there is none.
-func (r *rig) remembered(k store.RequestKey) *model.Answer {
+// rememberedAnswer is the stored answer to a request; nil when there is none.
+func (r *rig) rememberedAnswer(k store.RequestKey) *model.Answer {
 	r.t.Helper()
 	found, err := r.st.LoadReplies(r.t.Context(), []store.RequestKey{k})
 	if err != nil {
@@ -116,8 +116,8 @@ func (r *rig) remembered(k store.RequestKey) *model.Answer {
 	return &a
 }
 
-// inboxed is how many requests of other processes are not served.
-func (r *rig) inboxed() int {
+// inboxCount is how many requests of other processes are not served.
+func (r *rig) inboxCount() int {
 	r.t.Helper()
 	rows, _, err := r.st.LoadInbox(r.t.Context(), []model.ShardID{0, 1, 2, 3}, r.now.Add(1<<40), 100, 1<<30)
 	if err != nil {
@@ -126,8 +126,8 @@ func (r *rig) inboxed() int {
 	return len(rows)
 }
 
-// resting brings an execution to rest: no worker holds it and it is not in memory.
-func (r *rig) resting(a model.Address) model.RunID {
+// startResting brings an execution to rest: no worker holds it and it is not in memory.
+func (r *rig) startResting(a model.Address) model.RunID {
 	r.t.Helper()
 	run := r.began(a)
 	r.turn(a, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal, Name: "s"}}})
@@ -148,8 +148,8 @@ func (r *rig) runsStep(a model.Address) {
 	r.settle()
 }
 
-// rests makes the worker that holds the run report that it waits for a signal.
-func (r *rig) rests(a model.Address) {
+// rest makes the worker that holds the run report that it waits for a signal.
+func (r *rig) rest(a model.Address) {
 	r.t.Helper()
 	r.turn(a, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal, Name: "s"}}})
 	r.settle()
@@ -173,8 +173,8 @@ func (r *rig) wantHint(a model.Address) {
 	r.t.Errorf("node 77 got no hint about %s: %v", a.Key, r.hints)
 }
 
-// evicted are the reasons why a run was taken from workers.
-func (r *rig) evicted() (why []string) {
+// evictions are the reasons why a run was taken from workers.
+func (r *rig) evictions() (why []string) {
 	for _, c := range r.calls {
 		if c.Reason != "" {
 			why = append(why, c.Reason)
@@ -186,19 +186,19 @@ func (r *rig) evicted() (why []string) {
 // mismatch is why a run is blocked.
 var mismatch = model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}
 
-// blocks makes the worker that holds the run report that it is blocked, which releases it.
-func (r *rig) blocks(a model.Address) {
+// block makes the worker that holds the run report that it is blocked, which releases it.
+func (r *rig) block(a model.Address) {
 	r.t.Helper()
 	why := mismatch
 	r.turn(a, model.Turn{Blocked: &why})
 	delete(r.held, r.current(a).Start.Run)
 }
 
-// blocked brings an execution to where it cannot go on.
-func (r *rig) blocked(a model.Address) {
+// startBlocked brings an execution to where it cannot go on.
+func (r *rig) startBlocked(a model.Address) {
 	r.t.Helper()
 	r.began(a)
-	r.blocks(a)
+	r.block(a)
 	r.settle()
 }
 

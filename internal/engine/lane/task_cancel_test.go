@@ -17,13 +17,13 @@ func TestCancelUnderAnotherOwner(t *testing.T) {
 	r.send(model.Message{Kind: model.MessageCancel, To: c.Ref.Address}, "cancel")
 	r.flush()
 	r.landUnheard()
-	if n := b.stops(true); n != 0 {
+	if n := b.takeStops(true); n != 0 {
 		t.Fatalf("the worker is told %d times before the owner knows that it is stored", n)
 	}
 
-	b.dies()
+	b.restart()
 	r.settle()
-	if n := b.stops(true); n != 1 {
+	if n := b.takeStops(true); n != 1 {
 		t.Errorf("the worker is told %d times that the task is canceled, want once", n)
 	}
 	b.report(c, failed)
@@ -39,7 +39,7 @@ func TestCanceledClaimIsHandedOver(t *testing.T) {
 	r.send(theTask("t"), "t")
 	r.flush()
 	r.landUnheard()
-	b.dies()
+	b.restart()
 	r.send(model.Message{Kind: model.MessageCancel, To: taskAt("t")}, "cancel")
 	r.flush()
 
@@ -50,7 +50,7 @@ func TestCanceledClaimIsHandedOver(t *testing.T) {
 
 	r.landUnheard()
 	r.told = nil // of the second owner
-	b.dies()
+	b.restart()
 	r.settle()
 	c := b.one()
 	if !c.Canceled {

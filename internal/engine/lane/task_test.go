@@ -65,11 +65,11 @@ func (b *bench) board(now model.Time, cfg queue.Config, slots int) {
 	b.Join(now, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: slots})
 }
 
-// dies has the node begin another life with another board; the worker has a slot.
-func (b *bench) dies() {
+// restart has the node begin another life with another board; the worker has a slot.
+func (b *bench) restart() {
 	b.r.t.Helper()
 	b.board(b.r.now, queue.Config{}, 1)
-	b.r.dies()
+	b.r.crashFenced()
 }
 
 // propose has the lane decide about what the board would like.
@@ -116,8 +116,8 @@ func (b *bench) report(c model.Claim, change ...func(*model.TaskReport)) {
 	b.r.take()
 }
 
-// settled are the answers to the reports of a claim.
-func (b *bench) settled(c model.Claim) (errs []error) {
+// reportAnswers are the answers to the reports of a claim.
+func (b *bench) reportAnswers(c model.Claim) (errs []error) {
 	for _, call := range b.r.told {
 		if call.Kind == lane.TaskSettled && call.Ref == c.Ref {
 			errs = append(errs, call.Err)
@@ -130,13 +130,13 @@ func (b *bench) settled(c model.Claim) (errs []error) {
 // order; "" is none.
 func (b *bench) wantSettled(c model.Claim, kinds ...string) {
 	b.r.t.Helper()
-	errs := b.settled(c)
+	errs := b.reportAnswers(c)
 	if !slices.EqualFunc(errs, kinds, func(err error, kind string) bool { return kindOf(err) == kind }) {
 		b.r.t.Errorf("the reports of %s are answered %v, want %q", c.Ref.TaskRef, errs, kinds)
 	}
 }
 
-func (b *bench) stops(canceled bool) (n int) {
+func (b *bench) takeStops(canceled bool) (n int) {
 	for _, call := range b.r.told {
 		if call.Kind == lane.TaskStop && call.Canceled == canceled {
 			n++
@@ -231,8 +231,8 @@ func TestCancelBesidePoison(t *testing.T) {
 	r.send(model.Message{Kind: model.MessageCancel, To: c.Ref.Address}, "cancel")
 	r.settle()
 	r.wantAnswer("cancel", "")
-	if b.stops(true) != 1 {
-		t.Errorf("the worker is told %d times that the task is canceled, want 1", b.stops(true))
+	if b.takeStops(true) != 1 {
+		t.Errorf("the worker is told %d times that the task is canceled, want 1", b.takeStops(true))
 	}
 	b.report(c, failed)
 	r.settle()
@@ -257,8 +257,8 @@ func TestReportToQuarantined(t *testing.T) {
 	r.wantAnswer("signal", "blocked")
 	b.report(c)
 	r.settle()
-	if b.stops(false) != 0 || len(b.settled(c)) != 0 {
-		t.Fatalf("the worker is stopped %d times, its report answered %v", b.stops(false), b.settled(c))
+	if b.takeStops(false) != 0 || len(b.reportAnswers(c)) != 0 {
+		t.Fatalf("the worker is stopped %d times, its report answered %v", b.takeStops(false), b.reportAnswers(c))
 	}
 	r.refuse = nil
 	r.pass(2 * time.Minute)
@@ -375,7 +375,7 @@ func TestProgressIsReadMeanwhile(t *testing.T) {
 		r.now = r.now.Add(6 * time.Second)
 		r.flush()
 		if r.commit != nil {
-			t.Fatal("the shard is freed before a claim of it is handed over: nobody would execute it")
+			t.Fatal("the shard is freed before a claim of it is handed over: no worker would execute it")
 		}
 		r.settle()
 		b.one()
@@ -444,7 +444,7 @@ func TestReservedStartMeetsRun(t *testing.T) {
 
 	r.commit, r.loads = nil, nil
 	r.l = lane.New(r.cfg)
-	r.l.Acquire(r.now, r.acquired())
+	r.l.Acquire(r.now, r.acquireAll())
 	r.take()
 	r.loads = nil // the lane has not read anything when the start comes
 	r.send(theTask("t"), "second")
@@ -458,8 +458,8 @@ func TestReservedStartMeetsRun(t *testing.T) {
 	b.wantSlots(0)
 }
 
-// acquired takes all shards, for a lane that is not told of them here.
-func (r *rig) acquired() []store.AcquiredShard {
+// acquireAll takes all shards, for a lane that is not told of them here.
+func (r *rig) acquireAll() []store.AcquiredShard {
 	got, err := r.st.Acquire(r.t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, []model.ShardID{0, 1, 2, 3})
 	if err != nil || len(got) != shards {
 		r.t.Fatalf("acquire: %v, %v", got, err)
@@ -584,7 +584,7 @@ func TestClaimBesidePoison(t *testing.T) {
 	}
 
 	if cs := b.claims(); len(cs) != 0 {
-		t.Fatalf("%d claims are handed over that nobody has proposed", len(cs))
+		t.Fatalf("%d claims are handed over that the board did not propose", len(cs))
 	}
 	g.wantOne(b)
 }
@@ -604,7 +604,7 @@ func TestProposalOfATaskThatCameBack(t *testing.T) {
 	r.l.Claim(r.now, matches[0].Ref, 1, "w@here")
 	r.settle()
 	if cs := b.claims(); len(cs) != 0 || len(g.in) > 0 {
-		t.Fatalf("%d claims are handed over that nobody proposes, and %d let through", len(cs), len(g.in))
+		t.Fatalf("%d claims are handed over that the board did not propose, and %d let through", len(cs), len(g.in))
 	}
 	g.wantOne(b)
 }
@@ -649,8 +649,8 @@ func TestRepeatedReports(t *testing.T) {
 		}
 
 		r.settle()
-		if b.stops(false) != 1 {
-			t.Errorf("%s: the worker is told %d times to stop, want 1", how, b.stops(false))
+		if b.takeStops(false) != 1 {
+			t.Errorf("%s: the worker is told %d times to stop, want 1", how, b.takeStops(false))
 		}
 		b.report(c)
 		r.settle()
@@ -686,7 +686,7 @@ func TestClaimThatWasNotHandedOver(t *testing.T) {
 	r.send(theTask("t"), "t")
 	r.flush()
 	r.landUnheard()
-	b.dies()
+	b.restart()
 	r.settle()
 	b.report(b.one())
 	r.settle()
@@ -702,7 +702,7 @@ func TestTasksWithoutCode(t *testing.T) {
 	r.began(a)
 	r.turn(a, does(taskCommand("t")))
 	r.settle()
-	b.dies()
+	b.restart()
 	r.settle()
 	b.propose()
 	r.settle()
@@ -730,7 +730,7 @@ func TestLostWorkers(t *testing.T) {
 		b.Slots(r.now, 1, 0)
 		r.settle()
 		b.claims()
-		r.dies()
+		r.crashFenced()
 		r.settle()
 	}
 
@@ -784,15 +784,15 @@ func TestKnownAfterAssumedStarts(t *testing.T) {
 	r, _ := newBench(t, 0)
 	r.settle()
 	shard := taskAt("t").Shard(shards)
-	if !slices.Contains(r.l.Known(), shard) {
-		t.Fatalf("known are %v", r.l.Known())
+	if !slices.Contains(r.l.KnownShards(), shard) {
+		t.Fatalf("known are %v", r.l.KnownShards())
 	}
 	r.send(theTask("t"), "t")
-	if slices.Contains(r.l.Known(), shard) {
+	if slices.Contains(r.l.KnownShards(), shard) {
 		t.Error("a shard is known while it is not known whether a start in it has met a run")
 	}
 	r.settle()
-	if !slices.Contains(r.l.Known(), shard) {
-		t.Errorf("known are %v", r.l.Known())
+	if !slices.Contains(r.l.KnownShards(), shard) {
+		t.Errorf("known are %v", r.l.KnownShards())
 	}
 }

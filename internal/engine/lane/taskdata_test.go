@@ -18,13 +18,13 @@ func writeOf(c model.Claim, first int64, items ...model.TaskItem) model.Message 
 	return model.Message{Kind: model.MessageWrite, To: c.Ref.Address, ToRun: c.Ref.Run, Write: &model.TaskWrite{Ref: c.Ref, First: first, Items: items}}
 }
 
-func logged(text string) model.TaskItem { return model.TaskItem{Kind: model.ItemLog, Text: text} }
+func logItem(text string) model.TaskItem { return model.TaskItem{Kind: model.ItemLog, Text: text} }
 
-func streamed(text string) model.TaskItem {
+func streamItem(text string) model.TaskItem {
 	return model.TaskItem{Kind: model.ItemToken, Value: model.TextPayload(text)}
 }
 
-func saved(name, value string) model.TaskItem {
+func stateItem(name, value string) model.TaskItem {
 	return model.TaskItem{Kind: model.ItemSet, Name: name, Value: model.TextPayload(value)}
 }
 
@@ -86,14 +86,14 @@ func writer(t tb) (*rig, *bench, model.Claim) {
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	r, b, c := writer(t)
-	r.send(writeOf(c, 1, saved("n", "1"), logged("a"), streamed("x")), "first")
+	r.send(writeOf(c, 1, stateItem("n", "1"), logItem("a"), streamItem("x")), "first")
 	r.flush()
 	if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadWritten {
 		t.Fatalf("reads %+v, want what was written before", r.loads)
 	}
 	r.read()
-	r.send(writeOf(c, 1, saved("n", "1"), logged("a"), streamed("x")), "again")
-	r.send(writeOf(c, 3, streamed("x"), saved("n", "2"), logged("b")), "more")
+	r.send(writeOf(c, 1, stateItem("n", "1"), logItem("a"), streamItem("x")), "again")
+	r.send(writeOf(c, 3, streamItem("x"), stateItem("n", "2"), logItem("b")), "more")
 	r.flush()
 	r.wantSilence("first", "again", "more")
 	if len(r.loads) != 0 {
@@ -106,7 +106,7 @@ func TestWrites(t *testing.T) {
 	r.wantData(c, "n=2 a b 1x")
 	b.report(c, failed)
 	r.settle()
-	r.send(writeOf(c, 9, logged("late")), "late")
+	r.send(writeOf(c, 9, logItem("late")), "late")
 	r.settle()
 	r.wantAnswer("late", "not_owned")
 
@@ -115,15 +115,15 @@ func TestWrites(t *testing.T) {
 	b.propose()
 	r.settle()
 	next := b.one()
-	r.send(writeOf(c, 10, logged("late")), "later")
-	r.send(writeOf(next, 1, model.TaskItem{Kind: model.ItemClear}, logged("c"), streamed("y")), "next")
+	r.send(writeOf(c, 10, logItem("late")), "later")
+	r.send(writeOf(next, 1, model.TaskItem{Kind: model.ItemClear}, logItem("c"), streamItem("y")), "next")
 	r.settle()
 	r.wantAnswer("later", "not_owned")
 	r.wantAnswer("next", "")
 	r.wantData(next, "a b c 1x 2y")
 	b.report(next)
 	r.settle()
-	r.send(writeOf(next, 4, logged("late")), "closed")
+	r.send(writeOf(next, 4, logItem("late")), "closed")
 	r.settle()
 	r.wantAnswer("closed", "not_owned")
 	r.wantData(next, "a b c 1x 2y")
@@ -133,38 +133,38 @@ func TestWrites(t *testing.T) {
 func TestWriteByMail(t *testing.T) {
 	t.Parallel()
 	r, _, c := writer(t)
-	k := r.post(writeOf(c, 1, logged("a"), saved("n", "1")), "w1")
+	k := r.post(writeOf(c, 1, logItem("a"), stateItem("n", "1")), "w1")
 	r.settle()
-	if a := r.remembered(k); a == nil || a.Failure != nil {
+	if a := r.rememberedAnswer(k); a == nil || a.Failure != nil {
 		t.Fatalf("the answer is %+v", a)
 	}
 
 	r.wantHint(c.Ref.Address)
-	k = r.post(writeOf(c, 1, logged("a")), "w2") // it has lost patience
+	k = r.post(writeOf(c, 1, logItem("a")), "w2") // it has lost patience
 	r.settle()
-	if a := r.remembered(k); a == nil || a.Failure != nil {
+	if a := r.rememberedAnswer(k); a == nil || a.Failure != nil {
 		t.Fatalf("the answer to a repetition is %+v", a)
 	}
 	r.wantData(c, "n=1 a")
 	stale := c
 	stale.Ref.Claim++
-	k = r.post(writeOf(stale, 1, logged("b")), "w3")
+	k = r.post(writeOf(stale, 1, logItem("b")), "w3")
 	r.settle()
-	if a := r.remembered(k); a == nil || a.Failure == nil || a.Failure.Kind != "not_owned" {
+	if a := r.rememberedAnswer(k); a == nil || a.Failure == nil || a.Failure.Kind != "not_owned" {
 		t.Fatalf("the answer to a stale claim is %+v", a)
 	}
 }
 
-// When a batch is refused for a stranger's row, what was written is written all the same, once.
+// When a batch is refused for a stranger's row, the lane still writes the data, once.
 func TestWritesBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, _, c := writer(t)
-	r.send(writeOf(c, 1, logged("a")), "first")
+	r.send(writeOf(c, 1, logItem("a")), "first")
 	r.settle()
 	r.refuse = poison("poison")
 	r.turn(key("bad"), steps("poison"))
-	r.send(writeOf(c, 2, logged("b"), saved("n", "1")), "second")
-	r.send(writeOf(c, 4, saved("n", "2"), streamed("x")), "third")
+	r.send(writeOf(c, 2, logItem("b"), stateItem("n", "1")), "second")
+	r.send(writeOf(c, 4, stateItem("n", "2"), streamItem("x")), "third")
 	r.settle()
 	for _, token := range []string{"first", "second", "third"} {
 		r.wantAnswer(token, "")
@@ -182,7 +182,7 @@ func TestPoisonousWrite(t *testing.T) {
 		}
 		return nil
 	}
-	r.send(writeOf(c, 1, logged("poison")), "bad")
+	r.send(writeOf(c, 1, logItem("poison")), "bad")
 	r.turn(key("bad"), steps("fine"))
 	r.settle()
 	r.wantAnswer("bad", "blocked")
@@ -211,7 +211,7 @@ func TestWatchers(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	r.send(writeOf(c, 1, logged("a")), "first")
+	r.send(writeOf(c, 1, logItem("a")), "first")
 	r.flush()
 	r.read()
 	r.wantSilence("two", "first")
@@ -220,10 +220,10 @@ func TestWatchers(t *testing.T) {
 	r.wantHint(c.Ref.Address)
 	r.hints = nil
 	r.now = r.now.Add(3 * time.Minute)
-	r.send(writeOf(c, 2, logged("b")), "second")
+	r.send(writeOf(c, 2, logItem("b")), "second")
 	r.settle()
 	if len(r.hints) > 0 {
-		t.Errorf("a node that listens no more is told: %v", r.hints)
+		t.Errorf("a node that no longer listens gets a hint: %v", r.hints)
 	}
 	if err := r.l.Watch(c.Ref.Address, "three"); err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func TestWatchers(t *testing.T) {
 	r.wantSilence("gone")
 }
 
-// A node that listens to what never changes is forgotten all the same.
+// The lane also forgets a node that listens to data which never changes.
 func TestWatchersOfWhatNeverChanges(t *testing.T) {
 	t.Parallel()
 	r, _, _ := writer(t)
@@ -269,7 +269,7 @@ func TestWritesSurviveTrouble(t *testing.T) {
 		var items []model.TaskItem
 		var want []string
 		for i := range rapid.IntRange(1, 8).Draw(rt, "items") {
-			items = append(items, logged(fmt.Sprint(i)))
+			items = append(items, logItem(fmt.Sprint(i)))
 			want = append(want, fmt.Sprint(i))
 		}
 

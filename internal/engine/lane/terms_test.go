@@ -8,8 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// delayed starts an execution whose code begins in a minute, and which times out an hour later.
-func (r *rig) delayed(k string, token any) {
+// startDelayed starts an execution whose code begins in a minute, and which times out an hour
+// later.
+func (r *rig) startDelayed(k string, token any) {
 	r.send(model.Message{Kind: model.MessageStart, To: key(k), Terms: &model.Terms{Delay: time.Minute, Timeout: time.Hour}}, token)
 }
 
@@ -30,7 +31,7 @@ func (r *rig) allTimers() int {
 func TestDelayedStartOfATakenKey(t *testing.T) {
 	t.Parallel()
 	r := parkedRig(t, "a")
-	r.delayed("a", "start")
+	r.startDelayed("a", "start")
 	r.settle()
 	r.wantAnswer("start", "")
 	if a := r.answers["start"].Answer; !a.Existing {
@@ -47,7 +48,7 @@ func TestDelayedStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.join(1)
-	r.delayed("a", "start")
+	r.startDelayed("a", "start")
 	r.settle()
 	r.wantAnswer("start", "")
 	r.signal(key("a"), "s", "signal")
@@ -91,7 +92,7 @@ func TestDelayedStartIsCanceledAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.join(1)
-	r.delayed("a", "start")
+	r.startDelayed("a", "start")
 	r.send(model.Message{Kind: model.MessageCancel, To: key("a"), Failure: &model.Failure{Message: "no"}}, "cancel")
 	r.settle()
 	r.wantAnswer("start", "")

@@ -47,7 +47,7 @@ func (l *Lane) fire(now model.Time, t store.Timer) {
 // refill reads timers behind a position.
 func (l *Lane) refill(after store.TimerMark, until model.Time, catchUp bool) {
 	w := &l.timers
-	shards := l.serving()
+	shards := l.servedShards()
 	if len(shards) == 0 {
 		w.fresh = true // until there are some
 		return

@@ -25,7 +25,7 @@ func (in *turnInput) size() int {
 
 func (in *turnInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.evictPoisoned(e, in.worker, in.turn)
-	l.done(in)
+	l.finishInput(in)
 }
 
 // apply records the turn, and gives the next run to a worker if the turn ended this one.
@@ -89,7 +89,7 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 // continues elsewhere: if it is open and not parked, the lane dispatches it, because a block may
 // have been undone since.
 func (l *Lane) applyStaleTurn(now model.Time, e *entry, in *turnInput) {
-	l.done(in)
+	l.finishInput(in)
 	l.evictStale(in.worker, in.turn.Run, in.turn.Generation)
 	if e.x != nil && e.x.Open() && !e.x.Parked {
 		l.dispatch(now, e)
@@ -106,7 +106,7 @@ func (l *Lane) blockOn(e *entry, in *turnInput, err error) {
 	blocked := model.Turn{Run: in.turn.Run, Generation: in.turn.Generation, Seen: min(in.turn.Seen, e.x.Next-1), Blocked: why}
 	_, d, err := core.Apply(e.x, &blocked, e.x.Last, model.RunID{}, l.cfg.Limits)
 	if err != nil {
-		l.done(in) // the run has closed since, so there is nothing to block
+		l.finishInput(in) // the run has closed since, so there is nothing to block
 	} else if b := l.record(e, in, &d); why.Code == model.WaitLimit {
 		l.reachLimit(b, e, why)
 	}
@@ -116,7 +116,7 @@ func (l *Lane) blockOn(e *entry, in *turnInput, err error) {
 
 func (in *releaseInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.evictPoisoned(e, in.worker, in.turn)
-	l.done(in)
+	l.finishInput(in)
 }
 
 // apply lets the worker release the run, if it has seen everything that was committed for it.
@@ -127,7 +127,7 @@ func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 		return
 	}
 	if len(t.Waits) == 0 {
-		l.done(in)
+		l.finishInput(in)
 		l.takeBack(now, e, "given back")
 		return
 	}

@@ -21,7 +21,7 @@ func TestUpdate(t *testing.T) {
 	r.update(a, "req-1", "pending")
 	r.settle()
 	r.wantSilence("first", "pending")
-	r.turn(a, does(replied(1, "42")))
+	r.turn(a, does(replyCommand(1, "42")))
 	r.update(a, "req-1", "before the commit")
 	r.flush()
 	r.update(a, "req-1", "while it is in flight")
@@ -52,12 +52,12 @@ func TestUpdateOverTakeover(t *testing.T) {
 		"before the answer is": func(r *rig) {
 			r.update(a, "req-1", "first")
 			r.settle()
-			r.turn(a, does(replied(1, "42")))
+			r.turn(a, does(replyCommand(1, "42")))
 		},
 		"when the answer is, untold": func(r *rig) {
 			r.update(a, "req-1", "first")
 			r.settle()
-			r.turn(a, does(replied(1, "42")))
+			r.turn(a, does(replyCommand(1, "42")))
 			r.flush()
 			r.landUnheard()
 		},
@@ -81,7 +81,7 @@ func TestUpdateOverTakeover(t *testing.T) {
 			r.settle()
 
 			if _, told := r.answers["second"]; !told {
-				r.turn(a, does(replied(1, "42")))
+				r.turn(a, does(replyCommand(1, "42")))
 				r.settle()
 			}
 
@@ -103,14 +103,14 @@ func TestUpdateWithPoison(t *testing.T) {
 	r.update(b, "req-1", "b")
 	r.settle()
 	r.refuse = poison("answer bad")
-	r.turn(a, does(replied(1, "bad")))
-	r.turn(b, does(replied(1, "good")))
+	r.turn(a, does(replyCommand(1, "bad")))
+	r.turn(b, does(replyCommand(1, "good")))
 	r.settle()
 	r.wantOutput("b", "good")
 	r.wantSilence("a")
 	r.refuse = nil
 	r.pass(r.cfg.QuarantineFor + 2*60_000_000_000)
-	r.turn(a, does(replied(1, "better")))
+	r.turn(a, does(replyCommand(1, "better")))
 	r.settle()
 	r.wantOutput("a", "better")
 	r.wantEvents(a, "update_received u", "update_answered answer better")
@@ -147,7 +147,7 @@ func TestUpdateOfMovingShard(t *testing.T) {
 			r := newRig(t)
 			r.join(1)
 			r.began(a)
-			r.rests(a)
+			r.rest(a)
 			r.update(a, "req-1", "a")
 			when(r)
 			r.giveUp(a.Shard(shards))
@@ -179,7 +179,7 @@ func TestForgottenUpdate(t *testing.T) {
 
 			r.update(a, "req-1", "again")
 			r.settle()
-			r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}, Waits: []model.Reason{{Code: model.WaitSignal}}})
+			r.turn(a, model.Turn{Commands: []model.Command{replyCommand(1, "42")}, Waits: []model.Reason{{Code: model.WaitSignal}}})
 			r.settle()
 			r.wantOutput("again", "42")
 			r.wantSilence("gone")
@@ -200,16 +200,16 @@ func TestUpdateByInbox(t *testing.T) {
 	r.began(a)
 	k := r.post(model.Message{Kind: model.MessageUpdate, To: a, Name: "u"}, "req-1")
 	r.settle()
-	if n := r.inboxed(); n != 0 || r.remembered(k) != nil || len(r.hints) != 0 {
-		t.Errorf("%d rows are left, the answer is %v, hints %v", n, r.remembered(k), r.hints)
+	if n := r.inboxCount(); n != 0 || r.rememberedAnswer(k) != nil || len(r.hints) != 0 {
+		t.Errorf("%d rows are left, the answer is %v, hints %v", n, r.rememberedAnswer(k), r.hints)
 	}
 
 	// it has lost patience
 	r.post(model.Message{Kind: model.MessageUpdate, To: a, Name: "u"}, "req-1")
 	r.settle()
-	r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}, Waits: []model.Reason{{Code: model.WaitSignal}}})
+	r.turn(a, model.Turn{Commands: []model.Command{replyCommand(1, "42")}, Waits: []model.Reason{{Code: model.WaitSignal}}})
 	r.settle()
-	if ans := r.remembered(k); ans == nil || string(ans.Output.Data) != "42" {
+	if ans := r.rememberedAnswer(k); ans == nil || string(ans.Output.Data) != "42" {
 		t.Errorf("the answer is %+v", ans)
 	}
 	r.wantHint(a)
@@ -221,7 +221,7 @@ func TestUpdateByInbox(t *testing.T) {
 	r.wantEvents(a, "update_received u", "update_answered answer 42")
 	r.release(a, "s")
 	r.settle()
-	if n := r.inboxed(); n != 0 {
+	if n := r.inboxCount(); n != 0 {
 		t.Errorf("%d rows are left", n)
 	}
 	r.wantEmpty()
@@ -243,7 +243,7 @@ func TestUpdateAtTheEnd(t *testing.T) {
 	r.settle()
 	r.wantAnswer("begun", "conflict")
 	r.wantSilence("waits")
-	r.turn(a, does(replied(1, "42")))
+	r.turn(a, does(replyCommand(1, "42")))
 	r.settle()
 	r.wantOutput("waits", "42")
 
@@ -301,8 +301,8 @@ func TestRepeatedRequestOfWorkflow(t *testing.T) {
 		r.wantEvents(a, "sent send", "answered send")
 		r.wantEvents(b, "signal_received s")
 		left, _, err := r.st.LoadMessages(t.Context(), []model.ShardID{0, 1, 2, 3}, 100, 1<<30)
-		if err != nil || len(left) != 0 || r.inboxed() != 0 {
-			t.Errorf("messages left: %+v, %v, and %d requests", left, err, r.inboxed())
+		if err != nil || len(left) != 0 || r.inboxCount() != 0 {
+			t.Errorf("messages left: %+v, %v, and %d requests", left, err, r.inboxCount())
 		}
 	}
 }
@@ -334,7 +334,7 @@ func TestUpdateOfARunThatWentOn(t *testing.T) {
 			r.post(m, "req-1")
 			r.settle()
 			r.wantSilence("first", "again")
-			r.turn(a, model.Turn{Seen: 1, Commands: []model.Command{replied(1, "42")}})
+			r.turn(a, model.Turn{Seen: 1, Commands: []model.Command{replyCommand(1, "42")}})
 			r.settle()
 			r.wantOutput("first", "42")
 			r.wantOutput("again", "42")

@@ -77,11 +77,11 @@ func (w *window) share() int { return max(1, w.limit/(2*max(1, len(w.lines)))) }
 // room reports whether the window takes a timer that was read for a line. It always takes a timer
 // that is due before others of the line, because it replaces one of them.
 func (w *window) room(n *line, place store.TimerMark) bool {
-	return w.held() < w.limit/2 || n.n < w.share() || compareMarks(place, n.last) < 0
+	return w.timerCount() < w.limit/2 || n.n < w.share() || compareMarks(place, n.last) < 0
 }
 
-// held returns the number of timers in memory, including void ones.
-func (w *window) held() int { return len(w.heap) + w.due }
+// timerCount returns the number of timers in memory, including void ones.
+func (w *window) timerCount() int { return len(w.heap) + w.due }
 
 // line finds or creates the line of a kind.
 func (w *window) line(k kind) *line {
@@ -141,7 +141,7 @@ func (w *window) add(t *store.Timer) {
 	}
 	w.push(*t)
 	w.crossed = w.crossed || w.asked != 0
-	if w.held() > 2*w.limit {
+	if w.timerCount() > 2*w.limit {
 		w.shrink()
 	}
 }
@@ -353,7 +353,7 @@ func (w *window) wake(horizon time.Duration) model.Time {
 func (w *window) refillDue() bool {
 	// A window that is full of timers beyond the horizon has room too: nearer timers are more
 	// urgent and replace them.
-	return !w.fresh && w.asked == 0 && w.due < 2*w.limit && (w.held() < 2*w.limit || compareMarks(markOf(&w.heap[0]), w.horizon) > 0)
+	return !w.fresh && w.asked == 0 && w.due < 2*w.limit && (w.timerCount() < 2*w.limit || compareMarks(markOf(&w.heap[0]), w.horizon) > 0)
 }
 
 // catchUpDue returns the line that is furthest behind and has used up half of its share. It is nil

@@ -33,6 +33,10 @@ type offer struct {
 	entity *model.EntityType // what it offers, when that is an entity or a service
 }
 
+// canContinue reports whether the worker may continue a run that is pinned to a version; empty for
+// a run that is not.
+func (o *offer) canContinue(pin string) bool { return pin == "" || o.version == pin || !o.pinned }
+
 // newWorkers returns an empty set. A generation is never used twice, not even by the next
 // incarnation of the node: the fence of each incarnation has a higher epoch.
 func newWorkers(cfg *Config) workers {
@@ -70,9 +74,9 @@ func (w *workers) offer(k kind, o offer) []*entry {
 	return waiting
 }
 
-// offered returns the workers that offer a kind: workers of its tenant or, if there are none,
+// offersOf returns the workers that offer a kind: workers of its tenant or, if there are none,
 // workers that serve every tenant.
-func (w *workers) offered(k kind) []offer {
+func (w *workers) offersOf(k kind) []offer {
 	if own := w.offers[k]; len(own) > 0 {
 		return own
 	}
@@ -100,14 +104,20 @@ func (w *workers) remove(id WorkerID) {
 // pick chooses in turn among the workers that offer the kind and can continue a run that is pinned
 // to a version; 0 when there is none.
 func (w *workers) pick(k kind, pin string) WorkerID {
-	offers := w.offered(k)
+	offers := w.offersOf(k)
 	for range offers {
 		w.turn[k]++
-		if o := offers[w.turn[k]%len(offers)]; pin == "" || o.version == pin || !o.pinned {
+		if o := offers[w.turn[k]%len(offers)]; o.canContinue(pin) {
 			return o.id
 		}
 	}
 	return 0
+}
+
+// canServe reports whether a worker offers the kind and can continue a run that is pinned to a
+// version.
+func (w *workers) canServe(id WorkerID, k kind, pin string) bool {
+	return slices.ContainsFunc(w.offersOf(k), func(o offer) bool { return o.id == id && o.canContinue(pin) })
 }
 
 // strand lets a run wait for a worker that can continue it.

@@ -145,7 +145,7 @@ func TestBlockedRun(t *testing.T) {
 	r.join(1)
 	a := key("a")
 	run := r.began(a)
-	r.blocks(a)
+	r.block(a)
 	r.settle()
 	r.wantBlocked(a)
 	r.signal(a, "s", "signal")
@@ -167,7 +167,7 @@ func TestBlockedRun(t *testing.T) {
 	}
 
 	// After a restart of the node a blocked run is tried again as well.
-	r.blocks(a)
+	r.block(a)
 	r.settle()
 	r.restart()
 	r.join(3)

@@ -42,7 +42,7 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 		})
 	}
 	if c := d.DeadTask; c != nil {
-		b.changeLetter(e.shard.id, c)
+		b.changeDeadTask(e.shard.id, c)
 	}
 	l.writeTimers(b, e, key, d)
 	if e.isEntity() {
@@ -168,8 +168,8 @@ func (l *Lane) writeBirth(b *building, e *entry, s *model.Start) {
 	}
 }
 
-// changeLetter writes the change of a dead task.
-func (b *building) changeLetter(shard model.ShardID, c *core.DeadTaskChange) {
+// changeDeadTask writes the change of a dead task.
+func (b *building) changeDeadTask(shard model.ShardID, c *core.DeadTaskChange) {
 	key := store.DeadKey{RunKey: store.RunKey{Shard: shard, Run: c.Ref.Run}, Task: c.Ref.ID}
 	if c.Purged {
 		b.batch.DeadDeletes = append(b.batch.DeadDeletes, key)

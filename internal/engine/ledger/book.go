@@ -253,7 +253,7 @@ func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
 		delete(p.seen, b.place)
 		changed = true
 	// This node is alone: take the whole page into memory.
-	case b.alone && !b.leaving && s.export == nil && (changed || mine) && !p.shared(b.place):
+	case b.alone && !b.leaving && s.export == nil && (changed || mine) && !p.isShared(b.place):
 		p.sole, changed = b.place, true
 	}
 
@@ -275,10 +275,10 @@ func (b *Book) ApplyPage(now model.Time, number int, body []byte) error {
 		s.due = s.due || b.clean[l]
 	})
 
-	// The write has landed, whatever its caller was told: the page has its number.
+	// The write has landed, even if its caller got an error: the page has its number.
 	if len(s.flight) > 0 && p.seen[b.place] >= s.seq {
 		for i := range s.flight {
-			s.account(s.flight[i].Resource).Told(s.flight[i].ToOwner)
+			s.account(s.flight[i].Resource).TakeBack(s.flight[i].ToOwner)
 		}
 		s.flight = nil
 	}
@@ -338,7 +338,7 @@ func (b *Book) look(now model.Time, s *sheet, p *page) {
 	b.Post()
 	for _, id := range sortedAccounts(s.accounts) {
 		a := s.accounts[id]
-		if want, tokens, over := a.Believed(); (want > 0 || tokens > 0 || over > 0) && !s.pending(id) {
+		if want, tokens, over := a.Beliefs(); (want > 0 || tokens > 0 || over > 0) && !s.isPending(id) {
 			b.Gate.CompareWants(now, id, gate.Wants{Permits: want, Tokens: tokens, Over: over})
 		}
 		if a.IsZero() {
@@ -349,8 +349,8 @@ func (b *Book) look(now model.Time, s *sheet, p *page) {
 	s.rewake(now, p)
 }
 
-// pending reports whether a message about a limit is queued or in flight.
-func (s *sheet) pending(id rule.Resource) bool {
+// isPending reports whether a message about a limit is queued or in flight.
+func (s *sheet) isPending(id rule.Resource) bool {
 	about := func(m gate.Message) bool { return m.Resource == id }
 	return slices.ContainsFunc(s.queue, about) || slices.ContainsFunc(s.flight, about)
 }

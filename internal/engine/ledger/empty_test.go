@@ -69,7 +69,7 @@ func TestTaskThatWaitsForTokensIsWokenWhenItsNodeTakesThePage(t *testing.T) {
 	}
 
 	if woken := second.Gate.TakeWoken(); len(woken) != 1 {
-		t.Fatalf("the gate wakes %q: the task waits for ever", woken)
+		t.Fatalf("the gate wakes %q: the task waits forever", woken)
 	}
 	ok, why, again := second.Gate.Take(t0, waits)
 	if ok || again == 0 {

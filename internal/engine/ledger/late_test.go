@@ -78,6 +78,6 @@ func TestMessageOnAPageThatWasTakenUnheard(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ok, why, _ := second.Gate.Take(t0, waits); !ok {
-		t.Errorf("the other node waits for ever: %s", why)
+		t.Errorf("the other node waits forever: %s", why)
 	}
 }

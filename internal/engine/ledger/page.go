@@ -182,7 +182,7 @@ func (p *page) lapse(now model.Time, place limit.Place) (changed bool) {
 	for _, id := range p.sortedLimits() {
 		o := p.owners[id]
 		if slices.ContainsFunc(o.Leases(), func(l limit.Lease) bool { return l.Place == place }) {
-			o.Lost(now, place)
+			o.DropPlace(now, place)
 			changed = true
 		}
 	}
@@ -190,8 +190,8 @@ func (p *page) lapse(now model.Time, place limit.Place) (changed bool) {
 	return changed
 }
 
-// shared reports whether another place has or wants a permit of this page.
-func (p *page) shared(place limit.Place) bool {
+// isShared reports whether another place has or wants a permit of this page.
+func (p *page) isShared(place limit.Place) bool {
 	other := false
 	for _, o := range p.owners {
 		other = other || slices.ContainsFunc(o.Leases(), func(l limit.Lease) bool { return l.Place != place })

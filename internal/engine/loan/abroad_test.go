@@ -62,7 +62,7 @@ func TestNewsEndsWithItsClaim(t *testing.T) {
 		t.Error("progress has been told")
 	}
 	if !a.Free(claim.Ref) || a.Unmake(claim.Ref) != maker {
-		t.Error("the claim took no slot, or nobody has made it")
+		t.Error("the claim took no slot, or was not made")
 	}
 	if all := a.All(); len(all) != 0 {
 		t.Errorf("%+v is left of a claim that has ended", all)

@@ -152,11 +152,11 @@ func (p *Post) Run(ctx context.Context) {
 			}
 		}
 	})
-	p.lookout.Run(ctx, lookEvery, p.expects, p.receiveAll)
+	p.lookout.Run(ctx, lookEvery, p.mayReceive, p.receiveAll)
 }
 
-// expects reports whether something may arrive.
-func (p *Post) expects() bool {
+// mayReceive reports whether something may arrive.
+func (p *Post) mayReceive() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.calls) > 0 || time.Now().Before(p.expected)

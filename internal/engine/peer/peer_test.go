@@ -32,7 +32,7 @@ func TestPost(t *testing.T) {
 	for name, c := range map[string]struct {
 		hints notify.Hub
 		limit time.Duration
-	}{"with hints": {&notify.Local{}, 0}, "without hints": {notify.Nobody{}, 2 * time.Second}} {
+	}{"with hints": {&notify.Local{}, 0}, "without hints": {notify.NoHub{}, 2 * time.Second}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

@@ -114,7 +114,7 @@ func (b *Board) leaveState(t *task) {
 	case t.state == waiting:
 		b.unwait(t)
 		t.site.waiting--
-	case t.state.taken():
+	case t.state.hasPermits():
 		t.site.claimed--
 	}
 	t.state = 0
@@ -123,16 +123,16 @@ func (b *Board) leaveState(t *task) {
 // release frees the slot and the permits of a task and takes it out of its state.
 func (b *Board) release(now model.Time, t *task, how Outcome) {
 	b.assign(t, nil)
-	taken := t.state.taken()
+	taken := t.state.hasPermits()
 	b.leaveState(t)
 	if taken {
 		b.give(now, &t.Item, how)
 	}
 }
 
-// Add adds a committed task that waits. If the board already has the task, it waits anew, and the
-// board returns what it holds to the gate with the outcome Neither. A caller that knows the outcome
-// of the attempt calls Remove first.
+// Add adds a committed task that waits. If the board already has the task, the task waits again,
+// and the board returns what it holds to the gate with the outcome Neither. A caller that knows the
+// outcome of the attempt calls Remove first.
 func (b *Board) Add(now model.Time, it Item) {
 	b.advance(now)
 	if t := b.tasks[keyOf(&it.Ref)]; t != nil {
@@ -344,7 +344,7 @@ func (b *Board) Hold(now model.Time, it Item, c HeldClaim) (here bool) {
 	if t == nil {
 		t = b.put(&it)
 	}
-	permits := t.state.taken()
+	permits := t.state.hasPermits()
 	b.leaveState(t)
 	if it.Note == nil {
 		it.Note = t.Note

@@ -129,7 +129,7 @@ func (b *Board) Beat(now model.Time, id WorkerID, claim model.ClaimRef) (isHeld 
 }
 
 // Overdue reports whether TakeDue has returned a deadline of a claim and the caller has not decided
-// yet. After another Hold for the claim its deadlines start anew, so it is not overdue.
+// yet. After another Hold for the claim its deadlines start again, so it is not overdue.
 func (b *Board) Overdue(claim model.ClaimRef) bool {
 	t := b.findClaim(claim)
 	return t != nil && t.state == late

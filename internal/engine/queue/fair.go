@@ -31,7 +31,7 @@ func (s share) before(o share) bool {
 }
 
 // level is a priority. It exists while tasks of it wait. When it is created again, all of its
-// tenants start anew.
+// tenants start again.
 type level struct {
 	class    *class
 	priority int
@@ -132,8 +132,8 @@ func (byShare) place(l *leaf) *int32 { return &l.at }
 // enter lists a line in a class that covers it. The line has a task. A tenant or key without
 // waiting tasks starts as if it had just been served: it joins at the end of the round, so that
 // ever new keys do not overtake the waiting ones. Because of that, the board need not remember keys
-// that were served and have no more tasks: a served key is at the clock, and its next time is the
-// one that it gets when it starts anew.
+// that were served and have no tasks left: a served key is at the clock, and its next time is the
+// one that it gets when it starts again.
 func (b *Board) enter(c *class, ln *line) {
 	lv := c.levels[ln.name.priority]
 	if lv == nil {

@@ -224,7 +224,7 @@ func (b *Board) Regroup(now model.Time) {
 func (b *Board) VisitTaken(visit func(it *Item)) {
 	var taken []*task
 	for _, t := range b.tasks {
-		if t.state.taken() {
+		if t.state.hasPermits() {
 			taken = append(taken, t)
 		}
 	}

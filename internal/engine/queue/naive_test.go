@@ -97,8 +97,8 @@ func compareItems(a, b *Item) int {
 	return cmp.Or(cmp.Compare(a.Visible, b.Visible), a.Ref.Run.Compare(b.Ref.Run), cmp.Compare(a.Ref.ID, b.Ref.ID))
 }
 
-// waiting counts the tasks that wait for workers of an offer.
-func (n *naive) waiting(w *naiveWorker, like func(*Item) bool) int {
+// waitingCount counts the tasks that wait for workers of an offer.
+func (n *naive) waitingCount(w *naiveWorker, like func(*Item) bool) int {
 	count := 0
 	for _, t := range n.tasks {
 		if t.state == "waiting" && w.covers(&t.Item) && like(&t.Item) {
@@ -142,10 +142,10 @@ func (n *naive) enter(w *naiveWorker, it *Item) {
 	}
 
 	tenant, name := lv.tenant(it)
-	if n.waiting(w, sameTenant(it)) == 0 {
+	if n.waitingCount(w, sameTenant(it)) == 0 {
 		*tenant = naiveTenant{share: share{lv.clock + strideOf(n.weights[it.Ref.Address.Tenant]), n.tick()}, keys: map[keyName]*share{}}
 	}
-	if n.waiting(w, sameKey(it)) == 0 {
+	if n.waitingCount(w, sameKey(it)) == 0 {
 		*tenant.key(name) = share{tenant.clock + strideOf(it.Spec.Weight), n.tick()}
 	}
 }
@@ -198,7 +198,7 @@ func (n *naive) leave(t *naiveTask) {
 		if !w.covers(&t.Item) || lv == nil {
 			continue
 		}
-		if n.waiting(w, sameLevel(&t.Item)) == 0 {
+		if n.waitingCount(w, sameLevel(&t.Item)) == 0 {
 			delete(shares, t.Spec.Priority)
 		}
 	}
@@ -215,14 +215,14 @@ func (n *naive) charge(w *naiveWorker, it *Item) {
 	if lv == nil {
 		return
 	}
-	if n.waiting(w, sameTenant(it)) == 0 {
+	if n.waitingCount(w, sameTenant(it)) == 0 {
 		return
 	}
 
 	t, name := lv.tenant(it)
 	lv.clock = max(lv.clock, t.time)
 	t.share = share{lv.clock + strideOf(n.weights[it.Ref.Address.Tenant]), n.tick()}
-	if n.waiting(w, sameKey(it)) == 0 {
+	if n.waitingCount(w, sameKey(it)) == 0 {
 		return
 	}
 	k := t.key(name)
@@ -255,7 +255,7 @@ func (n *naive) take(now model.Time, it *Item, known bool) bool {
 	return ok
 }
 
-func taken(state string) bool {
+func isTaken(state string) bool {
 	return slices.Contains([]string{"reserved", "matched", "held", "late", "reported"}, state)
 }
 
@@ -263,7 +263,7 @@ func (n *naive) release(now model.Time, t *naiveTask, how Outcome) {
 	was := t.state
 	t.worker = 0
 	n.leave(t)
-	if taken(was) {
+	if isTaken(was) {
 		n.gate.Give(now, &t.Item, how)
 		delete(n.closed, n.group(&t.Item))
 	}
@@ -401,7 +401,7 @@ func (n *naive) hold(now model.Time, it Item, claim model.ClaimRef, id WorkerID)
 		n.tasks = append(n.tasks, t)
 	}
 
-	permits := taken(t.state)
+	permits := isTaken(t.state)
 	n.leave(t)
 	t.Item = it
 	if t.Claimed == 0 {
@@ -636,7 +636,7 @@ func (n *naive) stats() Stats {
 			if q.Oldest == 0 || t.Visible < q.Oldest {
 				q.Oldest = t.Visible
 			}
-		case taken(t.state):
+		case isTaken(t.state):
 			q.Claimed++
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 var everything = model.TaskOffer{Tenants: []string{"a", "b"}, Queues: []string{"q", "r"}, Kinds: []string{"x", "y"}, Slots: 1}
 
-func offering(slots int) model.TaskOffer {
+func newOffer(slots int) model.TaskOffer {
 	o := everything
 	o.Slots = slots
 	return o
@@ -51,7 +51,7 @@ func TestE16E20E43ProposalsAreExclusiveAndSuitable(t *testing.T) {
 			w := r.naive.worker(id)
 			switch {
 			case owner[it.Ref]:
-				t.Fatalf("%s is somebody's already", it.Ref)
+				t.Fatalf("%s already has a worker", it.Ref)
 			case it.Visible > r.now:
 				t.Fatalf("%s is visible at %d, now is %d", it.Ref, it.Visible, r.now)
 			case w == nil || !w.covers(it):
@@ -90,7 +90,7 @@ func TestE16E20E43ProposalsAreExclusiveAndSuitable(t *testing.T) {
 
 		actions[""] = func(*rapid.T) {
 			for ref := range owner {
-				if k := r.naive.find(ref); k == nil || !taken(k.state) {
+				if k := r.naive.find(ref); k == nil || !isTaken(k.state) {
 					delete(owner, ref)
 				}
 			}
@@ -104,7 +104,7 @@ func TestE16E20E43ProposalsAreExclusiveAndSuitable(t *testing.T) {
 func TestE19SpentTasksAreReportedAndNotHandedOut(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})
-	b.Join(1, 1, offering(10))
+	b.Join(1, 1, newOffer(10))
 	it := plain(1, 1)
 	it.Spec.Retry.MaxAttempts = 3
 
@@ -126,7 +126,7 @@ func TestE19SpentTasksAreReportedAndNotHandedOut(t *testing.T) {
 		t.Errorf("a fourth attempt is handed out: %v", got)
 	}
 	if b.Wake() != 1 {
-		t.Errorf("Wake = %d: nobody would look", b.Wake())
+		t.Errorf("Wake = %d: the board would not look", b.Wake())
 	}
 	if got := b.TakeDue(1); len(got) != 1 || got[0].Kind != DueSpent {
 		t.Errorf("Due = %v", got)
@@ -155,7 +155,7 @@ func TestE21PriorityThenFIFO(t *testing.T) {
 		slices.SortFunc(all, func(x, y Item) int {
 			return cmp.Or(cmp.Compare(y.Spec.Priority, x.Spec.Priority), compareItems(&x, &y))
 		})
-		b.Join(60, 1, offering(3))
+		b.Join(60, 1, newOffer(3))
 
 		var got []model.TaskRef
 		for {
@@ -194,7 +194,7 @@ func TestE22NothingIsLostOrDoubled(t *testing.T) {
 		r.now += 10
 		workers := rapid.IntRange(1, 5).Draw(t, "workers")
 		for id := range workers {
-			r.board.Join(r.now, WorkerID(id+1), offering(rapid.IntRange(1, 4).Draw(t, "slots")))
+			r.board.Join(r.now, WorkerID(id+1), newOffer(rapid.IntRange(1, 4).Draw(t, "slots")))
 		}
 
 		for {
@@ -243,7 +243,7 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 		it := plain(1, 1)
 		it.Spec.Silence = time.Duration(limit) * time.Microsecond
 		claim := claimOf(it.Ref, 1)
-		b.Join(1, 1, offering(1))
+		b.Join(1, 1, newOffer(1))
 		recovered := rapid.Bool().Draw(t, "recovered")
 		now := model.Time(1)
 
@@ -269,7 +269,7 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 				t.Fatalf("not held at %d", now)
 			}
 			if b.Beat(now, 1, claimOf(it.Ref, 2)) || b.Beat(now, 2, claim) {
-				t.Fatal("somebody else may beat")
+				t.Fatal("another worker may beat")
 			}
 		}
 
@@ -312,7 +312,7 @@ func TestE30ScheduleToStartOrClaim(t *testing.T) {
 		claimed, timedOut := false, false
 		for now := model.Time(1); now < 40; now++ {
 			if now == joins {
-				b.Join(now, 1, offering(1))
+				b.Join(now, 1, newOffer(1))
 			}
 			dueFirst := rapid.Bool().Draw(t, "due first")
 			if !dueFirst && len(b.Match(now)) > 0 {
@@ -354,7 +354,7 @@ func TestE30ScheduleToStartOrClaim(t *testing.T) {
 func TestE43DrainingWorkers(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})
-	b.Join(1, 1, offering(4))
+	b.Join(1, 1, newOffer(4))
 	for n := range 6 {
 		b.Add(1, plain(n, 1))
 	}
@@ -406,7 +406,7 @@ func TestE43DrainingWorkers(t *testing.T) {
 func TestHeldTellsThatTheWorkerLeft(t *testing.T) {
 	t.Parallel()
 	b := New(Config{Grace: time.Microsecond})
-	b.Join(1, 1, offering(1))
+	b.Join(1, 1, newOffer(1))
 	it := plain(1, 1)
 	if id, ok := b.Reserve(1, &it); !ok || id != 1 {
 		t.Fatal(id, ok)
@@ -428,7 +428,7 @@ func TestWorkersAreServedEvenly(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})
 	for id := range 5 {
-		b.Join(1, WorkerID(id+1), offering(3))
+		b.Join(1, WorkerID(id+1), newOffer(3))
 	}
 
 	count := map[WorkerID]int{}
@@ -479,7 +479,7 @@ func TestFairnessIsBounded(t *testing.T) {
 		}
 
 		for id := range 2 {
-			b.Join(1, WorkerID(id+1), offering(rapid.IntRange(1, 3).Draw(t, "slots")))
+			b.Join(1, WorkerID(id+1), newOffer(rapid.IntRange(1, 3).Draw(t, "slots")))
 		}
 
 		perTenant, perKey, total := map[string]int{}, map[[2]string]int{}, 0
@@ -528,7 +528,7 @@ func TestIdleKeysHoardNoCredit(t *testing.T) {
 		b.Add(1, it)
 	}
 
-	b.Join(1, 1, offering(1))
+	b.Join(1, 1, newOffer(1))
 	serve := func() string {
 		m := b.Match(1)[0]
 		b.Remove(1, m.Ref, Succeeded)
@@ -571,7 +571,7 @@ func TestIdleKeysHoardNoCredit(t *testing.T) {
 func TestFreshKeysDoNotStarveOthers(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})
-	b.Join(1, 1, offering(1))
+	b.Join(1, 1, newOffer(1))
 
 	add := func(n int, fair string) {
 		it := plain(n, 1)
@@ -612,7 +612,7 @@ func TestDeterministic(t *testing.T) {
 
 			if n == 100 {
 				for id := range 3 {
-					b.Join(5, WorkerID(id+1), offering(2+id))
+					b.Join(5, WorkerID(id+1), newOffer(2+id))
 				}
 			}
 
@@ -648,7 +648,7 @@ func TestDeadlinesSaturate(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	it.Spec = &model.TaskSpec{Kind: "x", Queue: "q", ToClose: 1<<63 - 1, Silence: 1<<63 - 1}
-	b.Join(1, 1, offering(1))
+	b.Join(1, 1, newOffer(1))
 	b.Hold(model.MaxTime-5, it, HeldClaim{Ref: claimOf(it.Ref, 1), Worker: 1})
 	if got := b.TakeDue(model.MaxTime); got != nil {
 		t.Errorf("%v", got)
@@ -675,7 +675,7 @@ func TestReasonsOfTasks(t *testing.T) {
 	}
 
 	expect("waits for a worker that offers queue q, activity x")
-	b.Join(1, 1, offering(1))
+	b.Join(1, 1, newOffer(1))
 	expect("waits in line in queue q: 2 of its key and priority are before it")
 	b.Match(1)
 	expect("waits in line in queue q: 1 of its key and priority are before it")

@@ -356,8 +356,8 @@ func (r *rig) checkReason(t *rapid.T, k *naiveTask) {
 	}
 }
 
-// checkBooks checks the inside of the board: it keeps nothing that is unreferenced, and every heap
-// is in order.
+// checkBooks checks the internal state of the board: it keeps nothing that is unreferenced, and
+// every heap is in order.
 func checkBooks(t interface{ Fatalf(string, ...any) }, b *Board) {
 	leaves := 0
 	for _, ln := range b.lines {

@@ -51,8 +51,8 @@ const (
 	reported // claimed, and its worker has delivered the outcome
 )
 
-// taken reports whether the task has permits.
-func (s state) taken() bool { return s >= reserved }
+// hasPermits reports whether the task has permits.
+func (s state) hasPermits() bool { return s >= reserved }
 
 // task is an Item on the board. There may be a million of them: 216 bytes each, without any pointer
 // that is not needed.

@@ -144,7 +144,7 @@ func (c *Clock) suspect(got time.Duration, low, high int64, ahead time.Duration)
 		v.Change = Doubted
 	}
 	// Between two readings that are far apart, the clock may have been back and jumped again.
-	if d == nil || got-d.last > c.cfg.Persist/2 || !d.agrees(got, low, high, c.cfg.Jump) {
+	if d == nil || got-d.last > c.cfg.Persist/2 || !d.isConfirmedBy(got, low, high, c.cfg.Jump) {
 		// Freeze the offset: a correction in progress belongs to the time before the jump.
 		ours := c.line.offset(got)
 		c.line = Mapping{at: got, from: ours, to: ours}
@@ -170,8 +170,8 @@ func (c *Clock) suspect(got time.Duration, low, high int64, ahead time.Duration)
 	return v
 }
 
-// agrees reports whether a reading shows the jump that was seen before.
-func (d *doubt) agrees(got time.Duration, low, high int64, jump time.Duration) bool {
+// isConfirmedBy reports whether a reading shows the jump that was seen before.
+func (d *doubt) isConfirmedBy(got time.Duration, low, high int64, jump time.Duration) bool {
 	slack := (jump + (got-d.last)/drift).Microseconds()
 
 	return low <= d.high+slack && high >= d.low-slack

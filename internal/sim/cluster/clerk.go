@@ -364,7 +364,7 @@ func (k *clerk) answered(r *store.Reply) {
 	for _, w := range append([]*awaited(nil), k.replies...) {
 		if w.request == r.RequestKey {
 			told := lane.Answer{Answer: a, Err: err}
-			if f := core.MisusedBy(w.asked, &a); f != nil {
+			if f := core.MisuseOfAnswered(w.asked, &a); f != nil {
 				told = lane.Answer{Answer: model.Answer{Failure: f}}
 				told.Err = core.RefusalOf(told.Answer)
 			}

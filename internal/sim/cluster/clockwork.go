@@ -151,12 +151,12 @@ func (inc *incarnation) wakeSleepers() {
 // serving reports whether the node may answer from memory.
 func (inc *incarnation) serving() bool {
 	inc.p.notice()
-	return inc.member.Serving(inc.p.mono())
+	return inc.member.IsServing(inc.p.mono())
 }
 
 // mayServe reports whether serving would return true, and does not change the process.
 func (inc *incarnation) mayServe() bool {
-	return inc.member.Serving(inc.p.own(inc.p.Cluster.Now)) && !inc.betrayed()
+	return inc.member.IsServing(inc.p.own(inc.p.Cluster.Now)) && !inc.betrayed()
 }
 
 // deceived reports whether a node that fences another one had no way to know that the clock of the

@@ -107,7 +107,7 @@ func (l participantLife) KnownShards(context.Context) (shards []model.ShardID, o
 				return
 			}
 			sh.result(func(model.Time) {
-				shards, ok = append(shards, sh.Lane.Known()...), true
+				shards, ok = append(shards, sh.Lane.KnownShards()...), true
 				sh.asked()
 			})
 		})
@@ -135,7 +135,7 @@ func (inc *incarnation) place() limit.Place { return limit.Place(inc.epoch) }
 // viewed updates the limits with the members of a view, after a renewal.
 func (inc *incarnation) viewed(v *store.View) {
 	inc.p.Flow.ReadIfNewer(v.Settings)
-	if inc.participant.UpdateMembers(v, len(inc.member.Owned())) {
+	if inc.participant.UpdateMembers(v, len(inc.member.OwnedShards())) {
 		inc.member.RenewNow()
 	}
 }

@@ -148,7 +148,7 @@ func (inc *incarnation) loop() {
 	}
 	s := inc.p.Cluster
 
-	if inc.draining && inc.member.Drained() {
+	if inc.draining && inc.member.HasDrained() {
 		inc.end(nil)
 		return
 	}
@@ -337,7 +337,7 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 			}
 		}
 
-		a := inc.member.Renewed(p.mono(), v, err)
+		a := inc.member.ApplyRenewal(p.mono(), v, err)
 		if err == nil {
 			inc.alive = inc.alive[:0]
 			for i := range v.Members {
@@ -378,7 +378,7 @@ func (inc *incarnation) fence(f cluster.FenceTarget) {
 
 	answered := func(ok bool, err error) {
 		if !inc.ended {
-			inc.member.Fenced(f.Node, ok, err)
+			inc.member.ApplyFence(f.Node, ok, err)
 			inc.loop()
 		}
 	}
@@ -438,7 +438,7 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 	if inc.ended {
 		return
 	}
-	inc.act(inc.member.Acquired(got, err))
+	inc.act(inc.member.ApplyAcquire(got, err))
 
 	if err == nil && !inc.ended {
 		for i, sh := range inc.Shells {
@@ -486,7 +486,7 @@ func (inc *incarnation) freed(shards []model.ShardID) {
 		if inc.purse != nil {
 			inc.purse.freed(shards)
 		}
-		inc.member.Freed(shards)
+		inc.member.RemoveShards(shards)
 		inc.p.Cluster.announceMembership(inc.p)
 		inc.loop()
 	}

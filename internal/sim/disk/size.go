@@ -8,7 +8,7 @@ import (
 
 // In some simulations the path to the store is narrow: a commit above a number of bytes times out
 // or is refused, for a while or during the whole simulation. The rows of one address always pass,
-// because no engine could work otherwise. What must hold: everything ends all the same, so the lane
+// because no engine could work otherwise. What must hold: everything still ends, so the lane
 // has to commit less at once.
 
 // tooLarge reports whether a batch fails because of its size.

@@ -127,7 +127,7 @@ func claims(b *store.Batch, ref model.ClaimRef) bool {
 }
 
 // outOfTime reports whether a claim has no time left and no worker has begun it. Its time-out was
-// decided and undone, and its permit went to another task meanwhile. A worker that begins it after
+// decided and undone, and its permit went to another task. A worker that begins it after
 // all breaks a promise (G2).
 func (s *Oracle) outOfTime(ref model.ClaimRef, t *errandState, now model.Time) bool {
 	known, closes, silent := s.Claims[ref], t.spec.ToClose, t.spec.Silence

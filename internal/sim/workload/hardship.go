@@ -25,7 +25,7 @@ func (s *Workload) flood() {
 
 // In some simulations a live node is declared dead: a peer believes to have proof that its process
 // has ended, and fences it, although its lease holds. Nothing that is stored may suffer from that:
-// the store excludes whatever the node still sends, and the node begins anew. Only what it answers
+// the store excludes whatever the node still sends, and the node restarts. Only what it answers
 // from memory may be out of date until it notices, because that rests on its lease.
 
 // lie has the others believe for a while that a process has ended.

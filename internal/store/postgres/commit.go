@@ -19,7 +19,7 @@ import (
 func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	l, err := s.begin(ctx, b.Lane)
 	if err != nil {
-		return store.Committed{}, away("commit", err)
+		return store.Committed{}, awayError("commit", err)
 	}
 	defer l.mu.Unlock()
 	w, err := l.write(ctx, b)

@@ -212,8 +212,8 @@ func (c *config) baseSettings(statement, lock time.Duration) settings {
 		"tcp_keepalives_count":                "3",
 		"tcp_user_timeout":                    ms(c.part(5)),
 		"default_transaction_isolation":       "read committed",
-		// The server plans each call anew. These calls are not hot, and a cached plan would be made
-		// for tables of another size.
+		// The server plans each call again. These calls are not hot, and a cached plan would be
+		// made for tables of another size.
 		"plan_cache_mode": "force_custom_plan",
 		"enable_seqscan":  "off",
 		// A page in the order of an index is read from the index until the page is full. A bitmap

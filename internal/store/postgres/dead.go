@@ -249,7 +249,7 @@ order by k.nr, k.at, k.run, k.task`
 
 // LoadDeadBefore returns dead tasks of shards that failed before a time.
 func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) (out []store.DeadRow, err error) {
-	// shards per statement: each reads up to limit rows, most of which are dropped
+	// shards per statement: each reads up to limit rows and drops most of them
 	const perQuery = 32
 	err = s.read(ctx, "load old dead tasks", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil

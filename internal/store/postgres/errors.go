@@ -122,8 +122,8 @@ func withHint(err error, pg *pgconn.PgError) error {
 
 var errClosed = errors.New("the store is closed")
 
-// away returns the error of a call that could not begin.
-func away(op string, err error) error {
+// awayError returns the error of a call that could not begin.
+func awayError(op string, err error) error {
 	if _, ok := errors.AsType[*store.Error](err); ok {
 		return err
 	}

@@ -136,9 +136,9 @@ func isFence(r pgproxy.Request) bool {
 	return len(r.SQL) > 0 && strings.Contains(r.SQL[0], "fences set batch")
 }
 
-// matching matches a statement that contains a fragment. The fragment commit matches only the
+// matchRequest matches a statement that contains a fragment. The fragment commit matches only the
 // statement itself.
-func matching(fragment string) func(pgproxy.Request) bool {
+func matchRequest(fragment string) func(pgproxy.Request) bool {
 	if fragment != "commit" {
 		return pgproxy.Mentions(fragment)
 	}
@@ -250,7 +250,7 @@ func TestOtherWritesWhoseAnswerIsLost(t *testing.T) {
 			t.Run(c.name+", "+fault.String(), func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t, server)
-				lost := r.proxy.Inject(pgproxy.Rule{Fault: fault, Match: matching(c.mentions)})
+				lost := r.proxy.Inject(pgproxy.Rule{Fault: fault, Match: matchRequest(c.mentions)})
 				err := c.call(r)
 				r.f.WantClass(err, store.Unknown)
 				<-lost.Done()

@@ -113,7 +113,7 @@ func (l *lane) exchange(ctx context.Context, w *writer) error {
 	// This is the last moment at which nothing has been sent.
 	if err := errors.Join(ctx.Err(), sock.SetDeadline(deadline)); err != nil {
 		l.drop()
-		return away("commit", err)
+		return awayError("commit", err)
 	}
 
 	stop := context.AfterFunc(ctx, func() { _ = sock.SetDeadline(time.Unix(1, 0)) })
@@ -150,7 +150,7 @@ func (l *lane) exchange(ctx context.Context, w *writer) error {
 // return both a failure and an error: then the connection broke after the server had reported the
 // failure.
 func (l *lane) converse(w *writer) (failed *failure, err error) {
-	if w.sends(stStartIfAbsent) {
+	if w.isSent(stStartIfAbsent) {
 		// The answer of this statement may fill the sockets while we are still writing. Then both
 		// sides would wait for each other, so another goroutine writes.
 		done := l.writeAside(w.buf)
@@ -215,8 +215,8 @@ func (l *lane) writeAside(buf []byte) <-chan struct{} {
 	return done
 }
 
-// sends reports whether a statement is part of the pipeline.
-func (e *encoder) sends(index int) bool {
+// isSent reports whether a statement is part of the pipeline.
+func (e *encoder) isSent(index int) bool {
 	for _, st := range e.sent {
 		if st.index == index {
 			return true

@@ -170,7 +170,7 @@ func newMigrator(ctx context.Context, cfg *config) (*migrator, error) {
 	}
 	conn, err := pgx.ConnectConfig(ctx, cfg.connConfig(cfg.baseSettings(mostMigrations, waitForTables)))
 	if err != nil {
-		return nil, away("open store", connectError(cfg.server, err))
+		return nil, awayError("open store", connectError(cfg.server, err))
 	}
 	return &migrator{cfg, conn, all}, nil
 }

@@ -138,13 +138,13 @@ func (s *Store) within(ctx context.Context) (context.Context, func()) {
 // work runs f on a connection of the pool and classifies its errors.
 func (s *Store) work(ctx context.Context, op string, write bool, f func(ctx context.Context, c *pgx.Conn) error) error {
 	if err := s.alive(ctx); err != nil {
-		return away(op, err)
+		return awayError(op, err)
 	}
 	ctx, done := s.within(ctx)
 	defer done()
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return away(op, connectError(s.cfg.server, err))
+		return awayError(op, connectError(s.cfg.server, err))
 	}
 
 	defer conn.Release()

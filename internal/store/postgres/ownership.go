@@ -76,7 +76,7 @@ select (select expires from me), ` + mailWaits + `, exists (select from {schema}
 
 	const op = "renew"
 	if err := s.alive(ctx); err != nil {
-		return store.View{}, away(op, err)
+		return store.View{}, awayError(op, err)
 	}
 	ctx, done := s.within(ctx)
 	defer done()
@@ -85,7 +85,7 @@ select (select expires from me), ` + mailWaits + `, exists (select from {schema}
 
 	for try := 0; ; try++ {
 		if err := s.connectRenewer(ctx); err != nil {
-			return store.View{}, away(op, err)
+			return store.View{}, awayError(op, err)
 		}
 		var expires *model.Time
 		var mail, peerMail bool

@@ -58,7 +58,7 @@ func TestOpenWaitsForServer(t *testing.T) {
 	defer cancel()
 	_, err := postgres.Open(ctx, postgres.Config{URL: base, AllowUnsafe: true})
 	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "refused") || !strings.Contains(err.Error(), "attempts in") {
-		t.Errorf("nobody listens: %v", err)
+		t.Errorf("the server does not listen: %v", err)
 	}
 
 	opened := make(chan error, 1)

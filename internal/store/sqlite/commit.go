@@ -26,7 +26,7 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (out store.Committed
 		if err := t.apply(); err != nil {
 			return err
 		}
-		out.Existing, err = t.existing()
+		out.Existing, err = t.readExisting()
 		return err
 	})
 	if err != nil {
@@ -240,15 +240,15 @@ func (t *batchWriter) replace(row *store.StartRow) error {
 		return err
 	case !found:
 		return refusedError("%s is not the current run of %s", row.Replaces, a)
-	case open && !t.closing(store.RunKey{Shard: row.Shard, Run: row.Replaces}):
+	case open && !t.closesRun(store.RunKey{Shard: row.Shard, Run: row.Replaces}):
 		return refusedError("%s is still open and would not be current", row.Replaces)
 	}
 
 	return nil
 }
 
-// closing reports whether the batch closes a run.
-func (t *batchWriter) closing(key store.RunKey) bool {
+// closesRun reports whether the batch closes a run.
+func (t *batchWriter) closesRun(key store.RunKey) bool {
 	for i := range t.b.Closes {
 		if t.b.Closes[i].RunKey == key {
 			return true
@@ -565,8 +565,8 @@ func (t *batchWriter) writeFrees() error {
 	return nil
 }
 
-// existing reads the runs whose addresses were taken, in the state after the batch.
-func (t *batchWriter) existing() ([]store.ExistingStart, error) {
+// readExisting reads the runs whose addresses were taken, in the state after the batch.
+func (t *batchWriter) readExisting() ([]store.ExistingStart, error) {
 	if len(t.taken) == 0 {
 		return nil, nil
 	}

@@ -93,7 +93,8 @@ func (c Config) withDefaults() (Config, error) {
 // parameters of a URL, in the order in which errors list them.
 var parameters = []string{"readers", "readonly", "shards", "wal_mib"}
 
-// ParseURL reads file:app.db, file:///var/lib/app.db?shards=16&readonly=true, or a plain path without parameters.
+// ParseURL reads file:app.db, file:///var/lib/app.db?shards=16&readonly=true, or a plain path
+// without parameters.
 func ParseURL(text string) (Config, error) {
 	refuse := func(hint, format string, args ...any) (Config, error) {
 		err := fault.New(fault.Invalid, "store url %q: "+format, append([]any{text}, args...)...)

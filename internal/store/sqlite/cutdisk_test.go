@@ -212,9 +212,9 @@ func (d *cutDisk) cut(rng *rand.Rand, n int) (left diskImage, acked int) {
 // that one file may have everything and another nothing.
 func luck(rng *rand.Rand) float64 { return []float64{0, 0.05, 0.5, 0.9, 0.99, 1}[rng.IntN(6)] }
 
-// keeps returns how many of n successive changes survive: all of them with the probability p,
+// keptRows returns how many of n successive changes survive: all of them with the probability p,
 // otherwise any number.
-func keeps(rng *rand.Rand, p float64, n int) int {
+func keptRows(rng *rand.Rand, p float64, n int) int {
 	if rng.Float64() < p {
 		return n
 	}
@@ -252,7 +252,7 @@ func (d *cutDirectory) survivors(rng *rand.Rand) map[string]int {
 		total[op.name]++
 	}
 	for _, name := range slices.Sorted(maps.Keys(total)) {
-		kept[name] = keeps(rng, p, total[name])
+		kept[name] = keptRows(rng, p, total[name])
 	}
 	names := maps.Clone(d.synced)
 	if names == nil {
@@ -324,7 +324,7 @@ func (f *cutInode) survivor(rng *rand.Rand) []byte {
 	}
 	for s, n := range changes {
 		if n > 0 {
-			changes[s] = keeps(rng, p, n)
+			changes[s] = keptRows(rng, p, n)
 		}
 	}
 
@@ -349,5 +349,5 @@ func (f *cutInode) survivor(rng *rand.Rand) []byte {
 			}
 		})
 	}
-	return out[:sizes[keeps(rng, p, len(sizes)-1)]]
+	return out[:sizes[keptRows(rng, p, len(sizes)-1)]]
 }

@@ -65,8 +65,8 @@ func syncFailed(err error) bool {
 	return errors.Is(err, sqlite3.IOERR_FSYNC) || errors.Is(err, sqlite3.IOERR_DIR_FSYNC)
 }
 
-// damaged reports whether SQLite found the structure of the file broken.
-func damaged(err error) bool {
+// isDamaged reports whether SQLite found the structure of the file broken.
+func isDamaged(err error) bool {
 	return errors.Is(err, sqlite3.CORRUPT) || errors.Is(err, sqlite3.NOTADB)
 }
 
@@ -93,7 +93,7 @@ func (s *Store) refuseBroken(op string) error {
 		return nil
 	}
 	kind, hint := fault.Unavailable, "check the disk, then restart the process: the file is recovered when it is opened again"
-	if damaged(*cause) {
+	if isDamaged(*cause) {
 		kind = fault.Corrupt
 	}
 	if lost, ok := errors.AsType[*nameError](*cause); ok {

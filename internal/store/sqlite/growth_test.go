@@ -67,7 +67,7 @@ func TestLogThatGrowsIsReported(t *testing.T) {
 		for n := 0; len(book.lines("level=INFO")) < episode; n++ {
 			b.lane.Commit(b.event(50_000))
 			if n > 5000 {
-				t.Fatal("the log never begins anew")
+				t.Fatal("the log never restarts")
 			}
 		}
 		size, normal, err := b.s.LogSize()

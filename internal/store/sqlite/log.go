@@ -63,6 +63,7 @@ func (s *Store) updateLog(w *writer) {
 	if !ask {
 		return
 	}
+
 	// The background move does not keep up. Moving here slows this one commit down and bounds the
 	// log.
 	if w.log.pages >= late*w.log.limit {
@@ -70,6 +71,7 @@ func (s *Store) updateLog(w *writer) {
 		w.log.tried = true
 		return
 	}
+
 	select {
 	case s.move <- struct{}{}:
 	default: // already asked
@@ -129,7 +131,7 @@ func (s *Store) handleMove(err error) {
 		return
 	}
 	// After a failed sync nothing is known about the pages of the file, so the store stops.
-	if syncFailed(err) || damaged(err) {
+	if syncFailed(err) || isDamaged(err) {
 		s.breakDown(err)
 	}
 	s.moves.Fail(err)

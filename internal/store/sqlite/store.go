@@ -169,7 +169,7 @@ func (s *Store) transact(w *writer, op string, f func(w *writer) error) error {
 	// cannot be trusted.
 	if err := f(w); err != nil {
 		s.rollback(w)
-		if damaged(err) || syncFailed(err) {
+		if isDamaged(err) || syncFailed(err) {
 			s.breakDown(err)
 		}
 		return s.failure(op, err)

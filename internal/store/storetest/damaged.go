@@ -11,9 +11,9 @@ import (
 var damagedTests = []test{
 	{name: "a message that cannot be read holds nothing back", run: testDamagedMessage},
 	{name: "a message of a newer build is kept whole", run: testNewerMessage},
-	{name: "a request that cannot be read keeps back nobody", run: testDamagedRequest},
+	{name: "a request that cannot be read delays no other", run: testDamagedRequest},
 	{name: "a dead letter that cannot be read is listed", run: testDamagedDeadLetter},
-	{name: "an item that cannot be read keeps back nobody", run: testDamagedItem},
+	{name: "an item that cannot be read delays no other", run: testDamagedItem},
 	{name: "what cannot be read counts in a page", run: testDamagedPages},
 }
 

@@ -63,7 +63,7 @@ func testDelete(x *suite) {
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{s.RunKey} })
 	again := x.SubjectOf(s.Start.Address)
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{again.StartIfAbsent()} })
-	x.Want("started anew", again.Execution(), *x.loadRun(again))
+	x.Want("started again", again.Execution(), *x.loadRun(again))
 	if got := try(x.Store.LoadEvents(x.Context(), again.RunKey, 0, 10, 1<<20)).or(x); len(got) != 0 {
 		x.Errorf("it has events of the run before: %v", got)
 	}

@@ -13,8 +13,8 @@ var durabilityTests = []test{
 }
 
 var sharedTests = []test{
-	{name: "two handles see each other", run: testTwoHandles, needs: shared},
-	{name: "one handle fences what another one owns", run: testFenceAcross, needs: shared},
+	{name: "two handles see each other", run: testTwoHandles, needs: isShared},
+	{name: "one handle fences what another one owns", run: testFenceAcross, needs: isShared},
 }
 
 // reopen closes the store and opens it again.

@@ -192,7 +192,7 @@ func testEntityGuards(x *suite) {
 	// the versions start again at 1
 	l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{c.Set(1, "again")} })
 	again, locked := c.Set(1, "again").Entity, other.Lock(2, "s").Entity
-	x.wantEntity("the one that began anew", c, &again)
+	x.wantEntity("the one that started again", c, &again)
 	x.wantEntity("the other one", other, &locked)
 }
 
@@ -223,7 +223,7 @@ func testEntityRace(x *suite) {
 		}
 
 		if won < 0 {
-			x.Fatalf("%s: nobody has succeeded", what)
+			x.Fatalf("%s: no writer has succeeded", what)
 		}
 		want := c.Set(int64(version)+1, fmt.Sprint(won)).Entity
 

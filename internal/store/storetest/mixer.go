@@ -29,8 +29,8 @@ func (m *mixer) add() {
 	rows[m.rng.IntN(len(rows))]()
 }
 
-// touched reports whether the batch writes the row of a run already.
-func (m *mixer) touched(key store.RunKey) bool {
+// hasTouched reports whether the batch writes the row of a run already.
+func (m *mixer) hasTouched(key store.RunKey) bool {
 	return slices.Contains(m.b.Deletes, key) || slices.ContainsFunc(m.b.Closes, func(r store.CloseRow) bool { return r.RunKey == key }) ||
 		slices.ContainsFunc(m.b.Marks, func(r store.MarkRow) bool { return r.RunKey == key }) ||
 		slices.ContainsFunc(m.b.Starts, func(r store.StartRow) bool { return r.Replaces == key.Run })
@@ -58,12 +58,12 @@ func (m *mixer) start() {
 		m.b.Starts = append(m.b.Starts, s.StartRow())
 	case m.rng.IntN(2) == 0:
 		// The result for a run that the same batch changes is not defined.
-		if !m.touched(store.RunKey{Shard: s.Shard, Run: old.Start.Run}) {
+		if !m.hasTouched(store.RunKey{Shard: s.Shard, Run: old.Start.Run}) {
 			m.b.Starts = append(m.b.Starts, s.StartIfAbsent())
 		}
 	default:
 		before := Subject{RunKey: store.RunKey{Shard: s.Shard, Run: old.Start.Run}, Start: old.Start}
-		if m.touched(before.RunKey) {
+		if m.hasTouched(before.RunKey) {
 			return
 		}
 		m.b.Starts = append(m.b.Starts, s.Replace(before.Run))
@@ -78,7 +78,7 @@ func (m *mixer) change() (s Subject, ok bool) {
 	for range 20 {
 		s = m.run()
 		taken := slices.ContainsFunc(m.b.Starts, func(r store.StartRow) bool { return r.IfAbsent && r.Start.Address == s.Start.Address })
-		if m.touched(s.RunKey) || taken {
+		if m.hasTouched(s.RunKey) || taken {
 			continue
 		}
 		if e := m.row(s); (e != nil && e.Outcome.Status == model.Running) || m.seldom() {
@@ -99,7 +99,7 @@ func (m *mixer) end() {
 func (m *mixer) remove() {
 	for range 20 {
 		s := m.run()
-		if m.touched(s.RunKey) || slices.Contains(m.b.Deletes, s.RunKey) {
+		if m.hasTouched(s.RunKey) || slices.Contains(m.b.Deletes, s.RunKey) {
 			continue
 		}
 		if e := m.row(s); (e != nil && e.Outcome.Status.Closed()) || m.seldom() {

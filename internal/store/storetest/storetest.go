@@ -138,4 +138,4 @@ type suite struct {
 
 func durable(o *Options) bool { return o.Reopen != nil }
 
-func shared(o *Options) bool { return o.Second != nil }
+func isShared(o *Options) bool { return o.Second != nil }

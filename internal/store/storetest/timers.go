@@ -146,7 +146,7 @@ func testRunTimers(x *suite) {
 	}
 	x.Want("timers of a run", []store.Timer{a.Timer("3", Noon-1), a.Timer("2", Noon), a.Timer("1", Noon+1)}, get(a.RunKey))
 	x.Want("timers of the other", []store.Timer{b.Timer("1", Noon)}, get(b.RunKey))
-	x.Want("timers of nobody", []store.Timer(nil), get(store.RunKey{Shard: 5, Run: x.RunID()}))
+	x.Want("timers of an unknown run", []store.Timer(nil), get(store.RunKey{Shard: 5, Run: x.RunID()}))
 	x.Want("timers of a run in another shard", []store.Timer(nil), get(store.RunKey{Shard: 6, Run: a.Run}))
 }
 

@@ -63,7 +63,8 @@ type store interface {
 	Save(ctx context.Context, v string) error
 }
 
-// The check does not see through an interface, but a method that takes a context waits for something.
+// The check does not see through an interface, but a method that takes a context waits for
+// something.
 func wrongContext(ctx perdure.WorkflowCtx, s store) (int, error) {
 	return 0, s.Save(context.Background(), "x") // want `a context\.Context passed to s\.Save in workflow code: workflow code has no context\.Context`
 }

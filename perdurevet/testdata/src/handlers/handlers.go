@@ -129,7 +129,8 @@ var rightClock = perdure.NewOperation(accounts, "clock", func(ctx perdure.Entity
 	return n, nil
 })
 
-// A service is code with an address. It is meant for input and output, and may do several at a time.
+// A service is code with an address. It is meant for input and output, and may do several at a
+// time.
 var rightService = perdure.NewRPC(service, "fetch", func(ctx perdure.EntityCtx, urls []string) (int, error) {
 	var wg sync.WaitGroup
 	for _, url := range urls {

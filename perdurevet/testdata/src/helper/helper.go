@@ -16,7 +16,7 @@ func SetLevel(n int) { Level = n }
 // Stamp reads the clock.
 func Stamp() string { return time.Now().String() }
 
-// Label does it by way of another.
+// Label does it through another function.
 func Label() string { return strings.ToUpper(Stamp()) }
 
 // Config reads a file.

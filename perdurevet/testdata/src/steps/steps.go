@@ -56,7 +56,7 @@ func wrongHelper(ctx perdure.WorkflowCtx, n int) (int, error) {
 func wrongClosure(ctx perdure.WorkflowCtx, n int) (int, error) {
 	pause := func() error { return ctx.Sleep(1) }
 	return perdure.Do(ctx, "x", func(context.Context) (int, error) {
-		return 0, pause() // want `durable call ctx\.Sleep \(steps\.go:\d+\) inside a step, by way of pause`
+		return 0, pause() // want `durable call ctx\.Sleep \(steps\.go:\d+\) inside a step, through pause`
 	})
 }
 
@@ -112,7 +112,8 @@ func wrongOuterScope(ctx perdure.WorkflowCtx, n int) (int, error) {
 func right(ctx perdure.WorkflowCtx, n int) (string, error) {
 	id := ctx.UUID()
 	return perdure.Do(ctx, "x", func(c context.Context) (string, error) {
-		ctx.Log().Info("look", "self", ctx.Self().String(), "now", ctx.Now()) // accessors are fine in a step
+		// accessors are fine in a step
+		ctx.Log().Info("look", "self", ctx.Self().String(), "now", ctx.Now())
 		local := 0
 		local++
 		return id, c.Err()

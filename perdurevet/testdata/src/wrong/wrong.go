@@ -1,4 +1,5 @@
-// Package wrong has the programs of the design that compile, that Open cannot refuse, and that must be reported.
+// Package wrong has the programs of the design that compile, that Open cannot refuse, and that must
+// be reported.
 package wrong
 
 import (

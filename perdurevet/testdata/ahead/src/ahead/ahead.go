@@ -1,5 +1,6 @@
-// Package ahead uses what the face promises and the root package does not have yet: transactions, queries, updates,
-// locks, event-driven workflows. When it has them, these move to the other snippets.
+// Package ahead uses what the face promises and the root package does not have yet: transactions,
+// queries, updates, locks, event-driven workflows. When it has them, these move to the other
+// snippets.
 package ahead
 
 import (

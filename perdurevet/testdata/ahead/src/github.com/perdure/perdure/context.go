@@ -40,7 +40,8 @@ func (ctx WorkflowCtx) Detached() WorkflowCtx { return ctx }
 // Err is ErrCanceled or ErrTimeout once the scope has ended.
 func (ctx WorkflowCtx) Err() error { return nil }
 
-// OnFailure adds a compensation; compensations run in reverse when the workflow fails or is cancelled.
+// OnFailure adds a compensation; compensations run in reverse when the workflow fails or is
+// cancelled.
 func (ctx WorkflowCtx) OnFailure(undo func(WorkflowCtx) error) {}
 
 // Version is the chosen version of a change in this execution.
@@ -70,13 +71,15 @@ func (f *Future[T]) ready() bool            { return false }
 // Waitable is a *Future of any type.
 type Waitable interface{ ready() bool }
 
-// Select waits for the first of the futures and returns it; on scope end it returns nil and the error.
+// Select waits for the first of the futures and returns it; on scope end it returns nil and the
+// error.
 func Select(ctx WorkflowCtx, fs ...Waitable) (Waitable, error) { return fs[0], nil }
 
 // Wait waits for all futures, of any types.
 func Wait(ctx WorkflowCtx, fs ...Waitable) error { return nil }
 
-// All waits for all and returns the values in order, or the first error; the rest is then cancelled.
+// All waits for all and returns the values in order, or the first error; the rest is then
+// cancelled.
 func All[T any](ctx WorkflowCtx, fs ...*Future[T]) ([]T, error) { return nil, nil }
 
 // Race returns the first to finish and cancels the rest.
@@ -102,7 +105,8 @@ func (s *Signal[T]) Receive(ctx WorkflowCtx) (T, error) { var v T; return v, nil
 // TryReceive takes one if it is there.
 func (s *Signal[T]) TryReceive(ctx WorkflowCtx) (T, bool) { var v T; return v, false }
 
-// Next is the pending receive; until its Get it is the same future, so a lost Select loses no signal.
+// Next is the pending receive; until its Get it is the same future, so a lost Select loses no
+// signal.
 func (s *Signal[T]) Next(ctx WorkflowCtx) *Future[T] { return nil }
 
 // Promise is the typed name of a value that is resolved once.
@@ -181,7 +185,8 @@ type (
 
 func (Key) applyStart() {}
 
-// RetryPolicy says when a failed attempt is repeated. The zero value never gives up: 1 s, doubled, at most 1 min.
+// RetryPolicy says when a failed attempt is repeated. The zero value never gives up: 1 s, doubled,
+// at most 1 min.
 type RetryPolicy struct {
 	MaxAttempts         int
 	Initial, Max        time.Duration
@@ -237,7 +242,8 @@ type usesOption struct{}
 
 func (usesOption) applyWorkflow() {}
 
-// Uses makes Open fail, naming it, when an activity the workflow needs has no code here and no queue.
+// Uses makes Open fail, naming it, when an activity the workflow needs has no code here and no
+// queue.
 func Uses(defs ...Definition) WorkflowOption { return usesOption{} }
 
 type entOpt struct{}

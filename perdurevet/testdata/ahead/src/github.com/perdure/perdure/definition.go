@@ -1,4 +1,5 @@
-// Package perdure is a stub: the face as the design has it, with what the root package does not have yet.
+// Package perdure is a stub: the face as the design has it, with what the root package does not
+// have yet.
 package perdure
 
 import (
@@ -9,7 +10,8 @@ import (
 // Void is the input or output of something that has none.
 type Void = struct{}
 
-// Definition is anything Open and Dial accept: a workflow, activity, entity, service, schedule, Binding or Group.
+// Definition is anything Open and Dial accept: a workflow, activity, entity, service, schedule,
+// Binding or Group.
 type Definition interface{ define(*registry) error }
 
 // Group is a reusable bundle of definitions.
@@ -23,10 +25,12 @@ type registry struct{}
 func (Group) define(*registry) error   { return nil }
 func (Binding) define(*registry) error { return nil }
 
-// Sender may send: start, signal, resolve. EntityCtx, Client, WorkflowCtx and a caller's transaction are Senders.
+// Sender may send: start, signal, resolve. EntityCtx, Client, WorkflowCtx and a caller's
+// transaction are Senders.
 type Sender interface{ sender() }
 
-// Caller may also wait for an answer. Client and WorkflowCtx are Callers; EntityCtx and transactions are not.
+// Caller may also wait for an answer. Client and WorkflowCtx are Callers; EntityCtx and
+// transactions are not.
 type Caller interface {
 	Sender
 	caller()
@@ -34,7 +38,8 @@ type Caller interface {
 
 // ---- workflows
 
-// Workflow is the typed name of a workflow; safe for package-level variables and for concurrent use.
+// Workflow is the typed name of a workflow; safe for package-level variables and for concurrent
+// use.
 type Workflow[I, O any] struct {
 	name string
 	fn   func(WorkflowCtx, I) (O, error)
@@ -57,7 +62,8 @@ func (w *Workflow[I, O]) KeyedBy(key func(I) Key) *Workflow[I, O] { c := *w; c.k
 // Bind joins a declared workflow with its code, for Open or Dial.
 func (w *Workflow[I, O]) Bind(fn func(WorkflowCtx, I) (O, error)) Binding { return Binding{w.name} }
 
-// Run starts (or attaches to) the execution of the key and waits for its result. From a workflow it is a child.
+// Run starts (or attaches to) the execution of the key and waits for its result. From a workflow it
+// is a child.
 func (w *Workflow[I, O]) Run(c Caller, in I, opts ...StartOption) (O, error) { var o O; return o, nil }
 
 // Start starts (or attaches to) the execution of the key and returns at once.
@@ -133,7 +139,8 @@ func DeclareActivity[I, O any](name string, opts ...ActivityOption) *Activity[I,
 // Bind joins a declared activity with its code.
 func (a *Activity[I, O]) Bind(fn func(context.Context, I) (O, error)) Binding { return Binding{a.name} }
 
-// StepKeyedBy returns a copy whose steps are identified by key(in) instead of by equal arguments and occurrence.
+// StepKeyedBy returns a copy whose steps are identified by key(in) instead of by equal arguments
+// and occurrence.
 func (a *Activity[I, O]) StepKeyedBy(key func(I) string) *Activity[I, O] { c := *a; return &c }
 
 // Run executes the activity as a step and waits.

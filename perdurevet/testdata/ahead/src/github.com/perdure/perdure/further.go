@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// With starts the execution, if need be, and delivers the signal in the same commit (signal-with-start).
+// With starts the execution, if need be, and delivers the signal in the same commit
+// (signal-with-start).
 func (s *Signal[T]) With(v T) StartOption { return startOption{} }
 
 type startOption struct{}
@@ -25,7 +26,8 @@ type RequeueOption interface{ applyRequeue() }
 func (requestID) applyPast()    {}
 func (requestID) applyRequeue() {}
 
-// RequestID deduplicates one call or send; the default is fresh per call and stable per workflow step.
+// RequestID deduplicates one call or send; the default is fresh per call and stable per workflow
+// step.
 func RequestID(id string) interface {
 	CallOption
 	StartOption
@@ -40,13 +42,15 @@ type requestID struct {
 	startOption
 }
 
-// Defer runs fn when the execution really ends, in reverse order, never on unload; its steps are durable.
+// Defer runs fn when the execution really ends, in reverse order, never on unload; its steps are
+// durable.
 func (ctx WorkflowCtx) Defer(fn func(WorkflowCtx) error) {}
 
 // UUID is equal on replay.
 func (ctx WorkflowCtx) UUID() string { return "" }
 
-// BindOperation joins a declared operation with its code; needed when operations refer to each other.
+// BindOperation joins a declared operation with its code; needed when operations refer to each
+// other.
 func BindOperation[S, I, O any](e *Entity[S], op *Operation[I, O], fn func(EntityCtx, *S, I) (O, error)) Binding {
 	return Binding{op.name}
 }
@@ -54,7 +58,8 @@ func BindOperation[S, I, O any](e *Entity[S], op *Operation[I, O], fn func(Entit
 // Bind joins a declared RPC with its code.
 func (r *RPC[I, O]) Bind(fn func(EntityCtx, I) (O, error)) Binding { return Binding{r.name} }
 
-// State is the typed name of workflow-local durable state, readable from outside without a live worker.
+// State is the typed name of workflow-local durable state, readable from outside without a live
+// worker.
 type State[T any] struct{ name string }
 
 // NewState names workflow-local state.

@@ -2,7 +2,8 @@ package perdure
 
 import "time"
 
-// Machine is an event-driven workflow: each method returns what to do next. Embed Events and override what you need.
+// Machine is an event-driven workflow: each method returns what to do next. Embed Events and
+// override what you need.
 type Machine interface {
 	OnStart() Actions
 	OnActivityCompleted(ActivityCompleted) Actions
@@ -13,7 +14,8 @@ type Machine interface {
 	OnCancel(reason string) Actions
 }
 
-// NewMachine defines an event-driven workflow; newM is called once per execution and again on replay.
+// NewMachine defines an event-driven workflow; newM is called once per execution and again on
+// replay.
 func NewMachine[I, O any, M Machine](name string, newM func(I) M, opts ...WorkflowOption) *Workflow[I, O] {
 	return &Workflow[I, O]{name: name}
 }

@@ -10,7 +10,8 @@ type TxSource[T any] struct {
 	begin func(context.Context) (T, error)
 }
 
-// NewTxActivity defines an activity that runs in one transaction together with the record of its outcome.
+// NewTxActivity defines an activity that runs in one transaction together with the record of its
+// outcome.
 func NewTxActivity[T, I, O any](name string, db TxSource[T], fn func(context.Context, T, I) (O, error), opts ...ActivityOption) *Activity[I, O] {
 	return &Activity[I, O]{name}
 }

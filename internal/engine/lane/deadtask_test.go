@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A requeue that shares a batch with a poison row is applied again, with the letter read again; the
-// one behind it hears what it has begun.
+// A requeue that shares a batch with a poison row is applied again, with the dead task read again;
+// the requeue behind it gets the run that the first one started.
 func TestRequeueBesidePoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -25,14 +25,14 @@ func TestRequeueBesidePoison(t *testing.T) {
 	r.l.Expire(r.now, model.ClaimRef{TaskRef: ref}, false, model.TimeoutToStart)
 	r.settle()
 
-	letter := func() *store.DeadRow {
+	deadTask := func() *store.DeadRow {
 		row, err := r.st.LoadDead(t.Context(), store.DeadKey{RunKey: store.RunKey{Shard: a.Shard(shards), Run: old}, Task: model.TaskStep})
 		if err != nil || row == nil {
-			t.Fatalf("the letter: %+v, %v", row, err)
+			t.Fatalf("the dead task: %+v, %v", row, err)
 		}
 		return row
 	}
-	if n := letter().Requeued; n != 0 {
+	if n := deadTask().Requeued; n != 0 {
 		t.Fatalf("requeued %d times", n)
 	}
 
@@ -50,7 +50,7 @@ func TestRequeueBesidePoison(t *testing.T) {
 	first, second := order, order
 	first.RequestID, second.RequestID = "1", "2"
 
-	// The letter is read first, so the poison is sent when the requeue is about to be applied.
+	// The dead task is read first, so the poison is sent when the requeue is about to be applied.
 	r.l.Deliver(r.now, &first, true, "first")
 	r.l.Deliver(r.now, &second, true, "second")
 	r.flush()
@@ -66,20 +66,20 @@ func TestRequeueBesidePoison(t *testing.T) {
 	r.wantAnswer("first", "")
 	r.wantAnswer("second", "")
 	if refused == 0 {
-		t.Error("nothing was refused: the test tests nothing")
+		t.Error("nothing was refused: the test proves nothing")
 	}
-	row, now := letter(), r.current(a).Start.Run
+	row, now := deadTask(), r.current(a).Start.Run
 	if row.Requeued != 1 || row.Body.Requeued.Run != now || now == old {
 		t.Errorf("requeued %d times as %s, the run is %s", row.Requeued, row.Body.Requeued.Run, now)
 	}
 	if got := r.answers["second"].Answer; !got.Existing || got.Run != now {
-		t.Errorf("the second one hears %+v", got)
+		t.Errorf("the second one gets %+v", got)
 	}
 }
 
 // The shard is given up while the lane reads a dead task for a request. A fact that arrived behind
 // the request is not stranded: the shard would never be freed.
-func TestDrainWhileLetterIsRead(t *testing.T) {
+func TestDrainWhileDeadTaskIsRead(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 2)
 	r.join(1)
@@ -93,7 +93,7 @@ func TestDrainWhileLetterIsRead(t *testing.T) {
 	}}, "requeue")
 	r.flush()
 	if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadDeadTask {
-		t.Fatalf("reads %+v, want the letter", r.loads)
+		t.Fatalf("reads %+v, want the dead task", r.loads)
 	}
 
 	b.report(c)

@@ -1,0 +1,216 @@
+package remote_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/grpcapi"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/remote"
+)
+
+// ends are both ends of the worker service: a fake engine behind the server, and a fake worker that
+// has joined over the wire. What either of them is told comes out of a channel.
+type ends struct {
+	t      *testing.T
+	server *grpcapi.Work
+	work   *remote.Work
+
+	// worker is what the engine sees of the worker.
+	worker   api.Worker
+	tasks    api.TaskWorker
+	entities api.EntityWorker
+
+	turns    chan model.Turn
+	passed   chan model.TaskRef // passages that ended
+	reports  chan model.TaskReport
+	operated chan model.Operated
+	told     chan string // to the worker
+}
+
+// newEnds connects both ends. MaxFrame is the largest frame in bytes that the server takes.
+func newEnds(t *testing.T, cfg grpcapi.WorkConfig) *ends {
+	t.Helper()
+	e := &ends{
+		t: t, turns: make(chan model.Turn, 10), passed: make(chan model.TaskRef, 10), reports: make(chan model.TaskReport, 10),
+		operated: make(chan model.Operated, 10), told: make(chan string, 10),
+	}
+
+	cfg.Backend, cfg.Tenant = fakeEngine{e: e}, func(context.Context) string { return tenant }
+	e.server = grpcapi.NewWork(cfg)
+	listener, server := bufconn.Listen(1<<20), grpc.NewServer()
+	pb.RegisterWorkerServiceServer(server, e.server)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	conn, err := grpc.NewClient("passthrough:///server", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	e.work = remote.NewWork(conn, remote.WorkConfig{Backoff: time.Millisecond})
+	t.Cleanup(func() {
+		e.work.Close()
+		e.server.Close(context.Background())
+		server.Stop()
+		serving.Wait()
+		_ = conn.Close()
+	})
+
+	return e
+}
+
+// fakeEngine is the engine behind the server.
+type fakeEngine struct {
+	api.Backend
+
+	e *ends
+}
+
+func (f fakeEngine) Join(_ context.Context, w api.Worker, _ api.Offer) (api.Session, error) {
+	f.e.worker = w
+	return fakeSession(f), nil
+}
+
+func (f fakeEngine) JoinTasks(_ context.Context, w api.TaskWorker, _ model.TaskOffer) (api.TaskSession, error) {
+	f.e.tasks = w
+	return fakeTaskSession{e: f.e}, nil
+}
+
+func (f fakeEngine) JoinEntities(_ context.Context, w api.EntityWorker, _ model.EntityOffer) (api.EntitySession, error) {
+	f.e.entities = w
+	return fakeEntitySession{e: f.e}, nil
+}
+
+// fakeSession is the engine's session of a worker of workflows. It never lets an attempt begin.
+type fakeSession struct {
+	api.Backend
+
+	e *ends
+}
+
+func (f fakeSession) Report(_ context.Context, t model.Turn) error { f.e.turns <- t; return nil }
+
+func (fakeSession) Release(model.RunID, uint64, int64, []model.Reason) {}
+
+//arch:parameters the protocol of workers, see api.Session
+func (fakeSession) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}
+func (fakeSession) Leave(context.Context) error                                       { return nil }
+
+func (fakeSession) Pass(_ model.TaskRef, _ *model.TaskSpec, _ *model.Payload, begin func()) { begin() }
+
+func (f fakeSession) EndPass(ref model.TaskRef, _ *model.TaskSpec, _ model.Passage, _ time.Duration) {
+	f.e.passed <- ref
+}
+
+func (fakeSession) HeldBackBy(model.TaskRef) (model.Reason, bool) { return model.Reason{}, false }
+
+// fakeTaskSession is the engine's session of a worker of tasks.
+type fakeTaskSession struct {
+	api.TaskSession
+
+	e *ends
+}
+
+func (f fakeTaskSession) Report(_ context.Context, r model.TaskReport) error {
+	f.e.reports <- r
+	return nil
+}
+func (fakeTaskSession) Leave(context.Context) error { return nil }
+func (fakeTaskSession) Lose()                       {}
+
+// fakeEntitySession is the engine's session of a worker of entities.
+type fakeEntitySession struct {
+	api.EntitySession
+
+	e *ends
+}
+
+func (f fakeEntitySession) FinishCalls(_ context.Context, o model.Operated) error {
+	f.e.operated <- o
+	return nil
+}
+func (fakeEntitySession) Leave(context.Context) error { return nil }
+
+// fakeWorker notes what it is told.
+type fakeWorker struct {
+	api.Worker
+	api.TaskWorker
+	api.EntityWorker
+
+	told chan string
+}
+
+func (f fakeWorker) Activate(api.Activation)                    { f.told <- "activate" }
+func (f fakeWorker) Deliver(model.RunID, uint64, []model.Event) { f.told <- "deliver" }
+func (f fakeWorker) Evict(_ model.RunID, _ uint64, why string)  { f.told <- "evict: " + why }
+func (f fakeWorker) Execute([]model.Claim)                      { f.told <- "execute" }
+func (f fakeWorker) Operate(model.Operations)                   { f.told <- "operate" }
+
+// next waits for the next value.
+func next[T any](t *testing.T, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("%s did not come", what)
+		panic("unreachable")
+	}
+}
+
+// activated joins a worker of workflows and gives it a run.
+func (e *ends) activated() (api.Session, model.RunID) {
+	e.t.Helper()
+	session, err := e.work.Join(e.t.Context(), fakeWorker{told: e.told}, api.Offer{Tenant: tenant, Workflows: []string{"flow"}})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	run := model.RunID{1, 2, 3}
+	e.worker.Activate(model.Activation{Start: model.Start{Address: address("flow", "k"), Run: run}, Generation: 7})
+	if got := next(e.t, "the activation", e.told); got != "activate" {
+		e.t.Fatal(got)
+	}
+	return session, run
+}
+
+// The engine may answer a turn that ends a run with news, because the code ran ahead of them. The
+// worker gets them: it has not lost the run before the engine evicts it.
+func TestNewsAfterTheEndOfARun(t *testing.T) {
+	t.Parallel()
+	e := newEnds(t, grpcapi.WorkConfig{})
+	session, run := e.activated()
+	end := model.Turn{Run: run, Generation: 1, Commands: []model.Command{{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: "s"}}}, Ahead: 1, Close: &model.Close{Status: model.Completed}}
+	if err := session.Report(t.Context(), end); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(t, "the turn", e.turns); got.Close == nil || got.Generation != 7 {
+		t.Fatalf("the engine got %+v", got)
+	}
+
+	e.worker.Deliver(run, 7, []model.Event{{Kind: model.EventStepCompleted, ID: "s"}})
+	if got := next(t, "the news", e.told); got != "deliver" {
+		t.Fatalf("the worker is told to %s", got)
+	}
+	end.Commands, end.Ahead = nil, 0
+	if err := session.Report(t.Context(), end); err != nil {
+		t.Fatal(err)
+	}
+	next(t, "the second turn", e.turns)
+	e.worker.Evict(run, 7, "closed")
+	if got := next(t, "the eviction", e.told); got != "evict: closed" {
+		t.Fatalf("the worker is told to %s", got)
+	}
+	if err := session.Report(t.Context(), end); err != nil || len(e.turns) > 0 {
+		t.Errorf("a turn of a run that is gone: %v, %d reached the engine", err, len(e.turns))
+	}
+}

@@ -1,0 +1,291 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// A server that restarts loses its sessions with workers, and hands the same runs out again a
+// moment later. The worker outlives that: it lets the bodies of a lost run go on, and keeps the
+// outcomes that the lost owner has not confirmed. When the run is activated again, its code is
+// replayed. A step whose attempt is kept here does not run its body again: it waits for the body
+// that runs already, or takes the outcome that is there.
+
+// keepFor is how long the worker keeps the attempts of a lost run that is not activated again. Then
+// another worker has the run, or it is over.
+const keepFor = time.Minute
+
+// attemptKey identifies an attempt of a step.
+type attemptKey struct {
+	run    model.RunID
+	step   string
+	number int // counts from 1
+}
+
+// keptAttempt is an attempt of a lost run: its body runs, or its outcome is known.
+type keptAttempt struct {
+	body    *StepContext // nil when the body had ended before the run was lost
+	done    chan struct{}
+	outcome model.Command // set before done is closed
+	expiry  *time.Timer
+}
+
+// finish sets the outcome.
+func (k *keptAttempt) finish(outcome model.Command) {
+	k.outcome = outcome
+	close(k.done)
+}
+
+// wait returns the outcome. If ctx ends first, it ends the context of the body and still waits: the
+// body decides how it ends.
+func (k *keptAttempt) wait(ctx context.Context) model.Command {
+	select {
+	case <-k.done:
+	case <-ctx.Done():
+		k.end(context.Cause(ctx))
+		<-k.done
+	}
+	return k.outcome
+}
+
+func (k *keptAttempt) end(cause error) {
+	if k.body != nil {
+		k.body.end(cause)
+	}
+}
+
+// keptAttempts are the attempts of lost runs. The zero value has none.
+type keptAttempts struct {
+	count atomic.Int64 // without the lock, for the hot path
+
+	mu  sync.Mutex
+	all map[attemptKey]*keptAttempt
+}
+
+// add keeps an attempt. An older one under the same key has the same outcome, and goes first.
+func (s *keptAttempts) add(key attemptKey, body *StepContext) *keptAttempt {
+	k := &keptAttempt{body: body, done: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[attemptKey]*keptAttempt{}
+	}
+	if old := s.all[key]; old != nil {
+		old.expiry.Stop()
+	}
+	s.all[key] = k
+	s.count.Store(int64(len(s.all)))
+	k.expiry = time.AfterFunc(keepFor, func() { s.expire(key, k) })
+	return k
+}
+
+// has reports whether there is an attempt for a step.
+func (s *keptAttempts) has(key attemptKey) bool {
+	if s.count.Load() == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[key] != nil
+}
+
+// take returns the attempt for a step and no longer keeps it; nil when there is none.
+func (s *keptAttempts) take(key attemptKey) *keptAttempt {
+	if s.count.Load() == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.all[key]
+	if k != nil {
+		k.expiry.Stop()
+		s.remove(key)
+	}
+	return k
+}
+
+// expire gives up on an attempt that was not taken in time.
+func (s *keptAttempts) expire(key attemptKey, k *keptAttempt) {
+	s.mu.Lock()
+	mine := s.all[key] == k
+	if mine {
+		s.remove(key)
+	}
+	s.mu.Unlock()
+	if mine {
+		k.end(errNotActivated)
+	}
+}
+
+// remove forgets an attempt. The caller holds the lock.
+func (s *keptAttempts) remove(key attemptKey) {
+	delete(s.all, key)
+	s.count.Store(int64(len(s.all)))
+}
+
+// close interrupts the bodies and forgets everything.
+func (s *keptAttempts) close() {
+	s.mu.Lock()
+	all := s.all
+	s.all = nil
+	s.count.Store(0)
+	s.mu.Unlock()
+	for _, k := range all {
+		k.expiry.Stop()
+		k.end(errShutdown)
+	}
+}
+
+var errNotActivated = fmt.Errorf("%w: the run was lost with its server and was not activated here again", ErrCanceled)
+
+// Lose takes a run away whose owner has lost the session with this worker. The worker keeps what
+// still runs: if the run is activated here again, its steps go on instead of beginning anew.
+func (w *Worker) Lose(id model.RunID, generation uint64) {
+	if r := w.findRun(id, generation); r != nil {
+		r.lose()
+	}
+}
+
+// lose unloads the run as soon as its code parks, and keeps its attempts.
+func (r *run) lose() {
+	r.mu.Lock()
+	if r.evicted {
+		r.mu.Unlock()
+		return
+	}
+	r.lost = true
+	time.AfterFunc(keepFor, r.stopInline)
+	r.evictLocked("the server has lost the session of this worker")
+}
+
+// stopInline ends an inline body of a lost run that was not activated again in time.
+func (r *run) stopInline() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.inline; a != nil && a.body != nil && r.successor == nil {
+		a.body.end(errNotActivated)
+	}
+}
+
+// handOverTo lets a new activation of a lost run begin once this one has let go of its attempts. It
+// returns false when the new one need not wait.
+func (r *run) handOverTo(next *run) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.lost || r.unloaded {
+		return false
+	}
+	r.successor = next
+	next.predecessor.Store(r)
+	if slices.ContainsFunc(next.events, isCancelRequest) {
+		r.cancelInlineLocked()
+	}
+	return true
+}
+
+func isCancelRequest(e *model.Event) bool { return e.Kind == model.EventCancelRequest }
+
+// cancelInlineLocked tells the inline body that the execution is to end.
+func (r *run) cancelInlineLocked() {
+	if a := r.inline; a != nil && a.cancelable && a.body != nil {
+		a.body.end(ErrCanceled)
+	}
+}
+
+// cancelPredecessor tells the inline body of the activation before, which this one waits for, that
+// the execution is to end.
+func (r *run) cancelPredecessor() {
+	if p := r.predecessor.Load(); p != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.cancelInlineLocked()
+	}
+}
+
+// keepAttempts keeps the attempts of a lost run. The caller has the baton.
+func (r *run) keepAttempts() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.sent {
+		r.keepOutcome(c)
+	}
+	for _, commands := range [][]model.Command{r.m.commands, r.done} {
+		for i := range commands {
+			r.keepOutcome(&commands[i])
+		}
+	}
+
+	cause := fmt.Errorf("%w: the run was lost with its server", ErrCanceled)
+	for _, a := range r.m.asks {
+		switch {
+		case a.kind != askStep || a.state != stepRunning || !a.launched || a.dropped:
+		case a.body == nil: // it waits for limits or a slot, and has not begun
+			r.abandonLocked(a, cause)
+		default:
+			a.kept = r.w.kept.add(attemptKey{r.start.Run, a.id, a.attempt + 1}, a.body)
+		}
+	}
+}
+
+// keepOutcome keeps what a body returned.
+func (r *run) keepOutcome(c *model.Command) {
+	if isOutcome(c) {
+		r.w.kept.add(attemptKey{r.start.Run, c.Event.ID, c.Event.Attempt}, nil).finish(*c)
+	}
+}
+
+// isOutcome reports whether a command records how an attempt of a body ended.
+func isOutcome(c *model.Command) bool {
+	switch c.Event.Kind {
+	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed:
+		return c.Kind == model.CommandRecord || c.Kind == model.CommandRetry
+	default:
+		return false
+	}
+}
+
+// adopt reports the outcome of a kept attempt as that of this one, which has passed the gate if p
+// is not nil.
+func (r *run) adopt(j job, p *passage, outcome model.Command) {
+	if p != nil {
+		var err error
+		if f := outcome.Event.Failure; f != nil {
+			err = f
+		}
+		p.leave(true, err)
+	}
+	r.reportCommand(j, outcome)
+}
+
+// noteSent remembers outcomes that are reported, until the owner confirms them. The caller holds
+// the lock of the run.
+func (r *run) noteSent(commands []model.Command) {
+	if !r.w.cfg.OwnerRestarts {
+		return
+	}
+	for i := range commands {
+		if isOutcome(&commands[i]) {
+			r.sent = append(r.sent, &commands[i])
+		}
+	}
+}
+
+// noteConfirmed forgets an outcome that is in the history now. The caller holds the lock of the
+// run.
+func (r *run) noteConfirmed(e *model.Event) {
+	if len(r.sent) == 0 {
+		return
+	}
+	i := slices.IndexFunc(r.sent, func(c *model.Command) bool {
+		return c.Event.ID == e.ID && c.Event.Attempt == e.Attempt && c.Event.Kind == e.Kind
+	})
+	if i >= 0 {
+		r.sent = slices.Delete(r.sent, i, i+1)
+	}
+}
