@@ -96,16 +96,25 @@ func anyTenant(header map[string][]string, otherwise string) (string, error) {
 	return tenant, err
 }
 
-// Open lets everyone in, into one tenant, as an admin. It is for servers that only their own user
+// Open lets everyone in as an admin. It is for servers that only their own user
 // can reach: on loopback, or on a socket.
-type Open struct{ Tenant string }
+type Open struct {
+	// Tenant of callers that choose none.
+	Tenant string
+	// Choose lets callers choose another tenant.
+	Choose bool
+}
 
-// Authenticate returns the caller. A caller that chooses another tenant is refused.
+// Authenticate returns the caller.
 func (o Open) Authenticate(_ context.Context, header map[string][]string) (Identity, error) {
-	if err := onlyTenant(header, o.Tenant); err != nil {
+	tenant, err := anyTenant(header, o.Tenant)
+	if err == nil && !o.Choose {
+		err = onlyTenant(header, o.Tenant)
+	}
+	if err != nil {
 		return Identity{}, err
 	}
-	return Identity{Tenant: o.Tenant, Name: "anonymous", Admin: true}, nil
+	return Identity{Tenant: tenant, Name: "anonymous", Admin: true}, nil
 }
 
 // onlyTenant refuses a caller that chooses another tenant than its own.

@@ -75,5 +75,9 @@ func TestOpen(t *testing.T) {
 		if who.Tenant != c.tenant || who.Admin != (err == nil) || fault.KindOf(err) != c.kind {
 			t.Errorf("%v: %+v, error %v", c.header, who, err)
 		}
+		chooses := authn.Open{Tenant: "default", Choose: true}
+		if who, err := chooses.Authenticate(t.Context(), c.header); err != nil || len(c.header["perdure-tenant"]) > 0 && who.Tenant != c.header["perdure-tenant"][0] {
+			t.Errorf("%v: %+v, error %v, although callers may choose", c.header, who, err)
+		}
 	}
 }

@@ -316,6 +316,19 @@ func TestServeEnvironment(t *testing.T) { //nolint:paralleltest // it sets the e
 	run("acme enabled 7", 0, "tenant", "list")
 	run(s.address, 0, "node", "list", "--wide")
 	run("[]", 0, "worker", "sessions", "--all", "-o", "json")
+	var made bytes.Buffer
+	if code := Main(t.Context(), []string{"key", "create", "--tenant", "acme", "-o", "json", "--store", url}, Streams{In: strings.NewReader(""), Out: &made, Err: io.Discard}); code != 0 {
+		t.Fatalf("key create: exit %d", code)
+	}
+	var k struct{ Key string }
+	if err := json.Unmarshal(made.Bytes(), &k); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(tokenVariable, k.Key)
+	run("the key belongs to tenant acme, and the command is for tenant default (give --tenant acme, or set $PERDURE_TENANT)", 7, "workflow", "list")
+	run("order/1", 0, "workflow", "list", "--tenant", "acme")
+	run("only a caller with an admin key may choose the tenant", 7, "workflow", "list", "--tenant", "default")
+	run("Tenants needs an admin key, and the caller has a key of tenant acme", 7, "tenant", "list")
 	t.Setenv(tokenVariable, "perdure_none_none")
 	run("the key is not known", 7, "tenant", "list")
 	s.end()

@@ -18,14 +18,14 @@ import (
 // dry the command only reads. The tenant of the command is an argument of the request, and does not
 // say in which tenant the caller acts.
 func (o *options) withAdmin(ctx context.Context, dry bool, do func(a api.Admin) error) error {
-	tenant := o.tenant
-	o.tenant = model.DefaultTenant
+	tenant, given := o.tenant, o.tenantGiven
+	o.tenant, o.tenantGiven, o.allTenants = model.DefaultTenant, false, true
 	open := o.act
 	if dry {
 		open = o.look
 	}
 	n, err := open(ctx)
-	o.tenant = tenant
+	o.tenant, o.tenantGiven, o.allTenants = tenant, given, false
 	if err != nil {
 		return err
 	}

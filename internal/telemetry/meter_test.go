@@ -201,6 +201,7 @@ func TestByTenant(t *testing.T) {
 				got["started "+strings.Join(s.Labels, " ")] = s.Value
 			case telemetry.Tasks:
 				got["tasks "+strings.Join(s.Labels, " ")] = s.Value
+			default:
 			}
 		})
 		if !maps.Equal(got, c.want) {
