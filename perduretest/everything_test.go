@@ -224,6 +224,12 @@ func TestEverything(t *testing.T) {
 			}
 			open = append(open, info.Ref.Key)
 		}
+		for c, err := range env.App().Watch(env.Context(), perdure.WatchQuery{Classes: []string{"execution"}}) {
+			if err != nil || c.Kind != "begun" {
+				t.Errorf("the feed begins with %+v, %v", c, err)
+			}
+			break
+		}
 		for e, err := range env.App().Histories().Events(env.Context(), x) {
 			if err != nil {
 				t.Fatal(err)

@@ -86,6 +86,7 @@ type Client interface {
 	TaskData
 	Queues
 	Flow
+	Feed
 }
 
 // Target names an execution. When Run is zero, it means the current run of the address.

@@ -30,6 +30,9 @@ type WorkerInfo struct {
 	Limits, Breakers []string
 	// Draining is true when the worker takes no new work.
 	Draining bool
+	// Alike is how many other remote workers of the node offer the same. Slots is what they have
+	// together.
+	Alike int
 }
 
 // QueueList is the queues of a tenant.

@@ -59,6 +59,8 @@ var withoutExample = map[string]string{
 	"Tasks":             "see Log and StreamItem",
 	"LogLine":           "see Log",
 	"StreamKind":        "see StreamItem",
+	"Change":            "see App.Watch",
+	"WatchQuery":        "see App.Watch",
 	"TaskTail":          "see Log and StreamItem",
 	"DeadLetter":        "what App.DeadLetters lists; docs/transactions.md has it",
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,12 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-const devPoll = 500 * time.Millisecond
+const (
+	// devPoll is the time between two sessions of a watch, or between two reads without a feed.
+	devPoll = 500 * time.Millisecond
+	// devPatience is how long the last read may take.
+	devPatience = 5 * time.Second
+)
 
 // serverVariable tells programs which server to dial. Commands of this CLI read it as well.
 const serverVariable = "PERDURE_SERVER"
@@ -136,50 +142,74 @@ func (o *options) keepRunning(ctx context.Context, args []string, env string) er
 
 // watch prints changes of executions until ctx ends.
 func (o *options) watch(ctx context.Context, look func(context.Context) (session, error)) error {
-	last := map[model.RunID]string{}
-	for first := true; ; first = false {
-		err := o.printChanges(context.WithoutCancel(ctx), look, last, first)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Unavailable) {
+	w := devWatch{list: o.watchList(nil, api.ListRequest{Tenant: o.tenant, Limit: 100, AllRuns: true}, 100), first: true}
+	for ctx.Err() == nil {
+		err := w.session(ctx, look)
+		w.first = false // a store that was not there has no old executions
+		if err != nil && ctx.Err() == nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Unavailable) {
 			fmt.Fprintf(o.Err, "· %v\n", err)
 		}
-		select {
-		case <-time.After(devPoll):
-		case <-ctx.Done():
-		}
+		wait(ctx, devPoll)
 	}
+
+	// The program may have committed something just before it ended. If the store cannot be read,
+	// there is nothing to add to what was printed.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), devPatience)
+	defer cancel()
+	if n, err := look(ctx); err == nil {
+		defer n.Close()
+		w.list.b = n.Backend()
+		_ = w.list.readAll(ctx, w.show)
+	}
+	return nil
 }
 
-// printChanges prints the differences from the last look. The first look only records which
-// executions are closed.
-func (o *options) printChanges(ctx context.Context, look func(context.Context) (session, error), last map[model.RunID]string, first bool) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
+// devWatch prints executions over as many sessions as it takes.
+type devWatch struct {
+	list  *watchedList
+	first bool // it has read nothing yet
+}
+
+// session prints what changes while a session lasts. Without a feed it reads once and returns.
+func (w *devWatch) session(ctx context.Context, look func(context.Context) (session, error)) error {
 	n, err := look(ctx)
 	if err != nil {
 		return err
 	}
 	defer n.Close()
-	page, err := n.Backend().List(ctx, api.ListRequest{Tenant: o.tenant, Limit: 100, AllRuns: true})
-	if err != nil {
-		return err
-	}
+	w.list.b = n.Backend()
 
-	for i := len(page.Executions) - 1; i >= 0; i-- {
-		d := &page.Executions[i]
-		s := summarise(d)
-		state := s.Status + " " + s.Reason
-		if last[d.Start.Run] == state {
-			continue
+	began := false
+	r := api.WatchRequest{Tenant: w.list.req.Tenant}
+	r.Classes = []model.ChangeClass{model.ClassExecution, model.ClassTask}
+	err = n.Backend().Watch(ctx, r, func(p api.ChangePage) error {
+		if !began || p.Gap || p.Partial {
+			began = true
+			if err := w.readAll(ctx); err != nil || p.Partial {
+				return cmp.Or(err, errPartial)
+			}
 		}
-		last[d.Start.Run] = state
-		if first && d.Outcome.Status.Closed() {
-			continue
-		}
-		fmt.Fprintf(o.Out, "%s  %-9s  %s/%s  %s\n", time.Now().UTC().Format("15:04:05.000Z"), s.Status, s.Workflow, s.Key, shorten(s.Reason, 80))
+		return w.list.readChanged(ctx, &p)
+	})
+	switch {
+	case errors.Is(err, errPartial):
+		return nil
+	case errors.Is(err, api.ErrNoFeed):
+		return w.readAll(ctx)
 	}
+	return err
+}
 
-	return nil
+func (w *devWatch) readAll(ctx context.Context) error {
+	err := w.list.readAll(ctx, w.show)
+	w.first = false
+	return err
+}
+
+// show prints an execution. The first time it leaves out what is closed already.
+func (w *devWatch) show(d *api.Description) error {
+	if w.first && d.Outcome.Status.Closed() {
+		return nil
+	}
+	return w.list.print(d)
 }

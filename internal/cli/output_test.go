@@ -239,6 +239,16 @@ func TestShapes(t *testing.T) {
 	for name, do := range printers {
 		check(name, []byte(capture(t, 80, "json", do)))
 	}
+	for _, c := range []api.Change{
+		{
+			Class: model.ClassTask, Kind: model.ChangeFailed, Address: addressOf("order", "42"), Run: runOf(1), Task: "pay", Name: "pay", Queue: "bank",
+			Status: model.Failed, Reason: model.WaitRetry, Seq: 3, At: noon,
+		},
+		{Class: model.ClassEntity, Kind: model.ChangeChanged, Address: addressOf("entity:account", "42"), Locked: true, At: noon},
+		{Class: model.ClassSetting, Kind: model.ChangePaused, Of: "queue", Name: "mails", At: noon},
+	} {
+		check("watch", []byte(capture(t, 80, "json", func(o *options) error { return o.printChange(&c) })))
+	}
 	for command, typ := range s.commands {
 		if !tried[command] && typ != "none" {
 			t.Errorf("perdure %s is documented and was not tried", command)

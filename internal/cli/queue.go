@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,19 +14,27 @@ import (
 )
 
 func newQueue(o *options) *cobra.Command {
+	var watch bool
 	cmd := &cobra.Command{Use: "queue", Short: "Queues of tasks", Example: "  perdure queue list\n  perdure queue show mails"}
-	cmd.AddCommand(
-		&cobra.Command{
-			Use: "list", Short: "List queues, their open tasks and their workers", Args: cobra.NoArgs,
-			Long: `List queues, their open tasks and their workers.
+	list := &cobra.Command{
+		Use: "list", Short: "List queues, their open tasks and their workers", Args: cobra.NoArgs,
+		Long: `List queues, their open tasks and their workers.
 
 On PostgreSQL the command asks the running nodes. If no node answers, or on a file, it counts the tasks in the histories of open executions.`,
-			Example: "  perdure queue list -o json",
-			RunE:    func(cmd *cobra.Command, _ []string) error { return o.printQueues(cmd, "") },
+		Example: "  perdure queue list -o json\n  perdure queue list --watch",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if watch {
+				return o.watchQueues(cmd.Context())
+			}
+			return o.printQueues(cmd.Context(), "")
 		},
+	}
+	watchFlag(list, &watch, "then print queues as they change, one per line, until you interrupt the command")
+	cmd.AddCommand(
+		list,
 		&cobra.Command{
 			Use: "show queue", Short: "Show one queue", Args: cobra.ExactArgs(1), Example: "  perdure queue show mails",
-			RunE: func(cmd *cobra.Command, args []string) error { return o.printQueues(cmd, args[0]) },
+			RunE: func(cmd *cobra.Command, args []string) error { return o.printQueues(cmd.Context(), args[0]) },
 		},
 	)
 	cmd.AddCommand(o.queueVerbs()...)
@@ -49,69 +58,85 @@ type queueLine struct {
 	From     string   `json:"from"`
 }
 
-func (o *options) printQueues(cmd *cobra.Command, only string) error {
-	ctx := cmd.Context()
+// queueView is what a command shows of queues: lines for JSON, and rows of a table.
+type queueView struct {
+	lines   []queueLine
+	rows    [][]string
+	counted bool // by a node
+}
+
+// readQueues reads the queues of the tenant, or one of them.
+func (o *options) readQueues(ctx context.Context, b api.Backend, only string) (v queueView, err error) {
+	list, err := b.ListQueues(ctx, o.tenant)
+	if err != nil {
+		return v, err
+	}
+	paused, err := b.Queues(ctx, o.tenant)
+	if err != nil {
+		return v, err
+	}
+
+	for _, p := range paused {
+		if p.Paused && !slices.ContainsFunc(list.Queues, func(q api.QueueInfo) bool { return q.Name == p.Name }) {
+			list.Queues = append(list.Queues, api.QueueInfo{Name: p.Name})
+		}
+	}
+
+	v = queueView{lines: []queueLine{}, counted: list.Counted}
+	for i := range list.Queues {
+		q := &list.Queues[i]
+		if only != "" && q.Name != only {
+			continue
+		}
+		l := queueLine{
+			Queue: q.Name, Open: q.Open, Workers: q.Workers, Slots: q.Slots, Paused: q.Paused, Oldest: when(q.Oldest), Unserved: q.Unserved, From: "store",
+		}
+		state := "-"
+
+		if n := slices.IndexFunc(paused, func(p api.QueueStatus) bool { return p.Paused && p.Name == q.Name }); n >= 0 {
+			l.Paused, l.Reason = true, paused[n].Why
+			state = strings.TrimSuffix("paused: "+paused[n].Why, ": ")
+		}
+
+		if len(q.Unserved) > 0 {
+			state = strings.TrimPrefix(state+"; ", "-; ") + "no live process executes " + strings.Join(q.Unserved, ", ")
+		}
+		row := []string{q.Name, strconv.Itoa(q.Open), second(q.Oldest), strconv.Itoa(q.Workers), strconv.Itoa(q.Slots), state}
+		if list.Counted {
+			l.From = "node"
+		}
+		if q.Waiting+q.Delayed+q.Claimed == q.Open {
+			l.Waiting, l.Delayed, l.Claimed = &q.Waiting, &q.Delayed, &q.Claimed
+		}
+		v.lines, v.rows = append(v.lines, l), append(v.rows, row)
+	}
+	return v, nil
+}
+
+func (o *options) printQueues(ctx context.Context, only string) error {
 	return o.with(ctx, true, func(b api.Backend) error {
-		list, err := b.ListQueues(ctx, o.tenant)
+		v, err := o.readQueues(ctx, b, only)
 		if err != nil {
 			return err
 		}
-		paused, err := b.Queues(ctx, o.tenant)
-		if err != nil {
-			return err
-		}
-
-		for _, p := range paused {
-			if p.Paused && !slices.ContainsFunc(list.Queues, func(q api.QueueInfo) bool { return q.Name == p.Name }) {
-				list.Queues = append(list.Queues, api.QueueInfo{Name: p.Name})
-			}
-		}
-
-		lines, rows := []queueLine{}, [][]string{}
-		for i := range list.Queues {
-			q := &list.Queues[i]
-			if only != "" && q.Name != only {
-				continue
-			}
-			l := queueLine{
-				Queue: q.Name, Open: q.Open, Workers: q.Workers, Slots: q.Slots, Paused: q.Paused, Oldest: when(q.Oldest), Unserved: q.Unserved, From: "store",
-			}
-			state := "-"
-
-			if n := slices.IndexFunc(paused, func(p api.QueueStatus) bool { return p.Paused && p.Name == q.Name }); n >= 0 {
-				l.Paused, l.Reason = true, paused[n].Why
-				state = strings.TrimSuffix("paused: "+paused[n].Why, ": ")
-			}
-
-			if len(q.Unserved) > 0 {
-				state = strings.TrimPrefix(state+"; ", "-; ") + "no live process executes " + strings.Join(q.Unserved, ", ")
-			}
-			row := []string{q.Name, strconv.Itoa(q.Open), second(q.Oldest), strconv.Itoa(q.Workers), strconv.Itoa(q.Slots), state}
-			if list.Counted {
-				l.From = "node"
-			}
-			if q.Waiting+q.Delayed+q.Claimed == q.Open {
-				l.Waiting, l.Delayed, l.Claimed = &q.Waiting, &q.Delayed, &q.Claimed
-			}
-			lines, rows = append(lines, l), append(rows, row)
-		}
-
-		switch {
-		case only != "" && len(lines) == 0:
+		if only != "" && len(v.lines) == 0 {
 			return fault.New(fault.NotFound, "queue %s has no tasks and no workers", only)
-		case o.output == "json":
-			return o.json(lines)
 		}
-
-		if err := o.table("QUEUE\tOPEN\tOLDEST?\tWORKERS\tSLOTS?\tSTATE", rows); err != nil {
-			return err
-		}
-		if !list.Counted {
-			fmt.Fprintln(o.Err, "The counts come from the store, not from a node.")
-		}
-
-		return nil
+		return o.printQueueView(&v)
 	})
+}
+
+func (o *options) printQueueView(v *queueView) error {
+	if o.output == "json" {
+		return o.json(v.lines)
+	}
+	if err := o.table("QUEUE\tOPEN\tOLDEST?\tWORKERS\tSLOTS?\tSTATE", v.rows); err != nil {
+		return err
+	}
+	if !v.counted {
+		fmt.Fprintln(o.Err, "The counts come from the store, not from a node.")
+	}
+	return nil
 }
 
 func newWorker(o *options) *cobra.Command {
@@ -146,11 +171,12 @@ func (o *options) printWorkers(workers []api.WorkerInfo) error {
 			Limits     []string `json:"limits,omitempty"`
 			Breakers   []string `json:"breakers,omitempty"`
 			Draining   bool     `json:"draining,omitempty"`
+			Alike      int      `json:"alike,omitempty"`
 		}
 
 		lines := make([]line, len(workers))
 		for i, w := range workers {
-			lines[i] = line{w.Node.String(), w.Host, w.Name, w.Version, w.Workflows, entityWords(w.Entities), w.Queues, w.Activities, w.Slots, w.Limits, w.Breakers, w.Draining}
+			lines[i] = line{w.Node.String(), w.Host, w.Name, w.Version, w.Workflows, entityWords(w.Entities), w.Queues, w.Activities, w.Slots, w.Limits, w.Breakers, w.Draining, w.Alike}
 		}
 		return o.json(lines)
 	}
@@ -164,8 +190,12 @@ func (o *options) printWorkers(workers []api.WorkerInfo) error {
 		case entities != "":
 			does = "entities " + entities
 		}
+
 		if w.Name != "" {
 			does, slots = fmt.Sprintf("queues %s: %s", strings.Join(w.Queues, ", "), strings.Join(w.Activities, ", ")), strconv.Itoa(w.Slots)
+		}
+		if w.Alike > 0 {
+			does += fmt.Sprintf(" (%d workers)", w.Alike+1)
 		}
 		if w.Draining {
 			state = "drains"

@@ -143,15 +143,23 @@ func readLabels(texts []string) ([]model.Label, error) {
 
 func newWorkflowList(o *options) *cobra.Command {
 	var f listFlags
+	var watch bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List executions, newest first",
 		Example: `  perdure workflow list --workflow greet --status running
+  perdure workflow list --workflow greet --watch
   perdure workflow list --query 'status in ("failed", "canceled") and closed >= -24h and label.region = "eu"'
   perdure workflow list --since 1h -o json`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.list(cmd.Context(), &f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if watch {
+				return o.watchExecutions(cmd.Context(), &f)
+			}
+			return o.list(cmd.Context(), &f)
+		},
 	}
 	f.add(cmd)
+	watchFlag(cmd, &watch, "then print executions as they change, one per line, until you interrupt the command")
 	cmd.Flags().Var(count(&f.limit, 50), "limit", "most entries to list; 0 lists all")
 	return cmd
 }

@@ -126,20 +126,26 @@ func newTaskList(o *options) *cobra.Command {
 	var f listFlags
 	var activity string
 	var queues []string
+	var watch bool
 
 	cmd := &cobra.Command{
 		Use: "list", Short: "List tasks, newest first",
 		Example: `  perdure task list --activity mail --status open
+  perdure task list --queue mails --watch
   perdure task list --queue mails --status failed -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if activity != "" {
 				f.workflow = model.TaskPrefix + strings.TrimPrefix(activity, model.TaskPrefix)
 			}
+			if watch {
+				return o.watchTasks(cmd.Context(), &f, queues)
+			}
 			return o.listTasks(cmd.Context(), &f, queues)
 		},
 	}
 
+	watchFlag(cmd, &watch, "then print tasks as they change, one per line, until you interrupt the command")
 	cmd.Flags().StringVar(&activity, "activity", "", "select only this activity")
 	cmd.Flags().StringSliceVar(&queues, "queue", nil, "select only these queues")
 	cmd.Flags().StringVar(&f.prefix, "key-prefix", "", "select only keys with this prefix")
@@ -190,19 +196,52 @@ func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) 
 			}
 		}
 
-		if o.output == "json" {
-			return o.json(lines)
-		}
-		rows := make([][]string, len(lines))
-		for i, l := range lines {
-			rows[i] = []string{l.Activity + "/" + l.Key, l.Queue, l.Status, second(l.at), l.Reason}
-		}
-		if err := o.table("TASK\tQUEUE\tSTATUS\tSUBMITTED\tREASON", rows); err != nil {
+		if err := o.printTasks(lines); err != nil {
 			return err
 		}
-
 		o.more(more)
 		return nil
+	})
+}
+
+// printTasks prints a listing of tasks.
+func (o *options) printTasks(lines []taskLine) error {
+	if o.output == "json" {
+		return o.json(lines)
+	}
+	rows := make([][]string, len(lines))
+	for i, l := range lines {
+		rows[i] = []string{l.Activity + "/" + l.Key, l.Queue, l.Status, second(l.at), l.Reason}
+	}
+	return o.table("TASK\tQUEUE\tSTATUS\tSUBMITTED\tREASON", rows)
+}
+
+// watchTasks prints a listing of tasks, and then what changes in it.
+func (o *options) watchTasks(ctx context.Context, f *listFlags, queues []string) error {
+	req, err := f.listRequest(o.tenant)
+	if err != nil {
+		return err
+	}
+	return o.with(ctx, true, func(b api.Backend) error {
+		w := o.watchList(b, req, f.limit)
+		w.keep = func(d *api.Description) bool {
+			return d.Start.Task != nil && (len(queues) == 0 || slices.Contains(queues, d.Start.Task.Queue))
+		}
+		line := func(d *api.Description) taskLine {
+			l := taskLine{summary: summarise(d)}
+			if t := d.Start.Task; t != nil {
+				l.Activity, l.Queue = t.Kind, t.Queue
+			}
+			return l
+		}
+		w.shape = func(d *api.Description) any { return line(d) }
+		return w.follow(ctx, func(all []api.Description) error {
+			lines := make([]taskLine, len(all))
+			for i := range all {
+				lines[i] = line(&all[i])
+			}
+			return o.printTasks(lines)
+		})
 	})
 }
 

@@ -155,6 +155,23 @@ func (o *options) list(ctx context.Context, f *listFlags) error {
 	return nil
 }
 
+// watchExecutions prints a listing, and then what changes in it.
+func (o *options) watchExecutions(ctx context.Context, f *listFlags) error {
+	req, err := f.listRequest(o.tenant)
+	if err != nil {
+		return err
+	}
+	return o.with(ctx, true, func(b api.Backend) error {
+		return o.watchList(b, req, f.limit).follow(ctx, func(all []api.Description) error {
+			found := make([]summary, len(all))
+			for i := range all {
+				found[i] = summarise(&all[i])
+			}
+			return o.printSummaries(found)
+		})
+	})
+}
+
 // printSummaries prints a listing.
 func (o *options) printSummaries(found []summary) error {
 	if o.output == "json" {
@@ -209,10 +226,16 @@ func (o *options) about(use, short, example string, dry *bool, do func(ctx conte
 }
 
 func newWorkflowDescribe(o *options) *cobra.Command {
-	var stack bool
-	cmd := o.one("describe", "Describe an execution: status, input, output, what it waits for", "  perdure workflow describe greet/hello-1\n  perdure workflow describe greet/hello-1 --stack",
-		func(ctx context.Context, b api.Backend, t api.Target) error { return o.describe(ctx, b, t, stack) })
+	var stack, watch bool
+	cmd := o.one("describe", "Describe an execution: status, input, output, what it waits for", "  perdure workflow describe greet/hello-1\n  perdure workflow describe greet/hello-1 --watch",
+		func(ctx context.Context, b api.Backend, t api.Target) error {
+			if watch {
+				return o.watchDescription(ctx, b, t, stack)
+			}
+			return o.describe(ctx, b, t, stack)
+		})
 	stackFlag(cmd, &stack)
+	watchFlag(cmd, &watch, "print it again when it changes, until it ends")
 	return cmd
 }
 
@@ -385,9 +408,12 @@ func links(d *api.Description) (texts []string) {
 }
 
 func newWorkflowShow(o *options) *cobra.Command {
-	var stack bool
-	cmd := o.one("show", "Show the history of an execution", "  perdure workflow show greet/hello-1 -o json\n  perdure workflow show greet/hello-1 --stack",
+	var stack, watch bool
+	cmd := o.one("show", "Show the history of an execution", "  perdure workflow show greet/hello-1 -o json\n  perdure workflow show greet/hello-1 --watch",
 		func(ctx context.Context, b api.Backend, t api.Target) error {
+			if watch {
+				return o.watchHistory(ctx, b, t)
+			}
 			events, err := wholeHistory(ctx, b, t)
 			if err == nil {
 				err = o.printHistory(events)
@@ -403,49 +429,59 @@ func newWorkflowShow(o *options) *cobra.Command {
 		})
 
 	stackFlag(cmd, &stack)
+	watchFlag(cmd, &watch, "then print events as they are recorded, until the run ends")
+	cmd.MarkFlagsMutuallyExclusive("watch", "stack")
 	return cmd
+}
+
+// eventLine is an event in JSON.
+type eventLine struct {
+	Seq     int64        `json:"seq"`
+	At      string       `json:"at"`
+	Kind    string       `json:"kind"`
+	Name    string       `json:"name,omitempty"`
+	ID      string       `json:"id,omitempty"`
+	Attempt int          `json:"attempt,omitempty"`
+	Input   any          `json:"input,omitempty"`
+	Output  any          `json:"output,omitempty"`
+	Failure *failureLine `json:"failure,omitempty"`
+	Due     string       `json:"due,omitempty"`
+	Target  string       `json:"target,omitempty"`
+	Locks   []string     `json:"locks,omitempty"`
+	Section string       `json:"section,omitempty"`
+	Epoch   int64        `json:"epoch,omitempty"`
+}
+
+func eventLineOf(e *model.Event) eventLine {
+	l := eventLine{
+		Seq: e.Seq, At: e.At.String(), Kind: e.Kind.String(), Name: e.Name, ID: e.ID, Attempt: e.Attempt,
+		Input: raw(e.Input), Output: raw(e.Output), Failure: failureLineOf(e.Failure), Due: when(e.Due),
+		Locks: locksOf(e), Section: e.Section, Epoch: epochOf(e),
+	}
+	if !e.Target.IsZero() {
+		l.Target = nameOf(e.Target)
+	}
+	return l
 }
 
 func (o *options) printHistory(events []model.Event) error {
 	if o.output == "json" {
-		type line struct {
-			Seq     int64        `json:"seq"`
-			At      string       `json:"at"`
-			Kind    string       `json:"kind"`
-			Name    string       `json:"name,omitempty"`
-			ID      string       `json:"id,omitempty"`
-			Attempt int          `json:"attempt,omitempty"`
-			Input   any          `json:"input,omitempty"`
-			Output  any          `json:"output,omitempty"`
-			Failure *failureLine `json:"failure,omitempty"`
-			Due     string       `json:"due,omitempty"`
-			Target  string       `json:"target,omitempty"`
-			Locks   []string     `json:"locks,omitempty"`
-			Section string       `json:"section,omitempty"`
-			Epoch   int64        `json:"epoch,omitempty"`
+		lines := make([]eventLine, len(events))
+		for i := range events {
+			lines[i] = eventLineOf(&events[i])
 		}
-
-		lines := make([]line, len(events))
-		for i, e := range events {
-			lines[i] = line{
-				Seq: e.Seq, At: e.At.String(), Kind: e.Kind.String(), Name: e.Name, ID: e.ID, Attempt: e.Attempt,
-				Input: raw(e.Input), Output: raw(e.Output), Failure: failureLineOf(e.Failure),
-			}
-			lines[i].Due = when(e.Due)
-			if !e.Target.IsZero() {
-				lines[i].Target = nameOf(e.Target)
-			}
-			lines[i].Locks, lines[i].Section, lines[i].Epoch = locksOf(&e), e.Section, epochOf(&e)
-		}
-
 		return o.json(lines)
 	}
 
 	rows := make([][]string, len(events))
-	for i, e := range events {
-		rows[i] = []string{strconv.FormatInt(e.Seq, 10), stamp(e.At), e.Kind.String(), e.Name, o.detail(&e)}
+	for i := range events {
+		rows[i] = o.eventRow(&events[i])
 	}
 	return o.table("#\tTIME\tEVENT\tNAME\tDETAIL", rows)
+}
+
+func (o *options) eventRow(e *model.Event) []string {
+	return []string{strconv.FormatInt(e.Seq, 10), stamp(e.At), e.Kind.String(), e.Name, o.detail(e)}
 }
 
 // detail describes an event on one line.

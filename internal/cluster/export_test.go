@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // Clone returns an independent copy, to explore what can happen next.
@@ -42,3 +43,6 @@ func (m *Membership) IsLeaving(s model.ShardID) bool { return m.leaving[s] }
 
 // Owns reports whether the shard is ours as far as the node knows.
 func (m *Membership) Owns(s model.ShardID) bool { return m.owned[s] }
+
+// RankOf returns the rank of a node.
+func RankOf(n *store.Member) int { return int(rankOf(n)) }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -120,10 +121,18 @@ func (m *Membership) Epoch() int64 { return m.epoch }
 // View returns the cluster as last seen.
 func (m *Membership) View() store.View { return m.view }
 
-// Serve publishes what the workers of the node can run.
+// Serve publishes what the workers of the node can run: at once if others must know it, and with
+// the next renewal if only the number of workers or slots has changed.
 func (m *Membership) Serve(what []store.Served) {
+	same := slices.EqualFunc(m.serves, what, func(a, b store.Served) bool {
+		a.Slots, a.Workers, b.Slots, b.Workers = 0, 0, 0, 0
+		a.Worker, b.Worker = "", ""
+		return reflect.DeepEqual(a, b)
+	})
 	m.serves = what
-	m.RenewNow()
+	if !same {
+		m.RenewNow()
+	}
 }
 
 // Drain makes the node give up all its shards and take no others.
@@ -283,6 +292,10 @@ func rankOf(n *store.Member) rank {
 	r := runsNothing
 	for i := range n.Serves {
 		switch s := &n.Serves[i]; {
+		case s.Tenant == model.EveryTenant:
+			// A server keeps its rank whatever its workers do: shards must not move when they
+			// connect.
+			return runsWorkflows
 		case s.Worker != "":
 			r = max(r, runsTasks)
 		case strings.HasPrefix(s.Workflow, model.ReservedPrefix):
@@ -291,6 +304,7 @@ func rankOf(n *store.Member) rank {
 			return runsWorkflows
 		}
 	}
+
 	return r
 }
 

@@ -529,3 +529,19 @@ func TestRenewNowDuringARenewal(t *testing.T) {
 		}
 	}
 }
+
+// A server has the same rank with and without workers, so that shards stay where they are when
+// workers connect.
+func TestServersKeepTheirRank(t *testing.T) {
+	t.Parallel()
+	server := store.Served{Tenant: model.EveryTenant, Workflow: "perdure.schedule"}
+	workers := store.Served{Tenant: "t", Workflow: "order"}
+	for _, serves := range [][]store.Served{{server}, {server, workers}} {
+		if got, want := cluster.RankOf(&store.Member{Serves: serves}), cluster.RankOf(&store.Member{Serves: []store.Served{workers}}); got != want {
+			t.Errorf("a node that serves %v has rank %d, want %d", serves, got, want)
+		}
+	}
+	if cluster.RankOf(&store.Member{Serves: []store.Served{{Tenant: "t", Workflow: "perdure.schedule"}}}) >= cluster.RankOf(&store.Member{Serves: []store.Served{workers}}) {
+		t.Error("a program that only starts executions owns shards beside one that runs them")
+	}
+}

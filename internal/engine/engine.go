@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/cluster/host"
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/engine/feed"
 	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/lending"
@@ -68,6 +69,8 @@ type Config struct {
 	// Lane configures the lanes. The engine sets its Ref, Shards, Lanes, Retention and NewRun.
 	Lane   lane.Config
 	Limits core.Limits
+	// Feed bounds the feed of changes. The engine sets its Now.
+	Feed feed.Config
 
 	Clock storeclock.Config // when the engine follows a jump of the store's clock
 	// Suspended returns how long the machine has been suspended in total; nil asks the operating
@@ -135,6 +138,7 @@ type Engine struct {
 	taskWorkers taskWorkers
 	attempts    attempts
 	flow        *flow.Flow
+	feed        *feed.Hub
 	inc         atomic.Pointer[incarnation]
 	clerk       *clerk
 	guest       model.NodeID  // the name of a guest, which is not a node
@@ -237,6 +241,8 @@ func New(cfg Config) *Engine {
 	e.others.acquire, e.others.fence, e.others.sweep = e.trouble.Source("doing", "acquire shards"), e.trouble.Source("doing", "fence"), e.trouble.Source("doing", "sweep")
 	e.others.replies, e.others.outcomes = e.trouble.Source("doing", "look for answers"), e.trouble.Source("doing", "look for outcomes")
 	e.clerk = newClerk(e)
+	cfg.Feed.Now = e.clock.mono
+	e.feed = feed.New(cfg.Feed)
 	e.flow = flow.New(flow.Config{Store: cfg.Store, Log: cfg.Log, Trouble: e.trouble, Node: flowNode{e}, Timeout: cfg.CommitTimeout})
 	if cfg.Guest {
 		e.guest = newGuest()
@@ -327,6 +333,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.flow.Equip(inc.participant)
 		inc.board.adopt()
 		err = inc.run(ctx)
+		e.feed.SetPartial(true)
 		e.inc.CompareAndSwap(inc, nil)
 		if store.Final(err) {
 			return e.fail(err)
@@ -451,7 +458,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		cfg.Ref = store.LaneRef{Node: self.ID, Lane: i, Epoch: reg.Epoch}
 		cfg.Shards, cfg.Lanes, cfg.Limits = e.cfg.Store.Info().Shards, e.cfg.Lanes, e.cfg.Limits
 		cfg.NewRun, cfg.Retention, cfg.TenantRetention = e.clock.newRun, e.cfg.Retention, e.flow.Retention()
-		cfg.Watched, cfg.NewTrace = e.isObserved(), e.newTrace()
+		cfg.Watched, cfg.NewTrace, cfg.WantsChanges = e.isObserved(), e.newTrace(), e.feed.On
 		if cfg.MaxLoads == 0 {
 			cfg.MaxLoads = 64
 		}

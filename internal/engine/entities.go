@@ -76,7 +76,7 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 	}
 
 	if inc := s.eng.current(); inc != nil {
-		inc.post(inc.serve)
+		inc.announce()
 		for _, shell := range inc.lanes { // after its last report
 			shell.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Leave(now, -s.id) }})
 		}
@@ -87,7 +87,7 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 }
 
 func (inc *incarnation) joinEntities(w *EntitySession) {
-	inc.post(inc.serve)
+	inc.announce()
 	for i, s := range inc.lanes {
 		offer := w.offer
 		offer.Held = inc.heldIn(i, offer.Held)

@@ -53,6 +53,12 @@ func (n flowNode) Retain(of map[string]time.Duration) {
 	}
 }
 
+func (n flowNode) Announce(changes []model.Change) {
+	if n.e.feed.On() {
+		n.e.feed.Publish(changes)
+	}
+}
+
 func (n flowNode) Works() bool { return len(n.e.taskWorkers.all()) > 0 }
 
 // participantLife implements flow.Life.

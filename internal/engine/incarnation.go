@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -50,7 +51,8 @@ type incarnation struct {
 	// uses it.
 	suspended time.Duration
 
-	sweeping atomic.Bool // a sweep is in progress
+	sweeping   atomic.Bool // a sweep is in progress
+	announcing atomic.Bool // an announcement is posted to the members loop
 
 	inquiries atomic.Int32 // inquiries being answered
 	// keeps says that the lanes must not delete anything because of its age. Only the members loop
@@ -59,6 +61,7 @@ type incarnation struct {
 
 	member *cluster.Membership // only the members loop uses it
 	owners []store.ShardOwner  // as of the last renewal; only the members loop uses it
+	seen   []store.Member      // the live nodes, likewise
 	stop   context.CancelCauseFunc
 	wake   chan struct{} // capacity 1: something was posted to the members loop
 	mu     sync.Mutex
@@ -109,7 +112,7 @@ func (inc *incarnation) run(ctx context.Context) error {
 
 	for _, s := range inc.eng.taskWorkers.all() {
 		inc.board.join(s)
-		inc.post(inc.serve)
+		inc.announce()
 	}
 
 	defer inc.board.close()
@@ -356,6 +359,7 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 		}
 		inc.alive.Store(&alive)
 		inc.owners = v.Owners
+		inc.noteMembers(&v)
 		inc.eng.flow.ReadIfNewer(v.Settings)
 		if inc.participant.UpdateMembers(&v, len(inc.member.OwnedShards())) {
 			inc.member.RenewNow()
@@ -436,6 +440,7 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 		shards[i] = got[i].Shard
 	}
 	inc.moveClaims(shards, true)
+	inc.noteMove()
 	inc.eng.served.ring()
 	inc.eng.cfg.Log.Info("acquired shards", "count", len(got))
 	inc.eng.isReady.Do(func() { close(inc.eng.ready) })
@@ -461,6 +466,7 @@ func (inc *incarnation) handleFreed(shards []model.ShardID) {
 		inc.owner[s].Store(0)
 	}
 	inc.moveClaims(shards, false)
+	inc.eng.feed.SetPartial(true)
 	inc.post(func() {
 		inc.member.RemoveShards(shards)
 		inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})
@@ -568,7 +574,7 @@ func (e *Engine) hint(hs []lane.Hint) {
 }
 
 func (inc *incarnation) join(w *Session) {
-	inc.post(inc.serve)
+	inc.announce()
 	for i, s := range inc.lanes {
 		offer := w.offer
 		offer.Held = inc.heldIn(i, offer.Held)
@@ -591,12 +597,20 @@ func (inc *incarnation) withdraw(w *Session) {
 }
 
 func (inc *incarnation) leave(w *Session) {
-	inc.post(inc.serve)
+	inc.announce()
 	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Leave(now, w.id) })
 }
 
-// serve announces what the workers of this node can run.
-func (inc *incarnation) serve() { inc.member.Serve(inc.eng.servedByWorkers()) }
+// announce lets others learn what the workers of this node can run. Many workers that join or leave
+// at once are announced once.
+func (inc *incarnation) announce() {
+	if inc.announcing.CompareAndSwap(false, true) {
+		inc.post(func() {
+			inc.announcing.Store(false)
+			inc.member.Serve(inc.eng.servedByWorkers())
+		})
+	}
+}
 
 // servedByWorkers returns what the workers of the node can run now.
 func (e *Engine) servedByWorkers() []store.Served {
@@ -634,5 +648,31 @@ func (e *Engine) servedByWorkers() []store.Served {
 	}
 	// Several workers of one build announce the same: one entry is enough.
 	slices.SortFunc(all, compare)
-	return slices.CompactFunc(all, func(a, b store.Served) bool { return compare(a, b) == 0 && a.Pinned == b.Pinned })
+	all = slices.CompactFunc(all, func(a, b store.Served) bool { return compare(a, b) == 0 && a.Pinned == b.Pinned })
+	return classesOf(all)
+}
+
+// classesOf combines remote workers that offer the same: ten thousand of them cost what one costs.
+// The list is sorted by name.
+func classesOf(all []store.Served) []store.Served {
+	classes := map[string]int{}
+	out := all[:0:0]
+	for i := range all {
+		s := all[i]
+		if !model.IsRemoteWorker(s.Worker) {
+			out = append(out, s)
+			continue
+		}
+		key := fmt.Sprintf("%q", []any{s.Tenant, s.Version, s.Queues, s.Activities, s.Draining, s.Limits, s.Breakers})
+		at, known := classes[key]
+		if !known {
+			classes[key] = len(out)
+			out = append(out, s)
+			continue
+		}
+		out[at].Workers = max(out[at].Workers, 1) + 1
+		out[at].Slots += s.Slots
+	}
+
+	return out
 }

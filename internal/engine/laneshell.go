@@ -195,6 +195,9 @@ const (
 
 // carryOut does what the lane asks for.
 func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
+	if len(out.Changes) > 0 {
+		s.eng.feed.Publish(out.Changes)
+	}
 	if len(out.Facts) > 0 {
 		s.eng.observe(out.Facts)
 	}

@@ -75,6 +75,7 @@ func (e *Engine) listen(ctx context.Context, a model.Address) (changed <-chan st
 // hangUp wakes all listeners: the engine has ended.
 func (e *Engine) hangUp() {
 	close(e.stopped)
+	e.feed.Close()
 	e.served.ring()
 	e.clerk.lookAgain()
 }

@@ -105,7 +105,7 @@ func (e *Engine) JoinTasks(w model.TaskWorker, offer model.TaskOffer) *TaskSessi
 	if inc := e.current(); inc != nil {
 		inc.board.join(s)
 		inc.attachHeld(s)
-		inc.post(inc.serve)
+		inc.announce()
 	}
 	return s
 }
@@ -491,7 +491,7 @@ func (s *TaskSession) Slots(n int) {
 	if inc := s.eng.current(); inc != nil {
 		inc.board.join(s)
 		if turned {
-			inc.post(inc.serve) // others learn that it starts no tasks, or starts tasks again
+			inc.announce() // others learn that it starts no tasks, or starts tasks again
 		}
 	}
 }
@@ -572,7 +572,7 @@ func (s *TaskSession) Lose() {
 func (s *TaskSession) remove() {
 	s.eng.taskWorkers.remove(s.id)
 	if inc := s.eng.current(); inc != nil {
-		inc.post(inc.serve)
+		inc.announce()
 	}
 }
 

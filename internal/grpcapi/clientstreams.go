@@ -158,6 +158,17 @@ func sendItems(stream grpc.ServerStreamingServer[pb.TaskStreamPage], page api.Ta
 	}
 }
 
+// Watch sends what changes until the client ends the call. A client that reads slowly delays only
+// its own stream, and the feed tells it when it has missed something.
+func (c *client) Watch(m *pb.WatchRequest, stream grpc.ServerStreamingServer[pb.ChangePage]) error {
+	ctx := stream.Context()
+	r, err := wire.ReadWatchRequest(tenantOf(ctx), m)
+	if err != nil {
+		return err
+	}
+	return c.backend.Watch(ctx, r, func(page api.ChangePage) error { return stream.Send(wire.ChangePage(page)) })
+}
+
 // Import collects the parts of a history and imports it.
 func (c *client) Import(stream grpc.ClientStreamingServer[pb.ImportRequest, pb.PastReply]) error {
 	ctx := stream.Context()

@@ -113,6 +113,7 @@ var waits = map[string]bool{
 	"/perdure.v1.ClientService/Run":        true,
 	"/perdure.v1.ClientService/TaskLogs":   true,
 	"/perdure.v1.ClientService/TaskStream": true,
+	"/perdure.v1.ClientService/Watch":      true,
 }
 
 // toStatus translates an error of a handler. What gRPC itself has returned stays as it is.

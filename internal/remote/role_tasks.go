@@ -20,8 +20,8 @@ type taskRole struct {
 	answers answers
 
 	mu sync.Mutex
-	// held are the claims that the worker executes, and those that it has reported and the server
-	// has not settled: these with the report.
+	// held are the claims that the worker has. The value is its report, until the server settles
+	// it; nil before there is one.
 	held  map[model.ClaimRef]*pb.WorkerItem
 	slots int // how many claims the worker takes now
 }

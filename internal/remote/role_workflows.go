@@ -62,8 +62,7 @@ func (r *workflowRole) reset() {
 	r.waiting, r.asked = map[model.TaskRef]*attempt{}, map[uint64]*pb.QueryAnswer{}
 }
 
-// lost takes every run away. A worker that can goes on with what it runs, once it gets the same
-// runs again.
+// lost takes every run away. A Survivor keeps what it runs for the next activation of the same run.
 func (r *workflowRole) lost([]*pb.WorkerItem) *pb.Join {
 	r.mu.Lock()
 	held, loading := r.held, r.loading

@@ -68,7 +68,7 @@ func (s *Service) ListQueues(ctx context.Context, tenant string) (api.QueueList,
 	for i := range workers {
 		for _, name := range workers[i].Queues {
 			q := c.at(name)
-			q.Workers++
+			q.Workers += 1 + workers[i].Alike
 			q.Slots += workers[i].Slots
 		}
 	}

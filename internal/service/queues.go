@@ -38,7 +38,7 @@ func (s *Service) ListWorkers(ctx context.Context, tenant string) ([]api.WorkerI
 			if w.Worker != "" {
 				all = append(all, api.WorkerInfo{
 					Node: m.ID, Host: host, Name: w.Worker, Version: w.Version, Queues: w.Queues, Activities: w.Activities, Slots: w.Slots, Draining: w.Draining || m.Draining,
-					Limits: w.Limits, Breakers: w.Breakers,
+					Limits: w.Limits, Breakers: w.Breakers, Alike: max(0, w.Workers-1),
 				})
 				continue
 			}

@@ -51,7 +51,10 @@ type Served struct {
 
 	// Worker executes tasks of the activities on the queues, at most Slots at a time. If Draining
 	// is set, it starts no new ones.
-	Worker     string   `json:",omitempty"`
+	Worker string `json:",omitempty"`
+	// Workers is how many remote workers offer the same; zero means one. Slots is what they have
+	// together, and Worker is one of them.
+	Workers    int      `json:",omitempty"`
 	Queues     []string `json:",omitempty"`
 	Activities []string `json:",omitempty"`
 	Slots      int      `json:",omitempty"`

@@ -138,6 +138,11 @@ func (ids *IDs) lookUp(t *testing.T, b api.Backend, tenant string) {
 		t.Fatalf("%+v, %v", page, err)
 	}
 	ids.ListCursor = page.Cursor
+	first, err := firstPage(ctx, b, api.WatchRequest{Tenant: tenant})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids.WatchCursor = first.Cursor
 }
 
 // steer sets what operators set.

@@ -2,6 +2,7 @@ package tenanttest
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 
@@ -27,7 +28,7 @@ type IDs struct {
 	Schedule      string
 	History       model.History // of the open execution
 	// Cursors come from pages of the tenant.
-	ListCursor, DeadCursor, EntityCursor string
+	ListCursor, DeadCursor, EntityCursor, WatchCursor string
 	// Secret is part of every value of the tenant, and of no name. Marker is part of every key.
 	Secret, Marker string
 }
@@ -232,6 +233,9 @@ func taskVerbs() []Verb {
 		{Name: "TaskStream", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return c.TaskStream(ctx, api.TaskStreamRequest{TaskTarget: of.task(tenant)})
 		}},
+		{Name: "Watch", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return firstPage(ctx, c, api.WatchRequest{Tenant: tenant, Cursor: of.WatchCursor})
+		}},
 		{Name: "ListWorkers", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, _ *IDs) (any, error) {
 			return c.ListWorkers(ctx, tenant)
 		}},
@@ -239,6 +243,19 @@ func taskVerbs() []Verb {
 			return c.ListQueues(ctx, tenant)
 		}},
 	}
+}
+
+// firstPage returns the first page of a watch.
+func firstPage(ctx context.Context, c api.Client, r api.WatchRequest) (page api.ChangePage, err error) {
+	enough := errors.New("one page is enough")
+	err = c.Watch(ctx, r, func(p api.ChangePage) error {
+		page = p
+		return enough
+	})
+	if errors.Is(err, enough) {
+		err = nil
+	}
+	return page, err
 }
 
 func flowVerbs() []Verb {

@@ -96,6 +96,8 @@ func allTrips() trips {
 	add(all, wire.TaskLogsPage, wire.ReadTaskLogsPage)
 	add(all, wire.TaskStreamRequest, wire.ReadTaskStreamRequest)
 	add(all, wire.TaskStreamPage, wire.ReadTaskStreamPage)
+	add(all, wire.WatchRequest, wire.ReadWatchRequest)
+	add(all, wire.ChangePage, wire.ReadChangePage)
 	add(all, wire.WorkerList, wire.ReadWorkerList)
 	add(all, wire.QueueList, wire.ReadQueueList)
 	add(all, wire.Limit, wire.ReadLimit)

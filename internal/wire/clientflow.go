@@ -13,7 +13,7 @@ func WorkerList(ws []api.WorkerInfo) *pb.WorkerList {
 	return &pb.WorkerList{Workers: each(ws, func(w api.WorkerInfo) *pb.WorkerInfo {
 		return &pb.WorkerInfo{
 			Node: node(w.Node), Host: text(w.Host), Name: w.Name, Version: text(w.Version), Workflows: w.Workflows, Entities: w.Entities, Queues: w.Queues,
-			Activities: w.Activities, Slots: int64(w.Slots), Limits: w.Limits, Breakers: w.Breakers, Draining: w.Draining,
+			Activities: w.Activities, Slots: int64(w.Slots), Limits: w.Limits, Breakers: w.Breakers, Draining: w.Draining, Alike: int64(w.Alike),
 		}
 	})}
 }
@@ -24,7 +24,7 @@ func ReadWorkerList(tenant string, l *pb.WorkerList) ([]api.WorkerInfo, error) {
 		id, err := readNode(w.GetNode())
 		return api.WorkerInfo{
 			Node: id, Host: w.GetHost(), Name: w.GetName(), Version: w.GetVersion(), Workflows: w.GetWorkflows(), Entities: w.GetEntities(), Queues: w.GetQueues(),
-			Activities: w.GetActivities(), Slots: int(w.GetSlots()), Limits: w.GetLimits(), Breakers: w.GetBreakers(), Draining: w.GetDraining(),
+			Activities: w.GetActivities(), Slots: int(w.GetSlots()), Limits: w.GetLimits(), Breakers: w.GetBreakers(), Draining: w.GetDraining(), Alike: int(w.GetAlike()),
 		}, err
 	})
 }

@@ -35,7 +35,7 @@ var readers = []reader{
 	readerOf(wire.ReadImportRequest), readerOf(wire.ReadDeleteRequest), readerOf(wire.ReadCallRequest), readerOf(wire.ReadListEntitiesRequest),
 	readerOf(wire.ReadUnlockRequest), readerOf(wire.ReadMailboxRequest), readerOf(wire.ReadListDeadRequest), readerOf(wire.ReadDeadTaskRequest),
 	readerOf(wire.ReadRequeueRequest), readerOf(wire.ReadUndoRequeueRequest), readerOf(wire.ReadTaskTarget), readerOf(wire.ReadTaskLogsRequest),
-	readerOf(wire.ReadTaskStreamRequest), readerOf(wire.ReadLimit), readerOf(wire.ReadBreakerRule), readerOf(wire.ReadTaskSpec),
+	readerOf(wire.ReadTaskStreamRequest), readerOf(wire.ReadWatchRequest), readerOf(wire.ReadChangePage), readerOf(wire.ReadLimit), readerOf(wire.ReadBreakerRule), readerOf(wire.ReadTaskSpec),
 	// Replies: a client does not trust its server blindly.
 	readerOf(wire.ReadDescription), readerOf(wire.ReadEntityInfo), readerOf(wire.ReadDeadTask), readerOf(wire.ReadTaskStreamPage),
 	readerOf(wire.ReadTaskLogsPage), readerOf(wire.ReadBreakerList), readerOf(wire.ReadStartManyReply), readerOf(wire.ReadLimitList),

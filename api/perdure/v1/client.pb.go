@@ -253,6 +253,323 @@ func (BreakerState) EnumDescriptor() ([]byte, []int) {
 	return file_perdure_v1_client_proto_rawDescGZIP(), []int{3}
 }
 
+// WatchRequest selects changes. All conditions must hold; an empty field is no condition.
+type WatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// execution, task, entity, worker or setting.
+	Classes []string `protobuf:"bytes,1,rep,name=classes,proto3" json:"classes,omitempty"`
+	// Types of addresses. The type of a task is also "task:" and its activity.
+	Types    []string `protobuf:"bytes,2,rep,name=types,proto3" json:"types,omitempty"`
+	Key      string   `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	Statuses []Status `protobuf:"varint,4,rep,packed,name=statuses,proto3,enum=perdure.v1.Status" json:"statuses,omitempty"`
+	// The cursor of the last message of an earlier watch, to continue there; empty to start now.
+	Cursor        string `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRequest) Reset() {
+	*x = WatchRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRequest) ProtoMessage() {}
+
+func (x *WatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
+func (*WatchRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *WatchRequest) GetClasses() []string {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+func (x *WatchRequest) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *WatchRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetStatuses() []Status {
+	if x != nil {
+		return x.Statuses
+	}
+	return nil
+}
+
+func (x *WatchRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// ChangePage has the next changes, or only tells something about the feed.
+type ChangePage struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Changes []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	// The place behind the changes.
+	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Changes before this message were missed: the client was too slow, its cursor was too old, or
+	// executions have moved to this server. The client must read its lists again.
+	Gap bool `protobuf:"varint,3,opt,name=gap,proto3" json:"gap,omitempty"`
+	// Other processes own executions and entities, whose changes are not in the feed.
+	Partial       bool `protobuf:"varint,4,opt,name=partial,proto3" json:"partial,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangePage) Reset() {
+	*x = ChangePage{}
+	mi := &file_perdure_v1_client_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangePage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangePage) ProtoMessage() {}
+
+func (x *ChangePage) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangePage.ProtoReflect.Descriptor instead.
+func (*ChangePage) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ChangePage) GetChanges() []*Change {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *ChangePage) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ChangePage) GetGap() bool {
+	if x != nil {
+		return x.Gap
+	}
+	return false
+}
+
+func (x *ChangePage) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
+}
+
+// Change is something that has become durable. It has no payload. Clients skip classes and kinds
+// that they do not know.
+type Change struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// execution, task, entity, worker or setting.
+	Class string `protobuf:"bytes,1,opt,name=class,proto3" json:"class,omitempty"`
+	// What has happened: started, progressed, waiting, paused, resumed, cancel_requested, blocked,
+	// removed, scheduled, claimed, returned, retrying, dead, requeued, requeue_undone, created,
+	// changed, joined, left. The end of a run has the word of its status.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The execution, the task or the entity. A task of a workflow has the address of the workflow.
+	Address *Address `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	Run     []byte   `protobuf:"bytes,4,opt,name=run,proto3" json:"run,omitempty"`
+	// The step of a task.
+	Task string `protobuf:"bytes,5,opt,name=task,proto3" json:"task,omitempty"`
+	// The activity of a task, or the name of a worker or a setting.
+	Name string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	// The kind of a setting, or the type of code of a worker.
+	Of string `protobuf:"bytes,7,opt,name=of,proto3" json:"of,omitempty"`
+	// The queue of a task, where the change says it.
+	Queue string `protobuf:"bytes,8,opt,name=queue,proto3" json:"queue,omitempty"`
+	// The status of the run or task after the change.
+	Status Status `protobuf:"varint,9,opt,name=status,proto3,enum=perdure.v1.Status" json:"status,omitempty"`
+	// The code of the reason why the run waits or is blocked.
+	Reason string `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Whether an entity is locked.
+	Locked bool `protobuf:"varint,11,opt,name=locked,proto3" json:"locked,omitempty"`
+	// The position of the last event of the run, where the change says it.
+	Seq int64 `protobuf:"varint,12,opt,name=seq,proto3" json:"seq,omitempty"`
+	// The node of a worker.
+	Node          []byte `protobuf:"bytes,13,opt,name=node,proto3" json:"node,omitempty"`
+	At            int64  `protobuf:"varint,14,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_perdure_v1_client_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Change) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *Change) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Change) GetAddress() *Address {
+	if x != nil {
+		return x.Address
+	}
+	return nil
+}
+
+func (x *Change) GetRun() []byte {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *Change) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *Change) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Change) GetOf() string {
+	if x != nil {
+		return x.Of
+	}
+	return ""
+}
+
+func (x *Change) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Change) GetStatus() Status {
+	if x != nil {
+		return x.Status
+	}
+	return Status_STATUS_UNSPECIFIED
+}
+
+func (x *Change) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Change) GetLocked() bool {
+	if x != nil {
+		return x.Locked
+	}
+	return false
+}
+
+func (x *Change) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Change) GetNode() []byte {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *Change) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 // DeadLettersRequest asks for a page of dead letters.
 type DeadLettersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -265,7 +582,7 @@ type DeadLettersRequest struct {
 
 func (x *DeadLettersRequest) Reset() {
 	*x = DeadLettersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[0]
+	mi := &file_perdure_v1_client_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -277,7 +594,7 @@ func (x *DeadLettersRequest) String() string {
 func (*DeadLettersRequest) ProtoMessage() {}
 
 func (x *DeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[0]
+	mi := &file_perdure_v1_client_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -290,7 +607,7 @@ func (x *DeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*DeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{0}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DeadLettersRequest) GetAfter() []byte {
@@ -317,7 +634,7 @@ type DeadLetterList struct {
 
 func (x *DeadLetterList) Reset() {
 	*x = DeadLetterList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[1]
+	mi := &file_perdure_v1_client_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -329,7 +646,7 @@ func (x *DeadLetterList) String() string {
 func (*DeadLetterList) ProtoMessage() {}
 
 func (x *DeadLetterList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[1]
+	mi := &file_perdure_v1_client_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -342,7 +659,7 @@ func (x *DeadLetterList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterList.ProtoReflect.Descriptor instead.
 func (*DeadLetterList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{1}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DeadLetterList) GetLetters() []*DeadLetter {
@@ -367,7 +684,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_perdure_v1_client_proto_msgTypes[2]
+	mi := &file_perdure_v1_client_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -379,7 +696,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[2]
+	mi := &file_perdure_v1_client_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -392,7 +709,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{2}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DeadLetter) GetId() []byte {
@@ -432,7 +749,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_perdure_v1_client_proto_msgTypes[3]
+	mi := &file_perdure_v1_client_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -444,7 +761,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[3]
+	mi := &file_perdure_v1_client_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -457,7 +774,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{3}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{6}
 }
 
 // ServerRequest asks what the client talks to.
@@ -469,7 +786,7 @@ type ServerRequest struct {
 
 func (x *ServerRequest) Reset() {
 	*x = ServerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[4]
+	mi := &file_perdure_v1_client_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -481,7 +798,7 @@ func (x *ServerRequest) String() string {
 func (*ServerRequest) ProtoMessage() {}
 
 func (x *ServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[4]
+	mi := &file_perdure_v1_client_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -494,7 +811,7 @@ func (x *ServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerRequest.ProtoReflect.Descriptor instead.
 func (*ServerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{4}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{7}
 }
 
 // ServerReply describes the server.
@@ -520,7 +837,7 @@ type ServerReply struct {
 
 func (x *ServerReply) Reset() {
 	*x = ServerReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[5]
+	mi := &file_perdure_v1_client_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -532,7 +849,7 @@ func (x *ServerReply) String() string {
 func (*ServerReply) ProtoMessage() {}
 
 func (x *ServerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[5]
+	mi := &file_perdure_v1_client_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -545,7 +862,7 @@ func (x *ServerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerReply.ProtoReflect.Descriptor instead.
 func (*ServerReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{5}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ServerReply) GetProtocol() uint32 {
@@ -608,7 +925,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_perdure_v1_client_proto_msgTypes[6]
+	mi := &file_perdure_v1_client_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +937,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[6]
+	mi := &file_perdure_v1_client_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +950,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{6}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Target) GetAddress() *Address {
@@ -661,7 +978,7 @@ type NamedPayload struct {
 
 func (x *NamedPayload) Reset() {
 	*x = NamedPayload{}
-	mi := &file_perdure_v1_client_proto_msgTypes[7]
+	mi := &file_perdure_v1_client_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +990,7 @@ func (x *NamedPayload) String() string {
 func (*NamedPayload) ProtoMessage() {}
 
 func (x *NamedPayload) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[7]
+	mi := &file_perdure_v1_client_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +1003,7 @@ func (x *NamedPayload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedPayload.ProtoReflect.Descriptor instead.
 func (*NamedPayload) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{7}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NamedPayload) GetName() string {
@@ -723,7 +1040,7 @@ type StartRequest struct {
 
 func (x *StartRequest) Reset() {
 	*x = StartRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[8]
+	mi := &file_perdure_v1_client_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -735,7 +1052,7 @@ func (x *StartRequest) String() string {
 func (*StartRequest) ProtoMessage() {}
 
 func (x *StartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[8]
+	mi := &file_perdure_v1_client_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -748,7 +1065,7 @@ func (x *StartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRequest.ProtoReflect.Descriptor instead.
 func (*StartRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{8}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StartRequest) GetAddress() *Address {
@@ -820,7 +1137,7 @@ type StartReply struct {
 
 func (x *StartReply) Reset() {
 	*x = StartReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[9]
+	mi := &file_perdure_v1_client_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -832,7 +1149,7 @@ func (x *StartReply) String() string {
 func (*StartReply) ProtoMessage() {}
 
 func (x *StartReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[9]
+	mi := &file_perdure_v1_client_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -845,7 +1162,7 @@ func (x *StartReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartReply.ProtoReflect.Descriptor instead.
 func (*StartReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{9}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StartReply) GetRun() []byte {
@@ -879,7 +1196,7 @@ type StartManyRequest struct {
 
 func (x *StartManyRequest) Reset() {
 	*x = StartManyRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[10]
+	mi := &file_perdure_v1_client_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +1208,7 @@ func (x *StartManyRequest) String() string {
 func (*StartManyRequest) ProtoMessage() {}
 
 func (x *StartManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[10]
+	mi := &file_perdure_v1_client_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +1221,7 @@ func (x *StartManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartManyRequest.ProtoReflect.Descriptor instead.
 func (*StartManyRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{10}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StartManyRequest) GetRequests() []*StartRequest {
@@ -926,7 +1243,7 @@ type StartedReply struct {
 
 func (x *StartedReply) Reset() {
 	*x = StartedReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[11]
+	mi := &file_perdure_v1_client_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1255,7 @@ func (x *StartedReply) String() string {
 func (*StartedReply) ProtoMessage() {}
 
 func (x *StartedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[11]
+	mi := &file_perdure_v1_client_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1268,7 @@ func (x *StartedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartedReply.ProtoReflect.Descriptor instead.
 func (*StartedReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{11}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StartedReply) GetReply() *StartReply {
@@ -978,7 +1295,7 @@ type StartManyReply struct {
 
 func (x *StartManyReply) Reset() {
 	*x = StartManyReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[12]
+	mi := &file_perdure_v1_client_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1307,7 @@ func (x *StartManyReply) String() string {
 func (*StartManyReply) ProtoMessage() {}
 
 func (x *StartManyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[12]
+	mi := &file_perdure_v1_client_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1320,7 @@ func (x *StartManyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartManyReply.ProtoReflect.Descriptor instead.
 func (*StartManyReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{12}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StartManyReply) GetReplies() []*StartedReply {
@@ -1023,7 +1340,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[13]
+	mi := &file_perdure_v1_client_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1352,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[13]
+	mi := &file_perdure_v1_client_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1365,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{13}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AwaitRequest) GetTarget() *Target {
@@ -1069,7 +1386,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_perdure_v1_client_proto_msgTypes[14]
+	mi := &file_perdure_v1_client_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1398,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[14]
+	mi := &file_perdure_v1_client_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1411,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{14}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Result) GetRun() []byte {
@@ -1124,7 +1441,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[15]
+	mi := &file_perdure_v1_client_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +1453,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[15]
+	mi := &file_perdure_v1_client_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +1466,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{15}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SignalRequest) GetTarget() *Target {
@@ -1194,7 +1511,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[16]
+	mi := &file_perdure_v1_client_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1206,7 +1523,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[16]
+	mi := &file_perdure_v1_client_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1219,7 +1536,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{16}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SettleRequest) GetTarget() *Target {
@@ -1269,7 +1586,7 @@ type OrderRequest struct {
 
 func (x *OrderRequest) Reset() {
 	*x = OrderRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[17]
+	mi := &file_perdure_v1_client_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1281,7 +1598,7 @@ func (x *OrderRequest) String() string {
 func (*OrderRequest) ProtoMessage() {}
 
 func (x *OrderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[17]
+	mi := &file_perdure_v1_client_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1294,7 +1611,7 @@ func (x *OrderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderRequest.ProtoReflect.Descriptor instead.
 func (*OrderRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{17}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *OrderRequest) GetTarget() *Target {
@@ -1333,7 +1650,7 @@ type SignalsRequest struct {
 
 func (x *SignalsRequest) Reset() {
 	*x = SignalsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[18]
+	mi := &file_perdure_v1_client_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1662,7 @@ func (x *SignalsRequest) String() string {
 func (*SignalsRequest) ProtoMessage() {}
 
 func (x *SignalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[18]
+	mi := &file_perdure_v1_client_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1675,7 @@ func (x *SignalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalsRequest.ProtoReflect.Descriptor instead.
 func (*SignalsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{18}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SignalsRequest) GetTarget() *Target {
@@ -1420,7 +1737,7 @@ type MailboxCall struct {
 
 func (x *MailboxCall) Reset() {
 	*x = MailboxCall{}
-	mi := &file_perdure_v1_client_proto_msgTypes[19]
+	mi := &file_perdure_v1_client_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1749,7 @@ func (x *MailboxCall) String() string {
 func (*MailboxCall) ProtoMessage() {}
 
 func (x *MailboxCall) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[19]
+	mi := &file_perdure_v1_client_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1762,7 @@ func (x *MailboxCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxCall.ProtoReflect.Descriptor instead.
 func (*MailboxCall) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{19}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *MailboxCall) GetId() string {
@@ -1543,7 +1860,7 @@ type MailboxReply struct {
 
 func (x *MailboxReply) Reset() {
 	*x = MailboxReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[20]
+	mi := &file_perdure_v1_client_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1555,7 +1872,7 @@ func (x *MailboxReply) String() string {
 func (*MailboxReply) ProtoMessage() {}
 
 func (x *MailboxReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[20]
+	mi := &file_perdure_v1_client_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1568,7 +1885,7 @@ func (x *MailboxReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxReply.ProtoReflect.Descriptor instead.
 func (*MailboxReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{20}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MailboxReply) GetCalls() []*MailboxCall {
@@ -1598,7 +1915,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[21]
+	mi := &file_perdure_v1_client_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1927,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[21]
+	mi := &file_perdure_v1_client_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1940,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{21}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UpdateRequest) GetTarget() *Target {
@@ -1666,7 +1983,7 @@ type QueryRequest struct {
 
 func (x *QueryRequest) Reset() {
 	*x = QueryRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[22]
+	mi := &file_perdure_v1_client_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +1995,7 @@ func (x *QueryRequest) String() string {
 func (*QueryRequest) ProtoMessage() {}
 
 func (x *QueryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[22]
+	mi := &file_perdure_v1_client_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +2008,7 @@ func (x *QueryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryRequest.ProtoReflect.Descriptor instead.
 func (*QueryRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{22}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *QueryRequest) GetTarget() *Target {
@@ -1725,7 +2042,7 @@ type ValueReply struct {
 
 func (x *ValueReply) Reset() {
 	*x = ValueReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[23]
+	mi := &file_perdure_v1_client_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +2054,7 @@ func (x *ValueReply) String() string {
 func (*ValueReply) ProtoMessage() {}
 
 func (x *ValueReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[23]
+	mi := &file_perdure_v1_client_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +2067,7 @@ func (x *ValueReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueReply.ProtoReflect.Descriptor instead.
 func (*ValueReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{23}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ValueReply) GetValue() *Payload {
@@ -1771,7 +2088,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[24]
+	mi := &file_perdure_v1_client_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +2100,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[24]
+	mi := &file_perdure_v1_client_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +2113,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{24}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StateRequest) GetTarget() *Target {
@@ -1824,7 +2141,7 @@ type StateReply struct {
 
 func (x *StateReply) Reset() {
 	*x = StateReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[25]
+	mi := &file_perdure_v1_client_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1836,7 +2153,7 @@ func (x *StateReply) String() string {
 func (*StateReply) ProtoMessage() {}
 
 func (x *StateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[25]
+	mi := &file_perdure_v1_client_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1849,7 +2166,7 @@ func (x *StateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateReply.ProtoReflect.Descriptor instead.
 func (*StateReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{25}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StateReply) GetValue() *Payload {
@@ -1876,7 +2193,7 @@ type DescribeRequest struct {
 
 func (x *DescribeRequest) Reset() {
 	*x = DescribeRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[26]
+	mi := &file_perdure_v1_client_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +2205,7 @@ func (x *DescribeRequest) String() string {
 func (*DescribeRequest) ProtoMessage() {}
 
 func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[26]
+	mi := &file_perdure_v1_client_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +2218,7 @@ func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeRequest.ProtoReflect.Descriptor instead.
 func (*DescribeRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{26}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DescribeRequest) GetTarget() *Target {
@@ -1927,7 +2244,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[27]
+	mi := &file_perdure_v1_client_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2256,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[27]
+	mi := &file_perdure_v1_client_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2269,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{27}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HistoryRequest) GetTarget() *Target {
@@ -1996,7 +2313,7 @@ type HistoryPart struct {
 
 func (x *HistoryPart) Reset() {
 	*x = HistoryPart{}
-	mi := &file_perdure_v1_client_proto_msgTypes[28]
+	mi := &file_perdure_v1_client_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2325,7 @@ func (x *HistoryPart) String() string {
 func (*HistoryPart) ProtoMessage() {}
 
 func (x *HistoryPart) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[28]
+	mi := &file_perdure_v1_client_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2338,7 @@ func (x *HistoryPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryPart.ProtoReflect.Descriptor instead.
 func (*HistoryPart) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{28}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HistoryPart) GetRun() []byte {
@@ -2059,7 +2376,7 @@ type LabelCondition struct {
 
 func (x *LabelCondition) Reset() {
 	*x = LabelCondition{}
-	mi := &file_perdure_v1_client_proto_msgTypes[29]
+	mi := &file_perdure_v1_client_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2388,7 @@ func (x *LabelCondition) String() string {
 func (*LabelCondition) ProtoMessage() {}
 
 func (x *LabelCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[29]
+	mi := &file_perdure_v1_client_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2401,7 @@ func (x *LabelCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelCondition.ProtoReflect.Descriptor instead.
 func (*LabelCondition) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{29}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LabelCondition) GetName() string {
@@ -2139,7 +2456,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[30]
+	mi := &file_perdure_v1_client_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2468,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[30]
+	mi := &file_perdure_v1_client_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2481,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{30}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListRequest) GetWorkflows() []string {
@@ -2284,7 +2601,7 @@ type ListPage struct {
 
 func (x *ListPage) Reset() {
 	*x = ListPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[31]
+	mi := &file_perdure_v1_client_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2613,7 @@ func (x *ListPage) String() string {
 func (*ListPage) ProtoMessage() {}
 
 func (x *ListPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[31]
+	mi := &file_perdure_v1_client_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2626,7 @@ func (x *ListPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPage.ProtoReflect.Descriptor instead.
 func (*ListPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{31}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListPage) GetExecutions() []*Description {
@@ -2336,7 +2653,7 @@ type CountReply struct {
 
 func (x *CountReply) Reset() {
 	*x = CountReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[32]
+	mi := &file_perdure_v1_client_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2348,7 +2665,7 @@ func (x *CountReply) String() string {
 func (*CountReply) ProtoMessage() {}
 
 func (x *CountReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[32]
+	mi := &file_perdure_v1_client_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2361,7 +2678,7 @@ func (x *CountReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountReply.ProtoReflect.Descriptor instead.
 func (*CountReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{32}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CountReply) GetCount() int64 {
@@ -2382,7 +2699,7 @@ type StrandedRequest struct {
 
 func (x *StrandedRequest) Reset() {
 	*x = StrandedRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[33]
+	mi := &file_perdure_v1_client_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2394,7 +2711,7 @@ func (x *StrandedRequest) String() string {
 func (*StrandedRequest) ProtoMessage() {}
 
 func (x *StrandedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[33]
+	mi := &file_perdure_v1_client_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2407,7 +2724,7 @@ func (x *StrandedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StrandedRequest.ProtoReflect.Descriptor instead.
 func (*StrandedRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{33}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StrandedRequest) GetCursor() string {
@@ -2428,7 +2745,7 @@ type MissingRequest struct {
 
 func (x *MissingRequest) Reset() {
 	*x = MissingRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[34]
+	mi := &file_perdure_v1_client_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2757,7 @@ func (x *MissingRequest) String() string {
 func (*MissingRequest) ProtoMessage() {}
 
 func (x *MissingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[34]
+	mi := &file_perdure_v1_client_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2770,7 @@ func (x *MissingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingRequest.ProtoReflect.Descriptor instead.
 func (*MissingRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{34}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MissingRequest) GetAddress() *Address {
@@ -2481,7 +2798,7 @@ type MissingReply struct {
 
 func (x *MissingReply) Reset() {
 	*x = MissingReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[35]
+	mi := &file_perdure_v1_client_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +2810,7 @@ func (x *MissingReply) String() string {
 func (*MissingReply) ProtoMessage() {}
 
 func (x *MissingReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[35]
+	mi := &file_perdure_v1_client_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +2823,7 @@ func (x *MissingReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingReply.ProtoReflect.Descriptor instead.
 func (*MissingReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{35}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MissingReply) GetReason() *Reason {
@@ -2529,7 +2846,7 @@ type Edit struct {
 
 func (x *Edit) Reset() {
 	*x = Edit{}
-	mi := &file_perdure_v1_client_proto_msgTypes[36]
+	mi := &file_perdure_v1_client_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +2858,7 @@ func (x *Edit) String() string {
 func (*Edit) ProtoMessage() {}
 
 func (x *Edit) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[36]
+	mi := &file_perdure_v1_client_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +2871,7 @@ func (x *Edit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edit.ProtoReflect.Descriptor instead.
 func (*Edit) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{36}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Edit) GetStep() string {
@@ -2601,7 +2918,7 @@ type PastRequest struct {
 
 func (x *PastRequest) Reset() {
 	*x = PastRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[37]
+	mi := &file_perdure_v1_client_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2930,7 @@ func (x *PastRequest) String() string {
 func (*PastRequest) ProtoMessage() {}
 
 func (x *PastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[37]
+	mi := &file_perdure_v1_client_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2943,7 @@ func (x *PastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastRequest.ProtoReflect.Descriptor instead.
 func (*PastRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{37}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PastRequest) GetSource() *Target {
@@ -2714,7 +3031,7 @@ type PastReply struct {
 
 func (x *PastReply) Reset() {
 	*x = PastReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[38]
+	mi := &file_perdure_v1_client_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +3043,7 @@ func (x *PastReply) String() string {
 func (*PastReply) ProtoMessage() {}
 
 func (x *PastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[38]
+	mi := &file_perdure_v1_client_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +3056,7 @@ func (x *PastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastReply.ProtoReflect.Descriptor instead.
 func (*PastReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{38}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PastReply) GetAddress() *Address {
@@ -2815,7 +3132,7 @@ type ImportRequest struct {
 
 func (x *ImportRequest) Reset() {
 	*x = ImportRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[39]
+	mi := &file_perdure_v1_client_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2827,7 +3144,7 @@ func (x *ImportRequest) String() string {
 func (*ImportRequest) ProtoMessage() {}
 
 func (x *ImportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[39]
+	mi := &file_perdure_v1_client_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +3157,7 @@ func (x *ImportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRequest.ProtoReflect.Descriptor instead.
 func (*ImportRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{39}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ImportRequest) GetStart() *Start {
@@ -2910,7 +3227,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[40]
+	mi := &file_perdure_v1_client_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2922,7 +3239,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[40]
+	mi := &file_perdure_v1_client_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2935,7 +3252,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{40}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DeleteRequest) GetTarget() *Target {
@@ -2995,7 +3312,7 @@ type DeletePart struct {
 
 func (x *DeletePart) Reset() {
 	*x = DeletePart{}
-	mi := &file_perdure_v1_client_proto_msgTypes[41]
+	mi := &file_perdure_v1_client_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3007,7 +3324,7 @@ func (x *DeletePart) String() string {
 func (*DeletePart) ProtoMessage() {}
 
 func (x *DeletePart) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[41]
+	mi := &file_perdure_v1_client_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3020,7 +3337,7 @@ func (x *DeletePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePart.ProtoReflect.Descriptor instead.
 func (*DeletePart) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{41}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DeletePart) GetPart() isDeletePart_Part {
@@ -3091,7 +3408,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[42]
+	mi := &file_perdure_v1_client_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3103,7 +3420,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[42]
+	mi := &file_perdure_v1_client_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3116,7 +3433,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{42}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DeleteReply) GetRuns() [][]byte {
@@ -3146,7 +3463,7 @@ type CallRequest struct {
 
 func (x *CallRequest) Reset() {
 	*x = CallRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[43]
+	mi := &file_perdure_v1_client_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3158,7 +3475,7 @@ func (x *CallRequest) String() string {
 func (*CallRequest) ProtoMessage() {}
 
 func (x *CallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[43]
+	mi := &file_perdure_v1_client_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3171,7 +3488,7 @@ func (x *CallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRequest.ProtoReflect.Descriptor instead.
 func (*CallRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{43}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CallRequest) GetAddress() *Address {
@@ -3233,7 +3550,7 @@ type EntityRequest struct {
 
 func (x *EntityRequest) Reset() {
 	*x = EntityRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[44]
+	mi := &file_perdure_v1_client_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3245,7 +3562,7 @@ func (x *EntityRequest) String() string {
 func (*EntityRequest) ProtoMessage() {}
 
 func (x *EntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[44]
+	mi := &file_perdure_v1_client_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3575,7 @@ func (x *EntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityRequest.ProtoReflect.Descriptor instead.
 func (*EntityRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{44}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *EntityRequest) GetAddress() *Address {
@@ -3289,7 +3606,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_perdure_v1_client_proto_msgTypes[45]
+	mi := &file_perdure_v1_client_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3301,7 +3618,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[45]
+	mi := &file_perdure_v1_client_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3314,7 +3631,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{45}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Entity) GetAddress() *Address {
@@ -3393,7 +3710,7 @@ type Damaged struct {
 
 func (x *Damaged) Reset() {
 	*x = Damaged{}
-	mi := &file_perdure_v1_client_proto_msgTypes[46]
+	mi := &file_perdure_v1_client_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3405,7 +3722,7 @@ func (x *Damaged) String() string {
 func (*Damaged) ProtoMessage() {}
 
 func (x *Damaged) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[46]
+	mi := &file_perdure_v1_client_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3418,7 +3735,7 @@ func (x *Damaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damaged.ProtoReflect.Descriptor instead.
 func (*Damaged) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{46}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Damaged) GetRaw() []byte {
@@ -3458,7 +3775,7 @@ type MailboxItem struct {
 
 func (x *MailboxItem) Reset() {
 	*x = MailboxItem{}
-	mi := &file_perdure_v1_client_proto_msgTypes[47]
+	mi := &file_perdure_v1_client_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3470,7 +3787,7 @@ func (x *MailboxItem) String() string {
 func (*MailboxItem) ProtoMessage() {}
 
 func (x *MailboxItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[47]
+	mi := &file_perdure_v1_client_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3483,7 +3800,7 @@ func (x *MailboxItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxItem.ProtoReflect.Descriptor instead.
 func (*MailboxItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{47}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *MailboxItem) GetPosition() int64 {
@@ -3528,7 +3845,7 @@ type EntityInfo struct {
 
 func (x *EntityInfo) Reset() {
 	*x = EntityInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[48]
+	mi := &file_perdure_v1_client_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3857,7 @@ func (x *EntityInfo) String() string {
 func (*EntityInfo) ProtoMessage() {}
 
 func (x *EntityInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[48]
+	mi := &file_perdure_v1_client_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3870,7 @@ func (x *EntityInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityInfo.ProtoReflect.Descriptor instead.
 func (*EntityInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{48}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *EntityInfo) GetEntity() *Entity {
@@ -3599,7 +3916,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	mi := &file_perdure_v1_client_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3611,7 +3928,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	mi := &file_perdure_v1_client_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3624,7 +3941,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{49}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListEntitiesRequest) GetType() string {
@@ -3674,7 +3991,7 @@ type EntityPage struct {
 
 func (x *EntityPage) Reset() {
 	*x = EntityPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	mi := &file_perdure_v1_client_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3686,7 +4003,7 @@ func (x *EntityPage) String() string {
 func (*EntityPage) ProtoMessage() {}
 
 func (x *EntityPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	mi := &file_perdure_v1_client_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3699,7 +4016,7 @@ func (x *EntityPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityPage.ProtoReflect.Descriptor instead.
 func (*EntityPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{50}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *EntityPage) GetEntities() []*Entity {
@@ -3729,7 +4046,7 @@ type UnlockRequest struct {
 
 func (x *UnlockRequest) Reset() {
 	*x = UnlockRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	mi := &file_perdure_v1_client_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3741,7 +4058,7 @@ func (x *UnlockRequest) String() string {
 func (*UnlockRequest) ProtoMessage() {}
 
 func (x *UnlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	mi := &file_perdure_v1_client_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3754,7 +4071,7 @@ func (x *UnlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockRequest.ProtoReflect.Descriptor instead.
 func (*UnlockRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{51}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *UnlockRequest) GetAddress() *Address {
@@ -3791,7 +4108,7 @@ type MailboxRequest struct {
 
 func (x *MailboxRequest) Reset() {
 	*x = MailboxRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	mi := &file_perdure_v1_client_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3803,7 +4120,7 @@ func (x *MailboxRequest) String() string {
 func (*MailboxRequest) ProtoMessage() {}
 
 func (x *MailboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	mi := &file_perdure_v1_client_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3816,7 +4133,7 @@ func (x *MailboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxRequest.ProtoReflect.Descriptor instead.
 func (*MailboxRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{52}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *MailboxRequest) GetAddress() *Address {
@@ -3852,7 +4169,7 @@ type DeadID struct {
 
 func (x *DeadID) Reset() {
 	*x = DeadID{}
-	mi := &file_perdure_v1_client_proto_msgTypes[53]
+	mi := &file_perdure_v1_client_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3864,7 +4181,7 @@ func (x *DeadID) String() string {
 func (*DeadID) ProtoMessage() {}
 
 func (x *DeadID) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[53]
+	mi := &file_perdure_v1_client_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3877,7 +4194,7 @@ func (x *DeadID) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadID.ProtoReflect.Descriptor instead.
 func (*DeadID) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{53}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DeadID) GetShard() uint32 {
@@ -3920,7 +4237,7 @@ type ListDeadRequest struct {
 
 func (x *ListDeadRequest) Reset() {
 	*x = ListDeadRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[54]
+	mi := &file_perdure_v1_client_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3932,7 +4249,7 @@ func (x *ListDeadRequest) String() string {
 func (*ListDeadRequest) ProtoMessage() {}
 
 func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[54]
+	mi := &file_perdure_v1_client_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3945,7 +4262,7 @@ func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{54}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListDeadRequest) GetActivities() []string {
@@ -4018,7 +4335,7 @@ type FailedAttempt struct {
 
 func (x *FailedAttempt) Reset() {
 	*x = FailedAttempt{}
-	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	mi := &file_perdure_v1_client_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4030,7 +4347,7 @@ func (x *FailedAttempt) String() string {
 func (*FailedAttempt) ProtoMessage() {}
 
 func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	mi := &file_perdure_v1_client_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4043,7 +4360,7 @@ func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedAttempt.ProtoReflect.Descriptor instead.
 func (*FailedAttempt) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{55}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *FailedAttempt) GetAttempt() int64 {
@@ -4103,7 +4420,7 @@ type DeadTask struct {
 
 func (x *DeadTask) Reset() {
 	*x = DeadTask{}
-	mi := &file_perdure_v1_client_proto_msgTypes[56]
+	mi := &file_perdure_v1_client_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4115,7 +4432,7 @@ func (x *DeadTask) String() string {
 func (*DeadTask) ProtoMessage() {}
 
 func (x *DeadTask) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[56]
+	mi := &file_perdure_v1_client_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +4445,7 @@ func (x *DeadTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTask.ProtoReflect.Descriptor instead.
 func (*DeadTask) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{56}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DeadTask) GetId() *DeadID {
@@ -4248,7 +4565,7 @@ type DeadPage struct {
 
 func (x *DeadPage) Reset() {
 	*x = DeadPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	mi := &file_perdure_v1_client_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4260,7 +4577,7 @@ func (x *DeadPage) String() string {
 func (*DeadPage) ProtoMessage() {}
 
 func (x *DeadPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	mi := &file_perdure_v1_client_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4273,7 +4590,7 @@ func (x *DeadPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadPage.ProtoReflect.Descriptor instead.
 func (*DeadPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{57}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeadPage) GetTasks() []*DeadTask {
@@ -4306,7 +4623,7 @@ type DeadGroup struct {
 
 func (x *DeadGroup) Reset() {
 	*x = DeadGroup{}
-	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	mi := &file_perdure_v1_client_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4318,7 +4635,7 @@ func (x *DeadGroup) String() string {
 func (*DeadGroup) ProtoMessage() {}
 
 func (x *DeadGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	mi := &file_perdure_v1_client_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4331,7 +4648,7 @@ func (x *DeadGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroup.ProtoReflect.Descriptor instead.
 func (*DeadGroup) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{58}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DeadGroup) GetActivity() string {
@@ -4386,7 +4703,7 @@ type DeadGroups struct {
 
 func (x *DeadGroups) Reset() {
 	*x = DeadGroups{}
-	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	mi := &file_perdure_v1_client_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4398,7 +4715,7 @@ func (x *DeadGroups) String() string {
 func (*DeadGroups) ProtoMessage() {}
 
 func (x *DeadGroups) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	mi := &file_perdure_v1_client_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4411,7 +4728,7 @@ func (x *DeadGroups) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroups.ProtoReflect.Descriptor instead.
 func (*DeadGroups) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{59}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DeadGroups) GetGroups() []*DeadGroup {
@@ -4431,7 +4748,7 @@ type DeadTaskRequest struct {
 
 func (x *DeadTaskRequest) Reset() {
 	*x = DeadTaskRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[60]
+	mi := &file_perdure_v1_client_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4443,7 +4760,7 @@ func (x *DeadTaskRequest) String() string {
 func (*DeadTaskRequest) ProtoMessage() {}
 
 func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[60]
+	mi := &file_perdure_v1_client_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4456,7 +4773,7 @@ func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeadTaskRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{60}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DeadTaskRequest) GetId() *DeadID {
@@ -4483,7 +4800,7 @@ type RequeueRequest struct {
 
 func (x *RequeueRequest) Reset() {
 	*x = RequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[61]
+	mi := &file_perdure_v1_client_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4495,7 +4812,7 @@ func (x *RequeueRequest) String() string {
 func (*RequeueRequest) ProtoMessage() {}
 
 func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[61]
+	mi := &file_perdure_v1_client_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4508,7 +4825,7 @@ func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueRequest.ProtoReflect.Descriptor instead.
 func (*RequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{61}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RequeueRequest) GetId() *DeadID {
@@ -4560,7 +4877,7 @@ type RequeueReply struct {
 
 func (x *RequeueReply) Reset() {
 	*x = RequeueReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[62]
+	mi := &file_perdure_v1_client_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4572,7 +4889,7 @@ func (x *RequeueReply) String() string {
 func (*RequeueReply) ProtoMessage() {}
 
 func (x *RequeueReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[62]
+	mi := &file_perdure_v1_client_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4585,7 +4902,7 @@ func (x *RequeueReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueReply.ProtoReflect.Descriptor instead.
 func (*RequeueReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{62}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RequeueReply) GetAddress() *Address {
@@ -4620,7 +4937,7 @@ type UndoRequeueRequest struct {
 
 func (x *UndoRequeueRequest) Reset() {
 	*x = UndoRequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[63]
+	mi := &file_perdure_v1_client_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4632,7 +4949,7 @@ func (x *UndoRequeueRequest) String() string {
 func (*UndoRequeueRequest) ProtoMessage() {}
 
 func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[63]
+	mi := &file_perdure_v1_client_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4645,7 +4962,7 @@ func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequeueRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{63}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *UndoRequeueRequest) GetId() *DeadID {
@@ -4674,7 +4991,7 @@ type TaskTarget struct {
 
 func (x *TaskTarget) Reset() {
 	*x = TaskTarget{}
-	mi := &file_perdure_v1_client_proto_msgTypes[64]
+	mi := &file_perdure_v1_client_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4686,7 +5003,7 @@ func (x *TaskTarget) String() string {
 func (*TaskTarget) ProtoMessage() {}
 
 func (x *TaskTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[64]
+	mi := &file_perdure_v1_client_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4699,7 +5016,7 @@ func (x *TaskTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskTarget.ProtoReflect.Descriptor instead.
 func (*TaskTarget) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{64}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *TaskTarget) GetTarget() *Target {
@@ -4726,7 +5043,7 @@ type TaskStatesRequest struct {
 
 func (x *TaskStatesRequest) Reset() {
 	*x = TaskStatesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[65]
+	mi := &file_perdure_v1_client_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4738,7 +5055,7 @@ func (x *TaskStatesRequest) String() string {
 func (*TaskStatesRequest) ProtoMessage() {}
 
 func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[65]
+	mi := &file_perdure_v1_client_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4751,7 +5068,7 @@ func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesRequest.ProtoReflect.Descriptor instead.
 func (*TaskStatesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{65}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *TaskStatesRequest) GetTask() *TaskTarget {
@@ -4772,7 +5089,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_perdure_v1_client_proto_msgTypes[66]
+	mi := &file_perdure_v1_client_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4784,7 +5101,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[66]
+	mi := &file_perdure_v1_client_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4797,7 +5114,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{66}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *TaskState) GetName() string {
@@ -4825,7 +5142,7 @@ type TaskStatesReply struct {
 
 func (x *TaskStatesReply) Reset() {
 	*x = TaskStatesReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[67]
+	mi := &file_perdure_v1_client_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4837,7 +5154,7 @@ func (x *TaskStatesReply) String() string {
 func (*TaskStatesReply) ProtoMessage() {}
 
 func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[67]
+	mi := &file_perdure_v1_client_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4850,7 +5167,7 @@ func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesReply.ProtoReflect.Descriptor instead.
 func (*TaskStatesReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{67}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *TaskStatesReply) GetRun() []byte {
@@ -4884,7 +5201,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[68]
+	mi := &file_perdure_v1_client_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4896,7 +5213,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[68]
+	mi := &file_perdure_v1_client_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4909,7 +5226,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{68}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *TaskLogsRequest) GetTask() *TaskTarget {
@@ -4961,7 +5278,7 @@ type TaskLine struct {
 
 func (x *TaskLine) Reset() {
 	*x = TaskLine{}
-	mi := &file_perdure_v1_client_proto_msgTypes[69]
+	mi := &file_perdure_v1_client_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4973,7 +5290,7 @@ func (x *TaskLine) String() string {
 func (*TaskLine) ProtoMessage() {}
 
 func (x *TaskLine) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[69]
+	mi := &file_perdure_v1_client_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4986,7 +5303,7 @@ func (x *TaskLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLine.ProtoReflect.Descriptor instead.
 func (*TaskLine) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{69}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *TaskLine) GetStep() string {
@@ -5031,7 +5348,7 @@ type TaskLogsPage struct {
 
 func (x *TaskLogsPage) Reset() {
 	*x = TaskLogsPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[70]
+	mi := &file_perdure_v1_client_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5043,7 +5360,7 @@ func (x *TaskLogsPage) String() string {
 func (*TaskLogsPage) ProtoMessage() {}
 
 func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[70]
+	mi := &file_perdure_v1_client_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5056,7 +5373,7 @@ func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsPage.ProtoReflect.Descriptor instead.
 func (*TaskLogsPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{70}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *TaskLogsPage) GetRun() []byte {
@@ -5104,7 +5421,7 @@ type TaskStreamRequest struct {
 
 func (x *TaskStreamRequest) Reset() {
 	*x = TaskStreamRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[71]
+	mi := &file_perdure_v1_client_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5116,7 +5433,7 @@ func (x *TaskStreamRequest) String() string {
 func (*TaskStreamRequest) ProtoMessage() {}
 
 func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[71]
+	mi := &file_perdure_v1_client_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5129,7 +5446,7 @@ func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamRequest.ProtoReflect.Descriptor instead.
 func (*TaskStreamRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{71}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *TaskStreamRequest) GetTask() *TaskTarget {
@@ -5181,7 +5498,7 @@ type StreamItem struct {
 
 func (x *StreamItem) Reset() {
 	*x = StreamItem{}
-	mi := &file_perdure_v1_client_proto_msgTypes[72]
+	mi := &file_perdure_v1_client_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5193,7 +5510,7 @@ func (x *StreamItem) String() string {
 func (*StreamItem) ProtoMessage() {}
 
 func (x *StreamItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[72]
+	mi := &file_perdure_v1_client_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5206,7 +5523,7 @@ func (x *StreamItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamItem.ProtoReflect.Descriptor instead.
 func (*StreamItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{72}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *StreamItem) GetPosition() int64 {
@@ -5251,7 +5568,7 @@ type TaskStreamPage struct {
 
 func (x *TaskStreamPage) Reset() {
 	*x = TaskStreamPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[73]
+	mi := &file_perdure_v1_client_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5263,7 +5580,7 @@ func (x *TaskStreamPage) String() string {
 func (*TaskStreamPage) ProtoMessage() {}
 
 func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[73]
+	mi := &file_perdure_v1_client_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5276,7 +5593,7 @@ func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamPage.ProtoReflect.Descriptor instead.
 func (*TaskStreamPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{73}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TaskStreamPage) GetRun() []byte {
@@ -5309,7 +5626,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[74]
+	mi := &file_perdure_v1_client_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5321,7 +5638,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[74]
+	mi := &file_perdure_v1_client_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5334,7 +5651,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{74}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{77}
 }
 
 // WorkerInfo is a worker of a node.
@@ -5356,14 +5673,16 @@ type WorkerInfo struct {
 	Limits   []string `protobuf:"bytes,10,rep,name=limits,proto3" json:"limits,omitempty"`
 	Breakers []string `protobuf:"bytes,11,rep,name=breakers,proto3" json:"breakers,omitempty"`
 	// Takes no new work.
-	Draining      bool `protobuf:"varint,12,opt,name=draining,proto3" json:"draining,omitempty"`
+	Draining bool `protobuf:"varint,12,opt,name=draining,proto3" json:"draining,omitempty"`
+	// How many other remote workers of the node offer the same. Slots is what they have together.
+	Alike         int64 `protobuf:"varint,13,opt,name=alike,proto3" json:"alike,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkerInfo) Reset() {
 	*x = WorkerInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[75]
+	mi := &file_perdure_v1_client_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5375,7 +5694,7 @@ func (x *WorkerInfo) String() string {
 func (*WorkerInfo) ProtoMessage() {}
 
 func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[75]
+	mi := &file_perdure_v1_client_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5388,7 +5707,7 @@ func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerInfo.ProtoReflect.Descriptor instead.
 func (*WorkerInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{75}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *WorkerInfo) GetNode() []byte {
@@ -5475,6 +5794,13 @@ func (x *WorkerInfo) GetDraining() bool {
 	return false
 }
 
+func (x *WorkerInfo) GetAlike() int64 {
+	if x != nil {
+		return x.Alike
+	}
+	return 0
+}
+
 // WorkerList has the workers of all live nodes.
 type WorkerList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5485,7 +5811,7 @@ type WorkerList struct {
 
 func (x *WorkerList) Reset() {
 	*x = WorkerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[76]
+	mi := &file_perdure_v1_client_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5497,7 +5823,7 @@ func (x *WorkerList) String() string {
 func (*WorkerList) ProtoMessage() {}
 
 func (x *WorkerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[76]
+	mi := &file_perdure_v1_client_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5510,7 +5836,7 @@ func (x *WorkerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerList.ProtoReflect.Descriptor instead.
 func (*WorkerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{76}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *WorkerList) GetWorkers() []*WorkerInfo {
@@ -5529,7 +5855,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[77]
+	mi := &file_perdure_v1_client_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5541,7 +5867,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[77]
+	mi := &file_perdure_v1_client_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5554,7 +5880,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{77}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{80}
 }
 
 // QueueInfo describes a queue.
@@ -5579,7 +5905,7 @@ type QueueInfo struct {
 
 func (x *QueueInfo) Reset() {
 	*x = QueueInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[78]
+	mi := &file_perdure_v1_client_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5591,7 +5917,7 @@ func (x *QueueInfo) String() string {
 func (*QueueInfo) ProtoMessage() {}
 
 func (x *QueueInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[78]
+	mi := &file_perdure_v1_client_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5604,7 +5930,7 @@ func (x *QueueInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueInfo.ProtoReflect.Descriptor instead.
 func (*QueueInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{78}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *QueueInfo) GetName() string {
@@ -5689,7 +6015,7 @@ type QueueList struct {
 
 func (x *QueueList) Reset() {
 	*x = QueueList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[79]
+	mi := &file_perdure_v1_client_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5701,7 +6027,7 @@ func (x *QueueList) String() string {
 func (*QueueList) ProtoMessage() {}
 
 func (x *QueueList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[79]
+	mi := &file_perdure_v1_client_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5714,7 +6040,7 @@ func (x *QueueList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueList.ProtoReflect.Descriptor instead.
 func (*QueueList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{79}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *QueueList) GetQueues() []*QueueInfo {
@@ -5740,7 +6066,7 @@ type LimitsRequest struct {
 
 func (x *LimitsRequest) Reset() {
 	*x = LimitsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[80]
+	mi := &file_perdure_v1_client_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5752,7 +6078,7 @@ func (x *LimitsRequest) String() string {
 func (*LimitsRequest) ProtoMessage() {}
 
 func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[80]
+	mi := &file_perdure_v1_client_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5765,7 +6091,7 @@ func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
 func (*LimitsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{80}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{83}
 }
 
 // Limit says how many tasks may run at a time, and how many may begin in a time.
@@ -5791,7 +6117,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_perdure_v1_client_proto_msgTypes[81]
+	mi := &file_perdure_v1_client_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5803,7 +6129,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[81]
+	mi := &file_perdure_v1_client_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5816,7 +6142,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{81}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Limit) GetName() string {
@@ -5897,7 +6223,7 @@ type LimitUse struct {
 
 func (x *LimitUse) Reset() {
 	*x = LimitUse{}
-	mi := &file_perdure_v1_client_proto_msgTypes[82]
+	mi := &file_perdure_v1_client_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5909,7 +6235,7 @@ func (x *LimitUse) String() string {
 func (*LimitUse) ProtoMessage() {}
 
 func (x *LimitUse) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[82]
+	mi := &file_perdure_v1_client_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5922,7 +6248,7 @@ func (x *LimitUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitUse.ProtoReflect.Descriptor instead.
 func (*LimitUse) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{82}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *LimitUse) GetKey() string {
@@ -5977,7 +6303,7 @@ type LimitStatus struct {
 
 func (x *LimitStatus) Reset() {
 	*x = LimitStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[83]
+	mi := &file_perdure_v1_client_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5989,7 +6315,7 @@ func (x *LimitStatus) String() string {
 func (*LimitStatus) ProtoMessage() {}
 
 func (x *LimitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[83]
+	mi := &file_perdure_v1_client_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6002,7 +6328,7 @@ func (x *LimitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitStatus.ProtoReflect.Descriptor instead.
 func (*LimitStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{83}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *LimitStatus) GetRule() *Limit {
@@ -6057,7 +6383,7 @@ type LimitList struct {
 
 func (x *LimitList) Reset() {
 	*x = LimitList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[84]
+	mi := &file_perdure_v1_client_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6069,7 +6395,7 @@ func (x *LimitList) String() string {
 func (*LimitList) ProtoMessage() {}
 
 func (x *LimitList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[84]
+	mi := &file_perdure_v1_client_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6082,7 +6408,7 @@ func (x *LimitList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitList.ProtoReflect.Descriptor instead.
 func (*LimitList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{84}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *LimitList) GetLimits() []*LimitStatus {
@@ -6104,7 +6430,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[85]
+	mi := &file_perdure_v1_client_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6116,7 +6442,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[85]
+	mi := &file_perdure_v1_client_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6129,7 +6455,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{85}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SetLimitRequest) GetLimit() *Limit {
@@ -6156,7 +6482,7 @@ type DeleteLimitRequest struct {
 
 func (x *DeleteLimitRequest) Reset() {
 	*x = DeleteLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[86]
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6168,7 +6494,7 @@ func (x *DeleteLimitRequest) String() string {
 func (*DeleteLimitRequest) ProtoMessage() {}
 
 func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[86]
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6181,7 +6507,7 @@ func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{86}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *DeleteLimitRequest) GetName() string {
@@ -6200,7 +6526,7 @@ type BreakersRequest struct {
 
 func (x *BreakersRequest) Reset() {
 	*x = BreakersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[87]
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6212,7 +6538,7 @@ func (x *BreakersRequest) String() string {
 func (*BreakersRequest) ProtoMessage() {}
 
 func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[87]
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6225,7 +6551,7 @@ func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakersRequest.ProtoReflect.Descriptor instead.
 func (*BreakersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{87}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
 }
 
 // BreakerRule says when circuit breakers open and how they close again. Zero has its default.
@@ -6255,7 +6581,7 @@ type BreakerRule struct {
 
 func (x *BreakerRule) Reset() {
 	*x = BreakerRule{}
-	mi := &file_perdure_v1_client_proto_msgTypes[88]
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6267,7 +6593,7 @@ func (x *BreakerRule) String() string {
 func (*BreakerRule) ProtoMessage() {}
 
 func (x *BreakerRule) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[88]
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6280,7 +6606,7 @@ func (x *BreakerRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRule.ProtoReflect.Descriptor instead.
 func (*BreakerRule) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{88}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *BreakerRule) GetName() string {
@@ -6363,7 +6689,7 @@ type BreakerRuleList struct {
 
 func (x *BreakerRuleList) Reset() {
 	*x = BreakerRuleList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6375,7 +6701,7 @@ func (x *BreakerRuleList) String() string {
 func (*BreakerRuleList) ProtoMessage() {}
 
 func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6388,7 +6714,7 @@ func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRuleList.ProtoReflect.Descriptor instead.
 func (*BreakerRuleList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *BreakerRuleList) GetRules() []*BreakerRule {
@@ -6421,7 +6747,7 @@ type BreakerStatus struct {
 
 func (x *BreakerStatus) Reset() {
 	*x = BreakerStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6433,7 +6759,7 @@ func (x *BreakerStatus) String() string {
 func (*BreakerStatus) ProtoMessage() {}
 
 func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6446,7 +6772,7 @@ func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerStatus.ProtoReflect.Descriptor instead.
 func (*BreakerStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *BreakerStatus) GetName() string {
@@ -6536,7 +6862,7 @@ type BreakerList struct {
 
 func (x *BreakerList) Reset() {
 	*x = BreakerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6548,7 +6874,7 @@ func (x *BreakerList) String() string {
 func (*BreakerList) ProtoMessage() {}
 
 func (x *BreakerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6561,7 +6887,7 @@ func (x *BreakerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerList.ProtoReflect.Descriptor instead.
 func (*BreakerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *BreakerList) GetBreakers() []*BreakerStatus {
@@ -6581,7 +6907,7 @@ type DeleteBreakerRequest struct {
 
 func (x *DeleteBreakerRequest) Reset() {
 	*x = DeleteBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6593,7 +6919,7 @@ func (x *DeleteBreakerRequest) String() string {
 func (*DeleteBreakerRequest) ProtoMessage() {}
 
 func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6606,7 +6932,7 @@ func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBreakerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *DeleteBreakerRequest) GetName() string {
@@ -6627,7 +6953,7 @@ type TripBreakerRequest struct {
 
 func (x *TripBreakerRequest) Reset() {
 	*x = TripBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6639,7 +6965,7 @@ func (x *TripBreakerRequest) String() string {
 func (*TripBreakerRequest) ProtoMessage() {}
 
 func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6652,7 +6978,7 @@ func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TripBreakerRequest.ProtoReflect.Descriptor instead.
 func (*TripBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *TripBreakerRequest) GetName() string {
@@ -6679,7 +7005,7 @@ type ResetBreakerRequest struct {
 
 func (x *ResetBreakerRequest) Reset() {
 	*x = ResetBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6691,7 +7017,7 @@ func (x *ResetBreakerRequest) String() string {
 func (*ResetBreakerRequest) ProtoMessage() {}
 
 func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6704,7 +7030,7 @@ func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetBreakerRequest.ProtoReflect.Descriptor instead.
 func (*ResetBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ResetBreakerRequest) GetName() string {
@@ -6727,7 +7053,7 @@ type PauseBreakerRequest struct {
 
 func (x *PauseBreakerRequest) Reset() {
 	*x = PauseBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6739,7 +7065,7 @@ func (x *PauseBreakerRequest) String() string {
 func (*PauseBreakerRequest) ProtoMessage() {}
 
 func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6752,7 +7078,7 @@ func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBreakerRequest.ProtoReflect.Descriptor instead.
 func (*PauseBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *PauseBreakerRequest) GetName() string {
@@ -6785,7 +7111,7 @@ type QueuesRequest struct {
 
 func (x *QueuesRequest) Reset() {
 	*x = QueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6797,7 +7123,7 @@ func (x *QueuesRequest) String() string {
 func (*QueuesRequest) ProtoMessage() {}
 
 func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6810,7 +7136,7 @@ func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuesRequest.ProtoReflect.Descriptor instead.
 func (*QueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
 }
 
 // QueueStatus is how a queue stands on the server that answers.
@@ -6833,7 +7159,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6845,7 +7171,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6858,7 +7184,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *QueueStatus) GetName() string {
@@ -6941,7 +7267,7 @@ type QueueStatusList struct {
 
 func (x *QueueStatusList) Reset() {
 	*x = QueueStatusList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6953,7 +7279,7 @@ func (x *QueueStatusList) String() string {
 func (*QueueStatusList) ProtoMessage() {}
 
 func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6966,7 +7292,7 @@ func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatusList.ProtoReflect.Descriptor instead.
 func (*QueueStatusList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *QueueStatusList) GetQueues() []*QueueStatus {
@@ -6985,7 +7311,7 @@ type AllowanceRequest struct {
 
 func (x *AllowanceRequest) Reset() {
 	*x = AllowanceRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6997,7 +7323,7 @@ func (x *AllowanceRequest) String() string {
 func (*AllowanceRequest) ProtoMessage() {}
 
 func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7010,7 +7336,7 @@ func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceRequest.ProtoReflect.Descriptor instead.
 func (*AllowanceRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
 }
 
 // AllowanceValue is how much of the system a tenant may use. A zero field sets no bound.
@@ -7030,7 +7356,7 @@ type AllowanceValue struct {
 
 func (x *AllowanceValue) Reset() {
 	*x = AllowanceValue{}
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7042,7 +7368,7 @@ func (x *AllowanceValue) String() string {
 func (*AllowanceValue) ProtoMessage() {}
 
 func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7055,7 +7381,7 @@ func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceValue.ProtoReflect.Descriptor instead.
 func (*AllowanceValue) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *AllowanceValue) GetOpen() int64 {
@@ -7097,7 +7423,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7109,7 +7435,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7122,7 +7448,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *PauseQueueRequest) GetName() string {
@@ -7149,7 +7475,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7161,7 +7487,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7174,7 +7500,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ResumeQueueRequest) GetName() string {
@@ -7195,7 +7521,7 @@ type DeliverRequest struct {
 
 func (x *DeliverRequest) Reset() {
 	*x = DeliverRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7207,7 +7533,7 @@ func (x *DeliverRequest) String() string {
 func (*DeliverRequest) ProtoMessage() {}
 
 func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7220,7 +7546,7 @@ func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverRequest.ProtoReflect.Descriptor instead.
 func (*DeliverRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *DeliverRequest) GetMessage() []byte {
@@ -7235,7 +7561,35 @@ var File_perdure_v1_client_proto protoreflect.FileDescriptor
 const file_perdure_v1_client_proto_rawDesc = "" +
 	"\n" +
 	"\x17perdure/v1/client.proto\x12\n" +
-	"perdure.v1\x1a\x17perdure/v1/common.proto\x1a\x1aperdure/v1/execution.proto\"@\n" +
+	"perdure.v1\x1a\x17perdure/v1/common.proto\x1a\x1aperdure/v1/execution.proto\"\x98\x01\n" +
+	"\fWatchRequest\x12\x18\n" +
+	"\aclasses\x18\x01 \x03(\tR\aclasses\x12\x14\n" +
+	"\x05types\x18\x02 \x03(\tR\x05types\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12.\n" +
+	"\bstatuses\x18\x04 \x03(\x0e2\x12.perdure.v1.StatusR\bstatuses\x12\x16\n" +
+	"\x06cursor\x18\x05 \x01(\tR\x06cursor\"~\n" +
+	"\n" +
+	"ChangePage\x12,\n" +
+	"\achanges\x18\x01 \x03(\v2\x12.perdure.v1.ChangeR\achanges\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x10\n" +
+	"\x03gap\x18\x03 \x01(\bR\x03gap\x12\x18\n" +
+	"\apartial\x18\x04 \x01(\bR\apartial\"\xd3\x02\n" +
+	"\x06Change\x12\x14\n" +
+	"\x05class\x18\x01 \x01(\tR\x05class\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12-\n" +
+	"\aaddress\x18\x03 \x01(\v2\x13.perdure.v1.AddressR\aaddress\x12\x10\n" +
+	"\x03run\x18\x04 \x01(\fR\x03run\x12\x12\n" +
+	"\x04task\x18\x05 \x01(\tR\x04task\x12\x12\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02of\x18\a \x01(\tR\x02of\x12\x14\n" +
+	"\x05queue\x18\b \x01(\tR\x05queue\x12*\n" +
+	"\x06status\x18\t \x01(\x0e2\x12.perdure.v1.StatusR\x06status\x12\x16\n" +
+	"\x06reason\x18\n" +
+	" \x01(\tR\x06reason\x12\x16\n" +
+	"\x06locked\x18\v \x01(\bR\x06locked\x12\x10\n" +
+	"\x03seq\x18\f \x01(\x03R\x03seq\x12\x12\n" +
+	"\x04node\x18\r \x01(\fR\x04node\x12\x0e\n" +
+	"\x02at\x18\x0e \x01(\x03R\x02at\"@\n" +
 	"\x12DeadLettersRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\fR\x05after\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x03R\x05limit\"B\n" +
@@ -7626,7 +7980,7 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12,\n" +
 	"\x05items\x18\x02 \x03(\v2\x16.perdure.v1.StreamItemR\x05items\x12\x14\n" +
 	"\x05ended\x18\x03 \x01(\bR\x05ended\"\x14\n" +
-	"\x12ListWorkersRequest\"\xba\x02\n" +
+	"\x12ListWorkersRequest\"\xd0\x02\n" +
 	"\n" +
 	"WorkerInfo\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\fR\x04node\x12\x12\n" +
@@ -7643,7 +7997,8 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x06limits\x18\n" +
 	" \x03(\tR\x06limits\x12\x1a\n" +
 	"\bbreakers\x18\v \x03(\tR\bbreakers\x12\x1a\n" +
-	"\bdraining\x18\f \x01(\bR\bdraining\">\n" +
+	"\bdraining\x18\f \x01(\bR\bdraining\x12\x14\n" +
+	"\x05alike\x18\r \x01(\x03R\x05alike\">\n" +
 	"\n" +
 	"WorkerList\x120\n" +
 	"\aworkers\x18\x01 \x03(\v2\x16.perdure.v1.WorkerInfoR\aworkers\"\x13\n" +
@@ -7791,7 +8146,7 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x19BREAKER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BREAKER_STATE_CLOSED\x10\x01\x12\x16\n" +
 	"\x12BREAKER_STATE_OPEN\x10\x02\x12\x1b\n" +
-	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xc7\x1d\n" +
+	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\x84\x1e\n" +
 	"\rClientService\x12<\n" +
 	"\x06Server\x12\x19.perdure.v1.ServerRequest\x1a\x17.perdure.v1.ServerReply\x129\n" +
 	"\x05Start\x12\x18.perdure.v1.StartRequest\x1a\x16.perdure.v1.StartReply\x12E\n" +
@@ -7855,7 +8210,8 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\fSetAllowance\x12\x1a.perdure.v1.AllowanceValue\x1a\x10.perdure.v1.Done\x12=\n" +
 	"\n" +
 	"PauseQueue\x12\x1d.perdure.v1.PauseQueueRequest\x1a\x10.perdure.v1.Done\x12?\n" +
-	"\vResumeQueue\x12\x1e.perdure.v1.ResumeQueueRequest\x1a\x10.perdure.v1.Done\x127\n" +
+	"\vResumeQueue\x12\x1e.perdure.v1.ResumeQueueRequest\x1a\x10.perdure.v1.Done\x12;\n" +
+	"\x05Watch\x12\x18.perdure.v1.WatchRequest\x1a\x16.perdure.v1.ChangePage0\x01\x127\n" +
 	"\aDeliver\x12\x1a.perdure.v1.DeliverRequest\x1a\x10.perdure.v1.Done\x12I\n" +
 	"\vDeadLetters\x12\x1e.perdure.v1.DeadLettersRequest\x1a\x1a.perdure.v1.DeadLetterListB5Z3github.com/perdure/perdure/api/perdure/v1;perdurev1b\x06proto3"
 
@@ -7872,371 +8228,380 @@ func file_perdure_v1_client_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_client_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
+var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
 var file_perdure_v1_client_proto_goTypes = []any{
 	(MailboxVerb)(0),             // 0: perdure.v1.MailboxVerb
 	(StreamKind)(0),              // 1: perdure.v1.StreamKind
 	(LimitScope)(0),              // 2: perdure.v1.LimitScope
 	(BreakerState)(0),            // 3: perdure.v1.BreakerState
-	(*DeadLettersRequest)(nil),   // 4: perdure.v1.DeadLettersRequest
-	(*DeadLetterList)(nil),       // 5: perdure.v1.DeadLetterList
-	(*DeadLetter)(nil),           // 6: perdure.v1.DeadLetter
-	(*Done)(nil),                 // 7: perdure.v1.Done
-	(*ServerRequest)(nil),        // 8: perdure.v1.ServerRequest
-	(*ServerReply)(nil),          // 9: perdure.v1.ServerReply
-	(*Target)(nil),               // 10: perdure.v1.Target
-	(*NamedPayload)(nil),         // 11: perdure.v1.NamedPayload
-	(*StartRequest)(nil),         // 12: perdure.v1.StartRequest
-	(*StartReply)(nil),           // 13: perdure.v1.StartReply
-	(*StartManyRequest)(nil),     // 14: perdure.v1.StartManyRequest
-	(*StartedReply)(nil),         // 15: perdure.v1.StartedReply
-	(*StartManyReply)(nil),       // 16: perdure.v1.StartManyReply
-	(*AwaitRequest)(nil),         // 17: perdure.v1.AwaitRequest
-	(*Result)(nil),               // 18: perdure.v1.Result
-	(*SignalRequest)(nil),        // 19: perdure.v1.SignalRequest
-	(*SettleRequest)(nil),        // 20: perdure.v1.SettleRequest
-	(*OrderRequest)(nil),         // 21: perdure.v1.OrderRequest
-	(*SignalsRequest)(nil),       // 22: perdure.v1.SignalsRequest
-	(*MailboxCall)(nil),          // 23: perdure.v1.MailboxCall
-	(*MailboxReply)(nil),         // 24: perdure.v1.MailboxReply
-	(*UpdateRequest)(nil),        // 25: perdure.v1.UpdateRequest
-	(*QueryRequest)(nil),         // 26: perdure.v1.QueryRequest
-	(*ValueReply)(nil),           // 27: perdure.v1.ValueReply
-	(*StateRequest)(nil),         // 28: perdure.v1.StateRequest
-	(*StateReply)(nil),           // 29: perdure.v1.StateReply
-	(*DescribeRequest)(nil),      // 30: perdure.v1.DescribeRequest
-	(*HistoryRequest)(nil),       // 31: perdure.v1.HistoryRequest
-	(*HistoryPart)(nil),          // 32: perdure.v1.HistoryPart
-	(*LabelCondition)(nil),       // 33: perdure.v1.LabelCondition
-	(*ListRequest)(nil),          // 34: perdure.v1.ListRequest
-	(*ListPage)(nil),             // 35: perdure.v1.ListPage
-	(*CountReply)(nil),           // 36: perdure.v1.CountReply
-	(*StrandedRequest)(nil),      // 37: perdure.v1.StrandedRequest
-	(*MissingRequest)(nil),       // 38: perdure.v1.MissingRequest
-	(*MissingReply)(nil),         // 39: perdure.v1.MissingReply
-	(*Edit)(nil),                 // 40: perdure.v1.Edit
-	(*PastRequest)(nil),          // 41: perdure.v1.PastRequest
-	(*PastReply)(nil),            // 42: perdure.v1.PastReply
-	(*ImportRequest)(nil),        // 43: perdure.v1.ImportRequest
-	(*DeleteRequest)(nil),        // 44: perdure.v1.DeleteRequest
-	(*DeletePart)(nil),           // 45: perdure.v1.DeletePart
-	(*DeleteReply)(nil),          // 46: perdure.v1.DeleteReply
-	(*CallRequest)(nil),          // 47: perdure.v1.CallRequest
-	(*EntityRequest)(nil),        // 48: perdure.v1.EntityRequest
-	(*Entity)(nil),               // 49: perdure.v1.Entity
-	(*Damaged)(nil),              // 50: perdure.v1.Damaged
-	(*MailboxItem)(nil),          // 51: perdure.v1.MailboxItem
-	(*EntityInfo)(nil),           // 52: perdure.v1.EntityInfo
-	(*ListEntitiesRequest)(nil),  // 53: perdure.v1.ListEntitiesRequest
-	(*EntityPage)(nil),           // 54: perdure.v1.EntityPage
-	(*UnlockRequest)(nil),        // 55: perdure.v1.UnlockRequest
-	(*MailboxRequest)(nil),       // 56: perdure.v1.MailboxRequest
-	(*DeadID)(nil),               // 57: perdure.v1.DeadID
-	(*ListDeadRequest)(nil),      // 58: perdure.v1.ListDeadRequest
-	(*FailedAttempt)(nil),        // 59: perdure.v1.FailedAttempt
-	(*DeadTask)(nil),             // 60: perdure.v1.DeadTask
-	(*DeadPage)(nil),             // 61: perdure.v1.DeadPage
-	(*DeadGroup)(nil),            // 62: perdure.v1.DeadGroup
-	(*DeadGroups)(nil),           // 63: perdure.v1.DeadGroups
-	(*DeadTaskRequest)(nil),      // 64: perdure.v1.DeadTaskRequest
-	(*RequeueRequest)(nil),       // 65: perdure.v1.RequeueRequest
-	(*RequeueReply)(nil),         // 66: perdure.v1.RequeueReply
-	(*UndoRequeueRequest)(nil),   // 67: perdure.v1.UndoRequeueRequest
-	(*TaskTarget)(nil),           // 68: perdure.v1.TaskTarget
-	(*TaskStatesRequest)(nil),    // 69: perdure.v1.TaskStatesRequest
-	(*TaskState)(nil),            // 70: perdure.v1.TaskState
-	(*TaskStatesReply)(nil),      // 71: perdure.v1.TaskStatesReply
-	(*TaskLogsRequest)(nil),      // 72: perdure.v1.TaskLogsRequest
-	(*TaskLine)(nil),             // 73: perdure.v1.TaskLine
-	(*TaskLogsPage)(nil),         // 74: perdure.v1.TaskLogsPage
-	(*TaskStreamRequest)(nil),    // 75: perdure.v1.TaskStreamRequest
-	(*StreamItem)(nil),           // 76: perdure.v1.StreamItem
-	(*TaskStreamPage)(nil),       // 77: perdure.v1.TaskStreamPage
-	(*ListWorkersRequest)(nil),   // 78: perdure.v1.ListWorkersRequest
-	(*WorkerInfo)(nil),           // 79: perdure.v1.WorkerInfo
-	(*WorkerList)(nil),           // 80: perdure.v1.WorkerList
-	(*ListQueuesRequest)(nil),    // 81: perdure.v1.ListQueuesRequest
-	(*QueueInfo)(nil),            // 82: perdure.v1.QueueInfo
-	(*QueueList)(nil),            // 83: perdure.v1.QueueList
-	(*LimitsRequest)(nil),        // 84: perdure.v1.LimitsRequest
-	(*Limit)(nil),                // 85: perdure.v1.Limit
-	(*LimitUse)(nil),             // 86: perdure.v1.LimitUse
-	(*LimitStatus)(nil),          // 87: perdure.v1.LimitStatus
-	(*LimitList)(nil),            // 88: perdure.v1.LimitList
-	(*SetLimitRequest)(nil),      // 89: perdure.v1.SetLimitRequest
-	(*DeleteLimitRequest)(nil),   // 90: perdure.v1.DeleteLimitRequest
-	(*BreakersRequest)(nil),      // 91: perdure.v1.BreakersRequest
-	(*BreakerRule)(nil),          // 92: perdure.v1.BreakerRule
-	(*BreakerRuleList)(nil),      // 93: perdure.v1.BreakerRuleList
-	(*BreakerStatus)(nil),        // 94: perdure.v1.BreakerStatus
-	(*BreakerList)(nil),          // 95: perdure.v1.BreakerList
-	(*DeleteBreakerRequest)(nil), // 96: perdure.v1.DeleteBreakerRequest
-	(*TripBreakerRequest)(nil),   // 97: perdure.v1.TripBreakerRequest
-	(*ResetBreakerRequest)(nil),  // 98: perdure.v1.ResetBreakerRequest
-	(*PauseBreakerRequest)(nil),  // 99: perdure.v1.PauseBreakerRequest
-	(*QueuesRequest)(nil),        // 100: perdure.v1.QueuesRequest
-	(*QueueStatus)(nil),          // 101: perdure.v1.QueueStatus
-	(*QueueStatusList)(nil),      // 102: perdure.v1.QueueStatusList
-	(*AllowanceRequest)(nil),     // 103: perdure.v1.AllowanceRequest
-	(*AllowanceValue)(nil),       // 104: perdure.v1.AllowanceValue
-	(*PauseQueueRequest)(nil),    // 105: perdure.v1.PauseQueueRequest
-	(*ResumeQueueRequest)(nil),   // 106: perdure.v1.ResumeQueueRequest
-	(*DeliverRequest)(nil),       // 107: perdure.v1.DeliverRequest
-	(*Address)(nil),              // 108: perdure.v1.Address
-	(*Payload)(nil),              // 109: perdure.v1.Payload
-	(ReusePolicy)(0),             // 110: perdure.v1.ReusePolicy
-	(*Label)(nil),                // 111: perdure.v1.Label
-	(*TaskSpec)(nil),             // 112: perdure.v1.TaskSpec
-	(*Terms)(nil),                // 113: perdure.v1.Terms
-	(Status)(0),                  // 114: perdure.v1.Status
-	(*ErrorDetail)(nil),          // 115: perdure.v1.ErrorDetail
-	(*Outcome)(nil),              // 116: perdure.v1.Outcome
-	(*Failure)(nil),              // 117: perdure.v1.Failure
-	(*Link)(nil),                 // 118: perdure.v1.Link
-	(*HistoryEvent)(nil),         // 119: perdure.v1.HistoryEvent
-	(*Description)(nil),          // 120: perdure.v1.Description
-	(*Reason)(nil),               // 121: perdure.v1.Reason
-	(*Start)(nil),                // 122: perdure.v1.Start
-	(*TaskRef)(nil),              // 123: perdure.v1.TaskRef
+	(*WatchRequest)(nil),         // 4: perdure.v1.WatchRequest
+	(*ChangePage)(nil),           // 5: perdure.v1.ChangePage
+	(*Change)(nil),               // 6: perdure.v1.Change
+	(*DeadLettersRequest)(nil),   // 7: perdure.v1.DeadLettersRequest
+	(*DeadLetterList)(nil),       // 8: perdure.v1.DeadLetterList
+	(*DeadLetter)(nil),           // 9: perdure.v1.DeadLetter
+	(*Done)(nil),                 // 10: perdure.v1.Done
+	(*ServerRequest)(nil),        // 11: perdure.v1.ServerRequest
+	(*ServerReply)(nil),          // 12: perdure.v1.ServerReply
+	(*Target)(nil),               // 13: perdure.v1.Target
+	(*NamedPayload)(nil),         // 14: perdure.v1.NamedPayload
+	(*StartRequest)(nil),         // 15: perdure.v1.StartRequest
+	(*StartReply)(nil),           // 16: perdure.v1.StartReply
+	(*StartManyRequest)(nil),     // 17: perdure.v1.StartManyRequest
+	(*StartedReply)(nil),         // 18: perdure.v1.StartedReply
+	(*StartManyReply)(nil),       // 19: perdure.v1.StartManyReply
+	(*AwaitRequest)(nil),         // 20: perdure.v1.AwaitRequest
+	(*Result)(nil),               // 21: perdure.v1.Result
+	(*SignalRequest)(nil),        // 22: perdure.v1.SignalRequest
+	(*SettleRequest)(nil),        // 23: perdure.v1.SettleRequest
+	(*OrderRequest)(nil),         // 24: perdure.v1.OrderRequest
+	(*SignalsRequest)(nil),       // 25: perdure.v1.SignalsRequest
+	(*MailboxCall)(nil),          // 26: perdure.v1.MailboxCall
+	(*MailboxReply)(nil),         // 27: perdure.v1.MailboxReply
+	(*UpdateRequest)(nil),        // 28: perdure.v1.UpdateRequest
+	(*QueryRequest)(nil),         // 29: perdure.v1.QueryRequest
+	(*ValueReply)(nil),           // 30: perdure.v1.ValueReply
+	(*StateRequest)(nil),         // 31: perdure.v1.StateRequest
+	(*StateReply)(nil),           // 32: perdure.v1.StateReply
+	(*DescribeRequest)(nil),      // 33: perdure.v1.DescribeRequest
+	(*HistoryRequest)(nil),       // 34: perdure.v1.HistoryRequest
+	(*HistoryPart)(nil),          // 35: perdure.v1.HistoryPart
+	(*LabelCondition)(nil),       // 36: perdure.v1.LabelCondition
+	(*ListRequest)(nil),          // 37: perdure.v1.ListRequest
+	(*ListPage)(nil),             // 38: perdure.v1.ListPage
+	(*CountReply)(nil),           // 39: perdure.v1.CountReply
+	(*StrandedRequest)(nil),      // 40: perdure.v1.StrandedRequest
+	(*MissingRequest)(nil),       // 41: perdure.v1.MissingRequest
+	(*MissingReply)(nil),         // 42: perdure.v1.MissingReply
+	(*Edit)(nil),                 // 43: perdure.v1.Edit
+	(*PastRequest)(nil),          // 44: perdure.v1.PastRequest
+	(*PastReply)(nil),            // 45: perdure.v1.PastReply
+	(*ImportRequest)(nil),        // 46: perdure.v1.ImportRequest
+	(*DeleteRequest)(nil),        // 47: perdure.v1.DeleteRequest
+	(*DeletePart)(nil),           // 48: perdure.v1.DeletePart
+	(*DeleteReply)(nil),          // 49: perdure.v1.DeleteReply
+	(*CallRequest)(nil),          // 50: perdure.v1.CallRequest
+	(*EntityRequest)(nil),        // 51: perdure.v1.EntityRequest
+	(*Entity)(nil),               // 52: perdure.v1.Entity
+	(*Damaged)(nil),              // 53: perdure.v1.Damaged
+	(*MailboxItem)(nil),          // 54: perdure.v1.MailboxItem
+	(*EntityInfo)(nil),           // 55: perdure.v1.EntityInfo
+	(*ListEntitiesRequest)(nil),  // 56: perdure.v1.ListEntitiesRequest
+	(*EntityPage)(nil),           // 57: perdure.v1.EntityPage
+	(*UnlockRequest)(nil),        // 58: perdure.v1.UnlockRequest
+	(*MailboxRequest)(nil),       // 59: perdure.v1.MailboxRequest
+	(*DeadID)(nil),               // 60: perdure.v1.DeadID
+	(*ListDeadRequest)(nil),      // 61: perdure.v1.ListDeadRequest
+	(*FailedAttempt)(nil),        // 62: perdure.v1.FailedAttempt
+	(*DeadTask)(nil),             // 63: perdure.v1.DeadTask
+	(*DeadPage)(nil),             // 64: perdure.v1.DeadPage
+	(*DeadGroup)(nil),            // 65: perdure.v1.DeadGroup
+	(*DeadGroups)(nil),           // 66: perdure.v1.DeadGroups
+	(*DeadTaskRequest)(nil),      // 67: perdure.v1.DeadTaskRequest
+	(*RequeueRequest)(nil),       // 68: perdure.v1.RequeueRequest
+	(*RequeueReply)(nil),         // 69: perdure.v1.RequeueReply
+	(*UndoRequeueRequest)(nil),   // 70: perdure.v1.UndoRequeueRequest
+	(*TaskTarget)(nil),           // 71: perdure.v1.TaskTarget
+	(*TaskStatesRequest)(nil),    // 72: perdure.v1.TaskStatesRequest
+	(*TaskState)(nil),            // 73: perdure.v1.TaskState
+	(*TaskStatesReply)(nil),      // 74: perdure.v1.TaskStatesReply
+	(*TaskLogsRequest)(nil),      // 75: perdure.v1.TaskLogsRequest
+	(*TaskLine)(nil),             // 76: perdure.v1.TaskLine
+	(*TaskLogsPage)(nil),         // 77: perdure.v1.TaskLogsPage
+	(*TaskStreamRequest)(nil),    // 78: perdure.v1.TaskStreamRequest
+	(*StreamItem)(nil),           // 79: perdure.v1.StreamItem
+	(*TaskStreamPage)(nil),       // 80: perdure.v1.TaskStreamPage
+	(*ListWorkersRequest)(nil),   // 81: perdure.v1.ListWorkersRequest
+	(*WorkerInfo)(nil),           // 82: perdure.v1.WorkerInfo
+	(*WorkerList)(nil),           // 83: perdure.v1.WorkerList
+	(*ListQueuesRequest)(nil),    // 84: perdure.v1.ListQueuesRequest
+	(*QueueInfo)(nil),            // 85: perdure.v1.QueueInfo
+	(*QueueList)(nil),            // 86: perdure.v1.QueueList
+	(*LimitsRequest)(nil),        // 87: perdure.v1.LimitsRequest
+	(*Limit)(nil),                // 88: perdure.v1.Limit
+	(*LimitUse)(nil),             // 89: perdure.v1.LimitUse
+	(*LimitStatus)(nil),          // 90: perdure.v1.LimitStatus
+	(*LimitList)(nil),            // 91: perdure.v1.LimitList
+	(*SetLimitRequest)(nil),      // 92: perdure.v1.SetLimitRequest
+	(*DeleteLimitRequest)(nil),   // 93: perdure.v1.DeleteLimitRequest
+	(*BreakersRequest)(nil),      // 94: perdure.v1.BreakersRequest
+	(*BreakerRule)(nil),          // 95: perdure.v1.BreakerRule
+	(*BreakerRuleList)(nil),      // 96: perdure.v1.BreakerRuleList
+	(*BreakerStatus)(nil),        // 97: perdure.v1.BreakerStatus
+	(*BreakerList)(nil),          // 98: perdure.v1.BreakerList
+	(*DeleteBreakerRequest)(nil), // 99: perdure.v1.DeleteBreakerRequest
+	(*TripBreakerRequest)(nil),   // 100: perdure.v1.TripBreakerRequest
+	(*ResetBreakerRequest)(nil),  // 101: perdure.v1.ResetBreakerRequest
+	(*PauseBreakerRequest)(nil),  // 102: perdure.v1.PauseBreakerRequest
+	(*QueuesRequest)(nil),        // 103: perdure.v1.QueuesRequest
+	(*QueueStatus)(nil),          // 104: perdure.v1.QueueStatus
+	(*QueueStatusList)(nil),      // 105: perdure.v1.QueueStatusList
+	(*AllowanceRequest)(nil),     // 106: perdure.v1.AllowanceRequest
+	(*AllowanceValue)(nil),       // 107: perdure.v1.AllowanceValue
+	(*PauseQueueRequest)(nil),    // 108: perdure.v1.PauseQueueRequest
+	(*ResumeQueueRequest)(nil),   // 109: perdure.v1.ResumeQueueRequest
+	(*DeliverRequest)(nil),       // 110: perdure.v1.DeliverRequest
+	(Status)(0),                  // 111: perdure.v1.Status
+	(*Address)(nil),              // 112: perdure.v1.Address
+	(*Payload)(nil),              // 113: perdure.v1.Payload
+	(ReusePolicy)(0),             // 114: perdure.v1.ReusePolicy
+	(*Label)(nil),                // 115: perdure.v1.Label
+	(*TaskSpec)(nil),             // 116: perdure.v1.TaskSpec
+	(*Terms)(nil),                // 117: perdure.v1.Terms
+	(*ErrorDetail)(nil),          // 118: perdure.v1.ErrorDetail
+	(*Outcome)(nil),              // 119: perdure.v1.Outcome
+	(*Failure)(nil),              // 120: perdure.v1.Failure
+	(*Link)(nil),                 // 121: perdure.v1.Link
+	(*HistoryEvent)(nil),         // 122: perdure.v1.HistoryEvent
+	(*Description)(nil),          // 123: perdure.v1.Description
+	(*Reason)(nil),               // 124: perdure.v1.Reason
+	(*Start)(nil),                // 125: perdure.v1.Start
+	(*TaskRef)(nil),              // 126: perdure.v1.TaskRef
 }
 var file_perdure_v1_client_proto_depIdxs = []int32{
-	6,   // 0: perdure.v1.DeadLetterList.letters:type_name -> perdure.v1.DeadLetter
-	108, // 1: perdure.v1.Target.address:type_name -> perdure.v1.Address
-	109, // 2: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
-	108, // 3: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
-	109, // 4: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
-	110, // 5: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	11,  // 6: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
-	111, // 7: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
-	112, // 8: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
-	113, // 9: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
-	114, // 10: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
-	12,  // 11: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
-	13,  // 12: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
-	115, // 13: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
-	15,  // 14: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
-	10,  // 15: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
-	116, // 16: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
-	10,  // 17: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
-	109, // 18: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
-	10,  // 19: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
-	109, // 20: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
-	117, // 21: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
-	10,  // 22: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
-	10,  // 23: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
-	0,   // 24: perdure.v1.SignalsRequest.verb:type_name -> perdure.v1.MailboxVerb
-	118, // 25: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
-	109, // 26: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
-	23,  // 27: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
-	10,  // 28: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
-	109, // 29: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
-	10,  // 30: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
-	109, // 31: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
-	109, // 32: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
-	10,  // 33: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
-	109, // 34: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
-	10,  // 35: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
-	10,  // 36: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
-	119, // 37: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
-	114, // 38: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
-	33,  // 39: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
-	120, // 40: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
-	108, // 41: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
-	112, // 42: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
-	121, // 43: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
-	109, // 44: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
-	10,  // 45: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
-	40,  // 46: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
-	110, // 47: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	108, // 48: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
-	114, // 49: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
-	119, // 50: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
-	119, // 51: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
-	119, // 52: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
-	122, // 53: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
-	116, // 54: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
-	110, // 55: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	119, // 56: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
-	10,  // 57: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
-	46,  // 58: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
-	108, // 59: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
-	109, // 60: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
-	108, // 61: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
-	108, // 62: perdure.v1.Entity.address:type_name -> perdure.v1.Address
-	109, // 63: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
-	118, // 64: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
-	50,  // 65: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
-	49,  // 66: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
-	51,  // 67: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
-	121, // 68: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
-	49,  // 69: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
-	108, // 70: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
-	108, // 71: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
-	0,   // 72: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
-	117, // 73: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
-	57,  // 74: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
-	108, // 75: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
-	112, // 76: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
-	109, // 77: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
-	59,  // 78: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
-	117, // 79: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
-	108, // 80: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
-	60,  // 81: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
-	62,  // 82: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
-	57,  // 83: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
-	57,  // 84: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
-	109, // 85: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
-	108, // 86: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
-	57,  // 87: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
-	10,  // 88: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
-	68,  // 89: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
-	109, // 90: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
-	70,  // 91: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
-	68,  // 92: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
-	73,  // 93: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
-	68,  // 94: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
-	1,   // 95: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
-	109, // 96: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
-	76,  // 97: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
-	79,  // 98: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
-	82,  // 99: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
-	2,   // 100: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
-	123, // 101: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
-	123, // 102: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
-	85,  // 103: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
-	86,  // 104: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
-	87,  // 105: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
-	85,  // 106: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
-	92,  // 107: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
-	3,   // 108: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
-	92,  // 109: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
-	94,  // 110: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
-	101, // 111: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
-	8,   // 112: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
-	12,  // 113: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
-	14,  // 114: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
-	12,  // 115: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
-	17,  // 116: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
-	19,  // 117: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
-	20,  // 118: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
-	21,  // 119: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
-	21,  // 120: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
-	21,  // 121: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
-	21,  // 122: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
-	22,  // 123: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
-	25,  // 124: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
-	26,  // 125: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
-	28,  // 126: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
-	30,  // 127: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
-	31,  // 128: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
-	34,  // 129: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
-	34,  // 130: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
-	37,  // 131: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
-	38,  // 132: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
-	41,  // 133: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
-	41,  // 134: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
-	41,  // 135: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
-	43,  // 136: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
-	44,  // 137: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
-	47,  // 138: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
-	48,  // 139: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
-	53,  // 140: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
-	55,  // 141: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
-	56,  // 142: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
-	58,  // 143: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
-	58,  // 144: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
-	58,  // 145: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
-	64,  // 146: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
-	65,  // 147: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
-	67,  // 148: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
-	64,  // 149: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
-	69,  // 150: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
-	72,  // 151: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
-	75,  // 152: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
-	78,  // 153: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
-	81,  // 154: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
-	84,  // 155: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
-	89,  // 156: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
-	90,  // 157: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
-	91,  // 158: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
-	91,  // 159: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
-	92,  // 160: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
-	96,  // 161: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
-	97,  // 162: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
-	98,  // 163: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
-	99,  // 164: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
-	100, // 165: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
-	103, // 166: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
-	104, // 167: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
-	105, // 168: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
-	106, // 169: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
-	107, // 170: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
-	4,   // 171: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
-	9,   // 172: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
-	13,  // 173: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
-	16,  // 174: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
-	18,  // 175: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
-	18,  // 176: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
-	7,   // 177: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
-	7,   // 178: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
-	7,   // 179: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
-	7,   // 180: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
-	7,   // 181: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
-	7,   // 182: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
-	24,  // 183: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
-	27,  // 184: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
-	27,  // 185: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
-	29,  // 186: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
-	120, // 187: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
-	32,  // 188: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
-	35,  // 189: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
-	36,  // 190: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
-	35,  // 191: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
-	39,  // 192: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
-	42,  // 193: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
-	42,  // 194: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
-	42,  // 195: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
-	42,  // 196: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
-	45,  // 197: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
-	27,  // 198: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
-	52,  // 199: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
-	54,  // 200: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
-	7,   // 201: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
-	24,  // 202: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
-	61,  // 203: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
-	36,  // 204: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
-	63,  // 205: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
-	60,  // 206: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
-	66,  // 207: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
-	7,   // 208: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
-	7,   // 209: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
-	71,  // 210: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
-	74,  // 211: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
-	77,  // 212: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
-	80,  // 213: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
-	83,  // 214: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
-	88,  // 215: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
-	7,   // 216: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
-	7,   // 217: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
-	95,  // 218: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
-	93,  // 219: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
-	7,   // 220: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
-	7,   // 221: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
-	7,   // 222: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
-	7,   // 223: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
-	7,   // 224: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
-	102, // 225: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
-	104, // 226: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
-	7,   // 227: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
-	7,   // 228: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
-	7,   // 229: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
-	7,   // 230: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
-	5,   // 231: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
-	172, // [172:232] is the sub-list for method output_type
-	112, // [112:172] is the sub-list for method input_type
-	112, // [112:112] is the sub-list for extension type_name
-	112, // [112:112] is the sub-list for extension extendee
-	0,   // [0:112] is the sub-list for field type_name
+	111, // 0: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
+	6,   // 1: perdure.v1.ChangePage.changes:type_name -> perdure.v1.Change
+	112, // 2: perdure.v1.Change.address:type_name -> perdure.v1.Address
+	111, // 3: perdure.v1.Change.status:type_name -> perdure.v1.Status
+	9,   // 4: perdure.v1.DeadLetterList.letters:type_name -> perdure.v1.DeadLetter
+	112, // 5: perdure.v1.Target.address:type_name -> perdure.v1.Address
+	113, // 6: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
+	112, // 7: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
+	113, // 8: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
+	114, // 9: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	14,  // 10: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
+	115, // 11: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
+	116, // 12: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
+	117, // 13: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
+	111, // 14: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
+	15,  // 15: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
+	16,  // 16: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
+	118, // 17: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
+	18,  // 18: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
+	13,  // 19: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
+	119, // 20: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
+	13,  // 21: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
+	113, // 22: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
+	13,  // 23: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
+	113, // 24: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
+	120, // 25: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
+	13,  // 26: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
+	13,  // 27: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
+	0,   // 28: perdure.v1.SignalsRequest.verb:type_name -> perdure.v1.MailboxVerb
+	121, // 29: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
+	113, // 30: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
+	26,  // 31: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
+	13,  // 32: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
+	113, // 33: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
+	13,  // 34: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
+	113, // 35: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
+	113, // 36: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
+	13,  // 37: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
+	113, // 38: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
+	13,  // 39: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
+	13,  // 40: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
+	122, // 41: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
+	111, // 42: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
+	36,  // 43: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
+	123, // 44: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
+	112, // 45: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
+	116, // 46: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
+	124, // 47: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
+	113, // 48: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
+	13,  // 49: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
+	43,  // 50: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
+	114, // 51: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	112, // 52: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
+	111, // 53: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
+	122, // 54: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
+	122, // 55: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
+	122, // 56: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
+	125, // 57: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
+	119, // 58: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
+	114, // 59: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	122, // 60: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
+	13,  // 61: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
+	49,  // 62: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
+	112, // 63: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
+	113, // 64: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
+	112, // 65: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
+	112, // 66: perdure.v1.Entity.address:type_name -> perdure.v1.Address
+	113, // 67: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
+	121, // 68: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
+	53,  // 69: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
+	52,  // 70: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
+	54,  // 71: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
+	124, // 72: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
+	52,  // 73: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
+	112, // 74: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
+	112, // 75: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
+	0,   // 76: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
+	120, // 77: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
+	60,  // 78: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
+	112, // 79: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
+	116, // 80: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
+	113, // 81: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
+	62,  // 82: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
+	120, // 83: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
+	112, // 84: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
+	63,  // 85: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
+	65,  // 86: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
+	60,  // 87: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
+	60,  // 88: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
+	113, // 89: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
+	112, // 90: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
+	60,  // 91: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
+	13,  // 92: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
+	71,  // 93: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
+	113, // 94: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
+	73,  // 95: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
+	71,  // 96: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
+	76,  // 97: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
+	71,  // 98: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
+	1,   // 99: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
+	113, // 100: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
+	79,  // 101: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
+	82,  // 102: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
+	85,  // 103: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
+	2,   // 104: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
+	126, // 105: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
+	126, // 106: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
+	88,  // 107: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
+	89,  // 108: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
+	90,  // 109: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
+	88,  // 110: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
+	95,  // 111: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
+	3,   // 112: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
+	95,  // 113: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
+	97,  // 114: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
+	104, // 115: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
+	11,  // 116: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
+	15,  // 117: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
+	17,  // 118: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
+	15,  // 119: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
+	20,  // 120: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
+	22,  // 121: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
+	23,  // 122: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
+	24,  // 123: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
+	24,  // 124: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
+	24,  // 125: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
+	24,  // 126: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
+	25,  // 127: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
+	28,  // 128: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
+	29,  // 129: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
+	31,  // 130: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
+	33,  // 131: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
+	34,  // 132: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
+	37,  // 133: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
+	37,  // 134: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
+	40,  // 135: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
+	41,  // 136: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
+	44,  // 137: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
+	44,  // 138: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
+	44,  // 139: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
+	46,  // 140: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
+	47,  // 141: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
+	50,  // 142: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
+	51,  // 143: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
+	56,  // 144: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
+	58,  // 145: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
+	59,  // 146: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
+	61,  // 147: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
+	61,  // 148: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
+	61,  // 149: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
+	67,  // 150: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
+	68,  // 151: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
+	70,  // 152: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
+	67,  // 153: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
+	72,  // 154: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
+	75,  // 155: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
+	78,  // 156: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
+	81,  // 157: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
+	84,  // 158: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
+	87,  // 159: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
+	92,  // 160: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
+	93,  // 161: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
+	94,  // 162: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
+	94,  // 163: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
+	95,  // 164: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
+	99,  // 165: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
+	100, // 166: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
+	101, // 167: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
+	102, // 168: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
+	103, // 169: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
+	106, // 170: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
+	107, // 171: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
+	108, // 172: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
+	109, // 173: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
+	4,   // 174: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
+	110, // 175: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
+	7,   // 176: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
+	12,  // 177: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
+	16,  // 178: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
+	19,  // 179: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
+	21,  // 180: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
+	21,  // 181: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
+	10,  // 182: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
+	10,  // 183: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
+	10,  // 184: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
+	10,  // 185: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
+	10,  // 186: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
+	10,  // 187: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
+	27,  // 188: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
+	30,  // 189: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
+	30,  // 190: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
+	32,  // 191: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
+	123, // 192: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
+	35,  // 193: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
+	38,  // 194: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
+	39,  // 195: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
+	38,  // 196: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
+	42,  // 197: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
+	45,  // 198: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
+	45,  // 199: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
+	45,  // 200: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
+	45,  // 201: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
+	48,  // 202: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
+	30,  // 203: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
+	55,  // 204: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
+	57,  // 205: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
+	10,  // 206: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
+	27,  // 207: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
+	64,  // 208: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
+	39,  // 209: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
+	66,  // 210: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
+	63,  // 211: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
+	69,  // 212: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
+	10,  // 213: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
+	10,  // 214: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
+	74,  // 215: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
+	77,  // 216: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
+	80,  // 217: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
+	83,  // 218: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
+	86,  // 219: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
+	91,  // 220: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
+	10,  // 221: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
+	10,  // 222: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
+	98,  // 223: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
+	96,  // 224: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
+	10,  // 225: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
+	10,  // 226: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
+	10,  // 227: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
+	10,  // 228: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
+	10,  // 229: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
+	105, // 230: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
+	107, // 231: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
+	10,  // 232: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
+	10,  // 233: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
+	10,  // 234: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
+	5,   // 235: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
+	10,  // 236: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
+	8,   // 237: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
+	177, // [177:238] is the sub-list for method output_type
+	116, // [116:177] is the sub-list for method input_type
+	116, // [116:116] is the sub-list for extension type_name
+	116, // [116:116] is the sub-list for extension extendee
+	0,   // [0:116] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_client_proto_init() }
@@ -8246,19 +8611,19 @@ func file_perdure_v1_client_proto_init() {
 	}
 	file_perdure_v1_common_proto_init()
 	file_perdure_v1_execution_proto_init()
-	file_perdure_v1_client_proto_msgTypes[41].OneofWrappers = []any{
+	file_perdure_v1_client_proto_msgTypes[44].OneofWrappers = []any{
 		(*DeletePart_Rows)(nil),
 		(*DeletePart_AllRowsSent)(nil),
 		(*DeletePart_Reply)(nil),
 	}
-	file_perdure_v1_client_proto_msgTypes[54].OneofWrappers = []any{}
+	file_perdure_v1_client_proto_msgTypes[57].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_client_proto_rawDesc), len(file_perdure_v1_client_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   104,
+			NumMessages:   107,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

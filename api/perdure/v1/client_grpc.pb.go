@@ -77,6 +77,7 @@ const (
 	ClientService_SetAllowance_FullMethodName  = "/perdure.v1.ClientService/SetAllowance"
 	ClientService_PauseQueue_FullMethodName    = "/perdure.v1.ClientService/PauseQueue"
 	ClientService_ResumeQueue_FullMethodName   = "/perdure.v1.ClientService/ResumeQueue"
+	ClientService_Watch_FullMethodName         = "/perdure.v1.ClientService/Watch"
 	ClientService_Deliver_FullMethodName       = "/perdure.v1.ClientService/Deliver"
 	ClientService_DeadLetters_FullMethodName   = "/perdure.v1.ClientService/DeadLetters"
 )
@@ -216,6 +217,11 @@ type ClientServiceClient interface {
 	PauseQueue(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*Done, error)
 	// ResumeQueue undoes PauseQueue.
 	ResumeQueue(ctx context.Context, in *ResumeQueueRequest, opts ...grpc.CallOption) (*Done, error)
+	// Watch sends what changes in the tenant, as it happens, until the client ends the call. The
+	// first message comes at once. A client that reads a list after it and then applies the changes
+	// that follow misses nothing. After a broken stream the client watches again from its last
+	// cursor.
+	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ChangePage], error)
 	// Deliver delivers a request that left with a transaction of the client's database and returns
 	// what the direct call would have.
 	Deliver(ctx context.Context, in *DeliverRequest, opts ...grpc.CallOption) (*Done, error)
@@ -854,6 +860,25 @@ func (c *clientServiceClient) ResumeQueue(ctx context.Context, in *ResumeQueueRe
 	return out, nil
 }
 
+func (c *clientServiceClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ChangePage], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ClientService_ServiceDesc.Streams[6], ClientService_Watch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchRequest, ChangePage]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ClientService_WatchClient = grpc.ServerStreamingClient[ChangePage]
+
 func (c *clientServiceClient) Deliver(ctx context.Context, in *DeliverRequest, opts ...grpc.CallOption) (*Done, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Done)
@@ -1009,6 +1034,11 @@ type ClientServiceServer interface {
 	PauseQueue(context.Context, *PauseQueueRequest) (*Done, error)
 	// ResumeQueue undoes PauseQueue.
 	ResumeQueue(context.Context, *ResumeQueueRequest) (*Done, error)
+	// Watch sends what changes in the tenant, as it happens, until the client ends the call. The
+	// first message comes at once. A client that reads a list after it and then applies the changes
+	// that follow misses nothing. After a broken stream the client watches again from its last
+	// cursor.
+	Watch(*WatchRequest, grpc.ServerStreamingServer[ChangePage]) error
 	// Deliver delivers a request that left with a transaction of the client's database and returns
 	// what the direct call would have.
 	Deliver(context.Context, *DeliverRequest) (*Done, error)
@@ -1198,6 +1228,9 @@ func (UnimplementedClientServiceServer) PauseQueue(context.Context, *PauseQueueR
 }
 func (UnimplementedClientServiceServer) ResumeQueue(context.Context, *ResumeQueueRequest) (*Done, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeQueue not implemented")
+}
+func (UnimplementedClientServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[ChangePage]) error {
+	return status.Error(codes.Unimplemented, "method Watch not implemented")
 }
 func (UnimplementedClientServiceServer) Deliver(context.Context, *DeliverRequest) (*Done, error) {
 	return nil, status.Error(codes.Unimplemented, "method Deliver not implemented")
@@ -2220,6 +2253,17 @@ func _ClientService_ResumeQueue_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClientService_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ClientServiceServer).Watch(m, &grpc.GenericServerStream[WatchRequest, ChangePage]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ClientService_WatchServer = grpc.ServerStreamingServer[ChangePage]
+
 func _ClientService_Deliver_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeliverRequest)
 	if err := dec(in); err != nil {
@@ -2510,6 +2554,11 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "TaskStream",
 			Handler:       _ClientService_TaskStream_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Watch",
+			Handler:       _ClientService_Watch_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -255,6 +255,7 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 		}
 	}
 
+	news := f.changesOf(changed)
 	tenants := false
 	for key := range changed {
 		tenants = tenants || key.Kind == settingTenant
@@ -267,6 +268,7 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 	s, set, paused := f.participant(), f.rules, f.paused
 	f.mu.Unlock()
 
+	f.announce(news)
 	f.tellFollowers(changed)
 	if tenants && f.node != nil {
 		f.node.Retain(f.Retention())

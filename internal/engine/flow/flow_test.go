@@ -27,6 +27,7 @@ func (guest) Pause(context.Context, time.Duration) bool           { return false
 func (guest) Hint()                                               {}
 func (guest) Participant() *flow.Participant                      { return nil }
 func (guest) Retain(map[string]time.Duration)                     {}
+func (guest) Announce([]model.Change)                             {}
 func (guest) Works() bool                                         { return false }
 
 func newFlow(st store.Store) *flow.Flow {

@@ -39,6 +39,7 @@ func (d *desk) Await(_ context.Context, ready <-chan struct{}) bool         { <-
 func (d *desk) Pause(context.Context, time.Duration) bool                   { return false }
 func (d *desk) Hint()                                                       {}
 func (d *desk) Participant() *Participant                                   { return d.participant }
+func (*desk) Announce([]model.Change)                                       {}
 func (d *desk) Works() bool                                                 { return true }
 func (d *desk) Look(do func(*BoardGate, *queue.Board))                      { do(d.keeper, d.tasks) }
 func (d *desk) Propose()                                                    {}

@@ -166,7 +166,9 @@ func (f *Flow) put(ctx context.Context, s store.Setting) (landed bool, err error
 	}
 	f.mu.Lock()
 	f.all[s.SettingKey] = s
+	news := f.changesOf(map[store.SettingKey]bool{s.SettingKey: true})
 	f.mu.Unlock()
+	f.announce(news)
 	f.hint()
 	return true, nil
 }

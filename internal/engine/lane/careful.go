@@ -437,9 +437,7 @@ func (l *Lane) cureWake() model.Time {
 
 func (in *quarantineInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.touch(l.open, e)
-	l.open.batch.Marks = append(l.open.batch.Marks, store.MarkRow{
-		RunKey: store.RunKey{Shard: e.shard.id, Run: in.run}, Blocked: in.why,
-	})
+	l.open.mark(e, store.MarkRow{RunKey: store.RunKey{Shard: e.shard.id, Run: in.run}, Blocked: in.why})
 	l.open.inputs = append(l.open.inputs, in)
 }
 

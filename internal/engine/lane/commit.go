@@ -144,6 +144,9 @@ func (l *Lane) finishBatch(now model.Time, res store.Committed) {
 	l.farewells = 0
 	b := l.flight
 	l.budget.widen(b, l.cfg.MaxBatchBytes)
+	if l.cfg.WantsChanges != nil && l.cfg.WantsChanges() {
+		l.reportChanges(b, res)
+	}
 	for _, x := range res.Existing {
 		l.startMetRun(now, b, x)
 	}
@@ -203,7 +206,7 @@ func (l *Lane) die(err error) {
 // end ends the lane. Workers get the reason.
 func (l *Lane) end(dead error, why string) {
 	l.dead = dead
-	l.out = Output{Dead: l.dead, Calls: l.out.Calls, TaskCalls: l.out.TaskCalls, Answers: l.out.Answers, Facts: l.out.Facts}
+	l.out = Output{Dead: l.dead, Calls: l.out.Calls, TaskCalls: l.out.TaskCalls, Answers: l.out.Answers, Facts: l.out.Facts, Changes: l.out.Changes}
 
 	// Inputs in batches, and evictions that would follow their commits.
 	fail := func(in input) {

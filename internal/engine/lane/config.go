@@ -26,6 +26,9 @@ type Config struct {
 	Board Board
 	// Watched makes the lane report facts, see Output.Facts.
 	Watched bool
+	// WantsChanges reports whether the lane should report changes, see Output.Changes. The lane
+	// asks once per commit. Nil means never.
+	WantsChanges func() bool
 	// NewTrace creates a trace for a run whose starter sent none; nil for no traces.
 	NewTrace func(model.Address) string
 

@@ -71,6 +71,11 @@ type rig struct {
 	messages      int
 	entityFacts   []string
 	ended         []lane.Outcome // of attempts
+
+	// seen is the status of every run as the reported changes tell it, stands as the store has it;
+	// see changes_test.go. changes are all of them.
+	seen, stands map[model.RunID]model.Status
+	changes      []model.Change
 }
 
 // tb is a test or a check of rapid.
@@ -102,7 +107,8 @@ func newRig(t tb, change ...func(*lane.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, now: begin, answers: map[any]lane.Answer{}, handed: map[string]int{}, held: map[model.RunID]*holding{}, removed: map[model.RunID]bool{}}
 	r.st = memory.New(memory.Options{Shards: shards, Now: func() time.Time { return r.now.Std() }, Cluster: "test"})
-	r.cfg = lane.Config{Shards: shards, NewRun: r.newRun, Limits: core.DefaultLimits}
+	r.cfg = lane.Config{Shards: shards, NewRun: r.newRun, Limits: core.DefaultLimits, WantsChanges: func() bool { return true }}
+	r.seen, r.stands = map[model.RunID]model.Status{}, map[model.RunID]model.Status{}
 	for _, f := range change {
 		f(&r.cfg)
 	}
@@ -220,6 +226,7 @@ func (r *rig) take() {
 	r.aside = append(r.aside, out.Aside...)
 	r.large = append(r.large, out.Large...)
 	r.count(out.Facts)
+	r.heed(out.Changes)
 	r.freed = append(r.freed, out.Freed...)
 	r.spare = out
 }
@@ -345,6 +352,7 @@ func (r *rig) land() (store.Committed, error) {
 
 	r.commits++
 	r.counts(b, res)
+	r.noteStands(b, res)
 	for _, k := range b.Deletes {
 		r.removed[k.Run] = true
 	}

@@ -109,6 +109,7 @@ func (r *rig) wantFacts() {
 	if diff := cmp.Diff(r.landed, r.facts); diff != "" && r.dead == nil {
 		r.t.Errorf("facts (-landed +told):\n%s", diff)
 	}
+	r.wantChanges()
 }
 
 // A batch that is refused as a whole is applied again in parts; a commit whose answer was lost is

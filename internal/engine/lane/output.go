@@ -41,6 +41,9 @@ type Output struct {
 	Large []Large
 	// Facts are decisions that have become durable, in order, when the lane is watched.
 	Facts []Fact
+	// Changes are what commits have changed, for callers that watch. Changes of one address are in
+	// order. See Config.WantsChanges.
+	Changes []model.Change
 	// Dead is set once the lane has been fenced: everything in memory is invalid.
 	Dead error
 }
@@ -169,6 +172,11 @@ func clearOperate(c []OperateCall) []OperateCall {
 }
 
 func clearFacts(f []Fact) []Fact { clear(f); return f[:0] }
+
+func clearChanges(c []model.Change) []model.Change {
+	clear(c)
+	return c[:0]
+}
 
 func clearAnswers(a []Answer) []Answer { clear(a); return a[:0] }
 

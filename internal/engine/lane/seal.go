@@ -22,13 +22,15 @@ func (l *Lane) reuse(b *building) {
 	clear(b.effects)
 	clear(b.pairs)
 	clear(b.facts)
+	clear(b.trail)
+	clear(b.marked)
 	clear(t.Starts)
 	clear(t.Closes)
 	clear(t.Events)
 	clear(t.Messages)
 	l.acked.reuse(t.Forgets)
 	*b = building{
-		entries: b.entries[:0], effects: b.effects[:0], pairs: b.pairs[:0], facts: b.facts[:0],
+		entries: b.entries[:0], effects: b.effects[:0], pairs: b.pairs[:0], facts: b.facts[:0], trail: b.trail[:0], marked: b.marked[:0],
 		batch: store.Batch{Deletes: t.Deletes[:0], Starts: t.Starts[:0], Closes: t.Closes[:0], Events: t.Events[:0], Messages: t.Messages[:0]},
 	}
 	l.spare = b
@@ -81,7 +83,7 @@ func (l *Lane) send(now model.Time, b *building) {
 	for _, e := range b.entries {
 		e.pending.open, e.pending.flight, e.pending.served = false, true, 0
 		if m := e.pending.mark; m != nil {
-			b.batch.Marks = append(b.batch.Marks, store.MarkRow{RunKey: e.key(), Parked: m.Parked, Waits: m.Waits, Blocked: m.Blocked})
+			b.mark(e, store.MarkRow{RunKey: e.key(), Parked: m.Parked, Waits: m.Waits, Blocked: m.Blocked})
 			e.pending.mark = nil
 		}
 	}

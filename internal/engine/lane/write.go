@@ -16,6 +16,7 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 		key.Run = d.Closed
 	}
 	b.bytes += decisionSize(d)
+	place := b.place()
 
 	// Rows of runs: removals, starts, ends.
 	l.writeDeletes(b, e, m, d)
@@ -44,6 +45,7 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 	if c := d.DeadTask; c != nil {
 		b.changeDeadTask(e.shard.id, c)
 	}
+	b.noteWritten(place, e, key.Run, d)
 	l.writeTimers(b, e, key, d)
 	if e.isEntity() {
 		l.writeEntity(b, e, d)

@@ -42,6 +42,9 @@ type flowNode struct{ p *Proc }
 
 func (n flowNode) Now() model.Time { return n.p.Now() }
 
+// Announce does nothing: a simulated process has no feed.
+func (flowNode) Announce([]model.Change) {}
+
 func (n flowNode) Beside(do func(context.Context)) bool {
 	s := n.p.Cluster
 	s.After(s.Between(0, 500), n.p.Process, func() { n.p.Spawn(func() { do(context.Background()) }) })

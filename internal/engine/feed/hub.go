@@ -1,0 +1,204 @@
+package feed
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Bounds of a node.
+const (
+	// DefaultWatchers bounds the watchers of a node, DefaultTenantWatchers those of one tenant.
+	DefaultWatchers       = 1_000
+	DefaultTenantWatchers = 100
+	// DefaultChanges and DefaultBytes bound what is kept of one tenant, DefaultTotal the bytes of
+	// all tenants together.
+	DefaultChanges = 16_384
+	DefaultBytes   = 4 << 20
+	DefaultTotal   = 64 << 20
+	// DefaultLinger is how long the changes of a tenant are kept after its last watcher has left.
+	DefaultLinger = time.Minute
+)
+
+// Config configures a hub. A zero field selects its default, which is a constant above.
+type Config struct {
+	Watchers, TenantWatchers int
+	Changes, Bytes, Total    int
+	Linger                   time.Duration
+	// Now returns a time that never goes back. It must be set.
+	Now func() time.Duration
+}
+
+func (c *Config) withDefaults() {
+	set := func(v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	set(&c.Watchers, DefaultWatchers)
+	set(&c.TenantWatchers, DefaultTenantWatchers)
+	set(&c.Changes, DefaultChanges)
+	set(&c.Bytes, DefaultBytes)
+	set(&c.Total, DefaultTotal)
+	if c.Linger == 0 {
+		c.Linger = DefaultLinger
+	}
+}
+
+// Hub has the changes of all tenants of a node. All methods are safe for concurrent use, and only
+// Watcher.Next waits.
+type Hub struct {
+	cfg Config
+	on  atomic.Bool // there is a topic
+
+	mu       sync.Mutex
+	topics   map[string]*topic // by tenant
+	watchers int
+	sweepAt  time.Duration // when Publish looks for tenants to drop
+	partial  bool          // other processes own shards
+	closed   chan struct{} // closed when the node has stopped
+}
+
+// New returns a hub of a node that owns no shard yet.
+func New(cfg Config) *Hub {
+	cfg.withDefaults()
+	return &Hub{cfg: cfg, topics: map[string]*topic{}, partial: true, closed: make(chan struct{})}
+}
+
+// On reports whether any changes are wanted. It costs one atomic load.
+func (h *Hub) On() bool { return h.on.Load() }
+
+// Publish adds changes that are durable, in order. It never waits for a watcher.
+func (h *Hub) Publish(changes []model.Change) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now := h.cfg.Now(); now >= h.sweepAt {
+		h.sweep(now)
+	}
+
+	most := h.share()
+	for i := range changes {
+		c := &changes[i]
+		t := h.topics[c.Address.Tenant]
+		if t == nil {
+			continue
+		}
+		t.add(c, h.cfg.Changes, most)
+		// Changes of one commit often have one tenant: its watchers wake once.
+		if i+1 == len(changes) || changes[i+1].Address.Tenant != c.Address.Tenant {
+			t.ring()
+		}
+	}
+}
+
+// share returns the bytes that the buffer of a tenant may have. The caller must hold the lock.
+func (h *Hub) share() int { return min(h.cfg.Bytes, h.cfg.Total/max(len(h.topics), 1)) }
+
+// Miss tells all watchers that changes may have happened that the node has not seen.
+func (h *Hub) Miss() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.topics {
+		t.skip()
+		t.ring()
+	}
+}
+
+// SetPartial notes whether other processes own shards, whose changes are not in the feed.
+func (h *Hub) SetPartial(partial bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.partial == partial {
+		return
+	}
+	h.partial = partial
+	for _, t := range h.topics {
+		t.ring()
+	}
+}
+
+// Close ends all watchers.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case <-h.closed:
+	default:
+		close(h.closed)
+	}
+}
+
+// Watch adds a watcher of a tenant, which continues behind the cursor of an earlier page. Without a
+// cursor it starts now. The caller must call Close.
+func (h *Hub) Watch(tenant string, filter model.ChangeFilter, cursor string) (*Watcher, error) {
+	at, err := parseCursor(cursor)
+	if err != nil {
+		return nil, err
+	}
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sweep(h.cfg.Now())
+	if h.watchers >= h.cfg.Watchers {
+		return nil, fault.New(fault.Exhausted, "watch: the node has %d watchers, which is the limit", h.watchers)
+	}
+	t := h.topics[tenant]
+	switch {
+	case t == nil:
+		t = &topic{id: newTopicID(), first: 1, next: 1}
+		h.topics[tenant] = t
+		h.on.Store(true)
+		for _, other := range h.topics {
+			other.trim(h.cfg.Changes, h.share())
+		}
+	case t.watchers >= h.cfg.TenantWatchers:
+		return nil, fault.New(fault.Exhausted, "watch: the tenant has %d watchers on this node, which is the limit", t.watchers)
+	}
+	t.watchers++
+	h.watchers++
+
+	w := &Watcher{hub: h, topic: t, filter: filter, next: t.next, fresh: true}
+	switch {
+	case cursor == "":
+	case at.topic == t.id && at.next <= t.next:
+		w.next = at.next // if it is too old, the first page says so
+	default:
+		w.gap = true
+	}
+	return w, nil
+}
+
+// leave removes a watcher. Its tenant keeps its changes for a while.
+func (h *Hub) leave(t *topic) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.watchers--
+	if t.watchers--; t.watchers == 0 {
+		t.since = h.cfg.Now()
+	}
+}
+
+// sweep drops the changes of tenants that have had no watcher for a while. The caller must hold the
+// lock.
+func (h *Hub) sweep(now time.Duration) {
+	h.sweepAt = now + h.cfg.Linger/16
+	for tenant, t := range h.topics {
+		if t.watchers == 0 && now-t.since >= h.cfg.Linger {
+			delete(h.topics, tenant)
+		}
+	}
+	h.on.Store(len(h.topics) > 0)
+}
+
+// newTopicID draws the id of a topic. Cursors have it, so that a cursor of another tenant, or of
+// another life of the process, is recognised.
+func newTopicID() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never returns an error
+	return binary.BigEndian.Uint64(b[:])
+}

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/perdure/perdure/internal/engine/feed"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Watch calls take with pages of changes of a tenant until ctx ends, take returns an error or the
+// engine ends. See api.Feed.
+//
+//arch:parameters a request of api.Feed, without the room api
+func (e *Engine) Watch(ctx context.Context, tenant string, filter model.ChangeFilter, cursor string, take func(model.ChangePage) error) error {
+	w, err := e.feed.Watch(tenant, filter, cursor)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+
+	for {
+		page, err := w.Next(ctx)
+		switch {
+		case errors.Is(err, feed.ErrClosed):
+			return e.gaveUp(ctx, "watch")
+		case err != nil:
+			return err
+		}
+		if err := take(page); err != nil {
+			return err
+		}
+	}
+}
+
+// noteMove tells watchers that this node has acquired shards. Their last owner may have changed
+// something that no watcher of this node has seen.
+func (inc *incarnation) noteMove() {
+	partial := false
+	for s := range inc.owner {
+		partial = partial || inc.owner[s].Load() == 0
+	}
+	inc.eng.feed.Miss()
+	inc.eng.feed.SetPartial(partial)
+}
+
+// noteMembers tells watchers which code live processes have begun or ceased to offer. The view that
+// came with a renewal has it for all nodes, this one included.
+func (inc *incarnation) noteMembers(v *store.View) {
+	was := inc.seen
+	inc.seen = slices.DeleteFunc(slices.Clone(v.Members), func(m store.Member) bool { return m.Expires < v.Now })
+	if was == nil || !inc.eng.feed.On() {
+		return
+	}
+
+	changes := compareOffers(was, inc.seen, v.Now)
+	if len(changes) > 0 {
+		inc.eng.feed.Publish(changes)
+	}
+}
+
+// compareOffers returns what has changed in what the nodes offer.
+func compareOffers(was, now []store.Member, at model.Time) (changes []model.Change) {
+	add := func(kind model.ChangeKind, node model.NodeID, s *store.Served) {
+		if s.Tenant != "" {
+			changes = append(changes, model.Change{
+				Class: model.ClassWorker, Kind: kind, Address: model.Address{Tenant: s.Tenant}, Node: node, Name: s.Worker, Of: s.Workflow, At: at,
+			})
+		}
+	}
+
+	for i := range now {
+		m := &now[i]
+		for j := range m.Serves {
+			s := &m.Serves[j]
+			switch old := findOffer(was, m.ID, s); {
+			case old == nil:
+				add(model.ChangeJoined, m.ID, s)
+			case old.Workers != s.Workers || old.Slots != s.Slots || old.Draining != s.Draining:
+				add(model.ChangeChanged, m.ID, s)
+			}
+		}
+	}
+
+	for i := range was {
+		m := &was[i]
+		for j := range m.Serves {
+			if findOffer(now, m.ID, &m.Serves[j]) == nil {
+				add(model.ChangeLeft, m.ID, &m.Serves[j])
+			}
+		}
+	}
+	return changes
+}
+
+// findOffer finds the same offer of a node in a view; nil when there is none. Remote workers with
+// the same offer are one, and any of them may give it its name.
+func findOffer(view []store.Member, node model.NodeID, s *store.Served) *store.Served {
+	for i := range view {
+		if view[i].ID != node {
+			continue
+		}
+		for j := range view[i].Serves {
+			o := &view[i].Serves[j]
+			named := o.Worker == s.Worker || o.Workers > 0 && s.Workers > 0
+			if named && o.Tenant == s.Tenant && o.Workflow == s.Workflow && o.Version == s.Version && slices.Equal(o.Queues, s.Queues) && slices.Equal(o.Activities, s.Activities) {
+				return o
+			}
+		}
+	}
+	return nil
+}

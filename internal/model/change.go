@@ -1,0 +1,122 @@
+package model
+
+import (
+	"slices"
+	"strings"
+)
+
+// ChangeClass says what a change is about.
+type ChangeClass string
+
+// Classes of changes.
+const (
+	ClassExecution ChangeClass = "execution" // a run of a workflow
+	ClassTask      ChangeClass = "task"      // a task, with or without a workflow, open or dead
+	ClassEntity    ChangeClass = "entity"    // the state or the lock of an entity
+	ClassWorker    ChangeClass = "worker"    // code that a live process can run
+	ClassSetting   ChangeClass = "setting"   // a limit, a breaker, a paused queue, an allowance
+)
+
+// ChangeClasses are all classes.
+var ChangeClasses = []ChangeClass{ClassExecution, ClassTask, ClassEntity, ClassWorker, ClassSetting}
+
+// ChangeKind says what has happened. The end of a run has the word of its status.
+type ChangeKind string
+
+// Kinds of changes.
+const (
+	ChangeStarted         ChangeKind = "started"
+	ChangeProgressed      ChangeKind = "progressed" // the history has grown up to Seq
+	ChangeWaiting         ChangeKind = "waiting"    // the run has left memory: Reason
+	ChangePaused          ChangeKind = "paused"     // a run or a queue
+	ChangeResumed         ChangeKind = "resumed"
+	ChangeCancelRequested ChangeKind = "cancel_requested"
+	ChangeBlocked         ChangeKind = "blocked" // until a person changes something: Reason
+	ChangeRemoved         ChangeKind = "removed"
+
+	ChangeScheduled ChangeKind = "scheduled" // a task waits for a worker
+	ChangeClaimed   ChangeKind = "claimed"   // a worker has an attempt
+	ChangeReturned  ChangeKind = "returned"  // without consuming an attempt
+	ChangeRetrying  ChangeKind = "retrying"  // an attempt has failed; another one follows
+	ChangeCompleted ChangeKind = "completed"
+	ChangeFailed    ChangeKind = "failed"
+	ChangeDead      ChangeKind = "dead" // the task is kept for a person to look at
+	ChangeRequeued  ChangeKind = "requeued"
+	ChangeUndone    ChangeKind = "requeue_undone"
+
+	ChangeCreated ChangeKind = "created"
+	ChangeChanged ChangeKind = "changed"
+	ChangeJoined  ChangeKind = "joined"
+	ChangeLeft    ChangeKind = "left"
+)
+
+// Change is something that has become durable, for callers that watch. It has no payload.
+type Change struct {
+	Class ChangeClass
+	Kind  ChangeKind
+	// Address is the execution, the task or the entity. The address of a task of a workflow is that
+	// of the workflow. Workers and settings have only its tenant.
+	Address Address
+	Run     RunID
+	// Task is the step of a task. Name is the activity of a task, the name of a worker, or the name
+	// of a setting.
+	Task, Name string
+	// Of is the kind of a setting, or the type of code of a worker.
+	Of    string
+	Queue string // of a task; empty where the change does not say
+	// Status of the run after the change; zero for what has no status.
+	Status Status
+	Reason ReasonCode // why the run waits or is blocked
+	Locked bool       // of an entity: a section holds its lock
+	Seq    int64      // position of the last event of the run; 0 where the change does not say
+	Node   NodeID     // of a worker
+	At     Time
+}
+
+// Size estimates the bytes that the change takes in memory.
+func (c *Change) Size() int {
+	return 256 + len(c.Address.Tenant) + len(c.Address.Type) + len(c.Address.Key) + len(c.Task) + len(c.Name) + len(c.Of) + len(c.Queue)
+}
+
+// ChangeFilter selects changes. All conditions must hold; an empty field is no condition.
+type ChangeFilter struct {
+	Classes []ChangeClass
+	// Types are types of addresses. The type of a task is also TaskPrefix and its activity.
+	Types []string
+	Key   string
+	// Statuses selects changes after which the run has one of these.
+	Statuses []Status
+}
+
+// Matches reports whether the filter selects a change.
+func (f *ChangeFilter) Matches(c *Change) bool {
+	if len(f.Classes) > 0 && !slices.Contains(f.Classes, c.Class) {
+		return false
+	}
+	if len(f.Types) > 0 && !slices.ContainsFunc(f.Types, c.hasType) {
+		return false
+	}
+	return (f.Key == "" || f.Key == c.Address.Key) && (len(f.Statuses) == 0 || slices.Contains(f.Statuses, c.Status))
+}
+
+// hasType reports whether the change is about the type of an address, or about an activity.
+func (c *Change) hasType(of string) bool {
+	if of == c.Address.Type {
+		return true
+	}
+	activity, ok := strings.CutPrefix(of, TaskPrefix)
+	return ok && c.Class == ClassTask && activity == c.Name
+}
+
+// ChangePage is the next part of a feed of changes.
+type ChangePage struct {
+	Changes []Change
+	// Cursor is the place behind the changes. A later watch continues there.
+	Cursor string
+	// Gap says that changes before this page were missed. The watcher must read its lists again,
+	// and continues with the changes that follow.
+	Gap bool
+	// Partial says that other processes own executions and entities. The feed does not have their
+	// changes.
+	Partial bool
+}

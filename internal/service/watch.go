@@ -1,0 +1,48 @@
+package service
+
+import (
+	"context"
+	"slices"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// maxWatchedTypes bounds the types that one watch selects.
+const maxWatchedTypes = 100
+
+// Watch tells the caller what changes.
+func (s *Service) Watch(ctx context.Context, r api.WatchRequest, take func(api.ChangePage) error) error {
+	v := s.check("watch")
+	v.Tenant(r.Tenant)
+	if len(r.Classes) > len(model.ChangeClasses) {
+		v.Wrong("it names %d classes, at most %d", len(r.Classes), len(model.ChangeClasses))
+	}
+	for _, c := range r.Classes {
+		if !slices.Contains(model.ChangeClasses, c) {
+			v.Wrong("%.40q is not a class of changes", string(c))
+			break
+		}
+	}
+
+	if len(r.Types) > maxWatchedTypes {
+		v.Wrong("it names %d types, at most %d", len(r.Types), maxWatchedTypes)
+	}
+	for _, name := range r.Types[:min(len(r.Types), maxWatchedTypes)] {
+		v.Name("type", name)
+	}
+	if r.Key != "" {
+		v.Text("the key", r.Key, s.limits.Key)
+	}
+	if len(r.Statuses) > int(model.LastStatus) {
+		v.Wrong("it names %d statuses, at most %d", len(r.Statuses), model.LastStatus)
+	}
+	if err := v.Err(); err != nil {
+		return err
+	}
+
+	if s.engine == nil {
+		return api.ErrNoFeed
+	}
+	return s.engine.Watch(ctx, r.Tenant, r.ChangeFilter, r.Cursor, take)
+}

@@ -1,0 +1,162 @@
+package perdure
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Watch yields what changes, as it happens: executions, tasks, entities, workers and settings. It
+// goes on until ctx ends, which it yields as an error, or until the loop ends.
+//
+//	for c, err := range app.Watch(ctx, perdure.WatchQuery{Classes: []string{"execution"}}) {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Println(c.Ref, c.Kind, c.Status)
+//	}
+//
+// Changes of one execution come in order, after they are stored. The first change has the class
+// "feed" and the kind "begun": a program that reads a list now, and then applies the changes that
+// follow, misses nothing. Two more kinds of that class say what the feed cannot tell:
+//
+//   - "missed": changes were missed, because the loop was too slow, the cursor too old, or because
+//     executions have moved between processes. Read the list again.
+//   - "partial": other processes own some executions. The feed does not have their changes. It
+//     says "complete" when that is over.
+//
+// A slow loop delays nothing but itself.
+func (a *App) Watch(ctx context.Context, q WatchQuery) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) {
+		enough := errors.New("enough")
+		first, partial := true, false
+
+		r, err := q.request(a.host.tenant)
+		if err != nil {
+			yield(Change{}, public(err))
+			return
+		}
+		err = a.host.backend.Watch(ctx, r, func(p api.ChangePage) error {
+			var notices []string
+			if first {
+				notices = append(notices, "begun")
+			}
+			if p.Gap {
+				notices = append(notices, "missed")
+			}
+			switch {
+			case p.Partial && !partial:
+				notices = append(notices, "partial")
+			case partial && !p.Partial:
+				notices = append(notices, "complete")
+			}
+			first, partial = false, p.Partial
+
+			for _, kind := range notices {
+				if !yield(Change{Class: "feed", Kind: kind, Cursor: p.Cursor}, nil) {
+					return enough
+				}
+			}
+			for i := range p.Changes {
+				c := changeOf(&p.Changes[i])
+				if i+1 == len(p.Changes) {
+					c.Cursor = p.Cursor
+				}
+				if !yield(c, nil) {
+					return enough
+				}
+			}
+			return nil
+		})
+		if !errors.Is(err, enough) {
+			yield(Change{}, public(err))
+		}
+	}
+}
+
+// WatchQuery selects changes. All conditions must hold; a zero field is no condition.
+type WatchQuery struct {
+	// Classes of changes: execution, task, entity, worker, setting.
+	Classes []string
+	// Workflows selects executions of these workflows and their tasks. "task:" and the name of an
+	// activity selects its tasks, "entity:" and the name of an entity selects its changes.
+	Workflows []string
+	Key       string
+	// Statuses selects changes after which an execution or a task has one of these.
+	Statuses []Status
+	// Cursor continues behind a change of an earlier watch. It is useful for about a minute, and in
+	// the same process or server; otherwise the watch begins with "missed".
+	Cursor string
+}
+
+func (q *WatchQuery) request(tenant string) (api.WatchRequest, error) {
+	r := api.WatchRequest{Tenant: tenant, Cursor: q.Cursor}
+	r.Types, r.Key = q.Workflows, q.Key
+	for _, c := range q.Classes {
+		r.Classes = append(r.Classes, model.ChangeClass(c))
+	}
+	for _, s := range q.Statuses {
+		status, ok := model.ParseStatus(string(s))
+		if !ok {
+			return r, fault.New(fault.Invalid, "watch: there is no status %.40q", string(s))
+		}
+		r.Statuses = append(r.Statuses, status)
+	}
+	return r, nil
+}
+
+// Change is something that has become durable. It has no inputs and outputs.
+type Change struct {
+	// Class is execution, task, entity, worker, setting, or feed for a notice of the feed itself.
+	Class string
+	// Kind is what has happened: started, progressed, waiting, paused, resumed, cancel_requested,
+	// blocked, removed; for tasks also scheduled, claimed, returned, retrying, dead, requeued and
+	// requeue_undone; for entities and settings created and changed; for workers joined, changed
+	// and left. The end of an execution has the word of its status. docs/watching.md explains them.
+	Kind string
+	// Ref is the execution or the task. A task of a workflow has the Ref of the workflow, and Step
+	// is its step.
+	Ref  Ref
+	Step string
+	// Name is the activity of a task, or the name of an entity, a worker or a setting. Key is that
+	// of an entity. Of is the kind of a setting, or the workflow of a worker.
+	Name, Key, Of string
+	// Queue of a task, where the change says it.
+	Queue string
+	// Status of the execution or the task after the change.
+	Status Status
+	// Reason is the code of the reason why an execution waits or is blocked.
+	Reason string
+	// Locked says that a section holds the lock of an entity.
+	Locked bool
+	// Seq is the position of the last event of the execution, where the change says it.
+	Seq  int64
+	Time time.Time
+	// Cursor continues a watch behind this change; it is empty for some changes.
+	Cursor string
+}
+
+// changeOf returns a change for programs.
+func changeOf(c *api.Change) Change {
+	out := Change{
+		Class: string(c.Class), Kind: string(c.Kind), Step: c.Task, Name: c.Name, Of: c.Of, Queue: c.Queue, Reason: string(c.Reason),
+		Locked: c.Locked, Seq: c.Seq, Time: c.At.Std(),
+	}
+	if c.Status != 0 {
+		out.Status = Status(c.Status.String())
+	}
+	switch c.Class {
+	case model.ClassExecution, model.ClassTask:
+		out.Ref = Ref{Workflow: c.Address.Type, Key: c.Address.Key, Run: c.Run.String()}
+	case model.ClassEntity:
+		out.Name, out.Key = strings.TrimPrefix(c.Address.Type, model.EntityPrefix), c.Address.Key
+	case model.ClassWorker, model.ClassSetting:
+	}
+	return out
+}
