@@ -39,10 +39,12 @@ func kidCode(ctx perdure.WorkflowCtx, t task) (string, error) {
 		_, err := work.Run(ctx, task{Name: "undo " + t.Name})
 		return err
 	})
+
 	ctx.Defer(func(ctx perdure.WorkflowCtx) error {
 		_, err := work.Run(ctx.Detached(), task{Name: "tidy " + t.Name})
 		return err
 	})
+
 	if t.Bad {
 		return "", perdure.Permanent(errors.New(t.Name + " is bad"))
 	}
@@ -50,6 +52,7 @@ func kidCode(ctx perdure.WorkflowCtx, t task) (string, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
+
 	return t.Name + " " + got, err
 }
 
@@ -453,6 +456,7 @@ func TestTasksWaitForAWorker(t *testing.T) {
 		if _, err := render.SubmitMany(env.With(), []task{{Name: "two"}, {Name: "three"}}); err != nil {
 			t.Fatal(err)
 		}
+
 		env.Settle()
 		if n, err := env.App().Executions().Count(env.Context(), `workflow = "task:render" and status = "open"`); n != 3 || err != nil {
 			t.Errorf("%d tasks are open, %v", n, err)
@@ -539,6 +543,13 @@ func TestFlow(t *testing.T) {
 		ctx, app := env.Context(), env.App()
 		app.Tasks().Pause()
 		app.Tasks().Resume()
+		want := perdure.Allowance{OpenExecutions: 100, StartsPerSecond: 1000, Weight: 2, Retention: time.Hour}
+		if err := app.Tenant().SetAllowance(ctx, want); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := app.Tenant().Allowance(ctx); got != want || err != nil || app.Tenant().Name() != "default" {
+			t.Errorf("allowance of %s: %+v, %v", app.Tenant().Name(), got, err)
+		}
 
 		for what, err := range map[string]error{
 			"limit": app.Limits().Set(ctx, perdure.LimitRule{Name: "chips", Concurrency: 1}), "rule": app.Breakers().SetRule(ctx, perdure.BreakerRule{Name: "chips", Failures: 2}),
@@ -660,6 +671,7 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 		}
 		seen = append(seen, fmt.Sprint(at, " ", ok))
 		perdure.Log(ctx).Info("begins", "at", at)
+
 		if err := errors.Join(
 			perdure.StreamToken(ctx, "up"), perdure.StreamProgress(ctx, float64(at)/float64(top), ""), perdure.StreamData(ctx, at), perdure.StreamError(ctx, errors.New("windy")),
 			// everything before it is durable too
@@ -667,10 +679,12 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 		); err != nil {
 			return 0, err
 		}
+
 		if at+1 < top {
 			<-ctx.Done() // until the process dies
 			return 0, ctx.Err()
 		}
+
 		return at + 1, nil
 	}
 	perduretest.Run(t, perdure.Group{climb.Bind(code)}, func(t *testing.T, env *perduretest.Env) {

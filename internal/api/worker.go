@@ -34,6 +34,14 @@ type Worker interface {
 	Recall(a model.Address, run model.RunID, generation uint64, q model.Query)
 }
 
+// Drainer is a worker that can stop for a while. A Worker may be one.
+type Drainer interface {
+	// Drain starts nothing new and gives back every run as soon as nothing of it is under way.
+	Drain()
+	// Resume undoes Drain.
+	Resume()
+}
+
 // Survivor is a Worker that outlives its owner. A server that was restarted hands the same runs out
 // again, so the worker keeps what still runs.
 type Survivor interface {

@@ -27,6 +27,7 @@ var withoutExample = map[string]string{
 	"Events":            "see BindMachine",
 	"Action":            "see BindMachine",
 	"Actions":           "see BindMachine",
+	"Allowance":         "see Tenant.SetAllowance",
 	"ActivityCompleted": "see BindMachine",
 	"ActivityFailed":    "see BindMachine",
 	"ChildClosed":       "see BindMachine",

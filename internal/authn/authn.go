@@ -1,5 +1,6 @@
-// Package authn says who is calling: it turns the headers of a request into a tenant and a name, or
-// refuses them. It decides nothing about what the caller may do.
+// Package authn says who is calling: it turns the headers of a request into an identity, or refuses
+// them. It says whether the caller has an admin key, and decides nothing else about what the caller
+// may do.
 //
 // An authenticator is safe for concurrent use and never blocks: the server calls it before it reads
 // the body of a request.
@@ -10,10 +11,9 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 )
 
 // Headers that authenticators read, in lower case.
@@ -24,12 +24,22 @@ const (
 	TenantHeader = "perdure-tenant"
 )
 
-const (
-	// leastKey is the least length of an admin key, so that it cannot be guessed.
-	leastKey = 16
-	// maxTenant bounds the name of a tenant, as the service does.
-	maxTenant = 200
-)
+// leastKey is the least length of a static admin key, so that it cannot be guessed.
+const leastKey = 16
+
+// Identity is who makes a call.
+type Identity struct {
+	// Tenant that the caller acts in.
+	Tenant string
+	// Name of the caller, for logs and people.
+	Name string
+	// Admin tells whether the caller has an admin key.
+	Admin bool
+	// Valid ends when the credential does: its key was revoked, or its tenant disabled. The cause
+	// of its end is the error for the caller. It is nil for a credential that lasts as long as the
+	// server.
+	Valid context.Context //nolint:containedctx // the life of a credential, not of a call
+}
 
 // AdminKey lets callers in who have one static key. They may choose their tenant.
 type AdminKey struct {
@@ -48,41 +58,72 @@ func NewAdminKey(key, tenant string) (*AdminKey, error) {
 	return &AdminKey{sha256.Sum256([]byte(key)), tenant}, nil
 }
 
-// Authenticate returns the tenant and the name of the caller. The comparison takes the same time
-// for every key.
-func (k *AdminKey) Authenticate(_ context.Context, header map[string][]string) (tenant, name string, err error) {
+// Authenticate returns the caller. The comparison takes the same time for every key.
+func (k *AdminKey) Authenticate(_ context.Context, header map[string][]string) (Identity, error) {
 	key, err := bearer(header)
 	if err != nil {
-		return "", "", err
+		return Identity{}, err
 	}
-	sum := sha256.Sum256([]byte(key))
-	if subtle.ConstantTimeCompare(sum[:], k.sum[:]) != 1 {
-		return "", "", fault.New(fault.Unauthenticated, "the key is not known")
+	if !k.matches(key) {
+		return Identity{}, errUnknownKey
 	}
-
-	tenant, chosen, err := chosenTenant(header)
-	if err != nil {
-		return "", "", err
-	}
-	if !chosen {
-		tenant = k.tenant
-	}
-	return tenant, "admin", nil
+	return k.identity(header)
 }
 
-// Open lets everyone in, into one tenant. It is for servers that listen on loopback only.
-type Open struct{ Tenant string }
+// errUnknownKey refuses a key without saying what is wrong with it.
+var errUnknownKey = fault.New(fault.Unauthenticated, "the key is not known")
 
-// Authenticate returns the tenant. A caller that chooses another one is refused.
-func (o Open) Authenticate(_ context.Context, header map[string][]string) (tenant, name string, err error) {
-	tenant, chosen, err := chosenTenant(header)
+func (k *AdminKey) matches(key string) bool {
+	sum := sha256.Sum256([]byte(key))
+	return subtle.ConstantTimeCompare(sum[:], k.sum[:]) == 1
+}
+
+// identity is the caller that has the key.
+func (k *AdminKey) identity(header map[string][]string) (Identity, error) {
+	tenant, err := anyTenant(header, k.tenant)
 	if err != nil {
-		return "", "", err
+		return Identity{}, err
 	}
-	if chosen && tenant != o.Tenant {
-		return "", "", fault.New(fault.Denied, "only a caller with an admin key may choose the tenant")
+	return Identity{Tenant: tenant, Name: "admin", Admin: true}, nil
+}
+
+// anyTenant returns the tenant that an admin chooses, or the tenant of callers that choose none.
+func anyTenant(header map[string][]string, otherwise string) (string, error) {
+	tenant, chosen, err := chosenTenant(header)
+	if !chosen {
+		tenant = otherwise
 	}
-	return o.Tenant, "anonymous", nil
+	return tenant, err
+}
+
+// Open lets everyone in as an admin. It is for servers that only their own user
+// can reach: on loopback, or on a socket.
+type Open struct {
+	// Tenant of callers that choose none.
+	Tenant string
+	// Choose lets callers choose another tenant.
+	Choose bool
+}
+
+// Authenticate returns the caller.
+func (o Open) Authenticate(_ context.Context, header map[string][]string) (Identity, error) {
+	tenant, err := anyTenant(header, o.Tenant)
+	if err == nil && !o.Choose {
+		err = onlyTenant(header, o.Tenant)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	return Identity{Tenant: tenant, Name: "anonymous", Admin: true}, nil
+}
+
+// onlyTenant refuses a caller that chooses another tenant than its own.
+func onlyTenant(header map[string][]string, own string) error {
+	tenant, chosen, err := chosenTenant(header)
+	if err == nil && chosen && tenant != own {
+		err = fault.New(fault.Denied, "only a caller with an admin key may choose the tenant")
+	}
+	return err
 }
 
 // bearer returns the key of a request.
@@ -114,8 +155,8 @@ func chosenTenant(header map[string][]string) (tenant string, chosen bool, err e
 }
 
 func checkTenant(name string) error {
-	if name == "" || len(name) > maxTenant || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return fault.New(fault.Invalid, "%.80q is not the name of a tenant: 1 to %d bytes of text", name, maxTenant)
+	if !model.ValidTenant(name) {
+		return fault.New(fault.Invalid, "%.80q is not the name of a tenant: letters, digits, dots, dashes and underscores, at most %d", name, model.MaxTenant)
 	}
 	return nil
 }

@@ -38,11 +38,11 @@ func TestAdminKey(t *testing.T) {
 		{"two tenants", []string{"Bearer " + key}, []string{"a", "b"}, "", fault.Invalid},
 		{"an empty tenant", []string{"Bearer " + key}, []string{""}, "", fault.Invalid},
 		{"a tenant with a control character", []string{"Bearer " + key}, []string{"a\x00b"}, "", fault.Invalid},
-		{"a long tenant", []string{"Bearer " + key}, []string{strings.Repeat("x", 201)}, "", fault.Invalid},
+		{"a long tenant", []string{"Bearer " + key}, []string{strings.Repeat("x", 65)}, "", fault.Invalid},
 	} {
-		tenant, name, err := k.Authenticate(t.Context(), map[string][]string{"authorization": c.authorization, "perdure-tenant": c.tenants})
-		if tenant != c.tenant || fault.KindOf(err) != c.kind || (err == nil) != (name == "admin") {
-			t.Errorf("%s: tenant %q, name %q, error %v", c.what, tenant, name, err)
+		who, err := k.Authenticate(t.Context(), map[string][]string{"authorization": c.authorization, "perdure-tenant": c.tenants})
+		if who.Tenant != c.tenant || fault.KindOf(err) != c.kind || (err == nil) != (who.Name == "admin" && who.Admin) {
+			t.Errorf("%s: %+v, error %v", c.what, who, err)
 		}
 		if err != nil && strings.Contains(err.Error(), key[:31]) {
 			t.Errorf("%s: the error has the key: %v", c.what, err)
@@ -71,9 +71,13 @@ func TestOpen(t *testing.T) {
 		{map[string][]string{"perdure-tenant": {"acme"}}, "", fault.Denied},
 		{map[string][]string{"authorization": {"Bearer " + key}, "perdure-tenant": {"acme"}}, "", fault.Denied},
 	} {
-		tenant, _, err := authn.Open{Tenant: "default"}.Authenticate(t.Context(), c.header)
-		if tenant != c.tenant || fault.KindOf(err) != c.kind {
-			t.Errorf("%v: tenant %q, error %v", c.header, tenant, err)
+		who, err := authn.Open{Tenant: "default"}.Authenticate(t.Context(), c.header)
+		if who.Tenant != c.tenant || who.Admin != (err == nil) || fault.KindOf(err) != c.kind {
+			t.Errorf("%v: %+v, error %v", c.header, who, err)
+		}
+		chooses := authn.Open{Tenant: "default", Choose: true}
+		if who, err := chooses.Authenticate(t.Context(), c.header); err != nil || len(c.header["perdure-tenant"]) > 0 && who.Tenant != c.header["perdure-tenant"][0] {
+			t.Errorf("%v: %+v, error %v, although callers may choose", c.header, who, err)
 		}
 	}
 }

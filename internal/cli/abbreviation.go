@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/perdure/perdure/internal/api"
@@ -198,6 +199,23 @@ func findEntity(ctx context.Context, b api.Backend, a model.Address) (model.Addr
 	}
 	a.Key = strings.TrimPrefix(short.found[0], entityWord(a.Type)+"/")
 	return a, nil
+}
+
+// complete completes the id of a session or a key. An id that machines made may be abbreviated.
+func complete(what, text string, ids []string) (string, error) {
+	if slices.Contains(ids, text) {
+		return text, nil
+	}
+	short := search{abbreviation: abbreviationOf(text), what: what}
+	if short.marked || len(strings.TrimPrefix(text, "session_")) >= shortestHash {
+		for _, id := range ids {
+			short.add(id, id)
+		}
+	}
+	if err := short.check(); err != nil {
+		return "", err
+	}
+	return short.found[0], nil
 }
 
 // findFingerprint completes the fingerprint of a request.

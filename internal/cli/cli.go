@@ -7,6 +7,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -36,6 +37,8 @@ type Streams struct {
 // session is an open store.
 type session interface {
 	Backend() api.Backend
+	// Admin has the calls that concern all tenants.
+	Admin() api.Admin
 	Store() store.Store
 	Close() error
 }
@@ -43,9 +46,13 @@ type session interface {
 // options are the flags that every command has.
 type options struct {
 	Streams
-	store   string
-	schema  string
-	tenant  string
+	store  string
+	schema string
+	tenant string
+	// tenantGiven is true if the user has named the tenant. On a server the key says it otherwise.
+	// allTenants is true while a command connects that concerns all of them.
+	tenantGiven, allTenants bool
+
 	output  string
 	verbose bool
 
@@ -57,11 +64,26 @@ type options struct {
 	connectInside func(ctx context.Context, c node.Config) (session, error)
 }
 
+// connectOwn opens the store, or connects to a server, in the tenant of the command. The command
+// fails if its key belongs to another tenant.
+func (o *options) connectOwn(ctx context.Context, c node.Config) (session, error) {
+	chosen := ""
+	if o.tenantGiven {
+		chosen = o.tenant
+	}
+	s, err := connect(ctx, c, o.tenant, chosen)
+	if d, ok := s.(dialed); ok && d.b.Tenant() != o.tenant && !o.allTenants {
+		err := fault.New(fault.Denied, "the key belongs to tenant %s, and the command is for tenant %s", d.b.Tenant(), o.tenant)
+		return nil, errors.Join(fault.WithHint(err, "give --tenant %s, or set $PERDURE_TENANT", d.b.Tenant()), d.Close())
+	}
+	return s, err
+}
+
 // connect opens the store of a configuration, or connects to a server. The program behind a socket
 // works in the default tenant only.
-func connect(ctx context.Context, c node.Config, tenant string) (session, error) {
+func connect(ctx context.Context, c node.Config, tenant, chosen string) (session, error) {
 	if remote.IsURL(c.URL) {
-		return dial(ctx, c, tenant)
+		return dial(ctx, c, chosen)
 	}
 	if s, ok := dialSocket(ctx, c); ok && tenant == model.DefaultTenant {
 		return s, nil
@@ -75,8 +97,14 @@ func openStore(ctx context.Context, c node.Config) (session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	return n, nil
+	return opened{n}, nil
 }
+
+// opened is a node that the command has opened.
+type opened struct{ *node.Node }
+
+// Admin has the calls that concern all tenants.
+func (o opened) Admin() api.Admin { return o.Node.Admin(model.DefaultTenant) }
 
 // Main runs the command line and returns the exit code.
 func Main(ctx context.Context, args []string, s Streams) int {
@@ -88,7 +116,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		return exitCode(err)
 	}
 	o := &options{Streams: s, connectInside: openStore}
-	o.connect = func(ctx context.Context, c node.Config) (session, error) { return connect(ctx, c, o.tenant) }
+	o.connect = o.connectOwn
 	return o.run(ctx, args)
 }
 
@@ -180,7 +208,8 @@ func newRoot(o *options) *cobra.Command {
 	root.PersistentFlags().BoolVar(&o.full, "full", false, "show long values in full; implies --wide")
 	root.PersistentFlags().BoolVarP(&o.verbose, "verbose", "v", false, "log what the command does on the store")
 
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		o.tenantGiven = os.Getenv("PERDURE_TENANT") != "" || cmd.Flags().Changed("tenant")
 		if o.output != "table" && o.output != "json" {
 			return fault.New(fault.Invalid, "--output is %q, must be table or json", o.output)
 		}
@@ -192,7 +221,7 @@ func newRoot(o *options) *cobra.Command {
 
 	root.AddCommand(newWorkflow(o), newSchedule(o), newMigrate(o), newDoctor(o), newServe(o), newDev(o), newBench(o), newVersion(o))
 	root.AddCommand(newTask(o), newQueue(o), newDlq(o), newLimit(o), newBreaker(o), newWorker(o), newStress(o), newEntity(o), newLock(o))
-	root.AddCommand(newWorkflowExport(o), newDeployCheck(o), newWatch(o))
+	root.AddCommand(newWorkflowExport(o), newDeployCheck(o), newWatch(o), newTenant(o), newKey(o), newNode(o), newSetting(o))
 	return root
 }
 

@@ -57,7 +57,7 @@ func (o *options) dev(ctx context.Context, listen string, args []string) error {
 	if !isLoopback(listen) {
 		return fault.WithHint(fault.New(fault.Invalid, "dev asks for no keys, so it listens on loopback only, and %s is not", listen), "use perdure serve")
 	}
-	cfg := node.ServerConfig{Listen: listen, Authenticator: authn.Open{Tenant: model.DefaultTenant}}
+	cfg := node.ServerConfig{Listen: listen, Authenticator: authn.Open{Tenant: model.DefaultTenant, Choose: true}, Tenant: model.DefaultTenant}
 	cfg.Node = node.Config{URL: o.store, Schema: o.schema, Log: o.log(), Version: Version()}
 	s, unregister, err := startServer(ctx, cfg)
 	if err != nil {
@@ -68,7 +68,7 @@ func (o *options) dev(ctx context.Context, listen string, args []string) error {
 · in a program:    app, err := perdure.Dial(ctx, "%s", definitions…)
 · from a shell:    perdure workflow list --store %s
 `, o.store, serverURL(s), s.Addr(), serverURL(s), serverURL(s))
-	here := func(context.Context) (session, error) { return running{s.Node()}, nil }
+	here := func(context.Context) (session, error) { return running{opened{s.Node()}}, nil }
 	ctx, cancel := context.WithCancel(ctx)
 	failed := make(chan error, 1)
 	go func() {
@@ -81,7 +81,7 @@ func (o *options) dev(ctx context.Context, listen string, args []string) error {
 }
 
 // running is the node of a server. Who looks at it does not close it.
-type running struct{ *node.Node }
+type running struct{ opened }
 
 // Close does nothing.
 func (running) Close() error { return nil }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
-	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/remote"
 	"github.com/perdure/perdure/internal/store"
@@ -20,16 +19,15 @@ const tokenVariable = "PERDURE_TOKEN"
 // dialed is a connection to a server. The store itself cannot be reached through it.
 type dialed struct{ b *remote.Backend }
 
-// dial connects to the server that a URL names.
-func dial(ctx context.Context, c node.Config, tenant string) (session, error) {
+// dial connects to the server that a URL names, in the chosen tenant; in that of the key if it is
+// empty.
+func dial(ctx context.Context, c node.Config, chosen string) (session, error) {
 	cfg, err := remote.ParseURL(c.URL)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Token, cfg.Version, cfg.Log = os.Getenv(tokenVariable), c.Version, c.Log
-	if tenant != model.DefaultTenant { // only an admin key may choose one
-		cfg.Tenant = tenant
-	}
+	cfg.Tenant = chosen
 	b, err := remote.Dial(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -64,5 +62,6 @@ func dialSocket(ctx context.Context, c node.Config) (session, bool) {
 }
 
 func (d dialed) Backend() api.Backend { return d.b }
+func (d dialed) Admin() api.Admin     { return d.b.Admin() }
 func (d dialed) Store() store.Store   { return nil }
 func (d dialed) Close() error         { return d.b.Close() }

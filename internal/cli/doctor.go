@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/remote"
 	"github.com/perdure/perdure/internal/store"
 )
 
@@ -27,8 +29,10 @@ type finding struct {
 func newDoctor(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check a store for problems",
-		Long:    "Check a store: schema, nodes, shards, clocks, the log of SQLite, blocked executions, unreadable messages. The command changes nothing.\nThe exit code is 9 if it finds a problem.",
-		Example: "  perdure doctor --store postgres://localhost/app",
+		Long: `Check a store: schema, nodes, shards, clocks, the log of SQLite, blocked executions of all tenants, unreadable messages. The command changes nothing. The exit code is 9 if it finds a problem.
+
+With the URL of a server and an admin key it checks what the server knows: its health, nodes and shards, and the executions of all tenants.`,
+		Example: "  perdure doctor --store postgres://localhost/app\n  perdure doctor --store grpc://host:7800",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found, err := o.examine(cmd.Context())
@@ -61,6 +65,9 @@ func (o *options) printFindings(found []finding) (err error) {
 }
 
 func (o *options) examine(ctx context.Context) ([]finding, error) {
+	if remote.IsURL(o.store) {
+		return o.examineServer(ctx)
+	}
 	schema, err := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema})
 	var found []finding
 	if fault.Is(err, fault.Unavailable) {
@@ -105,7 +112,9 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 		found = append(found, f)
 	}
 
-	stuck, err := executionFindings(ctx, n.Backend(), o.tenant)
+	stuck, err := allTenantFindings(ctx, n.Admin(), func(string) (api.Backend, func() error, error) {
+		return n.Backend(), func() error { return nil }, nil
+	})
 	if err != nil {
 		return append(found, stuck...), err
 	}
@@ -226,6 +235,34 @@ func logFinding(s store.Logged) (finding, error) {
 		return finding{"log", "warning", fmt.Sprintf("the write-ahead log has %d MiB, normal is up to %d: look for a program that keeps a transaction on the file open", bytes/mib, normal/mib)}, nil
 	}
 	return finding{"log", "ok", fmt.Sprintf("the write-ahead log has %d MiB", bytes/mib)}, nil
+}
+
+// allTenantFindings looks at the executions of every tenant. The command shows the tenants apart if
+// there are several.
+func allTenantFindings(ctx context.Context, a api.Admin, backend func(tenant string) (api.Backend, func() error, error)) ([]finding, error) {
+	tenants, err := a.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	var found []finding
+	for _, t := range tenants {
+		b, end, err := backend(t.Name)
+		if err != nil {
+			return found, err
+		}
+		one, err := executionFindings(ctx, b, t.Name)
+		if err = errors.Join(err, end()); err != nil {
+			return found, err
+		}
+		if len(tenants) > 1 {
+			for i := range one {
+				one[i].Check += " of " + t.Name
+			}
+		}
+		found = append(found, one...)
+	}
+	return found, nil
 }
 
 // executionFindings looks for runs that cannot continue without a change by an operator.

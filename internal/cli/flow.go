@@ -29,14 +29,7 @@ func (o *options) flowVerb(use, short, example, done string, do func(ctx context
 			if err := o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error { return do(ctx, b, args[0]) }); err != nil {
 				return err
 			}
-			if o.output == "json" {
-				return o.json(struct {
-					Name string `json:"name"`
-					Done string `json:"done"`
-				}{args[0], done})
-			}
-			_, err := fmt.Fprintf(o.Out, "%s %s\n", done, args[0])
-			return err
+			return o.printDone(done, args[0])
 		},
 	}
 

@@ -51,6 +51,7 @@ var looks = []string{
 	"schedule list", "schedule show nightly", "schedule next nightly --after 2026-11-15T12:00:00Z", "schedule next --cron @daily --zone Europe/Berlin --after 2026-11-15T12:00:00Z",
 	"entity list", "entity show account/eu-1", "entity mailbox account/eu-1", "lock list", "lock waiters account/eu-1",
 	"limit list", "limit show customers", "breaker list", "breaker list --rules",
+	"tenant list", "tenant show acme", "key list", "node list", "worker sessions", "setting list",
 }
 
 // printers are tables of commands that read more than the test can prepare.
@@ -180,6 +181,8 @@ var acts = map[string]string{
 	"entity mailbox show": "account/eu-1 7-3f9a0c41d2e7", "entity mailbox skip": "account/eu-1 7-3f9a0c41d2e7", "entity mailbox drop": "account/eu-1 7-3f9a0c41d2e7",
 	"entity call": "account/eu-1 deposit", "entity send": "account/eu-1 deposit", "entity delete": "account/eu-1 --force --dry-run", "lock release": "account/eu-1 --force",
 	"limit set": "smtp --concurrency 5", "limit delete": "smtp", "breaker set": "bank --failures 3", "breaker delete": "bank", "breaker trip": "bank", "breaker reset": "bank", "breaker pause": "bank --for 1h",
+	"tenant create": "acme --open 10000", "tenant set": "acme --starts 5", "tenant disable": "acme", "tenant enable": "acme", "key create": "--note ci", "key revoke": "k3v9x2m7q1ab",
+	"worker drain": "session_K7X2M9", "setting set": "limit smtp --input {}", "setting delete": "limit smtp --version 17",
 	"workflow import": "-f testdata/order.jsonl", "migrate": "--store file:testdata/none.db --dry-run",
 }
 
@@ -218,7 +221,7 @@ func TestShapes(t *testing.T) {
 			command = line
 		}
 		try(p, command, strings.TrimPrefix(line, command))
-		if strings.HasSuffix(command, "list") || strings.HasSuffix(line, "--rules") || command == "dlq groups" || command == "task logs" || command == "task stream" || command == "task state" {
+		if strings.HasSuffix(command, "list") || strings.HasSuffix(line, "--rules") || command == "dlq groups" || command == "task logs" || command == "task stream" || command == "task state" || command == "worker sessions" {
 			// [] and not null
 			try(&prepared{empty: true}, command, strings.TrimPrefix(line, command))
 		}
@@ -328,6 +331,12 @@ func TestAbbreviations(t *testing.T) {
 		{"entity send account/eu…1 deposit", 0, "sent deposit to account/eu-1"},
 		{"entity show account/eu", 3, "does not exist"},
 		{"lock release account/eu… --force", 0, "account/eu-1"},
+		{"worker drain session_K7X2M9QF…4EGJKN", 0, "asked to drain worker session_K7X2M9QFH3T5RSWZ1BCD4EGJKN"},
+		// too short for an abbreviation
+		{"worker drain session_K7X2", 3, "there is no worker session_K7X2"},
+		{"worker drain session_…", 2, "ambiguous"},
+		{"key revoke k3v9x2", 0, "revoked key k3v9x2m7q1ab"},
+		{"key revoke nothing", 3, "there is no key nothing"},
 	} {
 		r := runOn(t, p, 0, strings.Fields(c.args)...)
 		if text := strings.Join(strings.Fields(r.out+r.complaints), " "); r.code != c.code || !strings.Contains(text, c.want) {

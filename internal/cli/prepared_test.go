@@ -32,6 +32,7 @@ func (p *prepared) backend() api.Backend { return p }
 type preparedSession struct{ *prepared }
 
 func (s preparedSession) Backend() api.Backend { return s.backend() }
+func (s preparedSession) Admin() api.Admin     { return preparedAdmin{empty: s.empty} }
 
 // connectTo returns a function that opens a store of prepared answers.
 func connectTo(p *prepared) func(context.Context, node.Config) (session, error) {

@@ -24,7 +24,9 @@ import (
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/remote"
 	"github.com/perdure/perdure/internal/telemetry"
+	"github.com/perdure/perdure/internal/telemetry/otlp"
 	"github.com/perdure/perdure/internal/telemetry/prom"
+	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
 // adminKeyVariable names the environment variable that has the admin key. It is not a flag: other
@@ -37,6 +39,8 @@ type serveFlags struct {
 	plain, noMigrate               bool
 	grace, drain, lease            time.Duration
 	logs                           string
+	tenantMetrics                  bool
+	config, collector              string
 }
 
 func newServe(o *options) *cobra.Command {
@@ -47,21 +51,32 @@ func newServe(o *options) *cobra.Command {
 
 The server listens on one port for gRPC (protocol perdure.v1) and for HTTP: /livez, /readyz and /metrics. Callers need the
 admin key, from --admin-key-file or $` + adminKeyVariable + `. Connections from other machines need TLS, unless
---allow-plaintext says otherwise. Stop the server with an interrupt: it lets running calls finish and workers connect elsewhere.`,
+--allow-plaintext says otherwise. Stop the server with an interrupt: it lets running calls finish and workers connect elsewhere.
+
+Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or a key of the TOML file that --config names
+(tls_cert for --tls-cert). A flag wins over the environment, and the environment over the file.`,
 		Example: `  PERDURE_ADMIN_KEY=$(cat key) perdure serve --store postgres://localhost/app
   perdure serve --store postgres://db/app --listen :7800 --tls-cert server.pem --tls-key server.key --admin-key-file key`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.serve(cmd.Context(), &f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := configure(cmd, f.config); err != nil {
+				return err
+			}
+			return o.serve(cmd.Context(), &f)
+		},
 	}
 	flags := cmd.Flags()
+	flags.StringVar(&f.config, "config", "", "configuration file in TOML ($"+configVariable+")")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:7800", "address to listen on")
 	flags.StringVar(&f.keyFile, "admin-key-file", "", "file that has the admin key ($"+adminKeyVariable+" otherwise)")
 	flags.StringVar(&f.cert, "tls-cert", "", "file of the certificate, with its chain")
 	flags.StringVar(&f.certKey, "tls-key", "", "file of its private key")
 	flags.BoolVar(&f.plain, "allow-plaintext", false, "accept connections from other machines without TLS")
 	flags.BoolVar(&f.noMigrate, "no-migrate", false, "refuse a store whose schema is not up to date, instead of upgrading it")
-	flags.DurationVar(&f.grace, "worker-grace", 30*time.Second, "how long to keep what a worker holds whose connection has broken")
-	flags.DurationVar(&f.drain, "drain-timeout", 20*time.Second, "how long running calls may take when the server stops")
-	flags.DurationVar(&f.lease, "lease", 0, "how long other nodes wait before they take over from this one (default 10s)")
+	flags.Var(span(&f.grace, 30*time.Second), "worker-grace", "how long to keep what a worker holds whose connection has broken")
+	flags.Var(span(&f.drain, 20*time.Second), "drain-timeout", "how long running calls may take when the server stops")
+	flags.Var(span(&f.lease, 0), "lease", "how long other nodes wait before they take over from this one (default 10s)")
+	flags.StringVar(&f.collector, "otlp-endpoint", "", "URL of an OpenTelemetry collector for metrics and spans, such as http://localhost:4318 ($OTEL_EXPORTER_OTLP_ENDPOINT)")
+	flags.BoolVar(&f.tenantMetrics, "metrics-by-tenant", false, "add the tenant as a label to the metrics of workflows, tasks, queues, limits and entities")
 	flags.StringVar(&f.logs, "log-format", "text", "format of the log: text or json")
 	return cmd
 }
@@ -70,6 +85,9 @@ admin key, from --admin-key-file or $` + adminKeyVariable + `. Connections from 
 func (o *options) serve(ctx context.Context, f *serveFlags) error {
 	if remote.IsURL(o.store) {
 		return fault.New(fault.Invalid, "--store is the URL of a server; serve needs that of a store, such as postgres://host/database")
+	}
+	if err := checkListen(f.listen); err != nil {
+		return err
 	}
 	log, err := o.serverLog(f.logs)
 	if err != nil {
@@ -84,31 +102,66 @@ func (o *options) serve(ctx context.Context, f *serveFlags) error {
 		return err
 	}
 
-	cfg := node.ServerConfig{Listen: f.listen, Authenticator: auth, TLS: secure, Grace: f.grace}
+	cfg := node.ServerConfig{Listen: f.listen, Authenticator: authn.NewKeyring(auth), Tenant: model.DefaultTenant, TLS: secure, Grace: f.grace}
 	cfg.Node = node.Config{URL: o.store, Schema: o.schema, Log: log, Version: Version(), NoMigrate: f.noMigrate, LeaseTTL: f.lease}
-	s, stop, err := startServer(ctx, cfg)
+	cfg.Node.Meter = telemetry.New()
+	if f.tenantMetrics {
+		cfg.Node.Meter = telemetry.NewByTenant()
+	}
+	export, err := f.export(ctx, &cfg)
 	if err != nil {
 		return err
 	}
+	s, stop, err := startServer(ctx, cfg)
+	if err != nil {
+		return errors.Join(err, export(ctx))
+	}
 	log.Info("serving", "address", s.Addr().String(), "tls", secure != nil, "version", Version())
-	return o.untilStopped(ctx, s, stop, f.drain)
+	err = o.untilStopped(ctx, s, stop, f.drain)
+
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), exportTime)
+	defer cancel()
+	if failed := export(within); failed != nil {
+		log.Warn("the last metrics and spans could not be exported", "error", failed)
+	}
+	return err
+}
+
+// exportTime is how long a server that stops tries to send its last metrics and spans.
+const exportTime = 5 * time.Second
+
+// export begins to send metrics and spans to a collector, if there is one, until end is called.
+func (f *serveFlags) export(ctx context.Context, cfg *node.ServerConfig) (end func(context.Context) error, err error) {
+	if !otlp.Wanted(f.collector) {
+		return func(context.Context) error { return nil }, nil
+	}
+	e, err := otlp.Start(ctx, otlp.Config{Endpoint: f.collector, Version: Version(), Meter: cfg.Node.Meter, Log: cfg.Node.Log})
+	if err != nil {
+		return nil, err
+	}
+	cfg.Node.Tracer = tracing.New(e.Tracer())
+	return e.Close, nil
 }
 
 // startServer starts a server with metrics.
 func startServer(ctx context.Context, cfg node.ServerConfig) (s *node.Server, unregister func(), err error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	cfg.Node.Meter = telemetry.New()
+	if cfg.Node.Meter == nil {
+		cfg.Node.Meter = telemetry.New()
+	}
 	unregister, err = prom.Register(registry, cfg.Node.Meter)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	cfg.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 30 * time.Second})
 	s, err = node.Serve(ctx, cfg)
 	if err != nil {
 		unregister()
 		return nil, nil, err
 	}
+
 	return s, unregister, nil
 }
 
@@ -168,11 +221,26 @@ func (f *serveFlags) tls() (*tls.Config, error) {
 		}
 		return nil, nil
 	}
+	if f.cert == "" || f.certKey == "" {
+		return nil, fault.New(fault.Invalid, "--tls-cert and --tls-key belong together: give both")
+	}
 	cert, err := tls.LoadX509KeyPair(f.cert, f.certKey)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "read the certificate: %w", err)
 	}
 	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// checkListen refuses what is not an address to listen on.
+func checkListen(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return fault.New(fault.Invalid, "--listen is %q, must be host:port, such as 127.0.0.1:7800: %w", address, err)
+	}
+	return nil
 }
 
 func isLoopback(address string) bool {

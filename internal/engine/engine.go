@@ -276,6 +276,14 @@ func (e *Engine) Serving() error {
 	return nil
 }
 
+// Node returns the id of the node in its current life; zero while it has none.
+func (e *Engine) Node() model.NodeID {
+	if inc := e.current(); inc != nil {
+		return inc.self.ID
+	}
+	return model.NodeID{}
+}
+
 // errStopping is the cause of an orderly end.
 var errStopping = errors.New("the node is stopping")
 

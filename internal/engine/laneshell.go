@@ -241,7 +241,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 
 	for i := range out.Large {
 		run := &out.Large[i]
-		s.eng.cfg.Meter.Add(telemetry.RunsLarge, 1, run.Address.Type)
+		s.eng.cfg.Meter.Add(telemetry.RunsLarge, 1, run.Address.Type, run.Address.Tenant)
 		s.log.Warn("the history of a run comes near its limit: it should continue as new",
 			"workflow", run.Address.Type, "key", run.Address.Key, "run", run.Run.String(), "bytes", run.Bytes, "limit", s.eng.cfg.Limits.Bytes)
 	}

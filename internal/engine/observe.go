@@ -29,30 +29,30 @@ func (e *Engine) observe(facts []lane.Fact) {
 		case lane.FactTurn:
 			m.Add(telemetry.Turns, 1)
 		case lane.FactStarted:
-			m.Add(telemetry.RunsStarted, 1, f.Address.Type)
+			m.Add(telemetry.RunsStarted, 1, f.Address.Type, f.Address.Tenant)
 		case lane.FactClosed:
-			m.Add(telemetry.RunsClosed, 1, f.Address.Type, f.Status.String())
-			m.Took(telemetry.RunSeconds, f.Took(), f.Address.Type)
+			m.Add(telemetry.RunsClosed, 1, f.Address.Type, f.Status.String(), f.Address.Tenant)
+			m.Took(telemetry.RunSeconds, f.Took(), f.Address.Type, f.Address.Tenant)
 			t.RecordRun(&tracing.Ended{
 				Address: f.Address, Run: f.Run, Trace: f.Trace, Began: f.Since.Std(), Until: f.At.Std(), Status: f.Status, Failure: telemetry.FailureWord(f.Failure),
 			})
 		case lane.FactBlocked:
-			m.Add(telemetry.RunsBlocked, 1, f.Address.Type, f.Word)
+			m.Add(telemetry.RunsBlocked, 1, f.Address.Type, f.Word, f.Address.Tenant)
 		case lane.FactStep:
-			m.Add(telemetry.ActivityAttempts, 1, f.Name, outcomeWords[f.Outcome])
+			m.Add(telemetry.ActivityAttempts, 1, f.Name, outcomeWords[f.Outcome], f.Address.Tenant)
 		case lane.FactSubmitted:
-			m.Add(telemetry.TasksSubmitted, 1, f.Name, f.Queue)
+			m.Add(telemetry.TasksSubmitted, 1, f.Name, f.Queue, f.Address.Tenant)
 		case lane.FactClaimed:
-			m.Add(telemetry.TasksClaimed, 1, f.Name, f.Queue)
-			m.Took(telemetry.TaskPickup, f.Took(), f.Name, f.Queue)
+			m.Add(telemetry.TasksClaimed, 1, f.Name, f.Queue, f.Address.Tenant)
+			m.Took(telemetry.TaskPickup, f.Took(), f.Name, f.Queue, f.Address.Tenant)
 		case lane.FactAttempt:
 			e.observeAttempt(f)
 		case lane.FactTimedOut:
-			m.Add(telemetry.TaskTimeouts, 1, f.Name, f.Queue, f.Word)
+			m.Add(telemetry.TaskTimeouts, 1, f.Name, f.Queue, f.Word, f.Address.Tenant)
 		case lane.FactDead:
-			m.Add(telemetry.TasksDead, 1, f.Name, f.Queue)
+			m.Add(telemetry.TasksDead, 1, f.Name, f.Queue, f.Address.Tenant)
 		case lane.FactRequeued:
-			m.Add(telemetry.DeadRequeued, 1, f.Name, f.Queue)
+			m.Add(telemetry.DeadRequeued, 1, f.Name, f.Queue, f.Address.Tenant)
 		case lane.FactPurged:
 			m.Add(telemetry.DeadRemoved, 1)
 		case lane.FactTimer:
@@ -65,12 +65,12 @@ func (e *Engine) observe(facts []lane.Fact) {
 		case lane.FactCall:
 			e.observeCall(f)
 		case lane.FactHandOver:
-			m.Took(telemetry.EntityHandOver, f.Took(), entityWord(f.Address.Type))
-			m.Observe(telemetry.EntityHandOverCalls, float64(f.N), entityWord(f.Address.Type))
+			m.Took(telemetry.EntityHandOver, f.Took(), entityWord(f.Address.Type), f.Address.Tenant)
+			m.Observe(telemetry.EntityHandOverCalls, float64(f.N), entityWord(f.Address.Type), f.Address.Tenant)
 		case lane.FactLocked:
-			m.Took(telemetry.LockWait, f.Took(), entityWord(f.Address.Type))
+			m.Took(telemetry.LockWait, f.Took(), entityWord(f.Address.Type), f.Address.Tenant)
 		case lane.FactUnlocked:
-			m.Took(telemetry.LockHeld, f.Took(), entityWord(f.Address.Type), f.Word)
+			m.Took(telemetry.LockHeld, f.Took(), entityWord(f.Address.Type), f.Word, f.Address.Tenant)
 		}
 	}
 }
@@ -83,13 +83,13 @@ var outcomeWords = [...]string{
 
 func (e *Engine) observeAttempt(f *lane.Fact) {
 	m := e.cfg.Meter
-	m.Add(telemetry.TaskAttempts, 1, f.Name, f.Queue, outcomeWords[f.Outcome])
-	m.Took(telemetry.TaskSeconds, f.Took(), f.Name, f.Queue)
+	m.Add(telemetry.TaskAttempts, 1, f.Name, f.Queue, outcomeWords[f.Outcome], f.Address.Tenant)
+	m.Took(telemetry.TaskSeconds, f.Took(), f.Name, f.Queue, f.Address.Tenant)
 	if f.Outcome == lane.Failed || f.Outcome == lane.Lost {
-		m.Add(telemetry.TaskFailures, 1, f.Name, f.Queue, telemetry.FailureWord(f.Failure))
+		m.Add(telemetry.TaskFailures, 1, f.Name, f.Queue, telemetry.FailureWord(f.Failure), f.Address.Tenant)
 	}
 	if f.Again {
-		m.Add(telemetry.TaskRetries, 1, f.Name, f.Queue)
+		m.Add(telemetry.TaskRetries, 1, f.Name, f.Queue, f.Address.Tenant)
 	}
 }
 
@@ -98,11 +98,11 @@ func entityWord(typ string) string { return strings.TrimPrefix(typ, model.Entity
 
 func (e *Engine) observeCall(f *lane.Fact) {
 	m, word := e.cfg.Meter, entityWord(f.Address.Type)
-	m.Add(telemetry.EntityCalls, 1, word, f.Name, outcomeWords[f.Outcome])
+	m.Add(telemetry.EntityCalls, 1, word, f.Name, outcomeWords[f.Outcome], f.Address.Tenant)
 	if f.Outcome == lane.Refused {
 		return
 	}
-	m.Took(telemetry.EntityCallSeconds, f.Took(), word, f.Name)
+	m.Took(telemetry.EntityCallSeconds, f.Took(), word, f.Name, f.Address.Tenant)
 	if t := e.cfg.Tracer; t != nil {
 		t.RecordOperation(&tracing.Operation{
 			Entity: f.Address, Name: f.Name, Trace: f.Trace, Came: f.Since.Std(), Handed: f.Handed.Std(), Ended: f.At.Std(), Failure: telemetry.FailureWord(f.Failure),
@@ -229,37 +229,42 @@ func (b *board) states(g *telemetry.States) {
 	limits, breakers, stats := b.gate.Limits(), b.gate.Breakers(now), b.b.Stats()
 	b.mu.Unlock()
 
-	oldest := map[string]model.Time{}
+	type line struct{ queue, tenant string }
+	oldest := map[line]model.Time{}
 	for i := range stats.Queues {
 		q := &stats.Queues[i]
-		g.Set(telemetry.Tasks, float64(q.Waiting), q.Queue, "waiting")
-		g.Set(telemetry.Tasks, float64(q.Delayed), q.Queue, "delayed")
-		g.Set(telemetry.Tasks, float64(q.Claimed), q.Queue, "claimed")
-		g.Set(telemetry.QueueWorkers, float64(q.Workers), q.Queue)
-		g.Set(telemetry.QueueSlots, float64(q.Slots), q.Queue)
+		g.Set(telemetry.Tasks, float64(q.Waiting), q.Queue, "waiting", q.Tenant)
+		g.Set(telemetry.Tasks, float64(q.Delayed), q.Queue, "delayed", q.Tenant)
+		g.Set(telemetry.Tasks, float64(q.Claimed), q.Queue, "claimed", q.Tenant)
+		g.Set(telemetry.QueueWorkers, float64(q.Workers), q.Queue, q.Tenant)
+		g.Set(telemetry.QueueSlots, float64(q.Slots), q.Queue, q.Tenant)
 		paused := 0.0
 		if q.Paused {
 			paused = 1
 		}
-		g.Set(telemetry.QueuePaused, paused, q.Queue)
-		if was, known := oldest[q.Queue]; q.Oldest != 0 && (!known || was == 0 || q.Oldest < was) || !known {
-			oldest[q.Queue] = q.Oldest
+		g.Set(telemetry.QueuePaused, paused, q.Queue, q.Tenant)
+		at := line{queue: q.Queue}
+		if g.ByTenant() {
+			at.tenant = q.Tenant
+		}
+		if was, known := oldest[at]; q.Oldest != 0 && (!known || was == 0 || q.Oldest < was) || !known {
+			oldest[at] = q.Oldest
 		}
 	}
 
-	for name, since := range oldest {
+	for at, since := range oldest {
 		waits := 0.0
 		if since != 0 {
 			waits = max(now.Sub(since), 0).Seconds()
 		}
-		g.Set(telemetry.TaskOldest, waits, name)
+		g.Set(telemetry.TaskOldest, waits, at.queue, at.tenant)
 	}
 
 	for i := range limits {
 		l := &limits[i]
-		g.Set(telemetry.LimitHolders, float64(len(l.Holders)), l.Resource.Name)
-		g.Set(telemetry.LimitWaiters, float64(len(l.Waiters)), l.Resource.Name)
-		g.Set(telemetry.LimitPermits, float64(l.Block), l.Resource.Name)
+		g.Set(telemetry.LimitHolders, float64(len(l.Holders)), l.Resource.Name, l.Resource.Tenant)
+		g.Set(telemetry.LimitWaiters, float64(len(l.Waiters)), l.Resource.Name, l.Resource.Tenant)
+		g.Set(telemetry.LimitPermits, float64(l.Block), l.Resource.Name, l.Resource.Tenant)
 	}
 
 	for i := range breakers {
@@ -269,7 +274,7 @@ func (b *board) states(g *telemetry.States) {
 			if s.State == state {
 				is = 1
 			}
-			g.Set(telemetry.BreakerState, is, s.ID.Name, state.String())
+			g.Set(telemetry.BreakerState, is, s.ID.Name, state.String(), s.ID.Tenant)
 		}
 	}
 }
@@ -286,7 +291,7 @@ func (b *board) watch(now model.Time) {
 	for _, s := range b.gate.Breakers(now) {
 		was, known := b.told[s.ID]
 		if b.told[s.ID] = s.State; was != s.State && (known || s.State != breaker.Closed) {
-			m.Add(telemetry.BreakerTransitions, 1, s.ID.Name, s.State.String())
+			m.Add(telemetry.BreakerTransitions, 1, s.ID.Name, s.State.String(), s.ID.Tenant)
 		}
 	}
 }

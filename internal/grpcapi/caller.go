@@ -2,10 +2,12 @@ package grpcapi
 
 import (
 	"context"
+	"strings"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/tap"
 
+	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/wire"
 )
@@ -13,17 +15,13 @@ import (
 // Authenticator says who is calling. It must not block: the server asks it before it reads the body
 // of a request. Packages that implement it do not know gRPC.
 type Authenticator interface {
-	// Authenticate returns the tenant and the name of the caller, or an error that refuses the
-	// call. Names of headers are in lower case.
-	Authenticate(ctx context.Context, header map[string][]string) (tenant, name string, err error)
+	// Authenticate returns the caller, or an error that refuses the call. Names of headers are in
+	// lower case.
+	Authenticate(ctx context.Context, header map[string][]string) (authn.Identity, error)
 }
 
 // Caller is who makes a call.
-type Caller struct {
-	Tenant string
-	// Name is for logs.
-	Name string
-}
+type Caller = authn.Identity
 
 type callerKey struct{}
 
@@ -57,6 +55,9 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 		return ctx, nil
 	}
 	ctx, err := s.authenticate(ctx, info.Header)
+	if err == nil {
+		err = authorize(ctx, info.FullMethodName)
+	}
 	if err != nil {
 		return nil, wire.Status(err)
 	}
@@ -70,16 +71,38 @@ func (s *Server) identify(ctx context.Context, method string) (context.Context, 
 		return ctx, nil
 	}
 	header, _ := metadata.FromIncomingContext(ctx)
-	return s.authenticate(ctx, header)
-}
-
-func (s *Server) authenticate(ctx context.Context, header metadata.MD) (context.Context, error) {
-	tenant, name, err := s.config.Authenticator.Authenticate(ctx, header)
+	ctx, err := s.authenticate(ctx, header)
 	if err != nil {
 		return nil, err
 	}
-	if tenant == "" {
-		return nil, fault.New(fault.Internal, "the caller %s has no tenant", name)
+	return ctx, authorize(ctx, method)
+}
+
+func (s *Server) authenticate(ctx context.Context, header metadata.MD) (context.Context, error) {
+	who, err := s.config.Authenticator.Authenticate(ctx, header)
+	if err != nil {
+		return nil, err
 	}
-	return withCaller(ctx, Caller{Tenant: tenant, Name: name}), nil
+	if who.Tenant == "" {
+		return nil, fault.New(fault.Internal, "the caller %s has no tenant", who.Name)
+	}
+	return withCaller(ctx, who), nil
+}
+
+// adminPrefix begins the methods of AdminService.
+const adminPrefix = "/" + adminService + "/"
+
+// adminOnly are methods of other services that need an admin key as well: a tenant must not change
+// what it is allowed to use.
+var adminOnly = map[string]bool{"/perdure.v1.ClientService/SetAllowance": true}
+
+// authorize refuses calls that the caller may not make.
+func authorize(ctx context.Context, method string) error {
+	if !strings.HasPrefix(method, adminPrefix) && !adminOnly[method] {
+		return nil
+	}
+	if c, _ := CallerOf(ctx); !c.Admin {
+		return fault.New(fault.Denied, "%s needs an admin key, and the caller has a key of tenant %s", method[strings.LastIndex(method, "/")+1:], c.Tenant)
+	}
+	return nil
 }

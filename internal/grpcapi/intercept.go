@@ -26,7 +26,7 @@ var errShutdown = status.Error(codes.Unavailable, "the server shuts down")
 
 // interceptUnary surrounds every call with one request and one reply.
 func (s *Server) interceptUnary(ctx context.Context, m any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (reply any, err error) {
-	err = s.serve(ctx, info.FullMethod, func(ctx context.Context) (err error) {
+	err = s.serve(ctx, info.FullMethod, waits[info.FullMethod], func(ctx context.Context) (err error) {
 		reply, err = handle(ctx, m)
 		return err
 	})
@@ -35,7 +35,7 @@ func (s *Server) interceptUnary(ctx context.Context, m any, info *grpc.UnaryServ
 
 // interceptStream surrounds every call that streams.
 func (s *Server) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	return s.serve(stream.Context(), info.FullMethod, func(ctx context.Context) error {
+	return s.serve(stream.Context(), info.FullMethod, true, func(ctx context.Context) error {
 		return handle(srv, &contextStream{stream, ctx})
 	})
 }
@@ -49,8 +49,9 @@ type contextStream struct {
 // Context returns the context of the call.
 func (s *contextStream) Context() context.Context { return s.ctx }
 
-// serve makes one call: it identifies the caller, catches panics, translates the error and logs.
-func (s *Server) serve(ctx context.Context, method string, call func(context.Context) error) error {
+// serve makes one call: it identifies the caller, catches panics, translates the error and logs. A
+// long call may outlive the credential of its caller, so it ends with it.
+func (s *Server) serve(ctx context.Context, method string, long bool, call func(context.Context) error) error {
 	begin := time.Now()
 	ctx, err := s.identify(ctx, method)
 	if err != nil {
@@ -59,9 +60,26 @@ func (s *Server) serve(ctx context.Context, method string, call func(context.Con
 
 	ctx, cancel := timed(ctx)
 	defer cancel()
+	if caller, _ := CallerOf(ctx); long && caller.Valid != nil {
+		call = whileValid(caller.Valid, call)
+	}
 	err = toStatus(s.guard(traced(ctx), method, call))
 	s.log(ctx, method, err, time.Since(begin))
 	return err
+}
+
+// whileValid ends a call when the credential of its caller ends, and returns why that ended.
+func whileValid(valid context.Context, call func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, end := context.WithCancelCause(ctx)
+		defer end(nil)
+		defer context.AfterFunc(valid, func() { end(context.Cause(valid)) })()
+		err := call(ctx)
+		if err != nil && valid.Err() != nil {
+			return context.Cause(valid)
+		}
+		return err
+	}
 }
 
 // guard calls a handler. A panic becomes an Internal error that says nothing about its cause, which

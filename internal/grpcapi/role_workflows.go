@@ -66,6 +66,11 @@ func (r *workflowRole) lose() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = r.session.Leave(ctx) // it says that runs are still held, which is why
+	r.letGo()
+}
+
+// letGo forgets what the worker held, and frees the permits of its attempts.
+func (r *workflowRole) letGo() {
 	r.mu.Lock()
 	clear(r.held)
 	left := r.passing

@@ -18,6 +18,7 @@ import (
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
 )
 
 // Defaults of a Config.
@@ -52,6 +53,10 @@ type Config struct {
 	Backend api.Backend
 	// Mailer delivers what left with transactions of clients; nil when nothing can be delivered.
 	Mailer api.Mailer
+	// Admin is what operators may do; nil for a server without AdminService.
+	Admin api.Admin
+	// Address is where the server listens, for people.
+	Address string
 	// Authenticator says who is calling. It must be set.
 	Authenticator Authenticator
 	// TLS of connections; nil for plain text.
@@ -110,7 +115,12 @@ func New(cfg Config) *Server {
 	})
 	s.work = NewWork(WorkConfig{Backend: s.config.Backend, Tenant: tenantOf, Log: s.config.Log, Grace: s.config.Grace, MaxFrame: s.config.MaxMessage, Restarts: s.config.Restarts})
 	pb.RegisterWorkerServiceServer(s.grpc, s.work)
-	for _, name := range []string{pb.ClientService_ServiceDesc.ServiceName, pb.WorkerService_ServiceDesc.ServiceName} {
+	names := []string{pb.ClientService_ServiceDesc.ServiceName, pb.WorkerService_ServiceDesc.ServiceName}
+	if s.config.Admin != nil {
+		pb.RegisterAdminServiceServer(s.grpc, &admin{to: &serverAdmin{Admin: s.config.Admin, server: s, began: model.TimeOf(time.Now())}})
+		names = append(names, adminService)
+	}
+	for _, name := range names {
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
 	healthpb.RegisterHealthServer(s.grpc, s.health)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -12,6 +13,7 @@ import (
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/link"
+	"github.com/perdure/perdure/internal/model"
 )
 
 // session is a worker, over all of its streams. It joins the engine in up to three roles. The
@@ -25,7 +27,11 @@ type session struct {
 	id     string
 	tenant string
 	worker string // the id that the worker has drawn for its process
-	link   *link.Session[*pb.WorkerItem, *pb.ServerItem]
+	// agent is the program of the worker, and caller who opened the session. For people.
+	agent, caller string
+	since         model.Time
+	heard         atomic.Int64 // microseconds since 1970
+	link          *link.Session[*pb.WorkerItem, *pb.ServerItem]
 	// ctx ends with the session. What the worker has said is handed over under it, and not under
 	// that of a stream.
 	ctx    context.Context
@@ -39,6 +45,9 @@ type session struct {
 	streams  int                     // how many there have been
 	expiry   *time.Timer             // runs while there is no stream
 	over     bool
+	draining bool
+	drained  chan struct{} // closed when the worker has handed back everything; nil before drain
+	offers   []*pb.Join    // as which the worker has joined
 
 	workflows *workflowRole
 	tasks     *taskRole
@@ -47,12 +56,16 @@ type session struct {
 }
 
 func newSession(w *Work, id, tenant, worker string) *session {
-	s := &session{work: w, id: id, tenant: tenant, worker: worker, left: map[pb.Role]bool{}, ended: make(chan struct{}), link: link.New[*pb.WorkerItem, *pb.ServerItem](w.cfg.Link)}
+	s := &session{work: w, id: id, tenant: tenant, worker: worker, since: model.TimeOf(time.Now()), left: map[pb.Role]bool{}, ended: make(chan struct{}), link: link.New[*pb.WorkerItem, *pb.ServerItem](w.cfg.Link)}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.hear()
 	return s
 }
 
 func (s *session) key() workerKey { return workerKey{s.tenant, s.worker} }
+
+// hear notes that the worker has sent something.
+func (s *session) hear() { s.heard.Store(time.Now().UnixMicro()) }
 
 // attach begins a stream and ends the one before. The stream is over when the returned context
 // ends; the caller calls done then. From then on the worker has the grace period to come back.
@@ -221,6 +234,14 @@ func (s *session) join(j *pb.Join) error {
 	default:
 		return fault.New(fault.Invalid, "the worker joins twice as %s, or in a role that this server does not know", j.GetRole())
 	}
+
+	if err == nil {
+		s.mu.Lock()
+		j.HeldRuns, j.HeldClaims = nil, nil // only the join needs them
+		s.offers = append(s.offers, j)
+		s.mu.Unlock()
+	}
+
 	s.post(&pb.ServerItem{Item: &pb.ServerItem_Joined{Joined: &pb.Joined{Role: j.GetRole(), Error: errorDetail(err)}}})
 	return nil
 }
@@ -249,10 +270,19 @@ func (s *session) leave(l *pb.Leave) error {
 	}
 
 	s.mu.Lock()
-	twice := s.left[l.GetRole()]
+	twice, drained := s.left[l.GetRole()], s.drained
 	s.left[l.GetRole()] = true
 	s.mu.Unlock()
-	if twice {
+	if twice && drained != nil { // drain has left in its place
+		leave = func(ctx context.Context) error {
+			select {
+			case <-drained:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	} else if twice {
 		cancel()
 		return fault.New(fault.Invalid, "the worker leaves twice as %s", l.GetRole())
 	}

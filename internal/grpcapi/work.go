@@ -93,7 +93,8 @@ func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame])
 		return wire.Status(err)
 	}
 
-	s, resumed, err := w.open(tenant, hello)
+	caller, _ := CallerOf(st.Context())
+	s, resumed, err := w.open(caller.Name, tenant, hello)
 	if err != nil {
 		return wire.Status(err)
 	}
@@ -112,7 +113,7 @@ func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame])
 	if resumed {
 		received = hello.GetReceived()
 	}
-	err = s.link.Run(ctx, frames{st}, received, s.take)
+	err = s.link.Run(ctx, frames{st, s}, received, s.take)
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil // the worker has closed the stream, and may open another one
@@ -148,7 +149,7 @@ func checkHello(f *pb.WorkerFrame) error {
 }
 
 // open finds the session that a worker resumes, or begins a new one.
-func (w *Work) open(tenant string, h *pb.Hello) (s *session, resumed bool, err error) {
+func (w *Work) open(caller, tenant string, h *pb.Hello) (s *session, resumed bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closing {
@@ -162,6 +163,7 @@ func (w *Work) open(tenant string, h *pb.Hello) (s *session, resumed bool, err e
 	}
 
 	s = newSession(w, "session_"+rand.Text(), tenant, cmp.Or(h.GetWorker(), rand.Text()))
+	s.agent, s.caller = model.Cut(h.GetAgent(), 200), caller
 	w.sessions[s.id] = s
 	if old := w.workers[s.key()]; old != nil {
 		// The worker has forgotten its session, or was with another server since. What it holds
@@ -170,7 +172,7 @@ func (w *Work) open(tenant string, h *pb.Hello) (s *session, resumed bool, err e
 		go old.end(errRenewed)
 	}
 	w.workers[s.key()] = s
-	w.cfg.Log.Info("worker connected", "session", s.id, "tenant", tenant, "agent", model.Cut(h.GetAgent(), 200))
+	w.cfg.Log.Info("worker connected", "session", s.id, "tenant", tenant, "agent", s.agent)
 	return s, false, nil
 }
 
@@ -189,12 +191,8 @@ func (w *Work) remove(s *session) {
 func (w *Work) Drain() {
 	w.mu.Lock()
 	w.closing = true
-	all := make([]*session, 0, len(w.sessions))
-	for _, s := range w.sessions {
-		all = append(all, s)
-	}
 	w.mu.Unlock()
-	for _, s := range all {
+	for _, s := range w.all() {
 		s.detach(errDraining)
 	}
 }
@@ -202,11 +200,9 @@ func (w *Work) Drain() {
 // Close ends all sessions and waits until what the workers held is handed back, or ctx ends.
 func (w *Work) Close(ctx context.Context) {
 	w.Drain()
-	w.mu.Lock()
-	for _, s := range w.sessions {
+	for _, s := range w.all() {
 		s.end(errDraining)
 	}
-	w.mu.Unlock()
 
 	done := make(chan struct{})
 	go func() { w.ended.Wait(); close(done) }()
@@ -227,6 +223,7 @@ var (
 // frames makes a link.Stream of a gRPC stream.
 type frames struct {
 	st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame]
+	of *session
 }
 
 func (f frames) Send(number, acknowledged uint64, items []*pb.ServerItem) error {
@@ -238,6 +235,7 @@ func (f frames) Receive() (number, acknowledged uint64, items []*pb.WorkerItem, 
 	if err != nil {
 		return 0, 0, nil, err
 	}
+	f.of.hear()
 	if m.GetHello() != nil {
 		return 0, 0, nil, fault.New(fault.Invalid, "a hello in the middle of a stream")
 	}

@@ -4,7 +4,7 @@ import "slices"
 
 var list = slices.Concat(
 	common, histories, tasks, flow, share, starting, entities, files, load, signals, clocks, requests, damaged, bounds, hardships, recalls, commands,
-	connections, watched,
+	admin, connections, watched,
 	inputs, fullHistories, cancels, crowded, answers, edges, outlive, outliving, stale,
 )
 

@@ -271,6 +271,9 @@ func (n *Node) Serving() error {
 // Backend returns the interface that the SDK and all entry points use.
 func (n *Node) Backend() api.Backend { return n.service }
 
+// Admin returns the calls of operators. The home tenant exists without a record.
+func (n *Node) Admin(home string) api.Admin { return n.service.Admin(home) }
+
 // Store returns the open store, for commands that look behind the API.
 func (n *Node) Store() store.Store { return n.store }
 

@@ -10,9 +10,11 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/grpcapi"
 	"github.com/perdure/perdure/internal/schedule"
@@ -24,8 +26,10 @@ type ServerConfig struct {
 	Node Config
 	// Listen is the address that clients and workers connect to, host:port.
 	Listen string
-	// Authenticator says who is calling. It must be set.
+	// Authenticator says who is calling. It must be set. A keyring accepts the keys in the store.
 	Authenticator grpcapi.Authenticator
+	// Tenant exists without a record: that of callers that choose none.
+	Tenant string
 	// TLS of connections; nil for plain text.
 	TLS *tls.Config
 	// Metrics answers GET /metrics; nil for none.
@@ -50,6 +54,7 @@ type Server struct {
 	ended  sync.WaitGroup
 	failed chan error
 	once   sync.Once
+	closes atomic.Bool // the server is not ready any longer
 	err    error
 }
 
@@ -71,10 +76,15 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	}
 
 	s := &Server{node: n, log: cfg.Node.Log, failed: make(chan error, 2)}
+	if ring, ok := cfg.Authenticator.(*authn.Keyring); ok {
+		if err := n.followKeys(ctx, ring, cfg.Node.Log); err != nil {
+			return nil, errors.Join(err, l.Close(), n.Close())
+		}
+	}
 	mailer, _ := n.Backend().(api.Mailer)
 	s.grpc = grpcapi.New(grpcapi.Config{
 		Backend: n.Backend(), Mailer: mailer, Authenticator: cfg.Authenticator, Log: cfg.Node.Log, Version: cfg.Node.Version,
-		MaxPayload: cfg.Node.MaxPayload, Grace: cfg.Grace, Restarts: true,
+		MaxPayload: cfg.Node.MaxPayload, Grace: cfg.Grace, Restarts: true, Admin: n.Admin(cfg.Tenant), Address: l.Addr().String(),
 	})
 	s.http = &http.Server{
 		Handler: s.routes(cfg.Metrics), ReadHeaderTimeout: sniffTime, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
@@ -108,12 +118,17 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := s.node.Serving(); err != nil {
+		err := s.node.Serving()
+		if s.closes.Load() {
+			err = fault.New(fault.Unavailable, "the server shuts down")
+		}
+		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
 	})
+
 	if metrics != nil {
 		mux.Handle("GET /metrics", metrics)
 	}
@@ -133,6 +148,7 @@ func (s *Server) Failed() <-chan error { return s.failed }
 // elsewhere, and closes the node.
 func (s *Server) Close(ctx context.Context) error {
 	s.once.Do(func() {
+		s.closes.Store(true)
 		s.node.Stopping()
 		s.grpc.Shutdown(ctx)
 		err := s.http.Shutdown(ctx)

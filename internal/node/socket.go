@@ -96,6 +96,7 @@ func (n *Node) ServeSocket(ctx context.Context, path, tenant string, cfg Config)
 	mailer, _ := n.Backend().(api.Mailer)
 	s := &Socket{path: path, done: make(chan struct{}), server: grpcapi.New(grpcapi.Config{
 		Backend: n.Backend(), Mailer: mailer, Authenticator: authn.Open{Tenant: tenant}, Log: cfg.Log, Version: cfg.Version, MaxPayload: cfg.MaxPayload,
+		Admin: n.Admin(tenant), Address: path,
 	})}
 	go func() {
 		defer close(s.done)

@@ -44,12 +44,12 @@ func Dial(ctx context.Context, cfg Config) (*Backend, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	conn, err := cfg.connect()
+	conn, servers, err := cfg.connect()
 	if err != nil {
 		return nil, err
 	}
 	b := newBackend(conn, cfg)
-	b.close = conn.Close
+	b.close, b.servers = conn.Close, servers
 	if err := b.introduce(ctx); err != nil {
 		_ = conn.Close() // the first error says more
 		return nil, err

@@ -144,8 +144,8 @@ func hostOf(a string) string {
 
 // connect prepares the connection. gRPC connects in the background, and again when the connection
 // breaks.
-func (c *Config) connect() (*grpc.ClientConn, error) {
-	servers := manual.NewBuilderWithScheme("perdure")
+func (c *Config) connect() (*grpc.ClientConn, *servers, error) {
+	from := manual.NewBuilderWithScheme("perdure")
 	state := resolver.State{}
 	for _, a := range c.Addresses {
 		// gRPC ignores the name in the TLS configuration when an address has one.
@@ -155,13 +155,13 @@ func (c *Config) connect() (*grpc.ClientConn, error) {
 		}
 		state.Addresses = append(state.Addresses, resolver.Address{Addr: a, ServerName: name})
 	}
-	servers.InitialState(state)
+	from.InitialState(state)
 
-	conn, err := grpc.NewClient("perdure:///servers", append(c.options(), grpc.WithResolvers(servers))...)
+	conn, err := grpc.NewClient("perdure:///servers", append(c.options(), grpc.WithResolvers(from))...)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "connect: %w", err)
+		return nil, nil, fault.New(fault.Invalid, "connect: %w", err)
 	}
-	return conn, nil
+	return conn, &servers{from, state.Addresses, net.DefaultResolver.LookupHost}, nil
 }
 
 func (c *Config) options() []grpc.DialOption {

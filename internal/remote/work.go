@@ -52,6 +52,8 @@ type Work struct {
 	tenant  string
 	most    int           // bytes of a frame that the server takes; 0 before the first welcome
 	changed chan struct{} // closed when the link is another one, or the work is over
+	drained bool          // the server has asked the worker to drain
+	servers *servers      // nil when the connection is not ours
 
 	workflows *workflowRole
 	tasks     *taskRole
@@ -228,8 +230,10 @@ func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 	before := w.link
 	w.mu.Unlock()
 	before.Quiet() // what the server sent before comes first
+	w.servers.restore()
 	l, received := w.welcome(welcome)
 	err = l.Run(ctx, frames{st}, received, w.take)
+	w.moveOn(st.Context())
 	if s := wire.ReadStatus(err); s != nil {
 		err = s
 	}
@@ -266,6 +270,7 @@ func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 		w.mu.Unlock()
 		r.rejoined()
 	}
+	w.resume()
 	return l, 0
 }
 
@@ -312,6 +317,8 @@ func (w *Work) take(item *pb.ServerItem) error {
 		w.joined(it.Joined)
 	case *pb.ServerItem_Left:
 		w.left(it.Left)
+	case *pb.ServerItem_Drain:
+		w.drain(it.Drain)
 	case *pb.ServerItem_Activation:
 		return workflows.activate(it.Activation)
 	case *pb.ServerItem_MoreEvents:

@@ -117,6 +117,7 @@ type Worker struct {
 
 	tick       atomic.Int64 // advances with the janitor; cheaper than a clock
 	draining   atomic.Bool  // no new bodies; parked runs are released at once
+	closing    atomic.Bool  // and the worker does not resume
 	halted     atomic.Bool  // outcomes of bodies are no longer reported
 	goroutines sync.WaitGroup
 	stop       context.CancelFunc
@@ -290,19 +291,32 @@ func (w *Worker) snapshot(into []*run) []*run {
 	return into
 }
 
+// Drain starts no further bodies, and gives back every run as soon as none of its bodies runs.
+func (w *Worker) Drain() {
+	w.draining.Store(true)
+	w.flush()
+	for _, r := range w.snapshot(nil) {
+		r.mu.Lock()
+		r.giveBackLocked()
+	}
+}
+
+// Resume undoes Drain. The engine has taken back the runs of before, so there is nothing to start.
+func (w *Worker) Resume() {
+	if !w.closing.Load() {
+		w.draining.Store(false)
+	}
+}
+
 // Close leaves the session: it gives parked runs back, lets running bodies finish until ctx ends,
 // and then interrupts them. It returns when no goroutine of the worker is left. Its error says how
 // many runs could not be ended.
 func (w *Worker) Close(ctx context.Context) error {
 	var err error
+	w.closing.Store(true)
 	if b := w.session.Load(); b != nil {
-		w.draining.Store(true)
-		w.flush()
+		w.Drain()
 		defer w.unwatch()
-		for _, r := range w.snapshot(nil) {
-			r.mu.Lock()
-			r.giveBackLocked()
-		}
 		err = b.s.Leave(ctx)
 	}
 

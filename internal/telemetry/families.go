@@ -130,6 +130,7 @@ const (
 	labelSchedule  = "schedule"
 	labelEntity    = "entity"
 	labelOperation = "operation"
+	labelTenant    = "tenant"
 
 	labelStatus  = "status"
 	labelReason  = "reason"
@@ -141,7 +142,20 @@ const (
 
 // named has the labels whose values programs and people choose. The other labels have words from
 // fixed lists.
-var named = map[string]bool{labelWorkflow: true, labelActivity: true, labelQueue: true, labelBreaker: true, labelLimit: true, labelSchedule: true, labelEntity: true, labelOperation: true}
+var named = map[string]bool{labelWorkflow: true, labelActivity: true, labelQueue: true, labelBreaker: true, labelLimit: true, labelSchedule: true, labelEntity: true, labelOperation: true, labelTenant: true}
+
+// tenantFamilies are the families that can count each tenant on its own: what the owner of a run or
+// an entity counts, and the states of queues, limits and breakers.
+var tenantFamilies = map[ID]bool{
+	RunsStarted: true, RunsClosed: true, RunSeconds: true, RunsBlocked: true, RunsLarge: true, ActivityAttempts: true,
+	TasksSubmitted: true, TasksClaimed: true, TaskPickup: true, TaskAttempts: true, TaskSeconds: true, TaskRetries: true, TaskFailures: true, TaskTimeouts: true,
+	TasksDead: true, DeadRequeued: true, Tasks: true, TaskOldest: true, QueuePaused: true, QueueWorkers: true, QueueSlots: true,
+	BreakerState: true, BreakerTransitions: true, LimitHolders: true, LimitWaiters: true, LimitPermits: true,
+	EntityCalls: true, EntityCallSeconds: true, EntityHandOver: true, EntityHandOverCalls: true, LockWait: true, LockHeld: true,
+}
+
+// HasTenant reports whether a family has the tenant as a label when the meter counts by tenant.
+func HasTenant(id ID) bool { return tenantFamilies[id] }
 
 // Other stands for the names beyond maxSeries.
 const Other = "_other"

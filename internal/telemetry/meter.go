@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,32 +12,62 @@ import (
 // maxLabels is the maximum number of labels of a family.
 const maxLabels = 3
 
-// maxSeries bounds how many combinations of labels a family keeps apart.
-const maxSeries = 1000
+// maxSeries bounds how many combinations of labels a family keeps apart, and maxTenantSeries how
+// many when the tenant is one of them.
+const (
+	maxSeries       = 1000
+	maxTenantSeries = 10_000
+)
 
-type labels [maxLabels]string
+type labels [maxLabels + 1]string // and the tenant
 
 // Meter counts. All methods are safe for concurrent use, also on a nil meter.
 type Meter struct {
 	families [numFamilies]counted
+	byTenant bool
 
 	mu      sync.Mutex
 	sources map[int]func(*States)
 	next    int
 }
 
-// New returns a meter with all values at zero.
+// New returns a meter with all values at zero. It counts all tenants together.
 func New() *Meter {
 	m := &Meter{sources: map[int]func(*States){}}
 	for id := range families {
 		m.families[id].of = &families[id]
+		m.families[id].most = maxSeries
 	}
 	return m
 }
 
+// NewByTenant returns a meter that counts each tenant on its own: the families that say so have the
+// tenant as their last label.
+func NewByTenant() *Meter {
+	m := New()
+	m.byTenant = true
+	for id := range tenantFamilies {
+		f := families[id]
+		f.Labels = append(slices.Clone(f.Labels), labelTenant)
+		m.families[id].of = &f
+		m.families[id].most = maxTenantSeries
+	}
+	return m
+}
+
+// Families returns the families with the labels that they have in this meter.
+func (m *Meter) Families() []Family {
+	all := make([]Family, len(m.families))
+	for id := range m.families {
+		all[id] = *m.families[id].of
+	}
+	return all
+}
+
 // counted is a family with its numbers.
 type counted struct {
-	of *Family
+	of   *Family
+	most int // series
 
 	mu     sync.RWMutex
 	series map[labels]*series
@@ -49,7 +80,9 @@ type series struct {
 	buckets []atomic.Int64 // one for each bound: values up to it and above the previous one
 }
 
-// Add adds to a counter. The values are the values of the family's labels, in order.
+// Add adds to a counter. The values are the values of the family's labels, in order. Callers add
+// the tenant to the values of the families that have it; a meter that counts all tenants together
+// leaves it out.
 func (m *Meter) Add(id ID, n int64, values ...string) {
 	if m == nil || n == 0 {
 		return
@@ -92,8 +125,7 @@ func (m *Meter) Took(id ID, d time.Duration, values ...string) {
 
 // at returns the numbers of a combination of labels.
 func (f *counted) at(values []string) *series {
-	var key labels
-	copy(key[:], values)
+	key := f.of.key(values)
 	f.mu.RLock()
 	s := f.series[key]
 	f.mu.RUnlock()
@@ -107,7 +139,7 @@ func (f *counted) at(values []string) *series {
 		return s
 	}
 
-	if len(f.series) >= maxSeries {
+	if len(f.series) >= f.most {
 		key = f.of.mergeLabels(key)
 		if s = f.series[key]; s != nil {
 			return s
@@ -121,6 +153,12 @@ func (f *counted) at(values []string) *series {
 	f.series[key] = s
 
 	return s
+}
+
+// key returns the values of the family's labels. Further values are left out.
+func (f *Family) key(values []string) (key labels) {
+	copy(key[:len(f.Labels)], values)
+	return key
 }
 
 // mergeLabels returns the combination to use when there are too many.
@@ -152,18 +190,21 @@ func (m *Meter) Watch(tell func(*States)) (stop func()) {
 
 // States collects gauges. Values that several sources set for the same labels are added up.
 type States struct {
+	meter  *Meter
 	values [numFamilies]map[labels]float64
 }
 
+// ByTenant reports whether the meter counts each tenant on its own.
+func (g *States) ByTenant() bool { return g.meter.byTenant }
+
 // Set sets the value of a gauge.
 func (g *States) Set(id ID, v float64, values ...string) {
-	var key labels
-	copy(key[:], values)
-	f := &families[id]
+	f := g.meter.families[id].of
+	key := f.key(values)
 	if g.values[id] == nil {
 		g.values[id] = map[labels]float64{}
 	}
-	if _, known := g.values[id][key]; !known && len(g.values[id]) >= maxSeries {
+	if _, known := g.values[id][key]; !known && len(g.values[id]) >= g.meter.families[id].most {
 		key = f.mergeLabels(key)
 	}
 	g.values[id][key] += v
@@ -192,14 +233,14 @@ func (m *Meter) Gather(tell func(Sample)) {
 		sources = append(sources, s)
 	}
 	m.mu.Unlock()
-	var g States
+	g := States{meter: m}
 	for _, s := range sources {
 		s(&g)
 	}
 
 	for id, values := range g.values {
 		for key, v := range values {
-			tell(Sample{ID: ID(id), Labels: key.of(&families[id]), Value: v})
+			tell(Sample{ID: ID(id), Labels: key.of(m.families[id].of), Value: v})
 		}
 	}
 }

@@ -2,8 +2,10 @@ package telemetry_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -167,5 +169,43 @@ func TestGuide(t *testing.T) {
 
 	if diff := cmp.Diff(registered, documented); diff != "" {
 		t.Errorf("docs/observability.md and the table of families differ (-registered +documented):\n%s", diff)
+	}
+}
+
+// A meter leaves the tenant out, unless it counts by tenant. Then every combination is kept apart,
+// counters and gauges alike.
+func TestByTenant(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		meter *telemetry.Meter
+		want  map[string]float64
+	}{
+		"together":  {telemetry.New(), map[string]float64{"started order": 3, "tasks mails waiting": 7}},
+		"by tenant": {telemetry.NewByTenant(), map[string]float64{"started order acme": 1, "started order beta": 2, "tasks mails waiting acme": 3, "tasks mails waiting beta": 4}},
+	} {
+		c.meter.Add(telemetry.RunsStarted, 1, "order", "acme")
+		c.meter.Add(telemetry.RunsStarted, 2, "order", "beta")
+		c.meter.Add(telemetry.Commits, 5, "ok")
+		c.meter.Watch(func(g *telemetry.States) {
+			g.Set(telemetry.Tasks, 3, "mails", "waiting", "acme")
+			g.Set(telemetry.Tasks, 4, "mails", "waiting", "beta")
+		})
+
+		got := map[string]float64{}
+		c.meter.Gather(func(s telemetry.Sample) {
+			if names := c.meter.Families()[s.ID].Labels; len(names) != len(s.Labels) || slices.Contains(names, "tenant") != (name == "by tenant" && telemetry.HasTenant(s.ID)) {
+				t.Errorf("%s: family %d has labels %v with values %v", name, s.ID, names, s.Labels)
+			}
+			switch s.ID {
+			case telemetry.RunsStarted:
+				got["started "+strings.Join(s.Labels, " ")] = s.Value
+			case telemetry.Tasks:
+				got["tasks "+strings.Join(s.Labels, " ")] = s.Value
+			default:
+			}
+		})
+		if !maps.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 }

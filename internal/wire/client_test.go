@@ -108,6 +108,19 @@ func allTrips() trips {
 	add(all, wire.BreakerRuleList, wire.ReadBreakerRuleList)
 	add(all, wire.BreakerList, wire.ReadBreakerList)
 	add(all, wire.QueueStatusList, wire.ReadQueueStatusList)
+	add(all, wire.TenantInfo, wire.ReadTenantInfo)
+	add(all, wire.TenantInfoList, wire.ReadTenantInfoList)
+	add(all, wire.TenantChange, wire.ReadTenantChange)
+	add(all, wire.KeyInfoList, wire.ReadKeyInfoList)
+	add(all, wire.CreateKeyRequest, wire.ReadCreateKeyRequest)
+	add(all, wire.NewKey, wire.ReadNewKey)
+	add(all, wire.Setting, wire.ReadSetting)
+	add(all, wire.SettingList, wire.ReadSettingList)
+	add(all, wire.SettingChange, wire.ReadSettingChange)
+	add(all, wire.NodeInfoList, wire.ReadNodeInfoList)
+	add(all, wire.WorkerSessionList, wire.ReadWorkerSessionList)
+	add(all, wire.DrainWorkerRequest, wire.ReadDrainWorkerRequest)
+	add(all, wire.HealthReply, wire.ReadHealthReply)
 	// Parts of requests that have no message of their own.
 	add(all, wire.TaskSpec, wire.ReadTaskSpec)
 	add(all, wire.HistoryEvent, wire.ReadHistoryEvent)
@@ -128,15 +141,17 @@ func TestEveryFieldTravels(t *testing.T) {
 	}
 }
 
-// Everything that api.Client takes and returns has a translation that TestEveryFieldTravels tries.
+// Everything that api.Client and api.Admin take and return has a translation that
+// TestEveryFieldTravels tries.
 func TestEveryValueOfTheInterfaceIsTried(t *testing.T) {
 	t.Parallel()
 	all := allTrips()
-	client := reflect.TypeFor[api.Client]()
-	for m := range client.Methods() {
-		for _, kind := range valuesOf(m.Type) {
-			if _, ok := all[kind]; !ok && !loose(kind) {
-				t.Errorf("%s has a %s, which no test sends", m.Name, kind)
+	for _, of := range []reflect.Type{reflect.TypeFor[api.Client](), reflect.TypeFor[api.Admin]()} {
+		for m := range of.Methods() {
+			for _, kind := range valuesOf(m.Type) {
+				if _, ok := all[kind]; !ok && !loose(kind) {
+					t.Errorf("%s has a %s, which no test sends", m.Name, kind)
+				}
 			}
 		}
 	}

@@ -728,6 +728,7 @@ type ServerItem struct {
 	//	*ServerItem_States
 	//	*ServerItem_TurnRefused
 	//	*ServerItem_MoreEvents
+	//	*ServerItem_Drain
 	Item          isServerItem_Item `protobuf_oneof:"item"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -941,6 +942,15 @@ func (x *ServerItem) GetMoreEvents() *MoreEvents {
 	return nil
 }
 
+func (x *ServerItem) GetDrain() *Drain {
+	if x != nil {
+		if x, ok := x.Item.(*ServerItem_Drain); ok {
+			return x.Drain
+		}
+	}
+	return nil
+}
+
 type isServerItem_Item interface {
 	isServerItem_Item()
 }
@@ -1021,6 +1031,10 @@ type ServerItem_MoreEvents struct {
 	MoreEvents *MoreEvents `protobuf:"bytes,19,opt,name=more_events,json=moreEvents,proto3,oneof"`
 }
 
+type ServerItem_Drain struct {
+	Drain *Drain `protobuf:"bytes,30,opt,name=drain,proto3,oneof"`
+}
+
 func (*ServerItem_Joined) isServerItem_Item() {}
 
 func (*ServerItem_Left) isServerItem_Item() {}
@@ -1059,6 +1073,55 @@ func (*ServerItem_TurnRefused) isServerItem_Item() {}
 
 func (*ServerItem_MoreEvents) isServerItem_Item() {}
 
+func (*ServerItem_Drain) isServerItem_Item() {}
+
+// Drain says that the server gives the worker nothing new, and ends the session when the worker has
+// finished what it holds. The worker connects again then, to another server if it knows one.
+type Drain struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How long the worker may take, in nanoseconds. Afterwards the server takes back what it holds.
+	Patience      int64 `protobuf:"varint,1,opt,name=patience,proto3" json:"patience,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drain) Reset() {
+	*x = Drain{}
+	mi := &file_perdure_v1_worker_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drain) ProtoMessage() {}
+
+func (x *Drain) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_worker_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drain.ProtoReflect.Descriptor instead.
+func (*Drain) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Drain) GetPatience() int64 {
+	if x != nil {
+		return x.Patience
+	}
+	return 0
+}
+
 // Join offers what a worker can run in one role.
 type Join struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1088,7 +1151,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[6]
+	mi := &file_perdure_v1_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1163,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[6]
+	mi := &file_perdure_v1_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1176,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{6}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Join) GetRole() Role {
@@ -1218,7 +1281,7 @@ type HeldRun struct {
 
 func (x *HeldRun) Reset() {
 	*x = HeldRun{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[7]
+	mi := &file_perdure_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1230,7 +1293,7 @@ func (x *HeldRun) String() string {
 func (*HeldRun) ProtoMessage() {}
 
 func (x *HeldRun) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[7]
+	mi := &file_perdure_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1243,7 +1306,7 @@ func (x *HeldRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldRun.ProtoReflect.Descriptor instead.
 func (*HeldRun) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HeldRun) GetAddress() *Address {
@@ -1271,7 +1334,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[8]
+	mi := &file_perdure_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1346,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[8]
+	mi := &file_perdure_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1359,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *HeldClaim) GetRef() *TaskRef {
@@ -1332,7 +1395,7 @@ type EntityType struct {
 
 func (x *EntityType) Reset() {
 	*x = EntityType{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[9]
+	mi := &file_perdure_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1407,7 @@ func (x *EntityType) String() string {
 func (*EntityType) ProtoMessage() {}
 
 func (x *EntityType) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[9]
+	mi := &file_perdure_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1420,7 @@ func (x *EntityType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityType.ProtoReflect.Descriptor instead.
 func (*EntityType) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EntityType) GetType() string {
@@ -1407,7 +1470,7 @@ type Joined struct {
 
 func (x *Joined) Reset() {
 	*x = Joined{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[10]
+	mi := &file_perdure_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1482,7 @@ func (x *Joined) String() string {
 func (*Joined) ProtoMessage() {}
 
 func (x *Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[10]
+	mi := &file_perdure_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1495,7 @@ func (x *Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Joined.ProtoReflect.Descriptor instead.
 func (*Joined) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Joined) GetRole() Role {
@@ -1461,7 +1524,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[11]
+	mi := &file_perdure_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1536,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[11]
+	mi := &file_perdure_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1549,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Leave) GetRole() Role {
@@ -1514,7 +1577,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[12]
+	mi := &file_perdure_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1589,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[12]
+	mi := &file_perdure_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1602,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Left) GetRole() Role {
@@ -1565,7 +1628,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[13]
+	mi := &file_perdure_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1577,7 +1640,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[13]
+	mi := &file_perdure_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1590,7 +1653,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 // Activation hands a run over, with its history so far.
@@ -1619,7 +1682,7 @@ type Activation struct {
 
 func (x *Activation) Reset() {
 	*x = Activation{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[14]
+	mi := &file_perdure_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1694,7 @@ func (x *Activation) String() string {
 func (*Activation) ProtoMessage() {}
 
 func (x *Activation) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[14]
+	mi := &file_perdure_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1707,7 @@ func (x *Activation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activation.ProtoReflect.Descriptor instead.
 func (*Activation) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Activation) GetAddress() *Address {
@@ -1737,7 +1800,7 @@ type MoreEvents struct {
 
 func (x *MoreEvents) Reset() {
 	*x = MoreEvents{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[15]
+	mi := &file_perdure_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +1812,7 @@ func (x *MoreEvents) String() string {
 func (*MoreEvents) ProtoMessage() {}
 
 func (x *MoreEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[15]
+	mi := &file_perdure_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +1825,7 @@ func (x *MoreEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoreEvents.ProtoReflect.Descriptor instead.
 func (*MoreEvents) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MoreEvents) GetRun() []byte {
@@ -1805,7 +1868,7 @@ type Deliver struct {
 
 func (x *Deliver) Reset() {
 	*x = Deliver{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[16]
+	mi := &file_perdure_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +1880,7 @@ func (x *Deliver) String() string {
 func (*Deliver) ProtoMessage() {}
 
 func (x *Deliver) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[16]
+	mi := &file_perdure_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +1893,7 @@ func (x *Deliver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deliver.ProtoReflect.Descriptor instead.
 func (*Deliver) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Deliver) GetRun() []byte {
@@ -1866,7 +1929,7 @@ type RetryStep struct {
 
 func (x *RetryStep) Reset() {
 	*x = RetryStep{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[17]
+	mi := &file_perdure_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +1941,7 @@ func (x *RetryStep) String() string {
 func (*RetryStep) ProtoMessage() {}
 
 func (x *RetryStep) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[17]
+	mi := &file_perdure_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +1954,7 @@ func (x *RetryStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryStep.ProtoReflect.Descriptor instead.
 func (*RetryStep) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RetryStep) GetRun() []byte {
@@ -1927,7 +1990,7 @@ type Evict struct {
 
 func (x *Evict) Reset() {
 	*x = Evict{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[18]
+	mi := &file_perdure_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2002,7 @@ func (x *Evict) String() string {
 func (*Evict) ProtoMessage() {}
 
 func (x *Evict) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[18]
+	mi := &file_perdure_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2015,7 @@ func (x *Evict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evict.ProtoReflect.Descriptor instead.
 func (*Evict) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Evict) GetRun() []byte {
@@ -1990,7 +2053,7 @@ type Query struct {
 
 func (x *Query) Reset() {
 	*x = Query{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[19]
+	mi := &file_perdure_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2065,7 @@ func (x *Query) String() string {
 func (*Query) ProtoMessage() {}
 
 func (x *Query) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[19]
+	mi := &file_perdure_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2078,7 @@ func (x *Query) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Query.ProtoReflect.Descriptor instead.
 func (*Query) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Query) GetRun() []byte {
@@ -2068,7 +2131,7 @@ type Recall struct {
 
 func (x *Recall) Reset() {
 	*x = Recall{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[20]
+	mi := &file_perdure_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2143,7 @@ func (x *Recall) String() string {
 func (*Recall) ProtoMessage() {}
 
 func (x *Recall) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[20]
+	mi := &file_perdure_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2156,7 @@ func (x *Recall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recall.ProtoReflect.Descriptor instead.
 func (*Recall) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Recall) GetAddress() *Address {
@@ -2152,7 +2215,7 @@ type QueryAnswer struct {
 
 func (x *QueryAnswer) Reset() {
 	*x = QueryAnswer{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[21]
+	mi := &file_perdure_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2164,7 +2227,7 @@ func (x *QueryAnswer) String() string {
 func (*QueryAnswer) ProtoMessage() {}
 
 func (x *QueryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[21]
+	mi := &file_perdure_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2177,7 +2240,7 @@ func (x *QueryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryAnswer.ProtoReflect.Descriptor instead.
 func (*QueryAnswer) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *QueryAnswer) GetRun() []byte {
@@ -2233,7 +2296,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[22]
+	mi := &file_perdure_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2245,7 +2308,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[22]
+	mi := &file_perdure_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2258,7 +2321,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Command) GetKind() uint32 {
@@ -2328,7 +2391,7 @@ type Close struct {
 
 func (x *Close) Reset() {
 	*x = Close{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[23]
+	mi := &file_perdure_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2340,7 +2403,7 @@ func (x *Close) String() string {
 func (*Close) ProtoMessage() {}
 
 func (x *Close) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[23]
+	mi := &file_perdure_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2353,7 +2416,7 @@ func (x *Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Close.ProtoReflect.Descriptor instead.
 func (*Close) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Close) GetStatus() uint32 {
@@ -2439,7 +2502,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[24]
+	mi := &file_perdure_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2514,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[24]
+	mi := &file_perdure_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2527,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Turn) GetRun() []byte {
@@ -2542,7 +2605,7 @@ type TurnRefused struct {
 
 func (x *TurnRefused) Reset() {
 	*x = TurnRefused{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[25]
+	mi := &file_perdure_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2554,7 +2617,7 @@ func (x *TurnRefused) String() string {
 func (*TurnRefused) ProtoMessage() {}
 
 func (x *TurnRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[25]
+	mi := &file_perdure_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2567,7 +2630,7 @@ func (x *TurnRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnRefused.ProtoReflect.Descriptor instead.
 func (*TurnRefused) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TurnRefused) GetRun() []byte {
@@ -2604,7 +2667,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[26]
+	mi := &file_perdure_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2679,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[26]
+	mi := &file_perdure_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2692,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Release) GetRun() []byte {
@@ -2672,7 +2735,7 @@ type Pass struct {
 
 func (x *Pass) Reset() {
 	*x = Pass{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[27]
+	mi := &file_perdure_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +2747,7 @@ func (x *Pass) String() string {
 func (*Pass) ProtoMessage() {}
 
 func (x *Pass) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[27]
+	mi := &file_perdure_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +2760,7 @@ func (x *Pass) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pass.ProtoReflect.Descriptor instead.
 func (*Pass) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Pass) GetRef() *TaskRef {
@@ -2731,7 +2794,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[28]
+	mi := &file_perdure_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2743,7 +2806,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[28]
+	mi := &file_perdure_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2756,7 +2819,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Begin) GetRef() *TaskRef {
@@ -2778,7 +2841,7 @@ type Kept struct {
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[29]
+	mi := &file_perdure_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +2853,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[29]
+	mi := &file_perdure_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +2866,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Kept) GetRef() *TaskRef {
@@ -2833,7 +2896,7 @@ type Passed struct {
 
 func (x *Passed) Reset() {
 	*x = Passed{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[30]
+	mi := &file_perdure_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +2908,7 @@ func (x *Passed) String() string {
 func (*Passed) ProtoMessage() {}
 
 func (x *Passed) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[30]
+	mi := &file_perdure_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +2921,7 @@ func (x *Passed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passed.ProtoReflect.Descriptor instead.
 func (*Passed) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Passed) GetRef() *TaskRef {
@@ -2904,7 +2967,7 @@ type OperationCall struct {
 
 func (x *OperationCall) Reset() {
 	*x = OperationCall{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[31]
+	mi := &file_perdure_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +2979,7 @@ func (x *OperationCall) String() string {
 func (*OperationCall) ProtoMessage() {}
 
 func (x *OperationCall) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[31]
+	mi := &file_perdure_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2929,7 +2992,7 @@ func (x *OperationCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationCall.ProtoReflect.Descriptor instead.
 func (*OperationCall) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{31}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OperationCall) GetName() string {
@@ -2975,7 +3038,7 @@ type Operations struct {
 
 func (x *Operations) Reset() {
 	*x = Operations{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[32]
+	mi := &file_perdure_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2987,7 +3050,7 @@ func (x *Operations) String() string {
 func (*Operations) ProtoMessage() {}
 
 func (x *Operations) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[32]
+	mi := &file_perdure_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3000,7 +3063,7 @@ func (x *Operations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operations.ProtoReflect.Descriptor instead.
 func (*Operations) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Operations) GetEntity() *Address {
@@ -3059,7 +3122,7 @@ type OperationResult struct {
 
 func (x *OperationResult) Reset() {
 	*x = OperationResult{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[33]
+	mi := &file_perdure_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3071,7 +3134,7 @@ func (x *OperationResult) String() string {
 func (*OperationResult) ProtoMessage() {}
 
 func (x *OperationResult) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[33]
+	mi := &file_perdure_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3084,7 +3147,7 @@ func (x *OperationResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationResult.ProtoReflect.Descriptor instead.
 func (*OperationResult) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{33}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OperationResult) GetOutput() *Payload {
@@ -3130,7 +3193,7 @@ type Operated struct {
 
 func (x *Operated) Reset() {
 	*x = Operated{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[34]
+	mi := &file_perdure_v1_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3205,7 @@ func (x *Operated) String() string {
 func (*Operated) ProtoMessage() {}
 
 func (x *Operated) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[34]
+	mi := &file_perdure_v1_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3218,7 @@ func (x *Operated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operated.ProtoReflect.Descriptor instead.
 func (*Operated) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{34}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Operated) GetEntity() *Address {
@@ -3225,7 +3288,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[35]
+	mi := &file_perdure_v1_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3237,7 +3300,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[35]
+	mi := &file_perdure_v1_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3250,7 +3313,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{35}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Claim) GetRef() *TaskRef {
@@ -3363,7 +3426,7 @@ type StopClaim struct {
 
 func (x *StopClaim) Reset() {
 	*x = StopClaim{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[36]
+	mi := &file_perdure_v1_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3375,7 +3438,7 @@ func (x *StopClaim) String() string {
 func (*StopClaim) ProtoMessage() {}
 
 func (x *StopClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[36]
+	mi := &file_perdure_v1_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3388,7 +3451,7 @@ func (x *StopClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopClaim.ProtoReflect.Descriptor instead.
 func (*StopClaim) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{36}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StopClaim) GetRef() *TaskRef {
@@ -3428,7 +3491,7 @@ type TaskReport struct {
 
 func (x *TaskReport) Reset() {
 	*x = TaskReport{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[37]
+	mi := &file_perdure_v1_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3440,7 +3503,7 @@ func (x *TaskReport) String() string {
 func (*TaskReport) ProtoMessage() {}
 
 func (x *TaskReport) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[37]
+	mi := &file_perdure_v1_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3453,7 +3516,7 @@ func (x *TaskReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskReport.ProtoReflect.Descriptor instead.
 func (*TaskReport) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{37}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TaskReport) GetRef() *TaskRef {
@@ -3517,7 +3580,7 @@ type Settled struct {
 
 func (x *Settled) Reset() {
 	*x = Settled{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[38]
+	mi := &file_perdure_v1_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3529,7 +3592,7 @@ func (x *Settled) String() string {
 func (*Settled) ProtoMessage() {}
 
 func (x *Settled) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[38]
+	mi := &file_perdure_v1_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3542,7 +3605,7 @@ func (x *Settled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settled.ProtoReflect.Descriptor instead.
 func (*Settled) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{38}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Settled) GetRef() *TaskRef {
@@ -3578,7 +3641,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[39]
+	mi := &file_perdure_v1_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +3653,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[39]
+	mi := &file_perdure_v1_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +3666,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{39}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Beat) GetRef() *TaskRef {
@@ -3638,7 +3701,7 @@ type Beats struct {
 
 func (x *Beats) Reset() {
 	*x = Beats{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[40]
+	mi := &file_perdure_v1_worker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3650,7 +3713,7 @@ func (x *Beats) String() string {
 func (*Beats) ProtoMessage() {}
 
 func (x *Beats) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[40]
+	mi := &file_perdure_v1_worker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3663,7 +3726,7 @@ func (x *Beats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beats.ProtoReflect.Descriptor instead.
 func (*Beats) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{40}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Beats) GetId() uint64 {
@@ -3691,7 +3754,7 @@ type BeatReply struct {
 
 func (x *BeatReply) Reset() {
 	*x = BeatReply{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[41]
+	mi := &file_perdure_v1_worker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3703,7 +3766,7 @@ func (x *BeatReply) String() string {
 func (*BeatReply) ProtoMessage() {}
 
 func (x *BeatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[41]
+	mi := &file_perdure_v1_worker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3716,7 +3779,7 @@ func (x *BeatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReply.ProtoReflect.Descriptor instead.
 func (*BeatReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{41}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BeatReply) GetHeld() bool {
@@ -3745,7 +3808,7 @@ type BeatReplies struct {
 
 func (x *BeatReplies) Reset() {
 	*x = BeatReplies{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[42]
+	mi := &file_perdure_v1_worker_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3757,7 +3820,7 @@ func (x *BeatReplies) String() string {
 func (*BeatReplies) ProtoMessage() {}
 
 func (x *BeatReplies) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[42]
+	mi := &file_perdure_v1_worker_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3770,7 +3833,7 @@ func (x *BeatReplies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReplies.ProtoReflect.Descriptor instead.
 func (*BeatReplies) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{42}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BeatReplies) GetId() uint64 {
@@ -3809,7 +3872,7 @@ type TaskItem struct {
 
 func (x *TaskItem) Reset() {
 	*x = TaskItem{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[43]
+	mi := &file_perdure_v1_worker_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3821,7 +3884,7 @@ func (x *TaskItem) String() string {
 func (*TaskItem) ProtoMessage() {}
 
 func (x *TaskItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[43]
+	mi := &file_perdure_v1_worker_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3834,7 +3897,7 @@ func (x *TaskItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskItem.ProtoReflect.Descriptor instead.
 func (*TaskItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{43}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TaskItem) GetKind() uint32 {
@@ -3893,7 +3956,7 @@ type TaskWrite struct {
 
 func (x *TaskWrite) Reset() {
 	*x = TaskWrite{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[44]
+	mi := &file_perdure_v1_worker_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3905,7 +3968,7 @@ func (x *TaskWrite) String() string {
 func (*TaskWrite) ProtoMessage() {}
 
 func (x *TaskWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[44]
+	mi := &file_perdure_v1_worker_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3918,7 +3981,7 @@ func (x *TaskWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWrite.ProtoReflect.Descriptor instead.
 func (*TaskWrite) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{44}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TaskWrite) GetId() uint64 {
@@ -3967,7 +4030,7 @@ type WriteReply struct {
 
 func (x *WriteReply) Reset() {
 	*x = WriteReply{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[45]
+	mi := &file_perdure_v1_worker_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3979,7 +4042,7 @@ func (x *WriteReply) String() string {
 func (*WriteReply) ProtoMessage() {}
 
 func (x *WriteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[45]
+	mi := &file_perdure_v1_worker_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3992,7 +4055,7 @@ func (x *WriteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply.ProtoReflect.Descriptor instead.
 func (*WriteReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{45}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WriteReply) GetId() uint64 {
@@ -4021,7 +4084,7 @@ type ReadStates struct {
 
 func (x *ReadStates) Reset() {
 	*x = ReadStates{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[46]
+	mi := &file_perdure_v1_worker_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4033,7 +4096,7 @@ func (x *ReadStates) String() string {
 func (*ReadStates) ProtoMessage() {}
 
 func (x *ReadStates) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[46]
+	mi := &file_perdure_v1_worker_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4046,7 +4109,7 @@ func (x *ReadStates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadStates.ProtoReflect.Descriptor instead.
 func (*ReadStates) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{46}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReadStates) GetId() uint64 {
@@ -4081,7 +4144,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[47]
+	mi := &file_perdure_v1_worker_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4093,7 +4156,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[47]
+	mi := &file_perdure_v1_worker_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4106,7 +4169,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{47}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *State) GetName() string {
@@ -4135,7 +4198,7 @@ type States struct {
 
 func (x *States) Reset() {
 	*x = States{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[48]
+	mi := &file_perdure_v1_worker_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4147,7 +4210,7 @@ func (x *States) String() string {
 func (*States) ProtoMessage() {}
 
 func (x *States) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[48]
+	mi := &file_perdure_v1_worker_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4160,7 +4223,7 @@ func (x *States) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use States.ProtoReflect.Descriptor instead.
 func (*States) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{48}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *States) GetId() uint64 {
@@ -4194,7 +4257,7 @@ type Slots struct {
 
 func (x *Slots) Reset() {
 	*x = Slots{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[49]
+	mi := &file_perdure_v1_worker_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4206,7 +4269,7 @@ func (x *Slots) String() string {
 func (*Slots) ProtoMessage() {}
 
 func (x *Slots) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[49]
+	mi := &file_perdure_v1_worker_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4219,7 +4282,7 @@ func (x *Slots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slots.ProtoReflect.Descriptor instead.
 func (*Slots) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{49}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Slots) GetSlots() int64 {
@@ -4283,7 +4346,7 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"readStates\x12)\n" +
 	"\x05slots\x18\r \x01(\v2\x11.perdure.v1.SlotsH\x00R\x05slots\x12/\n" +
 	"\agoodbye\x18\x0e \x01(\v2\x13.perdure.v1.GoodbyeH\x00R\agoodbyeB\x06\n" +
-	"\x04item\"\xd2\a\n" +
+	"\x04item\"\xfd\a\n" +
 	"\n" +
 	"ServerItem\x12,\n" +
 	"\x06joined\x18\x01 \x01(\v2\x12.perdure.v1.JoinedH\x00R\x06joined\x12&\n" +
@@ -4313,8 +4376,11 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\x06states\x18\x11 \x01(\v2\x12.perdure.v1.StatesH\x00R\x06states\x12<\n" +
 	"\fturn_refused\x18\x12 \x01(\v2\x17.perdure.v1.TurnRefusedH\x00R\vturnRefused\x129\n" +
 	"\vmore_events\x18\x13 \x01(\v2\x16.perdure.v1.MoreEventsH\x00R\n" +
-	"moreEventsB\x06\n" +
-	"\x04item\"\xc2\x03\n" +
+	"moreEvents\x12)\n" +
+	"\x05drain\x18\x1e \x01(\v2\x11.perdure.v1.DrainH\x00R\x05drainB\x06\n" +
+	"\x04item\"#\n" +
+	"\x05Drain\x12\x1a\n" +
+	"\bpatience\x18\x01 \x01(\x03R\bpatience\"\xc2\x03\n" +
 	"\x04Join\x12$\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x10.perdure.v1.RoleR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -4611,7 +4677,7 @@ func file_perdure_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_perdure_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_perdure_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_perdure_v1_worker_proto_goTypes = []any{
 	(Role)(0),               // 0: perdure.v1.Role
 	(*WorkerFrame)(nil),     // 1: perdure.v1.WorkerFrame
@@ -4620,174 +4686,176 @@ var file_perdure_v1_worker_proto_goTypes = []any{
 	(*Welcome)(nil),         // 4: perdure.v1.Welcome
 	(*WorkerItem)(nil),      // 5: perdure.v1.WorkerItem
 	(*ServerItem)(nil),      // 6: perdure.v1.ServerItem
-	(*Join)(nil),            // 7: perdure.v1.Join
-	(*HeldRun)(nil),         // 8: perdure.v1.HeldRun
-	(*HeldClaim)(nil),       // 9: perdure.v1.HeldClaim
-	(*EntityType)(nil),      // 10: perdure.v1.EntityType
-	(*Joined)(nil),          // 11: perdure.v1.Joined
-	(*Leave)(nil),           // 12: perdure.v1.Leave
-	(*Left)(nil),            // 13: perdure.v1.Left
-	(*Goodbye)(nil),         // 14: perdure.v1.Goodbye
-	(*Activation)(nil),      // 15: perdure.v1.Activation
-	(*MoreEvents)(nil),      // 16: perdure.v1.MoreEvents
-	(*Deliver)(nil),         // 17: perdure.v1.Deliver
-	(*RetryStep)(nil),       // 18: perdure.v1.RetryStep
-	(*Evict)(nil),           // 19: perdure.v1.Evict
-	(*Query)(nil),           // 20: perdure.v1.Query
-	(*Recall)(nil),          // 21: perdure.v1.Recall
-	(*QueryAnswer)(nil),     // 22: perdure.v1.QueryAnswer
-	(*Command)(nil),         // 23: perdure.v1.Command
-	(*Close)(nil),           // 24: perdure.v1.Close
-	(*Turn)(nil),            // 25: perdure.v1.Turn
-	(*TurnRefused)(nil),     // 26: perdure.v1.TurnRefused
-	(*Release)(nil),         // 27: perdure.v1.Release
-	(*Pass)(nil),            // 28: perdure.v1.Pass
-	(*Begin)(nil),           // 29: perdure.v1.Begin
-	(*Kept)(nil),            // 30: perdure.v1.Kept
-	(*Passed)(nil),          // 31: perdure.v1.Passed
-	(*OperationCall)(nil),   // 32: perdure.v1.OperationCall
-	(*Operations)(nil),      // 33: perdure.v1.Operations
-	(*OperationResult)(nil), // 34: perdure.v1.OperationResult
-	(*Operated)(nil),        // 35: perdure.v1.Operated
-	(*Claim)(nil),           // 36: perdure.v1.Claim
-	(*StopClaim)(nil),       // 37: perdure.v1.StopClaim
-	(*TaskReport)(nil),      // 38: perdure.v1.TaskReport
-	(*Settled)(nil),         // 39: perdure.v1.Settled
-	(*Beat)(nil),            // 40: perdure.v1.Beat
-	(*Beats)(nil),           // 41: perdure.v1.Beats
-	(*BeatReply)(nil),       // 42: perdure.v1.BeatReply
-	(*BeatReplies)(nil),     // 43: perdure.v1.BeatReplies
-	(*TaskItem)(nil),        // 44: perdure.v1.TaskItem
-	(*TaskWrite)(nil),       // 45: perdure.v1.TaskWrite
-	(*WriteReply)(nil),      // 46: perdure.v1.WriteReply
-	(*ReadStates)(nil),      // 47: perdure.v1.ReadStates
-	(*State)(nil),           // 48: perdure.v1.State
-	(*States)(nil),          // 49: perdure.v1.States
-	(*Slots)(nil),           // 50: perdure.v1.Slots
-	(*Address)(nil),         // 51: perdure.v1.Address
-	(*TaskRef)(nil),         // 52: perdure.v1.TaskRef
-	(*ErrorDetail)(nil),     // 53: perdure.v1.ErrorDetail
-	(*Event)(nil),           // 54: perdure.v1.Event
-	(*Payload)(nil),         // 55: perdure.v1.Payload
-	(*Failure)(nil),         // 56: perdure.v1.Failure
-	(*Label)(nil),           // 57: perdure.v1.Label
-	(*Retry)(nil),           // 58: perdure.v1.Retry
-	(*TaskSpec)(nil),        // 59: perdure.v1.TaskSpec
+	(*Drain)(nil),           // 7: perdure.v1.Drain
+	(*Join)(nil),            // 8: perdure.v1.Join
+	(*HeldRun)(nil),         // 9: perdure.v1.HeldRun
+	(*HeldClaim)(nil),       // 10: perdure.v1.HeldClaim
+	(*EntityType)(nil),      // 11: perdure.v1.EntityType
+	(*Joined)(nil),          // 12: perdure.v1.Joined
+	(*Leave)(nil),           // 13: perdure.v1.Leave
+	(*Left)(nil),            // 14: perdure.v1.Left
+	(*Goodbye)(nil),         // 15: perdure.v1.Goodbye
+	(*Activation)(nil),      // 16: perdure.v1.Activation
+	(*MoreEvents)(nil),      // 17: perdure.v1.MoreEvents
+	(*Deliver)(nil),         // 18: perdure.v1.Deliver
+	(*RetryStep)(nil),       // 19: perdure.v1.RetryStep
+	(*Evict)(nil),           // 20: perdure.v1.Evict
+	(*Query)(nil),           // 21: perdure.v1.Query
+	(*Recall)(nil),          // 22: perdure.v1.Recall
+	(*QueryAnswer)(nil),     // 23: perdure.v1.QueryAnswer
+	(*Command)(nil),         // 24: perdure.v1.Command
+	(*Close)(nil),           // 25: perdure.v1.Close
+	(*Turn)(nil),            // 26: perdure.v1.Turn
+	(*TurnRefused)(nil),     // 27: perdure.v1.TurnRefused
+	(*Release)(nil),         // 28: perdure.v1.Release
+	(*Pass)(nil),            // 29: perdure.v1.Pass
+	(*Begin)(nil),           // 30: perdure.v1.Begin
+	(*Kept)(nil),            // 31: perdure.v1.Kept
+	(*Passed)(nil),          // 32: perdure.v1.Passed
+	(*OperationCall)(nil),   // 33: perdure.v1.OperationCall
+	(*Operations)(nil),      // 34: perdure.v1.Operations
+	(*OperationResult)(nil), // 35: perdure.v1.OperationResult
+	(*Operated)(nil),        // 36: perdure.v1.Operated
+	(*Claim)(nil),           // 37: perdure.v1.Claim
+	(*StopClaim)(nil),       // 38: perdure.v1.StopClaim
+	(*TaskReport)(nil),      // 39: perdure.v1.TaskReport
+	(*Settled)(nil),         // 40: perdure.v1.Settled
+	(*Beat)(nil),            // 41: perdure.v1.Beat
+	(*Beats)(nil),           // 42: perdure.v1.Beats
+	(*BeatReply)(nil),       // 43: perdure.v1.BeatReply
+	(*BeatReplies)(nil),     // 44: perdure.v1.BeatReplies
+	(*TaskItem)(nil),        // 45: perdure.v1.TaskItem
+	(*TaskWrite)(nil),       // 46: perdure.v1.TaskWrite
+	(*WriteReply)(nil),      // 47: perdure.v1.WriteReply
+	(*ReadStates)(nil),      // 48: perdure.v1.ReadStates
+	(*State)(nil),           // 49: perdure.v1.State
+	(*States)(nil),          // 50: perdure.v1.States
+	(*Slots)(nil),           // 51: perdure.v1.Slots
+	(*Address)(nil),         // 52: perdure.v1.Address
+	(*TaskRef)(nil),         // 53: perdure.v1.TaskRef
+	(*ErrorDetail)(nil),     // 54: perdure.v1.ErrorDetail
+	(*Event)(nil),           // 55: perdure.v1.Event
+	(*Payload)(nil),         // 56: perdure.v1.Payload
+	(*Failure)(nil),         // 57: perdure.v1.Failure
+	(*Label)(nil),           // 58: perdure.v1.Label
+	(*Retry)(nil),           // 59: perdure.v1.Retry
+	(*TaskSpec)(nil),        // 60: perdure.v1.TaskSpec
 }
 var file_perdure_v1_worker_proto_depIdxs = []int32{
 	3,   // 0: perdure.v1.WorkerFrame.hello:type_name -> perdure.v1.Hello
 	5,   // 1: perdure.v1.WorkerFrame.items:type_name -> perdure.v1.WorkerItem
 	4,   // 2: perdure.v1.ServerFrame.welcome:type_name -> perdure.v1.Welcome
 	6,   // 3: perdure.v1.ServerFrame.items:type_name -> perdure.v1.ServerItem
-	7,   // 4: perdure.v1.WorkerItem.join:type_name -> perdure.v1.Join
-	12,  // 5: perdure.v1.WorkerItem.leave:type_name -> perdure.v1.Leave
-	25,  // 6: perdure.v1.WorkerItem.turn:type_name -> perdure.v1.Turn
-	27,  // 7: perdure.v1.WorkerItem.release:type_name -> perdure.v1.Release
-	22,  // 8: perdure.v1.WorkerItem.query_answer:type_name -> perdure.v1.QueryAnswer
-	28,  // 9: perdure.v1.WorkerItem.pass:type_name -> perdure.v1.Pass
-	31,  // 10: perdure.v1.WorkerItem.passed:type_name -> perdure.v1.Passed
-	35,  // 11: perdure.v1.WorkerItem.operated:type_name -> perdure.v1.Operated
-	38,  // 12: perdure.v1.WorkerItem.task_report:type_name -> perdure.v1.TaskReport
-	41,  // 13: perdure.v1.WorkerItem.beats:type_name -> perdure.v1.Beats
-	45,  // 14: perdure.v1.WorkerItem.task_write:type_name -> perdure.v1.TaskWrite
-	47,  // 15: perdure.v1.WorkerItem.read_states:type_name -> perdure.v1.ReadStates
-	50,  // 16: perdure.v1.WorkerItem.slots:type_name -> perdure.v1.Slots
-	14,  // 17: perdure.v1.WorkerItem.goodbye:type_name -> perdure.v1.Goodbye
-	11,  // 18: perdure.v1.ServerItem.joined:type_name -> perdure.v1.Joined
-	13,  // 19: perdure.v1.ServerItem.left:type_name -> perdure.v1.Left
-	15,  // 20: perdure.v1.ServerItem.activation:type_name -> perdure.v1.Activation
-	17,  // 21: perdure.v1.ServerItem.deliver:type_name -> perdure.v1.Deliver
-	18,  // 22: perdure.v1.ServerItem.retry_step:type_name -> perdure.v1.RetryStep
-	19,  // 23: perdure.v1.ServerItem.evict:type_name -> perdure.v1.Evict
-	20,  // 24: perdure.v1.ServerItem.query:type_name -> perdure.v1.Query
-	21,  // 25: perdure.v1.ServerItem.recall:type_name -> perdure.v1.Recall
-	29,  // 26: perdure.v1.ServerItem.begin:type_name -> perdure.v1.Begin
-	30,  // 27: perdure.v1.ServerItem.kept:type_name -> perdure.v1.Kept
-	33,  // 28: perdure.v1.ServerItem.operations:type_name -> perdure.v1.Operations
-	36,  // 29: perdure.v1.ServerItem.claim:type_name -> perdure.v1.Claim
-	37,  // 30: perdure.v1.ServerItem.stop_claim:type_name -> perdure.v1.StopClaim
-	39,  // 31: perdure.v1.ServerItem.settled:type_name -> perdure.v1.Settled
-	43,  // 32: perdure.v1.ServerItem.beat_replies:type_name -> perdure.v1.BeatReplies
-	46,  // 33: perdure.v1.ServerItem.write_reply:type_name -> perdure.v1.WriteReply
-	49,  // 34: perdure.v1.ServerItem.states:type_name -> perdure.v1.States
-	26,  // 35: perdure.v1.ServerItem.turn_refused:type_name -> perdure.v1.TurnRefused
-	16,  // 36: perdure.v1.ServerItem.more_events:type_name -> perdure.v1.MoreEvents
-	0,   // 37: perdure.v1.Join.role:type_name -> perdure.v1.Role
-	10,  // 38: perdure.v1.Join.entities:type_name -> perdure.v1.EntityType
-	8,   // 39: perdure.v1.Join.held_runs:type_name -> perdure.v1.HeldRun
-	9,   // 40: perdure.v1.Join.held_claims:type_name -> perdure.v1.HeldClaim
-	51,  // 41: perdure.v1.Join.held_entities:type_name -> perdure.v1.Address
-	51,  // 42: perdure.v1.HeldRun.address:type_name -> perdure.v1.Address
-	52,  // 43: perdure.v1.HeldClaim.ref:type_name -> perdure.v1.TaskRef
-	0,   // 44: perdure.v1.Joined.role:type_name -> perdure.v1.Role
-	53,  // 45: perdure.v1.Joined.error:type_name -> perdure.v1.ErrorDetail
-	0,   // 46: perdure.v1.Leave.role:type_name -> perdure.v1.Role
-	0,   // 47: perdure.v1.Left.role:type_name -> perdure.v1.Role
-	53,  // 48: perdure.v1.Left.error:type_name -> perdure.v1.ErrorDetail
-	51,  // 49: perdure.v1.Activation.address:type_name -> perdure.v1.Address
-	54,  // 50: perdure.v1.Activation.events:type_name -> perdure.v1.Event
-	54,  // 51: perdure.v1.MoreEvents.events:type_name -> perdure.v1.Event
-	54,  // 52: perdure.v1.Deliver.events:type_name -> perdure.v1.Event
-	55,  // 53: perdure.v1.Query.input:type_name -> perdure.v1.Payload
-	51,  // 54: perdure.v1.Recall.address:type_name -> perdure.v1.Address
-	55,  // 55: perdure.v1.Recall.input:type_name -> perdure.v1.Payload
-	55,  // 56: perdure.v1.QueryAnswer.output:type_name -> perdure.v1.Payload
-	56,  // 57: perdure.v1.QueryAnswer.failure:type_name -> perdure.v1.Failure
-	54,  // 58: perdure.v1.Command.event:type_name -> perdure.v1.Event
-	57,  // 59: perdure.v1.Command.labels:type_name -> perdure.v1.Label
-	55,  // 60: perdure.v1.Close.output:type_name -> perdure.v1.Payload
-	56,  // 61: perdure.v1.Close.failure:type_name -> perdure.v1.Failure
-	55,  // 62: perdure.v1.Close.input:type_name -> perdure.v1.Payload
-	58,  // 63: perdure.v1.Close.retry:type_name -> perdure.v1.Retry
-	23,  // 64: perdure.v1.Turn.commands:type_name -> perdure.v1.Command
-	24,  // 65: perdure.v1.Turn.close:type_name -> perdure.v1.Close
-	53,  // 66: perdure.v1.TurnRefused.error:type_name -> perdure.v1.ErrorDetail
-	52,  // 67: perdure.v1.Pass.ref:type_name -> perdure.v1.TaskRef
-	59,  // 68: perdure.v1.Pass.spec:type_name -> perdure.v1.TaskSpec
-	55,  // 69: perdure.v1.Pass.input:type_name -> perdure.v1.Payload
-	52,  // 70: perdure.v1.Begin.ref:type_name -> perdure.v1.TaskRef
-	52,  // 71: perdure.v1.Kept.ref:type_name -> perdure.v1.TaskRef
-	52,  // 72: perdure.v1.Passed.ref:type_name -> perdure.v1.TaskRef
-	59,  // 73: perdure.v1.Passed.spec:type_name -> perdure.v1.TaskSpec
-	55,  // 74: perdure.v1.OperationCall.input:type_name -> perdure.v1.Payload
-	51,  // 75: perdure.v1.Operations.entity:type_name -> perdure.v1.Address
-	55,  // 76: perdure.v1.Operations.state:type_name -> perdure.v1.Payload
-	32,  // 77: perdure.v1.Operations.calls:type_name -> perdure.v1.OperationCall
-	55,  // 78: perdure.v1.OperationResult.output:type_name -> perdure.v1.Payload
-	56,  // 79: perdure.v1.OperationResult.failure:type_name -> perdure.v1.Failure
-	51,  // 80: perdure.v1.Operated.entity:type_name -> perdure.v1.Address
-	34,  // 81: perdure.v1.Operated.results:type_name -> perdure.v1.OperationResult
-	55,  // 82: perdure.v1.Operated.state:type_name -> perdure.v1.Payload
-	52,  // 83: perdure.v1.Claim.ref:type_name -> perdure.v1.TaskRef
-	59,  // 84: perdure.v1.Claim.spec:type_name -> perdure.v1.TaskSpec
-	55,  // 85: perdure.v1.Claim.input:type_name -> perdure.v1.Payload
-	55,  // 86: perdure.v1.Claim.progress:type_name -> perdure.v1.Payload
-	52,  // 87: perdure.v1.StopClaim.ref:type_name -> perdure.v1.TaskRef
-	52,  // 88: perdure.v1.TaskReport.ref:type_name -> perdure.v1.TaskRef
-	55,  // 89: perdure.v1.TaskReport.output:type_name -> perdure.v1.Payload
-	56,  // 90: perdure.v1.TaskReport.failure:type_name -> perdure.v1.Failure
-	52,  // 91: perdure.v1.Settled.ref:type_name -> perdure.v1.TaskRef
-	53,  // 92: perdure.v1.Settled.error:type_name -> perdure.v1.ErrorDetail
-	52,  // 93: perdure.v1.Beat.ref:type_name -> perdure.v1.TaskRef
-	55,  // 94: perdure.v1.Beat.progress:type_name -> perdure.v1.Payload
-	40,  // 95: perdure.v1.Beats.beats:type_name -> perdure.v1.Beat
-	42,  // 96: perdure.v1.BeatReplies.replies:type_name -> perdure.v1.BeatReply
-	53,  // 97: perdure.v1.BeatReplies.error:type_name -> perdure.v1.ErrorDetail
-	55,  // 98: perdure.v1.TaskItem.value:type_name -> perdure.v1.Payload
-	52,  // 99: perdure.v1.TaskWrite.ref:type_name -> perdure.v1.TaskRef
-	44,  // 100: perdure.v1.TaskWrite.items:type_name -> perdure.v1.TaskItem
-	53,  // 101: perdure.v1.WriteReply.error:type_name -> perdure.v1.ErrorDetail
-	52,  // 102: perdure.v1.ReadStates.ref:type_name -> perdure.v1.TaskRef
-	55,  // 103: perdure.v1.State.value:type_name -> perdure.v1.Payload
-	48,  // 104: perdure.v1.States.states:type_name -> perdure.v1.State
-	53,  // 105: perdure.v1.States.error:type_name -> perdure.v1.ErrorDetail
-	1,   // 106: perdure.v1.WorkerService.Work:input_type -> perdure.v1.WorkerFrame
-	2,   // 107: perdure.v1.WorkerService.Work:output_type -> perdure.v1.ServerFrame
-	107, // [107:108] is the sub-list for method output_type
-	106, // [106:107] is the sub-list for method input_type
-	106, // [106:106] is the sub-list for extension type_name
-	106, // [106:106] is the sub-list for extension extendee
-	0,   // [0:106] is the sub-list for field type_name
+	8,   // 4: perdure.v1.WorkerItem.join:type_name -> perdure.v1.Join
+	13,  // 5: perdure.v1.WorkerItem.leave:type_name -> perdure.v1.Leave
+	26,  // 6: perdure.v1.WorkerItem.turn:type_name -> perdure.v1.Turn
+	28,  // 7: perdure.v1.WorkerItem.release:type_name -> perdure.v1.Release
+	23,  // 8: perdure.v1.WorkerItem.query_answer:type_name -> perdure.v1.QueryAnswer
+	29,  // 9: perdure.v1.WorkerItem.pass:type_name -> perdure.v1.Pass
+	32,  // 10: perdure.v1.WorkerItem.passed:type_name -> perdure.v1.Passed
+	36,  // 11: perdure.v1.WorkerItem.operated:type_name -> perdure.v1.Operated
+	39,  // 12: perdure.v1.WorkerItem.task_report:type_name -> perdure.v1.TaskReport
+	42,  // 13: perdure.v1.WorkerItem.beats:type_name -> perdure.v1.Beats
+	46,  // 14: perdure.v1.WorkerItem.task_write:type_name -> perdure.v1.TaskWrite
+	48,  // 15: perdure.v1.WorkerItem.read_states:type_name -> perdure.v1.ReadStates
+	51,  // 16: perdure.v1.WorkerItem.slots:type_name -> perdure.v1.Slots
+	15,  // 17: perdure.v1.WorkerItem.goodbye:type_name -> perdure.v1.Goodbye
+	12,  // 18: perdure.v1.ServerItem.joined:type_name -> perdure.v1.Joined
+	14,  // 19: perdure.v1.ServerItem.left:type_name -> perdure.v1.Left
+	16,  // 20: perdure.v1.ServerItem.activation:type_name -> perdure.v1.Activation
+	18,  // 21: perdure.v1.ServerItem.deliver:type_name -> perdure.v1.Deliver
+	19,  // 22: perdure.v1.ServerItem.retry_step:type_name -> perdure.v1.RetryStep
+	20,  // 23: perdure.v1.ServerItem.evict:type_name -> perdure.v1.Evict
+	21,  // 24: perdure.v1.ServerItem.query:type_name -> perdure.v1.Query
+	22,  // 25: perdure.v1.ServerItem.recall:type_name -> perdure.v1.Recall
+	30,  // 26: perdure.v1.ServerItem.begin:type_name -> perdure.v1.Begin
+	31,  // 27: perdure.v1.ServerItem.kept:type_name -> perdure.v1.Kept
+	34,  // 28: perdure.v1.ServerItem.operations:type_name -> perdure.v1.Operations
+	37,  // 29: perdure.v1.ServerItem.claim:type_name -> perdure.v1.Claim
+	38,  // 30: perdure.v1.ServerItem.stop_claim:type_name -> perdure.v1.StopClaim
+	40,  // 31: perdure.v1.ServerItem.settled:type_name -> perdure.v1.Settled
+	44,  // 32: perdure.v1.ServerItem.beat_replies:type_name -> perdure.v1.BeatReplies
+	47,  // 33: perdure.v1.ServerItem.write_reply:type_name -> perdure.v1.WriteReply
+	50,  // 34: perdure.v1.ServerItem.states:type_name -> perdure.v1.States
+	27,  // 35: perdure.v1.ServerItem.turn_refused:type_name -> perdure.v1.TurnRefused
+	17,  // 36: perdure.v1.ServerItem.more_events:type_name -> perdure.v1.MoreEvents
+	7,   // 37: perdure.v1.ServerItem.drain:type_name -> perdure.v1.Drain
+	0,   // 38: perdure.v1.Join.role:type_name -> perdure.v1.Role
+	11,  // 39: perdure.v1.Join.entities:type_name -> perdure.v1.EntityType
+	9,   // 40: perdure.v1.Join.held_runs:type_name -> perdure.v1.HeldRun
+	10,  // 41: perdure.v1.Join.held_claims:type_name -> perdure.v1.HeldClaim
+	52,  // 42: perdure.v1.Join.held_entities:type_name -> perdure.v1.Address
+	52,  // 43: perdure.v1.HeldRun.address:type_name -> perdure.v1.Address
+	53,  // 44: perdure.v1.HeldClaim.ref:type_name -> perdure.v1.TaskRef
+	0,   // 45: perdure.v1.Joined.role:type_name -> perdure.v1.Role
+	54,  // 46: perdure.v1.Joined.error:type_name -> perdure.v1.ErrorDetail
+	0,   // 47: perdure.v1.Leave.role:type_name -> perdure.v1.Role
+	0,   // 48: perdure.v1.Left.role:type_name -> perdure.v1.Role
+	54,  // 49: perdure.v1.Left.error:type_name -> perdure.v1.ErrorDetail
+	52,  // 50: perdure.v1.Activation.address:type_name -> perdure.v1.Address
+	55,  // 51: perdure.v1.Activation.events:type_name -> perdure.v1.Event
+	55,  // 52: perdure.v1.MoreEvents.events:type_name -> perdure.v1.Event
+	55,  // 53: perdure.v1.Deliver.events:type_name -> perdure.v1.Event
+	56,  // 54: perdure.v1.Query.input:type_name -> perdure.v1.Payload
+	52,  // 55: perdure.v1.Recall.address:type_name -> perdure.v1.Address
+	56,  // 56: perdure.v1.Recall.input:type_name -> perdure.v1.Payload
+	56,  // 57: perdure.v1.QueryAnswer.output:type_name -> perdure.v1.Payload
+	57,  // 58: perdure.v1.QueryAnswer.failure:type_name -> perdure.v1.Failure
+	55,  // 59: perdure.v1.Command.event:type_name -> perdure.v1.Event
+	58,  // 60: perdure.v1.Command.labels:type_name -> perdure.v1.Label
+	56,  // 61: perdure.v1.Close.output:type_name -> perdure.v1.Payload
+	57,  // 62: perdure.v1.Close.failure:type_name -> perdure.v1.Failure
+	56,  // 63: perdure.v1.Close.input:type_name -> perdure.v1.Payload
+	59,  // 64: perdure.v1.Close.retry:type_name -> perdure.v1.Retry
+	24,  // 65: perdure.v1.Turn.commands:type_name -> perdure.v1.Command
+	25,  // 66: perdure.v1.Turn.close:type_name -> perdure.v1.Close
+	54,  // 67: perdure.v1.TurnRefused.error:type_name -> perdure.v1.ErrorDetail
+	53,  // 68: perdure.v1.Pass.ref:type_name -> perdure.v1.TaskRef
+	60,  // 69: perdure.v1.Pass.spec:type_name -> perdure.v1.TaskSpec
+	56,  // 70: perdure.v1.Pass.input:type_name -> perdure.v1.Payload
+	53,  // 71: perdure.v1.Begin.ref:type_name -> perdure.v1.TaskRef
+	53,  // 72: perdure.v1.Kept.ref:type_name -> perdure.v1.TaskRef
+	53,  // 73: perdure.v1.Passed.ref:type_name -> perdure.v1.TaskRef
+	60,  // 74: perdure.v1.Passed.spec:type_name -> perdure.v1.TaskSpec
+	56,  // 75: perdure.v1.OperationCall.input:type_name -> perdure.v1.Payload
+	52,  // 76: perdure.v1.Operations.entity:type_name -> perdure.v1.Address
+	56,  // 77: perdure.v1.Operations.state:type_name -> perdure.v1.Payload
+	33,  // 78: perdure.v1.Operations.calls:type_name -> perdure.v1.OperationCall
+	56,  // 79: perdure.v1.OperationResult.output:type_name -> perdure.v1.Payload
+	57,  // 80: perdure.v1.OperationResult.failure:type_name -> perdure.v1.Failure
+	52,  // 81: perdure.v1.Operated.entity:type_name -> perdure.v1.Address
+	35,  // 82: perdure.v1.Operated.results:type_name -> perdure.v1.OperationResult
+	56,  // 83: perdure.v1.Operated.state:type_name -> perdure.v1.Payload
+	53,  // 84: perdure.v1.Claim.ref:type_name -> perdure.v1.TaskRef
+	60,  // 85: perdure.v1.Claim.spec:type_name -> perdure.v1.TaskSpec
+	56,  // 86: perdure.v1.Claim.input:type_name -> perdure.v1.Payload
+	56,  // 87: perdure.v1.Claim.progress:type_name -> perdure.v1.Payload
+	53,  // 88: perdure.v1.StopClaim.ref:type_name -> perdure.v1.TaskRef
+	53,  // 89: perdure.v1.TaskReport.ref:type_name -> perdure.v1.TaskRef
+	56,  // 90: perdure.v1.TaskReport.output:type_name -> perdure.v1.Payload
+	57,  // 91: perdure.v1.TaskReport.failure:type_name -> perdure.v1.Failure
+	53,  // 92: perdure.v1.Settled.ref:type_name -> perdure.v1.TaskRef
+	54,  // 93: perdure.v1.Settled.error:type_name -> perdure.v1.ErrorDetail
+	53,  // 94: perdure.v1.Beat.ref:type_name -> perdure.v1.TaskRef
+	56,  // 95: perdure.v1.Beat.progress:type_name -> perdure.v1.Payload
+	41,  // 96: perdure.v1.Beats.beats:type_name -> perdure.v1.Beat
+	43,  // 97: perdure.v1.BeatReplies.replies:type_name -> perdure.v1.BeatReply
+	54,  // 98: perdure.v1.BeatReplies.error:type_name -> perdure.v1.ErrorDetail
+	56,  // 99: perdure.v1.TaskItem.value:type_name -> perdure.v1.Payload
+	53,  // 100: perdure.v1.TaskWrite.ref:type_name -> perdure.v1.TaskRef
+	45,  // 101: perdure.v1.TaskWrite.items:type_name -> perdure.v1.TaskItem
+	54,  // 102: perdure.v1.WriteReply.error:type_name -> perdure.v1.ErrorDetail
+	53,  // 103: perdure.v1.ReadStates.ref:type_name -> perdure.v1.TaskRef
+	56,  // 104: perdure.v1.State.value:type_name -> perdure.v1.Payload
+	49,  // 105: perdure.v1.States.states:type_name -> perdure.v1.State
+	54,  // 106: perdure.v1.States.error:type_name -> perdure.v1.ErrorDetail
+	1,   // 107: perdure.v1.WorkerService.Work:input_type -> perdure.v1.WorkerFrame
+	2,   // 108: perdure.v1.WorkerService.Work:output_type -> perdure.v1.ServerFrame
+	108, // [108:109] is the sub-list for method output_type
+	107, // [107:108] is the sub-list for method input_type
+	107, // [107:107] is the sub-list for extension type_name
+	107, // [107:107] is the sub-list for extension extendee
+	0,   // [0:107] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_worker_proto_init() }
@@ -4832,6 +4900,7 @@ func file_perdure_v1_worker_proto_init() {
 		(*ServerItem_States)(nil),
 		(*ServerItem_TurnRefused)(nil),
 		(*ServerItem_MoreEvents)(nil),
+		(*ServerItem_Drain)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4839,7 +4908,7 @@ func file_perdure_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_worker_proto_rawDesc), len(file_perdure_v1_worker_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   50,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -204,19 +204,35 @@ func (f *Flow) Allowance(ctx context.Context, tenant string) (a rule.Allowance, 
 
 // SetAllowance sets what a tenant may use. A zero allowance removes all bounds.
 func (f *Flow) SetAllowance(ctx context.Context, tenant string, a rule.Allowance) error {
-	if err := a.Validate(); err != nil {
-		return fault.New(fault.Invalid, "allowance of tenant %s: %w", tenant, err)
-	}
-	body, err := json.Marshal(a)
-	if err != nil {
-		return err
-	}
-	return f.change(ctx, allowanceKey(tenant), func(old *store.Setting) ([]byte, bool, error) {
-		if a == (rule.Allowance{}) {
+	return f.ChangeAllowance(ctx, tenant, func(rule.Allowance) rule.Allowance { return a })
+}
+
+// ChangeAllowance replaces what a tenant may use by what make returns for it.
+func (f *Flow) ChangeAllowance(ctx context.Context, tenant string, make func(rule.Allowance) rule.Allowance) error {
+	e := editAllowance(tenant, make)
+	return f.change(ctx, e.key, e.make)
+}
+
+// editAllowance is the edit that changes an allowance.
+func editAllowance(tenant string, make func(rule.Allowance) rule.Allowance) edit {
+	return edit{allowanceKey(tenant), func(old *store.Setting) (body []byte, needed bool, err error) {
+		var a rule.Allowance
+		if old != nil {
+			if err := readSetting(old, &a); err != nil {
+				a = rule.Allowance{} // a damaged allowance sets no bound, and is replaced
+			}
+		}
+
+		a = make(a)
+		switch err := a.Validate(); {
+		case err != nil:
+			return nil, false, fault.New(fault.Invalid, "allowance of tenant %s: %w", tenant, err)
+		case a == (rule.Allowance{}):
 			return nil, old != nil, nil
 		}
-		return body, true, nil
-	})
+		body, err = json.Marshal(a)
+		return body, true, err
+	}}
 }
 
 // allowances returns the known allowances. One that cannot be read sets no bound, and is logged.

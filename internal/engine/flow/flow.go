@@ -71,6 +71,8 @@ type Flow struct {
 	asked  int64 // the question to answer, see uses.go; 0 for none
 
 	doors doors // of the tenants that have an allowance
+	// followers are called with the turn held.
+	followers []follower
 }
 
 // Config configures a Flow. All fields are required, except where noted.
@@ -267,6 +269,7 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 	f.mu.Unlock()
 
 	f.announce(news)
+	f.tellFollowers(changed)
 	if tenants && f.node != nil {
 		f.node.Retain(f.Retention())
 	}

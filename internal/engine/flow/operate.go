@@ -124,22 +124,40 @@ func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 // contradicts other rules; then nothing changes. It also refuses a rule for a queue that no worker
 // serves and no task waits in, unless anyQueue is true.
 func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQueue bool) error {
-	l.Tenant = tenant
-	body, err := json.Marshal(l)
-	if err != nil {
-		return fault.New(fault.Invalid, "limit %s: %w", l.Name, err)
+	known := []string(nil)
+	if !anyQueue {
+		var err error
+		if known, err = f.queues(ctx, tenant); err != nil {
+			return err
+		}
 	}
-	known, err := f.queues(ctx, tenant)
+	e, err := f.editLimit(tenant, l, known)
 	if err != nil {
 		return err
 	}
+	return f.change(ctx, e.key, e.make)
+}
 
-	return f.change(ctx, store.SettingKey{Tenant: tenant, Kind: settingLimit, Name: l.Name}, func(*store.Setting) ([]byte, bool, error) {
+// edit is a change of one setting, as change makes it.
+type edit struct {
+	key  store.SettingKey
+	make func(old *store.Setting) (body []byte, needed bool, err error)
+}
+
+// editLimit is the edit that sets a limit. With known queues, the limit must be for one of them.
+func (f *Flow) editLimit(tenant string, l rule.Limit, known []string) (edit, error) {
+	l.Tenant = tenant
+	body, err := json.Marshal(l)
+	if err != nil {
+		return edit{}, fault.New(fault.Invalid, "limit %s: %w", l.Name, err)
+	}
+
+	return edit{store.SettingKey{Tenant: tenant, Kind: settingLimit, Name: l.Name}, func(*store.Setting) ([]byte, bool, error) {
 		one, err := rule.NewSet([]rule.Limit{l}, nil)
 		if err != nil {
 			return nil, false, err
 		}
-		if !anyQueue && len(known) > 0 {
+		if len(known) > 0 {
 			if err := one.CheckQueues(known); err != nil {
 				return nil, false, fault.WithHint(err, "queues that have workers, or waiting tasks here: %s", strings.Join(known, ", "))
 			}
@@ -148,7 +166,7 @@ func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQue
 		limits = slices.DeleteFunc(limits, func(o rule.Limit) bool { return o.Name == l.Name })
 		_, err = rule.NewSet(append(limits, l), breakers)
 		return body, true, err
-	})
+	}}, nil
 }
 
 // rulesOf returns the rules of a tenant. Rules of other tenants cannot contradict them.
@@ -219,17 +237,26 @@ func ruleName(b *rule.Breaker) string {
 
 // SetBreaker creates a rule for breakers or replaces the one of the same name.
 func (f *Flow) SetBreaker(ctx context.Context, tenant string, b rule.Breaker) error {
+	e, err := f.editBreaker(tenant, b)
+	if err != nil {
+		return err
+	}
+	return f.change(ctx, e.key, e.make)
+}
+
+// editBreaker is the edit that sets a rule for breakers.
+func (f *Flow) editBreaker(tenant string, b rule.Breaker) (edit, error) {
 	b.Tenant = tenant
 	body, err := json.Marshal(b)
 	if err != nil {
-		return fault.New(fault.Invalid, "breaker %s: %w", ruleName(&b), err)
+		return edit{}, fault.New(fault.Invalid, "breaker %s: %w", ruleName(&b), err)
 	}
-	return f.change(ctx, store.SettingKey{Tenant: tenant, Kind: settingBreaker, Name: ruleName(&b)}, func(*store.Setting) ([]byte, bool, error) {
+	return edit{store.SettingKey{Tenant: tenant, Kind: settingBreaker, Name: ruleName(&b)}, func(*store.Setting) ([]byte, bool, error) {
 		limits, breakers := f.rulesOf(tenant)
 		breakers = slices.DeleteFunc(breakers, func(o rule.Breaker) bool { return ruleName(&o) == ruleName(&b) })
-		_, err = rule.NewSet(limits, append(breakers, b))
+		_, err := rule.NewSet(limits, append(breakers, b))
 		return body, true, err
-	})
+	}}, nil
 }
 
 // DeleteBreaker removes a rule. Breakers that tasks name then have the defaults.
@@ -303,13 +330,22 @@ func (f *Flow) usesBreaker(now model.Time, id rule.BreakerID) bool {
 
 // PauseQueue starts no further tasks of a queue until ResumeQueue. Running tasks continue.
 func (f *Flow) PauseQueue(ctx context.Context, tenant, name, why string) error {
+	e, err := editQueue(tenant, name, why)
+	if err != nil {
+		return err
+	}
+	return f.change(ctx, e.key, e.make)
+}
+
+// editQueue is the edit that pauses a queue.
+func editQueue(tenant, name, why string) (edit, error) {
 	body, err := json.Marshal(pausedQueue{Why: why})
 	if err != nil {
-		return fault.New(fault.Invalid, "queue %s: %w", name, err)
+		return edit{}, fault.New(fault.Invalid, "queue %s: %w", name, err)
 	}
-	return f.change(ctx, store.SettingKey{Tenant: tenant, Kind: settingQueue, Name: name}, func(old *store.Setting) ([]byte, bool, error) {
+	return edit{store.SettingKey{Tenant: tenant, Kind: settingQueue, Name: name}, func(old *store.Setting) ([]byte, bool, error) {
 		return body, old == nil || string(old.Body) != string(body), nil
-	})
+	}}, nil
 }
 
 // ResumeQueue undoes PauseQueue. It does nothing if the queue is not paused.

@@ -22,7 +22,7 @@ var _ prometheus.Collector = (*Collector)(nil)
 // New returns the collector of a meter.
 func New(m *telemetry.Meter) *Collector {
 	c := &Collector{meter: m}
-	for _, f := range telemetry.Families() {
+	for _, f := range m.Families() {
 		c.descs = append(c.descs, prometheus.NewDesc(f.Name, f.Help, f.Labels, nil))
 	}
 	return c

@@ -1,0 +1,174 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Admin has the calls of the operators of a whole server or store. They concern all tenants, so no
+// caller that belongs to one tenant may make them.
+type Admin interface {
+	// Tenants lists the tenants that exist, by name: those that were created, and those that have
+	// executions or settings.
+	Tenants(ctx context.Context) ([]TenantInfo, error)
+	// Tenant returns one tenant, or NotFound.
+	Tenant(ctx context.Context, name string) (TenantInfo, error)
+	// CreateTenant records a tenant. It returns AlreadyExists when the tenant has a record.
+	CreateTenant(ctx context.Context, c TenantChange) (TenantInfo, error)
+	// SetTenant changes the fields that are not nil. It returns NotFound for an unknown tenant.
+	SetTenant(ctx context.Context, c TenantChange) (TenantInfo, error)
+
+	// Keys lists the keys of a tenant; with an empty tenant all keys, including admin keys.
+	Keys(ctx context.Context, tenant string) ([]KeyInfo, error)
+	// CreateKey creates a key. Only its reply ever has the secret.
+	CreateKey(ctx context.Context, r KeyRequest) (NewKey, error)
+	// RevokeKey ends a key on all nodes, with the connections of its workers and the calls that
+	// wait. It returns NotFound when there is no such key.
+	RevokeKey(ctx context.Context, id string) error
+
+	// Settings lists the settings of a tenant, by kind and name. An empty kind means all kinds.
+	Settings(ctx context.Context, tenant, kind string) ([]Setting, error)
+	// SetSetting creates, replaces or removes a setting. The engine checks it as it checks the call
+	// that is made for the kind. It returns Conflict when the setting has another version than the
+	// caller expects.
+	SetSetting(ctx context.Context, c SettingChange) (Setting, error)
+
+	// Nodes lists the nodes of the cluster.
+	Nodes(ctx context.Context) ([]NodeInfo, error)
+
+	// WorkerSessions lists the workers that are connected to the server that answers, of one
+	// tenant or of all. A store without a server has none.
+	WorkerSessions(ctx context.Context, tenant string) ([]WorkerSession, error)
+	// DrainWorker asks a worker to finish what it runs, to take nothing new in the meantime, and to
+	// connect again. It returns when the worker has been asked.
+	DrainWorker(ctx context.Context, r DrainRequest) error
+	// Health tells whether the server that answers can serve, and why not.
+	Health(ctx context.Context) (Health, error)
+}
+
+// TenantInfo describes a tenant.
+type TenantInfo struct {
+	Name      string
+	Note      string
+	Allowance Allowance
+	// Disabled tenants cannot be reached with their keys.
+	Disabled bool
+	// Created is when the tenant was recorded; zero for a tenant that only has executions or
+	// settings.
+	Created model.Time
+}
+
+// TenantChange changes a tenant. A nil field stays as it is.
+type TenantChange struct {
+	Name         string
+	Note         *string
+	Disabled     *bool
+	Open, Starts *int64
+	Weight       *int
+	Retention    *time.Duration
+}
+
+// KeyInfo describes a key without its secret.
+type KeyInfo struct {
+	ID string
+	// Tenant that the key belongs to; empty for an admin key.
+	Tenant  string
+	Admin   bool
+	Note    string
+	Created model.Time
+}
+
+// KeyRequest creates a key: of a tenant, or an admin key.
+type KeyRequest struct {
+	Tenant string
+	Admin  bool
+	Note   string
+}
+
+// NewKey is a key that was just created.
+type NewKey struct {
+	KeyInfo
+	// Secret is what the caller presents. It is stored nowhere.
+	Secret string
+}
+
+// Setting is a stored setting.
+type Setting struct {
+	Kind, Name string
+	// Version grows with every change of any setting.
+	Version int64
+	At      model.Time
+	// Body is JSON; empty for settings that nodes write in an encoding of their own.
+	Body []byte
+	// Fixed settings are written by nodes, or by calls of their own: SetSetting refuses them.
+	Fixed bool
+}
+
+// SettingChange changes a setting.
+type SettingChange struct {
+	Tenant, Kind, Name string
+	// Body is the new JSON; empty removes the setting.
+	Body []byte
+	// Version that the setting must have, where 0 means that it must not exist; nil for any.
+	Version *int64
+}
+
+// NodeInfo describes a node.
+type NodeInfo struct {
+	ID model.NodeID
+	// Host is the name of the machine and the process.
+	Host    string
+	Version string
+	// Since is when the node began, by its own clock.
+	Since model.Time
+	// Expires is when its lease ends, and Live whether it has not ended.
+	Expires  model.Time
+	Live     bool
+	Draining bool
+	// Shards that the node owns.
+	Shards int
+	// Self marks the node that answers, and Address is where it listens. Other nodes have none.
+	Self    bool
+	Address string
+}
+
+// WorkerSession is a worker that is connected to a server.
+type WorkerSession struct {
+	ID     string
+	Tenant string
+	// Agent is the name and version of the program; Caller is who connected, such as a key.
+	Agent, Caller string
+	// Name of the worker that executes tasks; empty without one.
+	Name                                    string
+	Workflows, Entities, Queues, Activities []string
+	Slots                                   int
+	Since                                   model.Time
+	// Heard is when the server last got something from the worker.
+	Heard model.Time
+	// Connected is false while the server waits for the worker to come back.
+	Connected, Draining bool
+	// Runs, Calls and Tasks count what the worker holds.
+	Runs, Calls, Tasks int
+}
+
+// DrainRequest asks a worker to drain.
+type DrainRequest struct {
+	Session string
+	// Patience is how long the worker may take; 0 for the server's default.
+	Patience time.Duration
+}
+
+// Health tells how a server is.
+type Health struct {
+	// Ready means that the server can serve. Reasons say why it cannot.
+	Ready   bool
+	Reasons []string
+	Version string
+	Node    model.NodeID
+	// Since is when the server began.
+	Since model.Time
+	// Workers that are connected to it.
+	Workers int
+}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/node"
+)
+
+// examineServer checks a server over the network. It needs an admin key.
+func (o *options) examineServer(ctx context.Context) ([]finding, error) {
+	var found []finding
+	err := o.withAdmin(ctx, true, func(a api.Admin) error {
+		health, err := a.Health(ctx)
+		if err != nil {
+			return err
+		}
+		found = append(found, healthFinding(&health))
+		nodes, err := a.Nodes(ctx)
+		if err != nil {
+			return err
+		}
+		found = append(found, nodeFinding(nodes))
+
+		stuck, err := allTenantFindings(ctx, a, func(tenant string) (api.Backend, func() error, error) {
+			s, err := o.lookAs(ctx, tenant)
+			if err != nil {
+				return nil, nil, err
+			}
+			return s.Backend(), s.Close, nil
+		})
+		found = append(found, stuck...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// lookAs opens the store for reading in another tenant.
+func (o *options) lookAs(ctx context.Context, tenant string) (session, error) {
+	c := node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()}
+	s, err := connect(ctx, c, tenant, tenant)
+	if err != nil {
+		return nil, fmt.Errorf("tenant %s: %w", tenant, err)
+	}
+	return s, nil
+}
+
+func healthFinding(h *api.Health) finding {
+	if !h.Ready {
+		return finding{"server", "problem", "not ready: " + strings.Join(h.Reasons, "; ")}
+	}
+	return finding{"server", "ok", fmt.Sprintf("ready, version %s, %d connected workers", orText(h.Version, "unknown"), h.Workers)}
+}
+
+func nodeFinding(nodes []api.NodeInfo) finding {
+	live, shards := 0, 0
+	for i := range nodes {
+		if nodes[i].Live {
+			live++
+			shards += nodes[i].Shards
+		}
+	}
+	if live < len(nodes) {
+		return finding{"nodes", "warning", fmt.Sprintf("%d alive with %d shards, %d with an expired lease that no node took over", live, shards, len(nodes)-live)}
+	}
+	return finding{"nodes", "ok", fmt.Sprintf("%d alive with %d shards", live, shards)}
+}

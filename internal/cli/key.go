@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+)
+
+func newKey(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "key", Short: "Keys with which programs connect to a server",
+		Long: `Keys with which programs connect to a server. A key belongs to one tenant, or is an admin key. The store has only a hash of it, so a lost key cannot be shown again: revoke it and create another.
+
+On a server these commands need an admin key in $` + tokenVariable + `.`,
+	}
+	cmd.AddCommand(newKeyCreate(o), newKeyList(o), newKeyRevoke(o))
+	return cmd
+}
+
+// keyShape is a key in JSON.
+type keyShape struct {
+	ID      string `json:"id"`
+	Tenant  string `json:"tenant,omitempty"`
+	Admin   bool   `json:"admin"`
+	Note    string `json:"note,omitempty"`
+	Created string `json:"created,omitempty"`
+}
+
+func shapeKey(k *api.KeyInfo) keyShape {
+	return keyShape{ID: k.ID, Tenant: k.Tenant, Admin: k.Admin, Note: k.Note, Created: when(k.Created)}
+}
+
+func newKeyCreate(o *options) *cobra.Command {
+	var r api.KeyRequest
+	cmd := &cobra.Command{
+		Use: "create", Short: "Create a key of the tenant, or an admin key, and print it once", Args: cobra.NoArgs,
+		Example: "  perdure key create --tenant acme --note 'worker in Frankfurt'\n  perdure key create --admin --note ann",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !r.Admin {
+				r.Tenant = o.tenant
+			}
+			return o.withAdmin(cmd.Context(), false, func(a api.Admin) error {
+				k, err := a.CreateKey(cmd.Context(), r)
+				if err != nil {
+					return err
+				}
+				if o.output == "json" {
+					return o.json(struct {
+						keyShape
+						Key string `json:"key"`
+					}{shapeKey(&k.KeyInfo), k.Secret})
+				}
+				fmt.Fprintf(o.Err, "Key %s of %s. It is shown only now:\n", k.ID, keyOwner(&k.KeyInfo))
+				_, err = fmt.Fprintln(o.Out, k.Secret)
+				return err
+			})
+		},
+	}
+
+	cmd.Flags().BoolVar(&r.Admin, "admin", false, "create an admin key, which may act in every tenant and change all of them")
+	cmd.Flags().StringVar(&r.Note, "note", "", "what the key is for")
+	return cmd
+}
+
+// keyOwner says to whom a key belongs.
+func keyOwner(k *api.KeyInfo) string {
+	if k.Admin {
+		return "admins"
+	}
+	return "tenant " + k.Tenant
+}
+
+func newKeyList(o *options) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the keys of the tenant", Args: cobra.NoArgs, Example: "  perdure key list --tenant acme\n  perdure key list --all",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			tenant := o.tenant
+			if all {
+				tenant = ""
+			}
+			return o.withAdmin(cmd.Context(), true, func(a api.Admin) error {
+				keys, err := a.Keys(cmd.Context(), tenant)
+				if err != nil {
+					return err
+				}
+				list := make([]keyShape, len(keys))
+				rows := make([][]string, len(keys))
+				for i := range keys {
+					list[i] = shapeKey(&keys[i])
+					rows[i] = []string{keys[i].ID, keyOwner(&keys[i]), second(keys[i].Created), dash(keys[i].Note)}
+				}
+				if o.output == "json" {
+					return o.json(list)
+				}
+				return o.table("KEY\tOF\tCREATED\tNOTE?", rows)
+			})
+		},
+	}
+
+	cmd.Flags().BoolVar(&all, "all", false, "keys of all tenants, and admin keys")
+	return cmd
+}
+
+func newKeyRevoke(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke id", Short: "Revoke a key and end the connections that use it", Args: cobra.ExactArgs(1), Example: "  perdure key revoke k3v9x2m7q1ab",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.withAdmin(cmd.Context(), false, func(a api.Admin) error {
+				all, err := a.Keys(cmd.Context(), "")
+				if err != nil {
+					return err
+				}
+				ids := make([]string, len(all))
+				for i := range all {
+					ids[i] = all[i].ID
+				}
+				id, err := complete("key", args[0], ids)
+				if err != nil {
+					return err
+				}
+
+				if err := a.RevokeKey(cmd.Context(), id); err != nil {
+					return err
+				}
+				return o.printDone("revoked key", id)
+			})
+		},
+	}
+}

@@ -1,0 +1,342 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/remote"
+)
+
+const serveKey = "0123456789abcdef0123456789abcdef"
+
+// lines collects the log of a server, and tells about each line.
+type lines struct {
+	mu   sync.Mutex
+	all  bytes.Buffer
+	news chan struct{}
+}
+
+// Write adds to the log.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case l.news <- struct{}{}:
+	default:
+	}
+	return l.all.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+// served is a running perdure serve.
+type served struct {
+	t       *testing.T
+	log     *lines
+	address string
+	stop    context.CancelFunc
+	code    chan int
+}
+
+// startServe runs perdure serve with a JSON log until the test stops it.
+func startServe(t *testing.T, args ...string) *served {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	s := &served{t: t, log: &lines{news: make(chan struct{}, 1)}, stop: stop, code: make(chan int, 1)}
+	go func() {
+		s.code <- Main(ctx, append([]string{"serve", "--log-format", "json"}, args...), Streams{In: strings.NewReader(""), Out: io.Discard, Err: s.log})
+	}()
+	t.Cleanup(stop)
+
+	for s.address == "" {
+		select {
+		case <-s.log.news:
+		case code := <-s.code:
+			t.Fatalf("perdure serve ended with exit code %d:\n%s", code, s.log)
+		}
+		for line := range strings.Lines(s.log.String()) {
+			var entry struct{ Msg, Address string }
+			if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "serving" {
+				s.address = entry.Address
+			}
+		}
+	}
+	return s
+}
+
+// end stops the server and checks that it ends in order.
+func (s *served) end() {
+	s.t.Helper()
+	s.stop()
+	if code := <-s.code; code != 0 {
+		s.t.Errorf("perdure serve ended with exit code %d:\n%s", code, s.log)
+	}
+	if strings.Contains(s.log.String(), serveKey) {
+		s.t.Error("the log has the admin key")
+	}
+}
+
+// certificate writes a certificate for 127.0.0.1 and its key, and returns who trusts it.
+func certificate(t *testing.T, dir string) (cert, key string, trust *x509.CertPool) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	trust = x509.NewCertPool()
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	trust.AppendCertsFromPEM(public)
+	return writeFile(t, dir, "cert.pem", string(public)), writeFile(t, dir, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))), trust
+}
+
+func writeFile(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// collector is an OpenTelemetry collector that keeps what it gets.
+type collector struct {
+	mu  sync.Mutex
+	got map[string]string // by path
+}
+
+// ServeHTTP takes what is exported.
+func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.got[r.URL.Path] += string(body)
+	w.Header().Set("Content-Type", "application/x-protobuf")
+}
+
+// A server with every flag: TLS, a key from a file, metrics by tenant, an export to a collector,
+// and an end in order.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert, key, trust := certificate(t, dir)
+	to := &collector{got: map[string]string{}}
+	otlp := httptest.NewServer(to)
+	defer otlp.Close()
+	config := writeFile(t, dir, "perdure.toml", "listen = '127.0.0.1:0'\nlease = '20s'\nmetrics_by_tenant = true\nverbose = false\n")
+	s := startServe(t, "--config", config, "--store", "memory:", "--admin-key-file", writeFile(t, dir, "key", serveKey+"\n"), "--tls-cert", cert, "--tls-key", key,
+		"--otlp-endpoint", otlp.URL, "--worker-grace", "1s", "--drain-timeout", "5s")
+
+	secure := &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: secure}}
+	defer client.CloseIdleConnections()
+	read := func(path string) string {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.address+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	b, err := remote.Dial(t.Context(), remote.Config{Addresses: []string{s.address}, TLS: secure, Token: serveKey, Tenant: "acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err := b.Start(t.Context(), api.StartRequest{Address: model.Address{Tenant: "acme", Type: "order", Key: "1"}}); err != nil {
+		t.Fatal(err)
+	}
+
+	for path, want := range map[string]string{
+		"/livez": "ok", "/readyz": "ok", "/metrics": `perdure_workflow_runs_started_total{tenant="acme",workflow="order"} 1`,
+	} {
+		if got := read(path); !strings.Contains(got, want) {
+			t.Errorf("%s has no %s:\n%s", path, want, got)
+		}
+	}
+
+	s.end()
+	for path, wants := range map[string][]string{
+		"/v1/metrics": {"perdure_workflow_runs_started_total", "acme", "perdure_commit_seconds", "service.name"}, "/v1/traces": {"order"},
+	} {
+		for _, want := range wants {
+			if !strings.Contains(to.got[path], want) {
+				t.Errorf("the collector got no %s at %s (%d bytes)", want, path, len(to.got[path]))
+			}
+		}
+	}
+}
+
+// A value that cannot be right is refused with a sentence and exit code 2, before the server
+// touches anything. An address that is taken and a database that does not answer have exit code 5.
+// Every flag of the command is tried.
+func TestServeRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	key := writeFile(t, dir, "key", serveKey)
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+
+	tried := map[string]bool{"store": true}
+	for _, c := range []struct {
+		want string
+		code int
+		args []string
+	}{
+		{`--listen is "nonsense", must be host:port`, 2, []string{"--listen", "nonsense"}},
+		{`--listen is "127.0.0.1:99999", must be host:port`, 2, []string{"--listen", "127.0.0.1:99999"}},
+		{":7800 can be reached from other machines, and there is no certificate", 2, []string{"--listen", ":7800"}},
+		{`--log-format is "xml", must be text or json`, 2, []string{"--log-format", "xml"}},
+		{"must be > 0", 2, []string{"--worker-grace", "-1s"}},
+		{"must be a duration such as 90m", 2, []string{"--worker-grace", "soon"}},
+		{"must be > 0", 2, []string{"--drain-timeout", "0s"}},
+		{"must be > 0", 2, []string{"--lease", "-1s"}},
+		{"a lease of 1000h0m0s: at most", 2, []string{"--lease", "1000h"}},
+		{"read the certificate", 2, []string{"--tls-cert", "none.pem", "--tls-key", "none.key"}},
+		{"--tls-cert and --tls-key belong together", 2, []string{"--tls-cert", "none.pem"}},
+		{"--tls-cert and --tls-key belong together", 2, []string{"--tls-key", "none.key"}},
+		{"read the admin key", 2, []string{"--admin-key-file", filepath.Join(dir, "none")}},
+		{"the admin key has 5 bytes, must be >= 16", 2, []string{"--admin-key-file", writeFile(t, dir, "short", "short")}},
+		{"the server has no admin key", 2, []string{"--admin-key-file", writeFile(t, dir, "empty", "\n")}},
+		{"invalid argument", 2, []string{"--allow-plaintext=perhaps"}},
+		{"invalid argument", 2, []string{"--no-migrate=perhaps"}},
+		{"invalid argument", 2, []string{"--metrics-by-tenant=perhaps"}},
+		{`"collector:4318" is not the URL of a collector`, 2, []string{"--otlp-endpoint", "collector:4318"}},
+		{"read the configuration", 2, []string{"--config", filepath.Join(dir, "none.toml")}},
+		{`unknown key "listn" (did you mean listen?`, 2, []string{"--config", writeFile(t, dir, "a.toml", "listn = 'x'")}},
+		{"the admin key does not belong into the configuration", 2, []string{"--config", writeFile(t, dir, "b.toml", "admin_key = 'x'")}},
+		{"lease is \"soon\": must be a duration", 2, []string{"--config", writeFile(t, dir, "c.toml", "lease = 'soon'")}},
+		{"c2.toml:1:", 2, []string{"--config", writeFile(t, dir, "c2.toml", "lease = ")}},
+		{"must be a text, a number or a truth value", 2, []string{"--config", writeFile(t, dir, "d.toml", "[listen]\na = 1")}},
+		{"serve needs that of a store", 2, []string{"--store", "grpc://localhost:7800"}},
+		{"is not known", 2, []string{"--store", "mysql://x"}},
+		{"unknown command", 2, []string{"now"}},
+		{"address already in use", 5, []string{"--listen", taken.Addr().String()}},
+		{"connection refused", 5, []string{"--store", "postgres://127.0.0.1:1/none?connect_timeout=1"}},
+	} {
+		args := append([]string{"serve", "--store", "memory:", "--listen", "127.0.0.1:0", "--admin-key-file", key}, c.args...)
+		for _, a := range c.args {
+			if name, ok := strings.CutPrefix(a, "--"); ok {
+				name, _, _ = strings.Cut(name, "=")
+				tried[name] = true
+			}
+		}
+		var complaints bytes.Buffer
+		code := Main(t.Context(), args, Streams{In: strings.NewReader(""), Out: io.Discard, Err: &complaints})
+		if text := strings.Join(strings.Fields(complaints.String()), " "); code != c.code || !strings.Contains(text, c.want) {
+			t.Errorf("perdure serve %s: exit %d, want %d and %q:\n%s", strings.Join(c.args, " "), code, c.code, c.want, complaints.String())
+		}
+	}
+
+	newServe(&options{}).Flags().VisitAll(func(f *pflag.Flag) {
+		if !tried[f.Name] && f.Name != "help" {
+			t.Errorf("no test gives serve a bad --%s", f.Name)
+		}
+	})
+}
+
+// A flag wins over the environment, and the environment over the file. The admin key and the token
+// come from the environment, and doctor looks at all tenants of a server.
+func TestServeEnvironment(t *testing.T) { //nolint:paralleltest // it sets the environment
+	dir := t.TempDir()
+	t.Setenv(configVariable, writeFile(t, dir, "perdure.toml", "log_format = 'xml'\nlisten = 'nonsense'\nstore = 'memory:'\n"))
+	t.Setenv("PERDURE_LISTEN", "127.0.0.1:0")
+	t.Setenv("PERDURE_LEASE", "30s")
+	t.Setenv("PERDURE_STORE", "")
+	t.Setenv(adminKeyVariable, serveKey)
+	t.Setenv(tokenVariable, serveKey)
+	s := startServe(t)
+	url := "grpc://" + s.address
+	run := func(want string, code int, args ...string) {
+		t.Helper()
+		var out bytes.Buffer
+		got := Main(t.Context(), append(args, "--store", url), Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		if text := strings.Join(strings.Fields(out.String()), " "); got != code || !strings.Contains(text, want) {
+			t.Errorf("perdure %s: exit %d, want %d and %q:\n%s", strings.Join(args, " "), got, code, want, out.String())
+		}
+	}
+
+	run("Open executions 7", 0, "tenant", "create", "acme", "--open", "7")
+	run("order/1 started", 0, "workflow", "start", "order", "--key", "1", "--tenant", "acme")
+	run("executions of acme", 9, "doctor")
+	run("ok server ready", 9, "doctor")
+	run("executions of default 0 open, none blocked", 9, "doctor")
+	run("of tenant acme", 0, "key", "create", "--tenant", "acme")
+	run("acme enabled 7", 0, "tenant", "list")
+	run(s.address, 0, "node", "list", "--wide")
+	run("[]", 0, "worker", "sessions", "--all", "-o", "json")
+	var made bytes.Buffer
+	if code := Main(t.Context(), []string{"key", "create", "--tenant", "acme", "-o", "json", "--store", url}, Streams{In: strings.NewReader(""), Out: &made, Err: io.Discard}); code != 0 {
+		t.Fatalf("key create: exit %d", code)
+	}
+	var k struct{ Key string }
+	if err := json.Unmarshal(made.Bytes(), &k); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(tokenVariable, k.Key)
+	run("the key belongs to tenant acme, and the command is for tenant default (give --tenant acme, or set $PERDURE_TENANT)", 7, "workflow", "list")
+	run("order/1", 0, "workflow", "list", "--tenant", "acme")
+	run("only a caller with an admin key may choose the tenant", 7, "workflow", "list", "--tenant", "default")
+	run("Tenants needs an admin key, and the caller has a key of tenant acme", 7, "tenant", "list")
+	t.Setenv(tokenVariable, "perdure_none_none")
+	run("the key is not known", 7, "tenant", "list")
+	s.end()
+
+	t.Setenv("PERDURE_LEASE", "soon")
+	var complaints bytes.Buffer
+	code := Main(t.Context(), []string{"serve", "--log-format", "text"}, Streams{In: strings.NewReader(""), Out: io.Discard, Err: &complaints})
+	if text := strings.Join(strings.Fields(complaints.String()), " "); code != 2 || !strings.Contains(text, `$PERDURE_LEASE is "soon": must be a duration`) {
+		t.Errorf("a bad variable: exit %d: %s", code, text)
+	}
+}

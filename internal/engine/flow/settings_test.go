@@ -1,0 +1,81 @@
+package flow_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
+)
+
+// A follower learns about the settings of its kinds: those that exist, those that its own process
+// changes, and those of other nodes when it reads on.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	mem, ctx := memory.New(memory.Options{}), t.Context()
+	here, there := newFlow(mem), newFlow(mem)
+	key := func(name string) store.SettingKey { return store.SettingKey{Tenant: "acme", Kind: "key", Name: name} }
+	set := func(body string) func(*store.Setting) ([]byte, bool, error) {
+		return func(*store.Setting) ([]byte, bool, error) {
+			if body == "" {
+				return nil, true, nil
+			}
+			return []byte(body), true, nil
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	must(there.Change(ctx, key("a"), set("1")))
+	var seen []string
+	must(here.Follow(ctx, []string{"key"}, func(all []store.Setting) {
+		now := ""
+		for _, s := range all {
+			now += s.Name + string(s.Body)
+		}
+		seen = append(seen, now)
+	}))
+	must(here.Change(ctx, key("b"), set("2")))
+	must(here.SetAllowance(ctx, "acme", rule.Allowance{Weight: 2})) // of another kind
+	must(there.Change(ctx, key("a"), set("")))
+	must(there.Change(ctx, key("c"), set("3")))
+	must(here.Load(ctx, 1000))
+	if want := []string{"a1", "a1b2", "b2c3"}; !slices.Equal(seen, want) {
+		t.Errorf("the follower saw %q, want %q", seen, want)
+	}
+}
+
+// Two operators who replace the same setting do not overwrite each other's change.
+func TestSettingVersions(t *testing.T) {
+	t.Parallel()
+	mem, ctx := memory.New(memory.Options{}), t.Context()
+	ann, bob := newFlow(mem), newFlow(mem)
+	key := store.SettingKey{Tenant: "acme", Kind: "limit", Name: "smtp"}
+	body := func(n int) []byte { return fmt.Appendf(nil, `{"name":"smtp","per":"name","concurrency":%d}`, n) }
+	none := int64(0)
+	if err := ann.SetSetting(ctx, key, body(1), &none); err != nil {
+		t.Fatal(err)
+	}
+
+	read, err := bob.Settings(ctx, func(k store.SettingKey) bool { return k == key })
+	if err != nil || len(read) != 1 {
+		t.Fatalf("%v, %v", read, err)
+	}
+	if err := ann.SetSetting(ctx, key, body(2), nil); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := bob.SetSetting(ctx, key, body(3), &read[0].Version); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a change of an old version: %v", err)
+	}
+	if err := bob.SetSetting(ctx, key, nil, &read[0].Version); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a removal of an old version: %v", err)
+	}
+}

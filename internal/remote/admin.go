@@ -1,0 +1,86 @@
+package remote
+
+import (
+	"context"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+// Admin implements api.Admin on a server. It needs an admin key.
+type Admin struct {
+	b      *Backend
+	client pb.AdminServiceClient
+}
+
+var _ api.Admin = (*Admin)(nil)
+
+// Admin returns the calls of operators.
+func (b *Backend) Admin() *Admin { return &Admin{b, pb.NewAdminServiceClient(b.conn)} }
+
+// Tenants lists tenants.
+func (a *Admin) Tenants(ctx context.Context) ([]api.TenantInfo, error) {
+	return ask(a.client.Tenants, wire.ReadTenantInfoList).do(ctx, a.b, &pb.TenantsRequest{})
+}
+
+// Tenant returns one tenant.
+func (a *Admin) Tenant(ctx context.Context, name string) (api.TenantInfo, error) {
+	return ask(a.client.Tenant, wire.ReadTenantInfo).do(ctx, a.b, &pb.TenantRequest{Name: name})
+}
+
+// CreateTenant records a tenant. It has no request id, so it is not repeated.
+func (a *Admin) CreateTenant(ctx context.Context, c api.TenantChange) (api.TenantInfo, error) {
+	return askOnce(a.client.CreateTenant, wire.ReadTenantInfo).do(ctx, a.b, wire.TenantChange(c))
+}
+
+// SetTenant changes a tenant. To make the same change twice changes nothing.
+func (a *Admin) SetTenant(ctx context.Context, c api.TenantChange) (api.TenantInfo, error) {
+	return ask(a.client.SetTenant, wire.ReadTenantInfo).do(ctx, a.b, wire.TenantChange(c))
+}
+
+// Keys lists keys.
+func (a *Admin) Keys(ctx context.Context, tenant string) ([]api.KeyInfo, error) {
+	return ask(a.client.Keys, wire.ReadKeyInfoList).do(ctx, a.b, &pb.KeysRequest{Tenant: tenant})
+}
+
+// CreateKey creates a key. It is not repeated: the answer that was lost had a secret.
+func (a *Admin) CreateKey(ctx context.Context, r api.KeyRequest) (api.NewKey, error) {
+	return askOnce(a.client.CreateKey, wire.ReadNewKey).do(ctx, a.b, wire.CreateKeyRequest(r))
+}
+
+// RevokeKey ends a key. It is not repeated: the second call would not find the key.
+func (a *Admin) RevokeKey(ctx context.Context, id string) error {
+	return tellOnce(ctx, a.b, a.client.RevokeKey, &pb.RevokeKeyRequest{Id: id})
+}
+
+// Settings lists settings.
+func (a *Admin) Settings(ctx context.Context, tenant, kind string) ([]api.Setting, error) {
+	return ask(a.client.Settings, wire.ReadSettingList).do(ctx, a.b, &pb.SettingsRequest{Tenant: tenant, Kind: kind})
+}
+
+// SetSetting changes a setting. It is not repeated: the second call could undo the change of
+// another operator.
+func (a *Admin) SetSetting(ctx context.Context, c api.SettingChange) (api.Setting, error) {
+	return askOnce(a.client.SetSetting, wire.ReadSetting).do(ctx, a.b, wire.SettingChange(c))
+}
+
+// Nodes lists nodes.
+func (a *Admin) Nodes(ctx context.Context) ([]api.NodeInfo, error) {
+	return ask(a.client.Nodes, wire.ReadNodeInfoList).do(ctx, a.b, &pb.NodesRequest{})
+}
+
+// WorkerSessions lists connected workers.
+func (a *Admin) WorkerSessions(ctx context.Context, tenant string) ([]api.WorkerSession, error) {
+	return ask(a.client.WorkerSessions, wire.ReadWorkerSessionList).do(ctx, a.b, &pb.WorkerSessionsRequest{Tenant: tenant})
+}
+
+// DrainWorker asks a worker to drain.
+func (a *Admin) DrainWorker(ctx context.Context, r api.DrainRequest) error {
+	return tell(ctx, a.b, a.client.DrainWorker, wire.DrainWorkerRequest(r))
+}
+
+// Health tells how the server is.
+func (a *Admin) Health(ctx context.Context) (api.Health, error) {
+	return ask(a.client.Health, wire.ReadHealthReply).do(ctx, a.b, &pb.HealthRequest{})
+}

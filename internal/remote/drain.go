@@ -1,0 +1,56 @@
+package remote
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/peer"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/api"
+)
+
+// drain has the worker finish what it runs, because the server asks for it. The server gives it
+// nothing new and ends the session. Then the worker connects again, and resumes.
+func (w *Work) drain(m *pb.Drain) {
+	w.cfg.Log.Info("the server asks the worker to finish what it runs and to connect again", "within", time.Duration(m.GetPatience()))
+	if d := w.drainer(); d != nil {
+		d.Drain()
+	}
+	w.mu.Lock()
+	w.drained = true
+	w.mu.Unlock()
+}
+
+// moveOn makes the next stream go to another server, if this one has asked the worker to drain.
+func (w *Work) moveOn(stream context.Context) {
+	w.mu.Lock()
+	drained := w.drained
+	w.mu.Unlock()
+	if server, ok := peer.FromContext(stream); ok && drained {
+		w.servers.leave(server.Addr)
+	}
+}
+
+// resume ends drain in the next session.
+func (w *Work) resume() {
+	w.mu.Lock()
+	drained := w.drained
+	w.drained = false
+	w.mu.Unlock()
+	if d := w.drainer(); drained && d != nil {
+		d.Resume()
+	}
+}
+
+// drainer is the worker of workflows, if it can drain. Workers of tasks and entities need nothing:
+// they finish what they have, and get nothing new.
+func (w *Work) drainer() api.Drainer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.workflows == nil {
+		return nil
+	}
+	d, _ := w.workflows.worker.(api.Drainer)
+	return d
+}

@@ -1,0 +1,191 @@
+package wire
+
+import (
+	"time"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// TenantInfo describes a tenant.
+func TenantInfo(t api.TenantInfo) *pb.TenantInfo {
+	return &pb.TenantInfo{Name: t.Name, Note: text(t.Note), Allowance: AllowanceValue(t.Allowance), Disabled: t.Disabled, Created: int64(t.Created)}
+}
+
+// ReadTenantInfo reads a tenant.
+func ReadTenantInfo(_ string, t *pb.TenantInfo) (api.TenantInfo, error) {
+	a, err := ReadAllowanceValue("", t.GetAllowance())
+	return api.TenantInfo{Name: t.GetName(), Note: t.GetNote(), Allowance: a, Disabled: t.GetDisabled(), Created: model.Time(t.GetCreated())}, err
+}
+
+// TenantInfoList has tenants.
+func TenantInfoList(all []api.TenantInfo) *pb.TenantInfoList {
+	return &pb.TenantInfoList{Tenants: each(all, TenantInfo)}
+}
+
+// ReadTenantInfoList reads tenants.
+func ReadTenantInfoList(_ string, l *pb.TenantInfoList) ([]api.TenantInfo, error) {
+	return readEach("", l.GetTenants(), ReadTenantInfo)
+}
+
+// TenantChange changes a tenant.
+func TenantChange(c api.TenantChange) *pb.TenantChange {
+	m := &pb.TenantChange{Name: c.Name, Note: c.Note, Disabled: c.Disabled, Open: c.Open, Starts: c.Starts}
+	if c.Weight != nil {
+		m.Weight = new(int64(*c.Weight))
+	}
+	if c.Retention != nil {
+		m.Retention = new(int64(*c.Retention))
+	}
+	return m
+}
+
+// ReadTenantChange reads a change.
+func ReadTenantChange(_ string, m *pb.TenantChange) (api.TenantChange, error) {
+	c := api.TenantChange{Name: m.GetName(), Note: m.Note, Disabled: m.Disabled, Open: m.Open, Starts: m.Starts}
+	if m.Weight != nil {
+		c.Weight = new(int(m.GetWeight()))
+	}
+	if m.Retention != nil {
+		c.Retention = new(time.Duration(m.GetRetention()))
+	}
+	return c, nil
+}
+
+// KeyInfo describes a key.
+func KeyInfo(k api.KeyInfo) *pb.KeyInfo {
+	return &pb.KeyInfo{Id: k.ID, Tenant: k.Tenant, Admin: k.Admin, Note: text(k.Note), Created: int64(k.Created)}
+}
+
+func readKeyInfo(_ string, k *pb.KeyInfo) (api.KeyInfo, error) {
+	return api.KeyInfo{ID: k.GetId(), Tenant: k.GetTenant(), Admin: k.GetAdmin(), Note: k.GetNote(), Created: model.Time(k.GetCreated())}, nil
+}
+
+// KeyInfoList has keys.
+func KeyInfoList(all []api.KeyInfo) *pb.KeyInfoList {
+	return &pb.KeyInfoList{Keys: each(all, KeyInfo)}
+}
+
+// ReadKeyInfoList reads keys.
+func ReadKeyInfoList(_ string, l *pb.KeyInfoList) ([]api.KeyInfo, error) {
+	return readEach("", l.GetKeys(), readKeyInfo)
+}
+
+// CreateKeyRequest creates a key.
+func CreateKeyRequest(r api.KeyRequest) *pb.CreateKeyRequest {
+	return &pb.CreateKeyRequest{Tenant: r.Tenant, Admin: r.Admin, Note: r.Note}
+}
+
+// ReadCreateKeyRequest reads the request for a key.
+func ReadCreateKeyRequest(_ string, m *pb.CreateKeyRequest) (api.KeyRequest, error) {
+	return api.KeyRequest{Tenant: m.GetTenant(), Admin: m.GetAdmin(), Note: m.GetNote()}, nil
+}
+
+// NewKey is a key with its secret.
+func NewKey(k api.NewKey) *pb.NewKey { return &pb.NewKey{Key: KeyInfo(k.KeyInfo), Secret: k.Secret} }
+
+// ReadNewKey reads a key with its secret.
+func ReadNewKey(_ string, m *pb.NewKey) (api.NewKey, error) {
+	k, err := readKeyInfo("", m.GetKey())
+	return api.NewKey{KeyInfo: k, Secret: m.GetSecret()}, err
+}
+
+// Setting is a stored setting.
+func Setting(s api.Setting) *pb.Setting {
+	return &pb.Setting{Kind: s.Kind, Name: s.Name, Version: s.Version, At: int64(s.At), Body: s.Body, Fixed: s.Fixed}
+}
+
+// ReadSetting reads a setting.
+func ReadSetting(_ string, m *pb.Setting) (api.Setting, error) {
+	return api.Setting{Kind: m.GetKind(), Name: m.GetName(), Version: m.GetVersion(), At: model.Time(m.GetAt()), Body: m.GetBody(), Fixed: m.GetFixed()}, nil
+}
+
+// SettingList has settings.
+func SettingList(all []api.Setting) *pb.SettingList {
+	return &pb.SettingList{Settings: each(all, Setting)}
+}
+
+// ReadSettingList reads settings.
+func ReadSettingList(_ string, l *pb.SettingList) ([]api.Setting, error) {
+	return readEach("", l.GetSettings(), ReadSetting)
+}
+
+// SettingChange changes a setting.
+func SettingChange(c api.SettingChange) *pb.SettingChange {
+	return &pb.SettingChange{Tenant: c.Tenant, Kind: c.Kind, Name: c.Name, Body: c.Body, Version: c.Version}
+}
+
+// ReadSettingChange reads a change.
+func ReadSettingChange(_ string, m *pb.SettingChange) (api.SettingChange, error) {
+	return api.SettingChange{Tenant: m.GetTenant(), Kind: m.GetKind(), Name: m.GetName(), Body: m.GetBody(), Version: m.Version}, nil
+}
+
+// NodeInfoList has nodes.
+func NodeInfoList(all []api.NodeInfo) *pb.NodeInfoList {
+	return &pb.NodeInfoList{Nodes: each(all, func(n api.NodeInfo) *pb.NodeInfo {
+		return &pb.NodeInfo{
+			Id: node(n.ID), Host: text(n.Host), Version: text(n.Version), Since: int64(n.Since), Expires: int64(n.Expires), Live: n.Live, Draining: n.Draining,
+			Shards: int64(n.Shards), Self: n.Self, Address: n.Address,
+		}
+	})}
+}
+
+// ReadNodeInfoList reads nodes.
+func ReadNodeInfoList(_ string, l *pb.NodeInfoList) ([]api.NodeInfo, error) {
+	return readEach("", l.GetNodes(), func(_ string, n *pb.NodeInfo) (api.NodeInfo, error) {
+		id, err := readNode(n.GetId())
+		return api.NodeInfo{
+			ID: id, Host: n.GetHost(), Version: n.GetVersion(), Since: model.Time(n.GetSince()), Expires: model.Time(n.GetExpires()), Live: n.GetLive(),
+			Draining: n.GetDraining(), Shards: int(n.GetShards()), Self: n.GetSelf(), Address: n.GetAddress(),
+		}, err
+	})
+}
+
+// WorkerSessionList has connected workers.
+func WorkerSessionList(all []api.WorkerSession) *pb.WorkerSessionList {
+	return &pb.WorkerSessionList{Sessions: each(all, func(w api.WorkerSession) *pb.WorkerSession {
+		return &pb.WorkerSession{
+			Id: w.ID, Tenant: w.Tenant, Agent: text(w.Agent), Caller: text(w.Caller), Name: text(w.Name), Workflows: w.Workflows, Entities: w.Entities,
+			Queues: w.Queues, Activities: w.Activities, Slots: int64(w.Slots), Since: int64(w.Since), Heard: int64(w.Heard), Connected: w.Connected,
+			Draining: w.Draining, Runs: int64(w.Runs), Calls: int64(w.Calls), Tasks: int64(w.Tasks),
+		}
+	})}
+}
+
+// ReadWorkerSessionList reads connected workers.
+func ReadWorkerSessionList(_ string, l *pb.WorkerSessionList) ([]api.WorkerSession, error) {
+	return each(l.GetSessions(), func(w *pb.WorkerSession) api.WorkerSession {
+		return api.WorkerSession{
+			ID: w.GetId(), Tenant: w.GetTenant(), Agent: w.GetAgent(), Caller: w.GetCaller(), Name: w.GetName(), Workflows: w.GetWorkflows(),
+			Entities: w.GetEntities(), Queues: w.GetQueues(), Activities: w.GetActivities(), Slots: int(w.GetSlots()), Since: model.Time(w.GetSince()),
+			Heard: model.Time(w.GetHeard()), Connected: w.GetConnected(), Draining: w.GetDraining(), Runs: int(w.GetRuns()), Calls: int(w.GetCalls()),
+			Tasks: int(w.GetTasks()),
+		}
+	}), nil
+}
+
+// DrainWorkerRequest asks a worker to drain.
+func DrainWorkerRequest(r api.DrainRequest) *pb.DrainWorkerRequest {
+	return &pb.DrainWorkerRequest{Session: r.Session, Patience: int64(r.Patience)}
+}
+
+// ReadDrainWorkerRequest reads the request to drain a worker.
+func ReadDrainWorkerRequest(_ string, m *pb.DrainWorkerRequest) (api.DrainRequest, error) {
+	return api.DrainRequest{Session: m.GetSession(), Patience: time.Duration(m.GetPatience())}, nil
+}
+
+// HealthReply tells how a server is.
+func HealthReply(h api.Health) *pb.HealthReply {
+	return &pb.HealthReply{
+		Ready: h.Ready, Reasons: each(h.Reasons, text), Version: text(h.Version), Node: node(h.Node), Since: int64(h.Since), Workers: int64(h.Workers),
+	}
+}
+
+// ReadHealthReply reads how a server is.
+func ReadHealthReply(_ string, m *pb.HealthReply) (api.Health, error) {
+	id, err := readNode(m.GetNode())
+	return api.Health{
+		Ready: m.GetReady(), Reasons: m.GetReasons(), Version: m.GetVersion(), Node: id, Since: model.Time(m.GetSince()), Workers: int(m.GetWorkers()),
+	}, err
+}

@@ -1,0 +1,44 @@
+package perdure
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+)
+
+// Tenant is the tenant that an app works in, and what it may use.
+type Tenant struct{ app *App }
+
+// Tenant returns the tenant of the app: the one of its key on a server, and "default" otherwise.
+func (a *App) Tenant() Tenant { return Tenant{a} }
+
+// Name returns the name of the tenant.
+func (t Tenant) Name() string { return t.app.host.tenant }
+
+// Allowance returns how much of the system the tenant may use.
+func (t Tenant) Allowance(ctx context.Context) (Allowance, error) {
+	a, err := t.app.cfg.Backend.Allowance(ctx, t.app.host.tenant)
+	return Allowance{OpenExecutions: a.Open, StartsPerSecond: a.Starts, Weight: a.Weight, Retention: a.Retention}, public(err)
+}
+
+// SetAllowance changes how much of the system the tenant may use. It is for operators: a server
+// returns ErrDenied to an app that has no admin key. An error changes nothing.
+func (t Tenant) SetAllowance(ctx context.Context, a Allowance) error {
+	return public(t.app.cfg.Backend.SetAllowance(ctx, t.app.host.tenant, api.Allowance{Open: a.OpenExecutions, Starts: a.StartsPerSecond, Weight: a.Weight, Retention: a.Retention}))
+}
+
+// Allowance is how much of the system a tenant may use. A zero field sets no bound. See
+// docs/tenants.md.
+type Allowance struct {
+	// OpenExecutions is how many executions may be open when a client starts another one; further
+	// starts return ErrExhausted.
+	OpenExecutions int64
+	// StartsPerSecond is how many executions clients may start per second on each node.
+	StartsPerSecond int64
+	// Weight is the share among tenants whose tasks wait for the same workers. Zero means 1.
+	Weight int
+	// Retention is how long closed executions are kept if their workflow does not say. Zero means
+	// the setting of the node.
+	Retention time.Duration
+}
