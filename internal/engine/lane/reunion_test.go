@@ -61,6 +61,7 @@ func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
 			}
 			r.wantAnswer("signal", "")
 			r.wantHolder(a, 0)
+
 			r.loads = append(r.loads, loads...)
 			r.settle()
 			r.wantHolder(a, 0)
@@ -142,6 +143,7 @@ func TestKeptRunsChange(t *testing.T) {
 			r.rejoin(1, h)
 			r.settle()
 			r.wantHolder(a, 0)
+
 			r.order(model.MessageResume, a, "resume")
 			r.settle()
 			r.wantHolder(a, 1)
