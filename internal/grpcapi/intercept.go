@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -88,7 +89,7 @@ func (s *Server) guard(ctx context.Context, method string, call func(context.Con
 	defer func() {
 		if p := recover(); p != nil {
 			s.config.Log.LogAttrs(ctx, slog.LevelError, "a call panicked",
-				slog.String("method", method), slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+				slog.String("method", method), slog.String("panic", panicText(p)), slog.String("stack", string(debug.Stack())))
 			err = fault.New(fault.Internal, "the server failed; its log has the reason")
 		}
 	}()
@@ -105,6 +106,16 @@ func (s *Server) guard(ctx context.Context, method string, call func(context.Con
 		return errShutdown
 	}
 	return err
+}
+
+// panicText describes a panic. Errors of the runtime have only numbers and types in their text; any
+// other value may quote a payload, which must not reach the log.
+func panicText(p any) string {
+	var err runtime.Error
+	if e, ok := p.(error); ok && errors.As(e, &err) {
+		return err.Error()
+	}
+	return fmt.Sprintf("a value of type %T", p)
 }
 
 // waits are the methods that may wait for a long time and change nothing by that.
