@@ -144,6 +144,9 @@ var limits = []struct{ row, file, code string }{
 	{"| shards | 16 (SQLite), 64 (PostgreSQL);", "internal/store/sqlite/config.go", "defaultShards  = 16"},
 	{"| shards | 16 (SQLite), 64 (PostgreSQL);", "internal/store/postgres/config.go", "DefaultShards   = 64"},
 	{"at most 4,096 |", "internal/model/ids.go", "const MaxShards = 4096"},
+	{"| 10 s after the last worker joined, at most 1 min |", "internal/node/server.go", "cmp.Or(cfg.Reunion, 10*time.Second)"},
+	{"| 10 s after the last worker joined, at most 1 min |", "internal/engine/lane/reuniontime.go", "maxReunions = 6"},
+	{"| pause between two attempts to connect | 2 s |", "internal/remote/config.go", "maxReconnect   = 2 * time.Second"},
 }
 
 func TestLimitsAreDocumentedAsTheyAre(t *testing.T) {

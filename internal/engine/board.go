@@ -38,9 +38,9 @@ type board struct {
 
 	inline passages
 
-	// Until reunion, claims of remote workers that are not here are kept for them. awaited are
+	// During the reunion, claims of remote workers that are not here are kept for them. awaited are
 	// those claims, by the name of the worker.
-	reunion model.Time
+	reunion lane.ReunionTime
 	awaited map[string][]model.ClaimRef
 
 	woken []string   // groups that the gate has woken and that were not tried yet
@@ -317,17 +317,18 @@ func (b *board) mayReturn(worker string) bool {
 	if b.inc.eng.cfg.Lane.Reunion == 0 || !model.IsRemoteWorker(worker) || b.ids[worker] != nil {
 		return false
 	}
-	return b.inc.eng.clock.now() < b.reunion || b.inc.eng.isStopping()
+	return b.reunion.Lasts(b.inc.eng.clock.now()) || b.inc.eng.isStopping()
 }
 
-// reunite keeps claims of remote workers for them until a time.
-func (b *board) reunite(until model.Time) {
+// reunite keeps claims of remote workers for them.
+func (b *board) reunite(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.inc.eng.clock.now() >= b.reunion {
+	now := b.inc.eng.clock.now()
+	if !b.reunion.Lasts(now) {
 		clear(b.awaited) // what was awaited before came too late
 	}
-	b.reunion = max(b.reunion, until)
+	b.reunion.Begin(now, d)
 }
 
 // await notes the claims of a worker that comes back, possibly without having got them.
@@ -440,6 +441,9 @@ func (b *board) enlist(s *TaskSession) {
 			b.b.Lend(b.inc.eng.clock.now(), s.id, 0)
 		}
 		b.names[s.id], b.ids[offer.Name] = workerName(offer.Name, node, b.inc.self.ID), s
+		if model.IsRemoteWorker(offer.Name) {
+			b.reunion.Joined(b.inc.eng.clock.now(), b.inc.eng.cfg.Lane.Reunion)
+		}
 	}
 
 	b.moved = true

@@ -415,7 +415,7 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	}
 
 	if d := inc.eng.cfg.Lane.Reunion; d > 0 && slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Foreign }) {
-		inc.board.reunite(inc.eng.clock.now().Add(d))
+		inc.board.reunite(d)
 	}
 
 	for i, s := range inc.lanes {

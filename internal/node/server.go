@@ -37,7 +37,8 @@ type ServerConfig struct {
 	// Grace is how long the server keeps what a worker holds whose connection has broken; 30 s.
 	Grace time.Duration
 	// Reunion is how long the node keeps, after it has taken over work, the work that remote
-	// workers may still be doing; 5 s. They come back within this time and go on with it.
+	// workers may still be doing; 10 s. They come back within this time and go on with it. It
+	// begins anew with each worker that joins, up to six times as long in all.
 	Reunion time.Duration
 }
 
@@ -63,7 +64,7 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if cfg.Node.Log == nil {
 		cfg.Node.Log = slog.New(slog.DiscardHandler)
 	}
-	cfg.Node.Lane.Reunion = cmp.Or(cfg.Reunion, 5*time.Second)
+	cfg.Node.Lane.Reunion = cmp.Or(cfg.Reunion, 10*time.Second)
 	// Listen first: an address that is taken fails before the node takes over any work.
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", cfg.Listen)

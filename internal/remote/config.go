@@ -31,9 +31,10 @@ const (
 // Times of connections.
 const (
 	// Pauses between attempts to connect. They are jittered, so that clients of a server that comes
-	// back do not arrive together.
+	// back do not arrive together. A restarted server waits for its workers, so a pause must be
+	// much shorter than that wait.
 	firstReconnect = 100 * time.Millisecond
-	maxReconnect   = 5 * time.Second
+	maxReconnect   = 2 * time.Second
 	connectTime    = 10 * time.Second
 	// After so much silence of a connection that has calls, the client asks whether the server is
 	// there. Servers allow this from 10 s on.

@@ -32,7 +32,7 @@ type workflowRole struct {
 	// waiting are attempts that wait for limits and breakers.
 	waiting map[model.TaskRef]*attempt
 	// left are the runs that the worker holds from a session that the server has lost. It names
-	// them whenever it joins, until it gets them again or leftFor is over.
+	// them whenever it joins, until it gets them again with the whole history or leftFor is over.
 	left map[model.RunID]leftRun
 	// asked are the queries that the worker has not answered.
 	asked map[uint64]*pb.QueryAnswer
@@ -140,9 +140,10 @@ func (r *workflowRole) activate(m *pb.Activation) error {
 	r.held[a.Start.Run] = holding{r.last, a.Generation, a.Start.Address}
 	a.Generation = r.last
 	delete(r.loading, a.Start.Run)
-	delete(r.left, a.Start.Run)
 	if m.GetMore() {
 		r.loading[a.Start.Run] = &a
+	} else {
+		delete(r.left, a.Start.Run)
 	}
 	r.mu.Unlock()
 	if !m.GetMore() {
@@ -176,6 +177,7 @@ func (r *workflowRole) more(m *pb.MoreEvents) error {
 	a.Events = append(a.Events, events...)
 	if !m.GetMore() {
 		delete(r.loading, run)
+		delete(r.left, run)
 	}
 	r.mu.Unlock()
 	if !m.GetMore() {

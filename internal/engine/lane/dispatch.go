@@ -88,7 +88,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		return
 	}
 
-	if e.wait.worker || e.wait.room || l.isEarly(now, e) {
+	if e.wait.worker || e.wait.room || l.isEarly(e) {
 		return // a worker that can continue the run will get it
 	}
 	if len(l.workers.offersOf(e.kind())) == 0 {

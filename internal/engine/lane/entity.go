@@ -56,7 +56,7 @@ func (l *Lane) acceptMailboxes(now model.Time, ld *Load, r LoadResult) {
 		if l.passOver(k.Shard, k.Address, "a mailbox") {
 			continue
 		}
-		if e := l.entry(k.Address); e != nil && !l.keepForHolder(now, e, model.RunID{}) {
+		if e := l.entry(k.Address); e != nil && !l.keepForHolder(e, model.RunID{}) {
 			l.dispatch(now, e)
 		}
 	}
@@ -186,7 +186,7 @@ func (in *settleInput) apply(l *Lane, now model.Time, e *entry) {
 // operate hands calls to workers, as far as they may run.
 func (l *Lane) operate(now model.Time, e *entry) {
 	l.budget.weighMail(e)
-	if l.dead != nil || e.shard.draining || e.quarantine.why != nil || e.pending.removing || l.recovery.careful() || l.reunion.awaits(e.address) || l.isEarly(now, e) {
+	if l.dead != nil || e.shard.draining || e.quarantine.why != nil || e.pending.removing || l.recovery.careful() || l.reunion.awaits(e.address) || l.isEarly(e) {
 		return
 	}
 	if !e.known {

@@ -118,7 +118,7 @@ func (l *Lane) acceptRun(now model.Time, ld *Load, r LoadResult) {
 		return
 	}
 
-	l.keepUnlisted(now, e, r.Execution)
+	l.keepUnlisted(e, r.Execution)
 	switch {
 	case !e.reading.history:
 	case r.Execution != nil && r.Execution.Start.Run == e.run():
@@ -267,11 +267,11 @@ func (l *Lane) acceptRunnable(now model.Time, ld *Load, r LoadResult) {
 			if e.known && e.run() != h.Run {
 				// without a batch in flight, the current run has replaced it already
 				if e.wait.overlooked = e.dirty(); e.wait.overlooked {
-					l.keepForHolder(now, e, h.Run)
+					l.keepForHolder(e, h.Run)
 				}
 				continue
 			}
-			if !l.keepForHolder(now, e, h.Run) {
+			if !l.keepForHolder(e, h.Run) {
 				l.dispatch(now, e)
 			} else if e.known {
 				l.maybeDrop(e)

@@ -32,7 +32,7 @@ func (l *Lane) load(e *entry) {
 		return
 	}
 	e.reading.active = true
-	offered := len(l.workers.offersOf(e.kind())) > 0 && !l.reunion.awaits(e.address) && !l.isEarly(l.now, e)
+	offered := len(l.workers.offersOf(e.kind())) > 0 && !l.reunion.awaits(e.address) && !l.isEarly(e)
 	if offered && e.hold.free() && !e.reading.history && !e.shard.draining && !e.wait.worker && !e.wait.room && l.room.free() {
 		e.reading.beginHistory()
 	}

@@ -18,8 +18,11 @@ import (
 // entities that it held. So the lane keeps these for it: another worker would run them a second
 // time. A worker says with its offer what it holds. When the time is over, any worker gets the
 // rest.
+//
+// The reunion does not end before the lane has read what the last owner left: until then it must
+// remember who holds it.
 type reunion struct {
-	until model.Time // zero when there is no reunion
+	ReunionTime
 	// What the last owner left and no worker has asked for yet. Entities have no run.
 	waiting map[model.Address]model.RunID
 	// Workers that hold what the lane has not given out since.
@@ -32,19 +35,27 @@ func newReunion() reunion {
 	return reunion{waiting: map[model.Address]model.RunID{}, holders: map[model.HeldRun]WorkerID{}, early: map[model.Address]bool{}}
 }
 
-// begin starts a reunion, or makes a running one longer.
-func (r *reunion) begin(until model.Time) { r.until = max(r.until, until) }
+// lasts reports whether what the last owner left is kept for its workers.
+func (r *reunion) lasts() bool { return r.until != 0 }
 
-// wake returns when the reunion ends; zero when nothing depends on it.
-func (r *reunion) wake() model.Time {
-	if len(r.waiting)+len(r.holders)+len(r.early) == 0 {
+// reunionWake returns when the reunion ends; zero when nothing depends on the time.
+func (l *Lane) reunionWake() model.Time {
+	r := &l.reunion
+	if len(r.waiting)+len(r.holders)+len(r.early) == 0 || r.until <= l.now && !l.hasReadForeign() {
 		return 0
 	}
 	return r.until
 }
 
-// lasts reports whether what the last owner left is kept for its workers.
-func (r *reunion) lasts(now model.Time) bool { return r.until != 0 && now < r.until }
+// hasReadForeign reports whether the lane has read what the last owners of its shards left.
+func (l *Lane) hasReadForeign() bool {
+	for _, sh := range l.shards {
+		if sh.foreign && !sh.draining && !(sh.listed && sh.mailListed) {
+			return false
+		}
+	}
+	return true
+}
 
 // awaits reports whether an address is kept for the worker that holds it.
 func (r *reunion) awaits(a model.Address) bool {
@@ -70,11 +81,11 @@ func (r *reunion) dropShard(s model.ShardID, shards int) {
 
 // keepForHolder keeps what the last owner left at an address for the worker that held it. It
 // returns false when any worker may have it: its holder is here, or the reunion is over.
-func (l *Lane) keepForHolder(now model.Time, e *entry, run model.RunID) bool {
+func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 	r := &l.reunion
 	e.listed = true
 	delete(r.early, e.address)
-	if !r.lasts(now) || !l.hasHolder(e) {
+	if !r.lasts() || !l.hasHolder(e) {
 		return false
 	}
 	if _, here := r.holders[model.HeldRun{Address: e.address, Run: run}]; here {
@@ -92,12 +103,12 @@ func (l *Lane) hasHolder(e *entry) bool {
 
 // isEarly reports whether the lane must first read what the last owner left: a worker may hold the
 // run or the entity to which there is news. The news waits until then.
-func (l *Lane) isEarly(now model.Time, e *entry) bool {
+func (l *Lane) isEarly(e *entry) bool {
 	read := e.shard.listed
 	if e.isEntity() {
 		read = e.shard.mailListed
 	}
-	if read || e.listed || !l.reunion.lasts(now) || !l.hasHolder(e) {
+	if read || e.listed || !l.reunion.lasts() || !l.hasHolder(e) {
 		return false
 	}
 	l.reunion.early[e.address] = true
@@ -126,9 +137,9 @@ func (l *Lane) giveOut(now model.Time, due []model.Address) {
 // keepUnlisted keeps a run for its holder that the lane has found before it has listed what the
 // last owner left, because of an input for the run. A parked run needs no holder: no body of it
 // runs.
-func (l *Lane) keepUnlisted(now model.Time, e *entry, row *store.Execution) {
+func (l *Lane) keepUnlisted(e *entry, row *store.Execution) {
 	if !e.shard.listed && row != nil && !row.Parked && !row.Outcome.Status.Closed() {
-		l.keepForHolder(now, e, row.Start.Run)
+		l.keepForHolder(e, row.Start.Run)
 	}
 	if l.reunion.awaits(e.address) {
 		e.reading.endHistory()
@@ -137,9 +148,10 @@ func (l *Lane) keepUnlisted(now model.Time, e *entry, row *store.Execution) {
 
 // meet notes what a worker that has joined holds, and gives it what waited for it.
 func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
+	l.reunion.Joined(now, l.cfg.Reunion)
 	for _, h := range held {
 		owned := l.shards[h.Address.Shard(l.cfg.Shards)] != nil
-		if l.runs[h.Run] != nil || owned && !l.reunion.lasts(now) {
+		if l.runs[h.Run] != nil || owned && !l.reunion.lasts() {
 			continue // another worker has it by now, or may have it
 		}
 		l.reunion.holders[h] = id
@@ -165,10 +177,10 @@ func (l *Lane) endWait(now model.Time, a model.Address) {
 // endReunion gives out what no worker has come back for in time.
 func (l *Lane) endReunion(now model.Time) {
 	r := &l.reunion
-	if r.until == 0 || now < r.until {
+	if r.until == 0 || now < r.until || !l.hasReadForeign() {
 		return
 	}
-	r.until = 0
+	r.ReunionTime = ReunionTime{}
 	late := slices.AppendSeq(slices.Collect(maps.Keys(r.waiting)), maps.Keys(r.early))
 	l.giveOut(now, late)
 	clear(r.holders)

@@ -177,6 +177,77 @@ func TestKeptRunsChange(t *testing.T) {
 	}
 }
 
+// The reunion goes on while workers come back: a thousand workers may need longer than one does.
+// There is an end to that, and to the wait for a lane that is slow to read what the last owner
+// left.
+func TestReunionLastsWhileWorkersComeBack(t *testing.T) {
+	t.Parallel()
+	begin := func(t *testing.T) (*rig, model.Address, model.HeldRun) {
+		r := newRig(t, reunites)
+		a := key("a")
+		return r, a, r.leaves(a)
+	}
+
+	t.Run("the last of many", func(t *testing.T) {
+		t.Parallel()
+		r, a, h := begin(t)
+		for w := lane.WorkerID(2); w < 6; w++ {
+			r.pass(reunionTime - time.Second)
+			if w%2 == 0 {
+				r.rejoin(w)
+			} else {
+				r.rejoinEntities(w)
+			}
+			r.wantHolder(a, 0)
+		}
+		r.pass(reunionTime - time.Second)
+		r.rejoin(1, h)
+		r.settle()
+		r.wantHolder(a, 1)
+	})
+
+	t.Run("no worker comes any more", func(t *testing.T) {
+		t.Parallel()
+		r, a, _ := begin(t)
+		r.pass(reunionTime - time.Second)
+		r.rejoin(2)
+		r.pass(reunionTime - time.Second)
+		r.wantHolder(a, 0)
+		r.pass(time.Second)
+		r.wantHolder(a, 2)
+	})
+
+	t.Run("workers come for ever", func(t *testing.T) {
+		t.Parallel()
+		r, a, _ := begin(t)
+		r.rejoin(2)
+		begun := r.now
+		for w := lane.WorkerID(3); r.holder(a) == 0; w++ {
+			r.pass(reunionTime - time.Second)
+			r.rejoin(w)
+			if r.now.Sub(begun) > time.Minute {
+				t.Fatal("the reunion has not ended")
+			}
+		}
+		if took := r.now.Sub(begun); took < 5*reunionTime {
+			t.Fatalf("the reunion ended after %s", took)
+		}
+	})
+
+	t.Run("the list of runs is late", func(t *testing.T) {
+		t.Parallel()
+		r, a, h := begin(t)
+		r.rejoin(1, h)
+		r.rejoin(2)
+		loads := r.loads
+		r.loads = nil
+		r.pass(2 * reunionTime)
+		r.loads = append(r.loads, loads...)
+		r.settle()
+		r.wantHolder(a, 1)
+	})
+}
+
 // Calls of an entity wait for the worker that makes them, also when another call comes before the
 // lane has read the mailbox. Then the worker gets them all.
 func TestReunionKeepsCallsForTheirWorker(t *testing.T) {

@@ -70,7 +70,7 @@ func (l *Lane) Wake() model.Time {
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
 
-	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.resting.wake(), l.nextAsideTry(), l.reunion.wake()} {
+	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.resting.wake(), l.nextAsideTry(), l.reunionWake()} {
 		if t != 0 && (wake == 0 || t < wake) {
 			wake = t
 		}

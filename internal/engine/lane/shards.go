@@ -37,7 +37,7 @@ func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 	}
 
 	if l.cfg.Reunion > 0 && slices.ContainsFunc(shards, func(s store.AcquiredShard) bool { return s.Foreign }) {
-		l.reunion.begin(now.Add(l.cfg.Reunion))
+		l.reunion.Begin(now, l.cfg.Reunion)
 	}
 	slices.Sort(ids)
 	l.loads.add(&Load{Kind: LoadRunnable, Shards: ids, Limit: runnablePage, begun: l.tenure})

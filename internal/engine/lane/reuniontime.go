@@ -1,0 +1,34 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// ReunionTime says how long a server waits for workers that come back. The time begins anew with
+// each worker that joins, because a server may have thousands of workers, which need a while. It
+// lasts at most maxReunions times as long. The zero value waits for no worker.
+type ReunionTime struct {
+	until  model.Time // zero when there is no reunion
+	latest model.Time // when it ends although workers still join
+}
+
+// maxReunions bounds how much longer a reunion becomes while workers join.
+const maxReunions = 6
+
+// Begin starts a reunion, or makes a running one longer.
+func (t *ReunionTime) Begin(now model.Time, d time.Duration) {
+	t.until = max(t.until, now.Add(d))
+	t.latest = max(t.latest, now.Add(maxReunions*d))
+}
+
+// Joined makes the reunion longer because a worker has joined: others may be on their way.
+func (t *ReunionTime) Joined(now model.Time, d time.Duration) {
+	if t.Lasts(now) {
+		t.until = max(t.until, min(now.Add(d), t.latest))
+	}
+}
+
+// Lasts reports whether the server waits for workers.
+func (t *ReunionTime) Lasts(now model.Time) bool { return now < t.until }

@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store/memory"
+)
+
+// While remote workers come back, the board keeps claims for the ones that are not back yet. When
+// none has joined for the time of a reunion, the claims of the others are lost. A worker of this
+// process says nothing about the remote ones.
+func TestBoardWaitsWhileRemoteWorkersJoin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		eng := New(Config{Store: memory.New(memory.Options{}), Lane: lane.Config{Reunion: 5 * time.Second}})
+		inc := &incarnation{eng: eng}
+		inc.board = newBoard(inc)
+		defer inc.board.close()
+
+		join := func(name string) {
+			inc.board.enlist(eng.taskSession(noWorker{}, model.TaskOffer{Name: name, Tenants: []string{"default"}}, model.NodeID{}))
+		}
+		awaited := model.RemoteWorkerName("w", "default", "late") + "@node"
+		want := func(kept bool) {
+			t.Helper()
+			if got := inc.board.Elsewhere(awaited); got != kept {
+				t.Fatalf("the claim is kept: %v, want %v", got, kept)
+			}
+		}
+
+		want(false)
+		inc.board.reunite(5 * time.Second)
+		for i := range 4 {
+			time.Sleep(4 * time.Second)
+			join(model.RemoteWorkerName("w", "default", fmt.Sprint(i)))
+			want(true)
+		}
+		time.Sleep(4 * time.Second)
+		join("local")
+		want(true)
+		time.Sleep(time.Second)
+		want(false)
+
+		inc.board.reunite(5 * time.Second)
+		for i := range 8 {
+			want(true)
+			time.Sleep(4 * time.Second)
+			join(model.RemoteWorkerName("w", "default", fmt.Sprint("again", i)))
+		}
+		want(false)
+	})
+}

@@ -1,0 +1,59 @@
+package remote
+
+import (
+	"testing"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+// survivor is a worker that outlives its server. It counts what it is given.
+type survivor struct {
+	api.Survivor
+	activated, lost int
+}
+
+func (s *survivor) Activate(model.Activation)      { s.activated++ }
+func (s *survivor) Lose(model.RunID, uint64)       { s.lost++ }
+func (s *survivor) of(r *workflowRole) (named int) { return len(r.lost(nil).GetHeldRuns()) }
+
+// A worker names a run to each next server until it has got the whole history again: a server may
+// die while it sends a long one.
+func TestRunsAreNamedUntilTheirHistoryIsWhole(t *testing.T) {
+	t.Parallel()
+	worker := &survivor{}
+	r := newWorkflowRole(newMembership(&Work{tenant: "default"}, &pb.Join{}), worker)
+	a := model.Activation{Start: model.Start{Address: model.Address{Tenant: "default", Type: "wf", Key: "k"}, Run: model.RunID{1}}, Generation: 3}
+	activate := func(more bool) {
+		t.Helper()
+		m := wire.Activation(&a)
+		m.More = more
+		if err := r.activate(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	activate(true)
+	if n := worker.of(r); n != 0 || worker.lost != 0 {
+		t.Fatalf("the worker names %d runs and loses %d, and has seen none", n, worker.lost)
+	}
+	activate(false)
+	for range 2 {
+		if n := worker.of(r); n != 1 || worker.lost != 1 {
+			t.Fatalf("the worker names %d runs and has lost %d", n, worker.lost)
+		}
+		activate(true)
+	}
+
+	if err := r.more(&pb.MoreEvents{Run: wire.Run(a.Start.Run), Generation: a.Generation}); err != nil {
+		t.Fatal(err)
+	}
+	if worker.activated != 2 || len(r.left) != 0 {
+		t.Errorf("%d activations; %d runs are left from a lost session", worker.activated, len(r.left))
+	}
+	if n := worker.of(r); n != 1 || worker.lost != 2 {
+		t.Errorf("the worker names %d runs and has lost %d", n, worker.lost)
+	}
+}
