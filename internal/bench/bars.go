@@ -18,8 +18,8 @@ type Bar struct {
 	Measured bool
 }
 
-// Holds reports whether the requirement was measured and is met.
-func (b Bar) Holds() bool {
+// IsMet reports whether the requirement was measured and is met.
+func (b Bar) IsMet() bool {
 	return b.Measured && (b.AtLeast && b.Got >= b.Want || !b.AtLeast && b.Got <= b.Want)
 }
 
@@ -119,7 +119,7 @@ func (r *Report) Judge(workloads []Workload) {
 // Failed returns the bars that do not hold.
 func (r *Report) Failed() (failed []Bar) {
 	for _, b := range r.Bars {
-		if !b.Holds() {
+		if !b.IsMet() {
 			failed = append(failed, b)
 		}
 	}

@@ -27,7 +27,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		p.line("## Bars")
 		p.table("store", "requirement", "measured", "bar", "")
 		for _, b := range r.Bars {
-			p.row(string(b.Kind), b.Name, b.got(), b.want(), verdict(b.Holds()))
+			p.row(string(b.Kind), b.Name, b.got(), b.want(), verdict(b.IsMet()))
 		}
 	}
 

@@ -41,8 +41,8 @@ func (m *Membership) Fingerprint(b []byte, mono time.Duration) []byte {
 // IsLeaving reports whether the lanes are giving the shard up.
 func (m *Membership) IsLeaving(s model.ShardID) bool { return m.leaving[s] }
 
-// Owns reports whether the shard is ours as far as the node knows.
-func (m *Membership) Owns(s model.ShardID) bool { return m.owned[s] }
+// HasShard reports whether the shard is ours as far as the node knows.
+func (m *Membership) HasShard(s model.ShardID) bool { return m.owned[s] }
 
 // RankOf returns the rank of a node.
 func RankOf(n *store.Member) int { return int(rankOf(n)) }

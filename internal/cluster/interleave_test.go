@@ -121,7 +121,7 @@ func (w *small) mono(i int) time.Duration { return time.Duration(w.now-w.nodes[i
 // isServing reports whether a node answers for the shard now.
 func (w *small) isServing(i int) bool {
 	n := &w.nodes[i]
-	return !n.dead && n.m.IsServing(w.mono(i)) && n.m.Owns(0) && !n.m.IsLeaving(0)
+	return !n.dead && n.m.IsServing(w.mono(i)) && n.m.HasShard(0) && !n.m.IsLeaving(0)
 }
 
 // print returns a hash that tells states apart.

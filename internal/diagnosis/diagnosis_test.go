@@ -139,10 +139,10 @@ func TestAlive(t *testing.T) {
 	if strings.Contains(got, "c:3") {
 		t.Errorf("a dead process is alive: %s", got)
 	}
-	if _, missing := town().Missing(at("old"), nil); !missing {
+	if _, missing := town().WhyNoProcess(at("old"), nil); !missing {
 		t.Error("the code of the dead is there")
 	}
-	if _, missing := town().Missing(at("refund"), nil); missing {
+	if _, missing := town().WhyNoProcess(at("refund"), nil); missing {
 		t.Error("the code of b is missing")
 	}
 }

@@ -31,9 +31,9 @@ func (w *World) Judge(r *Run) []model.Reason {
 	if len(waits) > 0 && unreadable(waits[0].Code) {
 		return waits // no process could read it
 	}
-	why, stands := w.Unowned(r.Shard)
+	why, stands := w.WhyUnowned(r.Shard)
 	if !stands && r.Task == nil {
-		why, stands = w.Lacks(r.Shard, r.Address, r.Pin)
+		why, stands = w.WhyNoCode(r.Shard, r.Address, r.Pin)
 	}
 	if !stands {
 		return waits
@@ -59,7 +59,7 @@ func (w *World) addServed(r *Run, why model.Reason) model.Reason {
 	if !ok {
 		return why
 	}
-	if judged, unserved := w.Unserved(r.Address.Tenant, &model.TaskSpec{Queue: queue, Kind: why.Name}); unserved {
+	if judged, unserved := w.WhyUnserved(r.Address.Tenant, &model.TaskSpec{Queue: queue, Kind: why.Name}); unserved {
 		return judged
 	}
 	return why

@@ -28,7 +28,7 @@ func (w *World) Task(tenant string, t *core.Task, flow Flow) (model.Reason, erro
 	if why, paused := flow.PauseOf(t.Spec.Queue); paused {
 		return why, nil
 	}
-	if why, unserved := w.Unserved(tenant, t.Spec); unserved {
+	if why, unserved := w.WhyUnserved(tenant, t.Spec); unserved {
 		return why, nil
 	}
 	if why, refused, err := flow.RefusalOf(t); err != nil || refused {

@@ -56,8 +56,8 @@ func (w *World) NeedsPin(a model.Address) bool {
 	return false
 }
 
-// Unowned returns why no node works on a shard. ok is false if a live node owns it.
-func (w *World) Unowned(shard model.ShardID) (why model.Reason, ok bool) {
+// WhyUnowned returns why no node works on a shard. ok is false if a live node owns it.
+func (w *World) WhyUnowned(shard model.ShardID) (why model.Reason, ok bool) {
 	if w.Owner(shard) != nil {
 		return why, false
 	}
@@ -71,10 +71,10 @@ func (w *World) Unowned(shard model.ShardID) (why model.Reason, ok bool) {
 	return why, true
 }
 
-// Lacks returns why no node can run the code of an execution, an entity or a service. ok is false
-// if the owner of its shard can. pin is the version that a run is pinned to; empty if it is not
-// pinned.
-func (w *World) Lacks(shard model.ShardID, a model.Address, pin string) (why model.Reason, ok bool) {
+// WhyNoCode returns why no node can run the code of an execution, an entity or a service. ok is
+// false if the owner of its shard can. pin is the version that a run is pinned to; empty if it is
+// not pinned.
+func (w *World) WhyNoCode(shard model.ShardID, a model.Address, pin string) (why model.Reason, ok bool) {
 	owner := w.Owner(shard)
 	if owner == nil || has(owner, a, pin) {
 		return why, false
@@ -98,8 +98,8 @@ func (w *World) Lacks(shard model.ShardID, a model.Address, pin string) (why mod
 	return why, true
 }
 
-// Unserved returns why no worker of any node executes a task. ok is false if one does.
-func (w *World) Unserved(tenant string, t *model.TaskSpec) (why model.Reason, ok bool) {
+// WhyUnserved returns why no worker of any node executes a task. ok is false if one does.
+func (w *World) WhyUnserved(tenant string, t *model.TaskSpec) (why model.Reason, ok bool) {
 	for _, m := range w.live {
 		for i := range m.Serves {
 			s := &m.Serves[i]
@@ -113,14 +113,14 @@ func (w *World) Unserved(tenant string, t *model.TaskSpec) (why model.Reason, ok
 	}, true
 }
 
-// Missing returns why no live node would run an execution, whatever its shard. ok is false if one
-// would. t is set for a standalone task.
-func (w *World) Missing(a model.Address, t *model.TaskSpec) (why model.Reason, ok bool) {
+// WhyNoProcess returns why no live node would run an execution, whatever its shard. ok is false if
+// one would. t is set for a standalone task.
+func (w *World) WhyNoProcess(a model.Address, t *model.TaskSpec) (why model.Reason, ok bool) {
 	if len(w.live) == 0 {
 		return why, false // the store of a stopped program
 	}
 	if t != nil {
-		return w.Unserved(a.Tenant, t)
+		return w.WhyUnserved(a.Tenant, t)
 	}
 	if slices.ContainsFunc(w.live, func(m *store.Member) bool { return has(m, a, "") }) {
 		return why, false

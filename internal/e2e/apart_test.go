@@ -46,7 +46,7 @@ func TestTalkBetweenProcesses(t *testing.T) {
 					if err := apps[j].Executions().Pause(ctx, exec, "both"); err != nil {
 						t.Error(err)
 					}
-					fails(t, "a query of a paused execution", ask(t, apps[1-j], exec), perdure.ErrBlocked, "paused: both")
+					wantError(t, "a query of a paused execution", ask(t, apps[1-j], exec), perdure.ErrBlocked, "paused: both")
 					if err := apps[1-j].Executions().Resume(ctx, exec); err != nil {
 						t.Error(err)
 					}

@@ -65,7 +65,7 @@ func TestEventsOfANewerVersion(t *testing.T) {
 		app := s.open(damaged, a.w)
 		client := caller(t, app)
 		a.start(t, app, client)
-		exec := started(t, client, damaged, "in", perdure.RawKey("k"))
+		exec := mustStart(t, client, damaged, "in", perdure.RawKey("k"))
 		reason(t, app, exec, "waits for signal word")
 		if err := app.Close(); err != nil {
 			t.Fatal(err)

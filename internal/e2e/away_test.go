@@ -29,7 +29,7 @@ func TestEveryFaceSaysThatTheStoreIsAway(t *testing.T) {
 			w := &stalls{t: t, s: s}
 			flow := perdure.NewWorkflow("flow", waitsForWord)
 			app := s.open(flow, stallBox)
-			x := started(t, caller(t, app), flow, "x", perdure.RawKey("x"))
+			x := mustStart(t, caller(t, app), flow, "x", perdure.RawKey("x"))
 			reason(t, app, x, "signal word")
 
 			if refuses {

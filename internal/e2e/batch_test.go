@@ -84,6 +84,6 @@ func batches(t *testing.T, s *site) {
 		return err == nil && n == 6 // 4 of eu, k4, late
 	})
 	for _, err := range app.Executions().Batch(t.Context(), `colour = "red"`, nil) {
-		fails(t, "a batch by nonsense", err, perdure.ErrInvalid, "character 1")
+		wantError(t, "a batch by nonsense", err, perdure.ErrInvalid, "character 1")
 	}
 }

@@ -130,7 +130,7 @@ func closeOnAFullDisk(t *testing.T, after time.Duration) {
 
 	before, began := st.refused.Load(), time.Now()
 	closed := app.Close()
-	fails(t, "Close", closed, perdure.ErrUnavailable, "not stored: 1 requests", "no space left on the disk")
+	wantError(t, "Close", closed, perdure.ErrUnavailable, "not stored: 1 requests", "no space left on the disk")
 	t.Logf("after %s and %d commits: %v", time.Since(began), st.refused.Load()-before, closed)
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("Close took %s", took)
@@ -141,7 +141,7 @@ func closeOnAFullDisk(t *testing.T, after time.Duration) {
 	calls.Wait()
 	for range cap(errs) {
 		err := <-errs
-		fails(t, "a caller", err, perdure.ErrUnavailable, "no space left on the disk")
+		wantError(t, "a caller", err, perdure.ErrUnavailable, "no space left on the disk")
 		t.Log(err)
 	}
 

@@ -59,7 +59,7 @@ func TestCorruptedRows(t *testing.T) {
 				app := s.open(damaged, a.w)
 				client := caller(t, app)
 				a.start(t, app, client)
-				exec := started(t, client, damaged, c.input, perdure.RawKey("k"))
+				exec := mustStart(t, client, damaged, c.input, perdure.RawKey("k"))
 				info := reason(t, app, exec, "waits for signal word")
 				if err := app.Close(); err != nil {
 					t.Fatal(err)
@@ -194,7 +194,7 @@ func TestCorruptedAnswer(t *testing.T) {
 		app := s.open(damaged, a.w)
 		c := caller(t, app)
 		a.start(t, app, c)
-		exec := started(t, c, damaged, "in", perdure.RawKey("k"))
+		exec := mustStart(t, c, damaged, "in", perdure.RawKey("k"))
 		if err := word.Send(c, exec, "hello", perdure.RequestID("r1")); err != nil {
 			t.Fatal(err)
 		}
@@ -372,11 +372,11 @@ func TestReadOnlyPostgres(t *testing.T) {
 		return err
 	})
 
-	fails(t, "a start on a read-only server", err, perdure.ErrUnavailable, "alive", pg.Addr(), "read only")
+	wantError(t, "a start on a read-only server", err, perdure.ErrUnavailable, "alive", pg.Addr(), "read only")
 	t.Logf("the caller got: %v", err)
 	s.checkUnchanged(before)
 	_, err = s.cfg.Open(t.Context(), s.url, a.w)
-	fails(t, "open of a read-only server", err, perdure.ErrUnavailable, pg.Addr(), "read only")
+	wantError(t, "open of a read-only server", err, perdure.ErrUnavailable, pg.Addr(), "read only")
 	t.Logf("open: %v", err)
 	set("off")
 	a.checkEnd(t, c, "a")
@@ -534,7 +534,7 @@ func TestStoreMustBeOpenedAgain(t *testing.T) {
 	}
 
 	client := caller(t, app)
-	exec := started(t, client, damaged, "in", perdure.RawKey("k"))
+	exec := mustStart(t, client, damaged, "in", perdure.RawKey("k"))
 	reason(t, app, exec, "waits for signal word")
 	if err := os.Rename(s.path, s.path+".away"); err != nil {
 		t.Fatal(err)

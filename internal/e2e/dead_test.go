@@ -158,7 +158,7 @@ func TestDeadTasks(t *testing.T) {
 			"fork":   second(app.Executions().Fork(t.Context(), xs[0], perdure.RawKey("other"))),
 			"reset":  second(app.Executions().Reset(t.Context(), xs[0], perdure.BeforeStep("mail"))),
 		} {
-			fails(t, what+" of a task", err, perdure.ErrInvalid, "is a task")
+			wantError(t, what+" of a task", err, perdure.ErrInvalid, "is a task")
 		}
 	})
 }
@@ -205,7 +205,7 @@ func TestDeadStepsAreRequeuedBesideTheirWorkflow(t *testing.T) {
 			}
 		}
 
-		fails(t, "a canary that fails", stopped, perdure.ErrConflict, "the canary", "no money")
+		wantError(t, "a canary that fails", stopped, perdure.ErrConflict, "the canary", "no money")
 		// the canary is dead again
 		if left := dead(t, app, perdure.DeadQuery{Requeued: new(bool)}); n != 1 || len(left) != 5 {
 			t.Fatalf("%d requeued, %d dead and not requeued", n, len(left))

@@ -83,7 +83,7 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 		}
 	})
 
-	fails(t, "a start on a full disk", full, perdure.ErrUnavailable, "keep", place)
+	wantError(t, "a start on a full disk", full, perdure.ErrUnavailable, "keep", place)
 	if text := strings.ToLower(full.Error()); !strings.Contains(text, "full") && !strings.Contains(text, "space") {
 		t.Errorf("error %q does not say what is the matter", full)
 	}
@@ -132,8 +132,8 @@ func closeWhileFull(t *testing.T, s *site, filler, place string, keep *perdure.W
 		return err != nil && strings.Contains(err.Error(), place)
 	})
 	closed := app.Close()
-	fails(t, "Close on a full disk", closed, perdure.ErrUnavailable, "not stored", place)
-	fails(t, "a call during Close", <-heard, perdure.ErrUnavailable)
+	wantError(t, "Close on a full disk", closed, perdure.ErrUnavailable, "not stored", place)
+	wantError(t, "a call during Close", <-heard, perdure.ErrUnavailable)
 	t.Logf("Close: %v", closed)
 
 	if err := os.Remove(filler); err != nil {

@@ -372,7 +372,7 @@ func (w *stalls) startApart(places []*place) {
 	node := map[string]string{} // of the process that has the code, by workflow
 	for _, d := range []*perdure.Workflow[string, string]{onlyA, onlyB} {
 		for i := range 6 {
-			ref := started(w.t, c, d, "x", perdure.RawKey(fmt.Sprint("k", i))).Ref
+			ref := mustStart(w.t, c, d, "x", perdure.RawKey(fmt.Sprint("k", i))).Ref
 			a := model.Address{Tenant: model.DefaultTenant, Type: ref.Workflow, Key: ref.Key}
 			x := stall{name: ref.Workflow + " " + ref.Key, ref: ref, code: model.WaitElsewhere}
 			own := owners[a.Shard(len(owners))]
@@ -402,7 +402,7 @@ func (w *stalls) astray(app *perdure.App, flow *perdure.Workflow[string, string]
 		}
 	}
 	w.add(stall{
-		name: "call of an entity of another process", ref: started(w.t, caller(w.t, app), flow, "stow "+key, perdure.RawKey("stow")).Ref, code: model.WaitAnswer,
+		name: "call of an entity of another process", ref: mustStart(w.t, caller(w.t, app), flow, "stow "+key, perdure.RawKey("stow")).Ref, code: model.WaitAnswer,
 		want: []string{"answer of vault/" + key}, because: []string{"vault/" + key + " waits for its owner to have the code of entity vault", first + ") owns its shard"},
 	})
 }

@@ -111,7 +111,7 @@ func childPolicies(t *testing.T, s *site) {
 			_, _ = exec.Result(c) // that of the scenario
 			eventually(t, "the children begin", func() bool { return len(list(t, app, fmt.Sprintf(`workflow = "child" and key = %q*`, how+"-"))) == 2 })
 			_, err = child.Execution(perdure.RawKey(how + "-cancel")).Result(c)
-			fails(t, how+": the child that goes with its parent", err, perdure.ErrCanceled)
+			wantError(t, how+": the child that goes with its parent", err, perdure.ErrCanceled)
 			left := child.Execution(perdure.RawKey(how + "-abandon"))
 			reason(t, app, left, "waits for signal release")
 			if err := release.Send(c, left, "free"); err != nil {
@@ -166,7 +166,7 @@ func cancelWithCleanup(t *testing.T, s *site) {
 
 	app := s.open(trip)
 	c := caller(t, app)
-	exec := started(t, c, trip, "", perdure.RawKey("k"))
+	exec := mustStart(t, c, trip, "", perdure.RawKey("k"))
 	reason(t, app, exec, "waits for a timer")
 
 	for range 2 { // the second cancel has no effect
@@ -176,10 +176,10 @@ func cancelWithCleanup(t *testing.T, s *site) {
 	}
 
 	_, err := exec.Result(c)
-	fails(t, "the result", err, perdure.ErrCanceled)
+	wantError(t, "the result", err, perdure.ErrCanceled)
 	outcome, err := exec.Poll(c)
 	equal(t, "status", outcome.Status, err, perdure.Canceled)
-	fails(t, "a cancel of what has ended", exec.Cancel(c, "again"), perdure.ErrConflict, "trip")
+	wantError(t, "a cancel of what has ended", exec.Cancel(c, "again"), perdure.ErrConflict, "trip")
 	if want := []string{"leave", "pay the hotel", "come home"}; !slices.Equal(done, want) {
 		t.Errorf("ran %v, want %v", done, want)
 	}
@@ -264,7 +264,7 @@ func combinators(t *testing.T, s *site) {
 
 	app := s.open(w, tick, fail)
 	c := caller(t, app)
-	exec := started(t, c, w, "", perdure.RawKey("k"))
+	exec := mustStart(t, c, w, "", perdure.RawKey("k"))
 	eventually(t, "the select is lost", func() bool { return strings.Count(strings.Join(kindsOf(t, app, exec), " "), "timer_fired") == 2 })
 	if err := word.Send(c, exec, "done"); err != nil {
 		t.Fatal(err)
@@ -299,7 +299,7 @@ func continueAsNew(t *testing.T, s *site) {
 
 	app := s.open(code)
 	c := caller(t, app)
-	exec := started(t, c, loop, state{}, perdure.RawKey("k"))
+	exec := mustStart(t, c, loop, state{}, perdure.RawKey("k"))
 	first, err := app.Executions().Describe(t.Context(), exec)
 	if err != nil {
 		t.Fatal(err)

@@ -192,14 +192,14 @@ func TestForkRefusals(t *testing.T) {
 		return err
 	}
 
-	fails(t, "a key that is taken", fork("a", "a"), perdure.ErrConflict, "order/a")
-	fails(t, "a source that is not there", fork("x", "b"), perdure.ErrNotFound, "order/x")
-	fails(t, "a step that is not there", fork("a", "b", perdure.BeforeStep("fly")), perdure.ErrNotFound, "fly")
-	fails(t, "a position that is not there", fork("a", "b", perdure.AfterPosition(99)), perdure.ErrInvalid, "99")
-	fails(t, "two places", fork("a", "b", perdure.AfterPosition(1), perdure.BeforeStep("charge")), perdure.ErrInvalid)
-	fails(t, "an edit behind the cut", fork("a", "b", perdure.BeforeStep("charge"), perdure.SetResult("charge", 1)), perdure.ErrInvalid, "charge")
-	fails(t, "an edit of nothing", fork("a", "b", perdure.SetResult("ship", "x")), perdure.ErrNotFound, "ship")
-	fails(t, "a key that is empty", fork("a", ""), perdure.ErrInvalid, "key")
+	wantError(t, "a key that is taken", fork("a", "a"), perdure.ErrConflict, "order/a")
+	wantError(t, "a source that is not there", fork("x", "b"), perdure.ErrNotFound, "order/x")
+	wantError(t, "a step that is not there", fork("a", "b", perdure.BeforeStep("fly")), perdure.ErrNotFound, "fly")
+	wantError(t, "a position that is not there", fork("a", "b", perdure.AfterPosition(99)), perdure.ErrInvalid, "99")
+	wantError(t, "two places", fork("a", "b", perdure.AfterPosition(1), perdure.BeforeStep("charge")), perdure.ErrInvalid)
+	wantError(t, "an edit behind the cut", fork("a", "b", perdure.BeforeStep("charge"), perdure.SetResult("charge", 1)), perdure.ErrInvalid, "charge")
+	wantError(t, "an edit of nothing", fork("a", "b", perdure.SetResult("ship", "x")), perdure.ErrNotFound, "ship")
+	wantError(t, "a key that is empty", fork("a", ""), perdure.ErrInvalid, "key")
 	if got := list(t, app, ""); len(got) != 1 {
 		t.Errorf("there are %v", got)
 	}
@@ -234,7 +234,7 @@ func TestForkOfTooMuch(t *testing.T) {
 		equal(t, "the source", got, err, 12*3<<19)
 		source := large.Execution(perdure.RawKey("1"))
 		_, err = app.Executions().Fork(t.Context(), source, perdure.RawKey("2"))
-		fails(t, "a fork of 18 MiB", err, perdure.ErrExhausted, "16777216")
+		wantError(t, "a fork of 18 MiB", err, perdure.ErrExhausted, "16777216")
 		if _, err = app.Executions().Fork(t.Context(), source, perdure.RawKey("2"), perdure.BeforeStep("k")); err != nil {
 			t.Fatalf("a fork of 15 MiB: %v", err)
 		}
@@ -278,7 +278,7 @@ func TestRetry(t *testing.T) {
 		app := s.open(f.order)
 		f.begin(t, app, "a")
 		_, err := app.Executions().Retry(t.Context(), f.at("a"))
-		fails(t, "a retry of what is open", err, perdure.ErrConflict, "order/a", "running")
+		wantError(t, "a retry of what is open", err, perdure.ErrConflict, "order/a", "running")
 		if _, err := f.end(t, app, "a"); err == nil {
 			t.Fatal("the order should fail")
 		}
@@ -318,7 +318,7 @@ func TestRetry(t *testing.T) {
 		}
 
 		_, err = app.Executions().Retry(t.Context(), f.at("a"))
-		fails(t, "a retry of what has completed", err, perdure.ErrConflict, "completed")
+		wantError(t, "a retry of what has completed", err, perdure.ErrConflict, "completed")
 		if got := list(t, app, ""); len(got) != 1 {
 			t.Errorf("there are %v", got)
 		}
@@ -326,7 +326,7 @@ func TestRetry(t *testing.T) {
 			t.Errorf("a repeated start: %v", err)
 		}
 		_, err = f.order.Start(caller(t, app), 2, perdure.RawKey("a"))
-		fails(t, "a start with another input", err, perdure.ErrConflict)
+		wantError(t, "a start with another input", err, perdure.ErrConflict)
 	})
 }
 
@@ -522,8 +522,8 @@ func TestDelete(t *testing.T) {
 		f := newShopfloor()
 		app := s.open(f.order)
 		f.begin(t, app, "a")
-		fails(t, "a delete of what is open", app.Executions().Delete(t.Context(), f.at("a")), perdure.ErrConflict, "order/a")
-		fails(t, "a delete of what is not there", app.Executions().Delete(t.Context(), f.at("x")), perdure.ErrNotFound, "order/x")
+		wantError(t, "a delete of what is open", app.Executions().Delete(t.Context(), f.at("a")), perdure.ErrConflict, "order/a")
+		wantError(t, "a delete of what is not there", app.Executions().Delete(t.Context(), f.at("x")), perdure.ErrNotFound, "order/x")
 		// two runs
 		if _, err := app.Executions().Reset(t.Context(), f.at("a"), perdure.AfterPosition(0)); err != nil {
 			t.Fatal(err)
@@ -538,8 +538,8 @@ func TestDelete(t *testing.T) {
 		}
 
 		_, err := app.Executions().Describe(t.Context(), f.at("a"))
-		fails(t, "describe", err, perdure.ErrNotFound)
-		fails(t, "a signal", f.word.Send(caller(t, app), f.at("a"), "x"), perdure.ErrNotFound)
+		wantError(t, "describe", err, perdure.ErrNotFound)
+		wantError(t, "a signal", f.word.Send(caller(t, app), f.at("a"), "x"), perdure.ErrNotFound)
 
 		if s.kind != "memory" {
 			app = s.reopen(app, f.order)
@@ -586,7 +586,7 @@ func TestExportAndImport(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := away.Histories().Import(t.Context(), bytes.NewReader(files[key]))
-			fails(t, "a second import", err, perdure.ErrConflict, "order/"+key)
+			wantError(t, "a second import", err, perdure.ErrConflict, "order/"+key)
 		}
 
 		if s.kind != "memory" {
@@ -620,7 +620,7 @@ func TestExportAndImport(t *testing.T) {
 			t.Error(err)
 		}
 		_, err = away.Histories().Import(t.Context(), strings.NewReader("nonsense"))
-		fails(t, "an import of nonsense", err, perdure.ErrInvalid, "line 1")
+		wantError(t, "an import of nonsense", err, perdure.ErrInvalid, "line 1")
 	})
 }
 

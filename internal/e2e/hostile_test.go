@@ -41,7 +41,7 @@ func TestSendsThatCannotBeStored(t *testing.T) {
 
 		app := s.open(receiver, sender)
 		c := caller(t, app)
-		r := started(t, c, receiver, "", perdure.RawKey("r"))
+		r := mustStart(t, c, receiver, "", perdure.RawKey("r"))
 		got, err := sender.Run(c, "", perdure.RawKey("s"))
 		equal(t, "refused", got, err, 18)
 		word, err := r.Result(c)

@@ -111,7 +111,7 @@ func TestInlineGate(t *testing.T) {
 		must(t, app.Breakers().SetRule(t.Context(), perdure.BreakerRule{Name: "bank", Failures: 2, Reset: time.Hour}))
 		var all []perdure.Execution[int]
 		for i := range 10 {
-			all = append(all, started(t, c, flow, i))
+			all = append(all, mustStart(t, c, flow, i))
 		}
 		for i, x := range all {
 			got, err := x.Result(c)
@@ -122,7 +122,7 @@ func TestInlineGate(t *testing.T) {
 		}
 		free(t, app)
 
-		kept := started(t, c, bank, 1, perdure.RawKey("kept"))
+		kept := mustStart(t, c, bank, 1, perdure.RawKey("kept"))
 		reason(t, app, kept, "circuit breaker bank")
 		app = s.reopen(app, limited, call, flow, bank)
 		c = caller(t, app)
@@ -164,7 +164,7 @@ func TestInlineLimitOfTwoNodes(t *testing.T) {
 		var all []perdure.Execution[int]
 		for range flows {
 			n++
-			all = append(all, started(t, c[n%2], flow, n))
+			all = append(all, mustStart(t, c[n%2], flow, n))
 		}
 		for i, x := range all {
 			got, err := x.Result(c[0])
@@ -302,7 +302,7 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 	c := last.With(t.Context())
 	var all []perdure.Execution[int]
 	for i := range 12 {
-		all = append(all, started(t, c, flow, i))
+		all = append(all, mustStart(t, c, flow, i))
 	}
 	time.Sleep(5 * time.Second) // three run, and nine wait
 	switch {

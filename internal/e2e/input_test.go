@@ -93,7 +93,7 @@ func TestBadCalls(t *testing.T) {
 		app := s.open(w, numbers, a.w)
 		c := caller(t, app)
 		a.start(t, app, c)
-		exec := started(t, c, w, fits, perdure.RawKey("target"))
+		exec := mustStart(t, c, w, fits, perdure.RawKey("target"))
 		reason(t, app, exec, "waits for signal sig")
 		before := s.contents()
 
@@ -149,7 +149,7 @@ func TestBadCalls(t *testing.T) {
 			}(), []string{"key", "513 bytes"}},
 			{"cancel of an address that cannot be", perdure.Execution[string]{Ref: perdure.Ref{Workflow: "wf"}}.Cancel(c, ""), []string{"key", "empty"}},
 		} {
-			fails(t, x.name, x.err, perdure.ErrInvalid, x.says...)
+			wantError(t, x.name, x.err, perdure.ErrInvalid, x.says...)
 		}
 
 		s.checkUnchanged(before)
@@ -219,7 +219,7 @@ func TestBadValuesInCode(t *testing.T) {
 			"output of workflow":            {"wf", "10002 bytes"},
 		} {
 			_, err := w.Run(c, what, perdure.RawKey(what))
-			fails(t, what, err, perdure.ErrInvalid, names...)
+			wantError(t, what, err, perdure.ErrInvalid, names...)
 			outcome, err := w.Execution(perdure.RawKey(what)).Poll(c)
 			equal(t, "status of "+what, outcome.Status, err, perdure.Failed)
 		}
@@ -244,8 +244,8 @@ func TestUnknownWorkflowWaits(t *testing.T) {
 		app := s.open(a.w, known)
 		c := caller(t, app)
 		a.start(t, app, c)
-		exec := started(t, c, elsewhere, "in", perdure.RawKey("k"))
-		parent := started(t, c, known, "", perdure.RawKey("p"))
+		exec := mustStart(t, c, elsewhere, "in", perdure.RawKey("k"))
+		parent := mustStart(t, c, known, "", perdure.RawKey("p"))
 		reason(t, app, exec, "waits for a worker that offers workflow elsewhere")
 		reason(t, app, parent, "waits for child elsewhere/child")
 		if err := perdure.NewSignal[string]("word").Send(c, exec, "hello"); err != nil {
@@ -283,7 +283,7 @@ func TestBadDefinitions(t *testing.T) {
 		_, err := s.cfg.Open(t.Context(), s.url, w, act, other, again,
 			perdure.DeclareWorkflow[int, int]("declared"), perdure.NewWorkflow("channel", func(perdure.WorkflowCtx, chan int) (int, error) { return 0, nil }),
 			perdure.NewWorkflow("", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil }), nil)
-		fails(t, "open", err, perdure.ErrInvalid,
+		wantError(t, "open", err, perdure.ErrInvalid,
 			"two definitions of workflow wf (e2e/input_test.go:", "two definitions of activity act (e2e/input_test.go:", "workflow declared is declared", "Bind",
 			"chan int cannot be encoded", "is empty", "nil")
 		if n := strings.Count(fmt.Sprint(err), "input_test.go:"); n < 7 {
@@ -321,8 +321,8 @@ func TestWrongTypes(t *testing.T) {
 		c := caller(t, app)
 		a.start(t, app, c)
 		_, err := mixed.Run(c, "", perdure.RawKey("k"))
-		fails(t, "an activity called with other types than it is bound with", err, perdure.ErrInvalid, "act", "input_test.go:")
-		exec := started(t, c, first, v1{41}, perdure.RawKey("k"))
+		wantError(t, "an activity called with other types than it is bound with", err, perdure.ErrInvalid, "act", "input_test.go:")
+		exec := mustStart(t, c, first, v1{41}, perdure.RawKey("k"))
 		reason(t, app, exec, "waits for signal wake")
 
 		app = s.reopen(app, second, a.w)

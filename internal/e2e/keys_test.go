@@ -59,9 +59,9 @@ func reusePolicies(t *testing.T, s *site) {
 
 	before := s.contents()
 	_, err := w.Start(c, true, perdure.RawKey("good"))
-	fails(t, "a used key with another input", err, perdure.ErrConflict, "work", "good")
+	wantError(t, "a used key with another input", err, perdure.ErrConflict, "work", "good")
 	_, err = w.Run(c, true, perdure.RawKey("good"))
-	fails(t, "run of a used key with another input", err, perdure.ErrConflict, "work", "good")
+	wantError(t, "run of a used key with another input", err, perdure.ErrConflict, "work", "good")
 	s.checkUnchanged(before)
 	run("good", true, perdure.ReuseAlways) // a new run may have another input
 }
@@ -80,7 +80,7 @@ func looking(t *testing.T, s *site) {
 	app := s.open(w, other)
 	c := caller(t, app)
 	from := time.Now().Add(-time.Minute)
-	exec := started(t, c, w, "in", perdure.RawKey("box/1"))
+	exec := mustStart(t, c, w, "in", perdure.RawKey("box/1"))
 	reason(t, app, exec, "waits for signal letter")
 	outcome, err := exec.Poll(c)
 	if err != nil || !outcome.Status.Open() || outcome.Reason != "waits for signal letter" || outcome.Value != "" {
@@ -150,28 +150,28 @@ func looking(t *testing.T, s *site) {
 		`workflow = "not\xfe ok"`:   {"workflow", "UTF-8"},
 	} {
 		for _, err := range app.Executions().List(t.Context(), query) {
-			fails(t, "query "+query, err, perdure.ErrInvalid, names...)
+			wantError(t, "query "+query, err, perdure.ErrInvalid, names...)
 		}
 	}
 
 	nobody := w.Execution(perdure.RawKey("nobody"))
 	_, err = nobody.Result(c)
-	fails(t, "result of a missing execution", err, perdure.ErrNotFound, "mail", "nobody")
+	wantError(t, "result of a missing execution", err, perdure.ErrNotFound, "mail", "nobody")
 	_, err = nobody.Poll(c)
-	fails(t, "poll of a missing execution", err, perdure.ErrNotFound, "mail", "nobody")
+	wantError(t, "poll of a missing execution", err, perdure.ErrNotFound, "mail", "nobody")
 	_, err = app.Executions().Describe(t.Context(), nobody)
-	fails(t, "describe a missing execution", err, perdure.ErrNotFound, "mail", "nobody")
-	fails(t, "cancel a missing execution", nobody.Cancel(c, ""), perdure.ErrNotFound, "mail", "nobody")
+	wantError(t, "describe a missing execution", err, perdure.ErrNotFound, "mail", "nobody")
+	wantError(t, "cancel a missing execution", nobody.Cancel(c, ""), perdure.ErrNotFound, "mail", "nobody")
 	for _, err := range app.Histories().Events(t.Context(), nobody) {
-		fails(t, "history of a missing execution", err, perdure.ErrNotFound, "mail", "nobody")
+		wantError(t, "history of a missing execution", err, perdure.ErrNotFound, "mail", "nobody")
 	}
 	run := info.Ref
 	run.Key = "nobody" // the run exists, but not under this key
 	_, err = app.Executions().Describe(t.Context(), run)
-	fails(t, "a run under another key", err, perdure.ErrNotFound, "nobody")
+	wantError(t, "a run under another key", err, perdure.ErrNotFound, "nobody")
 	run.Run = "run_nonsense"
 	_, err = app.Executions().Describe(t.Context(), run)
-	fails(t, "a run that is none", err, perdure.ErrInvalid, "run_nonsense")
+	wantError(t, "a run that is none", err, perdure.ErrInvalid, "run_nonsense")
 }
 
 func rfc(t time.Time) string { return t.UTC().Format(time.RFC3339) }

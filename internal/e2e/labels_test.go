@@ -132,7 +132,7 @@ func labelLimits(t *testing.T, s *site) {
 		"no spaces": {"no spaces": "x"}, "empty": {"empty": ""}, "33": many, "region": {"region": "\xff"}, "257": {"a": strings.Repeat("v", 257)},
 	} {
 		_, err := w.Start(c, "", perdure.RawKey("k"), perdure.Labels(l))
-		fails(t, "a start with label "+what, err, perdure.ErrInvalid, what)
+		wantError(t, "a start with label "+what, err, perdure.ErrInvalid, what)
 	}
 
 	s.checkUnchanged(before)
@@ -140,9 +140,9 @@ func labelLimits(t *testing.T, s *site) {
 		t.Fatal(err)
 	}
 	for i, name := range []string{"no spaces", "257", "NUL"} {
-		fails(t, "SetLabel", inside[i], perdure.ErrInvalid, name)
+		wantError(t, "SetLabel", inside[i], perdure.ErrInvalid, name)
 	}
-	fails(t, "SetLabel, once too often", inside[3], perdure.ErrExhausted, "number 31", "l31", "32")
+	wantError(t, "SetLabel, once too often", inside[3], perdure.ErrExhausted, "number 31", "l31", "32")
 	info, err := app.Executions().Describe(t.Context(), w.Execution(perdure.RawKey("k")))
 	if err != nil || len(info.Labels) != 32 || info.Labels["l0"] != "x" {
 		t.Errorf("labels %v, %v", info.Labels, err)

@@ -18,8 +18,8 @@ func TestLateStartsNameTheMissingOwner(t *testing.T) {
 		flow := perdure.NewWorkflow("flow", waitsForWord)
 		app := s.open(flow)
 		c := caller(t, app)
-		started(t, c, flow, "", perdure.RawKey("open"))
-		ended := started(t, c, flow, "", perdure.RawKey("ended"))
+		mustStart(t, c, flow, "", perdure.RawKey("open"))
+		ended := mustStart(t, c, flow, "", perdure.RawKey("ended"))
 		if err := app.Executions().Terminate(t.Context(), ended, ""); err != nil {
 			t.Fatal(err)
 		}

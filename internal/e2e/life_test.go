@@ -52,7 +52,7 @@ func TestReopen(t *testing.T) {
 
 		app := s.open(w)
 		c := caller(t, app)
-		exec := started(t, c, w, "", perdure.RawKey("k"))
+		exec := mustStart(t, c, w, "", perdure.RawKey("k"))
 		reason(t, app, exec, "waits for a timer")
 		app = s.reopen(app, w) // while it sleeps
 		reason(t, app, exec, "waits for signal wake")
@@ -103,7 +103,7 @@ func TestChangedCode(t *testing.T) {
 		}
 		fine := perdure.NewWorkflow("fine", func(perdure.WorkflowCtx, string) (string, error) { return "fine", nil })
 		app := s.open(code("charge"), fine)
-		exec := started(t, caller(t, app), w, "", perdure.RawKey("k"))
+		exec := mustStart(t, caller(t, app), w, "", perdure.RawKey("k"))
 		reason(t, app, exec, "waits for signal wake")
 
 		app = s.reopen(app, code("refund"), fine)
@@ -269,7 +269,7 @@ func TestCloseWithCallers(t *testing.T) {
 
 		heard := make(chan error, 3)
 		for i := range cap(heard) {
-			exec := started(t, c, w, "", perdure.RawKey(strconv.Itoa(i)))
+			exec := mustStart(t, c, w, "", perdure.RawKey(strconv.Itoa(i)))
 			reason(t, app, exec, "waits for signal wake")
 			go func() {
 				_, err := exec.Result(c)
@@ -284,7 +284,7 @@ func TestCloseWithCallers(t *testing.T) {
 		for range cap(heard) {
 			select {
 			case err := <-heard:
-				fails(t, "a caller that waits when the app closes", err, perdure.ErrUnavailable, "wait/")
+				wantError(t, "a caller that waits when the app closes", err, perdure.ErrUnavailable, "wait/")
 			case <-time.After(patience):
 				t.Fatal("a caller waits forever after the app has closed")
 			}
@@ -300,7 +300,7 @@ func TestCloseWithCallers(t *testing.T) {
 			go func() { done <- call() }()
 			select {
 			case err := <-done:
-				fails(t, what+" after the close", err, perdure.ErrUnavailable)
+				wantError(t, what+" after the close", err, perdure.ErrUnavailable)
 			case <-time.After(patience):
 				t.Fatalf("%s hangs after the app has closed", what)
 			}
@@ -329,7 +329,7 @@ func TestCloseWaitsForSteps(t *testing.T) {
 		})
 
 		app := s.open(w)
-		exec := started(t, caller(t, app), w, "", perdure.RawKey("k"))
+		exec := mustStart(t, caller(t, app), w, "", perdure.RawKey("k"))
 		<-began
 		closed := make(chan error, 1)
 		go func() { closed <- app.Close() }()
@@ -378,7 +378,7 @@ func TestCloseAbandonsStepsThatDoNotEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		exec := started(t, caller(t, app), w, "", perdure.RawKey("k"))
+		exec := mustStart(t, caller(t, app), w, "", perdure.RawKey("k"))
 		<-began
 		// Close returns although the step has not
 		if err := app.Close(); err != nil && !errors.Is(err, perdure.ErrTimeout) {

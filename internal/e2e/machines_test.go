@@ -162,7 +162,7 @@ func machineCancel(t *testing.T, s *site) {
 		t.Fatal(err)
 	}
 	_, err = x.Result(c)
-	fails(t, "a cancelled machine", err, perdure.ErrCanceled, "charge paid <nil>; cancelled: changed my mind, refunded")
+	wantError(t, "a cancelled machine", err, perdure.ErrCanceled, "charge paid <nil>; cancelled: changed my mind, refunded")
 	if out, err := x.Poll(c); err != nil || out.Status != perdure.Canceled {
 		t.Errorf("ended as %v, %v", out, err)
 	}
@@ -278,14 +278,14 @@ func TestRepairedMachine(t *testing.T) {
 		})
 
 		app := s.open(load, mistaken)
-		x := started(t, caller(t, app), self, "in", perdure.RawKey("k"))
+		x := mustStart(t, caller(t, app), self, "in", perdure.RawKey("k"))
 		if _, err := x.Result(caller(t, app)); !errors.Is(err, perdure.ErrInvalid) ||
 			!strings.Contains(err.Error(), `machine repair: id "a" of action start timer "a" 1h0m0s is pending already, by schedule load "a" "in"`) {
 			t.Errorf("the mistake ended with %v", err)
 		}
 
 		app = s.reopen(app, load, misread)
-		x = started(t, caller(t, app), self, "in", perdure.RawKey("k"), perdure.ReuseIfFailed)
+		x = mustStart(t, caller(t, app), self, "in", perdure.RawKey("k"), perdure.ReuseIfFailed)
 		reason(t, app, x, "output of activity load cannot be decoded")
 		app = s.reopen(app, load, right)
 		got, err := x.Result(caller(t, app))

@@ -74,7 +74,7 @@ func TestOperatorManagesAMailbox(t *testing.T) {
 			t.Fatalf("%s enters", got)
 		}
 		bob, cid := call("bob", 2), call("cid", 3)
-		x := started(t, c, visit, "dan")
+		x := mustStart(t, c, visit, "dan")
 		dan := mailbox(4)[3]
 		if _, err := enter.Call(c, "north", "eve"); !errors.Is(err, perdure.ErrExhausted) || !strings.Contains(err.Error(), "3 calls") {
 			t.Errorf("a fourth call that would wait: %v", err)

@@ -38,7 +38,7 @@ func signalsInOrder(t *testing.T, s *site) {
 
 	app := s.open(collect)
 	c := caller(t, app)
-	exec := started(t, c, collect, senders*each, perdure.RawKey("k"))
+	exec := mustStart(t, c, collect, senders*each, perdure.RawKey("k"))
 	at := time.Date(2026, 11, 15, 1, 2, 3, 4, time.UTC)
 
 	var wg sync.WaitGroup
@@ -73,7 +73,7 @@ func signalsInOrder(t *testing.T, s *site) {
 	if err := orders.Send(c, exec, order{}); !errors.Is(err, perdure.ErrConflict) {
 		t.Errorf("a signal to an execution that has ended: %v, want a conflict", err)
 	}
-	fails(t, "a signal to a missing execution", orders.Send(c, collect.Execution(perdure.RawKey("nobody")), order{}), perdure.ErrNotFound, "collect", "nobody")
+	wantError(t, "a signal to a missing execution", orders.Send(c, collect.Execution(perdure.RawKey("nobody")), order{}), perdure.ErrNotFound, "collect", "nobody")
 }
 
 // entities-workflows §17.13: a signal always wakes its receiver, whether it comes before the wait,
@@ -121,7 +121,7 @@ func signalsWheneverTheyCome(t *testing.T, s *site) {
 
 	app := s.open(late)
 	c := caller(t, app)
-	exec := started(t, c, late, "", perdure.RawKey("k"))
+	exec := mustStart(t, c, late, "", perdure.RawKey("k"))
 	if err := ping.Send(c, exec, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func signalTimeout(t *testing.T, s *site) {
 
 	app := s.open(ask)
 	c := caller(t, app)
-	exec := started(t, c, ask, "", perdure.RawKey("k"))
+	exec := mustStart(t, c, ask, "", perdure.RawKey("k"))
 	eventually(t, "the first wait has ended", func() bool { return slices.Contains(kindsOf(t, app, exec), "timer_fired") })
 
 	for _, v := range []string{"a", "b"} {
@@ -209,7 +209,7 @@ func signalWithStart(t *testing.T, s *site) {
 
 	app := s.open(basket)
 	c := caller(t, app)
-	exec := started(t, c, basket, "in", perdure.RawKey("k"), item.With("a"))
+	exec := mustStart(t, c, basket, "in", perdure.RawKey("k"), item.With("a"))
 	eventually(t, "the first was taken", func() bool { return len(takenOf(t, app, exec)) == 1 })
 	reason(t, app, exec, "waits for signal item")
 	if _, err := basket.Start(c, "in", perdure.RawKey("k"), item.With("b")); err != nil {
@@ -240,15 +240,15 @@ func promises(t *testing.T, s *site) {
 	app := s.open(wait)
 	c := caller(t, app)
 	for _, early := range []bool{true, false} {
-		exec := started(t, c, wait, "", perdure.RawKey(fmt.Sprint(early)))
+		exec := mustStart(t, c, wait, "", perdure.RawKey(fmt.Sprint(early)))
 		if !early {
 			reason(t, app, exec, "waits for promise word")
 		}
 		if err := word.Resolve(c, exec, "first"); err != nil {
 			t.Fatal(err)
 		}
-		fails(t, "a second value", word.Resolve(c, exec, "second"), perdure.ErrConflict, "word")
-		fails(t, "a rejection of a settled promise", word.Reject(c, exec, errors.New("no")), perdure.ErrConflict, "word")
+		wantError(t, "a second value", word.Resolve(c, exec, "second"), perdure.ErrConflict, "word")
+		wantError(t, "a rejection of a settled promise", word.Reject(c, exec, errors.New("no")), perdure.ErrConflict, "word")
 		if err := other.Reject(c, exec, errors.New("out of numbers")); err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +274,7 @@ func requestIDs(t *testing.T, s *site) {
 	})
 	app := s.open(sum)
 	c := caller(t, app)
-	exec := started(t, c, sum, 2, perdure.RawKey("k"))
+	exec := mustStart(t, c, sum, 2, perdure.RawKey("k"))
 	send := func(v int, id string) {
 		t.Helper()
 		if err := add.Send(c, exec, v, perdure.RequestID(id)); err != nil {
@@ -291,7 +291,7 @@ func requestIDs(t *testing.T, s *site) {
 	got, err := exec.Result(c)
 	equal(t, "sum", got, err, 3)
 	send(2, "two") // it was accepted before
-	fails(t, "a new signal to a closed execution", add.Send(c, exec, 3, perdure.RequestID("three")), perdure.ErrConflict)
+	wantError(t, "a new signal to a closed execution", add.Send(c, exec, 3, perdure.RequestID("three")), perdure.ErrConflict)
 
 	runs := map[string]bool{}
 	for range 3 {

@@ -95,7 +95,7 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 
 			{"times of a schedule", second(nightly.Next(time.Now(), -1)), perdure.ErrInvalid, []string{"-1"}},
 		} {
-			fails(t, x.name, x.err, x.kind, x.says...)
+			wantError(t, x.name, x.err, x.kind, x.says...)
 		}
 		s.checkUnchanged(before)
 		// The code of the schedule answers with the refusal, so the history has it. The schedule
@@ -111,7 +111,7 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 			{"too many", time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), from},
 		} {
 			_, err := nightly.Backfill(c, x.from, x.to)
-			fails(t, "backfill "+x.name, err, perdure.ErrInvalid, "nightly")
+			wantError(t, "backfill "+x.name, err, perdure.ErrInvalid, "nightly")
 		}
 		if got := list(t, app, `workflow = "wf"`); len(got) != 0 {
 			t.Errorf("there are executions %v", got)

@@ -171,7 +171,7 @@ func (c *courier) deliver(t *testing.T, s *site, crash bool) {
 		t.Errorf("a repeated start does not attach: %v", err)
 	}
 	_, err = c.outer.Start(cl, newParcel(3), perdure.RawKey("k"))
-	fails(t, "a start with another input", err, perdure.ErrConflict, "outer", "k")
+	wantError(t, "a start with another input", err, perdure.ErrConflict, "outer", "k")
 	if err := c.sign.Send(cl, x, want); err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +339,7 @@ func TestSettingsMayChange(t *testing.T) {
 				t.Errorf("settings %d: a repeated start: %v", i, err)
 			}
 			_, err := wf.Run(caller(t, app), newParcel(100), perdure.RawKey("k"))
-			fails(t, "another input", err, perdure.ErrConflict, "wf", "k")
+			wantError(t, "another input", err, perdure.ErrConflict, "wf", "k")
 			got, err := kid.Run(caller(t, app), newParcel(0), perdure.RawKey("one"))
 			equal(t, "a repeated run", got, err, newParcel(0))
 
@@ -387,7 +387,7 @@ func TestRemovedKeyBlocks(t *testing.T) {
 			return payload.Codec{Chain: []payload.Transform{payload.Encrypt(k)}}
 		}
 		app := with(encrypted(ring(t, "k1")))
-		x := started(t, caller(t, app), wf, "in ", perdure.RawKey("k"))
+		x := mustStart(t, caller(t, app), wf, "in ", perdure.RawKey("k"))
 		reason(t, app, x, "waits for signal next")
 		if err := app.Close(); err != nil {
 			t.Fatal(err)
@@ -422,7 +422,7 @@ func TestRemovedKeyBlocks(t *testing.T) {
 
 		app = with(encrypted(ring(t, "k3")))
 		_, err = x.Result(caller(t, app))
-		fails(t, "a result that cannot be read", err, perdure.ErrBlocked, "output of workflow wf", `key "k2"`)
+		wantError(t, "a result that cannot be read", err, perdure.ErrBlocked, "output of workflow wf", `key "k2"`)
 
 		for e, err := range app.Histories().Events(t.Context(), x) {
 			if err != nil {
@@ -444,7 +444,7 @@ func TestKeysDoNotDependOnTheFormat(t *testing.T) {
 		s.cfg.Payloads.Format = f
 		wf := perdure.NewWorkflow("wf", func(perdure.WorkflowCtx, parcel) (string, error) { return "", nil })
 		app := s.open(wf)
-		x := started(t, caller(t, app), wf, newParcel(1))
+		x := mustStart(t, caller(t, app), wf, newParcel(1))
 		keys = append(keys, x.Ref.Key)
 	}
 	if len(slices.Compact(keys)) != 1 {
@@ -493,7 +493,7 @@ func TestSweepOfPayloads(t *testing.T) {
 		if _, err := wf.Run(c, newParcel(0), perdure.RawKey("done")); err != nil {
 			t.Fatal(err)
 		}
-		open := started(t, c, wf, newParcel(2), perdure.RawKey("open"))
+		open := mustStart(t, c, wf, newParcel(2), perdure.RawKey("open"))
 		if err := next.Send(c, open, newParcel(7)); err != nil {
 			t.Fatal(err)
 		}
@@ -506,7 +506,7 @@ func TestSweepOfPayloads(t *testing.T) {
 
 		// A refused start has already stored its input, and nothing refers to it.
 		_, err := wf.Start(c, newParcel(9), perdure.RawKey("open"))
-		fails(t, "another input", err, perdure.ErrConflict, "open")
+		wantError(t, "another input", err, perdure.ErrConflict, "open")
 		if len(blobsIn(t, blobs)) != used+1 {
 			t.Fatalf("%d blobs, want one more than %d", len(blobsIn(t, blobs)), used)
 		}
@@ -525,7 +525,7 @@ func TestSweepOfPayloads(t *testing.T) {
 			t.Errorf("left are %v", got)
 		}
 		_, err = app.SweepPayloads(t.Context(), time.Minute)
-		fails(t, "a sweep of what is too young", err, perdure.ErrInvalid, "1m", "1h")
+		wantError(t, "a sweep of what is too young", err, perdure.ErrInvalid, "1m", "1h")
 		if err := next.Send(c, open, newParcel(8)); err != nil {
 			t.Fatal(err)
 		}
@@ -536,7 +536,7 @@ func TestSweepOfPayloads(t *testing.T) {
 		equal(t, "the other result", got, err, newParcel(0))
 		plain := newSite(t, "memory").open(wf)
 		_, err = plain.SweepPayloads(t.Context(), time.Hour)
-		fails(t, "a sweep without an offload", err, perdure.ErrInvalid, "no offload")
+		wantError(t, "a sweep without an offload", err, perdure.ErrInvalid, "no offload")
 	})
 }
 
@@ -578,7 +578,7 @@ func TestBlobsThatAreAway(t *testing.T) {
 
 		app := s.open(wf)
 		c := caller(t, app)
-		x := started(t, c, wf, 5, perdure.RawKey("k"))
+		x := mustStart(t, c, wf, 5, perdure.RawKey("k"))
 		eventually(t, "the step waits for the blobs", func() bool { return blobs.refused.Load() >= 2 })
 		blobs.gone.Store(false)
 		reason(t, app, x, "waits for signal next")
@@ -597,7 +597,7 @@ func TestBlobsThatAreAway(t *testing.T) {
 		}
 		blobs.gone.Store(true)
 		_, err = x.Result(c)
-		fails(t, "a result whose blob is away", err, perdure.ErrUnavailable, "output of workflow wf", "get blob", "no route")
+		wantError(t, "a result whose blob is away", err, perdure.ErrUnavailable, "output of workflow wf", "get blob", "no route")
 	})
 }
 
@@ -682,9 +682,9 @@ func TestSizesOfPayloads(t *testing.T) {
 			got, err := word.Run(cl, fit, perdure.RawKey("fit"))
 			equal(t, "a value that fits", got, err, fit)
 			_, err = word.Run(cl, strings.Repeat("y", c.over), perdure.RawKey("over"))
-			fails(t, "a value that does not fit", err, perdure.ErrInvalid, c.says...)
+			wantError(t, "a value that does not fit", err, perdure.ErrInvalid, c.says...)
 			_, err = echo.Run(cl, c.over)
-			fails(t, "a step that does not fit", err, perdure.ErrInvalid, append(c.says, "result of step make")...)
+			wantError(t, "a step that does not fit", err, perdure.ErrInvalid, append(c.says, "result of step make")...)
 		})
 	}
 }

@@ -28,7 +28,7 @@ func TestMismatchNamesTheLineOfAPoll(t *testing.T) {
 	if _, err := other.Run(c, "x", perdure.RawKey("o")); err != nil {
 		t.Fatal(err)
 	}
-	exec := started(t, c, old, "x", perdure.RawKey("p"))
+	exec := mustStart(t, c, old, "x", perdure.RawKey("p"))
 	reason(t, app, exec, "go")
 	app = s.reopen(app, other, perdure.NewWorkflow("polls", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		return perdure.Do(ctx, "else", func(context.Context) (string, error) { return "", nil })

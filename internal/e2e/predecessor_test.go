@@ -22,7 +22,7 @@ func TestSQLiteDoesNotWaitForADeadPredecessor(t *testing.T) {
 		return n + more, err
 	})
 	app := s.open(wait)
-	before := started(t, caller(t, app), wait, 1, perdure.RawKey("before"))
+	before := mustStart(t, caller(t, app), wait, 1, perdure.RawKey("before"))
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestSQLiteDoesNotWaitForADeadPredecessor(t *testing.T) {
 
 	app = s.open(wait)
 	c := caller(t, app)
-	after := started(t, c, wait, 10, perdure.RawKey("after"))
+	after := mustStart(t, c, wait, 10, perdure.RawKey("after"))
 	for _, x := range []perdure.Execution[int]{before, after} {
 		if err := proceed.Send(c, x.Ref, 1); err != nil {
 			t.Fatal(err)

@@ -67,7 +67,7 @@ func TestQueryOfClosedRuns(t *testing.T) {
 		c := caller(t, app)
 		first := map[string]perdure.Execution[int]{}
 		for _, how := range []string{"ends", "fails", "continues", "terminated", "canceled"} {
-			x := started(t, c, p.work, how, perdure.RawKey(how))
+			x := mustStart(t, c, p.work, how, perdure.RawKey(how))
 			first[how] = x
 			var err error
 			switch how {
@@ -95,7 +95,7 @@ func TestQueryOfClosedRuns(t *testing.T) {
 				t.Errorf("the caller got %v for the handler's error", err)
 			}
 			_, err := perdure.NewQuery[int, int]("other").Ask(c, first["ends"], 1)
-			fails(t, "a query that the code does not handle", err, perdure.ErrNotFound, "other", "total")
+			wantError(t, "a query that the code does not handle", err, perdure.ErrNotFound, "other", "total")
 		}
 		ask(c)
 		if s.kind == "postgres" { // another process without the code asks the owner
@@ -116,7 +116,7 @@ func TestQueryOfClosedRuns(t *testing.T) {
 		ended := p.work.Execution(perdure.RawKey("ends"))
 		app = s.reopen(app)
 		_, err := p.total.Ask(caller(t, app), ended, 2)
-		fails(t, "a query without the code", err, perdure.ErrUnavailable, "pull")
+		wantError(t, "a query without the code", err, perdure.ErrUnavailable, "pull")
 		got, _, err := p.stage.Read(caller(t, app), ended)
 		equal(t, "state without the code", got, err, "pulled")
 
@@ -130,6 +130,6 @@ func TestQueryOfClosedRuns(t *testing.T) {
 		}
 		app = s.reopen(app, newPulls(4).work)
 		_, err = p.total.Ask(caller(t, app), ended, 2)
-		fails(t, "a query with code that does not match", err, perdure.ErrBlocked)
+		wantError(t, "a query with code that does not match", err, perdure.ErrBlocked)
 	})
 }

@@ -46,7 +46,7 @@ func TestForceDelete(t *testing.T) {
 				})
 				app := s.open(holder, parent)
 				client := caller(t, app)
-				exec := started(t, client, parent, "in", perdure.RawKey("p"))
+				exec := mustStart(t, client, parent, "in", perdure.RawKey("p"))
 				child := holder.Execution(perdure.RawKey("k"))
 				reason(t, app, child, "waits for signal word")
 				if err := app.Close(); err != nil {
@@ -97,7 +97,7 @@ func TestForceDelete(t *testing.T) {
 					app = s.open(holder, parent)
 					client = caller(t, app)
 				}
-				again := started(t, client, holder, "in", perdure.RawKey("k"))
+				again := mustStart(t, client, holder, "in", perdure.RawKey("k"))
 				reason(t, app, again, "waits for signal word") // so it has the lock
 				if err := word.Send(client, again, "done"); err != nil {
 					t.Fatal(err)
@@ -222,9 +222,9 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 		client := caller(t, app)
 		sum, err := add.Call(client, "a", 100)
 		equal(t, "the first call", sum, err, 100)
-		has := started(t, client, holder, "in", perdure.RawKey("has"))
+		has := mustStart(t, client, holder, "in", perdure.RawKey("has"))
 		reason(t, app, has, "waits for signal word")
-		wants := started(t, client, holder, "in", perdure.RawKey("wants"))
+		wants := mustStart(t, client, holder, "in", perdure.RawKey("wants"))
 		reason(t, app, wants, "waits for the lock")
 		if err := add.Send(client, "a", 7); err != nil {
 			t.Fatal(err)
@@ -241,7 +241,7 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 		app = s.open(account, holder)
 		client = caller(t, app)
 		_, err = add.Call(client, "a", 1)
-		fails(t, "a call", err, perdure.ErrBlocked, "cannot be read")
+		wantError(t, "a call", err, perdure.ErrBlocked, "cannot be read")
 		_, described := app.Entities().Describe(t.Context(), account.Ref("a"))
 		for what, err := range map[string]error{"unlock": app.Locks().Unlock(t.Context(), account.Ref("a"), info.Epoch), "a look": described} {
 			if err == nil || !strings.Contains(err.Error(), "perdure entity delete --force") {
@@ -256,12 +256,12 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 			t.Errorf("exported %v", tables)
 		}
 		_, err = wants.Result(client)
-		fails(t, "the section that waited for the lock", err, perdure.ErrNotFound, "operator")
+		wantError(t, "the section that waited for the lock", err, perdure.ErrNotFound, "operator")
 		if err := word.Send(client, has, "go on"); err != nil {
 			t.Fatal(err)
 		}
 		_, err = has.Result(client)
-		fails(t, "the section that held the lock", err, perdure.ErrConflict, "lock")
+		wantError(t, "the section that held the lock", err, perdure.ErrConflict, "lock")
 		letters := 0
 		for _, err := range app.DeadLetters(t.Context()) {
 			if err != nil {
@@ -271,7 +271,7 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 		}
 		equal(t, "dead letters", letters, nil, 1)
 
-		next := started(t, client, holder, "in", perdure.RawKey("next"))
+		next := mustStart(t, client, holder, "in", perdure.RawKey("next"))
 		reason(t, app, next, "waits for signal word")
 		if now, err := app.Entities().Describe(t.Context(), account.Ref("a")); err != nil || now.Epoch <= info.Epoch {
 			t.Errorf("the next token is %d, %v; want one above %d", now.Epoch, err, info.Epoch)
@@ -282,7 +282,7 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 		sum, err = next.Result(client)
 		equal(t, "a call of the entity that starts again", sum, err, 1)
 		err = app.Entities().ForceDelete(t.Context(), account.Ref("nobody"), &export)
-		fails(t, "one that does not exist", err, perdure.ErrNotFound, "nobody")
+		wantError(t, "one that does not exist", err, perdure.ErrNotFound, "nobody")
 	})
 }
 
@@ -302,7 +302,7 @@ func TestForceDeleteFlushesTheExport(t *testing.T) {
 		waits := perdure.NewWorkflow("waits", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return word.Receive(ctx) })
 		app := s.open(waits)
 		client := caller(t, app)
-		exec := started(t, client, waits, "in", perdure.RawKey("k"))
+		exec := mustStart(t, client, waits, "in", perdure.RawKey("k"))
 		full := &lossy{err: errors.New("the disk is full")}
 		if err := app.Executions().ForceDelete(t.Context(), exec, full); err == nil || !strings.Contains(err.Error(), "the disk is full") {
 			t.Errorf("removal with an export that is lost: %v", err)

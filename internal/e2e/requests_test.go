@@ -116,10 +116,10 @@ func (s *shop) exercise(t *testing.T, c, other perdure.Client, key string) {
 	got, err := s.deposit.Call(c, key, change{5}, r)
 	equal(t, "the first deposit", got, err, 5)
 	_, err = s.withdraw.Call(other, key, change{3}, r)
-	fails(t, "a withdrawal under the id of the deposit", err, perdure.ErrConflict, `"r"`, "till", key, `call "deposit"`, `call "withdraw"`)
+	wantError(t, "a withdrawal under the id of the deposit", err, perdure.ErrConflict, `"r"`, "till", key, `call "deposit"`, `call "withdraw"`)
 	_, err = s.deposit.Call(other, key, change{6}, r)
-	fails(t, "another deposit under the same id", err, perdure.ErrConflict, "another input")
-	fails(t, "a one-way deposit", s.deposit.Send(other, key, change{5}, r), perdure.ErrConflict)
+	wantError(t, "another deposit under the same id", err, perdure.ErrConflict, "another input")
+	wantError(t, "a one-way deposit", s.deposit.Send(other, key, change{5}, r), perdure.ErrConflict)
 	got, err = s.deposit.Call(other, key, change{5}, r)
 	equal(t, "the first deposit again", got, err, 5)
 	got, err = s.withdraw.Call(c, key, change{3}, perdure.RequestID("r2"))
@@ -128,26 +128,26 @@ func (s *shop) exercise(t *testing.T, c, other perdure.Client, key string) {
 	got, err = s.quote.Call(c, key, change{7}, r)
 	equal(t, "the first RPC", got, err, 7)
 	_, err = s.convert.Call(other, key, change{7}, r)
-	fails(t, "another RPC under its id", err, perdure.ErrConflict, `call "quote"`)
+	wantError(t, "another RPC under its id", err, perdure.ErrConflict, `call "quote"`)
 	got, err = s.quote.Call(other, key, change{7}, r)
 	equal(t, "the first RPC again", got, err, 7)
 
-	exec := started(t, c, s.order, "in", perdure.RawKey(key))
+	exec := mustStart(t, c, s.order, "in", perdure.RawKey(key))
 	for _, from := range []perdure.Client{c, other} {
 		if err := s.paid.Send(from, exec, "card", r); err != nil {
 			t.Errorf("the first signal: %v", err)
 		}
 	}
-	fails(t, "another signal under its id", s.sent.Send(other, exec, "by mail", r), perdure.ErrConflict, `"r"`, "order", key, `signal "paid"`, `signal "sent"`)
-	fails(t, "another value under its id", s.paid.Send(other, exec, "cash", r), perdure.ErrConflict, "another input")
+	wantError(t, "another signal under its id", s.sent.Send(other, exec, "by mail", r), perdure.ErrConflict, `"r"`, "order", key, `signal "paid"`, `signal "sent"`)
+	wantError(t, "another value under its id", s.paid.Send(other, exec, "cash", r), perdure.ErrConflict, "another input")
 	for _, from := range []perdure.Client{c, other} {
 		got, err = s.add.Call(from, exec, change{4}, r)
 		equal(t, "the first update", got, err, 4)
 	}
 	_, err = s.drop.Call(other, exec, change{4}, r)
-	fails(t, "another update under its id", err, perdure.ErrConflict, `update "add"`, `update "drop"`)
+	wantError(t, "another update under its id", err, perdure.ErrConflict, `update "add"`, `update "drop"`)
 	_, err = s.add.Call(other, exec, change{1}, r)
-	fails(t, "another input under its id", err, perdure.ErrConflict)
+	wantError(t, "another input under its id", err, perdure.ErrConflict)
 	if err := s.sent.Send(c, exec, "by mail", perdure.RequestID("r2")); err != nil {
 		t.Error(err)
 	}
@@ -155,10 +155,10 @@ func (s *shop) exercise(t *testing.T, c, other perdure.Client, key string) {
 	equal(t, "the result", word, err, "in card by mail")
 
 	with := perdure.RawKey(key + " with")
-	again := started(t, c, s.order, "in", with, r, s.paid.With("card"))
-	started(t, other, s.order, "in", with, r, s.paid.With("card"))
+	again := mustStart(t, c, s.order, "in", with, r, s.paid.With("card"))
+	mustStart(t, other, s.order, "in", with, r, s.paid.With("card"))
 	_, err = s.order.Start(other, "in", with, r, s.sent.With("by mail"))
-	fails(t, "a start with another signal under its id", err, perdure.ErrConflict, `"r"`)
+	wantError(t, "a start with another signal under its id", err, perdure.ErrConflict, `"r"`)
 	if err := s.sent.Send(c, again, "by mail"); err != nil {
 		t.Error(err)
 	}
@@ -170,9 +170,9 @@ func (s *shop) exercise(t *testing.T, c, other perdure.Client, key string) {
 		t.Error(err)
 	}
 	_, err = s.pack.Submit(other, "bag", perdure.RawKey(key), r)
-	fails(t, "a task with another input under its id", err, perdure.ErrConflict)
+	wantError(t, "a task with another input under its id", err, perdure.ErrConflict)
 
-	byStep := started(t, c, s.order, "in", perdure.RawKey(key+" step"))
+	byStep := mustStart(t, c, s.order, "in", perdure.RawKey(key+" step"))
 	word, err = s.courier.Run(other, key+" step", perdure.RawKey(key))
 	equal(t, "steps that send", word, err, "refused")
 	word, err = byStep.Result(c)

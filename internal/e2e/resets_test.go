@@ -29,7 +29,7 @@ func TestReset(t *testing.T) {
 		}()
 
 		_, err := app.Executions().Reset(t.Context(), f.at("a"))
-		fails(t, "a reset to nowhere", err, perdure.ErrInvalid, "order/a")
+		wantError(t, "a reset to nowhere", err, perdure.ErrInvalid, "order/a")
 		if _, err := app.Executions().Reset(t.Context(), f.at("a"), perdure.BeforeStep("charge")); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestResetOfABlockedRun(t *testing.T) {
 
 		before, after := code("old"), code("new")
 		app := s.open(before)
-		x := started(t, caller(t, app), before, 1, perdure.RawKey("1"))
+		x := mustStart(t, caller(t, app), before, 1, perdure.RawKey("1"))
 		reason(t, app, x, "signal word")
 		app = s.reopen(app, after)
 		if err := word.Send(caller(t, app), x, "kept"); err != nil {
@@ -185,7 +185,7 @@ func TestResetWhileSignalsCome(t *testing.T) {
 
 		app := s.open(sum)
 		c := caller(t, app)
-		x := started(t, c, sum, 1, perdure.RawKey("1"))
+		x := mustStart(t, c, sum, 1, perdure.RawKey("1"))
 		sent := make(chan error, 1)
 
 		go func() {
@@ -241,7 +241,7 @@ func TestResetBeforeCalls(t *testing.T) {
 		})
 		app := s.open(work, accounts, bells)
 		c := caller(t, app)
-		x := started(t, c, work, "", perdure.RawKey("a"))
+		x := mustStart(t, c, work, "", perdure.RawKey("a"))
 		if _, err := x.Result(c); err != nil {
 			t.Fatal(err)
 		}
@@ -269,6 +269,6 @@ func TestResetBeforeCalls(t *testing.T) {
 		rung, err := work.Execution(perdure.RawKey("b")).Result(c)
 		equal(t, "a fork with another reply", rung, err, 7)
 		_, err = app.Executions().Reset(t.Context(), x, perdure.BeforeStep("take"))
-		fails(t, "a call that is not there", err, perdure.ErrNotFound, "take", "account.put, bell.ring, lock")
+		wantError(t, "a call that is not there", err, perdure.ErrNotFound, "take", "account.put, bell.ring, lock")
 	})
 }

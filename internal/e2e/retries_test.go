@@ -53,7 +53,7 @@ func TestAttemptsOverRestarts(t *testing.T) {
 		})
 
 		app := s.open(w, try)
-		x := started(t, caller(t, app), w, "in", perdure.RawKey("k"))
+		x := mustStart(t, caller(t, app), w, "in", perdure.RawKey("k"))
 		reason(t, app, x, "retries step try, attempt 2")
 		app = s.reopen(app, w, try)
 		reason(t, app, x, "retries step try, attempt 3")

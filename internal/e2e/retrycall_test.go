@@ -27,7 +27,7 @@ func TestRetryOfAFailedCall(t *testing.T) {
 		pay := perdure.NewWorkflow("pay", func(ctx perdure.WorkflowCtx, by int) (int, error) { return deposit.Call(ctx, "a", by) })
 		app := s.open(accounts, pay)
 		c := caller(t, app)
-		x := started(t, c, pay, 7)
+		x := mustStart(t, c, pay, 7)
 		if _, err := x.Result(c); err == nil {
 			t.Fatal("the call did not fail")
 		}

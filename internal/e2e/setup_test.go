@@ -112,8 +112,8 @@ func caller(t *testing.T, app *perdure.App) perdure.Client {
 	return app.With(ctx)
 }
 
-// started starts an execution.
-func started[I, O any](t *testing.T, c perdure.Client, w *perdure.Workflow[I, O], in I, opts ...perdure.StartOption) perdure.Execution[O] {
+// mustStart starts an execution.
+func mustStart[I, O any](t *testing.T, c perdure.Client, w *perdure.Workflow[I, O], in I, opts ...perdure.StartOption) perdure.Execution[O] {
 	t.Helper()
 	exec, err := w.Start(c, in, opts...)
 	if err != nil {
@@ -159,8 +159,8 @@ func equal[T comparable](t *testing.T, what string, got T, err error, want T) {
 	}
 }
 
-// fails checks that an error is of a kind and contains all names.
-func fails(t *testing.T, what string, err, kind error, names ...string) {
+// wantError checks that an error is of a kind and contains all names.
+func wantError(t *testing.T, what string, err, kind error, names ...string) {
 	t.Helper()
 	if err == nil || !errors.Is(err, kind) {
 		t.Errorf("%s: error %v, want one that is %q", what, err, kind)

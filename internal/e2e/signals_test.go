@@ -49,7 +49,7 @@ func TestOperatorManagesSignals(t *testing.T) {
 			operator = s.open()
 		}
 		c, ctx := caller(t, app), t.Context()
-		x := started(t, c, reads, "")
+		x := mustStart(t, c, reads, "")
 		say := func(word string) {
 			t.Helper()
 			if err := words.Send(c, x, word, perdure.RequestID("r-"+word)); err != nil {
@@ -155,7 +155,7 @@ func TestDroppedSignalBeforeTheCodeRuns(t *testing.T) {
 		idle := perdure.NewWorkflow("idle", func(perdure.WorkflowCtx, string) (string, error) { return "", nil })
 		ctx := t.Context()
 		app := s.open(picks)
-		x := started(t, caller(t, app), picks, "")
+		x := mustStart(t, caller(t, app), picks, "")
 		if err := app.Executions().Pause(ctx, x, "deploy"); err != nil {
 			t.Fatal(err)
 		}

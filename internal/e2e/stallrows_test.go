@@ -52,7 +52,7 @@ func (w *stalls) startRefused(owner *perdure.App, flow *perdure.Workflow[string,
 		t.Fatal(err)
 	}
 	for _, d := range []*perdure.Workflow[string, string]{refusedFlow, mutedFlow} {
-		x := started(t, c, d, "x", perdure.RawKey("k"))
+		x := mustStart(t, c, d, "x", perdure.RawKey("k"))
 		reason(t, owner, x, "signal word")
 		w.add(stall{
 			name: x.Ref.Workflow + " rows", ref: x.Ref, code: model.WaitPoison, want: []string{"is quarantined", "not this one"},
@@ -64,12 +64,12 @@ func (w *stalls) startRefused(owner *perdure.App, flow *perdure.Workflow[string,
 	for _, d := range []*perdure.Workflow[string, string]{refusedFlow, mutedFlow} {
 		x := d.Execution(perdure.RawKey("k"))
 		err := stallWord.Send(c, x, "go on")
-		fails(t, "a signal to "+x.Ref.Workflow, err, perdure.ErrBlocked, "not this one")
+		wantError(t, "a signal to "+x.Ref.Workflow, err, perdure.ErrBlocked, "not this one")
 	}
 	call := func(name, key, because string) {
 		t.Helper()
 		w.add(stall{
-			name: name, ref: started(t, c, flow, "put "+key, perdure.RawKey(keyOf(name))).Ref, code: model.WaitAnswer,
+			name: name, ref: mustStart(t, c, flow, "put "+key, perdure.RawKey(keyOf(name))).Ref, code: model.WaitAnswer,
 			want: []string{"answer of box/" + key}, because: []string{"box/" + key + " " + because}, memory: true,
 		})
 	}
@@ -117,7 +117,7 @@ func (w *stalls) busy(owner *perdure.App, flow *perdure.Workflow[string, string]
 	t.Helper()
 	add := func(name, in string, code model.ReasonCode, want, because string) perdure.Ref {
 		t.Helper()
-		ref := started(t, c, flow, in, perdure.RawKey(keyOf(name))).Ref
+		ref := mustStart(t, c, flow, in, perdure.RawKey(keyOf(name))).Ref
 		x := stall{name: name, ref: ref, code: code, want: []string{want}, memory: true}
 		if because != "" {
 			x.because = []string{because}
@@ -137,6 +137,6 @@ func (w *stalls) busy(owner *perdure.App, flow *perdure.Workflow[string, string]
 	reason(t, owner, first, "answer of alley/a")
 	add("call in line", "squeeze a", model.WaitAnswer, "answer of alley/a", "alley/a waits for alley/a: calls before it are being made")
 
-	x := started(t, c, w.deaf, "x", perdure.RawKey("k"))
+	x := mustStart(t, c, w.deaf, "x", perdure.RawKey("k"))
 	w.add(stall{name: "code that blocks", ref: x.Ref, code: model.WaitStuck, want: []string{"blocks outside durable calls", "stallrows_test.go"}, memory: true})
 }

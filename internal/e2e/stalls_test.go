@@ -166,7 +166,7 @@ func (w *stalls) past() {
 	app := s.open(gone.Bind(waitsForWord), pinned, old("a"), damaged, stallBox, perdure.NewWorkflow("newer", waitsForWordAfterStep))
 	c := caller(t, app)
 	for _, d := range []*perdure.Workflow[string, string]{gone, pinned, old("a"), damaged, perdure.NewWorkflow("newer", waitsForWordAfterStep)} {
-		reason(t, app, started(t, c, d, "x", perdure.RawKey("k")), "signal word")
+		reason(t, app, mustStart(t, c, d, "x", perdure.RawKey("k")), "signal word")
 	}
 	_, err := stallPut.Call(c, "damaged", 1)
 	if err := errors.Join(err, app.Close()); err != nil {
@@ -204,7 +204,7 @@ func (w *stalls) present(owner *perdure.App, held *perdure.Activity[string, stri
 	}
 	run := func(name, in string, code model.ReasonCode, want, because string) perdure.Ref {
 		t.Helper()
-		ref := started(t, c, flow, in, perdure.RawKey(keyOf(name))).Ref
+		ref := mustStart(t, c, flow, in, perdure.RawKey(keyOf(name))).Ref
 		x := stall{name: name, ref: ref, code: code, want: []string{want}}
 		if because != "" {
 			x.because = strings.Split(because, "|")
@@ -268,10 +268,10 @@ func (w *stalls) present(owner *perdure.App, held *perdure.Activity[string, stri
 
 	ghost := perdure.DeclareWorkflow[string, string]("ghost-flow")
 	w.add(stall{
-		name: "fresh without code", ref: started(t, c, ghost, "x", perdure.RawKey("k")).Ref, code: model.WaitWorker,
+		name: "fresh without code", ref: mustStart(t, c, ghost, "x", perdure.RawKey("k")).Ref, code: model.WaitWorker,
 		want: []string{"offers workflow ghost-flow: no live process has its code"},
 	})
-	w.add(stall{name: "large history", ref: started(t, c, large, "x", perdure.RawKey("k")).Ref, code: model.WaitLimit, want: []string{"limit of its history"}})
+	w.add(stall{name: "large history", ref: mustStart(t, c, large, "x", perdure.RawKey("k")).Ref, code: model.WaitLimit, want: []string{"limit of its history"}})
 	if err := stallWord.Send(c, perdure.Ref{Workflow: "changed", Key: "k"}, "go on"); err != nil {
 		t.Fatal(err)
 	}

@@ -36,15 +36,15 @@ func TestStartTimesOverRestarts(t *testing.T) {
 
 		app := s.open(w)
 		c := caller(t, app)
-		far := started(t, c, w, "far", perdure.StartDelay(time.Hour))
-		canceled := started(t, c, w, "canceled", perdure.StartAt(time.Now().Add(time.Hour)))
-		near := started(t, c, w, "near", perdure.StartDelay(2*time.Second))
+		far := mustStart(t, c, w, "far", perdure.StartDelay(time.Hour))
+		canceled := mustStart(t, c, w, "canceled", perdure.StartAt(time.Now().Add(time.Hour)))
+		near := mustStart(t, c, w, "near", perdure.StartDelay(2*time.Second))
 		if err := wake.Send(c, near, "early"); err != nil {
 			t.Fatal(err)
 		}
 
-		fails := started(t, c, w, "fails", perdure.Constant(3, 2*time.Second))
-		late := started(t, c, w, "late", perdure.ExecutionTimeout(2*time.Second))
+		fails := mustStart(t, c, w, "fails", perdure.Constant(3, 2*time.Second))
+		late := mustStart(t, c, w, "late", perdure.ExecutionTimeout(2*time.Second))
 		reason(t, app, fails, "begins again, attempt 2")
 		if err := wake.Send(c, fails, "again"); err != nil {
 			t.Fatal(err)
@@ -104,7 +104,7 @@ func TestStartMany(t *testing.T) {
 		for i, r := range first {
 			switch {
 			case i == 7:
-				fails(t, "a start that contradicts another", r.Err, perdure.ErrConflict, "another input")
+				wantError(t, "a start that contradicts another", r.Err, perdure.ErrConflict, "another input")
 			case r.Err != nil || r.Existing:
 				t.Fatalf("start %d: %+v", i, r)
 			}
@@ -123,9 +123,9 @@ func TestStartMany(t *testing.T) {
 		}
 
 		_, err = w.StartMany(c, ins, perdure.RawKey("one"))
-		fails(t, "one key for all", err, perdure.ErrInvalid, "KeyedBy")
+		wantError(t, "one key for all", err, perdure.ErrInvalid, "KeyedBy")
 		_, err = w.StartMany(c, make([]int, 100_001))
-		fails(t, "too many", err, perdure.ErrExhausted, "100000")
+		wantError(t, "too many", err, perdure.ErrExhausted, "100000")
 		big := perdure.NewWorkflow("big", func(_ perdure.WorkflowCtx, text string) (int, error) { return len(text), nil })
 		text := strings.Repeat("x", 2<<20)
 		texts := make([]string, 33)
@@ -133,6 +133,6 @@ func TestStartMany(t *testing.T) {
 			texts[i] = fmt.Sprint(text, i)
 		}
 		_, err = big.StartMany(c, texts)
-		fails(t, "too many bytes", err, perdure.ErrExhausted, "67108864")
+		wantError(t, "too many bytes", err, perdure.ErrExhausted, "67108864")
 	})
 }

@@ -66,7 +66,7 @@ func equalCalls(t *testing.T, s *site) {
 
 	app := s.open(twice, draw)
 	c := caller(t, app)
-	exec := started(t, c, twice, "", perdure.RawKey("k"))
+	exec := mustStart(t, c, twice, "", perdure.RawKey("k"))
 	reason(t, app, exec, "waits for signal wake")
 	if err := wake.Send(c, exec, 1); err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func attempts(t *testing.T, s *site) {
 
 	app := s.open(w, try)
 	c := caller(t, app)
-	exec := started(t, c, w, "", perdure.RawKey("k"))
+	exec := mustStart(t, c, w, "", perdure.RawKey("k"))
 	reason(t, app, exec, "waits for signal look")
 	if err := look.Send(c, exec, 1); err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func sideEffects(t *testing.T, s *site) {
 
 	app := s.open(w)
 	c := caller(t, app)
-	exec := started(t, c, w, "", perdure.RawKey("k"))
+	exec := mustStart(t, c, w, "", perdure.RawKey("k"))
 	for range 2 {
 		reason(t, app, exec, "waits for signal wake")
 		if err := wake.Send(c, exec, 1); err != nil {
@@ -236,11 +236,11 @@ func waitsForNothing(t *testing.T, s *site) {
 	})
 	app := s.open(w)
 	c := caller(t, app)
-	exec := started(t, c, w, "", perdure.RawKey("k"))
+	exec := mustStart(t, c, w, "", perdure.RawKey("k"))
 	reason(t, app, exec, "waits for nothing")
 	if err := exec.Cancel(c, "it is stuck"); err != nil {
 		t.Fatal(err)
 	}
 	_, err := exec.Result(c)
-	fails(t, "the result", err, perdure.ErrCanceled)
+	wantError(t, "the result", err, perdure.ErrCanceled)
 }

@@ -119,7 +119,7 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 	app := s.open(w.definitions()...)
 	templates := map[string]model.Address{}
 	for _, wf := range []*perdure.Workflow[stormInput, perdure.Void]{stormy, calm} {
-		exec := started(t, caller(t, app), wf, stormInput{Due: time.Now().Add(24 * time.Hour)}, perdure.RawKey("template"))
+		exec := mustStart(t, caller(t, app), wf, stormInput{Due: time.Now().Add(24 * time.Hour)}, perdure.RawKey("template"))
 		reason(t, app, exec, "timer")
 		templates[exec.Ref.Workflow] = model.Address{Tenant: model.DefaultTenant, Type: exec.Ref.Workflow, Key: exec.Ref.Key}
 	}

@@ -57,8 +57,8 @@ func cart(booked *atomic.Int64) *perdure.Workflow[string, int] {
 	})
 }
 
-// done ends a cart and checks its content.
-func done(t *testing.T, c perdure.Client, exec perdure.Execution[int], want int) {
+// checkOut ends a cart and checks its content.
+func checkOut(t *testing.T, c perdure.Client, exec perdure.Execution[int], want int) {
 	t.Helper()
 	if err := checkout.Send(c, exec, perdure.Void{}); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func updates(t *testing.T, s *site) {
 	carts := cart(&booked)
 	app := s.open(carts)
 	c := caller(t, app)
-	exec := started(t, c, carts, "eve", perdure.RawKey("eve"))
+	exec := mustStart(t, c, carts, "eve", perdure.RawKey("eve"))
 	got, err := addItem.Call(c, exec, item{"a", 2})
 	equal(t, "the first update", got, err, 2)
 	_, err = addItem.Call(c, exec, item{"a", -1})
@@ -95,14 +95,14 @@ func updates(t *testing.T, s *site) {
 	}
 
 	wg.Wait()
-	done(t, c, exec, 27)
+	checkOut(t, c, exec, 27)
 	if n := booked.Load(); n != 22 {
 		t.Errorf("%d items were booked, want 22", n)
 	}
 	_, err = addItem.Call(c, exec, item{"d", 1})
-	fails(t, "an update after the end", err, perdure.ErrConflict, "cart", "eve")
+	wantError(t, "an update after the end", err, perdure.ErrConflict, "cart", "eve")
 	_, err = addItem.Call(c, carts.Execution(perdure.RawKey("nobody")), item{"d", 1})
-	fails(t, "an update of a missing execution", err, perdure.ErrNotFound, "nobody")
+	wantError(t, "an update of a missing execution", err, perdure.ErrNotFound, "nobody")
 	got, err = addItem.Call(c, exec, item{"b", 5}, perdure.RequestID("once"))
 	equal(t, "the same request after the end", got, err, 7)
 }
@@ -147,7 +147,7 @@ func updatesAtTheEnd(t *testing.T, s *site) {
 
 	app := s.open(code)
 	c := caller(t, app)
-	exec := started(t, c, chain, 1, perdure.RawKey("k"))
+	exec := mustStart(t, c, chain, 1, perdure.RawKey("k"))
 	type result struct {
 		text string
 		err  error
@@ -229,10 +229,10 @@ func updatesBetweenWorkflows(t *testing.T, s *site) {
 
 	app := s.open(carts, shopper)
 	c := caller(t, app)
-	exec := started(t, c, carts, "joe", perdure.RawKey("joe"))
+	exec := mustStart(t, c, carts, "joe", perdure.RawKey("joe"))
 	got, err := shopper.Run(c, 3)
 	equal(t, "the shopper", got, err, "6; true; true")
-	done(t, c, exec, 6)
+	checkOut(t, c, exec, 6)
 }
 
 // A workflow learns that its messages have arrived, or why not.
@@ -262,7 +262,7 @@ func sendsAreAnswered(t *testing.T, s *site) {
 
 	app := s.open(target, teller)
 	c := caller(t, app)
-	exec := started(t, c, target, "x", perdure.RawKey("t"))
+	exec := mustStart(t, c, target, "x", perdure.RawKey("t"))
 	got, err := teller.Run(c, "x")
 	equal(t, "the result of the teller", got, err, "true <nil> <nil> true")
 	n, err := exec.Result(c)
@@ -275,7 +275,7 @@ func queries(t *testing.T, s *site) {
 	app := s.open(carts)
 	c := caller(t, app)
 
-	exec := started(t, c, carts, "ann", perdure.RawKey("ann"))
+	exec := mustStart(t, c, carts, "ann", perdure.RawKey("ann"))
 	for i := range 5 {
 		if _, err := addItem.Call(c, exec, item{"a", i + 1}); err != nil {
 			t.Fatal(err)
@@ -290,10 +290,10 @@ func queries(t *testing.T, s *site) {
 	}
 	unknown := perdure.NewQuery[string, int]("unknown")
 	_, err = unknown.Ask(c, exec, "a")
-	fails(t, "a query without a handler", err, perdure.ErrNotFound, "cart", "unknown", "contents")
+	wantError(t, "a query without a handler", err, perdure.ErrNotFound, "cart", "unknown", "contents")
 	_, err = contents.Ask(c, carts.Execution(perdure.RawKey("nobody")), "a")
-	fails(t, "a query of a missing execution", err, perdure.ErrNotFound, "nobody")
-	done(t, c, exec, 15)
+	wantError(t, "a query of a missing execution", err, perdure.ErrNotFound, "nobody")
+	checkOut(t, c, exec, 15)
 	n, err := contents.Ask(c, exec, "a")
 	equal(t, "the contents after the end", n, err, 15)
 }
@@ -336,7 +336,7 @@ func states(t *testing.T, s *site) {
 
 	app := s.open(code, reader)
 	c := caller(t, app)
-	exec := started(t, c, worker, 1, perdure.RawKey("k"))
+	exec := mustStart(t, c, worker, 1, perdure.RawKey("k"))
 	for n := 1; n <= 2; n++ {
 		for _, at := range []string{"begun", "half", "done"} {
 			want := fmt.Sprintf("%s %d", at, n)
@@ -371,7 +371,7 @@ func states(t *testing.T, s *site) {
 		t.Errorf("after the end runs = %d, %v, %v; want 2", v, ok, err)
 	}
 	_, _, err = progress.Read(c, worker.Execution(perdure.RawKey("nobody")))
-	fails(t, "the state of a missing execution", err, perdure.ErrNotFound, "nobody")
+	wantError(t, "the state of a missing execution", err, perdure.ErrNotFound, "nobody")
 }
 
 func terminate(t *testing.T, s *site) {
@@ -396,7 +396,7 @@ func terminate(t *testing.T, s *site) {
 
 	app := s.open(stubborn, child)
 	c := caller(t, app)
-	exec := started(t, c, stubborn, "x", perdure.RawKey("s"))
+	exec := mustStart(t, c, stubborn, "x", perdure.RawKey("s"))
 	reason(t, app, exec, "never")
 	reason(t, app, child.Execution(perdure.RawKey("kid")), "never")
 	ended := make(chan error, 1)
@@ -417,7 +417,7 @@ func terminate(t *testing.T, s *site) {
 	if n := cleaned.Load(); n != 0 {
 		t.Error("clean-up ran")
 	}
-	fails(t, "a second terminate", app.Executions().Terminate(t.Context(), exec, ""), perdure.ErrConflict, "closed")
+	wantError(t, "a second terminate", app.Executions().Terminate(t.Context(), exec, ""), perdure.ErrConflict, "closed")
 	_, err = child.Execution(perdure.RawKey("kid")).Result(c)
 	if !errors.Is(err, perdure.ErrCanceled) {
 		t.Errorf("its child: %v, want canceled", err)
@@ -459,7 +459,7 @@ func pauses(t *testing.T, s *site) {
 	app := s.open(sum)
 	c := caller(t, app)
 	ctx := t.Context()
-	exec := started(t, c, sum, 4, perdure.RawKey("k"))
+	exec := mustStart(t, c, sum, 4, perdure.RawKey("k"))
 
 	send := func(v int) {
 		t.Helper()
@@ -505,7 +505,7 @@ func pauses(t *testing.T, s *site) {
 	if n := steps.Load(); n != 4 {
 		t.Errorf("%d steps ran, want 4", n)
 	}
-	fails(t, "a pause after the end", app.Executions().Pause(ctx, exec, ""), perdure.ErrConflict, "closed")
+	wantError(t, "a pause after the end", app.Executions().Pause(ctx, exec, ""), perdure.ErrConflict, "closed")
 }
 
 func interrupts(t *testing.T, s *site) {
@@ -524,7 +524,7 @@ func interrupts(t *testing.T, s *site) {
 
 	app := s.open(work)
 	c := caller(t, app)
-	exec := started(t, c, work, "x", perdure.RawKey("k"))
+	exec := mustStart(t, c, work, "x", perdure.RawKey("k"))
 	reason(t, app, exec, "never")
 	if err := exec.Cancel(c, "closing time"); err != nil {
 		t.Fatal(err)
@@ -549,7 +549,7 @@ func drains(t *testing.T, s *site) {
 
 	app := s.open(drain)
 	c := caller(t, app)
-	exec := started(t, c, drain, "x", perdure.RawKey("k"))
+	exec := mustStart(t, c, drain, "x", perdure.RawKey("k"))
 	for i := range 4 {
 		if err := tick.Send(c, exec, i); err != nil {
 			t.Fatal(err)

@@ -170,7 +170,7 @@ func TestTaskLogsAndStream(t *testing.T) {
 		}
 
 		// The same for a step of a workflow, whose id is in its lines.
-		w := started(t, c, flow, "in", perdure.RawKey("w"))
+		w := mustStart(t, c, flow, "in", perdure.RawKey("w"))
 		if _, err := w.Result(c); err != nil {
 			t.Fatal(err)
 		}

@@ -105,7 +105,7 @@ func TestTaskWaitsForAWorker(t *testing.T) {
 		ask := perdure.NewWorkflow("ask", func(ctx perdure.WorkflowCtx, in string) (string, error) { return asked.Run(ctx, in) }, perdure.Uses(asked))
 		app := s.open(ask)
 		c := caller(t, app)
-		exec := started(t, c, ask, "you", perdure.RawKey("k"))
+		exec := mustStart(t, c, ask, "you", perdure.RawKey("k"))
 		x, err := asked.Submit(c, "me")
 		if err != nil {
 			t.Fatal(err)
@@ -260,7 +260,7 @@ func TestCancelOfAShardThatMoved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := started(t, c, wf, i, perdure.RawKey(fmt.Sprint(i)))
+			w := mustStart(t, c, wf, i, perdure.RawKey(fmt.Sprint(i)))
 			canceled, terminated, parents = append(canceled, x), append(terminated, y), append(parents, w)
 		}
 

@@ -149,7 +149,7 @@ func TestStranded(t *testing.T) {
 		s.cfg.Version = "v1"
 		app := s.open(append(build("v1"), gone.Bind(code("v1")))...)
 		for _, w := range []*perdure.Workflow[string, string]{pinned, loose, gone} {
-			exec := started(t, caller(t, app), w, "x", perdure.RawKey("k"))
+			exec := mustStart(t, caller(t, app), w, "x", perdure.RawKey("k"))
 			reason(t, app, exec, "ping")
 		}
 		eventually(t, "nothing is stranded", func() bool { return stranded(app) == "" })
@@ -168,7 +168,7 @@ func TestStranded(t *testing.T) {
 		got, err := loose.Execution(perdure.RawKey("k")).Result(c)
 		equal(t, "one that is not pinned", got, err, "hello on v2")
 		reason(t, app, pinned.Execution(perdure.RawKey("k")), "version v1")
-		fresh := started(t, c, pinned, "x", perdure.RawKey("fresh"))
+		fresh := mustStart(t, c, pinned, "x", perdure.RawKey("fresh"))
 		reason(t, app, fresh, "ping")
 
 		s.cfg.Version = "v1"
@@ -189,6 +189,6 @@ func TestStranded(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = s.cfg.Open(t.Context(), s.url, build("")...)
-		fails(t, "a pinned workflow without a version", err, perdure.ErrInvalid, "pinned", "Version")
+		wantError(t, "a pinned workflow without a version", err, perdure.ErrInvalid, "pinned", "Version")
 	})
 }

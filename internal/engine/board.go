@@ -158,11 +158,11 @@ func (b *board) Add(now model.Time, it queue.Item) {
 	b.mu.Unlock()
 }
 
-// Proposed implements lane.Board.
-func (b *board) Proposed(id queue.WorkerID, ref model.TaskRef) bool {
+// HasProposal implements lane.Board.
+func (b *board) HasProposal(id queue.WorkerID, ref model.TaskRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.b.Proposed(id, ref)
+	return b.b.HasProposal(id, ref)
 }
 
 // Overdue implements lane.Board.
@@ -363,9 +363,9 @@ func (b *board) livesElsewhere(node string) bool {
 	return alive != nil && node != b.inc.self.ID.String() && slices.Contains(*alive, node)
 }
 
-// Dropped implements lane.Board.
-func (b *board) Dropped(_ string, claim model.ClaimRef) bool {
-	return b.inc.borrower != nil && b.inc.borrower.Dropped(claim)
+// IsDropped implements lane.Board.
+func (b *board) IsDropped(_ string, claim model.ClaimRef) bool {
+	return b.inc.borrower != nil && b.inc.borrower.IsDropped(claim)
 }
 
 // workerName returns the name of a worker in histories. It includes the node where the worker works
@@ -616,7 +616,7 @@ func (b *board) UnservedWants() []queue.Want {
 // slots are free that are as good as taken. It reports whether to inform other nodes. The caller
 // must hold the lock.
 func (b *board) recordUnserved() bool {
-	if b.inc.borrower == nil || !b.b.Waits() || !b.inc.borrower.HasOthers() {
+	if b.inc.borrower == nil || !b.b.HasWaiting() || !b.inc.borrower.HasOthers() {
 		return false
 	}
 	if now := time.Now(); now.Sub(b.lackedAt) >= lending.KnockPause {
@@ -630,7 +630,7 @@ func (b *board) recordUnserved() bool {
 // unservedNow returns the kinds of tasks that wait for a worker now or waited a moment ago. The
 // caller must hold the lock.
 func (b *board) unservedNow() []queue.Want {
-	if !b.b.Waits() {
+	if !b.b.HasWaiting() {
 		return nil
 	}
 	if wants := b.b.UnservedWants(loan.WantLines); len(wants) > 0 || time.Since(b.lackedAt) > 4*lending.KnockPause {
@@ -639,11 +639,11 @@ func (b *board) unservedNow() []queue.Want {
 	return b.lacked
 }
 
-// Holds reports whether a claim stands and has no worker or the given one.
-func (b *board) Holds(id queue.WorkerID, ref model.ClaimRef) bool {
+// HasClaim reports whether a claim stands and has no worker or the given one.
+func (b *board) HasClaim(id queue.WorkerID, ref model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.b.Holds(id, ref)
+	return b.b.HasClaim(id, ref)
 }
 
 // idle returns how many slots of a worker no task here needs.

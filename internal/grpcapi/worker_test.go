@@ -194,8 +194,8 @@ func TestSessionsOfWorkers(t *testing.T) {
 	}
 }
 
-// A connection that begins to speak gRPC and says no more is closed in time, at whatever point it
-// stops. Time is virtual.
+// A connection that starts to speak gRPC and then sends nothing is closed in time, at whatever
+// point it stops. Time is virtual.
 func TestHalfOpenConnections(t *testing.T) {
 	t.Parallel()
 	const preface, settings = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x00\x00\x00\x04\x00\x00\x00\x00\x00"

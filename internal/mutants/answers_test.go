@@ -13,7 +13,7 @@ var answers = []mutant{
 		name:  "code of any node counts as code of the owner",
 		file:  "internal/diagnosis/world.go",
 		old:   "	if owner == nil || has(owner, a, pin) {\n",
-		new:   "	if _, none := w.Missing(a, nil); owner == nil || !none {\n",
+		new:   "	if _, none := w.WhyNoProcess(a, nil); owner == nil || !none {\n",
 		tests: [][]string{{"./internal/diagnosis", "-run", "TestJudge$"}},
 	},
 	{

@@ -12,7 +12,7 @@ var share = []mutant{
 	{
 		name:  "a claim counts that the board no longer proposes, with limits of one node",
 		file:  "internal/engine/lane/claim.go",
-		old:   "	if l.cfg.Board.Proposed(in.worker, model.TaskRef{Address: e.address, Run: in.run, ID: in.id}) {\n",
+		old:   "	if l.cfg.Board.HasProposal(in.worker, model.TaskRef{Address: e.address, Run: in.run, ID: in.id}) {\n",
 		new:   "	if in.worker != 0 {\n",
 		tests: [][]string{{"./internal/sim", "-run", "TestSeeds$", "-features=gates,-shared-gates,large-commits", "-seeds=1000", "-failures=1"}},
 	},
@@ -82,8 +82,8 @@ var share = []mutant{
 	{
 		name:  "a task that waits for tokens is not woken when its node takes the page",
 		file:  "internal/engine/gate/message.go",
-		old:   "		if _, token := r.local.Missing(); token {\n			g.wake(r)\n",
-		new:   "		if _, token := r.local.Missing(); token && false {\n			g.wake(r)\n",
+		old:   "		if _, token := r.local.Shortage(); token {\n			g.wake(r)\n",
+		new:   "		if _, token := r.local.Shortage(); token && false {\n			g.wake(r)\n",
 		tests: [][]string{{"./internal/engine/ledger", "-run", "TestTaskThatWaitsForTokensIsWokenWhenItsNodeTakesThePage$"}},
 	},
 	{
@@ -96,14 +96,14 @@ var share = []mutant{
 	{
 		name:  "a claim is made that is no longer proposed",
 		file:  "internal/engine/lane/claim.go",
-		old:   "	if l.cfg.Board.Proposed(in.worker, model.TaskRef{Address: e.address, Run: in.run, ID: in.id}) {\n",
+		old:   "	if l.cfg.Board.HasProposal(in.worker, model.TaskRef{Address: e.address, Run: in.run, ID: in.id}) {\n",
 		new:   "	{\n",
 		tests: append(laneTasks("TestProposalOfATaskThatCameBack$|TestClaimBesidePoison$"), shared),
 	},
 	{
 		name:  "the owner waits for a claim without a worker as long as its node lives",
 		file:  "internal/engine/lane/claim.go",
-		old:   "task.Claim == in.claim && l.cfg.Board.Dropped(task.Worker, ref) {",
+		old:   "task.Claim == in.claim && l.cfg.Board.IsDropped(task.Worker, ref) {",
 		new:   "task.Claim == in.claim && false {",
 		tests: [][]string{{"./internal/sim", "-run", "TestKnownSeeds$"}},
 	},

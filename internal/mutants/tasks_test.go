@@ -26,7 +26,7 @@ var tasks = []mutant{
 	{
 		name:  "a claim that a lent worker does not list is not given back",
 		file:  "internal/engine/loan/neighbour.go",
-		old:   "				if board.Holds(w.session.ID(), ref) {\n					missing = append(missing, ref)\n				}\n			}\n		}\n\n		lend",
+		old:   "				if board.HasClaim(w.session.ID(), ref) {\n					missing = append(missing, ref)\n				}\n			}\n		}\n\n		lend",
 		new:   "			}\n		}\n\n		lend",
 		tests: [][]string{{"./internal/sim", "-run", "TestKnownSeedsOfLending$"}},
 	},

@@ -214,7 +214,7 @@ func (c *census) count(row *store.Execution, open []*core.Task) {
 
 // noteUnserved notes an activity that no live process executes.
 func (c *census) noteUnserved(q *api.QueueInfo, kind string) {
-	if _, ok := c.judge.world.Unserved(c.tenant, &model.TaskSpec{Queue: q.Name, Kind: kind}); !ok {
+	if _, ok := c.judge.world.WhyUnserved(c.tenant, &model.TaskSpec{Queue: q.Name, Kind: kind}); !ok {
 		return
 	}
 	if i, found := slices.BinarySearch(q.Unserved, kind); !found {

@@ -22,7 +22,7 @@ func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	}
 	out := slices.ContainsFunc(info.Waiting, func(it model.MailboxItem) bool { return core.LockedOut(&info.Entity, &it.Message) })
 	shard := j.service.shard(a)
-	if why, ok := j.world.Unowned(shard); ok {
+	if why, ok := j.world.WhyUnowned(shard); ok {
 		reasons := []model.Reason{why}
 		if out {
 			// The lock is stored, so the calls wait for it on every owner.
@@ -35,7 +35,7 @@ func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	if known && (told[0].Code.Blocks() || told[0].Code != model.WaitWorker && !slices.ContainsFunc(info.Waiting, calls)) {
 		return told
 	}
-	if why, ok := j.world.Lacks(shard, a, ""); ok && (known || slices.ContainsFunc(info.Waiting, calls)) {
+	if why, ok := j.world.WhyNoCode(shard, a, ""); ok && (known || slices.ContainsFunc(info.Waiting, calls)) {
 		return []model.Reason{why}
 	}
 	if known {

@@ -89,7 +89,7 @@ func (s *Service) lateReason(ctx context.Context, a model.Address) lateReason {
 		return lateReason{err: err}
 	}
 	// no node accepts messages for the execution, whatever it waits for
-	if why, ok := j.world.Unowned(s.shard(a)); ok {
+	if why, ok := j.world.WhyUnowned(s.shard(a)); ok {
 		return lateReason{links: []api.Link{{Subject: nameOf(a), Reason: why}}}
 	}
 
@@ -118,7 +118,7 @@ func (j *judge) lateEntity(ctx context.Context, a model.Address) []model.Reason 
 	if len(info.Reasons) > 0 {
 		return info.Reasons
 	}
-	if why, ok := j.world.Lacks(j.service.shard(a), a, ""); ok {
+	if why, ok := j.world.WhyNoCode(j.service.shard(a), a, ""); ok {
 		return []model.Reason{why}
 	}
 

@@ -36,7 +36,7 @@ func (s *Service) Missing(ctx context.Context, a model.Address, t *model.TaskSpe
 	if err != nil {
 		return nil, err
 	}
-	if why, ok := j.world.Missing(a, t); ok {
+	if why, ok := j.world.WhyNoProcess(a, t); ok {
 		return &why, nil
 	}
 	return nil, nil

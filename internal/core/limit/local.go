@@ -38,8 +38,8 @@ func (l *Local) Numbers() Numbers { return l.numbers }
 // Configure changes the numbers. Holders stay.
 func (l *Local) Configure(n Numbers) { l.numbers = n }
 
-// Missing reports what a task would have to wait for: a permit, or a token.
-func (l *Local) Missing() (permit, token bool) {
+// Shortage reports what a task would have to wait for: a permit, or a token.
+func (l *Local) Shortage() (permit, token bool) {
 	return l.numbers.Concurrency > 0 && len(l.holders) >= l.block, l.numbers.Rate > 0 && l.tokens < 1
 }
 
@@ -49,7 +49,7 @@ func (l *Local) Take(who model.TaskRef) bool {
 	if _, has := l.holders[who]; has {
 		return true
 	}
-	if permit, token := l.Missing(); permit || token {
+	if permit, token := l.Shortage(); permit || token {
 		return false
 	}
 	if l.numbers.Rate > 0 {

@@ -157,7 +157,7 @@ func (k *BoardGate) RecordWorker(ref model.TaskRef, claim int64, id queue.Worker
 	if c, elsewhere := k.foreign[ref]; elsewhere {
 		c.ours = ours{claim, id}
 		k.foreign[ref] = c
-	} else if k.Holds(ref) {
+	} else if k.IsAdmitted(ref) {
 		k.claims[ref] = ours{claim, id}
 	}
 }

@@ -149,11 +149,11 @@ func TestClaimOfANodeThatIsNoMore(t *testing.T) {
 	it := limitedItem("it")
 	tasks.Hold(now, *it, queue.HeldClaim{Ref: model.ClaimRef{TaskRef: it.Ref, Claim: 1}, Maker: "other"})
 	k.Inherit(now, map[string]bool{"other": true}, tasks)
-	if k.Holds(it.Ref) {
+	if k.IsAdmitted(it.Ref) {
 		t.Error("the claim is counted here, too, while the node that made it lives")
 	}
 	k.Inherit(now, map[string]bool{}, tasks)
-	if !k.Holds(it.Ref) {
+	if !k.IsAdmitted(it.Ref) {
 		t.Error("the claim of a dead node is not counted")
 	}
 	if ok, why := take(t, now, k, limitedItem("other")); ok {

@@ -77,7 +77,7 @@ func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told [
 
 		// The gate tells a task when a token accrues only when it refuses the task. The waiting
 		// tasks were refused before this node owned the limit, so they have to ask again.
-		if _, token := r.local.Missing(); token {
+		if _, token := r.local.Shortage(); token {
 			g.wake(r)
 		}
 	}
@@ -107,8 +107,8 @@ func (g *Gate) Shared(ref model.TaskRef) bool {
 	return e != nil && slices.ContainsFunc(e.held, func(r *resource) bool { return r.owner == nil })
 }
 
-// Holds reports whether a task was admitted through at least one limit or breaker.
-func (g *Gate) Holds(ref model.TaskRef) bool {
+// IsAdmitted reports whether a task was admitted through at least one limit or breaker.
+func (g *Gate) IsAdmitted(ref model.TaskRef) bool {
 	e := g.entries[ref]
 	return e != nil && e.holds
 }

@@ -30,7 +30,7 @@ type resource struct {
 
 // available reports whether the node has a permit and a token left to hand out.
 func (r *resource) available() bool {
-	permit, token := r.local.Missing()
+	permit, token := r.local.Shortage()
 	return !permit && !token
 }
 
@@ -70,7 +70,7 @@ func (g *Gate) exchange(now model.Time, r *resource) {
 		g.deliver(r, r.owner.Receive(now, g.home, m))
 	}
 
-	if _, token := r.local.Missing(); token && r.owner != nil && r.local.WaiterCount() > 0 {
+	if _, token := r.local.Shortage(); token && r.owner != nil && r.local.WaiterCount() > 0 {
 		if sends := r.owner.Tick(now); len(sends) > 0 {
 			g.deliver(r, sends)
 			g.exchange(now, r)
@@ -141,7 +141,7 @@ func (r *resource) trim() {
 // refusal returns why a task does not pass here, and when to ask again.
 func (r *resource) refusal(now model.Time) (why model.Reason, again model.Time) {
 	n := r.local.Numbers()
-	if permit, _ := r.local.Missing(); permit {
+	if permit, _ := r.local.Shortage(); permit {
 		return model.Reason{Code: model.WaitPermit, Name: r.id.String(), Detail: r.describeHolders(n.Concurrency)}, 0
 	}
 	why = model.Reason{Code: model.WaitRate, Name: r.id.String(), Detail: n.String()}

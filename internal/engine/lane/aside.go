@@ -22,7 +22,7 @@ import (
 
 // setAsideRequest notes a request that cannot be read.
 func (l *Lane) setAsideRequest(row *store.InboxRow) {
-	if l.mail.isTaken(row.ID) || !l.Owns(row.Shard) {
+	if l.mail.isTaken(row.ID) || !l.HasShard(row.Shard) {
 		return
 	}
 	l.mail.take(row.ID)
@@ -52,7 +52,7 @@ func (l *Lane) moveAside(now model.Time) {
 			later = append(later, p)
 			continue
 		}
-		for !p.feeding && p.isDamaged() && l.Owns(p.to) && !full() {
+		for !p.feeding && p.isDamaged() && l.HasShard(p.to) && !full() {
 			l.setAsideMessage(now, b, p)
 		}
 	}
@@ -61,7 +61,7 @@ func (l *Lane) moveAside(now model.Time) {
 	for len(a.requests) > 0 && !full() {
 		row := a.requests[0]
 		a.requests = a.requests[1:]
-		if !l.Owns(row.Shard) {
+		if !l.HasShard(row.Shard) {
 			l.mail.untake(row.ID)
 			continue
 		}

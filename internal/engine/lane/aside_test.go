@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// sendsDamaged commits messages of the other node. A nil message is stored in an unreadable form.
-func (f *foreignQueries) sendsDamaged(to model.ShardID, ms ...*model.Message) {
+// sendDamaged commits messages of the other node. A nil message is stored in an unreadable form.
+func (f *foreignQueries) sendDamaged(to model.ShardID, ms ...*model.Message) {
 	f.r.t.Helper()
 	f.batch++
 	b := &store.Batch{Lane: f.ref, Number: f.batch, At: f.r.now}
@@ -84,9 +84,9 @@ func TestDamagedMessagesAreSetAside(t *testing.T) {
 	r, f := foreignRig(t)
 	r.join(1)
 	a := in(0, 0)
-	r.began(a)
+	r.startRun(a)
 	s := signals(a, 1, 5)
-	f.sendsDamaged(0, nil, &s[0], nil, nil, &s[1], &s[2], nil)
+	f.sendDamaged(0, nil, &s[0], nil, nil, &s[1], &s[2], nil)
 	r.l.MailWaits()
 	r.settle()
 	r.wantEvents(a, receivedNames(1, 3)...)
@@ -110,15 +110,15 @@ func TestDamagedMessagesAreSetAside(t *testing.T) {
 
 	// Later messages continue, also on a node that has just taken over.
 	r.restartBeside()
-	f.sendsDamaged(0, nil, &s[3])
+	f.sendDamaged(0, nil, &s[3])
 	r.l.MailWaits()
 	r.settle()
 	r.wantEvents(a, receivedNames(1, 4)...)
 	if n := len(r.deadLetters()); n != 5 {
 		t.Errorf("%d dead letters, want 5", n)
 	}
-	if r.l.Held() != 0 {
-		t.Errorf("%d bytes are held by nothing", r.l.Held())
+	if r.l.PendingBytes() != 0 {
+		t.Errorf("%d bytes are held by nothing", r.l.PendingBytes())
 	}
 }
 
@@ -129,9 +129,9 @@ func TestNewerMessageWaitsForTheUpgrade(t *testing.T) {
 	r, f := foreignRig(t)
 	r.join(1)
 	a := in(0, 0)
-	r.began(a)
+	r.startRun(a)
 	s := signals(a, 1, 3)
-	f.sendsDamaged(0, &s[0], newerSignal(a, "new"), &s[1])
+	f.sendDamaged(0, &s[0], newerSignal(a, "new"), &s[1])
 	r.l.MailWaits()
 	r.settle()
 	r.wantEvents(a, receivedNames(1, 2)...)
@@ -166,7 +166,7 @@ func TestSetAsideIsRefused(t *testing.T) {
 	r, f := foreignRig(t)
 	r.join(1)
 	a := in(0, 0)
-	r.began(a)
+	r.startRun(a)
 	s := signals(a, 1, 3)
 	refusals := 0
 
@@ -181,7 +181,7 @@ func TestSetAsideIsRefused(t *testing.T) {
 		return nil
 	}
 
-	f.sendsDamaged(0, &s[0], nil, &s[1])
+	f.sendDamaged(0, &s[0], nil, &s[1])
 	r.l.MailWaits()
 	r.settle()
 	r.wantEvents(a, receivedNames(1, 1)...)
@@ -207,7 +207,7 @@ func TestDamagedRequestsAreSetAside(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := in(0, 0)
-	r.began(a)
+	r.startRun(a)
 
 	rows := []store.InboxRow{
 		{Shard: 0, ID: r.newRun(), Damaged: &model.Damaged{Raw: []byte{0xff}}},
@@ -374,7 +374,7 @@ func TestSetAsideIsSplit(t *testing.T) {
 	r, f := foreignRig(t)
 	r.join(1)
 	a := in(0, 0)
-	r.began(a)
+	r.startRun(a)
 	s := signals(a, 1, 3)
 
 	r.refuse = func(b *store.Batch) error {
@@ -384,7 +384,7 @@ func TestSetAsideIsSplit(t *testing.T) {
 		return nil
 	}
 
-	f.sendsDamaged(0, &s[0], nil, nil, &s[1])
+	f.sendDamaged(0, &s[0], nil, nil, &s[1])
 	r.l.MailWaits()
 	r.settle()
 
@@ -407,7 +407,7 @@ func TestSetAsideTogetherAgain(t *testing.T) {
 	r, f := foreignRig(t)
 	r.join(1)
 	a := in(0, 0)
-	r.began(a)
+	r.startRun(a)
 	most, refusing := 0, true
 	r.refuse = func(b *store.Batch) error {
 		if len(b.Deferred) > 1 && refusing {
@@ -418,7 +418,7 @@ func TestSetAsideTogetherAgain(t *testing.T) {
 	}
 
 	for want := 3; want <= 6; want += 3 {
-		f.sendsDamaged(0, nil, nil, nil)
+		f.sendDamaged(0, nil, nil, nil)
 		for range 4 {
 			r.l.MailWaits()
 			r.settle()

@@ -15,7 +15,7 @@ func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, er
 	if l.dead != nil {
 		return false, l.dead
 	}
-	if !l.Owns(a.Shard(l.cfg.Shards)) {
+	if !l.HasShard(a.Shard(l.cfg.Shards)) {
 		return false, ErrNotOwner
 	}
 

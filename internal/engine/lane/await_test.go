@@ -12,7 +12,7 @@ func TestAwait(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	first := r.began(a)
+	first := r.startRun(a)
 
 	await := func(run model.RunID, token string, wantSure bool) {
 		t.Helper()
@@ -117,7 +117,7 @@ func TestRunMeetsARun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	a := key("a")
-	r.began(a) // no worker holds it, so it leaves memory
+	r.startRun(a) // no worker holds it, so it leaves memory
 	r.join(1)
 	r.settle()
 	r.release(a, "s")
@@ -203,7 +203,7 @@ func TestNodeThatWaitsAgain(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 
 	for _, id := range []string{"1", "2", "3"} {
 		r.post(model.Message{Kind: model.MessageWatch, To: a}, id)

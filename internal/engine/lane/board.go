@@ -13,8 +13,8 @@ type Board interface {
 	Reserve(now model.Time, it *queue.Item) (id queue.WorkerID, name string, ok bool)
 	// Add reports a waiting task.
 	Add(now model.Time, it queue.Item)
-	// Proposed reports whether the board still proposes that a worker has a task.
-	Proposed(id queue.WorkerID, ref model.TaskRef) bool
+	// HasProposal reports whether the board still proposes that a worker has a task.
+	HasProposal(id queue.WorkerID, ref model.TaskRef) bool
 	// Overdue reports whether the board still says that a deadline of a claim has passed.
 	Overdue(claim model.ClaimRef) bool
 	// Hold says that a worker has claimed a task. The history names the worker; id is 0 when it is
@@ -34,9 +34,9 @@ type Board interface {
 	// Elsewhere reports whether the worker belongs to another live node. Its report then arrives as
 	// a message.
 	Elsewhere(name string) bool
-	// Dropped reports whether the node of a worker, which is alive, has said that it does not have
-	// the claim. Its report will then never arrive.
-	Dropped(name string, claim model.ClaimRef) bool
+	// IsDropped reports whether the node of a worker, which is alive, has said that it does not
+	// have the claim. Its report will then never arrive.
+	IsDropped(name string, claim model.ClaimRef) bool
 	// Explain returns why a task does not move, or that a worker executes it.
 	Explain(ref model.TaskRef) (model.Reason, bool)
 }

@@ -57,7 +57,7 @@ func TestBatchIsCutByBytes(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.MaxBatchBytes = limit })
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	var sizes []int
 	r.refuse = func(b *store.Batch) error { sizes = append(sizes, sizeOf(b)); return nil }
 
@@ -82,8 +82,8 @@ func TestBatchIsCutByBytes(t *testing.T) {
 	if most := slices.Max(sizes); most > limit+large || len(sizes) > 2*n*large/limit+2 {
 		t.Errorf("batches of %v bytes, want few of at most %d each", sizes, limit+large)
 	}
-	if r.l.Full() || r.l.Held() != 0 || !r.l.Idle() {
-		t.Errorf("full %v, %d bytes held, idle %v; want the lane at rest", r.l.Full(), r.l.Held(), r.l.Idle())
+	if r.l.Full() || r.l.PendingBytes() != 0 || !r.l.Idle() {
+		t.Errorf("full %v, %d bytes held, idle %v; want the lane at rest", r.l.Full(), r.l.PendingBytes(), r.l.Idle())
 	}
 }
 
@@ -110,7 +110,7 @@ func TestRowsCountAndNotOnlyInputs(t *testing.T) {
 
 	const large, n = 400 << 10, 8
 	for i := range n {
-		r.began(key(fmt.Sprint("k", i)))
+		r.startRun(key(fmt.Sprint("k", i)))
 		r.signalLarge(key(fmt.Sprint("k", i)), "s", large, fmt.Sprint("signal ", i))
 		r.settle()
 	}
@@ -148,8 +148,8 @@ func TestBatchThatIsNeverDoneInTime(t *testing.T) {
 			r := newRig(t)
 			r.join(1)
 			a, target := in(0, 0), in(1, 0)
-			r.began(a)
-			r.began(target)
+			r.startRun(a)
+			r.startRun(target)
 			var arrived []int
 			r.refuse = slowPath(20<<10, class, &arrived)
 
@@ -158,7 +158,7 @@ func TestBatchThatIsNeverDoneInTime(t *testing.T) {
 				r.signalLarge(a, fmt.Sprint("s", i), large, fmt.Sprint("signal ", i))
 			}
 
-			r.turn(a, does(step("x"), signalTo(target, "m", "hello")))
+			r.turn(a, commandTurn(step("x"), signalTo(target, "m", "hello")))
 			r.settle()
 			r.pass(time.Minute)
 
@@ -177,8 +177,8 @@ func TestBatchThatIsNeverDoneInTime(t *testing.T) {
 				t.Errorf("signals = %q, want them in order, each once", got)
 			}
 			r.wantEvents(target, "signal_received hello")
-			if r.l.Full() || r.l.Held() != 0 || !r.l.Idle() || r.dead != nil {
-				t.Errorf("full %v, %d bytes held, idle %v, dead %v; want the lane at rest", r.l.Full(), r.l.Held(), r.l.Idle(), r.dead)
+			if r.l.Full() || r.l.PendingBytes() != 0 || !r.l.Idle() || r.dead != nil {
+				t.Errorf("full %v, %d bytes held, idle %v, dead %v; want the lane at rest", r.l.Full(), r.l.PendingBytes(), r.l.Idle(), r.dead)
 			}
 		})
 	}
@@ -272,8 +272,8 @@ func TestLateBatchThatLanded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	a, b := key("a"), key("b")
-	r.began(a)
-	r.began(b)
+	r.startRun(a)
+	r.startRun(b)
 	r.signal(a, "s", "a")
 	r.signal(b, "s", "b")
 	r.flush()

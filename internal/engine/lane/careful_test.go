@@ -20,14 +20,14 @@ func TestPoisonAmongNeighbours(t *testing.T) {
 	const n = 100
 	name := func(i int) model.Address { return key(fmt.Sprint("n", i)) }
 	target := in(2, 0)
-	r.began(target)
+	r.startRun(target)
 	for i := range n {
 		if i%5 != 0 {
-			r.began(name(i))
+			r.startRun(name(i))
 		}
 	}
 	bad := key("bad")
-	r.began(bad)
+	r.startRun(bad)
 	r.refuse = poison("poison")
 	inputs := func(i int) {
 		a := name(i)
@@ -37,7 +37,7 @@ func TestPoisonAmongNeighbours(t *testing.T) {
 		case 1:
 			r.signal(a, "s", i)
 		case 2:
-			r.turn(a, does(step("x"), signalTo(target, fmt.Sprint("m", i), fmt.Sprint("from ", i))))
+			r.turn(a, commandTurn(step("x"), signalTo(target, fmt.Sprint("m", i), fmt.Sprint("from ", i))))
 		case 3:
 			r.turn(a, model.Turn{Commands: []model.Command{step("x")}, Close: done()})
 		case 4:
@@ -96,8 +96,8 @@ func TestPoisonAmongNeighbours(t *testing.T) {
 	if why, ok := r.l.Explain(bad); !ok || why[0].Code != model.WaitPoison {
 		t.Errorf("explained as %v", why)
 	}
-	if r.l.Full() || r.l.Held() != 0 || !r.l.Idle() {
-		t.Errorf("full %v, %d bytes held, idle %v; want the lane at rest", r.l.Full(), r.l.Held(), r.l.Idle())
+	if r.l.Full() || r.l.PendingBytes() != 0 || !r.l.Idle() {
+		t.Errorf("full %v, %d bytes held, idle %v; want the lane at rest", r.l.Full(), r.l.PendingBytes(), r.l.Idle())
 	}
 }
 
@@ -111,7 +111,7 @@ func TestInputsDuringIsolation(t *testing.T) {
 	a, b, bad := key("a"), key("b"), key("bad")
 
 	for _, x := range []model.Address{a, b, bad} {
-		r.began(x)
+		r.startRun(x)
 	}
 	r.refuse = poison("poison")
 	r.signal(a, "1", "a1")
@@ -145,9 +145,9 @@ func TestQuarantine(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	bad, sender := in(0, 0), in(1, 0)
-	r.began(bad)
-	r.began(sender)
-	r.turn(bad, does(timer("t", r.now.Add(10*time.Second))))
+	r.startRun(bad)
+	r.startRun(sender)
+	r.turn(bad, commandTurn(timer("t", r.now.Add(10*time.Second))))
 	r.settle()
 	r.refuse = poison("poison")
 	r.turn(bad, steps("poison"))
@@ -156,7 +156,7 @@ func TestQuarantine(t *testing.T) {
 	r.signal(bad, "s", "client")
 	r.settle()
 	r.wantAnswer("client", "blocked")
-	r.turn(sender, does(signalTo(bad, "m1", "one"), signalTo(sender, "m2", "echo"), signalTo(bad, "m3", "two")))
+	r.turn(sender, commandTurn(signalTo(bad, "m1", "one"), signalTo(sender, "m2", "echo"), signalTo(bad, "m3", "two")))
 	r.settle()
 	r.wantEvents(sender, "sent m1", "sent m2", "sent m3", "signal_received echo", "answered m2")
 	r.wantEvents(bad)
@@ -201,7 +201,7 @@ func TestRefusedSignalMarksItsRun(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	bad, fresh := key("bad"), key("poison")
-	r.began(bad)
+	r.startRun(bad)
 	r.refuse = poison("poison")
 	r.signal(bad, "poison", "client")
 	r.start(fresh, "start") // it has no row that could say so
@@ -229,8 +229,8 @@ func besidePoison(t *testing.T) (r *rig, a, bad model.Address) {
 	r = newRig(t)
 	r.join(1)
 	a, bad = key("a"), key("bad")
-	r.began(a)
-	r.began(bad)
+	r.startRun(a)
+	r.startRun(bad)
 	r.refuse = poison("poison")
 	return r, a, bad
 }
@@ -308,7 +308,7 @@ func TestBlockThatIsRefused(t *testing.T) {
 			r := newRig(t)
 			r.join(1)
 			a := key("a")
-			run := r.began(a)
+			run := r.startRun(a)
 
 			block := func() {
 				r.turn(a, turn)
@@ -370,7 +370,7 @@ func TestQuarantineAgain(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	bad := key("bad")
-	r.began(bad)
+	r.startRun(bad)
 	r.refuse = poison("poison")
 
 	for range 3 {
@@ -396,10 +396,10 @@ func TestPoisonMessage(t *testing.T) {
 	r.join(1)
 	from, bad, good := in(0, 0), in(1, 0), in(1, 1)
 	for _, a := range []model.Address{from, bad, good} {
-		r.began(a)
+		r.startRun(a)
 	}
 	r.refuse = poison("poison")
-	r.turn(from, does(
+	r.turn(from, commandTurn(
 		signalTo(good, "m1", "one"), signalTo(bad, "m2", "poison"), signalTo(good, "m3", "three"), signalTo(bad, "m4", "four"),
 	))
 	r.settle()
@@ -468,7 +468,7 @@ func TestFreeingIsRefused(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := in(0, 0)
-	r.began(a)
+	r.startRun(a)
 	times := 3
 	var shared *int
 
@@ -493,8 +493,8 @@ func TestFreeingIsRefused(t *testing.T) {
 	if !slices.Equal(r.freed, []model.ShardID{1, 2}) || times != 0 || *shared > 1 {
 		t.Errorf("freed %v, %d refusals to come, %d of a shared batch; want it freed by itself after the first", r.freed, times, *shared)
 	}
-	if r.l.Held() != 0 {
-		t.Errorf("%d bytes are held by nothing", r.l.Held())
+	if r.l.PendingBytes() != 0 {
+		t.Errorf("%d bytes are held by nothing", r.l.PendingBytes())
 	}
 }
 
@@ -522,7 +522,7 @@ func TestManyPoisons(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	for i := range 20 {
-		r.began(key(fmt.Sprint(i)))
+		r.startRun(key(fmt.Sprint(i)))
 	}
 	r.refuse = poison("poison")
 
@@ -577,11 +577,11 @@ func TestWorkerLeavesDuringIsolation(t *testing.T) {
 func TestTimersOfARefusedBatch(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
-	r.turn(a, does(timer("old", r.now.Add(5*time.Second))))
-	r.turn(bad, does(timer("old", r.now.Add(5*time.Second))))
+	r.turn(a, commandTurn(timer("old", r.now.Add(5*time.Second))))
+	r.turn(bad, commandTurn(timer("old", r.now.Add(5*time.Second))))
 	r.settle()
-	r.turn(a, does(stop("old"), timer("new", r.now.Add(6*time.Second))))
-	r.turn(bad, does(stop("old"), timer("new", r.now.Add(6*time.Second)), step("poison")))
+	r.turn(a, commandTurn(stop("old"), timer("new", r.now.Add(6*time.Second))))
+	r.turn(bad, commandTurn(stop("old"), timer("new", r.now.Add(6*time.Second)), step("poison")))
 	r.settle()
 	r.pass(10 * time.Second)
 	r.wantEvents(a, "timer_fired new")
@@ -622,9 +622,9 @@ func TestTimerOfATurnThatCameToNothing(t *testing.T) {
 	r.join(1)
 	a, bad := key("a"), key("bad")
 	r.timersIn(a, 5)
-	r.began(bad)
+	r.startRun(bad)
 	r.refuse = poison("poison")
-	r.turn(a, does(stop("t5")))
+	r.turn(a, commandTurn(stop("t5")))
 	r.turn(bad, steps("poison"))
 	r.flush()
 	r.commitNow() // refused
@@ -642,7 +642,7 @@ func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	r.join(1)
 	slow, quick, bad := in(0, 0), in(0, 1), in(1, 0)
 	for _, a := range []model.Address{slow, quick, bad} {
-		r.began(a)
+		r.startRun(a)
 	}
 	r.release(slow, "s")
 	r.settle()

@@ -12,9 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// heed takes the changes that the lane reports, and checks each against the store: what it says is
-// durable, and it comes in order.
-func (r *rig) heed(changes []model.Change) {
+// checkChanges takes the changes that the lane reports, and checks each against the store: what it
+// says is durable, and it comes in order.
+func (r *rig) checkChanges(changes []model.Change) {
 	r.t.Helper()
 	r.changes = append(r.changes, changes...)
 
@@ -46,8 +46,8 @@ func (r *rig) heed(changes []model.Change) {
 	}
 }
 
-// noteStands notes what a batch has left in the store.
-func (r *rig) noteStands(b *store.Batch, res store.Committed) {
+// noteStored notes what a batch has left in the store.
+func (r *rig) noteStored(b *store.Batch, res store.Committed) {
 	for _, k := range slices.Concat(b.Deletes, b.Removes) {
 		delete(r.stands, k.Run)
 	}
@@ -99,7 +99,7 @@ func TestChangesOfARun(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.wantTold("execution a started")
 
 	r.turn(a, steps("s1"))
@@ -120,7 +120,7 @@ func TestChangesOfARun(t *testing.T) {
 	r.wantTold("execution a terminated")
 
 	b := key("b")
-	r.began(b)
+	r.startRun(b)
 	r.release(b, "approve")
 	r.settle()
 	r.wantTold("execution b started", "execution b waiting signal")

@@ -39,7 +39,7 @@ func (in *claimInput) apply(l *Lane, now model.Time, e *entry) {
 	// The lane may have reported the task to the board again since. Then another worker may have
 	// the task, under the same limits that let this claim through.
 	var d taskDecision
-	if l.cfg.Board.Proposed(in.worker, model.TaskRef{Address: e.address, Run: in.run, ID: in.id}) {
+	if l.cfg.Board.HasProposal(in.worker, model.TaskRef{Address: e.address, Run: in.run, ID: in.id}) {
 		var ok bool
 		if d.Decision, ok = core.Claim(e.x, in.id, in.name, now); ok {
 			task := e.x.Task(in.id)
@@ -225,7 +225,7 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 	// A worker that is with another node has not gone: its report comes by mail.
 	if in.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
 		// the worker never got the claim
-		if task.Claim == in.claim && l.cfg.Board.Dropped(task.Worker, ref) {
+		if task.Claim == in.claim && l.cfg.Board.IsDropped(task.Worker, ref) {
 			d.Decision = core.Report(e.x, &model.TaskReport{Ref: ref, Returned: true}, now, l.cfg.Limits)
 			return d
 		}

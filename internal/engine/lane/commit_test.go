@@ -74,7 +74,7 @@ func TestNothingIsToldBeforeTheCommit(t *testing.T) {
 	if len(r.calls) != 1 || r.calls[0].Kind != lane.CallActivate {
 		t.Fatalf("after the start: %+v, want one activation", r.calls)
 	}
-	r.began(b)
+	r.startRun(b)
 	reset()
 
 	r.signal(a, "s", "signal")
@@ -111,7 +111,7 @@ func TestAnswersWaitForWhatTheyRestOn(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.send(model.Message{Kind: model.MessageSettle, To: a, Name: "p"}, "first")
 	r.send(model.Message{Kind: model.MessageSettle, To: a, Name: "p"}, "second")
 	r.flush()
@@ -213,9 +213,9 @@ func TestUnknownCommitThatLanded(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a, b := in(0, 0), in(1, 0)
-	r.began(a)
-	r.began(b)
-	r.turn(a, does(step("x"), signalTo(b, "m", "hello")))
+	r.startRun(a)
+	r.startRun(b)
+	r.turn(a, commandTurn(step("x"), signalTo(b, "m", "hello")))
 	r.flush()
 	r.landUnheard()
 	r.l.FinishCommit(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "connection lost"))
@@ -240,7 +240,7 @@ func TestUnknownCommitWithStarts(t *testing.T) {
 	for _, lookFails := range []bool{false, true} {
 		r := newRig(t)
 		r.join(1)
-		first := r.began(key("old"))
+		first := r.startRun(key("old"))
 		r.release(key("old"), "s") // parked: no worker continues it without an event
 		r.settle()
 		r.restart()
@@ -286,7 +286,7 @@ func TestUnknownCommitOfAFencedLane(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.join(1)
-	r.began(key("held"))
+	r.startRun(key("held"))
 	r.start(key("a"), "a")
 	r.flush()
 	r.start(key("b"), "b")
@@ -316,7 +316,7 @@ func TestFencedLaneIsDead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.join(1)
-	r.began(key("held"))
+	r.startRun(key("held"))
 	r.start(key("a"), "a")
 	r.flush()
 	r.fence()

@@ -36,8 +36,8 @@ func TestLineIsRefusedByAge(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	hot, calm := key("hot"), key("calm")
-	r.began(hot)
-	r.began(calm)
+	r.startRun(hot)
+	r.startRun(calm)
 
 	for i := range 100 {
 		r.send(request(hot, "s", fmt.Sprint("hot", i)), fmt.Sprint("hot", i))
@@ -67,8 +67,8 @@ func TestLineIsRefusedByAge(t *testing.T) {
 	r.signal(hot, "after", "after")
 	r.settle()
 	r.wantAnswer("after", "")
-	if r.l.Held() != 0 {
-		t.Errorf("%d bytes are held", r.l.Held())
+	if r.l.PendingBytes() != 0 {
+		t.Errorf("%d bytes are held", r.l.PendingBytes())
 	}
 }
 
@@ -79,7 +79,7 @@ func TestLineIsRefusedWithItsReason(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.PerKey = 4 })
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.line(a, 20)
 	r.flush()
 	r.now = r.now.Add(6 * time.Second)
@@ -100,7 +100,7 @@ func TestLineIsRefusedByBytes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxBytes, c.PerKey = 1<<20, 4 })
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	for i := range 40 {
 		r.signalLarge(a, "s", 20<<10, i)
 	}
@@ -119,7 +119,7 @@ func TestUnansweredUpdatesAreNoLine(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	for i := range 200 {
 		r.update(a, fmt.Sprint("u", i), fmt.Sprint("u", i))
 	}

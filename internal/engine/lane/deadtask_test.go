@@ -84,8 +84,8 @@ func TestDrainWhileDeadTaskIsRead(t *testing.T) {
 	r, b := newBench(t, 2)
 	r.join(1)
 	a := key("wf")
-	run := r.began(a)
-	r.turn(a, does(taskCommand("t")))
+	run := r.startRun(a)
+	r.turn(a, commandTurn(taskCommand("t")))
 	r.settle()
 	c := b.one()
 	r.send(model.Message{Kind: model.MessageRequeue, To: a, DeadTask: &model.DeadTaskOrder{

@@ -227,7 +227,7 @@ func (r *rig) take() {
 	r.aside = append(r.aside, out.Aside...)
 	r.large = append(r.large, out.Large...)
 	r.count(out.Facts)
-	r.heed(out.Changes)
+	r.checkChanges(out.Changes)
 	r.freed = append(r.freed, out.Freed...)
 	r.spare = out
 }
@@ -353,7 +353,7 @@ func (r *rig) land() (store.Committed, error) {
 
 	r.commits++
 	r.counts(b, res)
-	r.noteStands(b, res)
+	r.noteStored(b, res)
 	for _, k := range b.Deletes {
 		r.removed[k.Run] = true
 	}
@@ -612,8 +612,8 @@ func (r *rig) signal(a model.Address, name string, token any) {
 	r.send(model.Message{Kind: model.MessageSignal, To: a, Name: name}, token)
 }
 
-// began starts an execution and lets everything settle; a worker holds it if there is one.
-func (r *rig) began(a model.Address) model.RunID {
+// startRun starts an execution and lets everything settle; a worker holds it if there is one.
+func (r *rig) startRun(a model.Address) model.RunID {
 	r.t.Helper()
 	token := fmt.Sprintf("start of %s at %d", a, r.ids)
 	r.start(a, token)
@@ -663,8 +663,8 @@ func (r *rig) holder(a model.Address) lane.WorkerID {
 	return 0
 }
 
-// does is a turn with commands.
-func does(commands ...model.Command) model.Turn { return model.Turn{Commands: commands} }
+// commandTurn returns a turn with commands.
+func commandTurn(commands ...model.Command) model.Turn { return model.Turn{Commands: commands} }
 
 func step(id string) model.Command {
 	return model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: id}}

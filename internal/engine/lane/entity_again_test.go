@@ -126,7 +126,7 @@ func TestEntitySendsARequestAgain(t *testing.T) {
 	r.wantState(b, "1;")
 	sends("again", call("1", "same"), call("2", ""))
 	r.wantState(b, "1;2;")
-	r.began(key("x"))
+	r.startRun(key("x"))
 	signal := model.Message{Kind: model.MessageSignal, To: key("x"), Name: "s", RequestID: "same", Keep: true}
 	sends("signal", signal)
 	sends("signal again", signal)
@@ -143,7 +143,7 @@ func TestLockBehindACallThatIsLost(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := ledger("a")
-	r.began(key("run"))
+	r.startRun(key("run"))
 	r.operation(a, "add", "1", "nobody has the code")
 	r.settle()
 	r.lock("run", a)
@@ -167,7 +167,7 @@ func TestEntityMovesWhileALockWaits(t *testing.T) {
 		r := newRig(t)
 		r.join(1)
 		a := ledger("a")
-		r.began(key("run"))
+		r.startRun(key("run"))
 
 		ask := func(request, token string) {
 			r.l.Deliver(r.now, &model.Message{Kind: model.MessageCall, To: a, Name: "add", Input: model.TextPayload("1"), RequestID: request}, false, token)
@@ -191,7 +191,7 @@ func TestEntityMovesWhileALockWaits(t *testing.T) {
 			}
 		}
 
-		if n := r.l.Held(); n != 0 {
+		if n := r.l.PendingBytes(); n != 0 {
 			t.Errorf("%d bytes are held by nothing (the request that waits is %s)", n, repeated)
 		}
 	}
@@ -217,7 +217,7 @@ func TestImproperReportLeavesNoBytes(t *testing.T) {
 	if f := r.answers["one"].Answer.Failure; f == nil {
 		t.Error("a call that sends a grant succeeds")
 	}
-	if n := r.l.Held(); n != 0 {
+	if n := r.l.PendingBytes(); n != 0 {
 		t.Errorf("%d bytes are held by nothing", n)
 	}
 }

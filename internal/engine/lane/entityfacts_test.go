@@ -108,7 +108,7 @@ func TestFactsOfLocks(t *testing.T) {
 	a := ledger("a")
 
 	for _, k := range []string{"one", "two", "three"} {
-		r.began(key(k))
+		r.startRun(key(k))
 	}
 	states := func() lane.EntityStates { return r.l.States().Entities[a.Type] }
 	r.lock("one", a)

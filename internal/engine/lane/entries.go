@@ -90,8 +90,8 @@ func (l *Lane) sortedEntries(want func(*entry) bool) []*entry {
 	return found
 }
 
-// Owns reports whether the lane serves the shard.
-func (l *Lane) Owns(s model.ShardID) bool {
+// HasShard reports whether the lane serves the shard.
+func (l *Lane) HasShard(s model.ShardID) bool {
 	sh, ok := l.shards[s]
 	return ok && !sh.draining
 }

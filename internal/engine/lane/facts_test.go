@@ -154,7 +154,7 @@ func TestFactsOfAStartThatWasNone(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Completed}})
 	r.settle()
 	r.messages = 0

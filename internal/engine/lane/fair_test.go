@@ -16,8 +16,8 @@ func TestHotKeyDoesNotStarveOthers(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.PerKey = 4 })
 	r.join(1)
 	hot, cold := key("hot"), key("cold")
-	r.began(hot)
-	r.began(cold)
+	r.startRun(hot)
+	r.startRun(cold)
 	for i := range 20 {
 		r.signal(hot, fmt.Sprint(i), i)
 	}
@@ -63,7 +63,7 @@ func TestBacklogIsBounded(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.MaxBacklog, c.PerKey = 5, 2 })
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	for i := range 10 {
 		r.signal(a, fmt.Sprint(i), i)
 	}
@@ -95,8 +95,8 @@ func TestFullByBytes(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.MaxBytes = 50_000 })
 	r.join(1)
 	a := key("a")
-	r.began(a)
-	idle := r.l.Held()
+	r.startRun(a)
+	idle := r.l.PendingBytes()
 	if r.l.Full() || idle != 0 {
 		t.Fatalf("an idle lane holds %d bytes", idle)
 	}
@@ -111,12 +111,12 @@ func TestFullByBytes(t *testing.T) {
 	}
 
 	r.flush()
-	if !r.l.Full() || r.l.Held() < 50_000 || r.l.Held() > 60_000 {
-		t.Errorf("held %d bytes in flight, want at least 50,000 and not much more", r.l.Held())
+	if !r.l.Full() || r.l.PendingBytes() < 50_000 || r.l.PendingBytes() > 60_000 {
+		t.Errorf("held %d bytes in flight, want at least 50,000 and not much more", r.l.PendingBytes())
 	}
 	r.settle()
-	if r.l.Full() || r.l.Held() != 0 {
-		t.Errorf("after the commits the lane holds %d bytes", r.l.Held())
+	if r.l.Full() || r.l.PendingBytes() != 0 {
+		t.Errorf("after the commits the lane holds %d bytes", r.l.PendingBytes())
 	}
 }
 
@@ -126,20 +126,20 @@ func TestFullLaneFiresNoTimer(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.MaxBytes = 20_000 })
 	r.join(1)
 	a, b := key("a"), key("b")
-	r.began(a)
-	r.began(b)
-	r.turn(b, does(timer("t", r.now.Add(1000))))
+	r.startRun(a)
+	r.startRun(b)
+	r.turn(b, commandTurn(timer("t", r.now.Add(1000))))
 	r.settle()
 	for i := 0; !r.l.Full(); i++ {
 		r.send(model.Message{Kind: model.MessageSignal, To: a, Input: model.Payload{Data: make([]byte, 1000)}}, i)
 	}
 	r.flush()
 	r.now = r.now.Add(5 * time.Second)
-	held := r.l.Held()
+	held := r.l.PendingBytes()
 	r.flush()
 	r.flush()
-	if r.l.Held() != held {
-		t.Errorf("a full lane takes in %d bytes more", r.l.Held()-held)
+	if r.l.PendingBytes() != held {
+		t.Errorf("a full lane takes in %d bytes more", r.l.PendingBytes()-held)
 	}
 	if at := r.l.Wake(); at != 0 && at <= r.now {
 		t.Errorf("a full lane wants to be woken at %s: it would spin", at)
@@ -213,7 +213,7 @@ func TestCrowdedLaneDoesNotSpin(t *testing.T) {
 	}
 	r.settle()
 	for i := range n {
-		r.turn(key(fmt.Sprint(i)), does(timer("t", r.now.Add(time.Second))))
+		r.turn(key(fmt.Sprint(i)), commandTurn(timer("t", r.now.Add(time.Second))))
 	}
 	r.settle()
 	for i := range n {

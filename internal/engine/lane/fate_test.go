@@ -42,13 +42,13 @@ func TestRepeatedReportOfAForgottenClaim(t *testing.T) {
 	}
 
 	a := key("wf")
-	r.began(a)
-	r.turn(a, does(taskCommand("t"), taskCommand("given up")))
+	r.startRun(a)
+	r.turn(a, commandTurn(taskCommand("t"), taskCommand("given up")))
 	r.settle()
 	cs := b.claims()
 	b.report(cs[0])
 	r.settle()
-	r.turn(a, does(model.Command{Kind: model.CommandWithdraw, Event: model.Event{ID: "given up"}}))
+	r.turn(a, commandTurn(model.Command{Kind: model.CommandWithdraw, Event: model.Event{ID: "given up"}}))
 	r.settle()
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Completed}})
 	r.settle()
@@ -75,7 +75,7 @@ func TestRepeatedReportOfAForgottenClaim(t *testing.T) {
 	again("the task of a run that was replaced", c, true)
 
 	many := key("many")
-	r.began(many)
+	r.startRun(many)
 	var all []model.Command
 	for i := range 90 {
 		all = append(all, taskCommand(fmt.Sprint("t", i)))

@@ -56,7 +56,7 @@ func TestForgottenQueryThatWaits(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.release(a, "nothing")
 	r.settle()
 	// the run has left memory, and is read
@@ -64,15 +64,15 @@ func TestForgottenQueryThatWaits(t *testing.T) {
 	r.flush()
 	r.signal(a, "s", "signal")
 	r.l.Forget(a, "query")
-	if held := r.l.Held(); held == 0 {
+	if held := r.l.PendingBytes(); held == 0 {
 		t.Fatal("nothing waits")
 	}
 
 	r.settle()
 	r.wantSilence("query")
 	r.wantAnswer("signal", "")
-	if r.l.Queries() != 0 || r.l.Held() != 0 {
-		t.Errorf("%d queries are open, %d bytes are held", r.l.Queries(), r.l.Held())
+	if r.l.Queries() != 0 || r.l.PendingBytes() != 0 {
+		t.Errorf("%d queries are open, %d bytes are held", r.l.Queries(), r.l.PendingBytes())
 	}
 	if h := r.holder(a); h == 0 || len(r.held[r.current(a).Start.Run].asked) != 0 {
 		t.Error("the code is asked without a caller")

@@ -17,12 +17,12 @@ func quarantinedWithTasks(t *testing.T, tasks int, change ...func(*lane.Config))
 	r, b := newBench(t, tasks, change...)
 	r.join(1)
 	bad := key("bad")
-	r.began(bad)
+	r.startRun(bad)
 	var commands []model.Command
 	for i := range tasks {
 		commands = append(commands, taskCommand(fmt.Sprint("t", i)))
 	}
-	r.turn(bad, does(commands...))
+	r.turn(bad, commandTurn(commands...))
 	r.settle()
 	claims := b.claims()
 	if len(claims) != tasks {
@@ -63,8 +63,8 @@ func TestReportsToQuarantinedLeaveRoom(t *testing.T) {
 			t.Parallel()
 			r, b, bad, claims := quarantinedWithTasks(t, tasks, func(c *lane.Config) { c.MaxBytes, c.MaxKeptBytes = 2<<20, kept })
 			neighbour := key("neighbour")
-			r.began(neighbour)
-			r.turn(neighbour, does(timer("nap", r.now.Add(20*time.Second))))
+			r.startRun(neighbour)
+			r.turn(neighbour, commandTurn(timer("nap", r.now.Add(20*time.Second))))
 			r.settle()
 			reports := map[model.ClaimRef]model.Claim{}
 			for _, c := range claims {
@@ -98,8 +98,8 @@ func TestReportsToQuarantinedLeaveRoom(t *testing.T) {
 			if len(slices.Compact(sorted(ended))) != tasks {
 				t.Errorf("%d tasks have ended, want %d", len(ended), tasks)
 			}
-			if r.l.Held() != 0 || !r.l.Idle() {
-				t.Errorf("%d bytes are held, idle %v", r.l.Held(), r.l.Idle())
+			if r.l.PendingBytes() != 0 || !r.l.Idle() {
+				t.Errorf("%d bytes are held, idle %v", r.l.PendingBytes(), r.l.Idle())
 			}
 		})
 	}
@@ -133,9 +133,9 @@ func TestKeptReportsOutliveTheNextQuarantine(t *testing.T) {
 		t.Fatal("the lane is full")
 	}
 
-	held := r.l.Held()
+	held := r.l.PendingBytes()
 	r.pass(5 * time.Minute)
-	if now := r.l.Held(); now > held || now == 0 {
+	if now := r.l.PendingBytes(); now > held || now == 0 {
 		t.Errorf("%d bytes are held, then %d", held, now)
 	}
 	r.refuse = nil
@@ -143,7 +143,7 @@ func TestKeptReportsOutliveTheNextQuarantine(t *testing.T) {
 	for _, c := range claims {
 		b.wantSettled(c, "")
 	}
-	if r.l.Held() != 0 {
-		t.Errorf("%d bytes are held by nothing: %v", r.l.Held(), r.events(bad))
+	if r.l.PendingBytes() != 0 {
+		t.Errorf("%d bytes are held by nothing: %v", r.l.PendingBytes(), r.events(bad))
 	}
 }

@@ -46,8 +46,8 @@ func TestLabelsOfABatch(t *testing.T) {
 
 	r.start(b, "b")
 	r.flush() // in flight
-	r.turn(a, does(labelCommand("1", "l", "1"), labelCommand("2", "m", "2"), labelCommand("3", "l", "2"), labelCommand("4", "o", "")))
-	r.turn(a, does(labelCommand("5", "m", ""), labelCommand("6", "n", "1")))
+	r.turn(a, commandTurn(labelCommand("1", "l", "1"), labelCommand("2", "m", "2"), labelCommand("3", "l", "2"), labelCommand("4", "o", "")))
+	r.turn(a, commandTurn(labelCommand("5", "m", ""), labelCommand("6", "n", "1")))
 	r.flush()
 	r.commitNow()
 	var rows []string
@@ -87,7 +87,7 @@ func TestLabelsOfRunsWithAPast(t *testing.T) {
 	a := key("a")
 	r.send(model.Message{Kind: model.MessageStart, To: a, Labels: []model.Label{{Name: "m", Value: "1"}, {Name: "o", Value: "1"}}}, "a")
 	r.settle()
-	r.turn(a, does(step("one"), labelCommand("1", "l", "1"), labelCommand("2", "m", "2"), labelCommand("3", "o", "")))
+	r.turn(a, commandTurn(step("one"), labelCommand("1", "l", "1"), labelCommand("2", "m", "2"), labelCommand("3", "o", "")))
 	r.settle()
 
 	reset := func(keep int) {

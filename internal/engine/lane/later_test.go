@@ -17,7 +17,7 @@ func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.Limits.Signals = 1 })
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.signal(a, "s", "first")
 	r.settle()
 	again := model.Message{Kind: model.MessageSignal, To: a, Name: "s", RequestID: "req-1"}
@@ -29,7 +29,7 @@ func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
 	}
 
 	r.wantHint(a)
-	r.turn(a, sleeps(model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Name: "s", Ref: 1}}))
+	r.turn(a, waitingTurn(model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Name: "s", Ref: 1}}))
 	r.settle()
 	r.post(again, "req-1")
 	r.settle()
@@ -43,7 +43,7 @@ func TestMessageThatFindsNoRoomIsTriedAgain(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.Limits.Signals = 1 })
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.signal(a, "s", "first")
 	r.settle()
 	m := model.Message{Kind: model.MessageSignal, To: a, Name: "s", RequestID: "req-1", Keep: true}
@@ -54,7 +54,7 @@ func TestMessageThatFindsNoRoomIsTriedAgain(t *testing.T) {
 	r.l.MailWaits()
 	r.settle()
 	r.wantEvents(a, "signal_received s")
-	r.turn(a, sleeps(model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Name: "s", Ref: 1}}))
+	r.turn(a, waitingTurn(model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Name: "s", Ref: 1}}))
 	r.settle()
 	r.pass(2 * time.Minute)
 	r.l.MailWaits()

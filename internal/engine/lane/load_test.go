@@ -159,7 +159,7 @@ func TestCorruptReply(t *testing.T) {
 		r := newRig(t)
 		r.join(1)
 		a := key("a")
-		r.began(a)
+		r.startRun(a)
 		r.send(request(a, "u", "req-1"), "first")
 		r.settle()
 		r.restart()
@@ -189,7 +189,7 @@ func TestHistoryWithAHole(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.turn(a, steps("x", "y", "z"))
 	r.settle()
 	r.restart()
@@ -338,7 +338,7 @@ func testReadIsOvertaken(t *testing.T, continued bool) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.restart()
 	r.join(1)
 	r.flush()
@@ -399,7 +399,7 @@ func TestRunnableBehindAnAssumedStart(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.MaxHeld = 1 })
 	r.join(1)
 	a, large := key("a"), key("large")
-	r.began(a)
+	r.startRun(a)
 	r.restart()
 	r.join(1)
 	r.flush()
@@ -408,7 +408,7 @@ func TestRunnableBehindAnAssumedStart(t *testing.T) {
 	slow := r.loads[page]
 	r.loads = slices.Delete(r.loads, page, page+1)
 
-	r.began(large) // takes all room: no input has a run read for a worker
+	r.startRun(large) // takes all room: no input has a run read for a worker
 	r.start(a, "again")
 	r.start(key("other"), "other")
 	r.flush()

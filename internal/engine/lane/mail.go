@@ -22,7 +22,7 @@ func (l *Lane) pair(to, from model.ShardID) *pair {
 // leave a gap, or that it has no room for: the store has them.
 func (l *Lane) Messages(rows []store.MessageRow) {
 	for _, row := range rows {
-		if !l.Owns(row.To) || l.dead != nil {
+		if !l.HasShard(row.To) || l.dead != nil {
 			continue
 		}
 		p := l.pair(row.To, row.From)
@@ -45,7 +45,7 @@ func (l *Lane) feed(now model.Time) {
 		if p == nil {
 			return
 		}
-		if !l.Owns(p.to) {
+		if !l.HasShard(p.to) {
 			continue
 		}
 		head := &p.queue[0]
@@ -69,7 +69,7 @@ func (l *Lane) feed(now model.Time) {
 // to other lanes.
 func (l *Lane) post(out []store.MessageRow) {
 	for _, row := range out {
-		if l.Owns(row.To) {
+		if l.HasShard(row.To) {
 			l.Messages([]store.MessageRow{row})
 		} else {
 			l.out.Mail = append(l.out.Mail, row)
@@ -143,7 +143,7 @@ func (l *Lane) acceptMail(now model.Time, ld *Load, r LoadResult) {
 
 // request takes a request of another process from the inbox.
 func (l *Lane) request(now model.Time, row *store.InboxRow) {
-	if l.mail.isTaken(row.ID) || !l.Owns(row.Shard) && !(l.isWaitingFor(row.Shard) && row.Message.Kind == model.MessageWrite) {
+	if l.mail.isTaken(row.ID) || !l.HasShard(row.Shard) && !(l.isWaitingFor(row.Shard) && row.Message.Kind == model.MessageWrite) {
 		return
 	}
 	e := l.entry(row.Message.To)

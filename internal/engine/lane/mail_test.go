@@ -104,8 +104,8 @@ func TestHintsOfMessages(t *testing.T) {
 			r, f := foreignRig(t)
 			r.join(1)
 			a, b := in(0, 0), in(0, 1)
-			r.began(a)
-			r.began(b)
+			r.startRun(a)
+			r.startRun(b)
 
 			ms := slices.Concat(signals(a, 1, 5), signals(b, 1, 5), signals(a, 6, 9))
 			hint(r, f.send(ms...))
@@ -116,8 +116,8 @@ func TestHintsOfMessages(t *testing.T) {
 			if at := r.cursor(0, 3); at != -1 {
 				t.Errorf("the cursor stands at %d, want all %d consumed", at, len(ms))
 			}
-			if r.l.Held() != 0 {
-				t.Errorf("%d bytes are held by nothing", r.l.Held())
+			if r.l.PendingBytes() != 0 {
+				t.Errorf("%d bytes are held by nothing", r.l.PendingBytes())
 			}
 		})
 	}
@@ -129,7 +129,7 @@ func TestCursorTravelsWithTheCommit(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
 	a := in(0, 0)
-	r.began(a)
+	r.startRun(a)
 	rows := f.send(signals(a, 1, 4)...)
 	r.l.Messages(rows[:2])
 	r.settle()
@@ -159,12 +159,12 @@ func TestMessagesWaitInTheirOwnChannel(t *testing.T) {
 	r.join(1)
 	slow, quick, own := in(0, 0), in(0, 1), in(1, 0)
 	for _, a := range []model.Address{slow, quick, own} {
-		r.began(a)
+		r.startRun(a)
 	}
 	r.release(slow, "s")
 	r.settle()
 	r.l.Messages(f.send(slices.Concat(signals(slow, 1, 1), signals(quick, 1, 1))...))
-	r.turn(own, does(signalTo(quick, "m", "2")))
+	r.turn(own, commandTurn(signalTo(quick, "m", "2")))
 	r.flush()
 	held := r.loads // the read of the slow one takes its time
 	r.loads = nil
@@ -192,7 +192,7 @@ func TestMoreMailThanAPage(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
 	a := in(0, 0)
-	r.began(a)
+	r.startRun(a)
 	const n = 1300
 	for i := 0; i < n; i += 100 {
 		f.send(signals(a, i+1, i+100)...)
@@ -220,7 +220,7 @@ func TestMessagesThatTakeNoEffect(t *testing.T) {
 	r, f := foreignRig(t)
 	r.join(1)
 	ghost, a, child := in(0, 0), in(0, 1), in(3, 0)
-	r.began(a)
+	r.startRun(a)
 	link := model.Link{Address: child, Run: model.RunID{9}, ID: "w"}
 
 	r.l.Messages(f.send(
@@ -248,7 +248,7 @@ func TestInbox(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 
 	keys := []store.RequestKey{
 		r.put(model.Message{Kind: model.MessageSignal, To: a, Name: "s"}, "req-1"),
@@ -309,7 +309,7 @@ func TestInboxReadTwice(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	row := store.InboxRow{Shard: a.Shard(shards), ID: r.newRun(), Message: model.Message{Kind: model.MessageSignal, To: a, Name: "s"}}
 	if err := r.st.PutInbox(t.Context(), []store.InboxRow{row}); err != nil {
 		t.Fatal(err)
@@ -339,8 +339,8 @@ func TestMailForOneShardDoesNotStarveOthers(t *testing.T) {
 	r, f := foreignRig(t)
 	r.join(2)
 	busy, quiet := in(0, 0), in(2, 0)
-	r.began(busy)
-	r.began(quiet)
+	r.startRun(busy)
+	r.startRun(quiet)
 	const page = 500
 	last := 2 * page
 	f.send(signals(busy, 1, last)...)

@@ -60,8 +60,8 @@ func TestMessagesInMemoryAreBounded(t *testing.T) {
 			r, f := foreignRig(t, func(c *lane.Config) { c.MaxMail, c.PerKey = room, 2 })
 			r.join(1)
 			a, b := in(0, 0), in(1, 0)
-			r.began(a)
-			r.began(b)
+			r.startRun(a)
+			r.startRun(b)
 
 			rows := f.send(append(largeSignals(a, 1, 30), largeSignals(b, 1, 5)...)...)
 			hint(r, rows)
@@ -81,8 +81,8 @@ func TestShardsThatMoveMakeRoomForMessages(t *testing.T) {
 	r, f := foreignRig(t, func(c *lane.Config) { c.MaxMail = 2 * messageBytes })
 	r.join(1)
 	a, b := in(0, 0), in(1, 0)
-	r.began(a)
-	r.began(b)
+	r.startRun(a)
+	r.startRun(b)
 	r.l.Messages(f.send(largeSignals(a, 1, 4)...))
 	r.l.GiveUp(r.now, []model.ShardID{0})
 	if n := r.l.MailHeld(); n != 0 {
@@ -100,7 +100,7 @@ func TestRequestsAreReadInPagesOfBytes(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.MaxMail = 4 * 3 * messageBytes })
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	for i, m := range largeSignals(a, 1, 20) {
 		r.put(m, fmt.Sprint("req-", i))
 	}
@@ -108,7 +108,7 @@ func TestRequestsAreReadInPagesOfBytes(t *testing.T) {
 	r.flush()
 
 	for {
-		if held := r.l.Held(); held > 5*messageBytes {
+		if held := r.l.PendingBytes(); held > 5*messageBytes {
 			t.Fatalf("the lane has requests of %d bytes, more than a page", held)
 		}
 		if len(r.loads) > 0 {
@@ -131,7 +131,7 @@ func TestLargeQueriesKeepNobodyWaiting(t *testing.T) {
 	r.join(1)
 	a, b := key("a"), key("b")
 	r.park(a)
-	r.began(b)
+	r.startRun(b)
 	huge := model.Message{Kind: model.MessageQuery, To: a, Name: "q", Input: data(4 * messageBytes)}
 
 	first := r.put(huge, "first")
@@ -164,8 +164,8 @@ func TestFullLaneReadsMailLater(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.MaxBytes = 20_000 })
 	r.join(1)
 	a, b := key("a"), key("b")
-	r.began(a)
-	r.began(b)
+	r.startRun(a)
+	r.startRun(b)
 	for i := range 5 {
 		r.send(model.Message{Kind: model.MessageSignal, To: a, Name: "s", Input: data(messageBytes)}, i)
 	}

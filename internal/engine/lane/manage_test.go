@@ -19,7 +19,7 @@ func TestSignalThatTheCodeMayBeAboutToTake(t *testing.T) {
 			r := newRig(t)
 			r.join(1)
 			a := key("a")
-			run := r.began(a)
+			run := r.startRun(a)
 			waits, tried := []model.Reason{{Code: model.WaitSignal, Name: "never"}}, 0
 			try := func(seq int64, want string) {
 				t.Helper()
@@ -59,7 +59,7 @@ func TestSignalThatTheCodeMayBeAboutToTake(t *testing.T) {
 
 			// No worker has the run.
 			r = newRig(t)
-			run = r.began(a)
+			run = r.startRun(a)
 			r.signal(a, "go", "second")
 			r.settle()
 			try(1, "")
@@ -74,7 +74,7 @@ func TestDropOfASignalOfAFreshRun(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.signal(a, "go", "signal")
 	r.settle()
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})

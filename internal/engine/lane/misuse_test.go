@@ -106,7 +106,7 @@ func TestMisusedRequestID(t *testing.T) {
 					t.Parallel()
 					r := newRig(t)
 					r.join(1)
-					r.began(a)
+					r.startRun(a)
 					r.send(c.first, "first")
 					between(r, a)
 
@@ -172,7 +172,7 @@ func TestMisusedRequestIDOfAnUpdate(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.join(1)
-			r.began(a)
+			r.startRun(a)
 			r.send(first, "first")
 			between(r, a)
 			r.send(second, "second")
@@ -246,7 +246,7 @@ func TestMisusedRequestIDInTheInbox(t *testing.T) {
 	a := key("a")
 	r := newRig(t)
 	r.join(1)
-	r.began(a)
+	r.startRun(a)
 	same := request(a, "s", "req-1")
 	same.Keep = true
 	other := request(a, "t", "req-1")
@@ -279,7 +279,7 @@ func TestRequestIDOfAnOlderBuild(t *testing.T) {
 	a := key("a")
 	r := newRig(t)
 	r.join(1)
-	r.began(a)
+	r.startRun(a)
 	r.send(request(a, "x", "req-1"), "first")
 	r.settle()
 	k := store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "req-1"}

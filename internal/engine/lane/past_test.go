@@ -42,8 +42,8 @@ func TestResetTakesTheRunFromItsWorker(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	old := r.began(a)
-	r.turn(a, does(step("one"), step("two"), timer("t", begin+1_000_000)))
+	old := r.startRun(a)
+	r.turn(a, commandTurn(step("one"), step("two"), timer("t", begin+1_000_000)))
 	r.settle()
 	if sure, err := r.l.Await(a, model.RunID{}, "chain"); err != nil || !sure {
 		t.Fatal(sure, err)
@@ -84,7 +84,7 @@ func TestResetWhileTheRunIsRead(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	old := r.began(a)
+	old := r.startRun(a)
 	r.turn(a, steps("one"))
 	r.settle()
 	r.join(2)
@@ -121,7 +121,7 @@ func TestResetOfABlockedRun(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	old := r.began(a)
+	old := r.startRun(a)
 	r.turn(a, steps("one"))
 	r.settle()
 	r.block(a)
@@ -159,7 +159,7 @@ func TestResetOfARunThatWentOn(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	old := r.began(a)
+	old := r.startRun(a)
 	r.signal(a, "s", "signal") // on its way to the store when the reset comes
 	r.reset(a, 0, "reset")
 	r.settle()
@@ -177,7 +177,7 @@ func TestDeleteThenStart(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	old := r.began(a)
+	old := r.startRun(a)
 	r.send(model.Message{Kind: model.MessageDelete, To: a, Runs: []model.RunID{old}, RequestID: "0"}, "too early")
 	r.settle()
 	r.wantAnswer("too early", "conflict")
@@ -203,7 +203,7 @@ func TestDeleteThenStart(t *testing.T) {
 	r.send(remove, "again")
 	r.settle()
 	r.wantAnswer("again", "")
-	if r.l.Held() != 0 {
-		t.Errorf("%d bytes are held by nothing", r.l.Held())
+	if r.l.PendingBytes() != 0 {
+		t.Errorf("%d bytes are held by nothing", r.l.PendingBytes())
 	}
 }

@@ -55,7 +55,7 @@ func TestPauseOfBusyRun(t *testing.T) {
 		r := newRig(t)
 		r.join(1)
 		a := key("a")
-		run := r.began(a)
+		run := r.startRun(a)
 		r.turn(a, model.Turn{Running: true, Waits: []model.Reason{{Code: model.WaitStep}}})
 		r.settle()
 		r.order(model.MessagePause, a, "pause")
@@ -143,7 +143,7 @@ func TestPauseWithPoison(t *testing.T) {
 		r := newRig(t)
 		r.join(1)
 		r.park(a)
-		r.began(b)
+		r.startRun(b)
 		r.refuse = poison("bad")
 
 		if own {
@@ -199,7 +199,7 @@ func TestPauseWhileATurnIsRefused(t *testing.T) {
 			r := newRig(t)
 			r.join(1)
 			r.runsStep(a)
-			r.began(b)
+			r.startRun(b)
 			prepare(r)
 			r.flush()
 
@@ -245,7 +245,7 @@ func TestTimersWhilePaused(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	failed := model.Command{Kind: model.CommandRetry, Delay: 2 * time.Second, Event: model.Event{ID: "try", Attempt: 1}}
 	r.turn(a, model.Turn{Commands: []model.Command{timer("nap", r.now.Add(time.Second)), failed}, Waits: []model.Reason{{Code: model.WaitTimer}}})
 	r.settle()
@@ -270,7 +270,7 @@ func TestPauseOfAReleasedRunWhoseBackOffEnds(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	run := r.began(a)
+	run := r.startRun(a)
 	waits := []model.Reason{{Code: model.WaitRetry, Name: "try"}}
 	failed := model.Command{Kind: model.CommandRetry, Delay: time.Second, Event: model.Event{ID: "try", Attempt: 1}}
 	r.turn(a, model.Turn{Commands: []model.Command{failed}, Waits: waits})
@@ -302,7 +302,7 @@ func TestRecoveryOfPausedRun(t *testing.T) {
 		"busy":    func(r *rig, a model.Address) { r.join(1); r.runsStep(a) },
 		"resting": func(r *rig, a model.Address) { r.join(1); r.startResting(a) },
 		"new":     func(r *rig, a model.Address) { r.start(a, "start") },
-		"alone":   func(r *rig, a model.Address) { r.began(a) },
+		"alone":   func(r *rig, a model.Address) { r.startRun(a) },
 		"blocked": func(r *rig, a model.Address) { r.join(1); r.startBlocked(a) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +338,7 @@ func TestResumeAfterJoin(t *testing.T) {
 		if blocked {
 			r.join(1)
 		}
-		r.began(a)
+		r.startRun(a)
 
 		if blocked {
 			r.block(a)
@@ -370,7 +370,7 @@ func TestTerminate(t *testing.T) {
 		"busy":         func(r *rig) { r.join(1); r.runsStep(a) },
 		"resting":      func(r *rig) { r.join(1); r.startResting(a) },
 		"new":          func(r *rig) { r.join(1); r.start(a, "start") },
-		"unserved":     func(r *rig) { r.began(a) },
+		"unserved":     func(r *rig) { r.startRun(a) },
 		"on its way":   func(r *rig) { r.join(1); r.startResting(a); r.signal(a, "s", "signal"); r.flush() },
 		"being let go": func(r *rig) { r.join(1); r.park(a); r.release(a, "s") },
 		"paused": func(r *rig) {
@@ -417,7 +417,7 @@ func TestTurnAfterTerminate(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.order(model.MessageTerminate, a, "terminate")
 	r.turn(a, steps("late"))
 	r.flush()
@@ -436,7 +436,7 @@ func TestTerminateWithPoison(t *testing.T) {
 	r.join(1)
 	a, b := key("a"), key("b")
 	r.park(a)
-	r.began(b)
+	r.startRun(b)
 	r.refuse = poison("bad")
 	r.order(model.MessageTerminate, a, "terminate")
 	r.turn(b, steps("bad"))
@@ -455,8 +455,8 @@ func TestTerminateInTheSameBatch(t *testing.T) {
 		r := newRig(t)
 		r.join(1)
 		a, b := key("a"), key("b")
-		r.began(a)
-		r.began(b)
+		r.startRun(a)
+		r.startRun(b)
 		refuse := poison("bad")
 
 		r.refuse = func(batch *store.Batch) error {

@@ -28,7 +28,7 @@ func TestPin(t *testing.T) {
 	r := newRig(t)
 	r.joinVersion(1, "one")
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.turn(a, pinTo("one"))
 	r.settle()
 	r.joinVersion(2, "two")

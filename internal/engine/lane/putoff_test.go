@@ -18,8 +18,8 @@ func TestManyMessagesArePutOffForLonger(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.MaxPutOff, c.QuarantineFor = 2, time.Minute })
 	r.join(1)
 	from, bad := in(0, 0), in(1, 0)
-	r.began(from)
-	r.began(bad)
+	r.startRun(from)
+	r.startRun(bad)
 	r.refuse = poison("poison")
 	turn := model.Turn{}
 	for i := range 6 {
@@ -183,7 +183,7 @@ func TestClaimThatIsNotStoredDoesNotTimeOut(t *testing.T) {
 			r.fail(store.Away)
 		}
 	}
-	if held := r.l.Held(); held > 1024 {
+	if held := r.l.PendingBytes(); held > 1024 {
 		t.Errorf("the lane holds %d bytes, want those of the claim and its time-out", held)
 	}
 

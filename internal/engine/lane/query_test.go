@@ -56,7 +56,7 @@ func TestQueryOnTheWay(t *testing.T) {
 			r.flush()
 		},
 		"while it continues": func(r *rig) {
-			r.began(a)
+			r.startRun(a)
 			r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
 			r.flush()
 		},
@@ -102,15 +102,15 @@ func TestQueryRefused(t *testing.T) {
 		kind, text string
 	}{
 		"nobody":    {func(r *rig) { r.join(1) }, "not_found", "does not exist"},
-		"no worker": {func(r *rig) { r.began(a) }, "unavailable", "waits for a worker that offers workflow wf"},
+		"no worker": {func(r *rig) { r.startRun(a) }, "unavailable", "waits for a worker that offers workflow wf"},
 		"closed, and no worker": {func(r *rig) {
 			r.join(1)
-			r.began(a)
+			r.startRun(a)
 			r.turn(a, model.Turn{Close: done()})
 			r.settle()
 			r.leave(1)
 		}, "unavailable", "has ended (completed), and no worker"},
-		"terminated, and no worker": {func(r *rig) { r.began(a); r.order(model.MessageTerminate, a, "t"); r.settle() }, "unavailable", "has ended (terminated), and no worker"},
+		"terminated, and no worker": {func(r *rig) { r.startRun(a); r.order(model.MessageTerminate, a, "t"); r.settle() }, "unavailable", "has ended (terminated), and no worker"},
 		"paused": {func(r *rig) {
 			r.join(1)
 			r.park(a)
@@ -123,14 +123,14 @@ func TestQueryRefused(t *testing.T) {
 		}, "blocked", "asked for y"},
 		"quarantined": {func(r *rig) {
 			r.join(1)
-			r.began(a)
+			r.startRun(a)
 			r.refuse = poison("bad")
 			r.turn(a, steps("bad"))
 			r.settle()
 		}, "blocked", "quarantined"},
 		"no worker of the version": {func(r *rig) {
 			r.joinVersion(1, "one")
-			r.began(a)
+			r.startRun(a)
 			r.turn(a, pinTo("one"))
 			r.settle()
 			r.leave(1)
@@ -248,7 +248,7 @@ func TestQueryAfterUndoneRelease(t *testing.T) {
 	r.join(1)
 	a, b := key("a"), key("b")
 	r.park(a)
-	r.began(b)
+	r.startRun(b)
 	r.refuse = poison("bad")
 	r.release(a, "s")
 	r.turn(b, steps("bad"))
@@ -386,7 +386,7 @@ func TestTooManyQueries(t *testing.T) {
 	r.join(1)
 	a, b := key("a"), key("b")
 	r.park(a)
-	r.began(b)
+	r.startRun(b)
 	var keys []store.RequestKey
 	for i := range 600 {
 		keys = append(keys, r.post(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, fmt.Sprint(i)))
@@ -434,7 +434,7 @@ func TestQueryOfClosedRun(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.turn(a, model.Turn{Close: done()})
 	r.flush()
 	r.query(a, "q") // while its end is on its way to the store

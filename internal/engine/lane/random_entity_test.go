@@ -42,7 +42,7 @@ func newVillage(t *rapid.T) *village {
 	v.join(1)
 	v.joinEntities(1)
 	for _, k := range lockers {
-		v.began(key(k))
+		v.startRun(key(k))
 	}
 	return v
 }
@@ -534,7 +534,7 @@ func TestRandomEntities(t *testing.T) {
 		if n := v.l.Waiters(); n != 0 {
 			t.Errorf("callers wait for %d addresses", n)
 		}
-		if n := v.l.Held(); n != 0 {
+		if n := v.l.PendingBytes(); n != 0 {
 			t.Errorf("%d bytes of inputs are held", n)
 		}
 	})

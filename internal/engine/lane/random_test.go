@@ -486,8 +486,8 @@ func (p *life) check(t *rapid.T) {
 	if len(r.held) != 0 {
 		t.Fatalf("%d closed runs are still held", len(r.held))
 	}
-	if r.l.Held() != 0 || !r.l.Idle() {
-		t.Fatalf("%d bytes are held by nothing, idle %v", r.l.Held(), r.l.Idle())
+	if r.l.PendingBytes() != 0 || !r.l.Idle() {
+		t.Fatalf("%d bytes are held by nothing, idle %v", r.l.PendingBytes(), r.l.Idle())
 	}
 	left, _, err := r.st.LoadMessages(t.Context(), []model.ShardID{0, 1, 2, 3}, 100, 1<<30)
 	if err != nil || len(left) != 0 {

@@ -50,8 +50,8 @@ func TestForcedDelete(t *testing.T) {
 	if x := r.current(a); x == nil || x.Start.Run == run {
 		t.Errorf("the key is not free: %+v", x)
 	}
-	if r.l.Held() != 0 {
-		t.Errorf("%d bytes are held by nothing", r.l.Held())
+	if r.l.PendingBytes() != 0 {
+		t.Errorf("%d bytes are held by nothing", r.l.PendingBytes())
 	}
 }
 
@@ -61,7 +61,7 @@ func TestForcedDeleteIsRefused(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a, other := key("bad"), key("good")
-	run := r.began(a)
+	run := r.startRun(a)
 
 	r.refuse = func(b *store.Batch) error {
 		if len(b.Removes) > 0 {
@@ -94,7 +94,7 @@ func TestForcedDeleteOfAnEarlierRun(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	old := r.began(a)
+	old := r.startRun(a)
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Completed}})
 	r.settle()
 	r.l.Run(r.now, &model.Message{Kind: model.MessageStart, To: a, Reuse: model.ReuseAlways}, false, "run")
@@ -121,7 +121,7 @@ func TestForcedDeleteBesideAnUnknownRun(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	old := r.began(a)
+	old := r.startRun(a)
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Completed}})
 	r.settle()
 	r.l.Run(r.now, &model.Message{Kind: model.MessageStart, To: a, Reuse: model.ReuseAlways}, false, "run")
@@ -234,8 +234,8 @@ func TestForcedDeleteOfAnEntity(t *testing.T) {
 	r.operation(other, "add", "2", "goes on")
 	r.work()
 	r.wantOutput("goes on", "1;2;")
-	if r.l.Held() != 0 {
-		t.Errorf("%d bytes are held by nothing", r.l.Held())
+	if r.l.PendingBytes() != 0 {
+		t.Errorf("%d bytes are held by nothing", r.l.PendingBytes())
 	}
 }
 
@@ -512,7 +512,7 @@ func TestRequestsThatChangePlacesWhenAppliedAgain(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("bad")
-	r.began(a)
+	r.startRun(a)
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Completed}})
 	r.settle()
 	r.restart()

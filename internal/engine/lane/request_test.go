@@ -28,7 +28,7 @@ func TestRepeatedRequest(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.join(1)
-			r.began(a)
+			r.startRun(a)
 			r.send(request(a, "s", "req-1"), "first")
 			between(r)
 			r.send(request(a, "s", "req-1"), "second")
@@ -45,8 +45,8 @@ func TestRepeatedRequest(t *testing.T) {
 			}
 
 			r.wantEvents(a, "signal_received s", "signal_received t")
-			if r.l.Held() != 0 {
-				t.Errorf("%d bytes are held by nothing", r.l.Held())
+			if r.l.PendingBytes() != 0 {
+				t.Errorf("%d bytes are held by nothing", r.l.PendingBytes())
 			}
 		})
 	}
@@ -60,7 +60,7 @@ func TestRepeatedSignalWithStart(t *testing.T) {
 	start := model.Message{Kind: model.MessageStart, To: a, RequestID: "req-1", With: []model.Event{{Name: "s"}}}
 	for name, prepare := range map[string]func(r *rig){
 		"new":      func(*rig) {},
-		"existing": func(r *rig) { r.began(a) },
+		"existing": func(r *rig) { r.startRun(a) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,7 +89,7 @@ func TestRequestByBothWays(t *testing.T) {
 	for _, inboxFirst := range []bool{true, false} {
 		r := newRig(t)
 		r.join(1)
-		r.began(a)
+		r.startRun(a)
 		row := store.InboxRow{Shard: a.Shard(shards), ID: r.newRun(), Message: request(a, "s", "req-1")}
 		if err := r.st.PutInbox(t.Context(), []store.InboxRow{row}); err != nil {
 			t.Fatal(err)

@@ -23,7 +23,7 @@ func newExpiringRig(t *testing.T, addresses ...model.Address) (*rig, []model.Run
 	r.join(1)
 	var runs []model.RunID
 	for _, a := range addresses {
-		runs = append(runs, r.began(a))
+		runs = append(runs, r.startRun(a))
 		r.turn(a, model.Turn{Close: done()})
 		r.settle()
 	}
@@ -58,8 +58,8 @@ func (r *rig) atRest() {
 	if len(r.turnedDown) > 0 {
 		r.t.Errorf("the store had to refuse a batch: %v", r.turnedDown)
 	}
-	if r.l.Held() != 0 || !r.l.Idle() || r.l.Full() {
-		r.t.Errorf("%d bytes held, idle %v, full %v; want the lane at rest", r.l.Held(), r.l.Idle(), r.l.Full())
+	if r.l.PendingBytes() != 0 || !r.l.Idle() || r.l.Full() {
+		r.t.Errorf("%d bytes held, idle %v, full %v; want the lane at rest", r.l.PendingBytes(), r.l.Idle(), r.l.Full())
 	}
 	at := r.l.Wake()
 	if at == 0 || at > r.now.Add(time.Minute) {
@@ -178,7 +178,7 @@ func TestInputsDuringRemoval(t *testing.T) {
 			},
 			"while the batch is refused for another address": func(r *rig) {
 				bad := key("bad")
-				r.began(bad)
+				r.startRun(bad)
 				r.refuse = poison("poison")
 				r.turn(bad, steps("poison"))
 				r.expire()
@@ -189,7 +189,7 @@ func TestInputsDuringRemoval(t *testing.T) {
 			},
 			"behind a batch that is refused": func(r *rig) {
 				bad := key("bad")
-				r.began(bad)
+				r.startRun(bad)
 				r.refuse = poison("poison")
 				r.turn(bad, steps("poison"))
 				r.flush()
@@ -386,7 +386,7 @@ func TestRemovalBesideOpenRun(t *testing.T) {
 	a := key("a")
 	r := newRig(t, func(c *lane.Config) { c.Retention = kept })
 	r.join(1)
-	old := r.began(a)
+	old := r.startRun(a)
 	r.turn(a, model.Turn{Close: done()})
 	r.settle()
 	r.send(reuse(a, ""), "start")
@@ -462,7 +462,7 @@ func TestRemovalWhileTheShardLeaves(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(r *rig){
 		"found":              func(*rig) {},
-		"found, and it lags": func(r *rig) { r.began(in(1, 1)) }, // a step is waited for
+		"found, and it lags": func(r *rig) { r.startRun(in(1, 1)) }, // a step is waited for
 		"in flight":          func(r *rig) { r.expire() },
 		"waiting":            func(r *rig) { r.signal(in(1, 0), "s", "signal"); r.flush(); r.expire() },
 	} {
@@ -483,7 +483,7 @@ func TestRemovalWhileTheShardLeaves(t *testing.T) {
 				t.Errorf("freed: %v", r.freed)
 			}
 			r.pass(2 * time.Minute)
-			next := r.began(in(2, 1))
+			next := r.startRun(in(2, 1))
 			r.turn(in(2, 1), model.Turn{Close: done()})
 			r.settle()
 

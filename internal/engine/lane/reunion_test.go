@@ -11,7 +11,7 @@ import (
 
 const reunionTime = 5 * time.Second
 
-func reunites(c *lane.Config) { c.Reunion = reunionTime }
+func withReunion(c *lane.Config) { c.Reunion = reunionTime }
 
 // rejoin adds a worker that says what it holds.
 func (r *rig) rejoin(w lane.WorkerID, held ...model.HeldRun) {
@@ -24,11 +24,11 @@ func (r *rig) rejoinEntities(w lane.WorkerID, held ...model.HeldRun) {
 	r.take()
 }
 
-// leaves has a worker that runs a step of an execution, and the server dies.
-func (r *rig) leaves(a model.Address) model.HeldRun {
+// dieDuringStep kills the server while a worker runs a step of an execution.
+func (r *rig) dieDuringStep(a model.Address) model.HeldRun {
 	r.t.Helper()
 	r.join(1)
-	run := r.began(a)
+	run := r.startRun(a)
 	r.turn(a, model.Turn{Running: true})
 	r.settle()
 	r.crashFenced()
@@ -79,9 +79,9 @@ func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, reunites)
+			r := newRig(t, withReunion)
 			a := key("a")
-			do(r, a, r.leaves(a))
+			do(r, a, r.dieDuringStep(a))
 			r.settle()
 			r.wantHolder(a, 1)
 			r.turn(a, model.Turn{Close: done()})
@@ -97,17 +97,17 @@ func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
 // work, work of the server itself and runs that no worker held do not wait.
 func TestReunionEnds(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, reunites)
+	r := newRig(t, withReunion)
 	kept, resting := key("kept"), key("resting")
 	r.join(1)
 	r.startResting(resting)
-	h := r.leaves(kept)
+	h := r.dieDuringStep(kept)
 
 	other := model.HeldRun{Address: kept, Run: model.RunID{9}}
 	r.rejoin(1, other, model.HeldRun{Address: key("never"), Run: model.RunID{8}})
 	r.settle()
 	r.wantHolder(kept, 0)
-	r.began(key("new"))
+	r.startRun(key("new"))
 	r.wantHolder(key("new"), 1)
 	r.signal(resting, "s", "signal")
 	r.settle()
@@ -167,9 +167,9 @@ func TestKeptRunsChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, reunites)
+			r := newRig(t, withReunion)
 			a := key("a")
-			h := r.leaves(a)
+			h := r.dieDuringStep(a)
 			r.rejoin(2, model.HeldRun{})
 			r.settle()
 			do(r, a, h)
@@ -252,7 +252,7 @@ func TestReunionLastsWhileWorkersComeBack(t *testing.T) {
 // lane has read the mailbox. Then the worker gets them all.
 func TestReunionKeepsCallsForTheirWorker(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, reunites)
+	r := newRig(t, withReunion)
 	a := ledger("a")
 	r.joinEntities(1)
 	r.operation(a, "add", "1", "first", oneWay)
@@ -287,7 +287,7 @@ func TestNoReunionWithoutServer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	a := key("a")
-	h := r.leaves(a)
+	h := r.dieDuringStep(a)
 	r.rejoin(2, h)
 	r.settle()
 	r.wantHolder(a, 2)
@@ -298,7 +298,7 @@ func TestNoReunionWithoutServer(t *testing.T) {
 func TestClaimsOfReturningWorkers(t *testing.T) {
 	t.Parallel()
 	claimed := func(t *testing.T) (*rig, *bench, model.Claim) {
-		r, b := newBench(t, 1, reunites)
+		r, b := newBench(t, 1, withReunion)
 		b.name = model.RemoteWorkerName("w", "default", "id") + "@here"
 		r.send(theTask("t"), "t")
 		r.settle()

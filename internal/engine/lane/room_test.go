@@ -10,8 +10,8 @@ import (
 
 func data(n int) model.Payload { return model.Payload{Data: make([]byte, n)} }
 
-// sleeps is a turn of code that waits for a signal.
-func sleeps(commands ...model.Command) model.Turn {
+// waitingTurn returns a turn of code that waits for a signal.
+func waitingTurn(commands ...model.Command) model.Turn {
 	return model.Turn{Commands: commands, Waits: []model.Reason{{Code: model.WaitSignal, Name: "s"}}}
 }
 
@@ -59,7 +59,7 @@ func TestBlockedRunsLeaveMemory(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.KeepIdle = 1 })
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.block(a)
 	r.settle()
 	if r.l.Resident() != 0 {
@@ -105,9 +105,9 @@ func TestRoomForHistories(t *testing.T) {
 		if r.holder(a) == 0 {
 			t.Fatalf("%d is still in line", i)
 		}
-		r.turn(a, sleeps(step("x")))
+		r.turn(a, waitingTurn(step("x")))
 		r.settle()
-		r.turn(a, sleeps()) // it has heard that the step is recorded
+		r.turn(a, waitingTurn()) // it has heard that the step is recorded
 		r.settle()
 		if len(r.held) > 3 {
 			t.Fatalf("%d are held", len(r.held))
@@ -141,14 +141,14 @@ func TestRoomForOneLargeRun(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.MaxHeld = 1 })
 	r.join(1)
 	a, b := key("a"), key("b")
-	r.began(a)
-	r.began(b)
+	r.startRun(a)
+	r.startRun(b)
 	r.wantHolder(a, 1)
 	r.wantHolder(b, 0)
-	r.turn(a, sleeps(step("x")))
+	r.turn(a, waitingTurn(step("x")))
 	r.settle()
 	r.wantHolder(b, 0)
-	r.turn(a, sleeps())
+	r.turn(a, waitingTurn())
 	r.settle()
 	r.wantHolder(a, 0)
 	r.wantHolder(b, 1)
@@ -162,12 +162,12 @@ func TestRoomAfterAQuery(t *testing.T) {
 		r := newRig(t, func(c *lane.Config) { c.MaxHeld = 1 })
 		r.join(1)
 		a, b := key("a"), key("b")
-		run := r.began(a)
+		run := r.startRun(a)
 		r.send(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "query")
 		r.settle()
-		r.turn(a, sleeps())
+		r.turn(a, waitingTurn())
 		r.settle()
-		r.began(b)
+		r.startRun(b)
 		r.wantHolder(a, 1)
 		r.wantHolder(b, 0)
 
@@ -189,10 +189,10 @@ func TestLargeHistoriesAreTold(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.Limits.Bytes = 10_000 })
 	r.join(1)
 	a := key("a")
-	run := r.began(a)
+	run := r.startRun(a)
 
 	for i := range 10 {
-		r.turn(a, sleeps(model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: strconv.Itoa(i), Output: data(900)}}))
+		r.turn(a, waitingTurn(model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: strconv.Itoa(i), Output: data(900)}}))
 		r.settle()
 	}
 
@@ -210,7 +210,7 @@ func TestLargeHistoriesAreTold(t *testing.T) {
 	}
 	r.signal(a, "s", "signal")
 	r.settle()
-	r.turn(a, sleeps(model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: "last", Output: data(5000)}}))
+	r.turn(a, waitingTurn(model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: "last", Output: data(5000)}}))
 	r.settle()
 	if why, _ := r.l.Explain(a); len(why) == 0 || why[0].Code != model.WaitLimit || len(r.large) != 1 {
 		t.Errorf("explained as %v, told %v", why, r.large)
@@ -252,7 +252,7 @@ func TestNeighboursOfAFullEntityGoOn(t *testing.T) {
 	r.joinEntities(1)
 
 	for run, of := range map[string]string{"holder": "stored", "owner": "busy", "friend": "neighbour"} {
-		r.began(key(run))
+		r.startRun(key(run))
 		r.lock(run, ledger(of))
 	}
 

@@ -29,10 +29,12 @@ func (l *Lane) reuse(b *building) {
 	clear(t.Events)
 	clear(t.Messages)
 	l.acked.reuse(t.Forgets)
+
 	*b = building{
 		entries: b.entries[:0], effects: b.effects[:0], pairs: b.pairs[:0], facts: b.facts[:0], trail: b.trail[:0], marked: b.marked[:0],
 		batch: store.Batch{Deletes: t.Deletes[:0], Starts: t.Starts[:0], Closes: t.Closes[:0], Events: t.Events[:0], Messages: t.Messages[:0]},
 	}
+
 	l.spare = b
 }
 
@@ -155,8 +157,8 @@ func (l *Lane) Full() bool {
 	return l.budget.used >= l.cfg.MaxBytes || l.batchFull() || l.recovery.careful()
 }
 
-// Held returns the bytes of inputs that wait or are not committed yet.
-func (l *Lane) Held() int { return l.budget.used + l.budget.kept }
+// PendingBytes returns the bytes of inputs that wait or are not committed yet.
+func (l *Lane) PendingBytes() int { return l.budget.used + l.budget.kept }
 
 // Tidy makes the lane remove answers that their callers have, even if it has nothing else to
 // commit.

@@ -19,8 +19,8 @@ func TestGiveUpIdleShard(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	gone, stays := in(1, 0), in(2, 0)
-	r.began(gone)
-	r.began(stays)
+	r.startRun(gone)
+	r.startRun(stays)
 	waits := model.Turn{Commands: []model.Command{timer("t", r.now.Add(time.Second))}, Waits: []model.Reason{{Code: model.WaitTimer}}}
 	r.turn(gone, waits)
 	r.turn(stays, waits)
@@ -31,7 +31,7 @@ func TestGiveUpIdleShard(t *testing.T) {
 
 	r.giveUp(1)
 	r.wantAnswer("await", "unavailable")
-	if r.l.Owns(1) || !r.l.Owns(2) || !slices.Equal(r.l.Shards(), []model.ShardID{0, 1, 2, 3}) {
+	if r.l.HasShard(1) || !r.l.HasShard(2) || !slices.Equal(r.l.Shards(), []model.ShardID{0, 1, 2, 3}) {
 		t.Error("a shard that is given up is still served")
 	}
 	r.signal(gone, "s", "late")
@@ -67,7 +67,7 @@ func TestGiveUpBusyShard(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := in(1, 0)
-	run := r.began(a)
+	run := r.startRun(a)
 	r.giveUp(1)
 	r.settle()
 	if len(r.freed) != 0 || r.holder(a) != 1 {
@@ -97,7 +97,7 @@ func TestGiveUpWaitsOnlySoLong(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.DrainWait = 5 * time.Second })
 	r.join(1)
 	a := in(1, 0)
-	r.began(a)
+	r.startRun(a)
 	r.giveUp(1)
 	r.pass(4 * time.Second)
 	if len(r.freed) != 0 {
@@ -114,7 +114,7 @@ func TestGiveUpWhileCommitting(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	a, b := in(1, 0), in(1, 1)
-	r.began(a)
+	r.startRun(a)
 	r.signal(a, "1", "in flight")
 	r.flush()
 	r.signal(a, "2", "open")
@@ -141,8 +141,8 @@ func TestGiveUpWhileCommitting(t *testing.T) {
 	if len(r.freed) != 1 {
 		t.Errorf("freed = %v", r.freed)
 	}
-	if r.l.Held() != 0 {
-		t.Errorf("%d bytes are held by nothing", r.l.Held())
+	if r.l.PendingBytes() != 0 {
+		t.Errorf("%d bytes are held by nothing", r.l.PendingBytes())
 	}
 }
 
@@ -151,7 +151,7 @@ func TestGiveUpWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	a := in(1, 0)
-	r.began(a)
+	r.startRun(a)
 	r.signal(a, "1", "signal")
 	r.flush()
 	r.giveUp(1)
@@ -181,16 +181,16 @@ func TestMessagesToAShardThatMoves(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	from, to := in(0, 0), in(1, 0)
-	r.began(from)
-	r.began(to)
-	r.turn(from, does(signalTo(to, "m1", "1")))
+	r.startRun(from)
+	r.startRun(to)
+	r.turn(from, commandTurn(signalTo(to, "m1", "1")))
 	r.settle()
-	r.turn(from, does(signalTo(to, "m2", "2")))
+	r.turn(from, commandTurn(signalTo(to, "m2", "2")))
 	r.flush() // in flight when the shard is given up
 	r.giveUp(1)
 	r.turn(to, model.Turn{Waits: []model.Reason{{Code: model.WaitNothing}}})
 	r.settle()
-	r.turn(from, does(signalTo(to, "m3", "3")))
+	r.turn(from, commandTurn(signalTo(to, "m3", "3")))
 	r.settle()
 	if len(r.freed) != 1 || len(r.mail) == 0 {
 		t.Fatalf("freed %v, hints %v", r.freed, r.mail)
@@ -200,7 +200,7 @@ func TestMessagesToAShardThatMoves(t *testing.T) {
 	r.acquire(1)
 	r.settle()
 	r.wantEvents(to, receivedNames(1, 3)...)
-	r.turn(from, does(signalTo(to, "m4", "4")))
+	r.turn(from, commandTurn(signalTo(to, "m4", "4")))
 	r.settle()
 	r.wantEvents(to, receivedNames(1, 4)...)
 }
@@ -211,8 +211,8 @@ func TestSenderMoves(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	from, to := in(1, 0), in(0, 0)
-	r.began(from)
-	r.began(to)
+	r.startRun(from)
+	r.startRun(to)
 
 	for i, m := range []string{"1", "2", "3"} {
 		r.turn(from, model.Turn{Commands: []model.Command{signalTo(to, "m"+m, m)}, Waits: []model.Reason{{Code: model.WaitNothing}}})
@@ -255,7 +255,7 @@ func TestRunnableWithoutWorkers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.restart()
 	r.settle()
 	if why, ok := r.l.Explain(a); !ok || why[0].Code != model.WaitWorker || why[0].Name != "wf" {
@@ -272,7 +272,7 @@ func TestRunnableWithoutWorkers(t *testing.T) {
 // park lets a worker hold a run that waits for a signal.
 func (r *rig) park(a model.Address) model.RunID {
 	r.t.Helper()
-	run := r.began(a)
+	run := r.startRun(a)
 	r.turn(a, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal, Name: "go"}}})
 	r.settle()
 	return run
@@ -337,7 +337,7 @@ func TestGiveUpWaitsForEveryStep(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := in(1, 0)
-	r.began(a)
+	r.startRun(a)
 	r.turn(a, model.Turn{Running: true, Waits: []model.Reason{{Code: model.WaitStep, Name: "x"}, {Code: model.WaitStep, Name: "y"}}})
 	r.signal(a, "go", "signal") // committed while the shard is given up
 	r.flush()
@@ -366,7 +366,7 @@ func TestGiveUpWaitsForARepeatedStep(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := in(1, 0)
-	r.began(a)
+	r.startRun(a)
 	waits := []model.Reason{{Code: model.WaitRetry, Name: "x"}}
 	failed := model.Command{Kind: model.CommandRetry, Delay: time.Second, Event: model.Event{ID: "x", Attempt: 1}}
 	r.turn(a, model.Turn{Commands: []model.Command{failed}, Waits: waits})
@@ -393,7 +393,7 @@ func TestLeavingWorkerEndsItsStep(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := in(1, 0)
-	r.began(a)
+	r.startRun(a)
 	r.l.Withdraw(1)
 	r.join(2)
 	r.signal(a, "go", "signal")
@@ -412,7 +412,7 @@ func TestRequestsReadInAnEarlierTenure(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := in(1, 0)
-	r.began(a)
+	r.startRun(a)
 	r.turn(a, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal, Name: "s"}}})
 	r.settle()
 	row := store.InboxRow{Shard: 1, ID: r.newRun(), Message: model.Message{Kind: model.MessageSignal, To: a, Name: "s"}}

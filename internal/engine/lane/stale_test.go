@@ -23,8 +23,8 @@ func TestStaleWorkerBeforeARefusal(t *testing.T) {
 			r := newRig(t)
 			r.join(1)
 			a, b := key("a"), key("b")
-			r.began(a)
-			r.began(b)
+			r.startRun(a)
+			r.startRun(b)
 			r.signal(a, "s", "signal")
 			r.flush()
 			r.order(model.MessageTerminate, a, "terminated")
@@ -47,7 +47,7 @@ func TestReportOfAnotherHandOver(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a, b := key("a"), key("b")
-	run, other := r.began(a), r.began(b)
+	run, other := r.startRun(a), r.startRun(b)
 	gen := r.held[run].gen
 	r.order(model.MessageTerminate, a, "terminated")
 	r.l.Turn(r.now, 1, &model.Turn{Run: other, Generation: gen})
@@ -65,7 +65,7 @@ func TestSilenceOfAClaimThatWasUndone(t *testing.T) {
 	for _, beats := range []bool{true, false} {
 		r, b := newBench(t, 0)
 		r.join(1)
-		r.began(key("bad"))
+		r.startRun(key("bad"))
 		r.send(theTask("t", func(s *model.TaskSpec) { s.Silence = time.Second }), "t")
 		r.settle()
 		r.refuse = poison("poison")

@@ -13,7 +13,7 @@ func parkedRig(t *testing.T, keys ...string) *rig {
 	r := newRig(t)
 	r.join(1)
 	for _, k := range keys {
-		r.began(key(k))
+		r.startRun(key(k))
 		r.release(key(k), "s")
 	}
 	r.settle()
@@ -52,8 +52,8 @@ func TestStartMeetsOpenRun(t *testing.T) {
 	if r.holder(key("a")) == 0 {
 		t.Error("no worker holds the run")
 	}
-	if r.l.Held() != 0 {
-		t.Errorf("%d bytes are held by nothing", r.l.Held())
+	if r.l.PendingBytes() != 0 {
+		t.Errorf("%d bytes are held by nothing", r.l.PendingBytes())
 	}
 }
 
@@ -61,7 +61,7 @@ func TestStartMeetsClosedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.join(1)
-	old := r.began(key("a"))
+	old := r.startRun(key("a"))
 	r.turn(key("a"), model.Turn{Close: done()})
 	r.settle()
 	r.restart()
@@ -119,7 +119,7 @@ func TestContinueAndReuseInOneBatch(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	first := r.began(a)
+	first := r.startRun(a)
 	r.signal(a, "s", "signal")
 	r.settle()
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued, Input: model.Payload{Data: []byte("2")}}})

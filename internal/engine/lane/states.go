@@ -11,7 +11,7 @@ type States struct {
 
 // States counts the state for metrics.
 func (l *Lane) States() States {
-	return States{Bytes: l.Held(), Quarantined: l.quarantined.len(), Entities: l.entityStates()}
+	return States{Bytes: l.PendingBytes(), Quarantined: l.quarantined.len(), Entities: l.entityStates()}
 }
 
 // EntityStates counts the entities of a type that a lane has in memory.

@@ -96,9 +96,9 @@ func (r *rig) deadCalls() (rows []store.InboxRow) {
 	return rows
 }
 
-// suspects leaves calls of two ledgers in the hands of workers and crashes. The ledgers are on
+// newSuspects leaves calls of two ledgers in the hands of workers and crashes. The ledgers are on
 // different shards of the lane.
-func suspects(t *testing.T) (r *rig, a, b model.Address) {
+func newSuspects(t *testing.T) (r *rig, a, b model.Address) {
 	t.Helper()
 	r = newRig(t)
 	r.joinEntities(1)
@@ -119,7 +119,7 @@ func suspects(t *testing.T) (r *rig, a, b model.Address) {
 // time.
 func TestSuspectsAreCountedFirst(t *testing.T) {
 	t.Parallel()
-	r, a, b := suspects(t)
+	r, a, b := newSuspects(t)
 	r.note()
 	r.wantMaking()
 	r.wantDeaths(a, "1:0.0 bomb:0.0 3:0.0")
@@ -179,7 +179,7 @@ func TestManySuspects(t *testing.T) {
 // again and again, and each time another call runs alone.
 func TestNobodyIsSetAsideByOneLoneDeath(t *testing.T) {
 	t.Parallel()
-	r, a, b := suspects(t)
+	r, a, b := newSuspects(t)
 	for _, in := range []string{"1", "bomb", "3"} {
 		r.makeUntil(in)
 		r.crash()
@@ -195,7 +195,7 @@ func TestNobodyIsSetAsideByOneLoneDeath(t *testing.T) {
 // An owner that gives its shards up in order while it makes a call alone has not died of it.
 func TestOrderlyEndIsNoLoneDeath(t *testing.T) {
 	t.Parallel()
-	r, a, _ := suspects(t)
+	r, a, _ := newSuspects(t)
 	for range 3 {
 		r.makeUntil("1")
 		r.wantDeaths(a, "1:1.1 bomb:0.0 3:0.0")
@@ -234,7 +234,7 @@ func TestNoSuspectsAfterAnOrderlyEnd(t *testing.T) {
 // have made alone when they died is answered and kept as a dead letter, and its neighbours go on.
 func TestCallThatEndsItsProcess(t *testing.T) {
 	t.Parallel()
-	r, a, b := suspects(t)
+	r, a, b := newSuspects(t)
 	r.makeUntil("bomb")
 	r.wantDeaths(a, "bomb:1.1 3:0.0")
 	r.crash()
@@ -295,7 +295,7 @@ func TestNoteIsNotStored(t *testing.T) {
 	for _, class := range []store.Class{store.Retryable, store.Unknown, store.Refused, store.Away} {
 		t.Run(class.String(), func(t *testing.T) {
 			t.Parallel()
-			r, a, b := suspects(t)
+			r, a, b := newSuspects(t)
 			r.note()
 			r.fail(class)
 			r.wantMaking()
@@ -312,7 +312,7 @@ func TestNoteIsNotStored(t *testing.T) {
 
 	t.Run("answer lost", func(t *testing.T) {
 		t.Parallel()
-		r, a, b := suspects(t)
+		r, a, b := newSuspects(t)
 		r.note()
 		r.landUnheard()
 		r.l.FinishCommit(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "lost"))
@@ -330,7 +330,7 @@ func TestNoteIsNotStored(t *testing.T) {
 // Without a second death alone, the call is not set aside.
 func TestCrashAfterTheNote(t *testing.T) {
 	t.Parallel()
-	r, a, b := suspects(t)
+	r, a, b := newSuspects(t)
 	r.note()
 	r.landUnheard()
 	if got := r.deaths(a) + " " + r.deaths(b); strings.Count(got, ":1.1") != 1 {
@@ -355,7 +355,7 @@ func TestShardIsGivenUpBesideALoneCall(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		t.Run(fmt.Sprint("answered ", answered), func(t *testing.T) {
 			t.Parallel()
-			r, a, b := suspects(t)
+			r, a, b := newSuspects(t)
 			r.settle()
 			first, second := a, b
 			if slices.Contains(r.runningInputs(), "9") {
@@ -391,7 +391,7 @@ func TestShardIsGivenUpBesideALoneCall(t *testing.T) {
 // A node that gets a shard back does not count its own note as a death.
 func TestNoteOfTheSameNode(t *testing.T) {
 	t.Parallel()
-	r, a, b := suspects(t)
+	r, a, b := newSuspects(t)
 	r.makeUntil("1")
 	r.wantDeaths(a, "1:1.1 bomb:0.0 3:0.0")
 	r.giveUp(0, 1, 2, 3)

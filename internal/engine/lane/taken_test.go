@@ -41,7 +41,7 @@ func TestShardIsNotFreedWithAForsakenClaim(t *testing.T) {
 	for i := 0; bad.Shard(shards) == shard; i++ {
 		bad = key(fmt.Sprint("bad", i))
 	}
-	r.began(bad)
+	r.startRun(bad)
 	r.send(theTask("t"), "t")
 	r.settle()
 	ref := model.TaskRef{Address: a, Run: r.current(a).Start.Run, ID: model.TaskStep}
@@ -79,7 +79,7 @@ func TestTerminatedWhileItsHistoryWaits(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.turn(a, steps("one"))
 	r.settle()
 	r.join(2)

@@ -129,7 +129,7 @@ func (r *rig) inboxCount() int {
 // startResting brings an execution to rest: no worker holds it and it is not in memory.
 func (r *rig) startResting(a model.Address) model.RunID {
 	r.t.Helper()
-	run := r.began(a)
+	run := r.startRun(a)
 	r.turn(a, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal, Name: "s"}}})
 	r.settle()
 	r.release(a, "s")
@@ -143,7 +143,7 @@ func (r *rig) startResting(a model.Address) model.RunID {
 // runsStep brings an execution to where its worker runs a step.
 func (r *rig) runsStep(a model.Address) {
 	r.t.Helper()
-	r.began(a)
+	r.startRun(a)
 	r.turn(a, model.Turn{Running: true})
 	r.settle()
 }
@@ -158,8 +158,8 @@ func (r *rig) rest(a model.Address) {
 // wantEmpty demands that nothing is left in memory and that no caller waits.
 func (r *rig) wantEmpty() {
 	r.t.Helper()
-	if n, w, q := r.l.Entries(), r.l.Waiters(), r.l.Queries(); n+w+q > 0 || r.l.Held() != 0 || !r.l.Idle() {
-		r.t.Errorf("%d entries, %d waiters, %d queries, %d bytes are left, idle %v:\n%s", n, w, q, r.l.Held(), r.l.Idle(), r.l)
+	if n, w, q := r.l.Entries(), r.l.Waiters(), r.l.Queries(); n+w+q > 0 || r.l.PendingBytes() != 0 || !r.l.Idle() {
+		r.t.Errorf("%d entries, %d waiters, %d queries, %d bytes are left, idle %v:\n%s", n, w, q, r.l.PendingBytes(), r.l.Idle(), r.l)
 	}
 }
 
@@ -197,7 +197,7 @@ func (r *rig) block(a model.Address) {
 // startBlocked brings an execution to where it cannot go on.
 func (r *rig) startBlocked(a model.Address) {
 	r.t.Helper()
-	r.began(a)
+	r.startRun(a)
 	r.block(a)
 	r.settle()
 }

@@ -47,7 +47,7 @@ func (b *bench) Forget(now model.Time, ref model.TaskRef) { b.Remove(now, ref, q
 
 func (b *bench) Elsewhere(string) bool { return b.away }
 
-func (b *bench) Dropped(string, model.ClaimRef) bool { return b.dropped }
+func (b *bench) IsDropped(string, model.ClaimRef) bool { return b.dropped }
 
 func (*bench) RetryAfter(model.Time, *queue.Item, model.Time) {}
 
@@ -183,15 +183,15 @@ func TestRefusedBatchWithClaims(t *testing.T) {
 	r, b := newBench(t, 0)
 	r.join(1)
 	r.send(theTask("waits"), "waits")
-	r.began(key("wf"))
-	r.began(key("bad"))
+	r.startRun(key("wf"))
+	r.startRun(key("bad"))
 	r.settle()
 	b.Slots(r.now, 1, 3)
 	r.refuse = poison("poison")
 	r.turn(key("bad"), steps("poison"))
 	b.propose()
 	r.send(theTask("new"), "new")
-	r.turn(key("wf"), does(taskCommand("t")))
+	r.turn(key("wf"), commandTurn(taskCommand("t")))
 	r.flush()
 	if len(b.claims()) != 0 {
 		t.Fatal("claims are handed over that are not durable")
@@ -222,7 +222,7 @@ func TestCancelBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1)
 	r.join(1)
-	r.began(key("bad"))
+	r.startRun(key("bad"))
 	r.send(theTask("t"), "t")
 	r.settle()
 	c := b.one()
@@ -247,8 +247,8 @@ func TestReportToQuarantined(t *testing.T) {
 	r, b := newBench(t, 1)
 	r.join(1)
 	a := key("bad")
-	r.began(a)
-	r.turn(a, does(taskCommand("t")))
+	r.startRun(a)
+	r.turn(a, commandTurn(taskCommand("t")))
 	r.settle()
 	c := b.one()
 	r.refuse = poison("s")
@@ -267,7 +267,7 @@ func TestReportToQuarantined(t *testing.T) {
 	b.wantSlots(0)
 
 	// A shard that is given up has no quarantine: the report goes elsewhere.
-	r.turn(a, does(taskCommand("u")))
+	r.turn(a, commandTurn(taskCommand("u")))
 	r.settle()
 	c = b.one()
 	r.refuse = poison("s")
@@ -277,8 +277,8 @@ func TestReportToQuarantined(t *testing.T) {
 	r.giveUp(a.Shard(shards))
 	r.settle()
 	b.wantSettled(c, "unavailable")
-	if r.l.Held() != 0 {
-		t.Errorf("%d bytes are held", r.l.Held())
+	if r.l.PendingBytes() != 0 {
+		t.Errorf("%d bytes are held", r.l.PendingBytes())
 	}
 }
 
@@ -334,7 +334,7 @@ func TestProgressIsReadMeanwhile(t *testing.T) {
 	again := func(t *testing.T) (*rig, *bench) {
 		r, b := newBench(t, 1)
 		r.join(1)
-		r.began(key("bad"))
+		r.startRun(key("bad"))
 		r.send(theTask("t"), "t")
 		r.settle()
 		b.report(b.one(), failed)
@@ -473,12 +473,12 @@ func TestStaleProposals(t *testing.T) {
 	r, b := newBench(t, 0)
 	r.join(1)
 	a := key("wf")
-	r.began(a)
-	r.turn(a, does(taskCommand("t")))
+	r.startRun(a)
+	r.turn(a, commandTurn(taskCommand("t")))
 	r.settle()
 	b.Slots(r.now, 1, 1)
 	matches := b.Match(r.now)
-	r.turn(a, does(model.Command{Kind: model.CommandWithdraw, Event: model.Event{ID: "t"}}))
+	r.turn(a, commandTurn(model.Command{Kind: model.CommandWithdraw, Event: model.Event{ID: "t"}}))
 	r.l.Claim(r.now, matches[0].Ref, 1, "w@here")
 	r.settle()
 	r.wantEvents(a, "task_scheduled t", "withdrawn t")
@@ -571,7 +571,7 @@ func TestClaimBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, b, g := newTurnstile(t)
 	r.join(1)
-	r.began(key("bad"))
+	r.startRun(key("bad"))
 	r.send(theTask("t"), "t")
 	r.settle()
 	r.refuse = poison("poison")
@@ -616,8 +616,8 @@ func TestRepeatedReports(t *testing.T) {
 	r, b := newBench(t, 1)
 	r.join(1)
 	a := key("wf")
-	r.began(a)
-	r.turn(a, does(taskCommand("t")))
+	r.startRun(a)
+	r.turn(a, commandTurn(taskCommand("t")))
 	r.settle()
 	c := b.one()
 	b.report(c)
@@ -666,9 +666,9 @@ func TestReportOfEndingRunBesidePoison(t *testing.T) {
 	r, b := newBench(t, 1)
 	r.join(1)
 	a := key("wf")
-	r.began(a)
-	r.began(key("bad"))
-	r.turn(a, does(taskCommand("t")))
+	r.startRun(a)
+	r.startRun(key("bad"))
+	r.turn(a, commandTurn(taskCommand("t")))
 	r.settle()
 	c := b.one()
 	r.refuse = poison("poison")
@@ -699,8 +699,8 @@ func TestTasksWithoutCode(t *testing.T) {
 	r, b := newBench(t, 0)
 	r.join(1)
 	a := key("wf")
-	r.began(a)
-	r.turn(a, does(taskCommand("t")))
+	r.startRun(a)
+	r.turn(a, commandTurn(taskCommand("t")))
 	r.settle()
 	b.restart()
 	r.settle()

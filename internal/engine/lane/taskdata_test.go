@@ -75,7 +75,7 @@ func (r *rig) wantData(c model.Claim, want string) {
 func writer(t tb) (*rig, *bench, model.Claim) {
 	r, b := newBench(t, 1)
 	r.join(1)
-	r.began(key("bad"))
+	r.startRun(key("bad"))
 	r.send(theTask("t"), "t")
 	r.settle()
 	return r, b, b.one()

@@ -17,13 +17,13 @@ func TestWorkerOfEveryTenant(t *testing.T) {
 	r.join(1) // the default tenant has a worker of its own
 	early, foreign, own := of("acme", "wf"), of("acme", "other"), of("default", "wf")
 	for _, a := range []model.Address{early, foreign, own} {
-		r.began(a)
+		r.startRun(a)
 	}
 	r.l.Join(r.now, 2, model.Offer{Tenant: model.EveryTenant, Workflows: []string{"wf"}})
 	r.take()
 	r.settle()
 	late := of("globex", "wf")
-	r.began(late)
+	r.startRun(late)
 
 	for a, want := range map[model.Address]int{early: 2, late: 2, own: 1, foreign: 0} {
 		if got := int(r.holder(a)); got != want {

@@ -70,7 +70,7 @@ func (l *Lane) acceptTimers(ld *Load, r LoadResult) {
 	if l.timers.more {
 		p.end = markOf(&r.Timers[len(r.Timers)-1])
 	}
-	l.timers.take(p, l.Owns)
+	l.timers.take(p, l.HasShard)
 }
 
 // apply fires the timer, if its run is still the current one.

@@ -14,7 +14,7 @@ import (
 // timersIn starts a run with the given timers, seconds from now.
 func (r *rig) timersIn(a model.Address, seconds ...int) {
 	r.t.Helper()
-	r.began(a)
+	r.startRun(a)
 	var t model.Turn
 	for _, s := range seconds {
 		t.Commands = append(t.Commands, timer(fmt.Sprint("t", s), r.now.Add(time.Duration(s)*time.Second)))
@@ -98,7 +98,7 @@ func TestTimerCommittedDuringRefill(t *testing.T) {
 			r := newRig(t, func(c *lane.Config) { c.TimerHorizon = 30 * time.Second })
 			r.join(1)
 			a := key("a")
-			r.began(a)
+			r.startRun(a)
 			r.now = r.now.Add(20 * time.Second) // the window must move on
 			from := r.now
 			r.flush()
@@ -118,7 +118,7 @@ func TestTimerCommittedDuringRefill(t *testing.T) {
 			}
 
 			result := func() { r.l.FinishLoad(r.now, refill.ID, lane.LoadResult{Timers: read}); r.flush() }
-			r.turn(a, does(timer("t25", r.now.Add(25*time.Second)), timer("t40", r.now.Add(40*time.Second))))
+			r.turn(a, commandTurn(timer("t25", r.now.Add(25*time.Second)), timer("t40", r.now.Add(40*time.Second))))
 			r.flush()
 
 			switch order {
@@ -180,8 +180,8 @@ func TestWindowShrinksDuringRefill(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 10 })
 	r.join(1)
 	a, b := key("a"), key("b")
-	r.began(a)
-	r.began(b)
+	r.startRun(a)
+	r.startRun(b)
 	r.now = r.now.Add(20 * time.Second)
 	from := r.now
 	r.flush()
@@ -215,7 +215,7 @@ func TestRefillShrinksTheWindow(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 10; c.TimerHorizon = 100 * time.Second })
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.now = r.now.Add(80 * time.Second)
 	from := r.now
 	r.flush()
@@ -261,7 +261,7 @@ func TestTimerStormOfOneKind(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.MaxBatchRows = 20 })
 	r.join(1, "storm", "calm")
 	calm := model.Address{Tenant: "default", Type: "calm", Key: "c"}
-	r.began(calm)
+	r.startRun(calm)
 	r.turn(calm, model.Turn{Commands: []model.Command{timer("t", r.now.Add(2*time.Second))}, Waits: []model.Reason{{Code: model.WaitTimer}}})
 
 	for i := range 200 {
@@ -337,9 +337,9 @@ func TestTimerStartedAgain(t *testing.T) {
 	r.join(1)
 	a, from := key("a"), r.now
 	r.timersIn(a, 5)
-	r.turn(a, does(stop("t5")))
+	r.turn(a, commandTurn(stop("t5")))
 	r.settle()
-	r.turn(a, does(timer("t5", r.now.Add(10*time.Second))))
+	r.turn(a, commandTurn(timer("t5", r.now.Add(10*time.Second))))
 	r.settle()
 	r.pass(6 * time.Second)
 	r.wantFired(a, from)
@@ -350,9 +350,9 @@ func TestTimerStartedAgain(t *testing.T) {
 	from = r.now
 	b := key("b")
 	r.timersIn(b, 20)
-	r.turn(b, does(stop("t20")))
+	r.turn(b, commandTurn(stop("t20")))
 	r.settle()
-	r.turn(b, does(timer("t20", r.now.Add(3*time.Second))))
+	r.turn(b, commandTurn(timer("t20", r.now.Add(3*time.Second))))
 	r.settle()
 	r.pass(4 * time.Second)
 	r.wantFired(b, from, 3)
@@ -368,9 +368,9 @@ func TestTimerStartedAgainInAFullWindow(t *testing.T) {
 	a, from := key("a"), r.now
 	r.timersIn(a, 5)
 	for range 2 {
-		r.turn(a, does(stop("t5")))
+		r.turn(a, commandTurn(stop("t5")))
 		r.settle()
-		r.turn(a, does(timer("t5", from.Add(5*time.Second))))
+		r.turn(a, commandTurn(timer("t5", from.Add(5*time.Second))))
 		r.settle()
 	}
 	r.pass(time.Minute)
@@ -399,8 +399,8 @@ func TestTimerStartedAgainDuringRefill(t *testing.T) {
 		if err != nil || len(read) != 1 {
 			t.Fatalf("read %v, %v", read, err)
 		}
-		r.turn(a, does(stop("t40")))
-		r.turn(a, does(timer("t40", r.now.Add(time.Duration(later)*time.Second))))
+		r.turn(a, commandTurn(stop("t40")))
+		r.turn(a, commandTurn(timer("t40", r.now.Add(time.Duration(later)*time.Second))))
 		r.flush()
 		r.commitNow()
 		r.l.FinishLoad(r.now, refill.ID, lane.LoadResult{Timers: read})
@@ -420,7 +420,7 @@ func TestBackoff(t *testing.T) {
 		r := newRig(t)
 		r.join(1)
 		a := key("a")
-		run := r.began(a)
+		run := r.startRun(a)
 		retry := model.Command{Kind: model.CommandRetry, Delay: 5 * time.Second, Event: model.Event{ID: "x", Attempt: 1}}
 		r.turn(a, model.Turn{Commands: []model.Command{retry}, Waits: []model.Reason{{Code: model.WaitRetry}}})
 		r.settle()
@@ -479,7 +479,7 @@ func TestWindowShrinksAfterAShardWasAdded(t *testing.T) {
 	r.join(1)
 	mine, theirs := in(0, 0), in(1, 0)
 	r.timersIn(theirs, 25)
-	r.began(mine)
+	r.startRun(mine)
 	from := r.now
 	r.giveUp(1)
 	r.settle()

@@ -14,14 +14,14 @@ func TestUpdate(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.update(a, "req-1", "first")
 	r.settle()
 
 	r.update(a, "req-1", "pending")
 	r.settle()
 	r.wantSilence("first", "pending")
-	r.turn(a, does(replyCommand(1, "42")))
+	r.turn(a, commandTurn(replyCommand(1, "42")))
 	r.update(a, "req-1", "before the commit")
 	r.flush()
 	r.update(a, "req-1", "while it is in flight")
@@ -52,12 +52,12 @@ func TestUpdateOverTakeover(t *testing.T) {
 		"before the answer is": func(r *rig) {
 			r.update(a, "req-1", "first")
 			r.settle()
-			r.turn(a, does(replyCommand(1, "42")))
+			r.turn(a, commandTurn(replyCommand(1, "42")))
 		},
 		"when the answer is, untold": func(r *rig) {
 			r.update(a, "req-1", "first")
 			r.settle()
-			r.turn(a, does(replyCommand(1, "42")))
+			r.turn(a, commandTurn(replyCommand(1, "42")))
 			r.flush()
 			r.landUnheard()
 		},
@@ -66,7 +66,7 @@ func TestUpdateOverTakeover(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.join(1)
-			r.began(a)
+			r.startRun(a)
 			before(r)
 			r.l.Die(store.Errorf(store.Fenced, "commit", "fenced"))
 			r.take()
@@ -81,7 +81,7 @@ func TestUpdateOverTakeover(t *testing.T) {
 			r.settle()
 
 			if _, told := r.answers["second"]; !told {
-				r.turn(a, does(replyCommand(1, "42")))
+				r.turn(a, commandTurn(replyCommand(1, "42")))
 				r.settle()
 			}
 
@@ -97,20 +97,20 @@ func TestUpdateWithPoison(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a, b := key("a"), key("b")
-	r.began(a)
-	r.began(b)
+	r.startRun(a)
+	r.startRun(b)
 	r.update(a, "req-1", "a")
 	r.update(b, "req-1", "b")
 	r.settle()
 	r.refuse = poison("answer bad")
-	r.turn(a, does(replyCommand(1, "bad")))
-	r.turn(b, does(replyCommand(1, "good")))
+	r.turn(a, commandTurn(replyCommand(1, "bad")))
+	r.turn(b, commandTurn(replyCommand(1, "good")))
 	r.settle()
 	r.wantOutput("b", "good")
 	r.wantSilence("a")
 	r.refuse = nil
 	r.pass(r.cfg.QuarantineFor + 2*60_000_000_000)
-	r.turn(a, does(replyCommand(1, "better")))
+	r.turn(a, commandTurn(replyCommand(1, "better")))
 	r.settle()
 	r.wantOutput("a", "better")
 	r.wantEvents(a, "update_received u", "update_answered answer better")
@@ -122,7 +122,7 @@ func TestPoisonedUpdate(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.refuse = poison("u")
 	r.update(a, "req-1", "a")
 	r.settle()
@@ -146,7 +146,7 @@ func TestUpdateOfMovingShard(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.join(1)
-			r.began(a)
+			r.startRun(a)
 			r.rest(a)
 			r.update(a, "req-1", "a")
 			when(r)
@@ -168,7 +168,7 @@ func TestForgottenUpdate(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.join(1)
-			r.began(a)
+			r.startRun(a)
 			r.update(a, "req-1", "gone")
 			when(r)
 			r.l.Forget(a, "gone")
@@ -197,7 +197,7 @@ func TestUpdateByInbox(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	k := r.post(model.Message{Kind: model.MessageUpdate, To: a, Name: "u"}, "req-1")
 	r.settle()
 	if n := r.inboxCount(); n != 0 || r.rememberedAnswer(k) != nil || len(r.hints) != 0 {
@@ -234,7 +234,7 @@ func TestUpdateAtTheEnd(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
+	r.startRun(a)
 	r.update(a, "begun", "begun")
 	r.update(a, "waits", "waits")
 	r.settle()
@@ -243,7 +243,7 @@ func TestUpdateAtTheEnd(t *testing.T) {
 	r.settle()
 	r.wantAnswer("begun", "conflict")
 	r.wantSilence("waits")
-	r.turn(a, does(replyCommand(1, "42")))
+	r.turn(a, commandTurn(replyCommand(1, "42")))
 	r.settle()
 	r.wantOutput("waits", "42")
 
@@ -268,8 +268,8 @@ func TestRepeatedRequestOfWorkflow(t *testing.T) {
 		r := newRig(t)
 		r.join(1)
 		a, b := in(0, 0), in(1, 0)
-		r.began(a)
-		r.began(b)
+		r.startRun(a)
+		r.startRun(b)
 
 		if quarantined {
 			r.refuse = poison("bad")
@@ -284,7 +284,7 @@ func TestRepeatedRequestOfWorkflow(t *testing.T) {
 
 		send := signalTo(b, "send", "s")
 		send.Message.RequestID = "req-1"
-		r.turn(a, does(send))
+		r.turn(a, commandTurn(send))
 		r.settle()
 
 		if quarantined {
@@ -323,7 +323,7 @@ func TestUpdateOfARunThatWentOn(t *testing.T) {
 			r := newRig(t)
 			r.join(1)
 			a := key("a")
-			run := r.began(a)
+			run := r.startRun(a)
 			m := model.Message{Kind: model.MessageUpdate, To: a, ToRun: run, Name: "u", RequestID: "req-1"}
 			r.send(m, "first")
 			r.settle()

@@ -20,7 +20,7 @@ func TestRunsAreSharedOut(t *testing.T) {
 	r.join(3, "another")
 	n := map[lane.WorkerID]int{}
 	for i := range 20 {
-		r.began(key(fmt.Sprint(i)))
+		r.startRun(key(fmt.Sprint(i)))
 		n[r.holder(key(fmt.Sprint(i)))]++
 	}
 	if n[1] != 10 || n[2] != 10 {
@@ -34,7 +34,7 @@ func TestWorkerLeaves(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	run := r.began(a)
+	run := r.startRun(a)
 	r.turn(a, steps("x"))
 	r.settle()
 	r.turn(a, steps("y"))
@@ -74,7 +74,7 @@ func TestWorkerLeavesBeforeItsCommit(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	run := r.began(a)
+	run := r.startRun(a)
 	r.turn(a, steps("x"))
 	r.flush()
 	r.join(2)
@@ -99,14 +99,14 @@ func TestWorkerWithdraws(t *testing.T) {
 	r.join(1)
 	idle, busy, parks, gives := key("idle"), key("busy"), key("parks"), key("gives")
 	for _, a := range []model.Address{idle, busy, parks, gives} {
-		r.began(a)
+		r.startRun(a)
 	}
 	r.turn(idle, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal}}})
 	r.settle()
 	r.join(2)
 	r.l.Withdraw(1)
 	r.take()
-	r.began(key("new"))
+	r.startRun(key("new"))
 	if r.holder(key("new")) != 2 {
 		t.Error("a new run went to a worker that leaves")
 	}
@@ -144,7 +144,7 @@ func TestBlockedRun(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	run := r.began(a)
+	run := r.startRun(a)
 	r.block(a)
 	r.settle()
 	r.wantBlocked(a)
@@ -181,9 +181,9 @@ func TestInvalidTurnBlocks(t *testing.T) {
 	r := newRig(t, func(c *lane.Config) { c.Limits = core.Limits{Events: 3, Signals: 10, Timers: 10} })
 	r.join(1)
 	bad, full := key("bad"), key("full")
-	r.began(bad)
-	r.began(full)
-	r.turn(bad, does(step("x"), model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 9}}))
+	r.startRun(bad)
+	r.startRun(full)
+	r.turn(bad, commandTurn(step("x"), model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 9}}))
 	r.turn(full, steps("a", "b", "c"))
 	r.settle()
 
@@ -215,7 +215,7 @@ func TestRelease(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	run := r.began(a)
+	run := r.startRun(a)
 	r.signal(a, "s", "signal")
 	r.flush() // news on the way
 	r.release(a, "s")
@@ -275,7 +275,7 @@ func TestGenerations(t *testing.T) {
 	}
 
 	for i := range 10 {
-		r.began(key(fmt.Sprint(i)))
+		r.startRun(key(fmt.Sprint(i)))
 	}
 	check()
 
@@ -318,7 +318,7 @@ func TestEndThatRanAheadIsAnswered(t *testing.T) {
 		},
 		"refused because of another": {
 			before: func(r *rig, _ model.Address) {
-				r.began(key("bad"))
+				r.startRun(key("bad"))
 				r.refuse = poison("poison")
 				r.turn(key("bad"), steps("poison"))
 			},
@@ -366,7 +366,7 @@ func TestEndThatRanAheadIsAnswered(t *testing.T) {
 			r := newRig(t)
 			r.join(1)
 			a := in(1, 0)
-			run := r.began(a)
+			run := r.startRun(a)
 			if c.before != nil {
 				c.before(r, a)
 			}

@@ -178,12 +178,12 @@ func (b *Borrower) AskAbout(node model.NodeID, ref model.ClaimRef) {
 	b.debtor.AskAbout(time.Now(), node, ref)
 }
 
-// Dropped reports whether the node of a claim has said that it does not have it, at a time when the
-// claim could no longer be in flight to it.
-func (b *Borrower) Dropped(ref model.ClaimRef) bool {
+// IsDropped reports whether the node of a claim has said that it does not have it, at a time when
+// the claim could no longer be in flight to it.
+func (b *Borrower) IsDropped(ref model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.debtor.Dropped(ref)
+	return b.debtor.IsDropped(ref)
 }
 
 // HandlePoll takes in a poll of another node.

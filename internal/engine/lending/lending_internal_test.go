@@ -98,7 +98,7 @@ func (o *owner) UnservedWants() []queue.Want {
 
 func (o *owner) Unlend([]queue.WorkerID) []queue.Want { return o.UnservedWants() }
 
-func (o *owner) Holds(queue.WorkerID, model.ClaimRef) bool {
+func (o *owner) HasClaim(queue.WorkerID, model.ClaimRef) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.held

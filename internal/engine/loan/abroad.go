@@ -85,8 +85,8 @@ func (a *Abroad) Free(ref model.ClaimRef) bool {
 	return true
 }
 
-// Holds reports whether a claim takes a slot for another owner.
-func (a *Abroad) Holds(ref model.ClaimRef) bool { return a.held[ref] }
+// HasClaim reports whether a claim takes a slot for another owner.
+func (a *Abroad) HasClaim(ref model.ClaimRef) bool { return a.held[ref] }
 
 // Unmake forgets which node has handed over an ended claim, and returns that node; zero for a claim
 // of this node.

@@ -23,7 +23,7 @@ func (quiet) Hire(*loan.BorrowedWorker, model.TaskOffer, model.NodeID) loan.Hire
 func (quiet) Workers() []loan.Own                                                 { return nil }
 func (quiet) UnservedWants() []queue.Want                                         { return nil }
 func (quiet) Unlend([]queue.WorkerID) []queue.Want                                { return nil }
-func (quiet) Holds(queue.WorkerID, model.ClaimRef) bool                           { return false }
+func (quiet) HasClaim(queue.WorkerID, model.ClaimRef) bool                        { return false }
 func (quiet) Beat(queue.WorkerID, model.ClaimRef) bool                            { return false }
 func (quiet) KeptFor() map[model.NodeID]bool                                      { return nil }
 

@@ -116,7 +116,7 @@ func (d *Debtor) Round(now time.Time) (calls []KnockCall, again bool) {
 
 	// Claims that a live node may have: ask it to poll.
 	for ref, o := range d.unheard {
-		if !board.Holds(0, ref) {
+		if !board.HasClaim(0, ref) {
 			delete(d.unheard, ref)
 			continue
 		}
@@ -248,9 +248,9 @@ func (d *Debtor) AskAbout(now time.Time, node model.NodeID, ref model.ClaimRef) 
 	}
 }
 
-// Dropped reports whether the node of a claim has said that it does not have it, at a time when the
-// claim could no longer be in flight to it.
-func (d *Debtor) Dropped(ref model.ClaimRef) bool {
+// IsDropped reports whether the node of a claim has said that it does not have it, at a time when
+// the claim could no longer be in flight to it.
+func (d *Debtor) IsDropped(ref model.ClaimRef) bool {
 	o, known := d.unheard[ref]
 	n := d.nodes[o.node]
 	if !known || n == nil || n.heard.Before(o.since.Add(d.cfg.Pace.SureAfter)) || n.listed[ref] {

@@ -127,7 +127,7 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 		for ref := range w.known {
 			if !holds[ref] && !waiting[pw.Name][ref] {
 				delete(w.known, ref)
-				if board.Holds(w.session.ID(), ref) {
+				if board.HasClaim(w.session.ID(), ref) {
 					missing = append(missing, ref)
 				}
 			}
@@ -144,7 +144,7 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 		if !here[name] { // it has left; its node gives back entries that arrive there later
 			w := n.workers[name]
 			for ref := range w.known {
-				if !waiting[name][ref] && board.Holds(w.session.ID(), ref) {
+				if !waiting[name][ref] && board.HasClaim(w.session.ID(), ref) {
 					missing = append(missing, ref)
 				}
 			}
@@ -209,7 +209,7 @@ func (n *neighbour) tidy(now time.Time) {
 	n.pending = slices.DeleteFunc(n.pending, func(e datedEntry) bool { return e.Claim != nil && n.over(&e, now) })
 	for _, w := range n.workers {
 		for ref := range w.known {
-			if n.d.cfg.Owner.Lane(ref) == nil || !n.d.cfg.Board.Holds(w.session.ID(), ref) {
+			if n.d.cfg.Owner.Lane(ref) == nil || !n.d.cfg.Board.HasClaim(w.session.ID(), ref) {
 				delete(w.known, ref) // if it is listed again, the lane checks it
 			}
 		}
@@ -230,7 +230,7 @@ func (n *neighbour) over(e *datedEntry, now time.Time) bool {
 		if now.Sub(e.at) < n.d.cfg.Pace.TellMoved {
 			return false
 		}
-	} else if n.d.cfg.Board.Holds(w.session.ID(), ref) {
+	} else if n.d.cfg.Board.HasClaim(w.session.ID(), ref) {
 		return false
 	}
 

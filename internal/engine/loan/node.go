@@ -60,8 +60,8 @@ type Board interface {
 	UnservedWants() []queue.Want
 	// Unlend takes unused slots away, and returns the kinds of tasks that still wait for a worker.
 	Unlend(workers []queue.WorkerID) []queue.Want
-	// Holds reports whether a claim stands and has no worker or the given one.
-	Holds(worker queue.WorkerID, claim model.ClaimRef) bool
+	// HasClaim reports whether a claim stands and has no worker or the given one.
+	HasClaim(worker queue.WorkerID, claim model.ClaimRef) bool
 	// Beat says that a worker executes a claim.
 	Beat(worker queue.WorkerID, claim model.ClaimRef) bool
 	// KeptFor returns the nodes whose workers execute claims that the owner still counts, although

@@ -34,15 +34,15 @@ func (b *Board) Idle(id WorkerID) int {
 	return 0
 }
 
-// Holds reports whether a claim stands without a report, and has no worker or the given one.
-func (b *Board) Holds(id WorkerID, claim model.ClaimRef) bool {
+// HasClaim reports whether a claim stands without a report, and has no worker or the given one.
+func (b *Board) HasClaim(id WorkerID, claim model.ClaimRef) bool {
 	t := b.findClaim(claim)
 	return t != nil && t.state != reported && (t.worker == nil || t.worker.id == id)
 }
 
-// Proposed reports whether Match has proposed a task to a worker and the proposal is undecided.
+// HasProposal reports whether Match has proposed a task to a worker and the proposal is undecided.
 // After another Add for the task it is not: its permits were given back.
-func (b *Board) Proposed(id WorkerID, ref model.TaskRef) bool {
+func (b *Board) HasProposal(id WorkerID, ref model.TaskRef) bool {
 	t := b.tasks[keyOf(&ref)]
 	return t != nil && t.state == matched && (t.worker == nil || t.worker.id == id)
 }
@@ -64,8 +64,8 @@ func (b *Board) Waiting(ref model.TaskRef) (w Want, waits bool) {
 	return Want{t.site.name.tenant, t.site.name.queue, t.Spec.Kind}, true
 }
 
-// Waits reports whether any task waits in a line.
-func (b *Board) Waits() bool { return len(b.lines) > 0 }
+// HasWaiting reports whether any task waits in a line.
+func (b *Board) HasWaiting() bool { return len(b.lines) > 0 }
 
 // UnservedWants returns, in order, the kinds of tasks that could start now if a worker were free.
 // It visits at most limit lines, in no particular order.

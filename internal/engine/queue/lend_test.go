@@ -38,7 +38,7 @@ func TestLentSlotsAreUsedOnce(t *testing.T) {
 
 	for _, m := range matches {
 		b.Hold(now, queue.Item{Ref: m.Ref, Spec: spec}, queue.HeldClaim{Ref: model.ClaimRef{TaskRef: m.Ref, Claim: 7}, Worker: 1})
-		if !b.Holds(1, model.ClaimRef{TaskRef: m.Ref, Claim: 7}) || b.Holds(2, model.ClaimRef{TaskRef: m.Ref, Claim: 7}) {
+		if !b.HasClaim(1, model.ClaimRef{TaskRef: m.Ref, Claim: 7}) || b.HasClaim(2, model.ClaimRef{TaskRef: m.Ref, Claim: 7}) {
 			t.Error("it is held by the worker")
 		}
 		b.Remove(now, m.Ref, queue.Succeeded)

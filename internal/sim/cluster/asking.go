@@ -50,7 +50,7 @@ func (b *board) ask(ref model.ClaimRef, u *unheard) {
 			return
 		}
 
-		if !b.b.Holds(0, ref) || !b.livesElsewhere(u.node) {
+		if !b.b.HasClaim(0, ref) || !b.livesElsewhere(u.node) {
 			delete(b.unheard, ref)
 			return
 		}
@@ -73,10 +73,10 @@ func (b *board) ask(ref model.ClaimRef, u *unheard) {
 	})
 }
 
-// Dropped implements lane.Board.
-func (b *board) Dropped(_ string, ref model.ClaimRef) bool {
+// IsDropped implements lane.Board.
+func (b *board) IsDropped(_ string, ref model.ClaimRef) bool {
 	if u := b.inc.purse; u != nil {
-		if !u.debtor.Dropped(ref) {
+		if !u.debtor.IsDropped(ref) {
 			return false
 		}
 	} else if u := b.unheard[ref]; u == nil || !u.denied {

@@ -138,8 +138,10 @@ func (b *board) Add(now model.Time, it queue.Item) {
 	b.moved = true
 }
 
-// Proposed implements lane.Board.
-func (b *board) Proposed(id queue.WorkerID, ref model.TaskRef) bool { return b.b.Proposed(id, ref) }
+// HasProposal implements lane.Board.
+func (b *board) HasProposal(id queue.WorkerID, ref model.TaskRef) bool {
+	return b.b.HasProposal(id, ref)
+}
 
 // Overdue implements lane.Board.
 func (b *board) Overdue(claim model.ClaimRef) bool { return b.b.Overdue(claim) }
@@ -298,7 +300,7 @@ func (b *board) Propose() {
 	}
 
 	if u := b.inc.purse; u != nil {
-		if len(u.others) > 0 && b.b.Waits() {
+		if len(u.others) > 0 && b.b.HasWaiting() {
 			u.wakeDebtor()
 		}
 		if u.creditor.Wanted() {

@@ -26,7 +26,7 @@ func (sh *shell) checkBounds() {
 		return
 	}
 
-	held := sh.Lane.Held()
+	held := sh.Lane.PendingBytes()
 	if held < most {
 		sh.mailed = 0
 	}

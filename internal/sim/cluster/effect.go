@@ -60,7 +60,7 @@ func (sh *shell) checkCall(c *lane.Call) {
 		}
 		if strings.Contains(c.Reason, "could not be stored") && r != nil && !r.Address.Sick {
 			if w := sh.inc.p.worker(c.Worker); w != nil && !w.Leaving {
-				s.Fail("I14: a turn of %s is undone by a row of somebody else", r.Address.Name)
+				s.Fail("I14: a turn of %s is undone by a row of another address", r.Address.Name)
 			}
 		}
 		if strings.HasPrefix(c.Reason, "stale") {
@@ -122,6 +122,6 @@ func (sh *shell) checkMail(row *store.MessageRow) {
 func (sh *shell) checkDeath(why error) {
 	m := sh.s.Ledger.Nodes[sh.inc.self.ID]
 	if m.Alive && !sh.unsure {
-		sh.s.Fail("lane %d of %s gives up and nobody has fenced it: %v", sh.index, sh.inc.name(), why)
+		sh.s.Fail("lane %d of %s gives up although no node has fenced it: %v", sh.index, sh.inc.name(), why)
 	}
 }

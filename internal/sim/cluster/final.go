@@ -43,7 +43,7 @@ func (s *Cluster) Holding() string {
 			return "a node is away"
 		}
 		for _, sh := range p.Inc.Shells {
-			if n := sh.Lane.Held(); n != 0 {
+			if n := sh.Lane.PendingBytes(); n != 0 {
 				return fmt.Sprintf("lane %d of %s holds %d bytes", sh.index, p.Inc.name(), n)
 			}
 			u := sh.Lane.Usage()

@@ -228,7 +228,7 @@ func (k *keeper) Hold(now model.Time, it *queue.Item, maker string) {
 
 // holds records an existing claim, which holds what it needs.
 func (k *keeper) holds(it *queue.Item) (news bool) {
-	if k.let[it.Ref] != nil || !k.g.Holds(it.Ref) {
+	if k.let[it.Ref] != nil || !k.g.IsAdmitted(it.Ref) {
 		return false
 	}
 	k.logf("finds that %s holds what it needs", it.Ref)
@@ -274,7 +274,7 @@ func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 // everything for its worker.
 func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
 	s := k.b.inc.p.Cluster
-	if k.g.Holds(ref) {
+	if k.g.IsAdmitted(ref) {
 		if _, known := k.kept[ref]; !known {
 			k.logf("goes on to count %s", ref)
 			s.Did(scenario.OpOrphan)

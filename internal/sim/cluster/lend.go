@@ -137,7 +137,7 @@ func (u *purse) moved(shards []model.ShardID, ours bool) {
 	for _, h := range u.own() {
 		in := func(ref model.ClaimRef) bool {
 			moves := slices.Contains(shards, ref.Address.Shard(count))
-			if moves && !ours && !h.abroad.Holds(ref) {
+			if moves && !ours && !h.abroad.HasClaim(ref) {
 				h.over++ // its lane has just freed the slot, and another claim may have it
 			}
 			return moves
@@ -318,7 +318,7 @@ func (u *purse) checkTaken(p *loan.OpenPoll, got map[loan.Own]int) {
 		}
 		n := 0
 		for ref := range h.Held {
-			if h.abroad.Holds(ref) {
+			if h.abroad.HasClaim(ref) {
 				n++
 			}
 		}
@@ -423,9 +423,9 @@ func (u *purse) Unlend(ids []queue.WorkerID) []queue.Want {
 	return u.UnservedWants()
 }
 
-// Holds implements loan.Board.
-func (u *purse) Holds(id queue.WorkerID, ref model.ClaimRef) bool {
-	return u.inc.board.b.Holds(id, ref)
+// HasClaim implements loan.Board.
+func (u *purse) HasClaim(id queue.WorkerID, ref model.ClaimRef) bool {
+	return u.inc.board.b.HasClaim(id, ref)
 }
 
 // Beat implements loan.Board.

@@ -177,7 +177,7 @@ func (s *Cluster) unsettled() string {
 	for i := range list {
 		x := &list[i]
 		if x.Kind == scenario.SettingFound {
-			return "somebody looks for claims of the dead"
+			return "a node still looks for claims of dead nodes"
 		}
 		entries, sole, err := limits.Read(x.Body)
 		if err != nil {
@@ -191,14 +191,14 @@ func (s *Cluster) unsettled() string {
 			}
 			soles[n] = true
 			if places[sole] == nil {
-				return "page " + x.Name + " is that of a node that is no more"
+				return "page " + x.Name + " belongs to a node that no longer exists"
 			}
 		}
 
 		for _, e := range entries {
 			for _, l := range e.Leases {
 				if places[l.Place] == nil {
-					return "a node that is no more has permits of " + e.Resource.String()
+					return "a node that no longer exists has permits of " + e.Resource.String()
 				}
 				if l.Over > 0 || l.Want > 0 {
 					return fmt.Sprintf("place %d wants permits of %s, or holds it without one: %+v", l.Place, e.Resource, e.Leases)

@@ -65,7 +65,7 @@ func (l *ledger) sent(m *model.Message) {
 func (l *ledger) answeredStep(r *Run, e *model.Event) {
 	x := l.sends[model.Link{Address: r.Address.Name, Run: r.ID, ID: e.ID}]
 	if x == nil || x.answer == nil || !x.answer.Input.Equal(e.Output) || (x.answer.Failure == nil) != (e.Failure == nil) {
-		l.Fail("I16: %s of %s hears an answer that nobody gave", e.ID, r.ID)
+		l.Fail("I16: %s of %s gets an answer that the callee never gave", e.ID, r.ID)
 	}
 }
 

@@ -149,7 +149,7 @@ func (l *ledger) purge(x *DeadTask) {
 	}
 	l.s.Did(scenario.OpDeadExpired)
 	if due := x.Body.At.Add(l.s.Plan.KeepDead); l.s.Plan.KeepDead == 0 || due > l.s.FairTime() {
-		l.Fail("R1: the dead letter of %s is purged, nobody has asked for it, and it was to stay until %s", x.Ref, due)
+		l.Fail("R1: the dead letter of %s is purged without a request, although it was to stay until %s", x.Ref, due)
 	}
 }
 

@@ -27,7 +27,7 @@ func (s *Oracle) CheckCallAnswer(o *Op, a *model.Answer) {
 		stamp := scenario.StampIn(a.Output)
 		at := n.Seen(stamp, o.Since)
 		if at < 0 {
-			s.Fail("L10: %s is shown state %d, which is not in the store, or older than what somebody was shown before", o, stamp)
+			s.Fail("L10: %s is shown state %d, which is not in the store, or older than what a caller was shown before", o, stamp)
 		}
 		n.Shown = max(n.Shown, at)
 		s.Did(scenario.OpViewed)

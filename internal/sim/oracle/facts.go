@@ -245,7 +245,7 @@ func stops(b *store.Batch, id model.RunID, timer string) bool {
 func (l *ledger) signal(a *Address, e *model.Event) {
 	id := scenario.SignalID(e.Input)
 	if id == 0 {
-		l.Fail("I11: %s received a signal that nobody sent", a.Name)
+		l.Fail("I11: %s received a signal that was never sent", a.Name)
 	}
 	if l.signals[id] != nil {
 		l.Fail("I11: signal %x to %s is received twice", id, a.Name)

@@ -282,7 +282,7 @@ func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *tra
 	state := scenario.AccountOf(next.State, next.Exists)
 	path, ok := l.path(n, t, n.state, state, nil)
 	if !ok {
-		l.Fail("L2: %s goes from state %d to %d, which nobody has made of it", n.Address.Name, scenario.StampOf(n.state), scenario.StampOf(state))
+		l.Fail("L2: %s goes from state %d to %d, which no operation produced", n.Address.Name, scenario.StampOf(n.state), scenario.StampOf(state))
 	}
 	l.follow(b, n, path, t)
 	n.Row, n.state = next, state
@@ -390,7 +390,7 @@ func (l *ledger) fits(n *holding, h *scenario.Handover, t *traces) bool {
 func (l *ledger) applied(b *store.Batch, n *holding, h *scenario.Handover, c *scenario.Made, t *traces) {
 	d := l.Doings[c.ID]
 	if d == nil || d.to != n.Address.Name || d.name != c.Name {
-		l.Fail("L3: %s does %x (%s), which nobody has asked of it", n.Address.Name, c.ID, c.Name)
+		l.Fail("L3: %s executes %x (%s), which no caller has requested", n.Address.Name, c.ID, c.Name)
 	}
 	if c.Changed && n.hasMail(c.ID) {
 		l.Fail("L6: deed %x (%s) is applied to %s and stays in its mailbox", c.ID, c.Name, n.Address.Name)
@@ -405,7 +405,7 @@ func (l *ledger) applied(b *store.Batch, n *holding, h *scenario.Handover, c *sc
 	case d.applied:
 		l.Fail("L3: deed %x (%s) is applied to %s a second time", c.ID, c.Name, n.Address.Name)
 	case d.refused:
-		l.Fail("L5: deed %x (%s) is applied to %s, and somebody was told that it is not", c.ID, c.Name, n.Address.Name)
+		l.Fail("L5: deed %x (%s) is applied to %s, although a caller was told that it is not", c.ID, c.Name, n.Address.Name)
 	}
 
 	l.doneDeeds++
@@ -463,7 +463,7 @@ func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t 
 	case d.applied && d.Section == "" && barrier && !d.sender.IsZero() && !n.Address.Sick:
 		l.Fail("L27: deed %x of %s is applied to %s before a lock that was asked for first", id, d.sender, n.Address.Name)
 	case !d.oneWay && !told:
-		l.Fail("L3: deed %x (%s) leaves the mailbox of %s, and nobody is told what came of it", id, d.name, n.Address.Name)
+		l.Fail("L3: deed %x (%s) leaves the mailbox of %s, and its caller gets no answer", id, d.name, n.Address.Name)
 	case d.oneWay && d.changes() && d.name != scenario.DoDelete && !d.applied:
 		l.Fail("L3: deed %x (%s) leaves the mailbox of %s and is not applied", id, d.name, n.Address.Name)
 	}
@@ -477,7 +477,7 @@ func (l *ledger) answeredCall(id uint64, a *model.Answer) {
 	if a.Failure != nil {
 		d.refused = true
 		if d.applied {
-			l.Fail("L5: deed %x (%s) of %s is applied, and somebody is told that it failed: %s", id, d.name, d.to, a.Failure.Message)
+			l.Fail("L5: deed %x (%s) of %s is applied, although its caller is told that it failed: %s", id, d.name, d.to, a.Failure.Message)
 		}
 		l.leaveLine(l.HoldingOf(d.to), id, false)
 		l.s.Did(scenario.OpDeedFailed)

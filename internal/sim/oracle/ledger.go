@@ -177,7 +177,7 @@ func (l *ledger) owns(b *store.Batch, shard model.ShardID) {
 
 func (l *ledger) Name(id model.NodeID) string {
 	if id.IsZero() {
-		return "nobody"
+		return "no node"
 	}
 	if m := l.Nodes[id]; m != nil && m.Life != nil {
 		return m.Life.Label

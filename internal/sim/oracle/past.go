@@ -310,7 +310,7 @@ func (l *ledger) checkAdded(r, src *Run, at int, takesOver, gaveWay bool) {
 	named := func(e model.Event) bool { return updateKey(&e) == "" }
 	open = slices.DeleteFunc(open, named)
 	if has := slices.DeleteFunc(unanswered(all), named); !slices.EqualFunc(open, has, sameUpdate) {
-		l.Fail("I16: %s has %d updates that somebody waits for, and is to answer %d", r.ID, len(has), len(open))
+		l.Fail("I16: %s has %d updates with a waiting sender, but would answer %d", r.ID, len(has), len(open))
 	}
 
 	for _, e := range all[at:] {

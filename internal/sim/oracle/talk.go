@@ -43,7 +43,7 @@ func (s *Oracle) checkTalk(o *Op, a *model.Answer, r *Run) {
 			s.Fail("I17: %s is told what follows from %d events of %s, which has %d", o, seen, scenario.Short(r.ID), len(r.Events))
 		}
 		if seen < o.Floor[r.ID] {
-			s.Fail("I17: %s is told what follows from %d events of %s, after somebody was told of %d", o, seen, scenario.Short(r.ID), o.Floor[r.ID])
+			s.Fail("I17: %s gets an answer that follows from %d events of %s, after an answer that followed from %d", o, seen, scenario.Short(r.ID), o.Floor[r.ID])
 		}
 		r.Shown = max(r.Shown, seen)
 	case model.MessagePause:
@@ -78,7 +78,7 @@ func updateKey(e *model.Event) string {
 func (l *ledger) updated(r *Run, e *model.Event) {
 	key := updateKey(e)
 	if key == "" {
-		l.Fail("I16: event %d of %s is an update that nobody can be answered", e.Seq, r.ID)
+		l.Fail("I16: event %d of %s is an update without a sender that could be answered", e.Seq, r.ID)
 	}
 	if l.updates[key] != nil {
 		l.Fail("I16: update %s is received twice", key)
@@ -111,7 +111,7 @@ func (l *ledger) updateAnswered(b *store.Batch, r *Run, e *model.Event) {
 	}
 	u.answered, u.output = true, string(e.Output.Data)
 	if !told(b, r, got) {
-		l.Fail("I16: event %d of %s answers update %d, and whoever sent it hears nothing", e.Seq, r.ID, e.Ref)
+		l.Fail("I16: event %d of %s answers update %d, and its sender gets no answer", e.Seq, r.ID, e.Ref)
 	}
 	l.s.Did(scenario.OpUpdateAnswered)
 }
@@ -168,7 +168,7 @@ func (l *ledger) cutOff(b *store.Batch, r *Run) {
 			continue
 		}
 		if !told(b, r, &e) {
-			l.Fail("I16: %s was closed, and whoever sent update %s hears nothing", r.ID, key)
+			l.Fail("I16: %s was closed, and the sender of update %s gets no answer", r.ID, key)
 		}
 		l.s.Did(scenario.OpUpdateCut)
 		if e.Watcher.ID != "" {

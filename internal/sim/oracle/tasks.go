@@ -184,7 +184,7 @@ func (l *ledger) sameClaim(r *Run, e *model.Event, t *errandState) {
 // reportedBy checks that the holder of the claim has sent the report (E17).
 func (l *ledger) reportedBy(r *Run, id string, t *errandState, said func(*model.TaskReport) bool) {
 	if !t.Held {
-		l.Fail("E17: %s of %s ends by a report, and nobody has it", id, r.ID)
+		l.Fail("E17: %s of %s ends by a report, although no worker has it", id, r.ID)
 	}
 	ref := r.Ref(id, t.Claim)
 	if !slices.ContainsFunc(l.s.Reports[ref], said) {
@@ -249,7 +249,7 @@ func (l *ledger) taskFailed(b *store.Batch, r *Run, id string, t *errandState, f
 // worker (E26).
 func (l *ledger) checkLost(b *store.Batch, r *Run, id string, t *errandState) {
 	if !t.Held {
-		l.Fail("E26: %s of %s is lost, and nobody had it", id, r.ID)
+		l.Fail("E26: %s of %s is lost, although no worker had it", id, r.ID)
 	}
 	name, node, _ := scenario.SplitWorker(t.worker)
 	h := l.s.TaskWorkers[name]
@@ -301,7 +301,7 @@ func (l *ledger) endTasks(b *store.Batch, r *Run) {
 		l.dies(r, model.TaskStep)
 	case model.Canceled:
 		if t.Held && !r.Cancel {
-			l.Fail("E25: %s is canceled and nobody has asked for it", r.ID)
+			l.Fail("E25: %s is canceled without a request", r.ID)
 		}
 		if t.Held {
 			for _, p := range l.s.Reports[r.Ref(model.TaskStep, t.Claim)] {

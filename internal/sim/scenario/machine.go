@@ -378,8 +378,8 @@ func (m *Machine) Wants() (kind BlockKind, name string) {
 	return 0, ""
 }
 
-// Waits returns the reasons why the run does not continue.
-func (m *Machine) Waits(running bool) []model.Reason {
+// Reasons returns the reasons why the run does not continue.
+func (m *Machine) Reasons(running bool) []model.Reason {
 	if running {
 		return []model.Reason{{Code: model.WaitStep, Name: "step"}}
 	}

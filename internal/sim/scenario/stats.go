@@ -351,8 +351,8 @@ func (s *Stats) Faults() (n int) {
 	return n
 }
 
-// Missing names the kinds of operations and faults that never occurred.
-func (s *Stats) Missing() (names []string) {
+// MissingNames names the kinds of operations and faults that never occurred.
+func (s *Stats) MissingNames() (names []string) {
 	for i, n := range s.Ops {
 		if n == 0 && opNames[i] != "" {
 			names = append(names, "op "+opNames[i])

@@ -197,7 +197,7 @@ func (h *Hold) turn() {
 		return
 	}
 
-	waits := h.m.Waits(h.Wanted())
+	waits := h.m.Reasons(h.Wanted())
 	quiet := len(commands) == 0 && h.m.End == nil && h.reported && waits[0].Name == h.lastWaits && h.m.Seen == h.lastSeen
 	if !quiet {
 		h.take(marks, eventful, replies)
@@ -461,7 +461,7 @@ func (h *Hold) ran(b, a int) {
 	}
 	alone := h.running == 0 && h.unacked == len(h.kept) && c.Kind == model.CommandRecord && len(h.mail) == 0
 	h.unacked++
-	t := model.Turn{Commands: append(h.kept, c), Waits: h.m.Waits(h.Wanted())}
+	t := model.Turn{Commands: append(h.kept, c), Waits: h.m.Reasons(h.Wanted())}
 	if alone && (h.inline || s.Chance(s.Plan.Ahead)) {
 		h.runAhead(&t)
 	}
@@ -517,7 +517,7 @@ func (h *Hold) runAhead(t *model.Turn) {
 	h.take(marks, eventful, replies)
 	h.ahead = &ahead{kind: fact.Kind, id: fact.ID, marks: marks, replies: replies, eventful: eventful}
 	t.Commands = append(t.Commands, commands...)
-	t.Ahead, t.Close, t.Waits = facts, next.Close(), next.Waits(true)
+	t.Ahead, t.Close, t.Waits = facts, next.Close(), next.Reasons(true)
 }
 
 // release gives up an idle run.
@@ -530,7 +530,7 @@ func (h *Hold) release(seen int64) {
 	}
 	h.released = true
 	h.w.Oracle.Did(scenario.OpReleased)
-	waits := h.m.Waits(false)
+	waits := h.m.Reasons(false)
 	h.w.Host.Post(h.Gen, func(now model.Time, l *lane.Lane) {
 		l.Release(now, h.w.ID, &model.Turn{Run: h.run, Generation: h.Gen, Seen: seen, Waits: waits})
 	})

@@ -125,7 +125,7 @@ func (s *Workload) sicken(what map[model.Address]bool, name string) {
 	s.After(s.Between(50, 1500)*kernel.Millisecond, nil, func() {
 		delete(what, a)
 		if s.Tracing {
-			s.Logf("store    no more %s: %s", name, a)
+			s.Logf("store    %s ends: %s", name, a)
 		}
 	})
 }

@@ -67,7 +67,7 @@ func (s *Workload) neighboursEnd() {
 
 	s.Did(scenario.OpNeighbours)
 	if s.Tracing {
-		s.Logf("store    no more lasting poison")
+		s.Logf("store    the lasting poison ends")
 	}
 	clear(s.Disk.Lasting)
 	s.upgradeAll()
