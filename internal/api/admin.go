@@ -27,6 +27,9 @@ type Admin interface {
 	// RevokeKey ends a key on all nodes, with the connections of its workers and the calls that
 	// wait. It returns NotFound when there is no such key.
 	RevokeKey(ctx context.Context, id string) error
+	// RotateKey creates a key with the tenant, the roles and the note of another one, which ends
+	// after the overlap. It returns NotFound when there is no such key.
+	RotateKey(ctx context.Context, r RotateRequest) (NewKey, error)
 
 	// Settings lists the settings of a tenant, by kind and name. An empty kind means all kinds.
 	Settings(ctx context.Context, tenant, kind string) ([]Setting, error)
@@ -78,6 +81,13 @@ type KeyInfo struct {
 	Admin   bool
 	Note    string
 	Created model.Time
+	// Roles say what the key may do; none for everything in its tenant.
+	Roles []string
+	// Expires is when the key ends by itself; zero for never.
+	Expires model.Time
+	// Used is when a server last let a caller in with the key, to within some minutes; zero for
+	// never.
+	Used model.Time
 }
 
 // KeyRequest creates a key: of a tenant, or an admin key.
@@ -85,6 +95,17 @@ type KeyRequest struct {
 	Tenant string
 	Admin  bool
 	Note   string
+	// Roles of the key; none for everything in its tenant. An admin key has none.
+	Roles []string
+	// Lifetime after which the key ends by itself; 0 for never.
+	Lifetime time.Duration
+}
+
+// RotateRequest replaces a key.
+type RotateRequest struct {
+	ID string
+	// Overlap is how long the old key still works.
+	Overlap time.Duration
 }
 
 // NewKey is a key that was just created.

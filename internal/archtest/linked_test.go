@@ -27,7 +27,7 @@ var linkBudgets = []struct {
 		of: "./embedded", most: 485, must: []string{"github.com/perdure/perdure/internal/node"},
 		mustNot: []string{
 			"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "github.com/spf13", "github.com/pelletier", "charm.land",
-			"github.com/perdure/perdure/internal/telemetry/otlp", "github.com/perdure/perdure/internal/cli",
+			"github.com/perdure/perdure/internal/telemetry/otlp", "github.com/perdure/perdure/internal/cli", "github.com/cedar-policy", "github.com/danielgtaylor",
 		},
 	},
 }

@@ -125,16 +125,18 @@ var rooms = []room{
 	{path: "internal/request", imports: join(vocabulary, "internal/api")},
 	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/request", "internal/core/...", "internal/diagnosis", "internal/engine", "internal/engine/flow", "internal/engine/gate", "internal/engine/peer", "internal/history", "internal/store", "internal/authn", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
 	{path: "internal/authn", imports: vocabulary},
-	{path: "internal/authz", imports: vocabulary},
+	{path: "internal/authz", imports: join(vocabulary, "internal/authn")},
+	// The decisions of an engine for policies, which only servers link.
+	{path: "internal/authz/policy", imports: join(vocabulary, "internal/authn", "internal/authz")},
 
 	// Doors: thin adapters, no rules in them. Wire translates between protocol messages and our
 	// values.
 	{path: "internal/wire", imports: join(vocabulary, "internal/api", generated)},
 	// Numbered frames over streams that break.
 	{path: "internal/link", imports: []string{"internal/fault"}},
-	{path: "internal/grpcapi", imports: join(vocabulary, "internal/api", "internal/authn", "internal/link", "internal/wire", "internal/telemetry", generated)},
+	{path: "internal/grpcapi", imports: join(vocabulary, "internal/api", "internal/authn", "internal/authz", "internal/link", "internal/wire", "internal/telemetry", generated)},
 	{path: "internal/flovyn/...", imports: join(vocabulary, "internal/api", "internal/authn", "internal/wire", "internal/telemetry", "internal/flovyn/...")},
-	{path: "internal/restapi", imports: join(vocabulary, "internal/api", "internal/authn", "internal/wire", "internal/telemetry")},
+	{path: "internal/restapi", imports: join(vocabulary, "internal/api", "internal/authn", "internal/authz", "internal/query", "internal/history", "internal/schedule", "internal/telemetry")},
 	{path: "internal/console"},
 
 	// Commands; configuration, loaded and validated once; logger, meter, tracer, and the names they
@@ -142,7 +144,7 @@ var rooms = []room{
 	{
 		path: "internal/cli",
 		imports: join(
-			vocabulary, "internal/api", "internal/history", "internal/query", "internal/batch", "internal/cadence", "internal/schedule", "internal/config", "internal/deploy", "internal/console", "internal/authn", "internal/node", "internal/remote", "internal/telemetry", "internal/telemetry/otlp", "internal/telemetry/prom", "internal/telemetry/tracing", generated,
+			vocabulary, "internal/api", "internal/history", "internal/query", "internal/batch", "internal/cadence", "internal/schedule", "internal/config", "internal/deploy", "internal/console", "internal/authn", "internal/authz", "internal/authz/policy", "internal/restapi", "internal/node", "internal/remote", "internal/telemetry", "internal/telemetry/otlp", "internal/telemetry/prom", "internal/telemetry/tracing", generated,
 			".",                  // keys are hashed as programs do
 			"internal/attach",    // stress runs a program of its own
 			"internal/core/rule", // rates are read as rules have them
@@ -203,7 +205,7 @@ var rooms = []room{
 	{path: "api/perdure/...", imports: []string{generated}},
 
 	// Wiring and lifecycle: the only room that knows all others.
-	{path: "internal/node", imports: []string{"internal/...", generated}, except: join(testOnly, "internal/cli")},
+	{path: "internal/node", imports: []string{"internal/...", generated}, except: join(testOnly, "internal/cli", "internal/authz/policy", "internal/restapi")},
 
 	// Programs.
 	{path: "cmd/perdure", imports: []string{"internal/cli"}},

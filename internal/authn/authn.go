@@ -35,6 +35,8 @@ type Identity struct {
 	Name string
 	// Admin tells whether the caller has an admin key.
 	Admin bool
+	// Roles of the caller; none for the role that a credential without roles has.
+	Roles []string
 	// Valid ends when the credential does: its key was revoked, or its tenant disabled. The cause
 	// of its end is the error for the caller. It is nil for a credential that lasts as long as the
 	// server.

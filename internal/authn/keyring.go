@@ -6,10 +6,13 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 )
 
 // Keyring lets callers in who have the static admin key or a stored key. Set replaces the stored
@@ -23,11 +26,14 @@ type Keyring struct {
 
 // credential is a stored key as this process knows it.
 type credential struct {
-	key Key
+	key  Key
+	name string // of callers with the key
 	// refused says why the key is not accepted; nil when it is.
 	refused error
 	valid   context.Context //nolint:containedctx // ends with the key
 	end     context.CancelCauseFunc
+	// used is when the key last let a caller in, as a model.Time; 0 for never.
+	used atomic.Int64
 }
 
 // NewKeyring returns an authenticator that knows only the static admin key.
@@ -51,13 +57,17 @@ func (r *Keyring) Set(keys []Key, disabled map[string]bool) {
 		}
 
 		was := old[k.ID]
-		same := was != nil && was.key.Tenant == k.Tenant && bytes.Equal(was.key.Sum, k.Sum)
+		same := was != nil && was.key.Tenant == k.Tenant && bytes.Equal(was.key.Sum, k.Sum) &&
+			was.key.Expires == k.Expires && slices.Equal(was.key.Roles, k.Roles)
 		if same && (was.refused == nil) == (refused == nil) {
 			next[k.ID] = was
 			delete(old, k.ID)
 			continue
 		}
 		next[k.ID] = newCredential(k, refused)
+		if was != nil {
+			next[k.ID].used.Store(was.used.Load())
+		}
 	}
 
 	r.all.Store(&next)
@@ -70,11 +80,19 @@ func (r *Keyring) Set(keys []Key, disabled map[string]bool) {
 	}
 }
 
-var errRevoked = fault.New(fault.Unauthenticated, "the key was revoked")
+// Errors of keys that have ended.
+var (
+	errRevoked = fault.New(fault.Unauthenticated, "the key was revoked")
+	errExpired = fault.New(fault.Unauthenticated, "the key has expired")
+)
 
 func newCredential(k Key, refused error) *credential {
-	c := &credential{key: k, refused: refused}
+	c := &credential{key: k, name: "key " + k.ID, refused: refused}
 	c.valid, c.end = context.WithCancelCause(context.Background())
+	if !k.Expires.IsZero() {
+		expire := time.AfterFunc(time.Until(k.Expires.Std()), func() { c.end(errExpired) })
+		context.AfterFunc(c.valid, func() { expire.Stop() })
+	}
 	return c
 }
 
@@ -95,7 +113,11 @@ func (r *Keyring) Authenticate(_ context.Context, header map[string][]string) (I
 	if c.refused != nil {
 		return Identity{}, c.refused
 	}
-	who := Identity{Tenant: c.key.Tenant, Name: "key " + c.key.ID, Admin: c.key.Admin(), Valid: c.valid}
+	now := model.TimeOf(time.Now())
+	if !c.key.Expires.IsZero() && now >= c.key.Expires {
+		return Identity{}, errExpired
+	}
+	who := Identity{Tenant: c.key.Tenant, Name: c.name, Admin: c.key.Admin(), Roles: c.key.Roles, Valid: c.valid}
 	if who.Admin {
 		who.Tenant, err = anyTenant(header, r.static.tenant)
 	} else {
@@ -104,7 +126,24 @@ func (r *Keyring) Authenticate(_ context.Context, header map[string][]string) (I
 	if err != nil {
 		return Identity{}, err
 	}
+	c.used.Store(int64(now))
 	return who, nil
+}
+
+// Use says when a key last let a caller in.
+type Use struct {
+	Tenant, ID string
+	At         model.Time
+}
+
+// Uses returns when each key was last used, as far as this process knows.
+func (r *Keyring) Uses() (all []Use) {
+	for id, c := range *r.all.Load() {
+		if at := c.used.Load(); at != 0 {
+			all = append(all, Use{c.key.Tenant, id, model.Time(at)})
+		}
+	}
+	return all
 }
 
 // find returns the credential of a secret; nil when there is none. The id is no secret, so looking

@@ -3,11 +3,15 @@ package authn_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 )
 
 // present is the header of a caller with a key.
@@ -34,7 +38,7 @@ func TestKeyring(t *testing.T) {
 		if who.Tenant != tenant || fault.KindOf(err) != kind {
 			t.Errorf("%s: %+v, error %v", what, who, err)
 		}
-		if err != nil && (who != authn.Identity{} || strings.Contains(err.Error(), secretA[12:])) {
+		if err != nil && (who.Tenant != "" || who.Name != "" || who.Admin || strings.Contains(err.Error(), secretA[12:])) {
 			t.Errorf("%s: %+v, error %v", what, who, err)
 		}
 		return who
@@ -99,4 +103,54 @@ func TestStoredKey(t *testing.T) {
 			t.Errorf("%q: %v", damaged, err)
 		}
 	}
+}
+
+// A key ends when it expires, with what uses it. A key whose end or roles change is another
+// credential; what its old one allowed ends as well.
+func TestKeyExpires(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		static, err := authn.NewAdminKey(key, "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ring := authn.NewKeyring(static)
+		k, secret := authn.NewKey("acme")
+		k.Roles, k.Expires = []string{"worker"}, model.TimeOf(time.Now().Add(time.Hour))
+		ring.Set([]authn.Key{k}, nil)
+		if used := ring.Uses(); len(used) > 0 {
+			t.Errorf("used %+v before the first call", used)
+		}
+		who, err := ring.Authenticate(t.Context(), present(secret))
+		if err != nil || who.Valid.Err() != nil || !slices.Equal(who.Roles, []string{"worker"}) {
+			t.Fatalf("%+v, %v", who, err)
+		}
+		if used := ring.Uses(); len(used) != 1 || used[0] != (authn.Use{Tenant: "acme", ID: k.ID, At: model.TimeOf(time.Now())}) {
+			t.Errorf("used %+v", used)
+		}
+
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if cause := context.Cause(who.Valid); cause == nil || cause.Error() != "the key has expired" {
+			t.Errorf("the credential ended with %v", cause)
+		}
+		if _, err := ring.Authenticate(t.Context(), present(secret)); !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("an expired key: %v", err)
+		}
+
+		k.Expires = 0
+		ring.Set([]authn.Key{k}, nil)
+		who, err = ring.Authenticate(t.Context(), present(secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Roles = []string{"reader"}
+		ring.Set([]authn.Key{k}, nil)
+		if who.Valid.Err() == nil {
+			t.Error("a credential keeps roles that its key has lost")
+		}
+		if now, err := ring.Authenticate(t.Context(), present(secret)); err != nil || !slices.Equal(now.Roles, k.Roles) {
+			t.Errorf("%+v, %v", now, err)
+		}
+	})
 }

@@ -11,9 +11,11 @@ import (
 )
 
 // Settings that hold keys and tenants. A key is a setting of its tenant; an admin key is a setting
-// of no tenant. The record of a tenant stands beside its allowance.
+// of no tenant. When a key was last used is a setting beside it. The record of a tenant stands
+// beside its allowance.
 const (
 	KeySetting    = "key"
+	KeyUseSetting = "key_use"
 	TenantSetting = "tenant"
 	TenantRecord  = "record"
 )
@@ -37,6 +39,10 @@ type Key struct {
 	Sum     []byte     `json:"sum"`
 	Note    string     `json:"note,omitempty"`
 	Created model.Time `json:"created,omitempty"`
+	// Roles say what the key may do; none for everything in its tenant.
+	Roles []string `json:"roles,omitempty"`
+	// Expires is when the key ends by itself; zero for never.
+	Expires model.Time `json:"expires,omitempty"`
 }
 
 // Admin tells whether the key belongs to no tenant.
@@ -87,4 +93,18 @@ func ReadTenant(name string, body []byte) (t Tenant, err error) {
 		return t, fault.New(fault.Corrupt, "tenant %s: %w", name, err)
 	}
 	return t, nil
+}
+
+// KeyUse is what is stored about the use of a key.
+type KeyUse struct {
+	At model.Time `json:"at"`
+}
+
+// ReadKeyUse reads when a key was last used; zero when that cannot be read.
+func ReadKeyUse(body []byte) model.Time {
+	u := KeyUse{}
+	if json.Unmarshal(body, &u) != nil {
+		return 0
+	}
+	return u.At
 }

@@ -221,7 +221,7 @@ func newRoot(o *options) *cobra.Command {
 
 	root.AddCommand(newWorkflow(o), newSchedule(o), newMigrate(o), newDoctor(o), newServe(o), newDev(o), newBench(o), newVersion(o))
 	root.AddCommand(newTask(o), newQueue(o), newDlq(o), newLimit(o), newBreaker(o), newWorker(o), newStress(o), newEntity(o), newLock(o))
-	root.AddCommand(newWorkflowExport(o), newDeployCheck(o), newWatch(o), newTenant(o), newKey(o), newNode(o), newSetting(o))
+	root.AddCommand(newWorkflowExport(o), newDeployCheck(o), newWatch(o), newTenant(o), newKey(o), newAuth(o), newNode(o), newSetting(o))
 	return root
 }
 

@@ -57,7 +57,11 @@ func (o *options) dev(ctx context.Context, listen string, args []string) error {
 	if !isLoopback(listen) {
 		return fault.WithHint(fault.New(fault.Invalid, "dev asks for no keys, so it listens on loopback only, and %s is not", listen), "use perdure serve")
 	}
-	cfg := node.ServerConfig{Listen: listen, Authenticator: authn.Open{Tenant: model.DefaultTenant, Choose: true}, Tenant: model.DefaultTenant}
+	policies, err := readPolicies("")
+	if err != nil {
+		return err
+	}
+	cfg := node.ServerConfig{Listen: listen, Authenticator: authn.Open{Tenant: model.DefaultTenant, Choose: true}, Authorizer: policies, Tenant: model.DefaultTenant}
 	cfg.Node = node.Config{URL: o.store, Schema: o.schema, Log: o.log(), Version: Version()}
 	s, unregister, err := startServer(ctx, cfg)
 	if err != nil {

@@ -181,7 +181,8 @@ var acts = map[string]string{
 	"entity mailbox show": "account/eu-1 7-3f9a0c41d2e7", "entity mailbox skip": "account/eu-1 7-3f9a0c41d2e7", "entity mailbox drop": "account/eu-1 7-3f9a0c41d2e7",
 	"entity call": "account/eu-1 deposit", "entity send": "account/eu-1 deposit", "entity delete": "account/eu-1 --force --dry-run", "lock release": "account/eu-1 --force",
 	"limit set": "smtp --concurrency 5", "limit delete": "smtp", "breaker set": "bank --failures 3", "breaker delete": "bank", "breaker trip": "bank", "breaker reset": "bank", "breaker pause": "bank --for 1h",
-	"tenant create": "acme --open 10000", "tenant set": "acme --starts 5", "tenant disable": "acme", "tenant enable": "acme", "key create": "--note ci", "key revoke": "k3v9x2m7q1ab",
+	"tenant create": "acme --open 10000", "tenant set": "acme --starts 5", "tenant disable": "acme", "tenant enable": "acme", "key create": "--note ci", "key revoke": "k3v9x2m7q1ab", "key rotate": "k3v9x2m7q1ab --overlap 1h", "auth check": "execution:start --role client",
+	"auth actions": "",
 	"worker drain": "session_K7X2M9", "setting set": "limit smtp --input {}", "setting delete": "limit smtp --version 17",
 	"workflow import": "-f testdata/order.jsonl", "migrate": "--store file:testdata/none.db --dry-run",
 }

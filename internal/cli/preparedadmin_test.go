@@ -40,11 +40,15 @@ func (p preparedAdmin) Keys(context.Context, string) ([]api.KeyInfo, error) {
 	if p.empty {
 		return nil, nil
 	}
-	return []api.KeyInfo{{ID: "k3v9x2m7q1ab", Tenant: "acme", Note: prose, Created: noon}, {ID: "m7q1abk3v9x2", Admin: true, Created: after(time.Hour)}}, nil
+	return []api.KeyInfo{{ID: "k3v9x2m7q1ab", Tenant: "acme", Note: prose, Created: noon, Roles: []string{"client", "worker"}, Expires: after(time.Hour), Used: noon}, {ID: "m7q1abk3v9x2", Admin: true, Created: after(time.Hour)}}, nil
 }
 
 func (preparedAdmin) CreateKey(_ context.Context, r api.KeyRequest) (api.NewKey, error) {
 	return api.NewKey{KeyInfo: api.KeyInfo{ID: "k3v9x2m7q1ab", Tenant: r.Tenant, Admin: r.Admin, Note: "ci", Created: noon}, Secret: "perdure_k3v9x2m7q1ab_SECRET"}, nil
+}
+
+func (preparedAdmin) RotateKey(context.Context, api.RotateRequest) (api.NewKey, error) {
+	return api.NewKey{KeyInfo: api.KeyInfo{ID: "m7q1abk3v9x2", Tenant: "acme", Note: "ci", Created: noon, Roles: []string{"client"}, Expires: after(time.Hour), Used: noon}, Secret: "perdure_m7q1abk3v9x2_SECRET"}, nil
 }
 
 func (preparedAdmin) RevokeKey(context.Context, string) error { return nil }

@@ -46,6 +46,14 @@ func stamp(t model.Time) string {
 // second returns a time for people without milliseconds, for narrow tables.
 func second(t model.Time) string { return instantText(t.Std()) }
 
+// orDash returns a time for narrow tables, with a dash for the zero time.
+func orDash(t model.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return second(t)
+}
+
 // longest is how many bytes of a value a terminal shows without --full.
 const longest = 500
 

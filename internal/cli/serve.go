@@ -40,7 +40,7 @@ type serveFlags struct {
 	grace, drain, lease            time.Duration
 	logs                           string
 	tenantMetrics                  bool
-	config, collector              string
+	config, collector, policies    string
 }
 
 func newServe(o *options) *cobra.Command {
@@ -68,6 +68,7 @@ Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or
 	flags.StringVar(&f.config, "config", "", "configuration file in TOML ($"+configVariable+")")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:7800", "address to listen on")
 	flags.StringVar(&f.keyFile, "admin-key-file", "", "file that has the admin key ($"+adminKeyVariable+" otherwise)")
+	flags.StringVar(&f.policies, "policies", "", "file of Cedar policies that take the place of the default ones (perdure auth policies)")
 	flags.StringVar(&f.cert, "tls-cert", "", "file of the certificate, with its chain")
 	flags.StringVar(&f.certKey, "tls-key", "", "file of its private key")
 	flags.BoolVar(&f.plain, "allow-plaintext", false, "accept connections from other machines without TLS")
@@ -97,12 +98,16 @@ func (o *options) serve(ctx context.Context, f *serveFlags) error {
 	if err != nil {
 		return err
 	}
+	policies, err := readPolicies(f.policies)
+	if err != nil {
+		return err
+	}
 	secure, err := f.tls()
 	if err != nil {
 		return err
 	}
 
-	cfg := node.ServerConfig{Listen: f.listen, Authenticator: authn.NewKeyring(auth), Tenant: model.DefaultTenant, TLS: secure, Grace: f.grace}
+	cfg := node.ServerConfig{Listen: f.listen, Authenticator: authn.NewKeyring(auth), Authorizer: policies, Tenant: model.DefaultTenant, TLS: secure, Grace: f.grace}
 	cfg.Node = node.Config{URL: o.store, Schema: o.schema, Log: log, Version: Version(), NoMigrate: f.noMigrate, LeaseTTL: f.lease}
 	cfg.Node.Meter = telemetry.New()
 	if f.tenantMetrics {

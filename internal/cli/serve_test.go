@@ -249,6 +249,9 @@ func TestServeRefuses(t *testing.T) {
 		{"read the admin key", 2, []string{"--admin-key-file", filepath.Join(dir, "none")}},
 		{"the admin key has 5 bytes, must be >= 16", 2, []string{"--admin-key-file", writeFile(t, dir, "short", "short")}},
 		{"the server has no admin key", 2, []string{"--admin-key-file", writeFile(t, dir, "empty", "\n")}},
+		{"read the policies", 2, []string{"--policies", filepath.Join(dir, "none.cedar")}},
+		{"has no policy", 2, []string{"--policies", writeFile(t, dir, "a.cedar", "")}},
+		{"b.cedar:1: policy policy1", 2, []string{"--policies", writeFile(t, dir, "b.cedar", `permit (principal, action == Action::"execution:fly", resource);`)}},
 		{"invalid argument", 2, []string{"--allow-plaintext=perhaps"}},
 		{"invalid argument", 2, []string{"--no-migrate=perhaps"}},
 		{"invalid argument", 2, []string{"--metrics-by-tenant=perhaps"}},
@@ -328,7 +331,7 @@ func TestServeEnvironment(t *testing.T) { //nolint:paralleltest // it sets the e
 	run("the key belongs to tenant acme, and the command is for tenant default (give --tenant acme, or set $PERDURE_TENANT)", 7, "workflow", "list")
 	run("order/1", 0, "workflow", "list", "--tenant", "acme")
 	run("only a caller with an admin key may choose the tenant", 7, "workflow", "list", "--tenant", "default")
-	run("Tenants needs an admin key, and the caller has a key of tenant acme", 7, "tenant", "list")
+	run("tenant:read needs an admin key, and the caller has a key of tenant acme", 7, "tenant", "list")
 	t.Setenv(tokenVariable, "perdure_none_none")
 	run("the key is not known", 7, "tenant", "list")
 	s.end()

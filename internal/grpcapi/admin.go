@@ -13,10 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// adminService is the name of AdminService.
-const adminService = "perdure.v1.AdminService"
-
-// admin is AdminService. The interceptors let only callers with an admin key in.
+// admin is AdminService. The interceptors let only callers in that may administer the server.
 type admin struct {
 	pb.UnimplementedAdminServiceServer
 
@@ -118,6 +115,11 @@ func (a *admin) CreateKey(ctx context.Context, m *pb.CreateKeyRequest) (*pb.NewK
 // RevokeKey ends a key.
 func (a *admin) RevokeKey(ctx context.Context, m *pb.RevokeKeyRequest) (*pb.Done, error) {
 	return done(a.to.RevokeKey(ctx, m.GetId()))
+}
+
+// RotateKey replaces a key.
+func (a *admin) RotateKey(ctx context.Context, m *pb.RotateKeyRequest) (*pb.NewKey, error) {
+	return ask(ctx, m, wire.ReadRotateKeyRequest, a.to.RotateKey, wire.NewKey)
 }
 
 // Settings lists settings.

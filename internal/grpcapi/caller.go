@@ -2,12 +2,12 @@ package grpcapi
 
 import (
 	"context"
-	"strings"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/tap"
 
 	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/authz"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/wire"
 )
@@ -56,7 +56,7 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 	}
 	ctx, err := s.authenticate(ctx, info.Header)
 	if err == nil {
-		err = authorize(ctx, info.FullMethodName)
+		err = s.authorize(ctx, info.FullMethodName)
 	}
 	if err != nil {
 		return nil, wire.Status(err)
@@ -75,7 +75,7 @@ func (s *Server) identify(ctx context.Context, method string) (context.Context, 
 	if err != nil {
 		return nil, err
 	}
-	return ctx, authorize(ctx, method)
+	return ctx, s.authorize(ctx, method)
 }
 
 func (s *Server) authenticate(ctx context.Context, header metadata.MD) (context.Context, error) {
@@ -89,20 +89,13 @@ func (s *Server) authenticate(ctx context.Context, header metadata.MD) (context.
 	return withCaller(ctx, who), nil
 }
 
-// adminPrefix begins the methods of AdminService.
-const adminPrefix = "/" + adminService + "/"
-
-// adminOnly are methods of other services that need an admin key as well: a tenant must not change
-// what it is allowed to use.
-var adminOnly = map[string]bool{"/perdure.v1.ClientService/SetAllowance": true}
-
-// authorize refuses calls that the caller may not make.
-func authorize(ctx context.Context, method string) error {
-	if !strings.HasPrefix(method, adminPrefix) && !adminOnly[method] {
-		return nil
+// authorize refuses calls that the caller may not make, and methods that are not in the table of
+// actions.
+func (s *Server) authorize(ctx context.Context, method string) error {
+	rule := authz.ByMethod(method)
+	if rule == nil {
+		return fault.New(fault.Denied, "%.200q is not a method that callers may use", method)
 	}
-	if c, _ := CallerOf(ctx); !c.Admin {
-		return fault.New(fault.Denied, "%s needs an admin key, and the caller has a key of tenant %s", method[strings.LastIndex(method, "/")+1:], c.Tenant)
-	}
-	return nil
+	who, _ := CallerOf(ctx)
+	return s.config.Authorizer.Authorize(&who, rule.Action)
 }

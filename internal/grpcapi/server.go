@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"math"
 	"net"
@@ -18,6 +19,7 @@ import (
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/authz"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -59,6 +61,9 @@ type Config struct {
 	Address string
 	// Authenticator says who is calling. It must be set.
 	Authenticator Authenticator
+	// Authorizer says what callers may do; nil for a server that only callers with an admin key may
+	// use.
+	Authorizer authz.Authorizer
 	// TLS of connections; nil for plain text.
 	TLS *tls.Config
 	// Log; nil for none.
@@ -84,6 +89,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Authorizer == nil {
+		c.Authorizer = authz.Admins{}
 	}
 	c.MaxPayload = cmp.Or(c.MaxPayload, DefaultMaxPayload)
 	c.MaxMessage = cmp.Or(c.MaxMessage, payloadsPerMessage*c.MaxPayload)
@@ -118,7 +126,7 @@ func New(cfg Config) *Server {
 	names := []string{pb.ClientService_ServiceDesc.ServiceName, pb.WorkerService_ServiceDesc.ServiceName}
 	if s.config.Admin != nil {
 		pb.RegisterAdminServiceServer(s.grpc, &admin{to: &serverAdmin{Admin: s.config.Admin, server: s, began: model.TimeOf(time.Now())}})
-		names = append(names, adminService)
+		names = append(names, pb.AdminService_ServiceDesc.ServiceName)
 	}
 	for _, name := range names {
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
@@ -145,8 +153,27 @@ func (s *Server) options() []grpc.ServerOption {
 	return options
 }
 
-// Serve accepts connections until Shutdown. It returns nil after a shutdown.
-func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
+// Serve accepts connections until Shutdown. It returns nil after a shutdown, and refuses to start
+// when a method is not in the table of actions.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.Check(); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return s.grpc.Serve(l)
+}
+
+// Check returns an error when the table of actions does not cover all methods.
+func (s *Server) Check() error {
+	var methods []string
+	for service, info := range s.grpc.GetServiceInfo() {
+		for _, m := range info.Methods {
+			if full := "/" + service + "/" + m.Name; !open[full] {
+				methods = append(methods, full)
+			}
+		}
+	}
+	return authz.Check(methods, nil)
+}
 
 // Shutdown stops the server: it accepts nothing new, ends calls that only wait, and lets the others
 // finish until ctx ends. Clients send what it cut off to another server.

@@ -18,6 +18,8 @@ import (
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/authz"
+	"github.com/perdure/perdure/internal/authz/policy"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
@@ -53,8 +55,12 @@ func (o *office) open() {
 	if err != nil {
 		o.t.Fatal(err)
 	}
+	policies, err := policy.Default()
+	if err != nil {
+		o.t.Fatal(err)
+	}
 	o.server, err = node.Serve(o.ctx, node.ServerConfig{
-		Node: node.Config{URL: o.url}, Listen: o.listen, Authenticator: authn.NewKeyring(static), Tenant: model.DefaultTenant,
+		Node: node.Config{URL: o.url}, Listen: o.listen, Authenticator: authn.NewKeyring(static), Authorizer: policies, Tenant: model.DefaultTenant,
 	})
 	if err != nil {
 		o.t.Fatal(err)
@@ -137,7 +143,7 @@ func TestTenantsAndKeys(t *testing.T) {
 	o.must(err)
 	other, err := o.admin.CreateKey(o.ctx, api.KeyRequest{Tenant: "acme"})
 	o.must(err)
-	if listed, err := o.admin.Keys(o.ctx, "acme"); err != nil || len(listed) != 2 || listed[0] != k.KeyInfo || listed[1] != other.KeyInfo {
+	if listed, err := o.admin.Keys(o.ctx, "acme"); err != nil || len(listed) != 2 || listed[0].ID != k.ID || listed[0].Note != "ci" || listed[1].ID != other.ID {
 		t.Errorf("keys %+v, %v", listed, err)
 	}
 	o.notStored(k.Secret)
@@ -281,7 +287,7 @@ func TestStoredAdminKey(t *testing.T) {
 	}
 	all, err := b.Admin().Keys(o.ctx, "")
 	o.must(err)
-	if len(all) != 1 || all[0] != k.KeyInfo || !all[0].Admin || all[0].Tenant != "" {
+	if len(all) != 1 || all[0].ID != k.ID || all[0].Note != "ops" || !all[0].Admin || all[0].Tenant != "" {
 		t.Errorf("keys %+v", all)
 	}
 
@@ -353,4 +359,88 @@ func TestSettingsOfATenant(t *testing.T) {
 	o.must(err)
 	_, err = o.admin.SetSetting(o.ctx, api.SettingChange{Tenant: "acme", Kind: "limit", Name: "smtp"})
 	o.refused("a removal of nothing", err, fault.NotFound)
+}
+
+// Keys have roles, which every method of the protocol obeys, streams as well. They expire, and can
+// be replaced while programs use them.
+func TestRolesOfKeys(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	for _, r := range []api.KeyRequest{
+		{Tenant: "default", Roles: []string{authz.RoleAdmin}},
+		{Tenant: "default", Roles: []string{"a b"}},
+		{Tenant: "default", Roles: []string{""}},
+		{Tenant: "default", Roles: make([]string, 17)},
+		{Admin: true, Roles: []string{"reader"}},
+		{Tenant: "default", Lifetime: -1},
+	} {
+		_, err := o.admin.CreateKey(o.ctx, r)
+		o.refused(strings.Join(r.Roles, ","), err, fault.Invalid)
+	}
+	_, err := o.admin.CreateTenant(o.ctx, api.TenantChange{Name: "acme"})
+	o.must(err)
+
+	policies, err := policy.Default()
+	o.must(err)
+	conn, err := grpc.NewClient(o.server.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	o.must(err)
+	defer conn.Close()
+	for _, roles := range [][]string{{"reader"}, {"client"}, {"worker"}, {"operator"}, {"owner"}, nil, {"reader", "worker"}, {"unknown"}} {
+		k, err := o.admin.CreateKey(o.ctx, api.KeyRequest{Tenant: "acme", Roles: roles})
+		o.must(err)
+		if !slices.Equal(k.Roles, roles) {
+			t.Errorf("the key has roles %v, want %v", k.Roles, roles)
+		}
+		who := &authn.Identity{Name: "key " + k.ID, Tenant: "acme", Roles: roles}
+		for _, r := range authz.Table() {
+			for _, m := range r.Methods {
+				got, want := !o.deniedTo(conn, k.Secret, m), policies.Authorize(who, r.Action) == nil
+				if got != want {
+					t.Errorf("%v: %s is allowed: %v, want %v", roles, m, got, want)
+				}
+			}
+		}
+	}
+
+	old, err := o.admin.CreateKey(o.ctx, api.KeyRequest{Tenant: "acme", Roles: []string{"client"}, Note: "shop", Lifetime: time.Hour})
+	o.must(err)
+	fresh, err := o.admin.RotateKey(o.ctx, api.RotateRequest{ID: old.ID, Overlap: time.Minute})
+	o.must(err)
+	if fresh.ID == old.ID || fresh.Note != "shop" || fresh.Tenant != "acme" || !slices.Equal(fresh.Roles, old.Roles) || fresh.Expires.Sub(fresh.Created) != time.Hour {
+		t.Errorf("rotated to %+v", fresh)
+	}
+	_ = o.dial(old.Secret, "")
+	_ = o.dial(fresh.Secret, "")
+	all, err := o.admin.Keys(o.ctx, "acme")
+	o.must(err)
+	i := slices.IndexFunc(all, func(k api.KeyInfo) bool { return k.ID == old.ID })
+	if i < 0 || all[i].Expires >= old.Expires {
+		t.Errorf("the old key is %+v", all)
+	}
+	last, err := o.admin.RotateKey(o.ctx, api.RotateRequest{ID: fresh.ID})
+	o.must(err)
+	_, err = o.try(fresh.Secret, "")
+	o.refused("a key that was replaced at once", err, fault.Unauthenticated)
+	_ = o.dial(last.Secret, "")
+	_, err = o.admin.RotateKey(o.ctx, api.RotateRequest{ID: fresh.ID})
+	o.refused("a key that is gone", err, fault.NotFound)
+}
+
+// deniedTo reports whether a method refuses a caller as not allowed. It sends nothing.
+func (o *office) deniedTo(conn *grpc.ClientConn, token, method string) bool {
+	o.t.Helper()
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(o.ctx, "authorization", "Bearer "+token))
+	defer cancel()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	o.must(err)
+	_ = stream.SendMsg(&emptypb.Empty{}) // the answer says what is wrong
+	_ = stream.CloseSend()
+	if strings.HasSuffix(method, "/Watch") { // its first message comes at once, and it never ends
+		return status.Code(stream.RecvMsg(&emptypb.Empty{})) == codes.PermissionDenied
+	}
+	for {
+		if err := stream.RecvMsg(&emptypb.Empty{}); err != nil {
+			return status.Code(err) == codes.PermissionDenied
+		}
+	}
 }

@@ -2,9 +2,13 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
+	"sync"
+	"time"
 
 	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
 
@@ -42,4 +46,62 @@ func readKeys(all []store.Setting, log *slog.Logger) (keys []authn.Key, disabled
 	}
 
 	return keys, disabled
+}
+
+// Times of the record of which keys are used.
+const (
+	// useInterval is how often a node looks which keys were used.
+	useInterval = time.Minute
+	// useStep is how much later a use must be than the recorded one to be recorded again. A key
+	// that is used all the time costs one small commit per step.
+	useStep = 10 * time.Minute
+)
+
+// recordKeyUses stores from time to time when each key was last used, until stop is called.
+func (n *Node) recordKeyUses(ring *authn.Keyring, log *slog.Logger) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		recorded := map[string]model.Time{}
+		tick := time.NewTicker(useInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				n.storeKeyUses(ctx, ring, recorded, log)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+
+	return func() {
+		cancel()
+		ended.Wait()
+	}
+}
+
+// storeKeyUses stores the uses that are news to what this node has recorded. What cannot be stored
+// now is tried again later.
+func (n *Node) storeKeyUses(ctx context.Context, ring *authn.Keyring, recorded map[string]model.Time, log *slog.Logger) {
+	for _, u := range ring.Uses() {
+		if u.At.Sub(recorded[u.ID]) < useStep {
+			continue
+		}
+
+		body, err := json.Marshal(authn.KeyUse{At: u.At})
+		if err == nil {
+			key := store.SettingKey{Tenant: u.Tenant, Kind: authn.KeyUseSetting, Name: u.ID}
+			err = n.engine.Flow().Change(ctx, key, func(old *store.Setting) ([]byte, bool, error) {
+				return body, old == nil || u.At.Sub(authn.ReadKeyUse(old.Body)) >= useStep, nil
+			})
+		}
+
+		switch {
+		case err == nil:
+			recorded[u.ID] = u.At
+		case ctx.Err() == nil:
+			log.Debug("the use of a key could not be recorded", "key", u.ID, "error", err)
+		}
+	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/authz"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/grpcapi"
 	"github.com/perdure/perdure/internal/schedule"
@@ -28,6 +29,8 @@ type ServerConfig struct {
 	Listen string
 	// Authenticator says who is calling. It must be set. A keyring accepts the keys in the store.
 	Authenticator grpcapi.Authenticator
+	// Authorizer says what callers may do; nil for a server that only admins may use.
+	Authorizer authz.Authorizer
 	// Tenant exists without a record: that of callers that choose none.
 	Tenant string
 	// TLS of connections; nil for plain text.
@@ -51,6 +54,8 @@ type Server struct {
 	http  *http.Server
 	// stopSchedules ends the worker that runs the schedules of all tenants.
 	stopSchedules func()
+	// stopUses ends the record of which keys are used; nil without a keyring.
+	stopUses func()
 
 	ended  sync.WaitGroup
 	failed chan error
@@ -81,12 +86,16 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		if err := n.followKeys(ctx, ring, cfg.Node.Log); err != nil {
 			return nil, errors.Join(err, l.Close(), n.Close())
 		}
+		s.stopUses = n.recordKeyUses(ring, cfg.Node.Log)
 	}
 	mailer, _ := n.Backend().(api.Mailer)
 	s.grpc = grpcapi.New(grpcapi.Config{
-		Backend: n.Backend(), Mailer: mailer, Authenticator: cfg.Authenticator, Log: cfg.Node.Log, Version: cfg.Node.Version,
+		Backend: n.Backend(), Mailer: mailer, Authenticator: cfg.Authenticator, Authorizer: cfg.Authorizer, Log: cfg.Node.Log, Version: cfg.Node.Version,
 		MaxPayload: cfg.Node.MaxPayload, Grace: cfg.Grace, Restarts: true, Admin: n.Admin(cfg.Tenant), Address: l.Addr().String(),
 	})
+	if err := s.grpc.Check(); err != nil {
+		return nil, errors.Join(err, l.Close(), n.Close())
+	}
 	s.http = &http.Server{
 		Handler: s.routes(cfg.Metrics), ReadHeaderTimeout: sniffTime, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(cfg.Node.Log.Handler(), slog.LevelDebug),
@@ -159,6 +168,9 @@ func (s *Server) Close(ctx context.Context) error {
 		_ = s.split.Close() // its listener may be closed already
 		s.ended.Wait()
 		s.stopSchedules()
+		if s.stopUses != nil {
+			s.stopUses()
+		}
 		s.err = errors.Join(err, s.node.Close())
 	})
 	return s.err

@@ -54,6 +54,11 @@ func (a *Admin) RevokeKey(ctx context.Context, id string) error {
 	return tellOnce(ctx, a.b, a.client.RevokeKey, &pb.RevokeKeyRequest{Id: id})
 }
 
+// RotateKey replaces a key. It is not repeated: the answer that was lost had a secret.
+func (a *Admin) RotateKey(ctx context.Context, r api.RotateRequest) (api.NewKey, error) {
+	return askOnce(a.client.RotateKey, wire.ReadNewKey).do(ctx, a.b, wire.RotateKeyRequest(r))
+}
+
 // Settings lists settings.
 func (a *Admin) Settings(ctx context.Context, tenant, kind string) ([]api.Setting, error) {
 	return ask(a.client.Settings, wire.ReadSettingList).do(ctx, a.b, &pb.SettingsRequest{Tenant: tenant, Kind: kind})

@@ -27,6 +27,10 @@ const (
 	MaxKeys = 1000
 	// MaxNote is the largest note of a tenant or a key, in bytes.
 	MaxNote = 200
+	// MaxRoles is how many roles one key may have.
+	MaxRoles = 16
+	// MaxLifetime is the longest time after which a key ends by itself.
+	MaxLifetime = 10 * 365 * 24 * time.Hour
 )
 
 // Admin implements api.Admin on a store. Tenants and keys are settings, so that every node learns
@@ -224,7 +228,7 @@ func (a *Admin) Settings(ctx context.Context, tenant, kind string) ([]api.Settin
 		return nil, err
 	}
 	found, err := a.flow().Settings(ctx, func(k store.SettingKey) bool {
-		return k.Tenant == tenant && (kind == "" || k.Kind == kind) && k.Kind != authn.KeySetting
+		return k.Tenant == tenant && (kind == "" || k.Kind == kind) && k.Kind != authn.KeySetting && k.Kind != authn.KeyUseSetting
 	})
 	if err != nil {
 		return nil, err

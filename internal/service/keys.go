@@ -9,6 +9,7 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/authz"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -22,20 +23,35 @@ func (a *Admin) Keys(ctx context.Context, tenant string) ([]api.KeyInfo, error) 
 		}
 	}
 	found, err := a.flow().Settings(ctx, func(k store.SettingKey) bool {
-		return k.Kind == authn.KeySetting && (tenant == "" || k.Tenant == tenant)
+		return (k.Kind == authn.KeySetting || k.Kind == authn.KeyUseSetting) && (tenant == "" || k.Tenant == tenant)
 	})
 	if err != nil {
 		return nil, err
 	}
 
-	list := make([]api.KeyInfo, len(found))
+	used := map[string]model.Time{}
 	for i := range found {
-		// An unreadable key lets no caller in, and can be revoked. So it is listed by its id.
-		k, _ := authn.ReadKey(found[i].Tenant, found[i].Name, found[i].Body)
-		list[i] = api.KeyInfo{ID: found[i].Name, Tenant: found[i].Tenant, Admin: found[i].Tenant == "", Note: k.Note, Created: k.Created}
+		if found[i].Kind == authn.KeyUseSetting {
+			used[found[i].Name] = authn.ReadKeyUse(found[i].Body)
+		}
+	}
+	list := make([]api.KeyInfo, 0, len(found)-len(used))
+	for i := range found {
+		if found[i].Kind == authn.KeySetting {
+			// An unreadable key lets no caller in, and can be revoked. So it is listed by its id.
+			k, _ := authn.ReadKey(found[i].Tenant, found[i].Name, found[i].Body)
+			k.ID, k.Tenant = found[i].Name, found[i].Tenant
+			info := keyInfo(&k)
+			info.Used = used[k.ID]
+			list = append(list, info)
+		}
 	}
 	slices.SortStableFunc(list, func(a, b api.KeyInfo) int { return cmp.Compare(a.Created, b.Created) })
 	return list, nil
+}
+
+func keyInfo(k *authn.Key) api.KeyInfo {
+	return api.KeyInfo{ID: k.ID, Tenant: k.Tenant, Admin: k.Admin(), Note: k.Note, Created: k.Created, Roles: k.Roles, Expires: k.Expires}
 }
 
 // CreateKey creates a key.
@@ -51,22 +67,97 @@ func (a *Admin) CreateKey(ctx context.Context, r api.KeyRequest) (api.NewKey, er
 		return api.NewKey{}, fault.New(fault.Exhausted, "create key: the tenant has %d keys, which is the limit: revoke some", len(there))
 	}
 
+	now := time.Now()
 	k, secret := authn.NewKey(r.Tenant)
-	k.Note, k.Created = r.Note, model.TimeOf(time.Now())
-	body, err := json.Marshal(k)
-	if err != nil {
+	k.Note, k.Created, k.Roles = r.Note, model.TimeOf(now), r.Roles
+	if r.Lifetime > 0 {
+		k.Expires = model.TimeOf(now.Add(r.Lifetime))
+	}
+	if err := a.storeNewKey(ctx, &k); err != nil {
 		return api.NewKey{}, err
 	}
-	err = a.flow().Change(ctx, store.SettingKey{Tenant: r.Tenant, Kind: authn.KeySetting, Name: k.ID}, func(old *store.Setting) ([]byte, bool, error) {
+	return api.NewKey{KeyInfo: keyInfo(&k), Secret: secret}, nil
+}
+
+// storeNewKey stores a key whose id must be free.
+func (a *Admin) storeNewKey(ctx context.Context, k *authn.Key) error {
+	body, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	return a.flow().Change(ctx, store.SettingKey{Tenant: k.Tenant, Kind: authn.KeySetting, Name: k.ID}, func(old *store.Setting) ([]byte, bool, error) {
 		if old != nil {
 			return nil, false, fault.New(fault.Conflict, "create key: the id %s is taken: try again", k.ID)
 		}
 		return body, true, nil
 	})
+}
+
+// RotateKey replaces a key.
+func (a *Admin) RotateKey(ctx context.Context, r api.RotateRequest) (api.NewKey, error) {
+	v := a.check("rotate key")
+	v.Name("key", r.ID)
+	if r.Overlap < 0 || r.Overlap > MaxLifetime {
+		v.Wrong("the overlap is %s, must be between 0 and %s", r.Overlap, MaxLifetime)
+	}
+	if err := v.Err(); err != nil {
+		return api.NewKey{}, err
+	}
+	found, err := a.findKey(ctx, r.ID)
 	if err != nil {
 		return api.NewKey{}, err
 	}
-	return api.NewKey{KeyInfo: api.KeyInfo{ID: k.ID, Tenant: r.Tenant, Admin: r.Admin, Note: r.Note, Created: k.Created}, Secret: secret}, nil
+	old, err := authn.ReadKey(found.Tenant, found.Name, found.Body)
+	if err != nil {
+		return api.NewKey{}, err
+	}
+
+	// The new key lives as long as the old one was meant to, counted from now.
+	request := api.KeyRequest{Tenant: old.Tenant, Admin: old.Admin(), Note: old.Note, Roles: old.Roles}
+	if !old.Expires.IsZero() {
+		request.Lifetime = old.Expires.Sub(old.Created)
+	}
+	created, err := a.CreateKey(ctx, request)
+	if err != nil {
+		return api.NewKey{}, err
+	}
+	if r.Overlap == 0 {
+		err = a.RevokeKey(ctx, r.ID)
+	} else {
+		err = a.expireKey(ctx, found.SettingKey, model.TimeOf(time.Now().Add(r.Overlap)))
+	}
+	if err != nil {
+		return created, fault.New(fault.KindOf(err), "key %s is created, key %s did not end: %w", created.ID, r.ID, err)
+	}
+	return created, nil
+}
+
+// expireKey has a key end at a time, if it does not end before.
+func (a *Admin) expireKey(ctx context.Context, key store.SettingKey, at model.Time) error {
+	return a.flow().Change(ctx, key, func(old *store.Setting) ([]byte, bool, error) {
+		if old == nil {
+			return nil, false, nil // it was revoked in the meantime
+		}
+		k, err := authn.ReadKey(key.Tenant, key.Name, old.Body)
+		if err != nil || !k.Expires.IsZero() && k.Expires <= at {
+			return nil, false, err
+		}
+		k.Expires = at
+		body, err := json.Marshal(k)
+		return body, true, err
+	})
+}
+
+// findKey returns the setting of a key, or NotFound.
+func (a *Admin) findKey(ctx context.Context, id string) (*store.Setting, error) {
+	found, err := a.flow().Settings(ctx, func(k store.SettingKey) bool { return k.Kind == authn.KeySetting && k.Name == id })
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fault.New(fault.NotFound, "there is no key %s", id)
+	}
+	return &found[0], nil
 }
 
 // checkKey refuses a key that makes no sense, or whose tenant does not exist.
@@ -78,14 +169,40 @@ func (a *Admin) checkKey(ctx context.Context, r *api.KeyRequest) error {
 	case !r.Admin:
 		v.Tenant(r.Tenant)
 	}
+
 	if len(r.Note) > MaxNote {
 		v.Wrong("the note has %d bytes, at most %d are allowed", len(r.Note), MaxNote)
+	}
+	if r.Admin && len(r.Roles) > 0 {
+		v.Wrong("an admin key has no roles: it may do everything")
+	}
+	checkRoles(&v, r.Roles)
+	if r.Lifetime < 0 || r.Lifetime > MaxLifetime {
+		v.Wrong("the lifetime is %s, must be between 0 and %s", r.Lifetime, MaxLifetime)
 	}
 	if err := v.Err(); err != nil || r.Admin {
 		return err
 	}
+
 	_, err := a.Tenant(ctx, r.Tenant)
 	return err
+}
+
+// checkRoles refuses roles that no policy could name, and the role of admins. It accepts roles that
+// the default policies do not know: the server may have policies of its own.
+func checkRoles(v *validator, roles []string) {
+	if len(roles) > MaxRoles {
+		v.Wrong("the key has %d roles, at most %d are allowed", len(roles), MaxRoles)
+		return
+	}
+	for _, role := range roles {
+		switch {
+		case role == authz.RoleAdmin:
+			v.Wrong("%s is the role of admin keys", role)
+		case !model.ValidTenant(role):
+			v.Wrong("%.80q is not the name of a role: letters, digits, dots, dashes and underscores, at most %d", role, model.MaxTenant)
+		}
+	}
 }
 
 // RevokeKey ends a key.
@@ -95,12 +212,14 @@ func (a *Admin) RevokeKey(ctx context.Context, id string) error {
 	if err := v.Err(); err != nil {
 		return err
 	}
-	found, err := a.flow().Settings(ctx, func(k store.SettingKey) bool { return k.Kind == authn.KeySetting && k.Name == id })
-	if err != nil {
+	if _, err := a.findKey(ctx, id); err != nil {
 		return err
 	}
-	if len(found) == 0 {
-		return fault.New(fault.NotFound, "there is no key %s", id)
+	found, err := a.flow().Settings(ctx, func(k store.SettingKey) bool {
+		return (k.Kind == authn.KeySetting || k.Kind == authn.KeyUseSetting) && k.Name == id
+	})
+	if err != nil {
+		return err
 	}
 
 	for i := range found {

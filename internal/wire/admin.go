@@ -55,11 +55,16 @@ func ReadTenantChange(_ string, m *pb.TenantChange) (api.TenantChange, error) {
 
 // KeyInfo describes a key.
 func KeyInfo(k api.KeyInfo) *pb.KeyInfo {
-	return &pb.KeyInfo{Id: k.ID, Tenant: k.Tenant, Admin: k.Admin, Note: text(k.Note), Created: int64(k.Created)}
+	return &pb.KeyInfo{
+		Id: k.ID, Tenant: k.Tenant, Admin: k.Admin, Note: text(k.Note), Created: int64(k.Created), Roles: k.Roles, Expires: int64(k.Expires), Used: int64(k.Used),
+	}
 }
 
 func readKeyInfo(_ string, k *pb.KeyInfo) (api.KeyInfo, error) {
-	return api.KeyInfo{ID: k.GetId(), Tenant: k.GetTenant(), Admin: k.GetAdmin(), Note: k.GetNote(), Created: model.Time(k.GetCreated())}, nil
+	return api.KeyInfo{
+		ID: k.GetId(), Tenant: k.GetTenant(), Admin: k.GetAdmin(), Note: k.GetNote(), Created: model.Time(k.GetCreated()),
+		Roles: k.GetRoles(), Expires: model.Time(k.GetExpires()), Used: model.Time(k.GetUsed()),
+	}, nil
 }
 
 // KeyInfoList has keys.
@@ -74,12 +79,22 @@ func ReadKeyInfoList(_ string, l *pb.KeyInfoList) ([]api.KeyInfo, error) {
 
 // CreateKeyRequest creates a key.
 func CreateKeyRequest(r api.KeyRequest) *pb.CreateKeyRequest {
-	return &pb.CreateKeyRequest{Tenant: r.Tenant, Admin: r.Admin, Note: r.Note}
+	return &pb.CreateKeyRequest{Tenant: r.Tenant, Admin: r.Admin, Note: r.Note, Roles: r.Roles, Lifetime: int64(r.Lifetime)}
 }
 
 // ReadCreateKeyRequest reads the request for a key.
 func ReadCreateKeyRequest(_ string, m *pb.CreateKeyRequest) (api.KeyRequest, error) {
-	return api.KeyRequest{Tenant: m.GetTenant(), Admin: m.GetAdmin(), Note: m.GetNote()}, nil
+	return api.KeyRequest{Tenant: m.GetTenant(), Admin: m.GetAdmin(), Note: m.GetNote(), Roles: m.GetRoles(), Lifetime: time.Duration(m.GetLifetime())}, nil
+}
+
+// RotateKeyRequest replaces a key.
+func RotateKeyRequest(r api.RotateRequest) *pb.RotateKeyRequest {
+	return &pb.RotateKeyRequest{Id: r.ID, Overlap: int64(r.Overlap)}
+}
+
+// ReadRotateKeyRequest reads the request to replace a key.
+func ReadRotateKeyRequest(_ string, m *pb.RotateKeyRequest) (api.RotateRequest, error) {
+	return api.RotateRequest{ID: m.GetId(), Overlap: time.Duration(m.GetOverlap())}, nil
 }
 
 // NewKey is a key with its secret.

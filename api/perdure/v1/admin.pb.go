@@ -373,10 +373,16 @@ type KeyInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Empty for an admin key.
-	Tenant        string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	Admin         bool   `protobuf:"varint,3,opt,name=admin,proto3" json:"admin,omitempty"`
-	Note          string `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
-	Created       int64  `protobuf:"varint,5,opt,name=created,proto3" json:"created,omitempty"`
+	Tenant  string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Admin   bool   `protobuf:"varint,3,opt,name=admin,proto3" json:"admin,omitempty"`
+	Note    string `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
+	Created int64  `protobuf:"varint,5,opt,name=created,proto3" json:"created,omitempty"`
+	// What the key may do; none for everything in its tenant.
+	Roles []string `protobuf:"bytes,6,rep,name=roles,proto3" json:"roles,omitempty"`
+	// When the key ends by itself; 0 for never.
+	Expires int64 `protobuf:"varint,7,opt,name=expires,proto3" json:"expires,omitempty"`
+	// When a server last let a caller in with the key, to within some minutes; 0 for never.
+	Used          int64 `protobuf:"varint,8,opt,name=used,proto3" json:"used,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -446,6 +452,27 @@ func (x *KeyInfo) GetCreated() int64 {
 	return 0
 }
 
+func (x *KeyInfo) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *KeyInfo) GetExpires() int64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
+func (x *KeyInfo) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
 // KeyInfoList has keys.
 type KeyInfoList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -493,10 +520,13 @@ func (x *KeyInfoList) GetKeys() []*KeyInfo {
 
 // CreateKeyRequest creates a key of a tenant, or an admin key.
 type CreateKeyRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	Admin         bool                   `protobuf:"varint,2,opt,name=admin,proto3" json:"admin,omitempty"`
-	Note          string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Admin  bool                   `protobuf:"varint,2,opt,name=admin,proto3" json:"admin,omitempty"`
+	Note   string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
+	Roles  []string               `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty"`
+	// Nanoseconds until the key ends by itself; 0 for never.
+	Lifetime      int64 `protobuf:"varint,5,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -552,6 +582,74 @@ func (x *CreateKeyRequest) GetNote() string {
 	return ""
 }
 
+func (x *CreateKeyRequest) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *CreateKeyRequest) GetLifetime() int64 {
+	if x != nil {
+		return x.Lifetime
+	}
+	return 0
+}
+
+// RotateKeyRequest replaces a key.
+type RotateKeyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Nanoseconds during which the old key still works.
+	Overlap       int64 `protobuf:"varint,2,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateKeyRequest) Reset() {
+	*x = RotateKeyRequest{}
+	mi := &file_perdure_v1_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateKeyRequest) ProtoMessage() {}
+
+func (x *RotateKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateKeyRequest.ProtoReflect.Descriptor instead.
+func (*RotateKeyRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RotateKeyRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RotateKeyRequest) GetOverlap() int64 {
+	if x != nil {
+		return x.Overlap
+	}
+	return 0
+}
+
 // NewKey is a key that was just created.
 type NewKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -564,7 +662,7 @@ type NewKey struct {
 
 func (x *NewKey) Reset() {
 	*x = NewKey{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[9]
+	mi := &file_perdure_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -576,7 +674,7 @@ func (x *NewKey) String() string {
 func (*NewKey) ProtoMessage() {}
 
 func (x *NewKey) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[9]
+	mi := &file_perdure_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -589,7 +687,7 @@ func (x *NewKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewKey.ProtoReflect.Descriptor instead.
 func (*NewKey) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NewKey) GetKey() *KeyInfo {
@@ -616,7 +714,7 @@ type RevokeKeyRequest struct {
 
 func (x *RevokeKeyRequest) Reset() {
 	*x = RevokeKeyRequest{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[10]
+	mi := &file_perdure_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +726,7 @@ func (x *RevokeKeyRequest) String() string {
 func (*RevokeKeyRequest) ProtoMessage() {}
 
 func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[10]
+	mi := &file_perdure_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +739,7 @@ func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyRequest.ProtoReflect.Descriptor instead.
 func (*RevokeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RevokeKeyRequest) GetId() string {
@@ -663,7 +761,7 @@ type SettingsRequest struct {
 
 func (x *SettingsRequest) Reset() {
 	*x = SettingsRequest{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[11]
+	mi := &file_perdure_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +773,7 @@ func (x *SettingsRequest) String() string {
 func (*SettingsRequest) ProtoMessage() {}
 
 func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[11]
+	mi := &file_perdure_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +786,7 @@ func (x *SettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingsRequest.ProtoReflect.Descriptor instead.
 func (*SettingsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SettingsRequest) GetTenant() string {
@@ -723,7 +821,7 @@ type Setting struct {
 
 func (x *Setting) Reset() {
 	*x = Setting{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[12]
+	mi := &file_perdure_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -735,7 +833,7 @@ func (x *Setting) String() string {
 func (*Setting) ProtoMessage() {}
 
 func (x *Setting) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[12]
+	mi := &file_perdure_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -748,7 +846,7 @@ func (x *Setting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Setting.ProtoReflect.Descriptor instead.
 func (*Setting) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Setting) GetKind() string {
@@ -803,7 +901,7 @@ type SettingList struct {
 
 func (x *SettingList) Reset() {
 	*x = SettingList{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[13]
+	mi := &file_perdure_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -815,7 +913,7 @@ func (x *SettingList) String() string {
 func (*SettingList) ProtoMessage() {}
 
 func (x *SettingList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[13]
+	mi := &file_perdure_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -828,7 +926,7 @@ func (x *SettingList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingList.ProtoReflect.Descriptor instead.
 func (*SettingList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SettingList) GetSettings() []*Setting {
@@ -854,7 +952,7 @@ type SettingChange struct {
 
 func (x *SettingChange) Reset() {
 	*x = SettingChange{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[14]
+	mi := &file_perdure_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +964,7 @@ func (x *SettingChange) String() string {
 func (*SettingChange) ProtoMessage() {}
 
 func (x *SettingChange) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[14]
+	mi := &file_perdure_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +977,7 @@ func (x *SettingChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettingChange.ProtoReflect.Descriptor instead.
 func (*SettingChange) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SettingChange) GetTenant() string {
@@ -926,7 +1024,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[15]
+	mi := &file_perdure_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1036,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[15]
+	mi := &file_perdure_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1049,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 // NodeInfo describes a node.
@@ -979,7 +1077,7 @@ type NodeInfo struct {
 
 func (x *NodeInfo) Reset() {
 	*x = NodeInfo{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[16]
+	mi := &file_perdure_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +1089,7 @@ func (x *NodeInfo) String() string {
 func (*NodeInfo) ProtoMessage() {}
 
 func (x *NodeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[16]
+	mi := &file_perdure_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1102,7 @@ func (x *NodeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfo.ProtoReflect.Descriptor instead.
 func (*NodeInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NodeInfo) GetId() []byte {
@@ -1087,7 +1185,7 @@ type NodeInfoList struct {
 
 func (x *NodeInfoList) Reset() {
 	*x = NodeInfoList{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[17]
+	mi := &file_perdure_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1197,7 @@ func (x *NodeInfoList) String() string {
 func (*NodeInfoList) ProtoMessage() {}
 
 func (x *NodeInfoList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[17]
+	mi := &file_perdure_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1210,7 @@ func (x *NodeInfoList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeInfoList.ProtoReflect.Descriptor instead.
 func (*NodeInfoList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NodeInfoList) GetNodes() []*NodeInfo {
@@ -1133,7 +1231,7 @@ type WorkerSessionsRequest struct {
 
 func (x *WorkerSessionsRequest) Reset() {
 	*x = WorkerSessionsRequest{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[18]
+	mi := &file_perdure_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1243,7 @@ func (x *WorkerSessionsRequest) String() string {
 func (*WorkerSessionsRequest) ProtoMessage() {}
 
 func (x *WorkerSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[18]
+	mi := &file_perdure_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1256,7 @@ func (x *WorkerSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSessionsRequest.ProtoReflect.Descriptor instead.
 func (*WorkerSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WorkerSessionsRequest) GetTenant() string {
@@ -1200,7 +1298,7 @@ type WorkerSession struct {
 
 func (x *WorkerSession) Reset() {
 	*x = WorkerSession{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[19]
+	mi := &file_perdure_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1212,7 +1310,7 @@ func (x *WorkerSession) String() string {
 func (*WorkerSession) ProtoMessage() {}
 
 func (x *WorkerSession) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[19]
+	mi := &file_perdure_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +1323,7 @@ func (x *WorkerSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSession.ProtoReflect.Descriptor instead.
 func (*WorkerSession) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WorkerSession) GetId() string {
@@ -1357,7 +1455,7 @@ type WorkerSessionList struct {
 
 func (x *WorkerSessionList) Reset() {
 	*x = WorkerSessionList{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[20]
+	mi := &file_perdure_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1467,7 @@ func (x *WorkerSessionList) String() string {
 func (*WorkerSessionList) ProtoMessage() {}
 
 func (x *WorkerSessionList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[20]
+	mi := &file_perdure_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1480,7 @@ func (x *WorkerSessionList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSessionList.ProtoReflect.Descriptor instead.
 func (*WorkerSessionList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WorkerSessionList) GetSessions() []*WorkerSession {
@@ -1404,7 +1502,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[21]
+	mi := &file_perdure_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1514,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[21]
+	mi := &file_perdure_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1527,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DrainWorkerRequest) GetSession() string {
@@ -1455,7 +1553,7 @@ type HealthRequest struct {
 
 func (x *HealthRequest) Reset() {
 	*x = HealthRequest{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[22]
+	mi := &file_perdure_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1565,7 @@ func (x *HealthRequest) String() string {
 func (*HealthRequest) ProtoMessage() {}
 
 func (x *HealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[22]
+	mi := &file_perdure_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1578,7 @@ func (x *HealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthRequest.ProtoReflect.Descriptor instead.
 func (*HealthRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 // HealthReply tells how the server is.
@@ -1501,7 +1599,7 @@ type HealthReply struct {
 
 func (x *HealthReply) Reset() {
 	*x = HealthReply{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[23]
+	mi := &file_perdure_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1611,7 @@ func (x *HealthReply) String() string {
 func (*HealthReply) ProtoMessage() {}
 
 func (x *HealthReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[23]
+	mi := &file_perdure_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1624,7 @@ func (x *HealthReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthReply.ProtoReflect.Descriptor instead.
 func (*HealthReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HealthReply) GetReady() bool {
@@ -1605,19 +1703,27 @@ const file_perdure_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"_retention\"%\n" +
 	"\vKeysRequest\x12\x16\n" +
-	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"u\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xb9\x01\n" +
 	"\aKeyInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x12\n" +
 	"\x04note\x18\x04 \x01(\tR\x04note\x12\x18\n" +
-	"\acreated\x18\x05 \x01(\x03R\acreated\"6\n" +
+	"\acreated\x18\x05 \x01(\x03R\acreated\x12\x14\n" +
+	"\x05roles\x18\x06 \x03(\tR\x05roles\x12\x18\n" +
+	"\aexpires\x18\a \x01(\x03R\aexpires\x12\x12\n" +
+	"\x04used\x18\b \x01(\x03R\x04used\"6\n" +
 	"\vKeyInfoList\x12'\n" +
-	"\x04keys\x18\x01 \x03(\v2\x13.perdure.v1.KeyInfoR\x04keys\"T\n" +
+	"\x04keys\x18\x01 \x03(\v2\x13.perdure.v1.KeyInfoR\x04keys\"\x86\x01\n" +
 	"\x10CreateKeyRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05admin\x18\x02 \x01(\bR\x05admin\x12\x12\n" +
-	"\x04note\x18\x03 \x01(\tR\x04note\"G\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note\x12\x14\n" +
+	"\x05roles\x18\x04 \x03(\tR\x05roles\x12\x1a\n" +
+	"\blifetime\x18\x05 \x01(\x03R\blifetime\"<\n" +
+	"\x10RotateKeyRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aoverlap\x18\x02 \x01(\x03R\aoverlap\"G\n" +
 	"\x06NewKey\x12%\n" +
 	"\x03key\x18\x01 \x01(\v2\x13.perdure.v1.KeyInfoR\x03key\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\tR\x06secret\"\"\n" +
@@ -1693,7 +1799,7 @@ const file_perdure_v1_admin_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\fR\x04node\x12\x14\n" +
 	"\x05since\x18\x05 \x01(\x03R\x05since\x12\x18\n" +
-	"\aworkers\x18\x06 \x01(\x03R\aworkers2\xd5\x06\n" +
+	"\aworkers\x18\x06 \x01(\x03R\aworkers2\x94\a\n" +
 	"\fAdminService\x12A\n" +
 	"\aTenants\x12\x1a.perdure.v1.TenantsRequest\x1a\x1a.perdure.v1.TenantInfoList\x12;\n" +
 	"\x06Tenant\x12\x19.perdure.v1.TenantRequest\x1a\x16.perdure.v1.TenantInfo\x12@\n" +
@@ -1701,7 +1807,8 @@ const file_perdure_v1_admin_proto_rawDesc = "" +
 	"\tSetTenant\x12\x18.perdure.v1.TenantChange\x1a\x16.perdure.v1.TenantInfo\x128\n" +
 	"\x04Keys\x12\x17.perdure.v1.KeysRequest\x1a\x17.perdure.v1.KeyInfoList\x12=\n" +
 	"\tCreateKey\x12\x1c.perdure.v1.CreateKeyRequest\x1a\x12.perdure.v1.NewKey\x12;\n" +
-	"\tRevokeKey\x12\x1c.perdure.v1.RevokeKeyRequest\x1a\x10.perdure.v1.Done\x12@\n" +
+	"\tRevokeKey\x12\x1c.perdure.v1.RevokeKeyRequest\x1a\x10.perdure.v1.Done\x12=\n" +
+	"\tRotateKey\x12\x1c.perdure.v1.RotateKeyRequest\x1a\x12.perdure.v1.NewKey\x12@\n" +
 	"\bSettings\x12\x1b.perdure.v1.SettingsRequest\x1a\x17.perdure.v1.SettingList\x12<\n" +
 	"\n" +
 	"SetSetting\x12\x19.perdure.v1.SettingChange\x1a\x13.perdure.v1.Setting\x12;\n" +
@@ -1722,7 +1829,7 @@ func file_perdure_v1_admin_proto_rawDescGZIP() []byte {
 	return file_perdure_v1_admin_proto_rawDescData
 }
 
-var file_perdure_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_perdure_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_perdure_v1_admin_proto_goTypes = []any{
 	(*TenantsRequest)(nil),        // 0: perdure.v1.TenantsRequest
 	(*TenantRequest)(nil),         // 1: perdure.v1.TenantRequest
@@ -1733,60 +1840,63 @@ var file_perdure_v1_admin_proto_goTypes = []any{
 	(*KeyInfo)(nil),               // 6: perdure.v1.KeyInfo
 	(*KeyInfoList)(nil),           // 7: perdure.v1.KeyInfoList
 	(*CreateKeyRequest)(nil),      // 8: perdure.v1.CreateKeyRequest
-	(*NewKey)(nil),                // 9: perdure.v1.NewKey
-	(*RevokeKeyRequest)(nil),      // 10: perdure.v1.RevokeKeyRequest
-	(*SettingsRequest)(nil),       // 11: perdure.v1.SettingsRequest
-	(*Setting)(nil),               // 12: perdure.v1.Setting
-	(*SettingList)(nil),           // 13: perdure.v1.SettingList
-	(*SettingChange)(nil),         // 14: perdure.v1.SettingChange
-	(*NodesRequest)(nil),          // 15: perdure.v1.NodesRequest
-	(*NodeInfo)(nil),              // 16: perdure.v1.NodeInfo
-	(*NodeInfoList)(nil),          // 17: perdure.v1.NodeInfoList
-	(*WorkerSessionsRequest)(nil), // 18: perdure.v1.WorkerSessionsRequest
-	(*WorkerSession)(nil),         // 19: perdure.v1.WorkerSession
-	(*WorkerSessionList)(nil),     // 20: perdure.v1.WorkerSessionList
-	(*DrainWorkerRequest)(nil),    // 21: perdure.v1.DrainWorkerRequest
-	(*HealthRequest)(nil),         // 22: perdure.v1.HealthRequest
-	(*HealthReply)(nil),           // 23: perdure.v1.HealthReply
-	(*AllowanceValue)(nil),        // 24: perdure.v1.AllowanceValue
-	(*Done)(nil),                  // 25: perdure.v1.Done
+	(*RotateKeyRequest)(nil),      // 9: perdure.v1.RotateKeyRequest
+	(*NewKey)(nil),                // 10: perdure.v1.NewKey
+	(*RevokeKeyRequest)(nil),      // 11: perdure.v1.RevokeKeyRequest
+	(*SettingsRequest)(nil),       // 12: perdure.v1.SettingsRequest
+	(*Setting)(nil),               // 13: perdure.v1.Setting
+	(*SettingList)(nil),           // 14: perdure.v1.SettingList
+	(*SettingChange)(nil),         // 15: perdure.v1.SettingChange
+	(*NodesRequest)(nil),          // 16: perdure.v1.NodesRequest
+	(*NodeInfo)(nil),              // 17: perdure.v1.NodeInfo
+	(*NodeInfoList)(nil),          // 18: perdure.v1.NodeInfoList
+	(*WorkerSessionsRequest)(nil), // 19: perdure.v1.WorkerSessionsRequest
+	(*WorkerSession)(nil),         // 20: perdure.v1.WorkerSession
+	(*WorkerSessionList)(nil),     // 21: perdure.v1.WorkerSessionList
+	(*DrainWorkerRequest)(nil),    // 22: perdure.v1.DrainWorkerRequest
+	(*HealthRequest)(nil),         // 23: perdure.v1.HealthRequest
+	(*HealthReply)(nil),           // 24: perdure.v1.HealthReply
+	(*AllowanceValue)(nil),        // 25: perdure.v1.AllowanceValue
+	(*Done)(nil),                  // 26: perdure.v1.Done
 }
 var file_perdure_v1_admin_proto_depIdxs = []int32{
-	24, // 0: perdure.v1.TenantInfo.allowance:type_name -> perdure.v1.AllowanceValue
+	25, // 0: perdure.v1.TenantInfo.allowance:type_name -> perdure.v1.AllowanceValue
 	2,  // 1: perdure.v1.TenantInfoList.tenants:type_name -> perdure.v1.TenantInfo
 	6,  // 2: perdure.v1.KeyInfoList.keys:type_name -> perdure.v1.KeyInfo
 	6,  // 3: perdure.v1.NewKey.key:type_name -> perdure.v1.KeyInfo
-	12, // 4: perdure.v1.SettingList.settings:type_name -> perdure.v1.Setting
-	16, // 5: perdure.v1.NodeInfoList.nodes:type_name -> perdure.v1.NodeInfo
-	19, // 6: perdure.v1.WorkerSessionList.sessions:type_name -> perdure.v1.WorkerSession
+	13, // 4: perdure.v1.SettingList.settings:type_name -> perdure.v1.Setting
+	17, // 5: perdure.v1.NodeInfoList.nodes:type_name -> perdure.v1.NodeInfo
+	20, // 6: perdure.v1.WorkerSessionList.sessions:type_name -> perdure.v1.WorkerSession
 	0,  // 7: perdure.v1.AdminService.Tenants:input_type -> perdure.v1.TenantsRequest
 	1,  // 8: perdure.v1.AdminService.Tenant:input_type -> perdure.v1.TenantRequest
 	4,  // 9: perdure.v1.AdminService.CreateTenant:input_type -> perdure.v1.TenantChange
 	4,  // 10: perdure.v1.AdminService.SetTenant:input_type -> perdure.v1.TenantChange
 	5,  // 11: perdure.v1.AdminService.Keys:input_type -> perdure.v1.KeysRequest
 	8,  // 12: perdure.v1.AdminService.CreateKey:input_type -> perdure.v1.CreateKeyRequest
-	10, // 13: perdure.v1.AdminService.RevokeKey:input_type -> perdure.v1.RevokeKeyRequest
-	11, // 14: perdure.v1.AdminService.Settings:input_type -> perdure.v1.SettingsRequest
-	14, // 15: perdure.v1.AdminService.SetSetting:input_type -> perdure.v1.SettingChange
-	15, // 16: perdure.v1.AdminService.Nodes:input_type -> perdure.v1.NodesRequest
-	18, // 17: perdure.v1.AdminService.WorkerSessions:input_type -> perdure.v1.WorkerSessionsRequest
-	21, // 18: perdure.v1.AdminService.DrainWorker:input_type -> perdure.v1.DrainWorkerRequest
-	22, // 19: perdure.v1.AdminService.Health:input_type -> perdure.v1.HealthRequest
-	3,  // 20: perdure.v1.AdminService.Tenants:output_type -> perdure.v1.TenantInfoList
-	2,  // 21: perdure.v1.AdminService.Tenant:output_type -> perdure.v1.TenantInfo
-	2,  // 22: perdure.v1.AdminService.CreateTenant:output_type -> perdure.v1.TenantInfo
-	2,  // 23: perdure.v1.AdminService.SetTenant:output_type -> perdure.v1.TenantInfo
-	7,  // 24: perdure.v1.AdminService.Keys:output_type -> perdure.v1.KeyInfoList
-	9,  // 25: perdure.v1.AdminService.CreateKey:output_type -> perdure.v1.NewKey
-	25, // 26: perdure.v1.AdminService.RevokeKey:output_type -> perdure.v1.Done
-	13, // 27: perdure.v1.AdminService.Settings:output_type -> perdure.v1.SettingList
-	12, // 28: perdure.v1.AdminService.SetSetting:output_type -> perdure.v1.Setting
-	17, // 29: perdure.v1.AdminService.Nodes:output_type -> perdure.v1.NodeInfoList
-	20, // 30: perdure.v1.AdminService.WorkerSessions:output_type -> perdure.v1.WorkerSessionList
-	25, // 31: perdure.v1.AdminService.DrainWorker:output_type -> perdure.v1.Done
-	23, // 32: perdure.v1.AdminService.Health:output_type -> perdure.v1.HealthReply
-	20, // [20:33] is the sub-list for method output_type
-	7,  // [7:20] is the sub-list for method input_type
+	11, // 13: perdure.v1.AdminService.RevokeKey:input_type -> perdure.v1.RevokeKeyRequest
+	9,  // 14: perdure.v1.AdminService.RotateKey:input_type -> perdure.v1.RotateKeyRequest
+	12, // 15: perdure.v1.AdminService.Settings:input_type -> perdure.v1.SettingsRequest
+	15, // 16: perdure.v1.AdminService.SetSetting:input_type -> perdure.v1.SettingChange
+	16, // 17: perdure.v1.AdminService.Nodes:input_type -> perdure.v1.NodesRequest
+	19, // 18: perdure.v1.AdminService.WorkerSessions:input_type -> perdure.v1.WorkerSessionsRequest
+	22, // 19: perdure.v1.AdminService.DrainWorker:input_type -> perdure.v1.DrainWorkerRequest
+	23, // 20: perdure.v1.AdminService.Health:input_type -> perdure.v1.HealthRequest
+	3,  // 21: perdure.v1.AdminService.Tenants:output_type -> perdure.v1.TenantInfoList
+	2,  // 22: perdure.v1.AdminService.Tenant:output_type -> perdure.v1.TenantInfo
+	2,  // 23: perdure.v1.AdminService.CreateTenant:output_type -> perdure.v1.TenantInfo
+	2,  // 24: perdure.v1.AdminService.SetTenant:output_type -> perdure.v1.TenantInfo
+	7,  // 25: perdure.v1.AdminService.Keys:output_type -> perdure.v1.KeyInfoList
+	10, // 26: perdure.v1.AdminService.CreateKey:output_type -> perdure.v1.NewKey
+	26, // 27: perdure.v1.AdminService.RevokeKey:output_type -> perdure.v1.Done
+	10, // 28: perdure.v1.AdminService.RotateKey:output_type -> perdure.v1.NewKey
+	14, // 29: perdure.v1.AdminService.Settings:output_type -> perdure.v1.SettingList
+	13, // 30: perdure.v1.AdminService.SetSetting:output_type -> perdure.v1.Setting
+	18, // 31: perdure.v1.AdminService.Nodes:output_type -> perdure.v1.NodeInfoList
+	21, // 32: perdure.v1.AdminService.WorkerSessions:output_type -> perdure.v1.WorkerSessionList
+	26, // 33: perdure.v1.AdminService.DrainWorker:output_type -> perdure.v1.Done
+	24, // 34: perdure.v1.AdminService.Health:output_type -> perdure.v1.HealthReply
+	21, // [21:35] is the sub-list for method output_type
+	7,  // [7:21] is the sub-list for method input_type
 	7,  // [7:7] is the sub-list for extension type_name
 	7,  // [7:7] is the sub-list for extension extendee
 	0,  // [0:7] is the sub-list for field type_name
@@ -1799,14 +1909,14 @@ func file_perdure_v1_admin_proto_init() {
 	}
 	file_perdure_v1_client_proto_init()
 	file_perdure_v1_admin_proto_msgTypes[4].OneofWrappers = []any{}
-	file_perdure_v1_admin_proto_msgTypes[14].OneofWrappers = []any{}
+	file_perdure_v1_admin_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_admin_proto_rawDesc), len(file_perdure_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,7 @@ const (
 	AdminService_Keys_FullMethodName           = "/perdure.v1.AdminService/Keys"
 	AdminService_CreateKey_FullMethodName      = "/perdure.v1.AdminService/CreateKey"
 	AdminService_RevokeKey_FullMethodName      = "/perdure.v1.AdminService/RevokeKey"
+	AdminService_RotateKey_FullMethodName      = "/perdure.v1.AdminService/RotateKey"
 	AdminService_Settings_FullMethodName       = "/perdure.v1.AdminService/Settings"
 	AdminService_SetSetting_FullMethodName     = "/perdure.v1.AdminService/SetSetting"
 	AdminService_Nodes_FullMethodName          = "/perdure.v1.AdminService/Nodes"
@@ -56,6 +57,8 @@ type AdminServiceClient interface {
 	CreateKey(ctx context.Context, in *CreateKeyRequest, opts ...grpc.CallOption) (*NewKey, error)
 	// RevokeKey ends a key, with the connections of its workers and the calls that wait.
 	RevokeKey(ctx context.Context, in *RevokeKeyRequest, opts ...grpc.CallOption) (*Done, error)
+	// RotateKey creates a key that takes the place of another. The old one ends after the overlap.
+	RotateKey(ctx context.Context, in *RotateKeyRequest, opts ...grpc.CallOption) (*NewKey, error)
 	// Settings lists the settings of a tenant.
 	Settings(ctx context.Context, in *SettingsRequest, opts ...grpc.CallOption) (*SettingList, error)
 	// SetSetting creates, replaces or removes a setting.
@@ -149,6 +152,16 @@ func (c *adminServiceClient) RevokeKey(ctx context.Context, in *RevokeKeyRequest
 	return out, nil
 }
 
+func (c *adminServiceClient) RotateKey(ctx context.Context, in *RotateKeyRequest, opts ...grpc.CallOption) (*NewKey, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NewKey)
+	err := c.cc.Invoke(ctx, AdminService_RotateKey_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminServiceClient) Settings(ctx context.Context, in *SettingsRequest, opts ...grpc.CallOption) (*SettingList, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SettingList)
@@ -231,6 +244,8 @@ type AdminServiceServer interface {
 	CreateKey(context.Context, *CreateKeyRequest) (*NewKey, error)
 	// RevokeKey ends a key, with the connections of its workers and the calls that wait.
 	RevokeKey(context.Context, *RevokeKeyRequest) (*Done, error)
+	// RotateKey creates a key that takes the place of another. The old one ends after the overlap.
+	RotateKey(context.Context, *RotateKeyRequest) (*NewKey, error)
 	// Settings lists the settings of a tenant.
 	Settings(context.Context, *SettingsRequest) (*SettingList, error)
 	// SetSetting creates, replaces or removes a setting.
@@ -274,6 +289,9 @@ func (UnimplementedAdminServiceServer) CreateKey(context.Context, *CreateKeyRequ
 }
 func (UnimplementedAdminServiceServer) RevokeKey(context.Context, *RevokeKeyRequest) (*Done, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevokeKey not implemented")
+}
+func (UnimplementedAdminServiceServer) RotateKey(context.Context, *RotateKeyRequest) (*NewKey, error) {
+	return nil, status.Error(codes.Unimplemented, "method RotateKey not implemented")
 }
 func (UnimplementedAdminServiceServer) Settings(context.Context, *SettingsRequest) (*SettingList, error) {
 	return nil, status.Error(codes.Unimplemented, "method Settings not implemented")
@@ -440,6 +458,24 @@ func _AdminService_RevokeKey_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_RotateKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RotateKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).RotateKey(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_RotateKey_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).RotateKey(ctx, req.(*RotateKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_Settings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SettingsRequest)
 	if err := dec(in); err != nil {
@@ -582,6 +618,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RevokeKey",
 			Handler:    _AdminService_RevokeKey_Handler,
+		},
+		{
+			MethodName: "RotateKey",
+			Handler:    _AdminService_RotateKey_Handler,
 		},
 		{
 			MethodName: "Settings",

@@ -1,0 +1,165 @@
+// Package authz says what callers may do. One table names, for every method of the native protocol
+// and every operation of the REST API, the action that it is and the kind of thing that it acts on.
+// An Authorizer decides whether a caller may take an action.
+//
+// A call that has no row in the table is refused. Servers check at start that the table covers all
+// that they serve, so a new method cannot be reached before its row exists.
+//
+// The policies of package policy are the Authorizer of a server. This package itself links no
+// policy engine, so that programs with an embedded store stay small.
+package authz
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// Action is what a caller wants to do, such as "execution:start".
+type Action string
+
+// Group is a set of actions that policies allow together.
+type Group string
+
+// The groups. Every action is in one.
+const (
+	Connect    Group = "connect"    // learn what the server is and who the caller is
+	Read       Group = "read"       // look at what the tenant has; change nothing
+	Use        Group = "use"        // start, signal and call: what programs do
+	Operate    Group = "operate"    // repair, pause, bound and remove: what people do
+	Work       Group = "work"       // execute code of the tenant as a worker
+	Administer Group = "administer" // change tenants, keys, settings and nodes of the server
+)
+
+// Groups lists the groups.
+func Groups() []Group { return []Group{Connect, Read, Use, Operate, Work, Administer} }
+
+// Resource is the kind of thing that an action concerns. All kinds but Server belong to the tenant
+// of the caller.
+type Resource string
+
+// Server is the resource of actions that concern all tenants.
+const Server Resource = "Server"
+
+// Rule is a row of the table.
+type Rule struct {
+	Action   Action
+	Group    Group
+	Resource Resource
+	// Methods are full names of methods of gRPC services.
+	Methods []string
+	// Operations are ids of operations of the REST API.
+	Operations []string
+}
+
+// Roles of the default policies. A key has one or more of them.
+const (
+	RoleReader   = "reader"
+	RoleClient   = "client"
+	RoleWorker   = "worker"
+	RoleOperator = "operator"
+	RoleOwner    = "owner" // of a key that names no role
+	RoleAdmin    = "admin" // of admin keys only
+)
+
+// TenantRoles are the roles that a key of a tenant can have.
+func TenantRoles() []string {
+	return []string{RoleReader, RoleClient, RoleWorker, RoleOperator, RoleOwner}
+}
+
+// Authorizer decides what callers may do. It is safe for concurrent use and does not block.
+type Authorizer interface {
+	// Authorize returns nil when the caller may take the action, and Denied otherwise.
+	Authorize(who *authn.Identity, action Action) error
+}
+
+// Admins lets callers with an admin key do everything, and other callers nothing. It is for servers
+// that only their own user can reach.
+type Admins struct{}
+
+// Authorize refuses callers without an admin key.
+func (Admins) Authorize(who *authn.Identity, action Action) error {
+	if who.Admin {
+		return nil
+	}
+	return Refusal(who, action)
+}
+
+// Refusal is the error for a caller that may not take an action.
+func Refusal(who *authn.Identity, action Action) error {
+	roles := strings.Join(RolesOf(who), ", ")
+	if r := ByAction(action); r != nil && r.Group == Administer && !who.Admin {
+		return fault.New(fault.Denied, "%s needs an admin key, and the caller has a key of tenant %s", action, who.Tenant)
+	}
+	return fault.New(fault.Denied, "%s may not %s in tenant %s: its role is %s", who.Name, action, who.Tenant, roles)
+}
+
+// RolesOf returns the roles of a caller. A caller that names none is the owner of its tenant. Only
+// an admin has the role of admins, and has no other.
+func RolesOf(who *authn.Identity) []string {
+	switch {
+	case who.Admin:
+		return []string{RoleAdmin}
+	case len(who.Roles) == 0:
+		return []string{RoleOwner}
+	}
+	return slices.DeleteFunc(slices.Clone(who.Roles), func(role string) bool { return role == RoleAdmin })
+}
+
+// index finds rows of the table.
+type index struct {
+	methods, operations map[string]*Rule
+	actions             map[Action]*Rule
+}
+
+var rows = newIndex(table)
+
+func newIndex(table []Rule) index {
+	x := index{map[string]*Rule{}, map[string]*Rule{}, map[Action]*Rule{}}
+	for i := range table {
+		r := &table[i]
+		x.actions[r.Action] = r
+		for _, m := range r.Methods {
+			x.methods[m] = r
+		}
+		for _, o := range r.Operations {
+			x.operations[o] = r
+		}
+	}
+	return x
+}
+
+// ByMethod returns the row of a method of gRPC; nil when there is none.
+func ByMethod(full string) *Rule { return rows.methods[full] }
+
+// ByOperation returns the row of an operation of the REST API; nil when there is none.
+func ByOperation(id string) *Rule { return rows.operations[id] }
+
+// ByAction returns the row of an action; nil when there is none.
+func ByAction(a Action) *Rule { return rows.actions[a] }
+
+// Table returns all rows, in the order of the table.
+func Table() []Rule { return slices.Clone(table) }
+
+// Check returns an error that names what a server serves and the table does not cover.
+func Check(methods, operations []string) error {
+	var missing []string
+	for _, m := range methods {
+		if ByMethod(m) == nil {
+			missing = append(missing, m)
+		}
+	}
+	for _, o := range operations {
+		if ByOperation(o) == nil {
+			missing = append(missing, o)
+		}
+	}
+
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Sort(missing)
+	return fault.New(fault.Internal, "the table of actions has no row for %s", strings.Join(missing, ", "))
+}

@@ -1,0 +1,97 @@
+package authz_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/authz"
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// methods are all methods of the native protocol, unary and streaming.
+func methods() (all []string) {
+	for _, desc := range []grpc.ServiceDesc{pb.ClientService_ServiceDesc, pb.WorkerService_ServiceDesc, pb.AdminService_ServiceDesc} {
+		for _, m := range desc.Methods {
+			all = append(all, "/"+desc.ServiceName+"/"+m.MethodName)
+		}
+		for _, s := range desc.Streams {
+			all = append(all, "/"+desc.ServiceName+"/"+s.StreamName)
+		}
+	}
+	return all
+}
+
+// The table has one row for every method of the protocol, and no row for one that does not exist.
+func TestTableIsComplete(t *testing.T) {
+	t.Parallel()
+	all := methods()
+	if len(all) < 75 {
+		t.Errorf("%d methods", len(all))
+	}
+	if err := authz.Check(all, nil); err != nil {
+		t.Error(err)
+	}
+
+	actions, seen := map[authz.Action]bool{}, map[string]bool{}
+	for _, r := range authz.Table() {
+		if actions[r.Action] {
+			t.Errorf("%s has two rows", r.Action)
+		}
+		actions[r.Action] = true
+		if !slices.Contains(authz.Groups(), r.Group) {
+			t.Errorf("%s: group %q", r.Action, r.Group)
+		}
+		if len(r.Methods)+len(r.Operations) == 0 {
+			t.Errorf("%s is the action of nothing", r.Action)
+		}
+		for _, name := range slices.Concat(r.Methods, r.Operations) {
+			if seen[name] {
+				t.Errorf("%s has two rows", name)
+			}
+			seen[name] = true
+			if strings.HasPrefix(name, "/perdure.") && !slices.Contains(all, name) {
+				t.Errorf("%s is in the table and not in the protocol", name)
+			}
+		}
+
+		// What concerns the whole server needs an admin, and the rest does not.
+		if (r.Group == authz.Administer) != (r.Resource == authz.Server) {
+			t.Errorf("%s is in group %s and concerns %s", r.Action, r.Group, r.Resource)
+		}
+		for _, m := range r.Methods {
+			if strings.Contains(m, "AdminService") && r.Group != authz.Administer {
+				t.Errorf("%s is in group %s", m, r.Group)
+			}
+		}
+	}
+}
+
+// A server that serves something without a row does not start.
+func TestCheckNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	err := authz.Check([]string{"/perdure.v1.ClientService/Start", "/x.Y/Z"}, []string{"start-execution", "do-harm"})
+	if !fault.Is(err, fault.Internal) || !strings.Contains(err.Error(), "no row for /x.Y/Z, do-harm") {
+		t.Error(err)
+	}
+}
+
+func TestAdmins(t *testing.T) {
+	t.Parallel()
+	if err := (authz.Admins{}).Authorize(&authn.Identity{Tenant: "acme", Admin: true}, "tenant:write"); err != nil {
+		t.Error(err)
+	}
+	for _, roles := range [][]string{nil, {authz.RoleAdmin}, {authz.RoleOwner}} {
+		who := &authn.Identity{Tenant: "acme", Roles: roles}
+		if err := (authz.Admins{}).Authorize(who, "execution:read"); !fault.Is(err, fault.Denied) {
+			t.Errorf("%v: %v", roles, err)
+		}
+		if slices.Contains(authz.RolesOf(who), authz.RoleAdmin) {
+			t.Errorf("%v: the caller has the role of admins", roles)
+		}
+	}
+}

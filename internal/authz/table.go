@@ -1,0 +1,89 @@
+package authz
+
+// Names of the services.
+const (
+	clientMethod = "/perdure.v1.ClientService/"
+	workerMethod = "/perdure.v1.WorkerService/"
+	adminMethod  = "/perdure.v1.AdminService/"
+)
+
+// table is the one table of what callers can do. A method or an operation has exactly one row.
+//
+// A method that does several things has the action that is the most dangerous of them: Signals and
+// Mailbox also skip and drop what they list. A schedule is an execution, so the same actions
+// concern it.
+var table = []Rule{
+	{"server:describe", Connect, "Tenant", []string{clientMethod + "Server", reflectionV1, reflectionAlpha}, []string{"get-me", "get-server"}},
+
+	{"execution:read", Read, "Execution", client("Describe", "History", "List", "Count", "Stranded", "Missing", "Await", "State"), []string{
+		"list-executions", "count-executions", "list-stranded", "describe-execution", "explain-execution", "get-history", "export-execution", "get-state", "await-execution", "list-schedules", "get-schedule",
+	}},
+	{"execution:query", Read, "Execution", client("Query"), []string{"query-execution"}},
+	{"execution:start", Use, "Execution", client("Start", "StartMany", "Run"), []string{"start-execution", "signal-with-start"}},
+	{"execution:signal", Use, "Execution", client("Signal"), []string{"signal-execution"}},
+	{"execution:update", Use, "Execution", client("Update"), []string{"update-execution", "change-schedule"}},
+	{"execution:cancel", Use, "Execution", client("Cancel"), []string{"cancel-execution"}},
+	{"execution:terminate", Operate, "Execution", client("Terminate"), []string{"terminate-execution"}},
+	{"execution:pause", Operate, "Execution", client("Pause", "Resume"), []string{"pause-execution", "resume-execution"}},
+	{"execution:unread", Operate, "Execution", client("Signals"), []string{"list-unread-signals", "skip-unread-signal", "drop-unread-signal"}},
+	{"execution:fork", Operate, "Execution", client("Fork", "Retry", "Reset"), []string{"fork-execution", "retry-execution", "reset-execution"}},
+	{"execution:import", Operate, "Execution", client("Import"), []string{"import-execution"}},
+	{"execution:delete", Operate, "Execution", client("Delete"), []string{"delete-execution"}},
+	{"promise:settle", Use, "Promise", client("Settle"), []string{"resolve-promise", "reject-promise"}},
+
+	{"entity:read", Read, "Entity", client("Entity", "ListEntities"), []string{"list-entities", "get-entity", "list-locks"}},
+	{"entity:call", Use, "Entity", client("Call"), []string{"call-entity", "send-entity"}},
+	{"entity:mailbox", Operate, "Entity", client("Mailbox"), []string{"list-mailbox", "skip-mailbox-item", "drop-mailbox-item"}},
+	{"lock:release", Operate, "Lock", client("Unlock"), []string{"release-lock"}},
+
+	{"task:read", Read, "Task", client("TaskStates", "TaskLogs", "TaskStream"), []string{"get-task-states", "get-task-logs", "get-task-stream"}},
+	{"deadtask:read", Read, "DeadTask", client("ListDead", "CountDead", "GroupDead", "ShowDead"), []string{
+		"list-dead-tasks", "count-dead-tasks", "group-dead-tasks", "get-dead-task",
+	}},
+	{"deadtask:requeue", Operate, "DeadTask", client("Requeue", "UndoRequeue"), []string{"requeue-dead-task", "undo-requeue"}},
+	{"deadtask:purge", Operate, "DeadTask", client("PurgeDead"), []string{"purge-dead-task"}},
+	{"message:deliver", Use, "Message", client("Deliver"), nil},
+	{"message:read", Read, "Message", client("DeadLetters"), nil},
+
+	{"queue:read", Read, "Queue", client("ListQueues", "Queues"), []string{"list-queues"}},
+	{"queue:pause", Operate, "Queue", client("PauseQueue", "ResumeQueue"), []string{"pause-queue", "resume-queue"}},
+	{"limit:read", Read, "Limit", client("Limits"), []string{"list-limits"}},
+	{"limit:set", Operate, "Limit", client("SetLimit", "DeleteLimit"), []string{"set-limit", "delete-limit"}},
+	{"breaker:read", Read, "Breaker", client("Breakers", "BreakerRules"), []string{"list-breakers", "list-breaker-rules"}},
+	{"breaker:set", Operate, "Breaker", client("SetBreaker", "DeleteBreaker", "TripBreaker", "ResetBreaker", "PauseBreaker"), []string{
+		"set-breaker-rule", "delete-breaker-rule", "trip-breaker", "reset-breaker", "pause-breaker",
+	}},
+	{"allowance:read", Read, "Allowance", client("Allowance"), []string{"get-allowance"}},
+	{"worker:read", Read, "Worker", client("ListWorkers"), []string{"list-workers"}},
+	{"worker:work", Work, "Worker", []string{workerMethod + "Work"}, nil},
+	{"feed:watch", Read, "Feed", client("Watch"), []string{"watch-changes"}},
+
+	{"allowance:set", Administer, Server, client("SetAllowance"), []string{"set-allowance"}},
+	{"tenant:read", Administer, Server, admin("Tenants", "Tenant"), []string{"list-tenants", "get-tenant"}},
+	{"tenant:write", Administer, Server, admin("CreateTenant", "SetTenant"), []string{"create-tenant", "change-tenant"}},
+	{"key:read", Administer, Server, admin("Keys"), []string{"list-keys"}},
+	{"key:write", Administer, Server, admin("CreateKey", "RevokeKey", "RotateKey"), []string{"create-key", "revoke-key", "rotate-key"}},
+	{"setting:read", Administer, Server, admin("Settings"), []string{"list-settings", "get-setting"}},
+	{"setting:write", Administer, Server, admin("SetSetting"), []string{"set-setting", "delete-setting"}},
+	{"node:read", Administer, Server, admin("Nodes", "Health"), []string{"list-nodes", "get-health"}},
+	{"session:read", Administer, Server, admin("WorkerSessions"), []string{"list-worker-sessions"}},
+	{"session:drain", Administer, Server, admin("DrainWorker"), []string{"drain-worker"}},
+}
+
+// The methods of server reflection, in its two versions.
+const (
+	reflectionV1    = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+	reflectionAlpha = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+)
+
+func client(names ...string) []string { return prefixed(clientMethod, names) }
+
+func admin(names ...string) []string { return prefixed(adminMethod, names) }
+
+func prefixed(prefix string, names []string) []string {
+	full := make([]string, len(names))
+	for i, name := range names {
+		full[i] = prefix + name
+	}
+	return full
+}
