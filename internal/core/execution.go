@@ -269,7 +269,7 @@ func (x *Execution) note(e *model.Event) {
 		x.labels = model.SetLabel(x.labels, e.Name, string(e.Output.Data))
 	case model.EventTimerFired:
 		x.fired = append(x.fired, firing{e.ID, e.Seq})
-	case model.EventStarted, model.EventClosed, model.EventVersionMarked:
+	case model.EventStarted, model.EventClosed, model.EventVersionMarked, model.EventNoted:
 	}
 }
 

@@ -311,7 +311,7 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 	case model.CommandSchedule, model.CommandLock, model.CommandUnlock:
 		// see task_test.go and locks_test.go
 	case model.CommandRecord:
-		facts := []model.EventKind{model.EventStepCompleted, model.EventStepFailed, model.EventStateSet, model.EventStateSet, model.EventPinned, model.EventLabeled}
+		facts := []model.EventKind{model.EventStepCompleted, model.EventStepFailed, model.EventStateSet, model.EventStateSet, model.EventPinned, model.EventLabeled, model.EventNoted}
 		if wrong || len(has.Signals) > 0 {
 			facts = append(facts, model.EventSignalTaken, model.EventSignalTaken)
 		}
@@ -326,6 +326,8 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 			e.Name, e.Output = pick(t, "state", "u", "v", "w"), value(pick(t, "value", "", p.number()))
 		case model.EventPinned:
 			e.Name = pick(t, "version", "v1", "v2")
+		case model.EventNoted:
+			e.Name, e.Input = pick(t, "note", "n1", "n2"), value(p.number())
 		case model.EventLabeled:
 			e.Name, e.Output = pick(t, "label", "a", "b", "c"), model.TextPayload(pick(t, "value", "", "1", "2"))
 		default:

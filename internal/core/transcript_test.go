@@ -378,6 +378,8 @@ func (s *script) command(t *model.Turn, line string) {
 		record(model.Event{Kind: model.EventStateSet, ID: "set " + id, Name: id, Output: value(f[len(f)-1])})
 	case "unset":
 		record(model.Event{Kind: model.EventStateSet, ID: "unset " + id, Name: id})
+	case "note":
+		record(model.Event{Kind: model.EventNoted, ID: "note " + id, Name: id, Input: value(f[len(f)-1])})
 	case "pin":
 		record(model.Event{Kind: model.EventPinned, ID: "pin", Name: id})
 	case "answer":

@@ -190,7 +190,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 		// Events that only the engine may record are refused.
 		case model.CommandRecord:
 			switch c.Event.Kind {
-			case model.EventStepCompleted, model.EventStepFailed, model.EventVersionMarked, model.EventStateSet, model.EventPinned:
+			case model.EventStepCompleted, model.EventStepFailed, model.EventVersionMarked, model.EventStateSet, model.EventPinned, model.EventNoted:
 			case model.EventSignalTaken:
 				if x.signal(c.Event.Ref) < 0 || slices.Contains(taken, c.Event.Ref) {
 					return fault.New(fault.Invalid, "run %s takes signal %d, which it does not have", x.Start.Run, c.Event.Ref)
@@ -309,9 +309,9 @@ func (x *Execution) command(d *Decision, c *model.Command, now model.Time) {
 
 	switch c.Kind {
 	case model.CommandRecord:
-		// The outcome of a step ends its back-off. A taken signal belongs to no step with a
-		// back-off.
-		if e.Kind != model.EventSignalTaken {
+		// The outcome of a step ends its back-off. A taken signal and a note belong to no step with
+		// a back-off.
+		if e.Kind != model.EventSignalTaken && e.Kind != model.EventNoted {
 			x.stopRetry(d, e.ID)
 		}
 		x.append(d, now, e)

@@ -103,7 +103,7 @@ func (w *World) WhyUnserved(tenant string, t *model.TaskSpec) (why model.Reason,
 	for _, m := range w.live {
 		for i := range m.Serves {
 			s := &m.Serves[i]
-			if s.Worker != "" && s.Tenant == tenant && slices.Contains(s.Queues, t.Queue) && slices.Contains(s.Activities, t.Kind) {
+			if s.Worker != "" && s.Tenant == tenant && slices.Contains(s.Queues, t.Queue) && model.Executes(s.Activities, t.Kind) {
 				return why, false
 			}
 		}

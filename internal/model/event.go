@@ -63,8 +63,12 @@ const (
 	// reason
 	EventSignalDropped EventKind = 32
 
+	// (asked) the worker noted something for itself: Name, Input, Ref. The engine stores the event
+	// and does not interpret it
+	EventNoted EventKind = 33
+
 	// LastEventKind is the highest kind that this build knows.
-	LastEventKind = EventSignalDropped
+	LastEventKind = EventNoted
 )
 
 var eventNames = [...]string{
@@ -78,7 +82,7 @@ var eventNames = [...]string{
 	EventResumed: "resumed", EventLabeled: "labeled", EventTaskScheduled: "task_scheduled", EventTaskClaimed: "task_claimed",
 	EventTaskReturned: "task_returned", EventTaskTimedOut: "task_timed_out",
 	EventLockAsked: "lock_asked", EventLockGranted: "lock_granted", EventUnlocked: "unlocked",
-	EventSignalDropped: "signal_dropped",
+	EventSignalDropped: "signal_dropped", EventNoted: "noted",
 }
 
 // String returns the name that the CLI shows.
@@ -102,7 +106,7 @@ func (k EventKind) News() bool {
 		return true
 	case EventStarted, EventClosed, EventWatched, EventSignalTaken, EventChildStarted, EventSent, EventWithdrawn, EventVersionMarked,
 		EventStateSet, EventUpdateAnswered, EventPinned, EventPaused, EventResumed, EventLabeled,
-		EventTaskScheduled, EventTaskClaimed, EventTaskReturned, EventLockAsked, EventUnlocked, EventSignalDropped:
+		EventTaskScheduled, EventTaskClaimed, EventTaskReturned, EventLockAsked, EventUnlocked, EventSignalDropped, EventNoted:
 	}
 	return false
 }

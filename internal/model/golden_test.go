@@ -56,6 +56,7 @@ func samples() []sample {
 	event("event: signal taken", numbered(model.Event{ID: "0|take|paid", Name: "paid", Ref: 1}, 5, model.EventSignalTaken))
 	event("event: timer fired", numbered(model.Event{ID: "0|timer", Due: at(3)}, 6, model.EventTimerFired))
 	event("event: version marked", numbered(model.Event{ID: "/v5:taxes", Name: "taxes", Ref: 2, Position: "main.go:12"}, 8, model.EventVersionMarked))
+	event("event: noted", numbered(model.Event{ID: "note 3", Name: "suspended", Input: text, Ref: 7}, 9, model.EventNoted))
 	event("event: labeled", numbered(
 		model.Event{ID: "/l6:region", Name: "region", Output: model.TextPayload("eu"), Position: "main.go:12"}, 9, model.EventLabeled))
 	event("event: watched", numbered(model.Event{Watcher: link}, 7, model.EventWatched))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -321,6 +322,9 @@ type Claim struct {
 	Progress Payload `cbor:"10,keyasint,omitzero"`
 	// Canceled says that the task was asked to stop before it began here.
 	Canceled bool `cbor:"11,keyasint,omitempty"`
+	// Parent is the step that started the run of the task and gets its outcome; zero when a client
+	// did.
+	Parent Link `cbor:"14,keyasint,omitzero"`
 }
 
 // TaskReport is how a claim ended.
@@ -338,19 +342,27 @@ type TaskReport struct {
 	After    time.Duration `cbor:"6,keyasint,omitempty"`
 }
 
+// AnyKind in the kinds of an offer says that the worker executes tasks of every kind on its queues.
+const AnyKind = "*"
+
 // TaskOffer says what a task worker can execute.
 type TaskOffer struct {
 	Name    string   // of the worker, unique while it lives; shown to operators and in histories
 	Tenants []string // whose tasks
 	Queues  []string
-	Kinds   []string
-	Slots   int // how many claims it may hold
+	Kinds   []string // or AnyKind
+	Slots   int      // how many claims it may hold
 	Version string
 	// Limits and Breakers are the names that the code of the activities uses. Operators see them;
 	// nothing else depends on them.
 	Limits, Breakers []string
 	// Held are the claims that the worker holds from an owner that has lost it.
 	Held []ClaimRef
+}
+
+// Executes reports whether a worker that offers these kinds executes tasks of one of them.
+func Executes(kinds []string, kind string) bool {
+	return slices.Contains(kinds, kind) || slices.Contains(kinds, AnyKind)
 }
 
 // Kinds of timeouts, as the type of the failure: its kind is FailureTimeout.

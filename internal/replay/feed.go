@@ -47,7 +47,7 @@ func (m *machine) feed() {
 		}
 	case model.EventLabeled:
 		m.applyLabel(e)
-	case model.EventWatched, model.EventStarted, model.EventClosed, model.EventPaused, model.EventResumed, model.EventSignalDropped:
+	case model.EventWatched, model.EventStarted, model.EventClosed, model.EventPaused, model.EventResumed, model.EventSignalDropped, model.EventNoted:
 	default:
 		if isCarriedState(e) {
 			return

@@ -257,7 +257,7 @@ func isUnsolicited(e *model.Event) bool {
 	switch e.Kind {
 	case model.EventSignalReceived, model.EventPromiseSettled, model.EventCancelRequest, model.EventWatched, model.EventStarted, model.EventClosed,
 		model.EventVersionMarked, model.EventUpdateReceived, model.EventPaused, model.EventResumed, model.EventPinned,
-		model.EventLabeled, model.EventSignalDropped:
+		model.EventLabeled, model.EventSignalDropped, model.EventNoted:
 		return true
 	default:
 		return isCarriedState(e)

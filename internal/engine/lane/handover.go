@@ -138,6 +138,7 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *handover) {
 		Ref:  ref,
 		Spec: t.Spec, Input: t.Input, Attempt: t.Attempt, Scheduled: t.Scheduled, Visible: t.Visible, Claimed: t.Since, Identity: e.x.Start.Identity,
 		Trace: cmp.Or(t.Spec.Trace, e.x.Start.Trace), Progress: claim.progress, Canceled: e.x.Alone() && e.x.Canceling != 0,
+		Parent: e.x.Start.Parent,
 	}
 
 	if t.Spec.ToClose > 0 {

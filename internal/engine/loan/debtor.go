@@ -53,7 +53,7 @@ type offered struct {
 }
 
 func (o *offered) covers(w queue.Want) bool {
-	return o.tenant == w.Tenant && slices.Contains(o.queues, w.Queue) && slices.Contains(o.kinds, w.Kind)
+	return o.tenant == w.Tenant && slices.Contains(o.queues, w.Queue) && model.Executes(o.kinds, w.Kind)
 }
 
 // OthersOf returns the workers that a view names, without the ones of node self.

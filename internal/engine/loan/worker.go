@@ -99,5 +99,5 @@ func (w *BorrowedWorker) Redirect(now time.Time, ref model.ClaimRef) {
 }
 
 func covers(o *model.TaskOffer, w queue.Want) bool {
-	return slices.Contains(o.Tenants, w.Tenant) && slices.Contains(o.Queues, w.Queue) && slices.Contains(o.Kinds, w.Kind)
+	return slices.Contains(o.Tenants, w.Tenant) && slices.Contains(o.Queues, w.Queue) && model.Executes(o.Kinds, w.Kind)
 }

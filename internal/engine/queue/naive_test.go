@@ -90,7 +90,7 @@ func (w *naiveWorker) class() string {
 }
 
 func (w *naiveWorker) covers(it *Item) bool {
-	return slices.Contains(w.offer.Tenants, it.Ref.Address.Tenant) && slices.Contains(w.offer.Queues, it.Spec.Queue) && slices.Contains(w.offer.Kinds, it.Spec.Kind)
+	return slices.Contains(w.offer.Tenants, it.Ref.Address.Tenant) && slices.Contains(w.offer.Queues, it.Spec.Queue) && model.Executes(w.offer.Kinds, it.Spec.Kind)
 }
 
 func compareItems(a, b *Item) int {

@@ -154,7 +154,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 		"time": func(t *rapid.T) { r.now += model.Time(rapid.IntRange(0, 4).Draw(t, "by")) },
 		"join": func(t *rapid.T) {
 			offer := model.TaskOffer{
-				Tenants: subset(t, "tenants", r.tenants...), Queues: subset(t, "queues", "q", "r"), Kinds: subset(t, "kinds", "x", "y"),
+				Tenants: subset(t, "tenants", r.tenants...), Queues: subset(t, "queues", "q", "r"), Kinds: subset(t, "kinds", "x", "y", model.AnyKind),
 				Slots: rapid.IntRange(0, 4).Draw(t, "slots"),
 			}
 			id := WorkerID(rapid.IntRange(1, 4).Draw(t, "worker"))

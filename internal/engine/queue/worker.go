@@ -54,6 +54,7 @@ func (byFree) place(w *worker) *int32 { return &w.at }
 type class struct {
 	name                   string
 	tenants, queues, kinds []string // sorted
+	anyKind                bool     // kinds has model.AnyKind
 	workers                int
 	free                   heap[*worker, byFree]
 	levels                 map[int]*level
@@ -64,7 +65,7 @@ type class struct {
 // covers reports whether workers of the class execute such tasks. The caller has checked the queue.
 func (c *class) covers(tenant, kind string) bool {
 	_, ok := slices.BinarySearch(c.kinds, kind)
-	if ok {
+	if ok || c.anyKind {
 		_, ok = slices.BinarySearch(c.tenants, tenant)
 	}
 	return ok
@@ -152,7 +153,7 @@ func (b *Board) class(tenants, queues, kinds []string) *class {
 	if c != nil {
 		return c
 	}
-	c = &class{name: name.String(), tenants: tenants, queues: queues, kinds: kinds, levels: map[int]*level{}}
+	c = &class{name: name.String(), tenants: tenants, queues: queues, kinds: kinds, anyKind: slices.Contains(kinds, model.AnyKind), levels: map[int]*level{}}
 	b.classes[c.name] = c
 	for _, q := range queues {
 		b.byQueue[q] = append(b.byQueue[q], c)
