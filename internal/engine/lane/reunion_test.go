@@ -183,9 +183,9 @@ func TestKeptRunsChange(t *testing.T) {
 func TestReunionLastsWhileWorkersComeBack(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T) (*rig, model.Address, model.HeldRun) {
-		r := newRig(t, reunites)
+		r := newRig(t, withReunion)
 		a := key("a")
-		return r, a, r.leaves(a)
+		return r, a, r.dieDuringStep(a)
 	}
 
 	t.Run("the last of many", func(t *testing.T) {
