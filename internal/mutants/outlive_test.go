@@ -33,7 +33,7 @@ var outlive = []mutant{
 	{
 		name:  "a kept run is read for any worker",
 		file:  "internal/engine/lane/reading.go",
-		old:   " && !l.reunion.awaits(e.address) && !l.isEarly(l.now, e)",
+		old:   " && !l.reunion.awaits(e.address) && !l.isEarly(e)",
 		new:   "",
 		tests: [][]string{reunionTest},
 	},

@@ -47,7 +47,7 @@ var outliving = []mutant{
 	{
 		name:  "a run is not kept if a start finds it",
 		file:  "internal/engine/lane/load.go",
-		old:   "					l.keepForHolder(now, e, h.Run)\n",
+		old:   "					l.keepForHolder(e, h.Run)\n",
 		new:   "					e.wait.overlooked = true\n",
 		tests: [][]string{laneTest("TestRunIsKeptForItsWorker$")},
 	},

@@ -188,7 +188,7 @@ func (l *ledger) fact(b *store.Batch, r *Run, e *model.Event) {
 		l.sectionOver(b, r, e.Section)
 	case model.EventPinned:
 		l.pinned(r, e)
-	case model.EventStarted, model.EventClosed, model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
+	case model.EventStarted, model.EventClosed, model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut, model.EventNoted:
 		l.Fail("I3: a %s is stored as event %d of %s", e.Kind, e.Seq, r.ID)
 	}
 }

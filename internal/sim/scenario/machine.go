@@ -115,7 +115,7 @@ func (m *Machine) Feed(e *model.Event) {
 		}
 	case model.EventCancelRequest:
 		m.cancel = true
-	case model.EventWatched, model.EventPaused, model.EventResumed:
+	case model.EventWatched, model.EventPaused, model.EventResumed, model.EventNoted:
 	case model.EventUpdateReceived:
 		m.Updates = append(m.Updates, openUpdate{*e, m.PC})
 	case model.EventUpdateAnswered:
