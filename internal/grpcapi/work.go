@@ -51,7 +51,7 @@ type Work struct {
 	sessions map[string]*session
 	workers  map[workerKey]*session // the newest session of each worker
 	closing  bool
-	ended    sync.WaitGroup // sessions that end
+	beside   group // sessions that end, and what workers wait for beside their streams
 }
 
 // workerKey identifies a worker.
@@ -204,12 +204,7 @@ func (w *Work) Close(ctx context.Context) {
 		s.end(errDraining)
 	}
 
-	done := make(chan struct{})
-	go func() { w.ended.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
+	w.beside.close(ctx) // by now every session is a member that ends
 }
 
 var (
