@@ -336,6 +336,9 @@ type TaskReport struct {
 	// asked for a snooze of After.
 	Returned bool          `cbor:"5,keyasint,omitempty"`
 	After    time.Duration `cbor:"6,keyasint,omitempty"`
+	// By is the name of the remote worker that reports. Its session sets it. It is empty if the
+	// node answers for the report: see SpeaksFor.
+	By string `cbor:"7,keyasint,omitempty"`
 }
 
 // TaskOffer says what a task worker can execute.
