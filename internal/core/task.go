@@ -268,6 +268,9 @@ func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decis
 	case t == nil || !t.Held || t.Claim != r.Ref.Claim:
 		d.refuse(fault.NotOwned, fmt.Sprintf("claim %d of %s is no longer held", r.Ref.Claim, r.Ref.TaskRef))
 		return d
+	case !model.SpeaksFor(r.By, t.Worker):
+		d.refuse(fault.NotOwned, fmt.Sprintf("another worker has claim %d of %s", r.Ref.Claim, r.Ref.TaskRef))
+		return d
 	}
 
 	switch f := r.Failure.Bounded(); {

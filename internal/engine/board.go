@@ -477,10 +477,14 @@ func (b *board) FreeSlot(id queue.WorkerID, ref model.ClaimRef) {
 	b.mu.Unlock()
 }
 
-// Beat says that a worker executes a claim.
+// Beat says that a worker executes a claim. A claim that has no worker here is not given to a
+// remote worker: the lane gives it to the worker that the history names.
 func (b *board) Beat(id queue.WorkerID, ref model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if model.IsRemoteWorker(b.names[id]) && !b.b.IsAssigned(ref) {
+		return b.b.HasClaim(id, ref)
+	}
 	return b.b.Beat(b.inc.eng.clock.now(), id, ref)
 }
 

@@ -488,7 +488,7 @@ func (inc *incarnation) moveClaims(shards []model.ShardID, ours bool) {
 		// The claim may have ended without a message to the worker: let the lane check.
 		for _, ref := range s.moveClaims(set, len(inc.owner), ours) {
 			if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil {
-				l.inbox.result(func(l *lane.Lane, now model.Time) { l.Attach(now, ref, s.id) })
+				l.inbox.result(func(l *lane.Lane, now model.Time) { l.Attach(now, ref, s.id, s.speaker()) })
 			}
 		}
 		inc.board.join(s)

@@ -63,7 +63,8 @@ func (n loans) Workers() []loan.Own {
 type claimLane struct{ s *laneShell }
 
 func (c claimLane) Attach(claim model.ClaimRef, id queue.WorkerID) {
-	c.s.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Attach(now, claim, id) }})
+	by := c.s.inc.speaker(id)
+	c.s.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Attach(now, claim, id, by) }})
 }
 
 func (c claimLane) Report(r *model.TaskReport, id queue.WorkerID) {
@@ -71,8 +72,17 @@ func (c claimLane) Report(r *model.TaskReport, id queue.WorkerID) {
 	c.s.inbox.follow(op{report: r, task: id})
 }
 
-func (c claimLane) Progress(claim model.ClaimRef, p model.Payload) {
-	c.s.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Progress(now, claim, p) }})
+func (c claimLane) Progress(claim model.ClaimRef, id queue.WorkerID, p model.Payload) {
+	by := c.s.inc.speaker(id)
+	c.s.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Progress(now, claim, by, p) }})
+}
+
+// speaker returns the name under which a worker speaks for claims, see TaskSession.speaker.
+func (inc *incarnation) speaker(id queue.WorkerID) string {
+	if s := inc.eng.taskWorkers.get(id); s != nil {
+		return s.speaker()
+	}
+	return ""
 }
 
 func (c claimLane) Lose(claim model.ClaimRef) {
@@ -135,7 +145,7 @@ func (w ownWorker) Deliver(claim model.ClaimRef) {
 		w.inc.board.Beat(w.s.id, claim)
 	}
 	if n.Progress != nil {
-		l.Progress(claim, *n.Progress)
+		l.Progress(claim, w.s.id, *n.Progress)
 	}
 	w.s.dropSentNews(map[model.ClaimRef]uint64{claim: n.Seq})
 }

@@ -55,3 +55,32 @@ func TestBoardWaitsWhileRemoteWorkersJoin(t *testing.T) {
 		want(false)
 	})
 }
+
+// A claim whose worker is not back yet does not go to another remote worker that sends a heartbeat
+// for it.
+func TestHeartbeatsTakeNoClaims(t *testing.T) {
+	t.Parallel()
+	eng := New(Config{Store: memory.New(memory.Options{}), Lane: lane.Config{Reunion: time.Minute}})
+	inc := &incarnation{eng: eng}
+	b := newBoard(inc)
+	inc.board = b
+	defer b.close()
+	join := func(id string) *TaskSession {
+		s := eng.taskSession(noWorker{}, model.TaskOffer{Name: model.RemoteWorkerName("w", "default", id), Tenants: []string{"default"}, Slots: 1}, model.NodeID{})
+		b.enlist(s)
+		return s
+	}
+
+	it := workItem(1)
+	claim := model.ClaimRef{TaskRef: it.Ref, Claim: 3}
+	b.Hold(eng.clock.now(), it, claim.Claim, 0, "w~away@node")
+	thief, owner := join("thief"), join("owner")
+	b.Beat(thief.id, claim)
+	if b.b.IsAssigned(claim) {
+		t.Fatal("the heartbeat of a worker has taken the claim")
+	}
+	b.Hold(eng.clock.now(), it, claim.Claim, owner.id, "w~away@node")
+	if b.Beat(thief.id, claim) || !b.Beat(owner.id, claim) {
+		t.Error("the claim is not that of its owner")
+	}
+}

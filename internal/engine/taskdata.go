@@ -18,7 +18,9 @@ func (s *TaskSession) Write(ctx context.Context, w *model.TaskWrite) error {
 	if !s.hasClaim(w.Ref) {
 		return fault.New(fault.NotOwned, "%s: the claim has ended, or another worker has it", w.Ref.TaskRef)
 	}
-	_, err := s.eng.Send(ctx, &model.Message{Kind: model.MessageWrite, To: w.Ref.Address, ToRun: w.Ref.Run, Write: w})
+	write := *w
+	write.By = s.speaker()
+	_, err := s.eng.Send(ctx, &model.Message{Kind: model.MessageWrite, To: w.Ref.Address, ToRun: w.Ref.Run, Write: &write})
 	return err
 }
 

@@ -118,7 +118,7 @@ func (e *Engine) JoinTasks(w model.TaskWorker, offer model.TaskOffer) *TaskSessi
 func (inc *incarnation) attachHeld(s *TaskSession) {
 	for _, ref := range s.offer.Held {
 		if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil {
-			l.inbox.result(func(l *lane.Lane, now model.Time) { l.Attach(now, ref, s.id) })
+			l.inbox.result(func(l *lane.Lane, now model.Time) { l.Attach(now, ref, s.id, s.speaker()) })
 		}
 	}
 	if inc.lender != nil {
@@ -133,9 +133,18 @@ func (inc *incarnation) attachHeld(s *TaskSession) {
 
 	for _, ref := range inc.board.takeAwaited(s.offer.Name) {
 		if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil && !s.has(ref) {
-			l.inbox.result(func(l *lane.Lane, now model.Time) { l.HandOverAgain(now, ref, s.id) })
+			l.inbox.result(func(l *lane.Lane, now model.Time) { l.HandOverAgain(now, ref, s.id, s.speaker()) })
 		}
 	}
+}
+
+// speaker returns the name under which a remote worker speaks for claims; empty for a worker of a
+// node, which knows what the worker has.
+func (s *TaskSession) speaker() string {
+	if model.IsRemoteWorker(s.offer.Name) {
+		return s.offer.Name
+	}
+	return ""
 }
 
 func (e *Engine) taskSession(w model.TaskWorker, offer model.TaskOffer, node model.NodeID) *TaskSession {
@@ -294,6 +303,7 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	}
 
 	// The claim moves from held to reported in one step, so that has never misses it.
+	r.By = s.speaker()
 	s.reported[r.Ref] = &r
 	delete(s.held, r.Ref)
 	back := s.abroad.Free(r.Ref)
@@ -456,7 +466,7 @@ func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *mo
 	inc.board.Beat(s.id, ref)
 	if l != nil && progress != nil {
 		p := *progress
-		err = l.inbox.put(ctx, op{do: func(l *lane.Lane, now model.Time) { l.Progress(now, ref, p) }})
+		err = l.inbox.put(ctx, op{do: func(l *lane.Lane, now model.Time) { l.Progress(now, ref, s.speaker(), p) }})
 		if errors.Is(err, lane.ErrNotOwner) {
 			err = nil // the next beat delivers it
 		}

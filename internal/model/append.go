@@ -602,6 +602,7 @@ func (m *appender) report(k byte, r *TaskReport) {
 	in.int(4, int64(r.RetryAfter))
 	in.bool(5, r.Returned)
 	in.int(6, int64(r.After))
+	in.text(7, r.By)
 	m.dst = in.end()
 }
 
@@ -641,6 +642,7 @@ func (m *appender) write(k byte, w *TaskWrite) {
 		}
 	}
 
+	in.text(4, w.By)
 	m.dst = in.end()
 }
 

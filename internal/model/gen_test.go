@@ -182,6 +182,7 @@ var genWrite = rapid.OneOf(rapid.Just[*model.TaskWrite](nil), rapid.Custom(func(
 	w := &model.TaskWrite{
 		Ref:   model.ClaimRef{TaskRef: model.TaskRef{Address: genAddress.Draw(t, "address"), Run: genRun.Draw(t, "run"), ID: genText.Draw(t, "task")}, Claim: genInt.Draw(t, "claim")},
 		First: genInt.Draw(t, "first"),
+		By:    genText.Draw(t, "by"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "items") {
 		w.Items = append(w.Items, model.TaskItem{

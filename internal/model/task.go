@@ -340,6 +340,9 @@ type TaskReport struct {
 	// asked for a snooze of After.
 	Returned bool          `cbor:"5,keyasint,omitempty"`
 	After    time.Duration `cbor:"6,keyasint,omitempty"`
+	// By is the name of the remote worker that reports. Its session sets it. It is empty if the
+	// node answers for the report: see SpeaksFor.
+	By string `cbor:"7,keyasint,omitempty"`
 }
 
 // AnyKind in the kinds of an offer says that the worker executes tasks of every kind on its queues.

@@ -70,6 +70,8 @@ type TaskWrite struct {
 	// 0 says that no item is a repetition.
 	First int64      `cbor:"2,keyasint,omitempty"`
 	Items []TaskItem `cbor:"3,keyasint,omitempty"`
+	// By is the name of the remote worker that writes, as in TaskReport.
+	By string `cbor:"4,keyasint,omitempty"`
 }
 
 // Size estimates the bytes that the write takes in memory and on disk.

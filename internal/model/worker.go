@@ -91,3 +91,13 @@ func RemoteWorkerName(name, tenant, id string) string {
 
 // IsRemoteWorker reports whether a name is one of RemoteWorkerName.
 func IsRemoteWorker(name string) bool { return strings.Contains(name, remoteMark) }
+
+// SpeaksFor reports whether a worker may speak for a claim. A remote worker says itself which
+// claims it has, so the history must name it; behind its name the history has the node of the
+// worker. An empty name stands for a node, which knows what its own workers have.
+func SpeaksFor(by, named string) bool {
+	if i := strings.LastIndexByte(named, '@'); i >= 0 {
+		named = named[:i]
+	}
+	return by == "" || by == named
+}

@@ -153,7 +153,7 @@ func (in *reportInput) apply(l *Lane, now model.Time, e *entry) {
 // returns what the report says about the other side that the task calls.
 func (l *Lane) noteReport(now model.Time, e *entry, r *model.TaskReport) queue.Outcome {
 	p, ok := e.tasks.posted.get(r.Ref.ID)
-	if !ok || !p.held || p.claim != r.Ref.Claim {
+	if !ok || !p.held || p.claim != r.Ref.Claim || !e.isClaimOf(&r.Ref, r.By) {
 		return queue.Neither
 	}
 	how := outcomeOf(e.x, r)
@@ -282,20 +282,22 @@ func (l *Lane) resumeDeadlines(now model.Time, e *entry, in *expiryInput) {
 }
 
 // Attach hands in that a worker that has just joined executes a claim. If the claim is no longer
-// the worker's, the lane tells the worker to stop.
-func (l *Lane) Attach(now model.Time, ref model.ClaimRef, id queue.WorkerID) {
-	l.attach(now, ref, id, true)
+// the worker's, the lane tells the worker to stop. by is the name of a remote worker; see
+// model.SpeaksFor.
+func (l *Lane) Attach(now model.Time, ref model.ClaimRef, id queue.WorkerID, by string) {
+	l.attach(now, ref, attachInput{worker: id, by: by, has: true})
 }
 
 // HandOverAgain hands in that a worker that has just joined does not know a claim which the history
 // says it has: the last owner died before the worker got it.
-func (l *Lane) HandOverAgain(now model.Time, ref model.ClaimRef, id queue.WorkerID) {
-	l.attach(now, ref, id, false)
+func (l *Lane) HandOverAgain(now model.Time, ref model.ClaimRef, id queue.WorkerID, by string) {
+	l.attach(now, ref, attachInput{worker: id, by: by})
 }
 
-func (l *Lane) attach(now model.Time, ref model.ClaimRef, id queue.WorkerID, has bool) {
+func (l *Lane) attach(now model.Time, ref model.ClaimRef, in attachInput) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
-		l.take(now, e, &attachInput{newTaskInput(&ref.TaskRef), ref.Claim, id, has})
+		in.taskInput, in.claim = newTaskInput(&ref.TaskRef), ref.Claim
+		l.take(now, e, &in)
 	}
 }
 
@@ -303,7 +305,7 @@ func (l *Lane) attach(now model.Time, ref model.ClaimRef, id queue.WorkerID, has
 func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 	task := taskOf(e, in.id)
 	switch p, ok := e.tasks.posted.get(in.id); {
-	case e.x == nil || e.run() != in.run || task == nil || !task.Held || task.Claim != in.claim || !in.isTheirs(l, task):
+	case e.x == nil || e.run() != in.run || task == nil || !task.Held || task.Claim != in.claim || !model.SpeaksFor(in.by, task.Worker):
 		if in.has {
 			l.stopUnknown(e, in)
 			return
@@ -338,16 +340,6 @@ func (l *Lane) Detach(now model.Time, ref model.ClaimRef) {
 	l.cfg.Board.Hold(now, l.item(e, e.x, task), p.claim, 0, task.Worker)
 }
 
-// isTheirs reports whether the history names the worker that says it has the claim. Only remote
-// workers speak for themselves; the node says what its own and borrowed workers have.
-func (in *attachInput) isTheirs(l *Lane, t *core.Task) bool {
-	if !model.IsRemoteWorker(t.Worker) {
-		return true
-	}
-	id, _ := l.cfg.Board.Find(t.Worker, model.ClaimRef{TaskRef: model.TaskRef{Address: in.address, Run: in.run, ID: in.id}, Claim: in.claim})
-	return id == in.worker
-}
-
 // stopUnknown tells a worker to stop a claim that it does not have, or no longer has.
 func (l *Lane) stopUnknown(e *entry, in *attachInput) {
 	if !e.hasPassed(in.run, in.claim) {
@@ -358,10 +350,10 @@ func (l *Lane) stopUnknown(e *entry, in *attachInput) {
 }
 
 // Progress hands in how far a claim is. The lane keeps the last one of each task beside the
-// history, and the next attempt begins with it.
-func (l *Lane) Progress(now model.Time, ref model.ClaimRef, p model.Payload) {
+// history, and the next attempt begins with it. by is as in Attach.
+func (l *Lane) Progress(now model.Time, ref model.ClaimRef, by string, p model.Payload) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
-		l.take(now, e, &progressInput{newTaskInput(&ref.TaskRef), ref.Claim, p})
+		l.take(now, e, &progressInput{newTaskInput(&ref.TaskRef), ref.Claim, by, p})
 	}
 }
 
@@ -369,11 +361,8 @@ func (in *progressInput) size() int { return inputBytes + in.progress.Size() }
 
 // apply stores the progress, if the claim still holds the task.
 func (in *progressInput) apply(l *Lane, _ model.Time, e *entry) {
-	if e.x == nil || e.run() != in.run {
-		l.skip(e, in)
-		return
-	}
-	if task := e.x.Task(in.id); task == nil || !task.Held || task.Claim != in.claim {
+	ref := model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: in.run, ID: in.id}, Claim: in.claim}
+	if !e.isClaimOf(&ref, in.by) {
 		l.skip(e, in)
 		return
 	}

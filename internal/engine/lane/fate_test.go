@@ -110,7 +110,7 @@ func TestReportOfAClaimOfTheNextOwner(t *testing.T) {
 	report := func(r *rig, _ *bench, ref model.ClaimRef) {
 		r.l.Report(r.now, 1, &model.TaskReport{Ref: ref})
 	}
-	attach := func(r *rig, _ *bench, ref model.ClaimRef) { r.l.Attach(r.now, ref, 1) }
+	attach := func(r *rig, _ *bench, ref model.ClaimRef) { r.l.Attach(r.now, ref, 1, "") }
 	mail := func(r *rig, _ *bench, ref model.ClaimRef) {
 		r.send(*engine.ReportMessage(&model.TaskReport{Ref: ref}), "mail")
 	}

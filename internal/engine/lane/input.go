@@ -276,13 +276,15 @@ type attachInput struct {
 	taskInput
 	claim  int64
 	worker queue.WorkerID
-	has    bool // otherwise the claim never reached it
+	by     string // the name of a remote worker, which must be in the history
+	has    bool   // otherwise the claim never reached it
 }
 
 // progressInput is the progress of a claim, as its worker reports it.
 type progressInput struct {
 	taskInput
 	claim    int64
+	by       string // the remote worker that says so
 	progress model.Payload
 }
 

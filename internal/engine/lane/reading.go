@@ -183,6 +183,11 @@ func (e *entry) hasClaim(ref *model.ClaimRef) bool {
 	return t != nil && t.Held && t.Claim == ref.Claim
 }
 
+// isClaimOf reports whether a claim stands and the worker may speak for it, see model.SpeaksFor.
+func (e *entry) isClaimOf(ref *model.ClaimRef, by string) bool {
+	return e.hasClaim(ref) && model.SpeaksFor(by, e.x.Task(ref.ID).Worker)
+}
+
 // writtenOf returns how far a task has written.
 func writtenOf(r LoadResult) *taskData {
 	w := &taskData{err: r.Err}

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 const reunionTime = 5 * time.Second
@@ -297,9 +299,10 @@ func TestNoReunionWithoutServer(t *testing.T) {
 // claim. One that does not know a claim of its own gets it again, once.
 func TestClaimsOfReturningWorkers(t *testing.T) {
 	t.Parallel()
+	theirs := model.RemoteWorkerName("w", "default", "id")
 	claimed := func(t *testing.T) (*rig, *bench, model.Claim) {
 		r, b := newBench(t, 1, withReunion)
-		b.name = model.RemoteWorkerName("w", "default", "id") + "@here"
+		b.name = theirs + "@here"
 		r.send(theTask("t"), "t")
 		r.settle()
 		b.propose()
@@ -318,7 +321,7 @@ func TestClaimsOfReturningWorkers(t *testing.T) {
 		t.Parallel()
 		r, b, c := claimed(t)
 		b.left = false
-		r.l.Attach(r.now, c.Ref, 1)
+		r.l.Attach(r.now, c.Ref, 1, theirs)
 		r.settle()
 		if len(b.claims()) != 0 || b.takeStops(false) != 0 {
 			t.Fatalf("told %+v", r.told)
@@ -333,7 +336,7 @@ func TestClaimsOfReturningWorkers(t *testing.T) {
 		r, b, c := claimed(t)
 		b.left = false
 		for range 2 {
-			r.l.HandOverAgain(r.now, c.Ref, 1)
+			r.l.HandOverAgain(r.now, c.Ref, 1, theirs)
 			r.settle()
 		}
 		if again := b.one(); again.Ref != c.Ref || again.Attempt != c.Attempt {
@@ -347,13 +350,32 @@ func TestClaimsOfReturningWorkers(t *testing.T) {
 		t.Parallel()
 		r, b, c := claimed(t)
 		b.left = false
-		r.l.Attach(r.now, c.Ref, 7)
-		r.l.HandOverAgain(r.now, c.Ref, 8)
+		r.l.Attach(r.now, c.Ref, 7, "w~other")
+		r.l.HandOverAgain(r.now, c.Ref, 8, "w~another")
 		r.settle()
 		stops := slices.DeleteFunc(slices.Clone(r.told), func(c lane.TaskCall) bool { return c.Kind != lane.TaskStop })
 		if len(stops) != 1 || stops[0].Worker != 7 || len(b.claims()) != 0 {
 			t.Fatalf("told %+v", r.told)
 		}
+
+		// Before it is told, it speaks for the claim.
+		write := writeOf(c, 1, stateItem("s", "stolen"))
+		write.Write.By = "w~other"
+		r.send(write, "write")
+		r.l.Progress(r.now, c.Ref, "w~other", model.TextPayload("stolen"))
+		r.l.Report(r.now, 7, &model.TaskReport{Ref: c.Ref, Failure: &model.Failure{Message: "stolen"}, RetryAfter: time.Hour, By: "w~other"})
+		r.settle()
+		r.wantAnswer("write", fault.NotOwned.String())
+		b.wantSettled(c, fault.NotOwned.String())
+		progress, err := r.st.LoadTaskData(t.Context(), store.RunKey{Shard: c.Ref.Address.Shard(shards), Run: c.Ref.Run}, store.ProgressRange(c.Ref.ID))
+		if got := r.data(c); got != "" || len(progress) != 0 || err != nil {
+			t.Fatalf("stored: %q, progress %+v, %v", got, progress, err)
+		}
+		r.told = nil
+		b.report(c, func(r *model.TaskReport) { r.By = theirs })
+		r.settle()
+		b.wantSettled(c, "")
+		r.wantStatus(taskAt("t"), model.Completed)
 	})
 	t.Run("canceled meanwhile", func(t *testing.T) {
 		t.Parallel()
@@ -361,7 +383,7 @@ func TestClaimsOfReturningWorkers(t *testing.T) {
 		r.order(model.MessageCancel, taskAt("t"), "cancel")
 		r.settle()
 		b.left = false
-		r.l.HandOverAgain(r.now, c.Ref, 1)
+		r.l.HandOverAgain(r.now, c.Ref, 1, theirs)
 		r.settle()
 		if again := b.one(); !again.Canceled && b.takeStops(true) != 1 {
 			t.Fatalf("handed over %+v, told %+v", again, r.told)

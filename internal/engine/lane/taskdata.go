@@ -23,7 +23,7 @@ func (l *Lane) writeData(now model.Time, e *entry, write *model.TaskWrite) error
 	ref := &write.Ref
 	w := e.tasks.written[ref.ID]
 	switch {
-	case !e.hasClaim(ref) || w == nil:
+	case !e.isClaimOf(ref, write.By) || w == nil:
 		return fault.New(fault.NotOwned, "%s: the claim has ended, or another worker has it", ref.TaskRef)
 	case w.err != nil:
 		return w.err

@@ -107,13 +107,13 @@ func (o *owner) HasClaim(queue.WorkerID, model.ClaimRef) bool {
 func (*owner) Beat(queue.WorkerID, model.ClaimRef) bool { return true }
 func (*owner) KeptFor() map[model.NodeID]bool           { return nil }
 
-func (*owner) Alive(model.NodeID) bool                   { return true }
-func (*owner) Serving() bool                             { return true }
-func (*owner) LookAround()                               {}
-func (o *owner) Lane(model.ClaimRef) loan.ClaimLane      { return o }
-func (*owner) Attach(_ model.ClaimRef, _ queue.WorkerID) {}
-func (*owner) Progress(model.ClaimRef, model.Payload)    {}
-func (*owner) Lose(model.ClaimRef)                       {}
+func (*owner) Alive(model.NodeID) bool                                { return true }
+func (*owner) Serving() bool                                          { return true }
+func (*owner) LookAround()                                            {}
+func (o *owner) Lane(model.ClaimRef) loan.ClaimLane                   { return o }
+func (*owner) Attach(_ model.ClaimRef, _ queue.WorkerID)              {}
+func (*owner) Progress(model.ClaimRef, queue.WorkerID, model.Payload) {}
+func (*owner) Lose(model.ClaimRef)                                    {}
 
 func (o *owner) GiveBack(refs []model.ClaimRef) {
 	o.mu.Lock()

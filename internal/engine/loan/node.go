@@ -26,7 +26,7 @@ type ClaimLane interface {
 	// Report delivers the outcome of a worker's claim.
 	Report(r *model.TaskReport, worker queue.WorkerID)
 	// Progress delivers the progress of a claim.
-	Progress(claim model.ClaimRef, p model.Payload)
+	Progress(claim model.ClaimRef, worker queue.WorkerID, p model.Payload)
 	// Lose says that a claim was lost with the node of its worker.
 	Lose(claim model.ClaimRef)
 }

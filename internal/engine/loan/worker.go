@@ -48,7 +48,7 @@ func (w *BorrowedWorker) noteHold(h *peer.Hold) {
 		w.n.d.cfg.Board.Beat(id, ref)
 	}
 	if p := h.Progress; p != nil {
-		l.Progress(ref, *p)
+		l.Progress(ref, id, *p)
 	}
 }
 

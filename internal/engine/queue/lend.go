@@ -40,6 +40,12 @@ func (b *Board) HasClaim(id WorkerID, claim model.ClaimRef) bool {
 	return t != nil && t.state != reported && (t.worker == nil || t.worker.id == id)
 }
 
+// IsAssigned reports whether a claim stands and its worker is on the board.
+func (b *Board) IsAssigned(claim model.ClaimRef) bool {
+	t := b.findClaim(claim)
+	return t != nil && t.worker != nil
+}
+
 // HasProposal reports whether Match has proposed a task to a worker and the proposal is undecided.
 // After another Add for the task it is not: its permits were given back.
 func (b *Board) HasProposal(id WorkerID, ref model.TaskRef) bool {

@@ -390,7 +390,7 @@ type claimLane struct {
 
 // Attach implements loan.Lane.
 func (c claimLane) Attach(ref model.ClaimRef, id queue.WorkerID) {
-	c.sh.put(nil, func(now model.Time) { c.sh.Lane.Attach(now, ref, id) })
+	c.sh.put(nil, func(now model.Time) { c.sh.Lane.Attach(now, ref, id, "") })
 }
 
 // Report implements loan.Lane.
@@ -402,8 +402,8 @@ func (c claimLane) Report(r *model.TaskReport, id queue.WorkerID) {
 }
 
 // Progress implements loan.Lane.
-func (c claimLane) Progress(ref model.ClaimRef, p model.Payload) {
-	c.sh.put(nil, func(now model.Time) { c.sh.Lane.Progress(now, ref, p) })
+func (c claimLane) Progress(ref model.ClaimRef, _ queue.WorkerID, p model.Payload) {
+	c.sh.put(nil, func(now model.Time) { c.sh.Lane.Progress(now, ref, "", p) })
 }
 
 // Lose implements loan.Lane.
