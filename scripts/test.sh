@@ -51,8 +51,9 @@ step() {
 # detector, in short mode.
 #
 # Packages without concurrency in code and tests (internal/archtest checks the state machines), and
-# packages that read programs, run in full without the detector.
-plain='/(internal/(archtest|cadence|cluster|core(/.*)?|engine/(gate|lane|ledger|loan|queue)|history|model|query)|perdurevet|cmd/perdurevet)$'
+# packages that read programs, run in full without the detector. So do the examples: most of their
+# time is linking, which takes twice as long with the detector. `make test-long` runs them with it.
+plain='/(examples/.*|internal/(api|archtest|cadence|cluster(/host)?|codec|core(/.*)?|diagnosis|engine/(gate|lane|ledger|loan|queue|storeclock)|fault|history|model|mutants|query|schedule|sim/scenario|store|wire)|payload/zstd|perdurevet|cmd/perdurevet|scripts/tally)$'
 # Tests that do less in short mode (random inputs, the conformance of a store, damaged files, seeds
 # of the simulator) run a second time, in full without the detector.
 both='/internal/(replay|sim|store/(memory|faultstore|sqlite))$'
@@ -84,11 +85,15 @@ race() {
 }
 # shellcheck disable=SC2046,SC2086
 whole() {
-	tested $(packages -E "$plain|$both") && tested -run 'WithoutPreparedStatements|AYearOfNights' ./internal/store/postgres ./perduretest
+	tested $(packages -E "$plain|$both") &&
+		tested -run 'WithoutPreparedStatements|AYearOfNights|EveryFrameBoundary' ./internal/store/postgres ./perduretest ./internal/remote
 }
-# Most of these tests wait for leases, servers and processes, so more of them run at once.
+# Most of these tests wait for leases, servers and processes, so more of them run at once. The
+# longest package starts first, so that it does not run alone at the end.
 # shellcheck disable=SC2046,SC2086
-proofs() { PERDURE_TEST_DIAL=also tested -p 3 -parallel 6 $(packages -E "$heavy"); }
+proofs() {
+	PERDURE_TEST_DIAL=also tested -p 3 -parallel 6 ./internal/e2e $(packages -E "$heavy" | grep -v /internal/e2e | sort -r)
+}
 
 step setup scripts/setup.sh
 # Packages without tests. The tests compile all other packages and link the examples.

@@ -22,12 +22,12 @@ func (n *Entity) manage(d *Decision, m *model.Message) {
 
 	it := n.Find(m.ID)
 	switch {
+	case m.Name != model.MailboxShow && m.Name != model.MailboxSkip && m.Name != model.MailboxDrop:
+		d.refuse(fault.Invalid, unknownOrder(m))
 	case it == nil:
 		d.refuse(fault.NotFound, fmt.Sprintf("no call %s waits for %s: it may have been made", m.ID, m.To))
 	case m.Name == model.MailboxShow:
 		d.Answer.Output = n.showItem(it).Encode()
-	case m.Name != model.MailboxSkip && m.Name != model.MailboxDrop:
-		d.refuse(fault.Invalid, fmt.Sprintf("nothing can %s a call that waits for %s", m.Name, m.To))
 	case it.made:
 		d.refuse(fault.Conflict, fmt.Sprintf("call %s of %s runs, or is about to: it cannot be taken back", m.ID, m.To))
 	case it.Message.Kind == model.MessageLock:

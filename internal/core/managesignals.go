@@ -57,6 +57,13 @@ func (x *Execution) answerRead(d *Decision, m *model.Message) bool {
 	return true
 }
 
+// unknownOrder says that this build cannot do what an operator asks. The request comes from a
+// process with a newer build.
+func unknownOrder(m *model.Message) string {
+	return fmt.Sprintf("the process that owns %s does not know the order %q, because it runs an older build: "+
+		"nothing has changed; upgrade that process, or use another order", m.To, m.Name)
+}
+
 // notUnread says that a signal is not there.
 func (x *Execution) notUnread(m *model.Message) string {
 	return fmt.Sprintf("%s has no unread signal %s: its code may have taken it already", m.To, m.ID)
@@ -72,7 +79,7 @@ func (x *Execution) manageSignal(d *Decision, m *model.Message, now model.Time, 
 	e := x.FindSignal(m.ID)
 	switch {
 	case m.Name != model.MailboxSkip && m.Name != model.MailboxDrop:
-		d.refuse(fault.Invalid, fmt.Sprintf("nothing can %s a signal of %s", m.Name, m.To))
+		d.refuse(fault.Invalid, unknownOrder(m))
 		return
 	case e == nil:
 		d.refuse(fault.NotFound, x.notUnread(m))

@@ -119,6 +119,22 @@ func TestDropNamedSignals(t *testing.T) {
 	}
 }
 
+// An operator uses a newer build than the owner. The owner refuses an order that it does not know,
+// says why, and changes nothing.
+func TestUnknownOrderAboutSignals(t *testing.T) {
+	t.Parallel()
+	k := newSignalDesk(t)
+	k.signal("go")
+	d := k.send(&model.Message{Kind: model.MessageMailbox, Name: "drop-everything", ID: "go"})
+	err := d.Refusal()
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), `does not know the order "drop-everything", because it runs an older build`) || d.HasWrites() {
+		t.Errorf("%v, %+v", err, d.Events)
+	}
+	if got := k.names(); got != "go" {
+		t.Errorf("%q is left", got)
+	}
+}
+
 // What an operator does with an unread signal is an event of the history: an owner that reads the
 // history has the same signals.
 func TestManagedSignals(t *testing.T) {

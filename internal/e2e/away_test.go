@@ -3,18 +3,24 @@ package e2e_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/pgproxy"
 )
 
 // While the store is away, no interface of the owner answers from what it remembers. Each of them
-// says that it cannot reach the store, and so does the command line. The error of a caller whose
+// says that it cannot reach the store, and so does the command line. The metric of stranded
+// executions has no value then, because 0 would say that all is well. The error of a caller whose
 // deadline passes says so too. When the store is back, the execution continues.
 func TestEveryFaceSaysThatTheStoreIsAway(t *testing.T) {
 	t.Parallel()
@@ -27,10 +33,13 @@ func TestEveryFaceSaysThatTheStoreIsAway(t *testing.T) {
 			proxy := pgproxy.New(t, server.Host)
 			s.url = proxy.URL(s.url)
 			w := &stalls{t: t, s: s}
+			metrics := prometheus.NewRegistry()
+			s.cfg.Metrics = metrics
 			flow := perdure.NewWorkflow("flow", waitsForWord)
 			app := s.open(flow, stallBox)
 			x := mustStart(t, caller(t, app), flow, "x", perdure.RawKey("x"))
 			reason(t, app, x, "signal word")
+			eventually(t, "the metric of stranded executions has a value", func() bool { return countsStranded(t, metrics) })
 
 			if refuses {
 				proxy.Retarget("127.0.0.1:1")
@@ -48,6 +57,7 @@ func TestEveryFaceSaysThatTheStoreIsAway(t *testing.T) {
 				})
 			}
 			commands.Wait()
+			eventually(t, "the metric of stranded executions has no value", func() bool { return !countsStranded(t, metrics) })
 
 			proxy.Retarget(server.Host)
 			proxy.Heal()
@@ -57,8 +67,19 @@ func TestEveryFaceSaysThatTheStoreIsAway(t *testing.T) {
 			})
 			got, err := x.Result(c)
 			equal(t, "the result", got, err, "go")
+			eventually(t, "the metric has a value again", func() bool { return countsStranded(t, metrics) })
 		})
 	}
+}
+
+// countsStranded reports whether the metric of stranded executions says a number, also if it is 0.
+func countsStranded(t *testing.T, metrics *prometheus.Registry) bool {
+	t.Helper()
+	families, err := metrics.Gather()
+	must(t, err)
+	return slices.ContainsFunc(families, func(f *dto.MetricFamily) bool {
+		return f.GetName() == "perdure_workflow_runs_stranded" && len(f.GetMetric()) > 0
+	})
 }
 
 // sendOnce sends a signal under one request id: an earlier one may have arrived.
@@ -95,12 +116,15 @@ func (w *stalls) askAway(app *perdure.App, x perdure.Execution[string]) {
 		"a call": func(ctx context.Context) error { _, err := stallPut.Call(app.With(ctx), "k", 1); return err },
 	} {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
-			defer cancel()
-			err := do(ctx)
-			if err == nil || !strings.Contains(err.Error(), "away") && !strings.Contains(err.Error(), "store takes nothing") {
-				w.t.Errorf("%s: %v, want an error that says that the store is away", what, err)
-			}
+			untilExplained(w.t, time.Second, func(limit time.Duration) string {
+				ctx, cancel := context.WithTimeout(w.t.Context(), limit)
+				defer cancel()
+				err := do(ctx)
+				if err != nil && (strings.Contains(err.Error(), "away") || strings.Contains(err.Error(), "store takes nothing")) {
+					return ""
+				}
+				return fmt.Sprintf("%s: %v, want an error that says that the store is away", what, err)
+			})
 		})
 	}
 }

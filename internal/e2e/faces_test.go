@@ -566,12 +566,15 @@ func (w *stalls) late(places []*place) {
 				return err
 			}, "flow/timer waits for a timer until"},
 		} {
-			ctx, cancel := context.WithTimeout(w.t.Context(), 100*time.Millisecond)
-			err := try.do(p.app.With(ctx))
-			cancel()
-			if err == nil || !strings.Contains(err.Error(), try.want) {
-				w.t.Errorf("%s: %s: %v; want %q in it", p.name, what, err, try.want)
-			}
+			untilExplained(w.t, 100*time.Millisecond, func(limit time.Duration) string {
+				ctx, cancel := context.WithTimeout(w.t.Context(), limit)
+				defer cancel()
+				err := try.do(p.app.With(ctx))
+				if err != nil && strings.Contains(err.Error(), try.want) {
+					return ""
+				}
+				return fmt.Sprintf("%s: %s: %v; want %q in it", p.name, what, err, try.want)
+			})
 		}
 
 		ctx, cancel := context.WithCancel(w.t.Context())

@@ -159,6 +159,20 @@ func equal[T comparable](t *testing.T, what string, got T, err error, want T) {
 	}
 }
 
+// untilExplained calls try with a time limit that is meant to expire, and reports the problem that
+// try returns. On a busy machine a short limit may expire before the call has reached the state
+// that its error explains, so try gets longer limits until it returns no problem.
+func untilExplained(t *testing.T, shortest time.Duration, try func(limit time.Duration) (problem string)) {
+	t.Helper()
+	problem := ""
+	for limit := shortest; limit <= time.Minute; limit *= 4 {
+		if problem = try(limit); problem == "" {
+			return
+		}
+	}
+	t.Error(problem)
+}
+
 // wantError checks that an error is of a kind and contains all names.
 func wantError(t *testing.T, what string, err, kind error, names ...string) {
 	t.Helper()

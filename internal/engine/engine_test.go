@@ -67,7 +67,7 @@ func open(t testing.TB, st store.Store) (*engine.Engine, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
-	wait, stop := context.WithTimeout(ctx, 5*time.Second)
+	wait, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	if err := e.Ready(wait); err != nil {
 		t.Fatal(err)

@@ -74,12 +74,13 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 }
 
 // mayBeStale reports whether an answer may be out of date: it says that an execution exists, or
-// refuses the message, the lane may have given it from memory without a commit, and another node
-// may own the shard by now. The message can be sent again: it has a request id, or changes nothing
-// the second time.
+// refuses the message, the lane gave it from memory without a commit, and another node may own the
+// shard by now. The message can be sent again, because it had no effect. A message whose effect was
+// committed must not be sent again: the lane removes the remembered answer of a caller that it has
+// answered, so the message would take effect twice.
 func (e *Engine) mayBeStale(inc *incarnation, a *lane.Answer) bool {
 	known := a.Answer.Existing || a.Answer.Failure != nil
-	return known && e.cfg.Store.Info().Shared && (inc == nil || !inc.isServing())
+	return known && !a.Committed && e.cfg.Store.Info().Shared && (inc == nil || !inc.isServing())
 }
 
 // unsure changes a refusal into an error that does not promise "no effect", if an earlier owner may

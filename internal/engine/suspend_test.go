@@ -58,7 +58,15 @@ func TestSuspendEndsAnswers(t *testing.T) {
 }
 
 // sharedStore is a store that several nodes may open.
-type sharedStore struct{ *deaf }
+type sharedStore struct {
+	*deaf
+	puts *atomic.Int64 // requests to owners
+}
+
+func (s sharedStore) PutInbox(ctx context.Context, rows []store.InboxRow) error {
+	s.puts.Add(int64(len(rows)))
+	return s.deaf.PutInbox(ctx, rows)
+}
 
 func (s sharedStore) Info() store.Info {
 	i := s.deaf.Info()
@@ -72,7 +80,7 @@ func TestStartWithoutALease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var asleep atomic.Int64
-		st := sharedStore{&deaf{Store: memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(time.Duration(asleep.Load())) }})}}
+		st := sharedStore{&deaf{Store: memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(time.Duration(asleep.Load())) }})}, new(atomic.Int64)}
 		e := engine.New(engine.Config{Store: st, Suspended: func() time.Duration { return time.Duration(asleep.Load()) }})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -95,7 +103,20 @@ func TestStartWithoutALease(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 
+		// The lease ends, and the node cannot renew it. No other node has fenced this one, so it can
+		// still commit.
 		st.deaf.deaf.Store(true)
+		time.Sleep(10 * time.Second) // the lease
+		// The commit of an effect proves that the node still owned the shard. The answer counts, and
+		// the message is not sent again: its signal would arrive twice.
+		with := start("a")
+		with.With = []model.Event{{Name: "go"}}
+		again, end := context.WithTimeout(t.Context(), time.Minute)
+		defer end()
+		if a, err := e.Send(again, with); err != nil || !a.Existing || st.puts.Load() > 0 {
+			t.Errorf("an answer after a commit without a lease: %+v, %v; sent again %d times", a, err, st.puts.Load())
+		}
+
 		asleep.Store(int64(time.Minute))
 		brief, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer end()

@@ -129,6 +129,20 @@ var flow = []mutant{
 		tests: [][]string{sim},
 	},
 	{
+		name:  "the probe of a process that died is never free",
+		file:  "internal/core/breaker/breaker.go",
+		old:   "Lease: now.Add(max(lease, b.config.Lease))}\n",
+		new:   "Lease: now.Add(max(lease, b.config.Lease) + 24*time.Hour)}\n",
+		tests: [][]string{{"./internal/chaos", "-run", "TestKilledProcessReturnsInlinePermits$/^postgres$"}},
+	},
+	{
+		name:  "a breaker that another process reads has forgotten its probes",
+		file:  "internal/core/breaker/store.go",
+		old:   "b.successes = s.Held, s.HeldWhy, s.Probes, s.LastProbe, s.Successes\n",
+		new:   "b.successes = s.Held, s.HeldWhy, nil, s.LastProbe, s.Successes\n",
+		tests: [][]string{{"./internal/core/breaker"}},
+	},
+	{
 		name:  "a breaker that is tripped lets calls through",
 		file:  "internal/core/breaker/breaker.go",
 		old:   "	b.until = now.Add(b.config.Reset)\n}\n\n// become",

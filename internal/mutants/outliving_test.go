@@ -12,6 +12,20 @@ var stale = []mutant{
 		new:   "		stale := e.mayBeStale(inc, &a) && inc == nil\n",
 		tests: [][]string{{"./internal/engine", "-run", "TestStartWithoutALease$"}},
 	},
+	{
+		name:  "a message whose effect is committed is sent again without a lease",
+		file:  "internal/engine/route.go",
+		old:   "	return known && !a.Committed && ",
+		new:   "	return known && ",
+		tests: [][]string{{"./internal/engine", "-run", "TestStartWithoutALease$"}},
+	},
+	{
+		name:  "an answer does not say that its batch is committed",
+		file:  "internal/engine/lane/effects.go",
+		old:   "			f.answer.Committed = true\n			l.reply(",
+		new:   "			l.reply(",
+		tests: [][]string{{"./internal/sim", "-run", "TestKnownSeedsOfSignalOrders$"}},
+	},
 }
 
 // outliving are bugs in what a server keeps for the workers of the last owner.

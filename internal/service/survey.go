@@ -12,7 +12,7 @@ import (
 
 // Bounds of a survey: it reads the store when metrics are collected.
 const (
-	// A collection of metrics waits no longer than surveyWait; then it uses the last survey.
+	// A collection of metrics waits no longer than surveyWait. A longer survey counts as failed.
 	surveyWait = 2 * time.Second
 	surveyRest = 20     // a survey is followed by a pause this many times as long
 	surveyMost = 20_000 // open executions that are visited, the newest first
@@ -22,11 +22,12 @@ const (
 type survey struct {
 	mu    sync.Mutex
 	next  time.Time
-	found map[model.ReasonCode]int
+	found map[model.ReasonCode]int // nil if the last survey failed
 }
 
 // Observe reports to a meter what is stranded in the shards that this node owns, until stop is
-// called. It judges as Stranded does, so the numbers of all nodes add up to that list.
+// called. It judges as Stranded does, so the numbers of all nodes add up to that list. It reports
+// no number while it cannot read the store, or the node has no lease: 0 would say that all is well.
 func (s *Service) Observe(m *telemetry.Meter) (stop func()) {
 	if m == nil || s.engine == nil {
 		return func() {}
@@ -34,6 +35,9 @@ func (s *Service) Observe(m *telemetry.Meter) (stop func()) {
 	var v survey
 	return m.Watch(func(g *telemetry.States) {
 		found := v.counts(s)
+		if found == nil {
+			return
+		}
 		for _, code := range model.ReasonCodes() {
 			if code.Strands() && code != model.WaitOwner {
 				g.Set(telemetry.RunsStranded, float64(found[code]), string(code))
@@ -42,8 +46,8 @@ func (s *Service) Observe(m *telemetry.Meter) (stop func()) {
 	})
 }
 
-// counts returns the counts of the last survey. It makes a new survey if the last one is old
-// enough.
+// counts returns the counts of the last survey, or nil if it failed. It makes a new survey if the
+// last one is old enough.
 func (v *survey) counts(s *Service) map[model.ReasonCode]int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -53,15 +57,19 @@ func (v *survey) counts(s *Service) map[model.ReasonCode]int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), surveyWait)
 	defer cancel()
-	if found, err := s.countStranded(ctx); err == nil {
-		v.found = found
+	found, err := s.countStranded(ctx)
+	if err != nil {
+		found = nil // the log says elsewhere that the store is away
 	}
+	v.found = found
 	took := time.Since(began)
 	v.next = began.Add(took + max(surveyRest*took, 500*time.Millisecond))
+
 	return v.found
 }
 
-// countStranded counts what Stranded lists for the shards of this node, by reason.
+// countStranded counts what Stranded lists for the shards of this node, by reason. It returns nil
+// if this node has no lease, and so owns no shards.
 func (s *Service) countStranded(ctx context.Context) (map[model.ReasonCode]int, error) {
 	own, _, ok := s.engine.Self()
 	if !ok {

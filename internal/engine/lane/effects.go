@@ -71,6 +71,7 @@ func (l *Lane) run(now model.Time, b *building) {
 		f := &b.effects[i]
 		switch f.kind {
 		case effAnswer:
+			f.answer.Committed = true
 			l.reply(f.entry.address, f.awaits, f.answer)
 			if f.step != "" {
 				l.acked.add(f.entry, f.step)
@@ -105,6 +106,7 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effExpect:
 			l.expect(f.entry, &f.message.origin)
 		case effReply:
+			f.answer.Committed = true
 			if l.waiters.reply(&l.out, f.entry.address, f.step, f.answer) {
 				l.acked.add(f.entry, f.step)
 			}

@@ -64,7 +64,10 @@ type Answer struct {
 	// Begun says that the execution has started, although the caller must ask elsewhere for its
 	// end.
 	Begun bool
-	Err   error
+	// Committed says that the lane answers after the commit of a batch, so this node owned the
+	// shard. Otherwise the answer is from memory.
+	Committed bool
+	Err       error
 }
 
 // Result is how an execution ended.

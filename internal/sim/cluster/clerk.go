@@ -68,8 +68,8 @@ func (p *Proc) Deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 			}
 			p.clerk.send(m, taken, reply)
 			return
-		case m.Kind != model.MessageQuery && !m.Brief && (a.Answer.Existing || a.Answer.Failure != nil) && !inc.serving():
-			// the lane may have answered from memory, which may be out of date
+		case m.Kind != model.MessageQuery && !m.Brief && !a.Committed && (a.Answer.Existing || a.Answer.Failure != nil) && !inc.serving():
+			// the lane has answered from memory, which may be out of date
 			p.clerk.send(m, true, reply)
 			return
 		case (m.Kind == model.MessageQuery || m.Brief && m.Name == scenario.DoRead) && !inc.serving():
