@@ -136,7 +136,7 @@ var rooms = []room{
 	{path: "internal/link", imports: []string{"internal/fault"}},
 	{path: "internal/grpcapi", imports: join(vocabulary, "internal/api", "internal/authn", "internal/authz", "internal/link", "internal/wire", "internal/telemetry", generated)},
 	{path: "internal/flovyn/...", imports: join(vocabulary, "internal/api", "internal/authn", "internal/wire", "internal/telemetry", "internal/flovyn/...")},
-	{path: "internal/restapi", imports: join(vocabulary, "internal/api", "internal/authn", "internal/authz", "internal/query", "internal/history", "internal/schedule", "internal/telemetry")},
+	{path: "internal/restapi", imports: join(vocabulary, "internal/api", "internal/authn", "internal/authz", "internal/core/rule", "internal/query", "internal/history", "internal/schedule")},
 	{path: "internal/console"},
 
 	// Commands; configuration, loaded and validated once; logger, meter, tracer, and the names they

@@ -61,7 +61,7 @@ func (o *options) dev(ctx context.Context, listen string, args []string) error {
 	if err != nil {
 		return err
 	}
-	cfg := node.ServerConfig{Listen: listen, Authenticator: authn.Open{Tenant: model.DefaultTenant, Choose: true}, Authorizer: policies, Tenant: model.DefaultTenant}
+	cfg := node.ServerConfig{Listen: listen, Authenticator: authn.Open{Tenant: model.DefaultTenant, Choose: true}, Authorizer: policies, Tenant: model.DefaultTenant, Web: restAPI(true)}
 	cfg.Node = node.Config{URL: o.store, Schema: o.schema, Log: o.log(), Version: Version()}
 	s, unregister, err := startServer(ctx, cfg)
 	if err != nil {
@@ -71,7 +71,8 @@ func (o *options) dev(ctx context.Context, listen string, args []string) error {
 	fmt.Fprintf(o.Err, `· serving %s at %s; metrics at http://%s/metrics
 · in a program:    app, err := perdure.Dial(ctx, "%s", definitions…)
 · from a shell:    perdure workflow list --store %s
-`, o.store, serverURL(s), s.Addr(), serverURL(s), serverURL(s))
+· over HTTP:       http://%s/v1/docs
+`, o.store, serverURL(s), s.Addr(), serverURL(s), serverURL(s), s.Addr())
 	here := func(context.Context) (session, error) { return running{opened{s.Node()}}, nil }
 	ctx, cancel := context.WithCancel(ctx)
 	failed := make(chan error, 1)

@@ -30,7 +30,7 @@ type keyShape struct {
 	Admin   bool   `json:"admin"`
 	Note    string `json:"note,omitempty"`
 	Created string `json:"created,omitempty"`
-	// Roles are those that the key names.
+	// Roles that the key names.
 	Roles   []string `json:"roles,omitempty"`
 	Expires string   `json:"expires,omitempty"`
 	Used    string   `json:"used,omitempty"`

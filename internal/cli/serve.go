@@ -23,6 +23,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/remote"
+	"github.com/perdure/perdure/internal/restapi"
 	"github.com/perdure/perdure/internal/telemetry"
 	"github.com/perdure/perdure/internal/telemetry/otlp"
 	"github.com/perdure/perdure/internal/telemetry/prom"
@@ -49,7 +50,7 @@ func newServe(o *options) *cobra.Command {
 		Use: "serve", Short: "Serve a store over the network", Args: cobra.NoArgs,
 		Long: `Serve a store to clients and workers in other processes and other languages. Programs connect with perdure.Dial.
 
-The server listens on one port for gRPC (protocol perdure.v1) and for HTTP: /livez, /readyz and /metrics. Callers need the
+The server listens on one port for gRPC (protocol perdure.v1) and for HTTP: the REST API at /v1, /livez, /readyz and /metrics. Callers need the
 admin key, from --admin-key-file or $` + adminKeyVariable + `. Connections from other machines need TLS, unless
 --allow-plaintext says otherwise. Stop the server with an interrupt: it lets running calls finish and workers connect elsewhere.
 
@@ -107,7 +108,7 @@ func (o *options) serve(ctx context.Context, f *serveFlags) error {
 		return err
 	}
 
-	cfg := node.ServerConfig{Listen: f.listen, Authenticator: authn.NewKeyring(auth), Authorizer: policies, Tenant: model.DefaultTenant, TLS: secure, Grace: f.grace}
+	cfg := node.ServerConfig{Listen: f.listen, Authenticator: authn.NewKeyring(auth), Authorizer: policies, Tenant: model.DefaultTenant, TLS: secure, Grace: f.grace, Web: restAPI(false)}
 	cfg.Node = node.Config{URL: o.store, Schema: o.schema, Log: log, Version: Version(), NoMigrate: f.noMigrate, LeaseTTL: f.lease}
 	cfg.Node.Meter = telemetry.New()
 	if f.tenantMetrics {
@@ -130,6 +131,15 @@ func (o *options) serve(ctx context.Context, f *serveFlags) error {
 		log.Warn("the last metrics and spans could not be exported", "error", failed)
 	}
 	return err
+}
+
+// restAPI returns the constructor of the REST API. A local one asks for no key.
+func restAPI(local bool) func(node.Parts) (node.Web, error) {
+	return func(p node.Parts) (node.Web, error) {
+		return restapi.New(restapi.Config{
+			Backend: p.Backend, Admin: p.Admin, Authenticator: p.Authenticator, Authorizer: p.Authorizer, Local: local, Log: p.Log, Version: p.Version, MaxPayload: p.MaxPayload,
+		})
+	}
 }
 
 // exportTime is how long a server that stops tries to send its last metrics and spans.

@@ -106,6 +106,7 @@ type Server struct {
 	grpc   *grpc.Server
 	health *health.Server
 	work   *Work
+	admin  api.Admin // nil without AdminService
 
 	// drained is done when the server shuts down. Calls that only wait end then.
 	drained context.Context //nolint:containedctx // the life of the server, not of a call
@@ -125,7 +126,8 @@ func New(cfg Config) *Server {
 	pb.RegisterWorkerServiceServer(s.grpc, s.work)
 	names := []string{pb.ClientService_ServiceDesc.ServiceName, pb.WorkerService_ServiceDesc.ServiceName}
 	if s.config.Admin != nil {
-		pb.RegisterAdminServiceServer(s.grpc, &admin{to: &serverAdmin{Admin: s.config.Admin, server: s, began: model.TimeOf(time.Now())}})
+		s.admin = &serverAdmin{Admin: s.config.Admin, server: s, began: model.TimeOf(time.Now())}
+		pb.RegisterAdminServiceServer(s.grpc, &admin{to: s.admin})
 		names = append(names, pb.AdminService_ServiceDesc.ServiceName)
 	}
 	for _, name := range names {
@@ -135,6 +137,9 @@ func New(cfg Config) *Server {
 	reflection.Register(s.grpc)
 	return s
 }
+
+// Admin returns what operators may do, with what only this server knows; nil without AdminService.
+func (s *Server) Admin() api.Admin { return s.admin }
 
 func (s *Server) options() []grpc.ServerOption {
 	c := &s.config

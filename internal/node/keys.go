@@ -48,7 +48,7 @@ func readKeys(all []store.Setting, log *slog.Logger) (keys []authn.Key, disabled
 	return keys, disabled
 }
 
-// Times of the record of which keys are used.
+// Times of the record of uses of keys.
 const (
 	// useInterval is how often a node looks which keys were used.
 	useInterval = time.Minute

@@ -35,6 +35,9 @@ type ServerConfig struct {
 	Tenant string
 	// TLS of connections; nil for plain text.
 	TLS *tls.Config
+	// Web returns the REST API; nil for none. The caller passes it in, so that programs with an
+	// embedded store do not link it.
+	Web func(Parts) (Web, error)
 	// Metrics answers GET /metrics; nil for none.
 	Metrics http.Handler
 	// Grace is how long the server keeps what a worker holds whose connection has broken; 30 s.
@@ -45,13 +48,33 @@ type ServerConfig struct {
 	Reunion time.Duration
 }
 
-// Server is a node that others reach over the network: by gRPC, and by HTTP for health and metrics.
+// Parts are what the REST API of a server is made of.
+type Parts struct {
+	Backend       api.Backend
+	Admin         api.Admin
+	Authenticator grpcapi.Authenticator
+	Authorizer    authz.Authorizer
+	Log           *slog.Logger
+	Version       string
+	MaxPayload    int
+}
+
+// Web is the REST API of a server.
+type Web interface {
+	http.Handler
+	// Shutdown ends requests that only wait.
+	Shutdown()
+}
+
+// Server is a node that others reach over the network: by gRPC, and by HTTP for the REST API, for
+// health and for metrics.
 type Server struct {
 	node  *Node
 	log   *slog.Logger
 	split *splitter
 	grpc  *grpcapi.Server
 	http  *http.Server
+	web   Web // nil without a REST API
 	// stopSchedules ends the worker that runs the schedules of all tenants.
 	stopSchedules func()
 	// stopUses ends the record of which keys are used; nil without a keyring.
@@ -95,6 +118,14 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	})
 	if err := s.grpc.Check(); err != nil {
 		return nil, errors.Join(err, l.Close(), n.Close())
+	}
+	if cfg.Web != nil {
+		if s.web, err = cfg.Web(Parts{
+			Backend: n.Backend(), Admin: s.grpc.Admin(), Authenticator: cfg.Authenticator, Authorizer: cfg.Authorizer, Log: cfg.Node.Log, Version: cfg.Node.Version,
+			MaxPayload: cfg.Node.MaxPayload,
+		}); err != nil {
+			return nil, errors.Join(err, l.Close(), n.Close())
+		}
 	}
 	s.http = &http.Server{
 		Handler: s.routes(cfg.Metrics), ReadHeaderTimeout: sniffTime, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
@@ -142,6 +173,9 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	if metrics != nil {
 		mux.Handle("GET /metrics", metrics)
 	}
+	if s.web != nil {
+		mux.Handle("/v1/", s.web)
+	}
 	return mux
 }
 
@@ -160,6 +194,9 @@ func (s *Server) Close(ctx context.Context) error {
 	s.once.Do(func() {
 		s.closes.Store(true)
 		s.node.Stopping()
+		if s.web != nil {
+			s.web.Shutdown()
+		}
 		s.grpc.Shutdown(ctx)
 		err := s.http.Shutdown(ctx)
 		if errors.Is(err, context.DeadlineExceeded) {

@@ -1,0 +1,215 @@
+package restapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/authz"
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// call is a request that was admitted.
+type call struct {
+	who     authn.Identity
+	writer  http.ResponseWriter
+	waits   bool
+	drained context.Context //nolint:containedctx // the life of the server
+}
+
+type callKey struct{}
+
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// beginHandler ends the time limit for the body. Otherwise a call that takes longer than the limit
+// would be cancelled by it.
+func (c *call) beginHandler() {
+	// not all writers have deadlines
+	_ = http.NewResponseController(c.writer).SetReadDeadline(time.Time{})
+}
+
+// outcome returns why a call ended, if it ended because its caller or the server did.
+func (c *call) outcome(ctx context.Context, err error) error {
+	switch {
+	case c.who.Valid != nil && c.who.Valid.Err() != nil:
+		return context.Cause(c.who.Valid)
+	case c.waits && c.drained.Err() != nil && ctx.Err() != nil:
+		return fault.New(fault.Unavailable, "the server shuts down")
+	}
+	return err
+}
+
+// ServeHTTP serves a request of the REST API.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	protect(w.Header())
+	defer func() {
+		if p := recover(); p != nil {
+			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				panic(p)
+			}
+			s.config.Log.LogAttrs(r.Context(), slog.LevelError, "a request panicked",
+				slog.String("path", r.URL.Path), slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+			writeProblem(w, problemOf(fault.New(fault.Internal, "the server failed; its log has the reason")))
+		}
+	}()
+
+	select {
+	case s.calls <- struct{}{}:
+		defer func() { <-s.calls }()
+	default:
+		writeProblem(w, problemOf(fault.New(fault.Exhausted, "the server serves %d requests already: try again later", cap(s.calls))))
+		return
+	}
+	if err := s.checkOrigin(r); err != nil {
+		writeProblem(w, problemOf(err))
+		return
+	}
+
+	z := compress(w, r)
+	defer z.Close()
+	s.mux.ServeHTTP(z, r)
+}
+
+// protect sets headers that keep browsers from using a reply in another way than as data.
+func protect(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+}
+
+// crossOrigin refuses requests of web pages of other sites that change something.
+var crossOrigin = http.NewCrossOriginProtection()
+
+// checkOrigin refuses requests that a web page of another site makes through a browser.
+func (s *Server) checkOrigin(r *http.Request) error {
+	if err := crossOrigin.Check(r); err != nil {
+		return fault.New(fault.Denied, "the request comes from a web page of another site")
+	}
+	if s.config.Local && !isLocal(r.Host) {
+		return fault.New(fault.Denied, "the server asks for no key, so it answers only requests to this machine, and %.100q is another host", r.Host)
+	}
+	return nil
+}
+
+func isLocal(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// admit identifies the caller of an operation and asks whether it may use it, before the library
+// reads the body.
+func (s *Server) admit(hc huma.Context, next func(huma.Context)) {
+	r, w := humago.Unwrap(hc)
+	op, begin := hc.Operation(), time.Now()
+	who, err := s.identify(r, op.OperationID)
+	if err == nil {
+		err = checkMedia(r, op)
+	}
+	if err != nil {
+		writeProblem(w, problemOf(err))
+		s.log(r, &who, served{op.OperationID, problemOf(err).Status, time.Since(begin)})
+		return
+	}
+
+	ctx, end := context.WithCancel(r.Context())
+	defer end()
+	waits, _ := op.Metadata["waits"].(bool)
+	c := &call{who: who, writer: w, waits: waits, drained: s.drained}
+	if waits {
+		defer context.AfterFunc(s.drained, end)()
+	}
+	if who.Valid != nil {
+		defer context.AfterFunc(who.Valid, end)()
+	}
+	if r.Header.Get("Traceparent") != "" {
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
+	}
+	next(huma.WithContext(hc, context.WithValue(ctx, callKey{}, c)))
+	s.log(r, &who, served{op.OperationID, hc.Status(), time.Since(begin)})
+}
+
+// identify returns the caller of an operation, or refuses it.
+func (s *Server) identify(r *http.Request, operation string) (authn.Identity, error) {
+	rule := authz.ByOperation(operation)
+	if rule == nil {
+		return authn.Identity{}, fault.New(fault.Denied, "%s is not an operation that callers may use", operation)
+	}
+	header := map[string][]string{}
+	for _, name := range [...]string{authn.AuthorizationHeader, authn.TenantHeader} {
+		if v := r.Header.Values(name); len(v) > 0 {
+			header[name] = v
+		}
+	}
+
+	who, err := s.config.Authenticator.Authenticate(r.Context(), header)
+	switch {
+	case err != nil:
+		return authn.Identity{}, err
+	case who.Tenant == "":
+		return authn.Identity{}, fault.New(fault.Internal, "the caller %s has no tenant", who.Name)
+	}
+	return who, s.config.Authorizer.Authorize(&who, rule.Action)
+}
+
+// checkMedia refuses a body of another type than the operation reads, and a compressed one, whose
+// size is not known before it is unpacked.
+func checkMedia(r *http.Request, op *huma.Operation) error {
+	if op.RequestBody == nil {
+		return nil
+	}
+
+	unsupported := func(format string, args ...any) error {
+		p := newProblem(http.StatusUnsupportedMediaType, fault.Invalid.String(), fmt.Sprintf(format, args...))
+		return p
+	}
+
+	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return unsupported("the body has the encoding %.40q, must have none", e)
+	}
+	want, _ := op.Metadata["media"].(string)
+	if r.ContentLength == 0 && !op.RequestBody.Required {
+		return nil
+	}
+
+	got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || got != want {
+		return unsupported("the body has the type %.80q, must have %s", r.Header.Get("Content-Type"), want)
+	}
+	return nil
+}
+
+// served is what became of a request.
+type served struct {
+	operation string
+	status    int
+	took      time.Duration
+}
+
+// log writes a line about a request. It never has a payload.
+func (s *Server) log(r *http.Request, who *authn.Identity, d served) {
+	level := slog.LevelDebug
+	if d.status == http.StatusInternalServerError {
+		level = slog.LevelError
+	}
+	s.config.Log.LogAttrs(r.Context(), level, "request", slog.String("operation", d.operation), slog.String("tenant", who.Tenant),
+		slog.String("caller", who.Name), slog.Int("status", d.status), slog.Duration("duration", d.took))
+}

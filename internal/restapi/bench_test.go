@@ -1,0 +1,40 @@
+package restapi_test
+
+import (
+	"io"
+	"net/http"
+	"testing"
+)
+
+// BenchmarkDescribe reads one execution by its key, on connections that stay open.
+func BenchmarkDescribe(b *testing.B) {
+	w := newWorld(b, nil)
+	w.want(http.StatusCreated, "", http.MethodPost, "/v1/executions", `{"workflow":"order","key":"42","input":1}`)
+	w.client.Transport = &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
+	b.SetParallelism(32)
+	b.ReportAllocs()
+
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			r, err := http.NewRequestWithContext(w.ctx, http.MethodGet, w.url+"/v1/executions/order/42", nil)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+
+			r.Header.Set("Authorization", "Bearer "+adminKey)
+			got, err := w.client.Do(r)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+
+			_, err = io.Copy(io.Discard, got.Body)
+			_ = got.Body.Close()
+			if err != nil || got.StatusCode != http.StatusOK {
+				b.Errorf("status %d, %v", got.StatusCode, err)
+				return
+			}
+		}
+	})
+}

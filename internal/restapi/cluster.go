@@ -1,0 +1,153 @@
+package restapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/authz"
+)
+
+// addServer adds what a caller learns about the server and itself.
+func (s *Server) addServer() {
+	add(s, operation{id: "get-server", method: http.MethodGet, path: "/server", tag: "Server", summary: "Say what the server is"}, s.about)
+	add(s, operation{id: "get-me", method: http.MethodGet, path: "/me", tag: "Server", summary: "Say who the caller is and what it may do"}, s.me)
+}
+
+// about is what the server is.
+type about struct {
+	Version    string    `json:"version"`
+	Time       time.Time `json:"time" doc:"The clock of the server"`
+	MaxPayload int       `json:"max_payload" doc:"Bytes of the largest value"`
+}
+
+func (s *Server) about(context.Context, *authn.Identity, *nothing) (*reply[about], error) {
+	return ok(about{s.config.Version, time.Now().UTC(), s.config.MaxPayload})
+}
+
+// me is who the caller is.
+type me struct {
+	Name    string   `json:"name"`
+	Tenant  string   `json:"tenant"`
+	Admin   bool     `json:"admin"`
+	Roles   []string `json:"roles"`
+	Actions []string `json:"actions" doc:"What the caller may do"`
+}
+
+func (s *Server) me(_ context.Context, who *authn.Identity, _ *nothing) (*reply[me], error) {
+	m := me{who.Name, who.Tenant, who.Admin, authz.RolesOf(who), []string{}}
+	for _, r := range authz.Table() {
+		if s.config.Authorizer.Authorize(who, r.Action) == nil {
+			m.Actions = append(m.Actions, string(r.Action))
+		}
+	}
+	return ok(m)
+}
+
+// addCluster adds what operates on nodes and connected workers.
+func (s *Server) addCluster() {
+	add(s, operation{id: "list-nodes", method: http.MethodGet, path: "/nodes", tag: adminTag, summary: "List the nodes of the cluster"}, s.listNodes)
+	add(s, operation{id: "get-health", method: http.MethodGet, path: "/health", tag: adminTag, summary: "Say whether the server can serve, and why not"}, s.health)
+	add(s, operation{id: "list-worker-sessions", method: http.MethodGet, path: "/worker-sessions", tag: adminTag, summary: "List the workers that are connected to this server"}, s.listSessions)
+	add(s, operation{id: "drain-worker", method: http.MethodPost, path: "/worker-sessions/{session}/drain", tag: adminTag, summary: "Ask a worker to finish and to connect again", status: http.StatusAccepted}, s.drainWorker)
+}
+
+// nodeBody is a node.
+type nodeBody struct {
+	Node     string     `json:"node"`
+	Host     string     `json:"host"`
+	Version  string     `json:"version,omitempty"`
+	Live     bool       `json:"live"`
+	Draining bool       `json:"draining"`
+	Shards   int        `json:"shards" doc:"That it owns"`
+	Since    *time.Time `json:"since,omitempty"`
+	Expires  *time.Time `json:"expires,omitempty" doc:"The end of its lease"`
+	Address  string     `json:"address,omitempty" doc:"Where it listens; only of the server that answers"`
+	Self     bool       `json:"self,omitempty" doc:"It is the server that answers"`
+}
+
+func (s *Server) listNodes(ctx context.Context, _ *authn.Identity, _ *nothing) (*reply[page[nodeBody]], error) {
+	got, err := s.config.Admin.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return ok(page[nodeBody]{Items: each(got, func(n *api.NodeInfo) nodeBody {
+		return nodeBody{n.ID.String(), n.Host, n.Version, n.Live, n.Draining, n.Shards, at(n.Since), at(n.Expires), n.Address, n.Self}
+	})})
+}
+
+// health is how the server is.
+type health struct {
+	Ready   bool       `json:"ready"`
+	Reasons []string   `json:"reasons" doc:"Why it is not ready"`
+	Version string     `json:"version,omitempty"`
+	Node    string     `json:"node"`
+	Since   *time.Time `json:"since,omitempty"`
+	Workers int        `json:"workers" doc:"That are connected to it"`
+}
+
+func (s *Server) health(ctx context.Context, _ *authn.Identity, _ *nothing) (*reply[health], error) {
+	h, err := s.config.Admin.Health(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return ok(health{h.Ready, append([]string{}, h.Reasons...), h.Version, h.Node.String(), at(h.Since), h.Workers})
+}
+
+// session is a worker that is connected to the server.
+type session struct {
+	Session    string     `json:"session"`
+	Tenant     string     `json:"tenant"`
+	Agent      string     `json:"agent,omitempty"`
+	Caller     string     `json:"caller"`
+	Name       string     `json:"name,omitempty"`
+	Connected  bool       `json:"connected"`
+	Draining   bool       `json:"draining"`
+	Workflows  []string   `json:"workflows,omitempty"`
+	Entities   []string   `json:"entities,omitempty"`
+	Queues     []string   `json:"queues,omitempty"`
+	Activities []string   `json:"activities,omitempty"`
+	Slots      int        `json:"slots,omitempty"`
+	Since      *time.Time `json:"since"`
+	Heard      *time.Time `json:"heard"`
+	Runs       int        `json:"runs"`
+	Calls      int        `json:"calls"`
+	Tasks      int        `json:"tasks"`
+}
+
+type sessionsInput struct {
+	Tenant string `query:"tenant" doc:"Only workers of this tenant"`
+}
+
+func (s *Server) listSessions(ctx context.Context, _ *authn.Identity, in *sessionsInput) (*reply[page[session]], error) {
+	got, err := s.config.Admin.WorkerSessions(ctx, in.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	return ok(page[session]{Items: each(got, func(w *api.WorkerSession) session {
+		return session{
+			w.ID, w.Tenant, w.Agent, w.Caller, w.Name, w.Connected, w.Draining, w.Workflows, each(w.Entities, func(t *string) string { return entityWord(*t) }),
+			w.Queues, w.Activities, w.Slots, at(w.Since), at(w.Heard), w.Runs, w.Calls, w.Tasks,
+		}
+	})})
+}
+
+type drainInput struct {
+	Session string `path:"session"`
+	Body    *struct {
+		Patience string `json:"patience,omitempty" example:"5m" doc:"How long the worker may take"`
+	} `required:"false"`
+}
+
+func (s *Server) drainWorker(ctx context.Context, _ *authn.Identity, in *drainInput) (*none, error) {
+	patience, err := time.Duration(0), error(nil)
+	if in.Body != nil {
+		patience, err = readDuration("patience", in.Body.Patience)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return done(s.config.Admin.DrainWorker(ctx, api.DrainRequest{Session: in.Session, Patience: patience}))
+}

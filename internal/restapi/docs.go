@@ -1,0 +1,47 @@
+package restapi
+
+import (
+	"embed"
+	"encoding/json"
+	"net/http"
+	"reflect"
+)
+
+// assets is the page that shows the document. It loads nothing from other servers.
+//
+//go:embed assets
+var assets embed.FS
+
+// pageType is the type of an event's data.
+var pageType = reflect.TypeFor[changePage]()
+
+// addDocs adds the document and the page that shows it. Both need no key: they say nothing about
+// the data.
+func (s *Server) addDocs() {
+	s.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
+		_ = json.NewEncoder(w).Encode(s.api.OpenAPI()) // the client is gone if this fails
+	})
+
+	for path, file := range map[string]struct{ name, media string }{
+		"/v1/docs":          {"docs.html", "text/html; charset=utf-8"},
+		"/v1/docs/docs.js":  {"docs.js", "text/javascript; charset=utf-8"},
+		"/v1/docs/docs.css": {"docs.css", "text/css; charset=utf-8"},
+	} {
+		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			text, err := assets.ReadFile("assets/" + file.name)
+			if err != nil {
+				writeProblem(w, problemOf(err))
+				return
+			}
+			w.Header().Set("Content-Type", file.media)
+			w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'")
+			_, _ = w.Write(text) // the client is gone if this fails
+		})
+	}
+
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { writeProblem(w, problemOf(errGone(r))) })
+}
+
+// Document returns the OpenAPI document as JSON.
+func (s *Server) Document() ([]byte, error) { return json.MarshalIndent(s.api.OpenAPI(), "", "  ") }

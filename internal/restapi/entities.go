@@ -1,0 +1,211 @@
+package restapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/model"
+)
+
+const entitiesTag = "Entities"
+
+// EntityPath names an entity or a service.
+type EntityPath struct {
+	Entity string `path:"entity" example:"account" doc:"The entity, or service: and the name of a service"`
+	Key    string `path:"key" example:"eu-1"`
+}
+
+func (p *EntityPath) address(who *authn.Identity) model.Address {
+	return model.Address{Tenant: who.Tenant, Type: entityType(p.Entity), Key: p.Key}
+}
+
+// addEntities adds what reads and calls entities, their mailboxes and their locks.
+func (s *Server) addEntities() {
+	const one = "/entities/{entity}/{key}"
+	add(s, operation{id: "list-entities", method: http.MethodGet, path: "/entities", tag: entitiesTag, summary: "List entities by type and key"}, s.listEntities(false))
+	add(s, operation{id: "get-entity", method: http.MethodGet, path: one, tag: entitiesTag, summary: "Read the committed state of an entity"}, s.entity)
+	add(s, operation{id: "call-entity", method: http.MethodPost, path: one + "/call", tag: entitiesTag, summary: "Call an operation and wait for its result", waits: true}, s.callEntity)
+	add(s, operation{id: "send-entity", method: http.MethodPost, path: one + "/send", tag: entitiesTag, summary: "Call an operation without waiting for it", status: http.StatusAccepted}, s.sendEntity)
+	add(s, operation{id: "list-mailbox", method: http.MethodGet, path: one + "/mailbox", tag: entitiesTag, summary: "List the calls that wait for an entity"}, s.mailbox)
+	s.addMailboxVerb(operation{id: "skip-mailbox-item", method: http.MethodPost, path: one + "/mailbox/{id}/skip", tag: entitiesTag, summary: "Move a waiting call behind the others"}, model.MailboxSkip)
+	s.addMailboxVerb(operation{id: "drop-mailbox-item", method: http.MethodDelete, path: one + "/mailbox/{id}", tag: entitiesTag, summary: "Remove a waiting call; its caller gets an error"}, model.MailboxDrop)
+	add(s, operation{id: "list-locks", method: http.MethodGet, path: "/locks", tag: entitiesTag, summary: "List entities that are locked"}, s.listEntities(true))
+	add(s, operation{id: "release-lock", method: http.MethodPost, path: "/locks/{entity}/{key}/release", tag: entitiesTag, summary: "Take a lock from its holder", status: http.StatusNoContent}, s.unlock)
+}
+
+// entity is an entity.
+type entity struct {
+	Entity  string       `json:"entity"`
+	Key     string       `json:"key"`
+	Exists  bool         `json:"exists"`
+	Version int64        `json:"version" doc:"Counts the changes of the entity"`
+	Created *time.Time   `json:"created,omitempty"`
+	Changed *time.Time   `json:"changed,omitempty"`
+	State   any          `json:"state,omitempty"`
+	Lock    *lock        `json:"lock,omitempty"`
+	Waiting []waitedCall `json:"waiting,omitempty" doc:"The front of its mailbox"`
+	More    bool         `json:"more_waiting,omitempty"`
+	Reasons []reason     `json:"reasons,omitempty" doc:"Why the waiting calls do not run"`
+}
+
+// lock says which section holds an entity.
+type lock struct {
+	Execution string     `json:"execution" doc:"The holder, as workflow/key"`
+	Run       string     `json:"run"`
+	Section   string     `json:"section,omitempty"`
+	Epoch     int64      `json:"epoch" doc:"The fencing token"`
+	Since     *time.Time `json:"since,omitempty"`
+}
+
+func entityOf(n *model.Entity) entity {
+	e := entity{Entity: entityWord(n.Address.Type), Key: n.Address.Key, Exists: n.Exists, Version: n.Version, Changed: at(n.Changed)}
+	if n.Exists {
+		e.State, e.Created = value(n.State), at(n.Created)
+	}
+	if n.Locked() {
+		e.Lock = &lock{nameOf(n.Holder.Address), n.Holder.Run.String(), n.Holder.ID, n.Epoch, at(n.Held)}
+	}
+	return e
+}
+
+type entitiesInput struct {
+	PageQuery
+
+	Entity string `query:"entity" doc:"Only this type"`
+	Prefix string `query:"prefix" doc:"Only keys with this prefix"`
+}
+
+func (s *Server) listEntities(locked bool) func(context.Context, *authn.Identity, *entitiesInput) (*reply[page[entity]], error) {
+	return func(ctx context.Context, who *authn.Identity, in *entitiesInput) (*reply[page[entity]], error) {
+		r := api.EntityListRequest{Tenant: who.Tenant, Type: entityType(in.Entity), KeyPrefix: in.Prefix, Locked: locked, Limit: in.Limit, Cursor: in.Cursor}
+		got, err := s.config.Backend.ListEntities(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return ok(page[entity]{each(got.Entities, entityOf), got.Cursor})
+	}
+}
+
+func (s *Server) entity(ctx context.Context, who *authn.Identity, in *EntityPath) (*reply[entity], error) {
+	got, err := s.config.Backend.Entity(ctx, in.address(who))
+	if err != nil {
+		return nil, err
+	}
+	e := entityOf(&got.Entity)
+	e.Entity, e.Key, e.More, e.Reasons = in.Entity, in.Key, got.More, each(got.Reasons, reasonOf)
+	for i := range got.Waiting {
+		w := &got.Waiting[i]
+		c := model.CallOf(i+1, w.Seq, w.At, &w.Message)
+		e.Waiting = append(e.Waiting, waitedCallOf(&c))
+	}
+	return ok(e)
+}
+
+type callInput struct {
+	EntityPath
+	RequestHeader
+
+	Body callBody
+}
+
+// callBody is a call of an operation.
+type callBody struct {
+	Operation string          `json:"operation" minLength:"1" example:"deposit"`
+	Input     json.RawMessage `json:"input,omitempty"`
+	View      bool            `json:"view,omitempty" doc:"The operation changes nothing and is not stored"`
+}
+
+func (s *Server) callEntity(ctx context.Context, who *authn.Identity, in *callInput) (*reply[valueBody], error) {
+	b := &in.Body
+	p, err := s.config.Backend.Call(ctx, api.CallRequest{
+		Address: in.address(who), Name: b.Operation, Input: payload(b.Input), RequestID: in.RequestID, View: b.View, Brief: b.View,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ok(valueBody{value(p)})
+}
+
+type sendInput struct {
+	EntityPath
+	RequestHeader
+
+	Body struct {
+		Operation string          `json:"operation" minLength:"1" example:"deposit"`
+		Input     json.RawMessage `json:"input,omitempty"`
+	}
+}
+
+func (s *Server) sendEntity(ctx context.Context, who *authn.Identity, in *sendInput) (*none, error) {
+	_, err := s.config.Backend.Call(ctx, api.CallRequest{
+		Address: in.address(who), Name: in.Body.Operation, Input: payload(in.Body.Input), RequestID: in.RequestID, OneWay: true,
+	})
+	return done(err)
+}
+
+// waitedCall is a call or a signal that waits.
+type waitedCall struct {
+	ID        string     `json:"id"`
+	Position  int        `json:"position,omitempty" doc:"From 1"`
+	Kind      string     `json:"kind,omitempty"`
+	Name      string     `json:"name,omitempty" doc:"The operation, or the name of the signal"`
+	Since     *time.Time `json:"since"`
+	Bytes     int        `json:"bytes"`
+	From      string     `json:"from,omitempty" doc:"The execution that sent it"`
+	RequestID string     `json:"request_id,omitempty"`
+	OneWay    bool       `json:"one_way,omitempty"`
+	Running   bool       `json:"running,omitempty"`
+	Input     any        `json:"input,omitempty"`
+}
+
+func waitedCallOf(c *model.Call) waitedCall {
+	return waitedCall{
+		ID: c.ID, Position: c.Position, Kind: c.Kind, Name: c.Operation, Since: at(c.At), Bytes: c.Bytes, From: nameOf(c.From.Address), RequestID: c.RequestID,
+		OneWay: c.OneWay, Running: c.Running, Input: value(c.Input),
+	}
+}
+
+// waitedCalls are the first of all that waits.
+type waitedCalls struct {
+	Items []waitedCall `json:"items"`
+	Total int          `json:"total"`
+}
+
+func waitedCallsOf(c model.Calls, err error) (*reply[waitedCalls], error) {
+	if err != nil {
+		return nil, err
+	}
+	return ok(waitedCalls{each(c.Calls, waitedCallOf), c.Total})
+}
+
+func (s *Server) mailbox(ctx context.Context, who *authn.Identity, in *EntityPath) (*reply[waitedCalls], error) {
+	return waitedCallsOf(s.config.Backend.Mailbox(ctx, api.MailboxRequest{Address: in.address(who), Do: model.MailboxList}))
+}
+
+type mailboxItemInput struct {
+	EntityPath
+
+	ID string `path:"id" doc:"The id of the waiting call"`
+}
+
+// addMailboxVerb adds an operation on one waiting call.
+func (s *Server) addMailboxVerb(o operation, verb string) {
+	add(s, o, func(ctx context.Context, who *authn.Identity, in *mailboxItemInput) (*reply[waitedCalls], error) {
+		return waitedCallsOf(s.config.Backend.Mailbox(ctx, api.MailboxRequest{Address: in.address(who), Do: verb, ID: in.ID}))
+	})
+}
+
+type unlockInput struct {
+	EntityPath
+	RequestHeader
+
+	Epoch int64 `query:"epoch" minimum:"0" doc:"The fencing token of the lock to take; whichever there is by default"`
+}
+
+func (s *Server) unlock(ctx context.Context, who *authn.Identity, in *unlockInput) (*none, error) {
+	return done(s.config.Backend.Unlock(ctx, api.UnlockRequest{Address: in.address(who), Epoch: in.Epoch, RequestID: in.RequestID}))
+}

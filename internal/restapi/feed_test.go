@@ -1,0 +1,131 @@
+package restapi_test
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure/internal/api"
+)
+
+// stream is a stream of events.
+type stream struct {
+	t     *testing.T
+	lines *bufio.Scanner
+	close func()
+}
+
+// follow begins to follow changes.
+func (w *world) follow(t *testing.T, query string, header ...string) *stream {
+	t.Helper()
+	ctx, cancel := context.WithCancel(w.ctx)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+"/v1/changes"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+w.token)
+	r.Header.Set("Accept-Encoding", "gzip")
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	got, err := w.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "text/event-stream" || got.Header.Get("Content-Encoding") != "" {
+		t.Fatalf("%d %v", got.StatusCode, got.Header)
+	}
+	s := &stream{t, bufio.NewScanner(got.Body), func() { cancel(); _ = got.Body.Close() }}
+	t.Cleanup(s.close)
+
+	return s
+}
+
+// next returns the next event; false at the end of the stream.
+func (s *stream) next() (name, id, data string, ok bool) {
+	for s.lines.Scan() {
+		line := s.lines.Text()
+		field, value, _ := strings.Cut(line, ": ")
+		switch field {
+		case "event":
+			name = value
+		case "id":
+			id = value
+		case "data":
+			data = value
+		case "":
+			if data != "" {
+				return name, id, data, true
+			}
+		}
+	}
+
+	return "", "", "", false
+}
+
+// until reads events until one has the text, and returns its id.
+func (s *stream) until(text string) string {
+	s.t.Helper()
+	for {
+		name, id, data, ok := s.next()
+		if !ok || name != "changes" {
+			s.t.Fatalf("the stream ended with %q %s before %q", name, data, text)
+		}
+		if strings.Contains(data, text) {
+			return id
+		}
+	}
+}
+
+// Clients follow changes as server-sent events. A client that connects again with the id of its
+// last event misses nothing. The stream ends with the key of its caller and with the server.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	start := func(key string) {
+		t.Helper()
+		w.want(http.StatusCreated, "", http.MethodPost, "/v1/executions", `{"workflow":"order","key":"`+key+`"}`)
+	}
+	s := w.follow(t, "?class=execution&workflow=order")
+	if _, id, data, ok := s.next(); !ok || id == "" || !strings.Contains(data, `"changes":[]`) {
+		t.Fatalf("the first page is %s", data)
+	}
+	start("a")
+	last := s.until(`"key":"a"`)
+	s.close()
+
+	start("b")
+	s = w.follow(t, "?class=execution", "Last-Event-ID", last)
+	s.until(`"key":"b"`)
+	s = w.follow(t, "?cursor="+last)
+	s.until(`"key":"b"`)
+	w.want(http.StatusBadRequest, "is not a cursor", http.MethodGet, "/v1/changes", "", "Last-Event-ID", "nonsense")
+	w.want(http.StatusBadRequest, "is not a status", http.MethodGet, "/v1/changes?status=flying", "")
+
+	if _, err := w.admin.CreateTenant(w.ctx, api.TenantChange{Name: "acme"}); err != nil {
+		t.Fatal(err)
+	}
+	k := w.key("acme", "reader")
+	w.token = k.Secret
+	s = w.follow(t, "")
+	if _, _, data, ok := s.next(); !ok || strings.Contains(data, `"key"`) {
+		t.Errorf("another tenant sees %s", data)
+	}
+	if err := w.admin.RevokeKey(w.ctx, k.ID); err != nil {
+		t.Fatal(err)
+	}
+	for ok := true; ok; {
+		_, _, _, ok = s.next()
+	}
+
+	w.token = adminKey
+	s = w.follow(t, "")
+	s.next()
+	w.rest.Shutdown()
+	for ok := true; ok; {
+		_, _, _, ok = s.next()
+	}
+}

@@ -1,0 +1,267 @@
+package restapi_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// shop starts an app with the code that the examples of the document name.
+func (w *world) shop() *perdure.App {
+	w.t.Helper()
+	var (
+		paid     = perdure.NewSignal[int]("paid")
+		approval = perdure.NewPromise[string]("approval")
+		progress = perdure.NewState[string]("progress")
+		add      = perdure.NewUpdate[int, int]("add")
+		sum      = perdure.NewQuery[perdure.Void, int]("sum")
+	)
+	pay := perdure.NewActivity("pay", func(context.Context, int) (string, error) {
+		return "", perdure.Permanent(errors.New("the card was declined"))
+	}, perdure.OnQueue("mails"))
+	order := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, in int) (int, error) {
+		total := in
+		sum.Handle(ctx, func(perdure.Void) (int, error) { return total, nil })
+		add.Handle(ctx, func(_ perdure.WorkflowCtx, n int) (int, error) {
+			if n < 0 {
+				return 0, errors.New("too little")
+			}
+			total += n
+			return total, nil
+		})
+
+		if err := progress.Set(ctx, "waits for the money"); err != nil {
+			return 0, err
+		}
+		n, err := paid.Receive(ctx)
+		if err != nil {
+			return 0, err
+		}
+
+		if _, err := approval.Await(ctx); err != nil {
+			return 0, err
+		}
+		return total + n, nil
+	})
+
+	account := perdure.NewEntity[int]("account")
+	deposit := perdure.NewOperation(account, "deposit", func(_ perdure.EntityCtx, s *int, n int) (int, error) {
+		*s += n
+		return *s, nil
+	})
+	_ = deposit
+	nightly := perdure.NewSchedule("nightly", perdure.Cron("0 3 * * *", "UTC"), order.Job(1))
+	app, err := attach.Open(w.ctx, attach.Config{Backend: w.server.Node().Backend(), Tenant: model.DefaultTenant}, order, pay, account, nightly)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = app.Close() })
+	if _, err := pay.Submit(app.With(w.ctx), 5, perdure.RawKey("p-1")); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := pay.Execution(perdure.RawKey("p-1")).Result(app.With(w.ctx)); err == nil {
+		w.t.Fatal("the payment has not failed")
+	}
+	return app
+}
+
+// eventually repeats a request until the body has the text.
+func (w *world) eventually(text, path string) *answer {
+	w.t.Helper()
+	for {
+		a := w.send(http.MethodGet, path, "")
+		if a.status == http.StatusOK && strings.Contains(a.body, text) {
+			return a
+		}
+		select {
+		case <-w.ctx.Done():
+			w.t.Fatalf("GET %s does not have %q: %d %s", path, text, a.status, a.body)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Every operation of the document works.
+func TestEveryOperation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.shop()
+	tried := map[string]bool{}
+	do := func(id string, status int, text, method, path, body string, header ...string) *answer {
+		t.Helper()
+		tried[id] = true
+		return w.want(status, text, method, "/v1"+path, body, header...)
+	}
+	const order = "/executions/order/42"
+	const get, post, put, patch, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete
+
+	do("get-server", 200, `"version":"test"`, get, "/server", "")
+	do("get-me", 200, `"tenant:write"`, get, "/me", "")
+
+	// Executions.
+	made := do("start-execution", 201, `"existing":false`, post, "/executions", `{"workflow":"order","key":"42","input":10,"labels":{"region":"eu"}}`)
+	if made.header.Get("Location") != "/v1"+order {
+		t.Errorf("location %q", made.header.Get("Location"))
+	}
+	do("start-execution", 200, `"existing":true`, post, "/executions", `{"workflow":"order","key":"42","input":10}`)
+	w.want(409, "", post, "/v1/executions", `{"workflow":"order","key":"42","input":11}`)
+	w.eventually("waits for the money", "/v1"+order+"/states/progress")
+	do("get-state", 200, `{"value":"waits for the money"}`, get, order+"/states/progress", "")
+	w.want(404, "has no state", get, "/v1"+order+"/states/none", "")
+	do("list-executions", 200, `"key":"42"`, get, "/executions?query="+url.QueryEscape(`workflow = "order" and label.region = "eu"`), "")
+	w.want(400, "", get, "/v1/executions?query="+url.QueryEscape(`workflow ==`), "")
+	do("count-executions", 200, `{"count":1}`, get, "/execution-count?query="+url.QueryEscape(`label.region = "eu"`), "")
+	do("list-stranded", 200, `"items":[]`, get, "/stranded-executions", "")
+	do("describe-execution", 200, `"input":10`, get, order, "")
+	do("explain-execution", 200, `"code":"signal"`, get, order+"/explanation", "")
+	do("await-execution", 202, `{"status":"running"}`, get, order+"/result?wait=1ms", "")
+	do("query-execution", 200, `{"value":10}`, post, order+"/query", `{"name":"sum"}`)
+	for range 2 { // the same request
+		do("update-execution", 200, `{"value":15}`, post, order+"/update", `{"name":"add","input":5}`, "Idempotency-Key", "u-1")
+	}
+	if p := w.want(424, "too little", post, "/v1"+order+"/update", `{"name":"add","input":-1}`).problem(t); p.Kind != "failure" || p.Failure == nil || p.Failure.Message != "too little" {
+		t.Errorf("%+v", p)
+	}
+	do("pause-execution", 204, "", post, order+"/pause", `{"reason":"stock"}`)
+	do("resume-execution", 204, "", post, order+"/resume", "")
+	do("get-history", 200, `"kind":"update_received"`, get, order+"/history?payloads=false", "")
+	exported := do("export-execution", 200, "order", get, order+"/export", "")
+	if got := exported.header.Get("Content-Type"); got != "application/jsonl" {
+		t.Errorf("exported as %s", got)
+	}
+	do("import-execution", 201, `"key":"43"`, post, "/imports?key=43", exported.body, "Content-Type", "application/jsonl")
+	do("fork-execution", 200, `"key":"44"`, post, order+"/fork", `{"key":"44"}`)
+	do("reset-execution", 200, `"dry_run":true`, post, order+"/reset", `{"after":0,"dry_run":true}`)
+	do("signal-execution", 204, "", post, "/executions/order/44/signal", `{"name":"unknown","input":1}`)
+	w.eventually(`"name":"unknown"`, "/v1/executions/order/44/unread-signals")
+	unread := do("list-unread-signals", 200, `"total":1`, get, "/executions/order/44/unread-signals", "")
+	id := between(unread.body, `"id":"`, `"`)
+	do("skip-unread-signal", 200, "", post, "/executions/order/44/unread-signals/"+id+"/skip", "")
+	id = between(w.send(get, "/v1/executions/order/44/unread-signals", "").body, `"id":"`, `"`)
+	do("drop-unread-signal", 200, id, del, "/executions/order/44/unread-signals/"+id, "")
+	do("terminate-execution", 204, "", post, "/executions/order/44/terminate", `{"reason":"wrong"}`)
+	do("retry-execution", 200, `"status":"running"`, post, "/executions/order/44/retry", "")
+	do("cancel-execution", 204, "", post, "/executions/order/44/cancel", "")
+	w.eventually(`"status":"canceled"`, "/v1/executions/order/44/result?wait=10s")
+	do("delete-execution", 200, `"dry_run":true`, del, "/executions/order/44?dry_run=true", "")
+	do("delete-execution", 200, `"dry_run":false`, del, "/executions/order/44", "")
+	w.want(404, "", get, "/v1/executions/order/44", "")
+	for range 2 {
+		w.want(204, "", post, "/v1"+order+"/signal", `{"name":"paid","input":100}`, "Idempotency-Key", "s-1")
+	}
+	do("resolve-promise", 204, "", post, order+"/promises/approval/resolve", `{"value":"yes"}`)
+	do("await-execution", 200, `"output":115`, get, order+"/result?wait=30s", "")
+	do("signal-with-start", 201, `"existing":false`, post, "/executions/order/45/signal-with-start", `{"signal":{"name":"paid","input":1},"input":1}`)
+	do("reject-promise", 204, "", post, "/executions/order/45/promises/approval/reject", `{"message":"no"}`)
+	w.eventually(`"message":"no"`, "/v1/executions/order/45/result?wait=10s")
+
+	// Entities and locks.
+	do("call-entity", 200, `{"value":7}`, post, "/entities/account/eu-1/call", `{"operation":"deposit","input":7}`, "Idempotency-Key", "d-1")
+	do("send-entity", 202, "", post, "/entities/account/eu-1/send", `{"operation":"deposit","input":1}`)
+	w.eventually(`"state":8`, "/v1/entities/account/eu-1")
+	do("get-entity", 200, `"exists":true`, get, "/entities/account/eu-1", "")
+	do("list-entities", 200, `"key":"eu-1"`, get, "/entities?entity=account&prefix=eu-", "")
+	do("list-mailbox", 200, `"total":0`, get, "/entities/account/eu-1/mailbox", "")
+	do("list-locks", 200, `"items":[]`, get, "/locks", "")
+	tried["skip-mailbox-item"], tried["drop-mailbox-item"], tried["release-lock"] = true, true, true
+	w.want(404, "", post, "/v1/entities/account/eu-1/mailbox/1-000000000000/skip", "")
+	w.want(404, "", del, "/v1/entities/account/eu-1/mailbox/1-000000000000", "")
+	w.want(404, "is not locked", post, "/v1/locks/account/eu-1/release", "")
+
+	// Tasks.
+	do("get-task-states", 200, `"states":{}`, get, "/executions/task:pay/p-1/task-states", "")
+	do("get-task-logs", 200, `"lines":[]`, get, "/executions/task:pay/p-1/task-logs", "")
+	do("get-task-stream", 200, `"items":[]`, get, "/executions/task:pay/p-1/task-stream", "")
+	dead := w.eventually("the card was declined", "/v1/dead-tasks")
+	do("list-dead-tasks", 200, "the card was declined", get, "/dead-tasks?activity=pay", "")
+	do("count-dead-tasks", 200, `{"count":1}`, get, "/dead-task-count", "")
+	do("group-dead-tasks", 200, `"count":1`, get, "/dead-task-groups", "")
+	one := "/dead-tasks/" + between(dead.body, `"id":"`, `"`)
+	do("get-dead-task", 200, `"input":5`, get, one, "")
+	do("pause-queue", 204, "", post, "/queues/mails/pause", `{"reason":"bank is closed"}`)
+	do("requeue-dead-task", 200, `"existing":false`, post, one+"/requeue", "")
+	do("undo-requeue", 204, "", post, one+"/undo-requeue", "")
+	do("purge-dead-task", 204, "", del, one, "")
+	do("list-queues", 200, `"paused":true`, get, "/queues", "")
+	do("resume-queue", 204, "", post, "/queues/mails/resume", "")
+	do("list-workers", 200, `"order"`, get, "/workers", "")
+
+	// Limits, breakers, schedules.
+	do("set-limit", 204, "", put, "/limits/smtp", `{"concurrency":5,"rate":"100/1m","per":"name"}`)
+	do("list-limits", 200, `"rate":"100/1m"`, get, "/limits", "")
+	do("delete-limit", 204, "", del, "/limits/smtp", "")
+	do("set-breaker-rule", 204, "", put, "/breaker-rules/bank", `{"failures":3,"reset":"30s"}`)
+	do("list-breaker-rules", 200, `"reset":"30s"`, get, "/breaker-rules", "")
+	do("trip-breaker", 204, "", post, "/breakers/bank/trip", `{"reason":"maintenance"}`)
+	do("list-breakers", 200, `"state":"open"`, get, "/breakers", "")
+	do("pause-breaker", 204, "", post, "/breakers/bank/pause", `{"until":"2099-01-01T00:00:00Z"}`)
+	do("reset-breaker", 204, "", post, "/breakers/bank/reset", "")
+	do("delete-breaker-rule", 204, "", del, "/breaker-rules/bank", "")
+	w.eventually(`"starts":"order"`, "/v1/schedules")
+	do("list-schedules", 200, `"errors":[]`, get, "/schedules", "")
+	do("get-schedule", 200, `"cron":"0 3 * * *"`, get, "/schedules/nightly", "")
+	do("change-schedule", 200, "", post, "/schedules/nightly/pause", `{"reason":"stock-taking"}`)
+	do("get-schedule", 200, "stock-taking", get, "/schedules/nightly", "")
+	do("get-allowance", 200, "{}", get, "/allowance", "")
+	do("set-allowance", 204, "", put, "/allowance", `{"open":1000,"retention":"720h"}`)
+	do("get-allowance", 200, `"retention":"720h0m0s"`, get, "/allowance", "")
+
+	// Administration.
+	do("create-tenant", 201, `"open":7`, post, "/tenants", `{"name":"acme","open":7}`)
+	do("change-tenant", 200, `"note":"the first"`, patch, "/tenants/acme", `{"note":"the first"}`)
+	do("get-tenant", 200, `"open":7`, get, "/tenants/acme", "")
+	do("list-tenants", 200, `"name":"acme"`, get, "/tenants", "")
+	k := do("create-key", 201, `"secret":"perdure_`, post, "/keys", `{"tenant":"acme","roles":["worker"],"expires_in":"2160h"}`)
+	if k.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("the secret of a key may be cached: %v", k.header)
+	}
+	fresh := do("rotate-key", 201, `"roles":["worker"]`, post, "/keys/"+k.field(t, "id")+"/rotate", `{"overlap":"1h"}`)
+	do("revoke-key", 204, "", del, "/keys/"+fresh.field(t, "id"), "")
+	if list := do("list-keys", 200, k.field(t, "id"), get, "/keys?tenant=acme", ""); strings.Contains(list.body, "secret") {
+		t.Errorf("a list has secrets: %s", list.body)
+	}
+	const setting = "/tenants/acme/settings/limit/smtp"
+	const body = `{"name":"smtp","per":"name","concurrency":5}`
+	set := do("set-setting", 200, `"concurrency":5`, put, setting, body, "If-None-Match", "*")
+	w.want(412, "", put, "/v1"+setting, body, "If-None-Match", "*")
+	w.want(412, "", put, "/v1"+setting, body, "If-Match", `"1000000"`)
+	if got := do("get-setting", 200, `"kind":"limit"`, get, setting, "").header.Get("ETag"); got == "" || got != set.header.Get("ETag") {
+		t.Errorf("ETag %q, want %q", got, set.header.Get("ETag"))
+	}
+	do("list-settings", 200, `"name":"smtp"`, get, "/tenants/acme/settings?kind=limit", "")
+	do("delete-setting", 204, "", del, setting, "", "If-Match", set.header.Get("ETag"))
+	w.want(404, "", get, "/v1"+setting, "")
+	do("list-nodes", 200, `"self":true`, get, "/nodes", "")
+	do("get-health", 200, `"ready":true`, get, "/health", "")
+	do("list-worker-sessions", 200, `"items":[]`, get, "/worker-sessions", "")
+	tried["drain-worker"] = true
+	w.want(404, "is connected to this server", post, "/v1/worker-sessions/none/drain", "")
+
+	tried["watch-changes"] = true // TestChanges
+	for _, id := range w.rest.Operations() {
+		if !tried[id] {
+			t.Errorf("%s was not tried", id)
+		}
+	}
+	for id := range tried {
+		if !slices.Contains(w.rest.Operations(), id) {
+			t.Errorf("%s does not exist", id)
+		}
+	}
+}
+
+// between returns the text between two others.
+func between(text, before, after string) string {
+	_, rest, _ := strings.Cut(text, before)
+	found, _, _ := strings.Cut(rest, after)
+	return found
+}

@@ -1,0 +1,125 @@
+package restapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/schedule"
+)
+
+const schedulesTag = "Schedules"
+
+// nextTicks is how many of the next times of a schedule a reply has.
+const nextTicks = 5
+
+// addSchedules adds what reads and operates schedules. Programs and perdure schedule apply define
+// them.
+func (s *Server) addSchedules() {
+	add(s, operation{id: "list-schedules", method: http.MethodGet, path: "/schedules", tag: schedulesTag, summary: "List schedules"}, s.listSchedules)
+	add(s, operation{id: "get-schedule", method: http.MethodGet, path: "/schedules/{name}", tag: schedulesTag, summary: "Read a schedule"}, s.schedule)
+	add(s, operation{id: "change-schedule", method: http.MethodPost, path: "/schedules/{name}/{verb}", tag: schedulesTag, summary: "Pause, resume, trigger, backfill or delete a schedule"}, s.changeSchedule)
+}
+
+// scheduleBody is a schedule.
+type scheduleBody struct {
+	Name     string      `json:"name"`
+	Cron     string      `json:"cron,omitempty"`
+	Zone     string      `json:"zone,omitempty"`
+	Every    string      `json:"every,omitempty"`
+	Kind     string      `json:"kind" enum:"workflow,task"`
+	Starts   string      `json:"starts" doc:"The workflow or the activity"`
+	Overlap  string      `json:"overlap"`
+	Paused   bool        `json:"paused"`
+	Reason   string      `json:"reason,omitempty" doc:"Why it is paused"`
+	Next     []time.Time `json:"next"`
+	Open     []fire      `json:"open"`
+	Recent   []fire      `json:"recent" doc:"Newest first"`
+	Missed   int64       `json:"missed"`
+	Failed   int64       `json:"failed"`
+	LastFail string      `json:"last_error,omitempty"`
+}
+
+// fire is an execution that a schedule has started.
+type fire struct {
+	Kind     string    `json:"kind" enum:"tick,trigger,backfill"`
+	Tick     time.Time `json:"tick"`
+	Workflow string    `json:"workflow"`
+	Key      string    `json:"key"`
+}
+
+func fireOf(f *schedule.Fire) fire { return fire{f.Kind, f.Tick.UTC(), f.Workflow, f.Key} }
+
+func scheduleOf(n *schedule.Seen) scheduleBody {
+	return scheduleBody{
+		Name: n.Name, Cron: n.Spec.Cron, Zone: n.Spec.Zone, Every: writeDuration(time.Duration(n.Spec.Every)), Kind: n.Spec.Job.Kind, Starts: n.Spec.Job.Name,
+		Overlap: string(n.Spec.Overlap), Paused: n.Status.Paused, Reason: n.Status.Why, Next: append([]time.Time{}, n.Next(nextTicks)...),
+		Open: each(n.Status.Open, fireOf), Recent: each(n.Status.Recent, fireOf), Missed: n.Status.Counts.Missed, Failed: n.Status.Counts.Failed, LastFail: n.Status.LastError,
+	}
+}
+
+type schedulesInput struct {
+	App string `query:"app" doc:"Only schedules that this app has applied"`
+}
+
+// scheduleList is the schedules of a tenant, and why others could not be read.
+type scheduleList struct {
+	Items  []scheduleBody `json:"items"`
+	Errors []string       `json:"errors"`
+}
+
+func (s *Server) listSchedules(ctx context.Context, who *authn.Identity, in *schedulesInput) (*reply[scheduleList], error) {
+	list := scheduleList{[]scheduleBody{}, []string{}}
+	for seen, err := range schedule.In(s.config.Backend, who.Tenant).List(ctx, in.App) {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			list.Errors = append(list.Errors, err.Error())
+			continue
+		}
+		list.Items = append(list.Items, scheduleOf(&seen))
+	}
+	return ok(list)
+}
+
+func (s *Server) schedule(ctx context.Context, who *authn.Identity, in *NamePath) (*reply[scheduleBody], error) {
+	seen, err := schedule.In(s.config.Backend, who.Tenant).Look(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return ok(scheduleOf(&seen))
+}
+
+type scheduleInput struct {
+	NamePath
+
+	Verb string        `path:"verb" enum:"pause,resume,trigger,backfill,delete"`
+	Body *scheduleVerb `required:"false"`
+}
+
+// scheduleVerb has what some of the verbs need.
+type scheduleVerb struct {
+	Reason string    `json:"reason,omitempty" doc:"Of a pause"`
+	From   time.Time `json:"from,omitzero" doc:"Of a backfill"`
+	To     time.Time `json:"to,omitzero" doc:"Of a backfill"`
+}
+
+// scheduleAnswer is what a schedule has done.
+type scheduleAnswer struct {
+	Key   string `json:"key,omitempty" doc:"Of the execution that a trigger started; absent when it waits for its turn"`
+	Ticks int    `json:"ticks,omitempty" doc:"Of a backfill"`
+}
+
+func (s *Server) changeSchedule(ctx context.Context, who *authn.Identity, in *scheduleInput) (*reply[scheduleAnswer], error) {
+	c := schedule.Command{Verb: in.Verb}
+	if in.Body != nil {
+		c.Why, c.From, c.To = in.Body.Reason, in.Body.From, in.Body.To
+	}
+	a, err := schedule.In(s.config.Backend, who.Tenant).Ask(ctx, in.Name, &c)
+	if err != nil {
+		return nil, err
+	}
+	return ok(scheduleAnswer{a.Key, a.Ticks})
+}
