@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -307,10 +308,16 @@ func (s *site) contents() map[string]string {
 	return out
 }
 
-// checkUnchanged checks that nothing was stored since before.
+// checkUnchanged checks that nothing was stored since before. Owners remove remembered answers that
+// their callers have, so there may be fewer of these.
 func (s *site) checkUnchanged(before map[string]string) {
 	s.t.Helper()
-	if after := s.contents(); !maps.Equal(before, after) {
+	after := s.contents()
+	then, _ := strconv.Atoi(before["requests"])
+	if now, _ := strconv.Atoi(after["requests"]); now < then {
+		after["requests"] = before["requests"]
+	}
+	if !maps.Equal(before, after) {
 		s.t.Errorf("rows before %v, after %v: something was stored", before, after)
 	}
 }
