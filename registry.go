@@ -24,11 +24,12 @@ type registry struct {
 	entities   map[string]*entityDefinition // and services, by the types of their addresses
 	bound      []callBinding
 	// handles: passed twice, or in several groups, one is the same definition
-	added     map[Definition]bool
-	needs     []need
-	outboxes  []outboxDefinition
-	schedules []*Schedule
-	problems  []error
+	added      map[Definition]bool
+	needs      []need
+	outboxes   []outboxDefinition
+	schedules  []*Schedule
+	singletons []singletonDefinition
+	problems   []error
 	// the definitions that replace others of the same name; nil when there is nothing
 	replaced *registry
 }

@@ -727,3 +727,33 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 		}
 	})
 }
+
+// A singleton runs in virtual time. After a crash its next runner waits for the lease and continues
+// at the saved position.
+func TestSingleton(t *testing.T) {
+	t.Parallel()
+	ticker := perdure.NewSingleton("ticker", func(ctx context.Context, at *perdure.Position[int]) error {
+		n, err := at.Last()
+		if err != nil {
+			return err
+		}
+		return at.Save(ctx, n+1)
+	}, perdure.RestartAfter(time.Hour), perdure.SingletonLease(time.Minute))
+
+	perduretest.Run(t, perdure.Group{ticker}, func(t *testing.T, env *perduretest.Env) {
+		look := func(epoch int64, position int) {
+			t.Helper()
+			info, err := ticker.Describe(env.With())
+			if err != nil || info.Epoch != epoch || info.Position != position {
+				t.Errorf("%+v, %v; want epoch %d at %d", info, err, epoch, position)
+			}
+		}
+		time.Sleep(150 * time.Minute)
+		look(1, 3)
+		env.Restart()
+		time.Sleep(50 * time.Second)
+		look(1, 3)
+		time.Sleep(time.Minute)
+		look(2, 4)
+	})
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/grpcapi"
 	"github.com/perdure/perdure/internal/schedule"
+	"github.com/perdure/perdure/internal/singleton"
 )
 
 // ServerConfig configures a server. A zero field has the default that its comment names.
@@ -48,8 +49,9 @@ type Server struct {
 	split *splitter
 	grpc  *grpcapi.Server
 	http  *http.Server
-	// stopSchedules ends the worker that runs the schedules of all tenants.
-	stopSchedules func()
+	// stopBuiltIns ends the workers that run the schedules and the registers of singletons of all
+	// tenants.
+	stopBuiltIns []func()
 
 	ended  sync.WaitGroup
 	failed chan error
@@ -90,7 +92,7 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		Handler: s.routes(cfg.Metrics), ReadHeaderTimeout: sniffTime, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(cfg.Node.Log.Handler(), slog.LevelDebug),
 	}
-	if s.stopSchedules, err = schedule.ServeAll(ctx, n.service, cfg.Node.Log); err != nil {
+	if err := s.serveBuiltIns(ctx, n, cfg.Node.Log); err != nil {
 		return nil, errors.Join(err, l.Close(), n.Close())
 	}
 	s.split = newSplitter(l, cfg.TLS)
@@ -102,6 +104,21 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		return nil
 	})
 	return s, nil
+}
+
+// serveBuiltIns runs the code of Perdure itself for all tenants.
+func (s *Server) serveBuiltIns(ctx context.Context, n *Node, log *slog.Logger) error {
+	schedules, err := schedule.ServeAll(ctx, n.service, log)
+	if err != nil {
+		return err
+	}
+	registers, err := singleton.ServeAll(ctx, n.service, log)
+	if err != nil {
+		schedules()
+		return err
+	}
+	s.stopBuiltIns = []func(){schedules, registers}
+	return nil
 }
 
 // serve runs one of the servers beside the others.
@@ -157,7 +174,9 @@ func (s *Server) Close(ctx context.Context) error {
 		}
 		_ = s.split.Close() // its listener may be closed already
 		s.ended.Wait()
-		s.stopSchedules()
+		for _, stop := range s.stopBuiltIns {
+			stop()
+		}
 		s.err = errors.Join(err, s.node.Close())
 	})
 	return s.err
