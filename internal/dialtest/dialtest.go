@@ -28,6 +28,7 @@ import (
 	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/codec"
+	"github.com/perdure/perdure/internal/delayed"
 	"github.com/perdure/perdure/internal/grpcapi"
 	"github.com/perdure/perdure/internal/schedule"
 	"github.com/perdure/perdure/internal/singleton"
@@ -151,6 +152,7 @@ type server struct {
 	listener      *bufconn.Listener
 	grpc          *grpcapi.Server
 	stopSchedules func()
+	stopCalls     func() // that are delayed
 	stopRegisters func() // of singletons
 	ended         sync.WaitGroup
 }
@@ -179,8 +181,13 @@ func serve(ctx context.Context, cfg attach.Config) (*server, error) {
 	if s.stopSchedules, err = schedule.ServeAll(ctx, host, log); err != nil {
 		return nil, err
 	}
+	if s.stopCalls, err = delayed.ServeAll(ctx, host, log); err != nil {
+		s.stopSchedules()
+		return nil, err
+	}
 	if s.stopRegisters, err = singleton.ServeAll(ctx, host, log); err != nil {
 		s.stopSchedules()
+		s.stopCalls()
 		return nil, err
 	}
 	s.ended.Go(func() { _ = s.grpc.Serve(s.listener) }) // it ends with close
@@ -193,5 +200,6 @@ func (s *server) close() {
 	s.grpc.Shutdown(ctx)
 	s.ended.Wait()
 	s.stopSchedules()
+	s.stopCalls()
 	s.stopRegisters()
 }

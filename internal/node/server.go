@@ -15,6 +15,7 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/delayed"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/grpcapi"
 	"github.com/perdure/perdure/internal/schedule"
@@ -49,8 +50,8 @@ type Server struct {
 	split *splitter
 	grpc  *grpcapi.Server
 	http  *http.Server
-	// stopBuiltIns ends the workers that run the schedules and the registers of singletons of all
-	// tenants.
+	// stopBuiltIns ends the workers that run the schedules, the delayed calls and the registers of
+	// singletons of all tenants.
 	stopBuiltIns []func()
 
 	ended  sync.WaitGroup
@@ -112,13 +113,26 @@ func (s *Server) serveBuiltIns(ctx context.Context, n *Node, log *slog.Logger) e
 	if err != nil {
 		return err
 	}
-	registers, err := singleton.ServeAll(ctx, n.service, log)
+	s.stopBuiltIns = append(s.stopBuiltIns, schedules)
+	calls, err := delayed.ServeAll(ctx, n.service, log)
 	if err != nil {
-		schedules()
+		s.endBuiltIns()
 		return err
 	}
-	s.stopBuiltIns = []func(){schedules, registers}
+	s.stopBuiltIns = append(s.stopBuiltIns, calls)
+	registers, err := singleton.ServeAll(ctx, n.service, log)
+	if err != nil {
+		s.endBuiltIns()
+		return err
+	}
+	s.stopBuiltIns = append(s.stopBuiltIns, registers)
 	return nil
+}
+
+func (s *Server) endBuiltIns() {
+	for _, stop := range s.stopBuiltIns {
+		stop()
+	}
 }
 
 // serve runs one of the servers beside the others.
@@ -174,9 +188,7 @@ func (s *Server) Close(ctx context.Context) error {
 		}
 		_ = s.split.Close() // its listener may be closed already
 		s.ended.Wait()
-		for _, stop := range s.stopBuiltIns {
-			stop()
-		}
+		s.endBuiltIns()
 		s.err = errors.Join(err, s.node.Close())
 	})
 	return s.err
