@@ -18,6 +18,11 @@ func TestDelayedCallIsSealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	app := openAtDesk(t, newDesk(), attachment{Payloads: payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys)}}})
+	defer func() {
+		if err := app.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	call := delayed.Call{To: "entity:box", Key: "k", Name: "put", Input: schedule.Payload{Payload: model.Payload{Data: []byte(`"secret"`)}}}
 	p, err := call.Encode()
 	if err != nil {
