@@ -33,6 +33,9 @@ type App struct {
 	background sync.WaitGroup
 	stop       context.CancelFunc // of what runs in the background
 
+	singletons     sync.WaitGroup
+	stopSingletons func() // ends them and waits; nil before they run
+
 	closing sync.Once
 	closed  error
 }
@@ -60,6 +63,7 @@ func (a *App) Close() error {
 		if a.cfg.OnClosing != nil {
 			a.cfg.OnClosing()
 		}
+		a.endSingletons()
 		a.stopBackground()
 		err := a.closeWorkers()
 		if a.cfg.OnClose != nil {
@@ -68,6 +72,15 @@ func (a *App) Close() error {
 		a.closed = public(err)
 	})
 	return a.closed
+}
+
+// endSingletons tells the singletons that run here that the app closes, and waits until their code
+// has returned and their leases are released. The workers must still serve, because the code may
+// use them.
+func (a *App) endSingletons() {
+	if a.stopSingletons != nil {
+		a.stopSingletons()
+	}
 }
 
 // closeWorkers takes no new work and waits for running work. It serves entities until steps and

@@ -131,7 +131,11 @@ func (a *App) serve(ctx context.Context, r *registry) error {
 	if err := a.join(ctx, r); err != nil {
 		return err
 	}
-	return a.applySchedules(ctx, r.schedules)
+	if err := a.applySchedules(ctx, r.schedules); err != nil {
+		return err
+	}
+	a.runSingletons(r.singletons)
+	return nil
 }
 
 // join asks the engine for executions of the workflows.

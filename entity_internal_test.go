@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/singleton"
 	"github.com/perdure/perdure/payload"
 )
 
@@ -191,7 +192,11 @@ func TestEntitiesJoinAndLeave(t *testing.T) {
 	NewRPC(calm, "do", func(EntityCtx, Void) (Void, error) { return Void{}, nil })
 	d := newDesk()
 	app := openAtDesk(t, d, attachment{}, boxes, calm)
-	want := []model.EntityType{{Type: "entity:box", Concurrency: 1, Views: []string{"look", "see"}, Mailbox: 5}, {Type: "service:calm", Concurrency: 3, Idle: time.Minute}}
+	want := []model.EntityType{
+		singleton.Offer(), // every app keeps the registers of singletons
+		{Type: "entity:box", Concurrency: 1, Views: []string{"look", "see"}, Mailbox: 5},
+		{Type: "service:calm", Concurrency: 3, Idle: time.Minute},
+	}
 	if diff := cmp.Diff(want, d.offer.Types); diff != "" {
 		t.Error(diff)
 	}

@@ -2,6 +2,7 @@ package perdure
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/entity"
@@ -94,6 +95,9 @@ func (r *registry) entity(d entityDefinition) {
 func (r *registry) checkEntity(d *entityDefinition) {
 	if err := d.kind.checkName(d.name); err != nil {
 		r.wrong("%w (%s)", err, d.at)
+	}
+	if strings.HasPrefix(d.name, model.ReservedPrefix) {
+		r.wrong("the name of %s %s begins with %s, as those of Perdure itself do: give it another one (%s)", d.kind.word, d.name, model.ReservedPrefix, d.at)
 	}
 	r.checkTypes(d.at, d.types)
 	d.opts.check(func(format string, args ...any) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/delayed"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/schedule"
@@ -24,11 +25,12 @@ type registry struct {
 	entities   map[string]*entityDefinition // and services, by the types of their addresses
 	bound      []callBinding
 	// handles: passed twice, or in several groups, one is the same definition
-	added     map[Definition]bool
-	needs     []need
-	outboxes  []outboxDefinition
-	schedules []*Schedule
-	problems  []error
+	added      map[Definition]bool
+	needs      []need
+	outboxes   []outboxDefinition
+	schedules  []*Schedule
+	singletons []singletonDefinition
+	problems   []error
 	// the definitions that replace others of the same name; nil when there is nothing
 	replaced *registry
 }
@@ -84,6 +86,7 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 	switch n := len(r.problems); n {
 	case 0:
 		r.workflows[schedule.Type] = workflowDefinition{name: schedule.Type, code: schedule.Code, bound: true}
+		r.workflows[delayed.Type] = workflowDefinition{name: delayed.Type, code: delayed.Code, bound: true, retain: delayed.Retention}
 		return r, nil
 	case 1:
 		return nil, fault.New(fault.Invalid, "a mistake in the definitions: %w", r.problems[0])

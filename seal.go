@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/delayed"
 	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -107,6 +108,9 @@ func (h *host) sealerOf(m *model.Message) replay.Seal {
 
 // sealStart is seal for the input of an execution.
 func (h *host) sealStart(ctx context.Context, pt patience, a model.Address, p model.Payload) (model.Payload, error) {
+	if a.Type == delayed.Type {
+		return h.sealLater(ctx, pt, p)
+	}
 	return h.sealWith(ctx, pt, parcel{word: "input of workflow", name: a.Type}, p, func(ctx context.Context, p model.Payload) (model.Payload, error) {
 		return h.codec.SealStart(ctx, a, p)
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pool"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/singleton"
 )
 
 // joinTasks has the engine give us tasks of the activities whose code is here: all of them, because
@@ -106,16 +107,19 @@ func (a *App) closeTasks() error {
 
 // joinEntities has the engine give us calls of the entities and services whose code is here.
 func (a *App) joinEntities(ctx context.Context, r *registry) error {
-	if len(r.entities) == 0 {
-		return nil
-	}
 	offer := model.EntityOffer{Name: workerName(), Tenant: a.host.tenant}
-
 	cfg := entity.Config{Types: map[string]entity.Type{}, Logger: a.cfg.Logger}
+	if !a.cfg.Served {
+		offer.Types = append(offer.Types, singleton.Offer())
+		cfg.Types[singleton.Type] = singleton.Code()
+	}
 	for _, typ := range sortedKeys(r.entities) {
 		d := r.entities[typ]
 		offer.Types = append(offer.Types, d.offer())
 		cfg.Types[typ] = d.code(a.host)
+	}
+	if len(offer.Types) == 0 {
+		return nil
 	}
 
 	if c := a.cfg.Checks; c != nil {

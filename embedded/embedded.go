@@ -171,7 +171,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 		Backend: n.Backend(), Tenant: model.DefaultTenant, Logger: c.Logger, IdleAfter: c.IdleAfter, MaxLoaded: c.MaxLoaded, MaxSteps: c.MaxSteps,
 		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, Tasks: c.Tasks, Version: c.Version, OnClosing: n.Stopping, OnClose: closeNode,
 		Payloads: c.Payloads, Cluster: n.Store().Info().Cluster, Search: n.Search, Name: c.Name, PruneSchedules: c.PruneSchedules,
-		Meter: meter, Tracer: tracer,
+		Meter: meter, Tracer: tracer, Process: node.DescribeProcess(), ProcessGone: node.ProcessGone,
 	}, defs...)
 	if err != nil {
 		return nil, errors.Join(err, closeNode())

@@ -727,3 +727,57 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 		}
 	})
 }
+
+// Calls of entities and services can be made later, and withdrawn.
+func TestLaterCalls(t *testing.T) {
+	t.Parallel()
+	tally := perdure.NewEntity[int]("tally")
+	add := perdure.NewOperation(tally, "add", func(_ perdure.EntityCtx, s *int, n int) (int, error) { *s += n; return *s, nil })
+	rung := 0
+	bell := perdure.NewService("bell")
+	ring := perdure.NewRPC(bell, "ring", func(perdure.EntityCtx, perdure.Void) (perdure.Void, error) { rung++; return perdure.Void{}, nil })
+
+	perduretest.Run(t, perdure.Group{tally, bell}, func(t *testing.T, env *perduretest.Env) {
+		_, err := add.SendLater(env.With(), "k", 1, perdure.StartDelay(time.Hour))
+		_, other := add.SendLater(env.With(), "k", 10, perdure.StartDelay(time.Hour), perdure.RawKey("ten"))
+		_, third := ring.SendLater(env.With(), "k", perdure.Void{}, perdure.StartDelay(time.Hour))
+		if err := errors.Join(err, other, third, perdure.LaterCall(perdure.RawKey("ten")).Cancel(env.With(), "no")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		env.Settle()
+		if n, _, err := tally.Get(env.With(), "k"); n != 1 || rung != 1 || err != nil {
+			t.Errorf("the tally is %d, the bell rang %d times, %v", n, rung, err)
+		}
+	})
+}
+
+// A singleton runs in virtual time. After a crash its next runner waits for the lease and continues
+// at the saved position.
+func TestSingleton(t *testing.T) {
+	t.Parallel()
+	ticker := perdure.NewSingleton("ticker", func(ctx context.Context, at *perdure.Position[int]) error {
+		n, err := at.Last()
+		if err != nil {
+			return err
+		}
+		return at.Save(ctx, n+1)
+	}, perdure.RestartAfter(time.Hour), perdure.SingletonLease(time.Minute))
+
+	perduretest.Run(t, perdure.Group{ticker}, func(t *testing.T, env *perduretest.Env) {
+		look := func(epoch int64, position int) {
+			t.Helper()
+			info, err := ticker.Describe(env.With())
+			if err != nil || info.Epoch != epoch || info.Position != position {
+				t.Errorf("%+v, %v; want epoch %d at %d", info, err, epoch, position)
+			}
+		}
+		time.Sleep(150 * time.Minute)
+		look(1, 3)
+		env.Restart()
+		time.Sleep(50 * time.Second)
+		look(1, 3)
+		time.Sleep(time.Minute)
+		look(2, 4)
+	})
+}

@@ -62,6 +62,12 @@ var rooms = []room{
 	// asked.
 	{path: "internal/schedule", imports: join(vocabulary, "internal/api", "internal/cadence", "internal/replay")},
 
+	// Executions that make one call of an entity later.
+	{path: "internal/delayed", imports: join(vocabulary, "internal/api", "internal/replay", "internal/schedule")},
+	// Code that runs in one process at a time: the register that says which, and what competes for
+	// it.
+	{path: "internal/singleton", imports: join(vocabulary, "internal/api", "internal/entity", "internal/episode", "internal/replay", "internal/schedule")},
+
 	// Failures that repeat, logged as episodes.
 	{path: "internal/episode", imports: []string{"internal/model"}},
 	// Whether a connection pooler shares server connections between transactions.
@@ -179,7 +185,7 @@ var rooms = []room{
 	{
 		path: ".",
 		imports: join(
-			vocabulary, "internal/attach/seam", "internal/replay", "internal/pool", "internal/entity", "internal/episode", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/remote", "internal/codec", "internal/schedule",
+			vocabulary, "internal/attach/seam", "internal/replay", "internal/pool", "internal/entity", "internal/episode", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/remote", "internal/codec", "internal/delayed", "internal/schedule", "internal/singleton",
 			"internal/userdb", "internal/telemetry", "internal/telemetry/tracing", "payload",
 		),
 		public: true,
@@ -233,7 +239,7 @@ var rooms = []room{
 	{path: "internal/sim/cluster", imports: join(simulated, "internal/sim/kernel", "internal/sim/scenario", "internal/sim/oracle", "internal/sim/disk", "internal/sim/worker"), testing: true},
 	{path: "internal/sim/workload", imports: join(simulated, "internal/sim/kernel", "internal/sim/scenario", "internal/sim/oracle", "internal/sim/disk", "internal/sim/worker", "internal/sim/cluster"), testing: true},
 	{path: "internal/sim", imports: []string{"internal/sim/..."}, testing: true},
-	{path: "internal/dialtest", imports: []string{".", "internal/api", "internal/attach", "internal/authn", "internal/codec", "internal/grpcapi", "internal/schedule"}, testing: true},
+	{path: "internal/dialtest", imports: []string{".", "internal/api", "internal/attach", "internal/authn", "internal/codec", "internal/grpcapi", "internal/delayed", "internal/schedule", "internal/singleton"}, testing: true},
 	{path: "internal/tenanttest", imports: join(vocabulary, ".", "internal/api", "internal/attach", "internal/core/rule", "internal/history"), testing: true},
 	{path: "internal/wrong", testing: true},
 	{path: "internal/txtest", testing: true},
@@ -249,7 +255,7 @@ var pureThirdParty = []string{"github.com/cespare/xxhash/v2", "github.com/fxamac
 // maxTypes is the budget of exported types in the root package. A third of them is what operators
 // see of schedules, dead tasks, limits and breakers, and thirteen are groups of verbs, such as
 // app.Breakers(). docs/architecture.md says why they are here.
-const maxTypes = 103
+const maxTypes = 107
 
 // roomOf returns the most specific row for a package.
 func roomOf(rooms []room, dir string) (room, bool) {

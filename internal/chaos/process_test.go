@@ -79,6 +79,9 @@ func victim(url string) int {
 	if os.Getenv(envInline) != "" {
 		defs = heldForever()
 	}
+	if os.Getenv(envSingleton) != "" {
+		defs = perdure.Group{stepper(l)}
+	}
 	app, err := cfg.Open(ctx, url, defs)
 	if err != nil {
 		fmt.Println("open:", err)
@@ -103,7 +106,7 @@ func victim(url string) int {
 			return 1
 		}
 		<-terminate
-	} else if os.Getenv(envIdle) != "" || os.Getenv(envTasks) != "" || os.Getenv(envLend) != "" || os.Getenv(envInline) != "" {
+	} else if os.Getenv(envIdle) != "" || os.Getenv(envTasks) != "" || os.Getenv(envLend) != "" || os.Getenv(envInline) != "" || os.Getenv(envSingleton) != "" {
 		<-terminate
 	} else if os.Getenv(envPersisted) != "" {
 		callAndDie(ctx, app, terminate)

@@ -92,7 +92,7 @@ func TestEntitiesBesideANode(t *testing.T) {
 		do(c.want, c.code, append([]string{"entity"}, strings.Fields(c.args)...)...)
 	}
 
-	do("entities account, service:clock", 0, "worker", "list")
+	do("entities account, perdure.singleton, service:clock", 0, "worker", "list")
 	do(`"service:clock"`, 0, "worker", "list", "-o", "json")
 	do("see `perdure entity show account/42`", 2, "workflow", "explain", "entity:account/42")
 }

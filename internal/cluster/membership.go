@@ -4,7 +4,6 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -298,7 +297,7 @@ func rankOf(n *store.Member) rank {
 			return runsWorkflows
 		case s.Worker != "":
 			r = max(r, runsTasks)
-		case strings.HasPrefix(s.Workflow, model.ReservedPrefix):
+		case model.IsBuiltIn(s.Workflow):
 			r = max(r, runsOurs)
 		default:
 			return runsWorkflows

@@ -28,8 +28,10 @@ import (
 	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/codec"
+	"github.com/perdure/perdure/internal/delayed"
 	"github.com/perdure/perdure/internal/grpcapi"
 	"github.com/perdure/perdure/internal/schedule"
+	"github.com/perdure/perdure/internal/singleton"
 )
 
 // Env is the environment variable that puts connections between apps and their engines:
@@ -150,14 +152,19 @@ type server struct {
 	listener      *bufconn.Listener
 	grpc          *grpcapi.Server
 	stopSchedules func()
+	stopCalls     func() // that are delayed
+	stopRegisters func() // of singletons
 	ended         sync.WaitGroup
 }
 
 // serve starts a server in front of an engine, as node.Serve does.
 func serve(ctx context.Context, cfg attach.Config) (*server, error) {
-	host, ok := cfg.Backend.(schedule.Host)
+	host, ok := cfg.Backend.(interface {
+		schedule.Host
+		singleton.Host
+	})
 	if !ok {
-		return nil, errors.New("the engine cannot run schedules")
+		return nil, errors.New("the engine cannot run schedules and singletons")
 	}
 	log := cfg.Logger
 	if log == nil {
@@ -174,6 +181,15 @@ func serve(ctx context.Context, cfg attach.Config) (*server, error) {
 	if s.stopSchedules, err = schedule.ServeAll(ctx, host, log); err != nil {
 		return nil, err
 	}
+	if s.stopCalls, err = delayed.ServeAll(ctx, host, log); err != nil {
+		s.stopSchedules()
+		return nil, err
+	}
+	if s.stopRegisters, err = singleton.ServeAll(ctx, host, log); err != nil {
+		s.stopSchedules()
+		s.stopCalls()
+		return nil, err
+	}
 	s.ended.Go(func() { _ = s.grpc.Serve(s.listener) }) // it ends with close
 	return s, nil
 }
@@ -184,4 +200,6 @@ func (s *server) close() {
 	s.grpc.Shutdown(ctx)
 	s.ended.Wait()
 	s.stopSchedules()
+	s.stopCalls()
+	s.stopRegisters()
 }

@@ -14,8 +14,13 @@ import (
 // begin like this.
 const TaskPrefix = "task:"
 
-// ReservedPrefix begins the names of built-in workflows. Every app has their code.
+// ReservedPrefix begins the names of built-in workflows and entities. Every app has their code.
 const ReservedPrefix = "perdure."
+
+// IsBuiltIn reports whether the type of an address is a workflow or an entity of Perdure itself.
+func IsBuiltIn(typ string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(typ, EntityPrefix), ReservedPrefix)
+}
 
 // DefaultQueue is the queue of a task that names none.
 const DefaultQueue = "default"

@@ -5,7 +5,7 @@ import "slices"
 var list = slices.Concat(
 	common, histories, tasks, flow, share, starting, entities, files, load, signals, clocks, requests, damaged, bounds, hardships, recalls, commands,
 	admin, connections, watched,
-	inputs, fullHistories, cancels, crowded, answers, edges, outlive, outliving, stale,
+	inputs, fullHistories, cancels, crowded, answers, edges, outlive, outliving, stale, singletons, delayedCalls,
 )
 
 // histories are bugs of what is done with histories, of pinned runs, and of what workflows send

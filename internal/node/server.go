@@ -16,9 +16,11 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/authz"
+	"github.com/perdure/perdure/internal/delayed"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/grpcapi"
 	"github.com/perdure/perdure/internal/schedule"
+	"github.com/perdure/perdure/internal/singleton"
 )
 
 // ServerConfig configures a server. A zero field has the default that its comment names.
@@ -75,8 +77,9 @@ type Server struct {
 	grpc  *grpcapi.Server
 	http  *http.Server
 	web   Web // nil without a REST API
-	// stopSchedules ends the worker that runs the schedules of all tenants.
-	stopSchedules func()
+	// stopBuiltIns ends the workers that run the schedules, the delayed calls and the registers of
+	// singletons of all tenants.
+	stopBuiltIns []func()
 	// stopUses ends the record of which keys are used; nil without a keyring.
 	stopUses func()
 
@@ -131,7 +134,7 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		Handler: s.routes(cfg.Metrics), ReadHeaderTimeout: sniffTime, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(cfg.Node.Log.Handler(), slog.LevelDebug),
 	}
-	if s.stopSchedules, err = schedule.ServeAll(ctx, n.service, cfg.Node.Log); err != nil {
+	if err := s.serveBuiltIns(ctx, n, cfg.Node.Log); err != nil {
 		return nil, errors.Join(err, l.Close(), n.Close())
 	}
 	s.split = newSplitter(l, cfg.TLS)
@@ -143,6 +146,34 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		return nil
 	})
 	return s, nil
+}
+
+// serveBuiltIns runs the code of Perdure itself for all tenants.
+func (s *Server) serveBuiltIns(ctx context.Context, n *Node, log *slog.Logger) error {
+	schedules, err := schedule.ServeAll(ctx, n.service, log)
+	if err != nil {
+		return err
+	}
+	s.stopBuiltIns = append(s.stopBuiltIns, schedules)
+	calls, err := delayed.ServeAll(ctx, n.service, log)
+	if err != nil {
+		s.endBuiltIns()
+		return err
+	}
+	s.stopBuiltIns = append(s.stopBuiltIns, calls)
+	registers, err := singleton.ServeAll(ctx, n.service, log)
+	if err != nil {
+		s.endBuiltIns()
+		return err
+	}
+	s.stopBuiltIns = append(s.stopBuiltIns, registers)
+	return nil
+}
+
+func (s *Server) endBuiltIns() {
+	for _, stop := range s.stopBuiltIns {
+		stop()
+	}
 }
 
 // serve runs one of the servers beside the others.
@@ -204,10 +235,10 @@ func (s *Server) Close(ctx context.Context) error {
 		}
 		_ = s.split.Close() // its listener may be closed already
 		s.ended.Wait()
-		s.stopSchedules()
 		if s.stopUses != nil {
 			s.stopUses()
 		}
+		s.endBuiltIns()
 		s.err = errors.Join(err, s.node.Close())
 	})
 	return s.err

@@ -276,6 +276,24 @@ func (s *Service) JoinBuiltIn(_ context.Context, w api.Worker, workflows ...stri
 	return s.engine.Join(w, api.Offer{Tenant: model.EveryTenant, Workflows: workflows}), nil
 }
 
+// JoinBuiltInEntities adds a worker that has the code of entities of Perdure itself, such as the
+// registers of singletons, for every tenant. Like JoinBuiltIn it is not part of api.Backend.
+func (s *Service) JoinBuiltInEntities(_ context.Context, w api.EntityWorker, types ...model.EntityType) (api.EntitySession, error) {
+	if s.engine == nil {
+		return nil, fault.New(fault.Denied, "the store is open for reading only")
+	}
+	v := s.check("join")
+	for i := range types {
+		if !model.IsBuiltIn(types[i].Type) {
+			v.Wrong("%s is not built in: a worker offers it for one tenant", types[i].Type)
+		}
+	}
+	if err := v.Err(); err != nil {
+		return nil, err
+	}
+	return s.engine.JoinEntities(w, model.EntityOffer{Tenant: model.EveryTenant, Types: types}), nil
+}
+
 // Join adds a workflow worker.
 func (s *Service) Join(_ context.Context, w api.Worker, offer api.Offer) (api.Session, error) {
 	if s.engine == nil {

@@ -63,6 +63,10 @@ type Config[D, T any] struct {
 	// nothing.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
+	// Process describes this process, and ProcessGone reports whether the process of such a
+	// description is provably gone. Singletons use them. Without them, only leases count.
+	Process     string
+	ProcessGone func(process string) bool
 	// OnClosing runs when Close is called, before the workers leave.
 	OnClosing func()
 	// OnClose closes the engine. The app calls it last.

@@ -88,7 +88,7 @@ func (l *Lane) JoinEntities(now model.Time, id WorkerID, o model.EntityOffer) {
 
 // entityType returns how the workers here define the type of an entry; nil when none has its code.
 func (l *Lane) entityType(e *entry) *model.EntityType {
-	if offers := l.workers.offers[kind{e.address.Tenant, e.address.Type}]; len(offers) > 0 {
+	if offers := l.workers.offersOf(kind{e.address.Tenant, e.address.Type}); len(offers) > 0 {
 		return offers[len(offers)-1].entity // the last worker to join: its code is the newest
 	}
 	return nil
@@ -98,7 +98,7 @@ func (l *Lane) entityType(e *entry) *model.EntityType {
 // are here must agree, because any of them may get the call: if one of them runs it as an
 // operation, a hand-over as a view would lose the change.
 func (l *Lane) viewTest(e *entry) func(name string) bool {
-	offers := l.workers.offers[kind{e.address.Tenant, e.address.Type}]
+	offers := l.workers.offersOf(kind{e.address.Tenant, e.address.Type})
 	return func(name string) bool {
 		return len(offers) > 0 && !slices.ContainsFunc(offers, func(o offer) bool { return !slices.Contains(o.entity.Views, name) })
 	}

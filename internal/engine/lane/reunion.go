@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
@@ -98,7 +97,7 @@ func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 // hasHolder reports whether a remote worker may hold what is at an address. The server itself runs
 // the built-in workflows, and the board finds workers for tasks.
 func (l *Lane) hasHolder(e *entry) bool {
-	return e.shard.foreign && !e.isTask() && !strings.HasPrefix(e.address.Type, model.ReservedPrefix)
+	return e.shard.foreign && !e.isTask() && !model.IsBuiltIn(e.address.Type)
 }
 
 // isEarly reports whether the lane must first read what the last owner left: a worker may hold the

@@ -101,7 +101,7 @@ func (t *Tracer) SendAll(ctx context.Context, ms []*model.Message) (context.Cont
 
 // isInternal reports whether an execution is one of our own, such as a schedule. It lives forever,
 // so it has no span; each execution that it starts has its own trace.
-func isInternal(a model.Address) bool { return strings.HasPrefix(a.Type, model.ReservedPrefix) }
+func isInternal(a model.Address) bool { return model.IsBuiltIn(a.Type) }
 
 // Run starts the span of a caller that starts an execution and waits for its end.
 func (t *Tracer) Run(ctx context.Context, m *model.Message) (context.Context, *Span) {

@@ -1,0 +1,138 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+// envSingleton makes a victim define a singleton, and do nothing else until SIGTERM.
+const envSingleton = "PERDURE_CHAOS_SINGLETON"
+
+const singletonLease = 2 * time.Second
+
+// stepper counts in its position. It records every saved count in the ledger, with its epoch.
+func stepper(l ledger) *perdure.Singleton[int] {
+	return perdure.NewSingleton("stepper", func(ctx context.Context, at *perdure.Position[int]) error {
+		n, err := at.Last()
+		if err != nil {
+			return err
+		}
+		fmt.Printf("runs %d from %d\n", at.Epoch(), n)
+		for ctx.Err() == nil {
+			// Without the end of ctx the result of a save is always known.
+			if err := at.Save(context.WithoutCancel(ctx), n+1); err != nil {
+				break
+			}
+			n++
+			if err := l.writeLine(fmt.Sprintf("%d %d", n, at.Epoch())); err != nil {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+
+		<-ctx.Done() // a refused save ends it too
+		fmt.Printf("told %d: %v\n", at.Epoch(), context.Cause(ctx))
+		return nil
+	}, perdure.SingletonLease(singletonLease))
+}
+
+// writeLine appends a line to the ledger.
+func (l ledger) writeLine(line string) error {
+	f, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(f, line); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// A singleton moves when its process is killed, stopped past its lease, and closed. The counts that
+// were saved are those of one runner after the other, without a gap.
+func TestSingletonMovesBetweenProcesses(t *testing.T) {
+	t.Parallel()
+	const limit = 3 * time.Minute
+	url := pgtest.URL(t)
+	l := newLedger(t)
+	start := func() *process { return spawn(t, url, duty{l, 0, singletonLease}, envSingleton+"=1") }
+
+	first := start()
+	first.awaitLine("runs 1 from 0", limit)
+	second := start()
+	second.awaitLine("up", limit)
+	first.kill()
+	second.awaitLine("runs 2 from", limit)
+
+	third := start()
+	third.awaitLine("up", limit)
+	second.signal(syscall.SIGSTOP)
+	third.awaitLine("runs 3 from", limit)
+	second.signal(syscall.SIGCONT)
+	if told := second.awaitLine("told 2:", limit); !strings.Contains(told, "no longer runs the singleton") {
+		t.Errorf("the process that was stopped is told %q", told)
+	}
+
+	third.retire(limit)
+	if told := third.awaitLine("told 3:", limit); told != "the app closes" {
+		t.Errorf("the process that closes is told %q", told)
+	}
+	second.awaitLine("runs 4 from", limit)
+	second.retire(limit)
+
+	text, err := os.ReadFile(l.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	epochs := map[int]int{} // of every count
+	top := 0
+	for line := range strings.Lines(string(text)) {
+		var n, epoch int
+		if _, err := fmt.Sscan(line, &n, &epoch); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if other, twice := epochs[n]; twice {
+			t.Errorf("%d is saved in epochs %d and %d", n, other, epoch)
+		}
+		epochs[n], top = epoch, max(top, n)
+	}
+
+	// A process that is killed may have saved one count that it did not record.
+	missing := 0
+	for n, last := 1, 0; n <= top; n++ {
+		epoch, ok := epochs[n]
+		switch {
+		case !ok:
+			missing++
+		case epoch < last:
+			t.Errorf("%d is saved in epoch %d after epoch %d", n, epoch, last)
+		default:
+			last = epoch
+		}
+	}
+	if missing > 1 || top < 4 {
+		t.Errorf("%d counts are missing of %d", missing, top)
+	}
+
+	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+	info, err := stepper(l).Describe(app.With(t.Context()))
+	if err != nil || info.Holder != "" || info.Epoch != 4 || info.Position != top {
+		t.Errorf("the singleton is %+v, %v; want epoch 4 at %d", info, err, top)
+	}
+}

@@ -1,0 +1,26 @@
+package mutants
+
+// delayedCalls are bugs in calls that are made later.
+var delayedCalls = []mutant{
+	{
+		name:  "a cancelled call is made at its time",
+		file:  "internal/delayed/delayed.go",
+		old:   "		if err := x.Err(); err != nil {\n			return model.Payload{}, err // the call was withdrawn\n		}\n",
+		new:   "",
+		tests: [][]string{{".", "-run", "TestSendLater$"}},
+	},
+	{
+		name:  "a call that finds a full mailbox is dropped",
+		file:  "internal/delayed/delayed.go",
+		old:   "		if !isFull(err) {\n",
+		new:   "		if err == nil || isFull(err) {\n",
+		tests: [][]string{{".", "-run", "TestSendLaterToAFullMailbox$"}},
+	},
+	{
+		name:  "the value of a call that is made later is stored as it is",
+		file:  "seal.go",
+		old:   "		return h.sealLater(ctx, pt, p)\n",
+		new:   "		return p, nil\n",
+		tests: [][]string{{".", "-run", "TestDelayedCallIsSealed$"}},
+	},
+}

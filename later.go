@@ -1,0 +1,118 @@
+package perdure
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/perdure/perdure/internal/delayed"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/schedule"
+)
+
+// SendLater is Send at a later time, which StartDelay or StartAt says. It returns when the call is
+// durable. Until its time the call is an execution of the built-in workflow perdure.send. Cancel of
+// the returned execution withdraws the call, unless the call is already on its way. Result then
+// tells which: ErrCanceled if the operation will never run, nil if the call is in the mailbox or
+// has run.
+//
+// A Key names the call: a second SendLater under the same key is the same call, and LaterCall(key)
+// finds it. A RequestID does the same for one entity and operation. Without either, every SendLater
+// is a new call. From a workflow it is a step, and the call is made even if the workflow ends
+// before.
+//
+// A call that finds a full mailbox waits and tries again. If the call is refused in another way,
+// the execution fails with the reason.
+func (o *Operation[I, O]) SendLater(s Sender, key string, in I, opts ...StartOption) (Execution[Void], error) {
+	return sendLater(s, laterCall{&o.to, key, opts}, in)
+}
+
+// SendLater is Send at a later time, as for operations. The engine stores the call even if the RPC
+// is not Persisted.
+func (r *RPC[I, O]) SendLater(s Sender, key string, in I, opts ...StartOption) (Execution[Void], error) {
+	return sendLater(s, laterCall{&r.to, key, opts}, in)
+}
+
+// LaterCall refers to the call that SendLater makes under a key. It does not read the store.
+func LaterCall(key Key) Execution[Void] {
+	return Execution[Void]{Ref{Workflow: delayed.Type, Key: key.id}}
+}
+
+// laterCall says what to call later, with which key and options.
+type laterCall struct {
+	target *callTarget
+	key    string
+	opts   []StartOption
+}
+
+func sendLater[I any](s Sender, later laterCall, in I) (_ Execution[Void], err error) {
+	defer publish(&err)
+	out := s.sender()
+	h := out.host()
+	r, err := callRequest(h, later.target, later.key, in)
+	if err != nil {
+		return Execution[Void]{}, Permanent(err)
+	}
+	call := delayed.Call{To: r.Address.Type, Key: later.key, Name: later.target.name, Input: schedule.Payload{Payload: r.Input}}
+	p, err := call.Encode()
+	if err != nil {
+		return Execution[Void]{}, err
+	}
+
+	o, err := later.options(out)
+	if err != nil {
+		return Execution[Void]{}, Permanent(err)
+	}
+	same := func(_ any, p model.Payload) ([]byte, error) { return p.Data, nil }
+	ref, err := out.start(Ref{Workflow: delayed.Type, Key: o.key.id}, p, o, same)
+	return Execution[Void]{ref}, err
+}
+
+// options applies the options of a delayed call and finds its key.
+func (l *laterCall) options(out outlet) (*startOptions, error) {
+	o, t := &startOptions{policy: model.AbandonChild}, l.target
+	for _, opt := range l.opts {
+		opt.applyStart(o)
+	}
+	what := "later call of " + t.kind.call + " " + t.name
+	switch {
+	case o.err != nil:
+		return nil, o.err
+	case o.key.err != nil:
+		return nil, o.key.err
+	case len(o.task) > 0 || len(o.with) > 0 || o.retry != nil:
+		return nil, fault.New(fault.Invalid, "%s: it takes StartDelay or StartAt, a Key, a RequestID and Labels", what)
+	}
+	if err := o.checkTerms(what); err != nil {
+		return nil, err
+	}
+
+	_, inWorkflow := out.(WorkflowCtx)
+	switch {
+	case o.keyed:
+	case o.requestID != "":
+		o.key, o.keyed = HashKey([]string{t.kind.prefix + t.of, l.key, t.name, o.requestID}), true
+	case !inWorkflow: // a workflow derives the key from its run and the step
+		o.key, o.keyed = RawKey(uuid.NewString()), true
+	}
+	if o.keyed {
+		if err := checkText(what+": the key", o.key.id, maxKey); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+// sealLater gives the value inside a delayed call its stored form. The call itself stays plain
+// JSON.
+func (h *host) sealLater(ctx context.Context, pt patience, p model.Payload) (model.Payload, error) {
+	call, err := delayed.Decode(p)
+	if err != nil {
+		return p, err
+	}
+	if call.Input.Payload, err = h.seal(ctx, pt, model.MessageCall.String(), call.Name, call.Input.Payload); err != nil {
+		return p, err
+	}
+	return call.Encode()
+}

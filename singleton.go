@@ -1,0 +1,199 @@
+package perdure
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/singleton"
+)
+
+// Singleton is code that runs in one process at a time, of all the processes that pass it to Open
+// or Dial. P is the type of its position: how far the code has come, stored between its runs. Use
+// Void if it needs none.
+//
+// The process that runs the code renews a lease. If the process dies, another one starts the code
+// when the lease has run out, or at once if it can prove on the same machine that the process is
+// gone. If the process closes its app, another one starts the code as soon as it has returned.
+type Singleton[P any] struct {
+	name string
+	run  func(context.Context, *Position[P]) error
+	opts singletonOptions
+	at   string
+}
+
+// NewSingleton defines a singleton. The code runs until ctx ends.
+//
+// The context ends when the app closes, and when the process may lose its lease: a fifth of the
+// lease before another process can start the code. Code that acts outside of its context should
+// look at ctx.Err() before each action. It must return soon after ctx has ended.
+//
+// Code that returns nil starts again after RestartAfter. After an error or a panic, the process
+// releases the lease, so that another process can try, and waits before it tries again itself: 1 s
+// after the first failure, and at most 1 min.
+func NewSingleton[P any](name string, run func(ctx context.Context, at *Position[P]) error, opts ...SingletonOption) *Singleton[P] {
+	s := &Singleton[P]{name: name, run: run, at: callerPosition()}
+	s.opts = singletonOptions{lease: 10 * time.Second, pause: time.Second}
+	for _, o := range opts {
+		o.applySingleton(&s.opts)
+	}
+	return s
+}
+
+// Describe returns who runs the singleton and its position. It reads the store and waits for
+// nothing.
+func (s *Singleton[P]) Describe(c Client) (info SingletonInfo[P], err error) {
+	defer publish(&err)
+	if err := checkText("the name of singleton", s.name, maxKey); err != nil {
+		return info, err
+	}
+	h := c.host()
+	state, err := singleton.At(h.backend, h.tenant, s.name).Load(c.ctx)
+	if err != nil {
+		return info, err
+	}
+
+	info = SingletonInfo[P]{Holder: state.Holder, Epoch: state.Epoch, Since: state.Since}
+	info.Position, err = decode[P](c, positionOf, s.name, state.Position.Payload)
+	return info, err
+}
+
+// SingletonInfo describes a singleton.
+type SingletonInfo[P any] struct {
+	// Holder is the process that holds the lease; empty when there is none. A process that has died
+	// stays here until another one takes over.
+	Holder string
+	// Epoch is its fencing token.
+	Epoch int64
+	// Since is when it took over, by its own clock.
+	Since time.Time
+	// Position is the last saved position, or the zero value.
+	Position P
+}
+
+// Position is how far a singleton has come. It is safe for concurrent use.
+type Position[P any] struct {
+	tenure *singleton.Tenure
+	host   *host
+	name   string
+}
+
+const positionOf = "position of singleton"
+
+// Last returns the position that was saved last, in this run or in an earlier process. It is the
+// zero value before the first one.
+func (p *Position[P]) Last() (P, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	v, err := decode[P](callReader{p.host, ctx}, positionOf, p.name, p.tenure.Position())
+	return v, remote(err)
+}
+
+// Save stores a position. When it returns nil, the position is durable, and later runs of the code
+// get it, wherever they run. It returns ErrConflict if another process may have taken over. It
+// still works after ctx of the code has ended because the app closes; pass a context that has not
+// ended.
+func (p *Position[P]) Save(ctx context.Context, v P) (err error) {
+	defer publish(&err)
+	stored, err := encodeFor(p.host, positionOf, p.name, v)
+	if err == nil {
+		stored, err = p.host.seal(ctx, brief, positionOf, p.name, stored)
+	}
+	if err != nil {
+		return err
+	}
+	return p.tenure.Save(ctx, stored)
+}
+
+// Epoch is the fencing token of this run. Every later process that runs the code has a higher one.
+// Pass it to systems that can refuse writes of an older epoch.
+func (p *Position[P]) Epoch() int64 { return p.tenure.Epoch() }
+
+// SingletonOption configures a singleton: SingletonLease or RestartAfter.
+type SingletonOption interface{ applySingleton(*singletonOptions) }
+
+type singletonOptions struct{ lease, pause time.Duration }
+
+type singletonOption func(*singletonOptions)
+
+func (f singletonOption) applySingleton(o *singletonOptions) { f(o) }
+
+// SingletonLease is how long a process may run a singleton without a renewal; 10 s, at least 1 s.
+// It is also how long other processes wait for a process that has died on another machine. The
+// process renews it four times in this time, each with one commit.
+func SingletonLease(d time.Duration) SingletonOption {
+	return singletonOption(func(o *singletonOptions) { o.lease = d })
+}
+
+// RestartAfter is the time between a return of the code with nil and its next start; 1 s.
+func RestartAfter(d time.Duration) SingletonOption {
+	return singletonOption(func(o *singletonOptions) { o.pause = d })
+}
+
+// Bounds of SingletonLease.
+const (
+	minSingletonLease = time.Second
+	maxSingletonLease = time.Hour
+)
+
+func (s *Singleton[P]) define(r *registry) {
+	d := singletonDefinition{name: s.name, at: s.at, opts: s.opts}
+	r.checkTypes(s.at, []typeOf{typeFor[P](positionOf + " " + s.name)})
+	if s.run == nil {
+		r.wrong("the function of singleton %s is nil (%s)", s.name, s.at)
+	}
+	d.body = func(h *host) func(context.Context, *singleton.Tenure) error {
+		return func(ctx context.Context, t *singleton.Tenure) error {
+			return s.run(ctx, &Position[P]{tenure: t, host: h, name: s.name})
+		}
+	}
+	r.singleton(d)
+}
+
+// singletonDefinition is a singleton as Open gets it.
+type singletonDefinition struct {
+	name, at string
+	opts     singletonOptions
+	body     func(*host) func(context.Context, *singleton.Tenure) error
+}
+
+// singleton adds a singleton, and says what is wrong with it.
+func (r *registry) singleton(d singletonDefinition) {
+	for _, other := range r.singletons {
+		if other.name == d.name {
+			r.wrong("two definitions of singleton %s (%s, %s): pass one of them, or give it another name", d.name, other.at, d.at)
+			return
+		}
+	}
+
+	if err := checkText("the name of singleton", d.name, maxKey); err != nil {
+		r.wrong("%w (%s)", err, d.at)
+	}
+	if l := d.opts.lease; l < minSingletonLease || l > maxSingletonLease {
+		r.wrong("singleton %s: SingletonLease(%s) must be at least %s and at most %s (%s)", d.name, l, minSingletonLease, maxSingletonLease, d.at)
+	}
+	if d.opts.pause < 0 {
+		r.wrong("singleton %s: RestartAfter(%s) is below zero (%s)", d.name, d.opts.pause, d.at)
+	}
+	r.singletons = append(r.singletons, d)
+}
+
+// runSingletons competes for the singletons of the app until stopSingletons.
+func (a *App) runSingletons(all []singletonDefinition) {
+	ctx, stop := context.WithCancel(context.Background())
+	if c := a.cfg.Checks; c != nil && c.Base != nil {
+		ctx, stop = context.WithCancel(c.Base)
+	}
+	a.stopSingletons = func() {
+		stop()
+		a.singletons.Wait()
+	}
+
+	name := workerName()
+	for _, d := range all {
+		r := singleton.New(singleton.Config{
+			Name: d.name, Register: singleton.At(a.host.backend, a.host.tenant, d.name), ID: name, Process: a.cfg.Process, Gone: a.cfg.ProcessGone,
+			Lease: d.opts.lease, Pause: d.opts.pause, Drain: a.cfg.DrainTimeout, Body: d.body(a.host), Log: a.cfg.Logger,
+		})
+		a.singletons.Go(func() { r.Run(ctx) })
+	}
+}
