@@ -14,6 +14,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"maps"
 	"math/big"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -41,26 +43,23 @@ type issuer struct {
 	ed         ed25519.PrivateKey
 }
 
+// newIssuer returns the issuer of these tests. It is made once, because RSA keys take long.
 func newIssuer(t testing.TB) *issuer {
 	t.Helper()
-	var i issuer
-	var err error
-	if i.rsa, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+	i, err := makeIssuer()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if i.other, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
-		t.Fatal(err)
-	}
-
-	if i.ec, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		t.Fatal(err)
-	}
-	if _, i.ed, err = ed25519.GenerateKey(rand.Reader); err != nil {
-		t.Fatal(err)
-	}
-
-	return &i
+	return i
 }
+
+var makeIssuer = sync.OnceValues(func() (*issuer, error) {
+	one, err1 := rsa.GenerateKey(rand.Reader, 2048)
+	other, err2 := rsa.GenerateKey(rand.Reader, 2048)
+	ec, err3 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	_, ed, err4 := ed25519.GenerateKey(rand.Reader)
+	return &issuer{one, other, ec, ed}, errors.Join(err1, err2, err3, err4)
+})
 
 func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
