@@ -103,6 +103,7 @@ step "test -race" race
 step "test, whole" whole
 step "crash walk, end to end, chaos" proofs
 step "first five minutes" env SLEEP=3 scripts/five-minutes.sh
+step "first workflow by curl" scripts/first-curl.sh
 totals=$("$tally/tally" -sum "$results")
 printf '\n%s\n' "$(head -n -1 <<<"$totals")"
 printf 'all green: %s, %d s\n' "$(tail -n 1 <<<"$totals")" "$SECONDS"

@@ -131,6 +131,8 @@ var rooms = []room{
 	{path: "internal/request", imports: join(vocabulary, "internal/api")},
 	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/request", "internal/core/...", "internal/diagnosis", "internal/engine", "internal/engine/flow", "internal/engine/gate", "internal/engine/peer", "internal/history", "internal/store", "internal/authn", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
 	{path: "internal/authn", imports: vocabulary},
+	// Signed tokens of identity providers, which only servers read.
+	{path: "internal/authn/jwt", imports: join(vocabulary, "internal/authn")},
 	{path: "internal/authz", imports: join(vocabulary, "internal/authn")},
 	// The decisions of an engine for policies, which only servers link.
 	{path: "internal/authz/policy", imports: join(vocabulary, "internal/authn", "internal/authz")},
@@ -150,7 +152,7 @@ var rooms = []room{
 	{
 		path: "internal/cli",
 		imports: join(
-			vocabulary, "internal/api", "internal/history", "internal/query", "internal/batch", "internal/cadence", "internal/schedule", "internal/config", "internal/deploy", "internal/console", "internal/authn", "internal/authz", "internal/authz/policy", "internal/restapi", "internal/node", "internal/remote", "internal/telemetry", "internal/telemetry/otlp", "internal/telemetry/prom", "internal/telemetry/tracing", generated,
+			vocabulary, "internal/api", "internal/history", "internal/query", "internal/batch", "internal/cadence", "internal/schedule", "internal/config", "internal/deploy", "internal/console", "internal/authn", "internal/authn/jwt", "internal/authz", "internal/authz/policy", "internal/restapi", "internal/node", "internal/remote", "internal/telemetry", "internal/telemetry/otlp", "internal/telemetry/prom", "internal/telemetry/tracing", generated,
 			".",                  // keys are hashed as programs do
 			"internal/attach",    // stress runs a program of its own
 			"internal/core/rule", // rates are read as rules have them
@@ -211,7 +213,7 @@ var rooms = []room{
 	{path: "api/perdure/...", imports: []string{generated}},
 
 	// Wiring and lifecycle: the only room that knows all others.
-	{path: "internal/node", imports: []string{"internal/...", generated}, except: join(testOnly, "internal/cli", "internal/authz/policy", "internal/restapi")},
+	{path: "internal/node", imports: []string{"internal/...", generated}, except: join(testOnly, "internal/cli", "internal/authn/jwt", "internal/authz/policy", "internal/restapi")},
 
 	// Programs.
 	{path: "cmd/perdure", imports: []string{"internal/cli"}},

@@ -15,13 +15,18 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Keyring lets callers in who have the static admin key or a stored key. Set replaces the stored
-// keys while the server runs.
+// Keyring lets callers in who have the static admin key, a stored key, or a signed token. Set
+// replaces the stored keys while the server runs.
 type Keyring struct {
-	static *AdminKey
+	static   *AdminKey
+	verifier Verifier // nil when signed tokens are not accepted
+	all      atomic.Pointer[map[string]*credential]
 
-	mu  sync.Mutex // of Set
-	all atomic.Pointer[map[string]*credential]
+	setting sync.Mutex // held by Set
+	mu      sync.Mutex // guards what follows
+	tokens  map[[sha256.Size]byte]*verified
+	// disabled are the tenants whose keys and tokens are refused.
+	disabled map[string]bool
 }
 
 // credential is a stored key as this process knows it.
@@ -46,14 +51,24 @@ func NewKeyring(static *AdminKey) *Keyring {
 // Set replaces the stored keys, and says which tenants are disabled. What callers do with a key
 // that is gone, or whose tenant is disabled, ends.
 func (r *Keyring) Set(keys []Key, disabled map[string]bool) {
+	r.setting.Lock()
+	defer r.setting.Unlock()
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.disabled = disabled
+	r.mu.Unlock()
+	r.endTokens(func(t *Token) error {
+		if disabled[t.Tenant] && !t.Admin {
+			return errDisabled(t.Tenant)
+		}
+		return nil
+	})
+
 	old := maps.Clone(*r.all.Load())
 	next := make(map[string]*credential, len(keys))
 	for _, k := range keys {
 		refused := error(nil)
 		if disabled[k.Tenant] {
-			refused = fault.New(fault.Denied, "tenant %s is disabled", k.Tenant)
+			refused = errDisabled(k.Tenant)
 		}
 
 		was := old[k.ID]
@@ -106,6 +121,9 @@ func (r *Keyring) Authenticate(_ context.Context, header map[string][]string) (I
 		return r.static.identity(header)
 	}
 
+	if r.verifier != nil && isToken(secret) {
+		return r.authenticateToken(secret, header)
+	}
 	c := r.find(secret)
 	if c == nil {
 		return Identity{}, errUnknownKey

@@ -89,11 +89,14 @@ func (Admins) Authorize(who *authn.Identity, action Action) error {
 
 // Refusal is the error for a caller that may not take an action.
 func Refusal(who *authn.Identity, action Action) error {
-	roles := strings.Join(RolesOf(who), ", ")
+	role := "it has no role"
+	if roles := RolesOf(who); len(roles) > 0 {
+		role = "its role is " + strings.Join(roles, ", ")
+	}
 	if r := ByAction(action); r != nil && r.Group == Administer && !who.Admin {
 		return fault.New(fault.Denied, "%s needs an admin key, and the caller has a key of tenant %s", action, who.Tenant)
 	}
-	return fault.New(fault.Denied, "%s may not %s in tenant %s: its role is %s", who.Name, action, who.Tenant, roles)
+	return fault.New(fault.Denied, "%s may not %s in tenant %s: %s", who.Name, action, who.Tenant, role)
 }
 
 // RolesOf returns the roles of a caller. A caller that names none is the owner of its tenant. Only

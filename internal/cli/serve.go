@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,6 +41,8 @@ type serveFlags struct {
 	logs                           string
 	tenantMetrics                  bool
 	config, collector, policies    string
+	clientCA                       string
+	tokens                         tokenFlags
 }
 
 func newServe(o *options) *cobra.Command {
@@ -72,6 +73,8 @@ Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or
 	flags.StringVar(&f.policies, "policies", "", "file of Cedar policies that take the place of the default ones (perdure auth policies)")
 	flags.StringVar(&f.cert, "tls-cert", "", "file of the certificate, with its chain")
 	flags.StringVar(&f.certKey, "tls-key", "", "file of its private key")
+	flags.StringVar(&f.clientCA, "tls-client-ca", "", "file of the certificates that sign those of clients; clients then need one")
+	f.tokens.add(flags)
 	flags.BoolVar(&f.plain, "allow-plaintext", false, "accept connections from other machines without TLS")
 	flags.BoolVar(&f.noMigrate, "no-migrate", false, "refuse a store whose schema is not up to date, instead of upgrading it")
 	flags.Var(span(&f.grace, 30*time.Second), "worker-grace", "how long to keep what a worker holds whose connection has broken")
@@ -103,12 +106,18 @@ func (o *options) serve(ctx context.Context, f *serveFlags) error {
 	if err != nil {
 		return err
 	}
-	secure, err := f.tls()
+	secure, err := f.tls(log)
 	if err != nil {
 		return err
 	}
+	ring := authn.NewKeyring(auth)
+	stopTokens, err := f.tokens.accept(ctx, ring, log)
+	if err != nil {
+		return err
+	}
+	defer stopTokens()
 
-	cfg := node.ServerConfig{Listen: f.listen, Authenticator: authn.NewKeyring(auth), Authorizer: policies, Tenant: model.DefaultTenant, TLS: secure, Grace: f.grace, Web: restAPI(false)}
+	cfg := node.ServerConfig{Listen: f.listen, Authenticator: ring, Authorizer: policies, Tenant: model.DefaultTenant, TLS: secure, Grace: f.grace, Web: restAPI(false)}
 	cfg.Node = node.Config{URL: o.store, Schema: o.schema, Log: log, Version: Version(), NoMigrate: f.noMigrate, LeaseTTL: f.lease}
 	cfg.Node.Meter = telemetry.New()
 	if f.tenantMetrics {
@@ -214,36 +223,22 @@ func (o *options) serverLog(format string) (*slog.Logger, error) {
 func adminAuth(file string) (*authn.AdminKey, error) {
 	key := os.Getenv(adminKeyVariable)
 	if file != "" {
+		if err := checkPrivate("the admin key", file); err != nil {
+			return nil, err
+		}
 		b, err := os.ReadFile(file)
 		if err != nil {
 			return nil, fault.New(fault.Invalid, "read the admin key: %w", err)
 		}
 		key = strings.TrimSpace(string(b))
 	}
+
 	if key == "" {
 		return nil, fault.WithHint(fault.New(fault.Invalid, "the server has no admin key"),
 			"give it one with --admin-key-file or $%s, or use perdure dev, which needs none", adminKeyVariable)
 	}
-	return authn.NewAdminKey(key, model.DefaultTenant)
-}
 
-// tls reads the certificate, and refuses to listen in plain text for other machines.
-func (f *serveFlags) tls() (*tls.Config, error) {
-	if f.cert == "" && f.certKey == "" {
-		if !f.plain && !isLoopback(f.listen) {
-			return nil, fault.WithHint(fault.New(fault.Invalid, "%s can be reached from other machines, and there is no certificate", f.listen),
-				"give --tls-cert and --tls-key, or allow it with --allow-plaintext")
-		}
-		return nil, nil
-	}
-	if f.cert == "" || f.certKey == "" {
-		return nil, fault.New(fault.Invalid, "--tls-cert and --tls-key belong together: give both")
-	}
-	cert, err := tls.LoadX509KeyPair(f.cert, f.certKey)
-	if err != nil {
-		return nil, fault.New(fault.Invalid, "read the certificate: %w", err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+	return authn.NewAdminKey(key, model.DefaultTenant)
 }
 
 // checkListen refuses what is not an address to listen on.

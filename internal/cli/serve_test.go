@@ -106,12 +106,18 @@ func (s *served) end() {
 // certificate writes a certificate for 127.0.0.1 and its key, and returns who trusts it.
 func certificate(t *testing.T, dir string) (cert, key string, trust *x509.CertPool) {
 	t.Helper()
+	return certificateUntil(t, dir, time.Now().Add(time.Hour))
+}
+
+// certificateUntil is certificate with an end.
+func certificateUntil(t *testing.T, dir string, end time.Time) (cert, key string, trust *x509.CertPool) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
@@ -228,7 +234,16 @@ func TestServeRefuses(t *testing.T) {
 	}
 	defer taken.Close()
 
-	tried := map[string]bool{"store": true}
+	open := writeFile(t, dir, "open", serveKey)
+	if err := os.Chmod(open, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	jwks := writeFile(t, dir, "keys.json", `{"keys":[]}`)
+	certFile, certKey, _ := certificate(t, t.TempDir())
+	oldFile, oldKey, _ := certificateUntil(t, t.TempDir(), time.Now().Add(-time.Minute))
+
+	// Any text may be the name of a claim.
+	tried := map[string]bool{"store": true, "jwt-tenant-claim": true, "jwt-roles-claim": true}
 	for _, c := range []struct {
 		want string
 		code int
@@ -252,6 +267,22 @@ func TestServeRefuses(t *testing.T) {
 		{"read the policies", 2, []string{"--policies", filepath.Join(dir, "none.cedar")}},
 		{"has no policy", 2, []string{"--policies", writeFile(t, dir, "a.cedar", "")}},
 		{"b.cedar:1: policy policy1", 2, []string{"--policies", writeFile(t, dir, "b.cedar", `permit (principal, action == Action::"execution:fly", resource);`)}},
+		{"all users of this machine can read the admin key", 2, []string{"--admin-key-file", open}},
+		{"all users of this machine can read the private key", 2, []string{"--tls-cert", certFile, "--tls-key", open}},
+		{"has expired at", 2, []string{"--tls-cert", oldFile, "--tls-key", oldKey}},
+		{"--tls-client-ca needs", 2, []string{"--tls-client-ca", certFile}},
+		{"read the certificates of clients", 2, []string{"--tls-cert", certFile, "--tls-key", certKey, "--tls-client-ca", filepath.Join(dir, "none")}},
+		{"has no certificate", 2, []string{"--tls-cert", certFile, "--tls-key", certKey, "--tls-client-ca", key}},
+		{"need --jwt-keys", 2, []string{"--jwt-issuer", "https://id.example"}},
+		{"need --jwt-keys", 2, []string{"--jwt-admin-role", "boss"}},
+		{"tokens need an audience", 2, []string{"--jwt-keys", jwks, "--jwt-issuer", "https://id.example"}},
+		{"tokens need an issuer", 2, []string{"--jwt-keys", jwks, "--jwt-audience", "perdure"}},
+		{"must use https", 2, []string{"--jwt-keys", "http://id.example/keys", "--jwt-issuer", "i", "--jwt-audience", "a"}},
+		{"read the key set", 2, []string{"--jwt-keys", "https://127.0.0.1:1/keys", "--jwt-issuer", "i", "--jwt-audience", "a"}},
+		{"read the key set", 2, []string{"--jwt-keys", filepath.Join(dir, "none"), "--jwt-issuer", "i", "--jwt-audience", "a"}},
+		{"no key for signatures", 2, []string{"--jwt-keys", jwks, "--jwt-issuer", "i", "--jwt-audience", "a"}},
+		{"is not an algorithm for tokens", 2, []string{"--jwt-keys", jwks, "--jwt-issuer", "i", "--jwt-audience", "a", "--jwt-algorithms", "none"}},
+		{"is not an algorithm for tokens", 2, []string{"--jwt-keys", jwks, "--jwt-issuer", "i", "--jwt-audience", "a", "--jwt-algorithms", "HS256"}},
 		{"invalid argument", 2, []string{"--allow-plaintext=perhaps"}},
 		{"invalid argument", 2, []string{"--no-migrate=perhaps"}},
 		{"invalid argument", 2, []string{"--metrics-by-tenant=perhaps"}},

@@ -1,0 +1,272 @@
+// Package jwt verifies signed tokens of an identity provider: JSON web tokens with RS256, ES256 or
+// EdDSA.
+//
+// A token must name its issuer, its audience, when it was issued and when it expires, and the key
+// that has signed it. The verifier looks the key up in the set of the issuer and nowhere else: it
+// ignores keys and addresses in the token. Any doubt refuses the token.
+package jwt
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	gojwt "github.com/golang-jwt/jwt/v5"
+
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// Bounds of tokens.
+const (
+	// leeway is how much the clocks of the issuer and the server may differ.
+	leeway = 30 * time.Second
+	// maxLife is the longest time between the issue of a token and its end.
+	maxLife = 24 * time.Hour
+	// maxRoles is how many roles a token may have.
+	maxRoles = 16
+)
+
+// Algorithms are the algorithms that tokens may use.
+func Algorithms() []string { return []string{"RS256", "ES256", "EdDSA"} }
+
+// Config says which tokens are accepted.
+type Config struct {
+	// Issuer and Audience must be in every token.
+	Issuer, Audience string
+	// Algorithms that tokens may use; RS256, ES256 and EdDSA when it is empty.
+	Algorithms []string
+	// TenantClaim and RolesClaim are the names of the claims with the tenant and the roles of the
+	// caller; "tenant" and "roles" when they are empty.
+	TenantClaim, RolesClaim string
+	// AdminRole is the role whose callers are admins; empty when tokens make no admins.
+	AdminRole string
+}
+
+// validate returns all problems of the config.
+func (c *Config) validate() error {
+	var problems []error
+	if c.Issuer == "" {
+		problems = append(problems, fault.New(fault.Invalid, "tokens need an issuer"))
+	}
+	if c.Audience == "" {
+		problems = append(problems, fault.New(fault.Invalid, "tokens need an audience"))
+	}
+	for _, a := range c.Algorithms {
+		if !slices.Contains(Algorithms(), a) {
+			problems = append(problems, fault.New(fault.Invalid, "%.40q is not an algorithm for tokens: %s are", a, strings.Join(Algorithms(), ", ")))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Verifier verifies tokens.
+type Verifier struct {
+	config Config
+	keys   atomic.Pointer[KeySet]
+	parser *gojwt.Parser
+	// unknown is called when a token names a key that the set does not have; it must not block.
+	unknown func()
+}
+
+// New returns a verifier that trusts a set of keys. Unknown is called when a token names another
+// key, which the issuer may have added; it must not block.
+func New(cfg Config, keys *KeySet, unknown func()) (*Verifier, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if len(cfg.Algorithms) == 0 {
+		cfg.Algorithms = Algorithms()
+	}
+	if cfg.TenantClaim == "" {
+		cfg.TenantClaim = "tenant"
+	}
+	if cfg.RolesClaim == "" {
+		cfg.RolesClaim = "roles"
+	}
+	v := &Verifier{config: cfg, unknown: unknown}
+	v.keys.Store(keys)
+	v.parser = gojwt.NewParser(gojwt.WithValidMethods(cfg.Algorithms), gojwt.WithoutClaimsValidation(), gojwt.WithStrictDecoding())
+
+	return v, nil
+}
+
+// Trust replaces the trusted keys.
+func (v *Verifier) Trust(keys *KeySet) { v.keys.Store(keys) }
+
+var _ authn.Verifier = (*Verifier)(nil)
+
+// refuse returns the error for a token.
+func refuse(format string, args ...any) error {
+	return fault.New(fault.Unauthenticated, "the token "+format, args...)
+}
+
+// Verify returns what a token says.
+func (v *Verifier) Verify(token string, now time.Time) (authn.Token, error) {
+	claims := gojwt.MapClaims{}
+	parsed, err := v.parser.ParseWithClaims(token, claims, v.find)
+	if err != nil {
+		if own := (*fault.Error)(nil); errors.As(err, &own) {
+			return authn.Token{}, own
+		}
+		return authn.Token{}, refuse("is not valid")
+	}
+	if err := checkDuplicates(token); err != nil {
+		return authn.Token{}, err
+	}
+
+	t := authn.Token{}
+	t.Signer, _ = parsed.Header["kid"].(string)
+	if t.Expires, err = v.checkClaims(claims, now); err != nil {
+		return authn.Token{}, err
+	}
+	return t, v.read(claims, &t)
+}
+
+// keyID is what the id of a key may look like.
+var keyID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// find returns the key that has signed a token. The type of the key must be that of the algorithm.
+func (v *Verifier) find(t *gojwt.Token) (any, error) {
+	if typ, found := t.Header["typ"]; found && typ != "JWT" && typ != "at+jwt" {
+		return nil, refuse("has another type than JWT")
+	}
+	if _, found := t.Header["crit"]; found {
+		return nil, refuse("has extensions that must be understood, and are not")
+	}
+	id, _ := t.Header["kid"].(string)
+	if !keyID.MatchString(id) {
+		return nil, refuse("does not name the key that has signed it")
+	}
+
+	key, found := v.keys.Load().find(id)
+	if !found {
+		v.unknown()
+		return nil, refuse("names a key that is not known")
+	}
+
+	if t.Method.Alg() != key.algorithm {
+		return nil, refuse("uses another algorithm than its key")
+	}
+	return key.public, nil
+}
+
+// checkClaims checks for whom and when the token is valid, and returns its end.
+func (v *Verifier) checkClaims(claims gojwt.MapClaims, now time.Time) (time.Time, error) {
+	issuer, _ := claims["iss"].(string)
+	if issuer != v.config.Issuer {
+		return time.Time{}, refuse("has another issuer")
+	}
+	audience, err := claims.GetAudience()
+	if err != nil || !slices.Contains(audience, v.config.Audience) {
+		return time.Time{}, refuse("is for another audience")
+	}
+	expires, err := claims.GetExpirationTime()
+	if err != nil || expires == nil {
+		return time.Time{}, refuse("does not say when it expires")
+	}
+	issued, err := claims.GetIssuedAt()
+	if err != nil || issued == nil {
+		return time.Time{}, refuse("does not say when it was issued")
+	}
+	before, err := claims.GetNotBefore()
+	if err != nil {
+		return time.Time{}, refuse("says wrongly when it begins")
+	}
+
+	switch {
+	case !now.Before(expires.Time):
+		return time.Time{}, refuse("has expired")
+	case issued.After(now.Add(leeway)):
+		return time.Time{}, refuse("was issued in the future")
+	case before != nil && before.After(now.Add(leeway)):
+		return time.Time{}, refuse("is not valid yet")
+	case expires.Sub(issued.Time) > maxLife:
+		return time.Time{}, refuse("lasts longer than %s", maxLife)
+	}
+	return expires.Time, nil
+}
+
+// read reads who the caller is.
+func (v *Verifier) read(claims gojwt.MapClaims, t *authn.Token) error {
+	if t.Name, _ = claims["sub"].(string); t.Name == "" || len(t.Name) > 200 {
+		return refuse("does not say who the caller is")
+	}
+	list, ok := claims[v.config.RolesClaim].([]any)
+	if !ok || len(list) == 0 || len(list) > maxRoles {
+		return refuse("does not have between 1 and %d roles", maxRoles)
+	}
+
+	for _, one := range list {
+		role, ok := one.(string)
+		if !ok || !keyID.MatchString(role) {
+			return refuse("has a role that is not a name")
+		}
+		if v.config.AdminRole != "" && role == v.config.AdminRole {
+			t.Admin = true
+		}
+		t.Roles = append(t.Roles, role)
+	}
+
+	if t.Admin {
+		t.Roles = nil
+		return nil
+	}
+
+	if t.Tenant, _ = claims[v.config.TenantClaim].(string); t.Tenant == "" {
+		return refuse("does not say the tenant of the caller")
+	}
+	return nil
+}
+
+// checkDuplicates refuses a token that has a name twice: its reader and its issuer may take
+// different ones.
+func checkDuplicates(token string) error {
+	for _, part := range strings.SplitN(token, ".", 3)[:2] {
+		data, err := base64.RawURLEncoding.DecodeString(part)
+		if err != nil {
+			return refuse("is not valid")
+		}
+		if err := uniqueNames(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// uniqueNames checks the names of one object.
+func uniqueNames(data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if first, err := d.Token(); err != nil || first != json.Delim('{') {
+		return refuse("is not valid")
+	}
+
+	names := map[any]bool{}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil || names[name] {
+			return refuse("has a name twice")
+		}
+		names[name] = true
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return refuse("is not valid")
+		}
+	}
+
+	if _, err := d.Token(); err != nil {
+		return refuse("is not valid")
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return refuse("has something behind its claims")
+	}
+
+	return nil
+}

@@ -1,0 +1,158 @@
+package authn
+
+import (
+	"context"
+	"crypto/sha256"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// maxToken is how long a signed token may be. A longer one is refused before it is read.
+const maxToken = 8 << 10
+
+// maxTokens is how many signed tokens have their result in memory.
+const maxTokens = 10_000
+
+// Verifier reads signed tokens.
+type Verifier interface {
+	// Verify returns what a token says, or an error that refuses it. It must not block.
+	Verify(token string, now time.Time) (Token, error)
+}
+
+// Token is what a signed token says.
+type Token struct {
+	// Tenant, Name, Roles and Admin are those of the caller.
+	Tenant, Name string
+	Roles        []string
+	Admin        bool
+	// Signer is the id of the key that has signed the token.
+	Signer string
+	// Expires is when the token ends.
+	Expires time.Time
+}
+
+// verified is a token that was accepted. Verifying a signature takes much longer than finding it.
+type verified struct {
+	token Token
+	valid context.Context //nolint:containedctx // ends with the token
+	end   context.CancelCauseFunc
+}
+
+// UseTokens lets callers in whose signed tokens the verifier accepts. It must be called before the
+// first call of Authenticate.
+func (r *Keyring) UseTokens(v Verifier) { r.verifier = v }
+
+// isToken reports whether a secret looks like a signed token: three parts with dots.
+func isToken(secret string) bool {
+	return !strings.HasPrefix(secret, keyPrefix) && strings.Count(secret, ".") == 2
+}
+
+// authenticateToken returns the caller that presents a signed token.
+func (r *Keyring) authenticateToken(secret string, header map[string][]string) (Identity, error) {
+	if len(secret) > maxToken {
+		return Identity{}, fault.New(fault.Unauthenticated, "the token has %d bytes, at most %d are allowed", len(secret), maxToken)
+	}
+	t, err := r.verify(secret, time.Now())
+	if err != nil {
+		return Identity{}, err
+	}
+
+	who := Identity{Tenant: t.token.Tenant, Name: t.token.Name, Admin: t.token.Admin, Roles: t.token.Roles, Valid: t.valid}
+	if who.Admin {
+		who.Tenant, err = anyTenant(header, r.static.tenant)
+	} else {
+		err = onlyTenant(header, who.Tenant)
+	}
+
+	if err != nil {
+		return Identity{}, err
+	}
+	return who, nil
+}
+
+// verify returns the result for a token, from memory if it is there.
+func (r *Keyring) verify(secret string, now time.Time) (*verified, error) {
+	sum := sha256.Sum256([]byte(secret))
+	r.mu.Lock()
+	known := r.tokens[sum]
+	r.mu.Unlock()
+	if known != nil {
+		if !now.Before(known.token.Expires) {
+			return nil, errTokenExpired
+		}
+		return known, context.Cause(known.valid)
+	}
+
+	token, err := r.verifier.Verify(secret, now)
+	if err != nil {
+		return nil, err
+	}
+	if !token.Admin {
+		if err := checkTenant(token.Tenant); err != nil {
+			return nil, fault.New(fault.Unauthenticated, "the token: %w", err)
+		}
+	}
+	return r.remember(sum, token, now)
+}
+
+var (
+	errTokenExpired = fault.New(fault.Unauthenticated, "the token has expired")
+	errWithdrawn    = fault.New(fault.Unauthenticated, "the key that has signed the token was withdrawn")
+)
+
+// remember keeps a token that was accepted until it expires.
+func (r *Keyring) remember(sum [sha256.Size]byte, token Token, now time.Time) (*verified, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known := r.tokens[sum]; known != nil {
+		return known, context.Cause(known.valid)
+	}
+	if r.disabled[token.Tenant] && !token.Admin {
+		return nil, errDisabled(token.Tenant)
+	}
+	if len(r.tokens) >= maxTokens {
+		return nil, fault.New(fault.Exhausted, "%d tokens are in use, which is the limit: try again later", len(r.tokens))
+	}
+
+	t := &verified{token: token}
+	t.valid, t.end = context.WithCancelCause(context.Background())
+	expire := time.AfterFunc(token.Expires.Sub(now), func() { t.end(errTokenExpired) })
+	context.AfterFunc(t.valid, func() {
+		expire.Stop()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.tokens, sum)
+	})
+	if r.tokens == nil {
+		r.tokens = map[[sha256.Size]byte]*verified{}
+	}
+	r.tokens[sum] = t
+	return t, nil
+}
+
+// Withdraw ends the tokens of signers that are no longer trusted.
+func (r *Keyring) Withdraw(trusted func(signer string) bool) {
+	r.endTokens(func(t *Token) error {
+		if trusted(t.Signer) {
+			return nil
+		}
+		return errWithdrawn
+	})
+}
+
+// endTokens ends the tokens for which why returns an error.
+func (r *Keyring) endTokens(why func(*Token) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range r.tokens {
+		if err := why(&t.token); err != nil {
+			t.end(err)
+		}
+	}
+}
+
+func errDisabled(tenant string) error {
+	return fault.New(fault.Denied, "tenant %s is disabled", tenant)
+}
