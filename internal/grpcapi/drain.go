@@ -49,7 +49,7 @@ func (s *session) drain(within time.Duration) {
 
 	s.work.cfg.Log.Info("worker drains", "session", s.id, "tenant", s.tenant, "within", within)
 	s.post(&pb.ServerItem{Item: &pb.ServerItem_Drain{Drain: &pb.Drain{Patience: int64(within)}}})
-	if !s.work.beside.run(func() {
+	s.work.running.Go(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, within)
 		defer cancel()
 		var all sync.WaitGroup
@@ -62,7 +62,5 @@ func (s *session) drain(within time.Duration) {
 		}
 		close(s.drained)
 		s.end(errDrained)
-	}) {
-		close(s.drained) // the service ends, and with it the session
-	}
+	})
 }

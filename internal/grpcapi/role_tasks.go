@@ -151,12 +151,10 @@ func (r *taskRole) beside(do func()) {
 	case <-r.s.ctx.Done():
 		return
 	}
-	if !r.s.work.beside.run(func() {
+	r.s.work.running.Go(func() {
 		defer func() { <-r.room }()
 		do()
-	}) {
-		<-r.room // the service ends, and the worker asks the next server
-	}
+	})
 }
 
 // write stores what a claim writes. It waits for the commit, so it goes on beside the stream.

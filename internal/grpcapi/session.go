@@ -126,9 +126,6 @@ func (s *session) end(why error) {
 		return
 	}
 	s.over = true
-	// While the session is in the service, its group is open. The session is a member before
-	// another caller can see that it is over.
-	s.work.beside.add()
 	if s.expiry != nil {
 		s.expiry.Stop()
 	}
@@ -141,8 +138,7 @@ func (s *session) end(why error) {
 	s.work.cfg.Log.Info("worker disconnected", "session", s.id, "tenant", s.tenant, "reason", why.Error())
 	s.link.End(why)
 	s.cancel(why)
-	go func() {
-		defer s.work.beside.done()
+	s.work.running.Go(func() {
 		defer s.work.remove(s)
 		defer close(s.ended)
 		if workflows != nil && !left[pb.Role_ROLE_WORKFLOWS] {
@@ -162,7 +158,7 @@ func (s *session) end(why error) {
 		if entities != nil && !left[pb.Role_ROLE_ENTITIES] {
 			entities.lose()
 		}
-	}()
+	})
 }
 
 // post sends an item. The engine must never wait for a worker: one that does not take what it is
@@ -290,12 +286,10 @@ func (s *session) leave(l *pb.Leave) error {
 		cancel()
 		return fault.New(fault.Invalid, "the worker leaves twice as %s", l.GetRole())
 	}
-	if !s.work.beside.run(func() {
+	s.work.running.Go(func() {
 		defer cancel()
 		err := leave(ctx)
 		s.post(&pb.ServerItem{Item: &pb.ServerItem_Left{Left: &pb.Left{Role: l.GetRole(), Error: errorDetail(err)}}})
-	}) {
-		cancel() // the service ends, and the worker leaves the next server
-	}
+	})
 	return nil
 }

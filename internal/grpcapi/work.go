@@ -51,7 +51,7 @@ type Work struct {
 	sessions map[string]*session
 	workers  map[workerKey]*session // the newest session of each worker
 	closing  bool
-	beside   group // sessions that end, and what workers wait for beside their streams
+	running  background // sessions that end, and what workers have asked for
 }
 
 // workerKey identifies a worker.
@@ -200,11 +200,22 @@ func (w *Work) Drain() {
 // Close ends all sessions and waits until what the workers held is handed back, or ctx ends.
 func (w *Work) Close(ctx context.Context) {
 	w.Drain()
-	for _, s := range w.all() {
+	sessions := w.all()
+	for _, s := range sessions {
 		s.end(errDraining)
 	}
 
-	w.beside.close(ctx) // by now every session is a member that ends
+	for _, s := range sessions {
+		select {
+		case <-s.ended: // also when the worker itself has ended it
+		case <-ctx.Done():
+			return
+		}
+	}
+	select {
+	case <-w.running.Idle():
+	case <-ctx.Done():
+	}
 }
 
 var (

@@ -100,4 +100,11 @@ var outliving = []mutant{
 		new:   "	}\n	delete(r.left, a.Start.Run)\n",
 		tests: [][]string{{"./internal/remote", "-run", "TestRunsAreNamedUntilTheirHistoryIsWhole$"}},
 	},
+	{
+		name:  "the lane forgets who holds a run before it gives the run out",
+		file:  "internal/engine/lane/reunion.go",
+		old:   "	id, held := l.reunion.holders[model.HeldRun{Address: e.address, Run: e.run()}]\n",
+		new:   "	id, held := l.reunion.holders[model.HeldRun{Address: e.address, Run: e.run()}]\n	delete(l.reunion.holders, model.HeldRun{Address: e.address, Run: e.run()})\n",
+		tests: [][]string{laneTest("TestReunionKeepsRunsForTheirWorker$")},
+	},
 }

@@ -179,14 +179,16 @@ func (j job) run() {
 
 	ctx := r.bodyContext(a)
 	a.body = ctx
+	// In the same step: if the run is lost from here on, this attempt is kept in place of that one.
+	kept := r.w.kept.take(attemptKey{r.start.Run, a.id, a.attempt + 1})
 	r.retell = r.retell || p != nil
 	r.mu.Unlock()
 	if p != nil {
 		defer p.leaveOnExit()
 	}
 	defer ctx.end(nil)
-	if k := r.w.kept.take(attemptKey{r.start.Run, a.id, a.attempt + 1}); k != nil {
-		r.adopt(j, p, k.wait(ctx))
+	if kept != nil {
+		r.adopt(j, p, kept.wait(ctx))
 		return
 	}
 	out, err := r.w.attempt(ctx, a)

@@ -154,6 +154,7 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 	e.hold.give(w, l.workers.nextGen(), e.run(), len(events))
 	e.reading.endHistory()
 	l.runs[e.run()] = e
+	delete(l.reunion.holders, model.HeldRun{Address: e.address, Run: e.run()})
 	e.wait.reasons = []model.Reason{{Code: model.WaitTurn}}
 	l.room.weigh(e)
 	l.out.Calls = append(l.out.Calls, Call{

@@ -185,11 +185,10 @@ func (l *Lane) endReunion(now model.Time) {
 	clear(r.holders)
 }
 
-// pickFor chooses a worker for a run: the one that holds it from before, if that is here.
+// pickFor chooses a worker for a run: the one that holds it from before, if that is here. The lane
+// forgets the holder when the run is given out, which may be later.
 func (l *Lane) pickFor(e *entry) WorkerID {
-	h := model.HeldRun{Address: e.address, Run: e.run()}
-	id, held := l.reunion.holders[h]
-	delete(l.reunion.holders, h)
+	id, held := l.reunion.holders[model.HeldRun{Address: e.address, Run: e.run()}]
 	if held && l.workers.canServe(id, e.kind(), e.x.Pin) {
 		return id
 	}

@@ -69,6 +69,20 @@ func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
 			r.wantHolder(a, 0)
 			r.rejoin(1, h)
 		},
+		"news is in flight to the store": func(r *rig, a model.Address, h model.HeldRun) {
+			r.rejoin(2)
+			r.rejoin(3)
+			r.settle()
+			r.signal(a, "s", "signal")
+			for r.flush(); r.commit == nil; r.flush() {
+				r.read()
+			}
+			r.rejoin(1, h)
+			for r.flush(); len(r.loads) > 0; {
+				r.read() // the history without the signal
+			}
+			r.wantHolder(a, 0)
+		},
 		"news after the runs are read": func(r *rig, a model.Address, h model.HeldRun) {
 			r.rejoin(2)
 			r.settle()
