@@ -7,6 +7,7 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/authz/policy"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
@@ -22,13 +23,17 @@ func TestKeysOfTwoServers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	url := pgtest.URL(t)
+	policies, err := policy.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
 	serve := func() *node.Server {
 		static, err := authn.NewAdminKey(key, model.DefaultTenant)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s, err := node.Serve(ctx, node.ServerConfig{
-			Node: node.Config{URL: url, AllowUnsafe: true}, Listen: "127.0.0.1:0", Authenticator: authn.NewKeyring(static), Tenant: model.DefaultTenant,
+			Node: node.Config{URL: url, AllowUnsafe: true}, Listen: "127.0.0.1:0", Authenticator: authn.NewKeyring(static), Authorizer: policies, Tenant: model.DefaultTenant,
 		})
 		if err != nil {
 			t.Fatal(err)

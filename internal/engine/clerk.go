@@ -210,11 +210,12 @@ func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.A
 		select {
 		case <-c.done:
 			// After a retry of the put, another copy of the request may still arrive. The
-			// remembered answer then keeps it from taking effect a second time.
+			// remembered answer then keeps it from taking effect a second time. A refusal is not
+			// remembered, so the copy may take effect.
 			if asked.Drawn && first && !taken {
 				k.acknowledge(c.reply)
 			}
-			return c.answer.Answer, c.answer.Err
+			return c.answer.Answer, unsure(c.answer.Err, !first)
 		case <-look.C:
 			if err := k.limitReached(ctx, &asked); err != nil {
 				return model.Answer{}, err

@@ -84,10 +84,10 @@ func (e *Engine) mayBeStale(inc *incarnation, a *lane.Answer) bool {
 }
 
 // unsure changes a refusal into an error that does not promise "no effect", if an earlier owner may
-// have taken the message.
+// have taken the message, or a copy of it may still arrive.
 func unsure(err error, taken bool) error {
-	if taken && (fault.Is(err, fault.Exhausted) || fault.Is(err, fault.Blocked)) {
-		return fault.New(fault.Unavailable, "the node that had the message lost its lease, and the next one refuses it: %w", err)
+	if taken && (fault.Is(err, fault.Exhausted) || fault.Is(err, fault.Blocked) || fault.Is(err, fault.Corrupt)) {
+		return fault.New(fault.Unavailable, "another copy of the message may have reached a node, and this one is refused: %w", err)
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 func TestRefusalOfWhatMayHaveBeenTaken(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[fault.Kind]fault.Kind{
-		fault.Exhausted: fault.Unavailable, fault.Blocked: fault.Unavailable, fault.NotFound: fault.NotFound, fault.Conflict: fault.Conflict,
+		fault.Exhausted: fault.Unavailable, fault.Blocked: fault.Unavailable, fault.Corrupt: fault.Unavailable, fault.NotFound: fault.NotFound, fault.Conflict: fault.Conflict,
 	} {
 		err := fault.New(kind, "no")
 		if got := fault.KindOf(unsure(err, true)); got != want {

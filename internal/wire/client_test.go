@@ -113,6 +113,7 @@ func allTrips() trips {
 	add(all, wire.TenantChange, wire.ReadTenantChange)
 	add(all, wire.KeyInfoList, wire.ReadKeyInfoList)
 	add(all, wire.CreateKeyRequest, wire.ReadCreateKeyRequest)
+	add(all, wire.RotateKeyRequest, wire.ReadRotateKeyRequest)
 	add(all, wire.NewKey, wire.ReadNewKey)
 	add(all, wire.Setting, wire.ReadSetting)
 	add(all, wire.SettingList, wire.ReadSettingList)

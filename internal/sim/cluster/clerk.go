@@ -224,8 +224,13 @@ func (k *clerk) send(m *model.Message, taken bool, reply func(*lane.Answer)) {
 		k.p.Cluster.Ledger.Meant(&asked)
 	}
 	key := store.RequestKey{Shard: asked.To.Shard(k.p.Cluster.Plan.Shards), Address: asked.To, ID: asked.RequestID}
-	c := NewCall(k.p, reply)
-	clean := false
+	clean, again := false, false
+	c := NewCall(k.p, func(a *lane.Answer) {
+		if (again || taken) && (fault.Is(a.Err, fault.Exhausted) || fault.Is(a.Err, fault.Blocked) || fault.Is(a.Err, fault.Corrupt)) {
+			a.Err = fault.New(fault.Unavailable, "another copy of the message may arrive: %w", a.Err)
+		}
+		reply(a)
+	})
 	last := func() bool { return clean && asked.Drawn && !taken }
 	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last})
 	id := k.p.Cluster.NewRun()
@@ -233,7 +238,7 @@ func (k *clerk) send(m *model.Message, taken bool, reply func(*lane.Answer)) {
 	key.ID = model.RefusedIDs + id.String()
 	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last})
 
-	k.put(id, &asked, func(first bool, err error) {
+	k.put(id, &asked, &again, func(first bool, err error) {
 		clean = first
 		if err != nil {
 			c.Finish(&lane.Answer{Err: err})
@@ -244,8 +249,8 @@ func (k *clerk) send(m *model.Message, taken bool, reply func(*lane.Answer)) {
 }
 
 // put stores a request for the owner of an address and wakes it. It reports to stored
-// whether the first attempt succeeded.
-func (k *clerk) put(id model.RunID, m *model.Message, stored func(first bool, err error)) {
+// whether the first attempt succeeded, and sets again when it makes another one.
+func (k *clerk) put(id model.RunID, m *model.Message, again *bool, stored func(first bool, err error)) {
 	s, first := k.p.Cluster, true
 	if k.p.Inc != nil {
 		m.Node = k.p.Inc.self.ID
@@ -272,7 +277,7 @@ func (k *clerk) put(id model.RunID, m *model.Message, stored func(first bool, er
 				stored(first, nil)
 			},
 			Bad: func(error) {
-				first = false
+				first, *again = false, true
 				s.After(s.Between(1, 20)*kernel.Millisecond, k.p.Process, try)
 			},
 		})
@@ -428,7 +433,7 @@ func (k *clerk) await(a model.Address, run model.RunID, reply func(*lane.Answer)
 			key := store.RunKey{Shard: shard, Run: k.found}
 			if !asked {
 				asked = true
-				k.put(k.p.Cluster.NewRun(), &model.Message{Kind: model.MessageWatch, To: a, ToRun: run}, func(bool, error) {})
+				k.put(k.p.Cluster.NewRun(), &model.Message{Kind: model.MessageWatch, To: a, ToRun: run}, new(bool), func(bool, error) {})
 			}
 
 			c := NewCall(k.p, func(ans *lane.Answer) {
