@@ -103,12 +103,12 @@ func TestStartWithoutALease(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 
-		// The lease ends, and the node cannot renew it. No other node has fenced this one, so it can
-		// still commit.
+		// The lease ends, and the node cannot renew it. No other node has fenced this one, so it
+		// can still commit.
 		st.deaf.deaf.Store(true)
 		time.Sleep(10 * time.Second) // the lease
-		// The commit of an effect proves that the node still owned the shard. The answer counts, and
-		// the message is not sent again: its signal would arrive twice.
+		// The commit of an effect proves that the node still owned the shard. The answer counts,
+		// and the message is not sent again: its signal would arrive twice.
 		with := start("a")
 		with.With = []model.Event{{Name: "go"}}
 		again, end := context.WithTimeout(t.Context(), time.Minute)
