@@ -23,6 +23,7 @@ import (
 
 // peers are the systems to compare with.
 var peers = map[string]bench.Peer{
+	bench.Dial:  bench.DialPeer,
 	bench.DBOS:  {Workflows: openDBOS},
 	bench.River: {Queue: openRiver},
 }
@@ -44,7 +45,7 @@ func main() {
 func measure(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	store := flags.String("store", "all", "postgres, sqlite or all")
-	with := flags.String("peers", "dbos,river", "systems to compare with, separated by commas; empty for none")
+	with := flags.String("peers", "perdure-dial,dbos,river", "systems to compare with, separated by commas; empty for none")
 	workloads := flags.String("workloads", "", fmt.Sprintf("workloads to measure, some of %v, separated by commas (default all)", bench.Workloads))
 	duration := flags.Duration("duration", 3*time.Second, "length of one measurement of throughput, latency or pickup")
 	rounds := flags.Int("rounds", 3, "number of measurements of each system")

@@ -46,6 +46,16 @@ const (
 	River = "river"
 )
 
+// What Perdure must reach behind a server, on every kind of store: clients, worker and server are
+// three processes on one machine.
+const (
+	dialSlower  = 2.0  // times slower than in process, at most
+	dialRate    = 3000 // workflows per second
+	dialLatency = 0.5  // milliseconds that one client waits longer
+	dialCalls   = 8000 // calls of entities per second
+	dialTasks   = 8000 // tasks per second
+)
+
 // demand is what one kind of store must reach; 0 means no demand.
 type demand struct{ cpu, throughput, latency, fanOut, tasks float64 }
 
@@ -82,6 +92,16 @@ func (r *Report) Judge(workloads []Workload) {
 		if beside(DBOS) {
 			add(Throughput, fmt.Sprintf("throughput against DBOS, %d clients", r.Clients), true, d.throughput, "×", against(DBOS, Throughput, rate))
 			add(Latency, "p50 against DBOS, one client", false, d.latency, "×", against(DBOS, Latency, p50))
+		}
+		if beside(Dial) {
+			over := func(w Workload, figure func(Result) float64) func() (float64, bool) {
+				return func() (float64, bool) { return s.median(Dial, w, figure) }
+			}
+			add(Throughput, fmt.Sprintf("throughput in process against over Dial, %d clients", r.Clients), false, dialSlower, "×", against(Dial, Throughput, rate))
+			add(Throughput, fmt.Sprintf("three-step workflows over Dial, %d clients", r.Clients), true, dialRate, "/s", over(Throughput, rate))
+			add(Latency, "p50 over Dial beyond in process, one client", false, dialLatency, " ms", func() (float64, bool) { return s.beyond(Dial, Latency, p50) })
+			add(Calls, fmt.Sprintf("calls of entities over Dial, %d clients", r.Clients), true, dialCalls, "/s", over(Calls, rate))
+			add(Tasks, fmt.Sprintf("no-op tasks over Dial, %d slots", slots), true, dialTasks, "/s", over(Tasks, rate))
 		}
 		add(FanOut, "1,000 parallel steps", false, d.fanOut, " s", ours(FanOut, func(r Result) float64 { return p50(r) / 1000 }))
 		add(Sequence, "2,000 sequential steps against bare fenced commits", false, 1.3, "×", ours(Sequence, overBare))

@@ -19,18 +19,25 @@ const jobVariable = "PERDURE_BENCH_JOB"
 
 // IsChild reports whether this process was started to run a measurement. It must then call Child
 // and nothing else.
-func IsChild() bool { return os.Getenv(jobVariable) != "" }
+func IsChild() bool { return os.Getenv(jobVariable) != "" || os.Getenv(roleVariable) != "" }
 
 // Child runs the measurement that this process was started for, and prints the result for its
-// parent. systems maps names to systems. Perdure itself is always included.
+// parent. systems maps names to systems. Perdure itself is always included. A process that belongs
+// to a system plays its role instead.
 func Child(ctx context.Context, systems map[string]Peer) error {
+	if os.Getenv(jobVariable) == "" {
+		return play(ctx)
+	}
 	var job Job
 	if err := json.Unmarshal([]byte(os.Getenv(jobVariable)), &job); err != nil {
 		return fmt.Errorf("$%s: %w", jobVariable, err)
 	}
 	system, known := systems[job.System]
-	if job.System == Perdure {
-		system, known = Peer{Workflows: openPerdure, Queue: openPerdureQueue}, true
+	switch job.System {
+	case Perdure:
+		system, known = Peer{Workflows: openPerdure, Queue: openPerdureQueue, Entities: true}, true
+	case Dial:
+		system, known = DialPeer, true
 	}
 	if !known {
 		return fmt.Errorf("unknown system %q", job.System)

@@ -9,6 +9,8 @@
 //   - throughput (W1): workflows of three sequential no-op steps, 64 clients that wait for the
 //     result.
 //   - latency (W2): the same with one client.
+//   - calls: calls of entities, 64 clients that wait for the answer, each with an entity of its
+//     own.
 //   - fan-out (W3): one workflow, 1,000 parallel no-op steps.
 //   - sequence (W6): one workflow, 2,000 sequential steps. Between any two of them runs a bare
 //     commit: fence and one row, without an engine, on a separate connection. So both are measured
@@ -25,6 +27,9 @@
 //     submission returns counts as started at once.
 //   - open (W5): the cost of a step next to 10, 1,000 and 100,000 sleeping executions, and the
 //     memory per sleeping execution.
+//
+// Throughput, latency, calls and tasks can also be measured behind a server ([DialPeer]): clients,
+// server and worker are three processes then, and the report has the processor time of each.
 //
 // # Fairness
 //

@@ -18,6 +18,7 @@ type Workload string
 const (
 	Throughput Workload = "throughput"
 	Latency    Workload = "latency"
+	Calls      Workload = "calls"
 	FanOut     Workload = "fan-out"
 	Sequence   Workload = "sequence"
 	Recovery   Workload = "recovery"
@@ -31,7 +32,7 @@ const (
 )
 
 // Workloads are all workloads in the order in which they run.
-var Workloads = []Workload{Throughput, Latency, FanOut, Sequence, Recovery, History, Open, Tasks, Limited, Pickup}
+var Workloads = []Workload{Throughput, Latency, Calls, FanOut, Sequence, Recovery, History, Open, Tasks, Limited, Pickup}
 
 // queued reports whether the workload needs a Queue.
 func (w Workload) queued() bool { return w == Tasks || w == Limited || w == Pickup }
@@ -41,8 +42,8 @@ type Job struct {
 	System   string
 	Workload Workload
 	Place    Place
-	Duration time.Duration // of Throughput, Latency and Pickup
-	Clients  int           // of Throughput
+	Duration time.Duration // of Throughput, Latency, Calls and Pickup
+	Clients  int           // of Throughput and Calls
 	Sleepers int           // of Open: the largest number of sleeping executions
 	Tasks    int           // of Tasks and Limited: how many
 	Profile  string        // directory for profiles, or ""
@@ -54,7 +55,7 @@ type Result struct {
 	Kind     Kind
 	Workload Workload
 
-	Operations int           // workflows or tasks that ended within Elapsed
+	Operations int           // workflows, calls or tasks that ended within Elapsed
 	Elapsed    time.Duration // wall time
 	// of a workflow; of FanOut: the median and the longest; of Pickup: from the return of the
 	// submission to the start
@@ -95,6 +96,7 @@ func (j Job) run(ctx context.Context, p Peer) (Result, error) {
 	work := map[Workload]func(context.Context, Opener, *Result) error{
 		Throughput: func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, j.Clients, r) },
 		Latency:    func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, 1, r) },
+		Calls:      func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, j.Clients, r) },
 		FanOut:     j.fanOut,
 		Sequence:   j.sequence,
 		crash:      j.crash,

@@ -12,8 +12,8 @@ import (
 // nothing is the body of a step without effect.
 func nothing(int) {}
 
-// load measures workflows of three steps. Each client waits for one result before it starts the
-// next workflow.
+// load measures workflows of three steps, or calls of entities. Each client waits for one result
+// before it starts the next workflow or call.
 func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) error {
 	m, err := openMeter(ctx, j.Place)
 	if err != nil {
@@ -30,8 +30,18 @@ func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) erro
 			_ = system.Close() // the first error matters more
 		}
 	}()
+	m.parts, _ = system.(parted)
+	do := func(c, i int, name string) error { return system.Three(ctx, fmt.Sprintf("%s-%d-%d", name, c, i)) }
+	if j.Workload == Calls {
+		caller, ok := system.(Caller)
+		if !ok {
+			return fmt.Errorf("%s has no entities", j.System)
+		}
+		do = func(c, _ int, _ string) error { return caller.Call(ctx, fmt.Sprint(c)) }
+	}
+
 	created := sqliteCommits(j.Place.Path)
-	warm, err := crowd(ctx, system, "warm", clients, min(j.Duration/3, time.Second))
+	warm, err := crowd("warm", clients, min(j.Duration/3, time.Second), do)
 	if err != nil {
 		return err
 	}
@@ -40,7 +50,7 @@ func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) erro
 		return err
 	}
 	var times []time.Duration
-	err = j.profiled(func() { times, err = crowd(ctx, system, "run", clients, j.Duration) })
+	err = j.profiled(func() { times, err = crowd("run", clients, j.Duration, do) })
 	if err != nil {
 		return err
 	}
@@ -64,9 +74,9 @@ func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) erro
 	return err
 }
 
-// crowd lets clients run workflows one after the other for some time, and returns how long each
-// took. A client finishes the workflow that it has started.
-func crowd(ctx context.Context, system System, name string, clients int, d time.Duration) ([]time.Duration, error) {
+// crowd lets clients do something again and again for some time, and returns how long each took. A
+// client finishes what it has started. do gets the numbers of the client and of the repetition.
+func crowd(name string, clients int, d time.Duration, do func(client, i int, name string) error) ([]time.Duration, error) {
 	end := time.Now().Add(d)
 	var (
 		mu   sync.Mutex
@@ -79,7 +89,7 @@ func crowd(ctx context.Context, system System, name string, clients int, d time.
 			times, err := []time.Duration(nil), error(nil)
 			for i := 0; err == nil && time.Now().Before(end); i++ {
 				begin := time.Now()
-				err = system.Three(ctx, fmt.Sprintf("%s-%d-%d", name, c, i))
+				err = do(c, i, name)
 				times = append(times, time.Since(begin))
 			}
 			mu.Lock()
@@ -91,7 +101,7 @@ func crowd(ctx context.Context, system System, name string, clients int, d time.
 	wg.Wait()
 	err := errors.Join(errs...)
 	if err == nil && len(all) == 0 {
-		err = errors.New("no workflow ended")
+		err = errors.New("nothing ended")
 	}
 
 	return all, err

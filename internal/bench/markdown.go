@@ -88,14 +88,15 @@ func (r *Report) store(p *page, s *Store) {
 		}
 		p.line("")
 		p.line("### Three sequential no-op steps, clients waiting for the result: %d", clients)
-		p.table("system", "workflows/s", "steps/s", "p50 ms", "p99 ms", "CPU s / 1,000 workflows: process + database", flush, bytes, "allocations / workflow (KiB)", "RSS MiB", "others' CPU %", "workflows/s without them (estimate)")
+		p.table("system", "workflows/s", "steps/s", "p50 ms", "p99 ms", "CPU s / 1,000 workflows: "+cpuParts, flush, bytes, "allocations / workflow (KiB)", "RSS MiB", "others' CPU %", "workflows/s without them (estimate)")
 		for _, system := range s.systems(r, w) {
 			cell := s.cells(system, w)
 			p.row(system, cell(rate), cell(func(r Result) float64 { return steps * rate(r) }), cell(p50), cell(p99),
-				cell(cpuOurs)+" + "+cell(cpuStore), cell(flushes), cell(written), cell(allocs)+" ("+cell(garbage)+")", cell(rss), cell(others), cell(alone))
+				cpuCell(system, cell, same), cell(flushes), cell(written), cell(allocs)+" ("+cell(garbage)+")", cell(rss), cell(others), cell(alone))
 		}
 	}
 
+	s.calls(p, r)
 	if systems := s.systems(r, FanOut, Sequence, Recovery); len(systems) > 0 {
 		s.one(p, systems)
 	}
@@ -103,6 +104,40 @@ func (r *Report) store(p *page, s *Store) {
 	s.tasks(p, r)
 	s.limits(p)
 }
+
+// calls writes the measurements of entities.
+func (s *Store) calls(p *page, r *Report) {
+	systems := s.systems(r, Calls)
+	if len(systems) == 0 {
+		return
+	}
+	p.line("")
+	p.line("### Calls of entities, each client with an entity of its own and waiting for the answer: %d", r.Clients)
+	p.table("system", "calls/s", "p50 ms", "p99 ms", "CPU µs / call: "+cpuParts, "others' CPU %", "calls/s without them (estimate)")
+	for _, system := range systems {
+		cell := s.cells(system, Calls)
+		p.row(system, cell(rate), cell(p50), cell(p99), cpuCell(system, cell, micro), cell(others), cell(alone))
+	}
+}
+
+// cpuParts names the figures of cpuCell.
+const cpuParts = "process + database (over Dial: clients + server + worker + database)"
+
+// cpuCell writes the processor time of every process that takes part.
+func cpuCell(system string, cell func(func(Result) float64) string, scale func(func(Result) float64) func(Result) float64) string {
+	parts := []func(Result) float64{cpuOurs, cpuStore}
+	if system == Dial {
+		parts = []func(Result) float64{cpuOurs, cpuServer, cpuWorker, cpuStore}
+	}
+	texts := make([]string, len(parts))
+	for i, part := range parts {
+		texts[i] = cell(scale(part))
+	}
+	return strings.Join(texts, " + ")
+}
+
+// same leaves a figure as it is.
+func same(figure func(Result) float64) func(Result) float64 { return figure }
 
 // one writes the measurements of single workflows.
 func (s *Store) one(p *page, systems []string) {
@@ -133,7 +168,7 @@ func (s *Store) tasks(p *page, r *Report) {
 			under = fmt.Sprintf(", under a limit of %d for all", atOnce)
 		}
 		p.line("### %s no-op tasks from submission, %s at a time, to recorded completion, %d slots%s", thousands(r.Tasks), thousands(bulk), slots, under)
-		p.table("system", "tasks/s", "ours is faster by", "of its rate without a limit", "CPU µs / task: process + database", "rows / task", flush, bytes, "allocations / task (KiB)", "RSS MiB", "others' CPU %", "tasks/s without them (estimate)")
+		p.table("system", "tasks/s", "ours is faster by", "of its rate without a limit", "CPU µs / task: "+cpuParts, "rows / task", flush, bytes, "allocations / task (KiB)", "RSS MiB", "others' CPU %", "tasks/s without them (estimate)")
 
 		for _, system := range systems {
 			cell := s.cells(system, w)
@@ -144,7 +179,7 @@ func (s *Store) tasks(p *page, r *Report) {
 			if v, ok := s.kept(system, w, Tasks, rate); ok && w != Tasks {
 				part = number(100*v) + " %"
 			}
-			p.row(system, cell(rate), factor, part, cell(micro(cpuOurs))+" + "+cell(micro(cpuStore)), cell(taskRows), cell(func(r Result) float64 { return 1000 * taskFlushes(r) }),
+			p.row(system, cell(rate), factor, part, cpuCell(system, cell, micro), cell(taskRows), cell(func(r Result) float64 { return 1000 * taskFlushes(r) }),
 				cell(taskWritten), cell(allocs)+" ("+cell(garbage)+")", cell(rss), cell(others), cell(alone))
 		}
 	}
@@ -152,10 +187,10 @@ func (s *Store) tasks(p *page, r *Report) {
 	if systems := s.systems(r, Pickup); len(systems) > 0 {
 		p.line("")
 		p.line("### From submission to the start of a task, 20 tasks per second")
-		p.table("system", "after the commit: p50 ms", "p99 ms", "after the call: p50 ms", "p99 ms", "CPU µs / task: process + database", "others' CPU %")
+		p.table("system", "after the commit: p50 ms", "p99 ms", "after the call: p50 ms", "p99 ms", "CPU µs / task: "+cpuParts, "others' CPU %")
 		for _, system := range systems {
 			cell := s.cells(system, Pickup)
-			p.row(system, cell(p50), cell(p99), cell(fromCall50), cell(fromCall99), cell(micro(cpuOurs))+" + "+cell(micro(cpuStore)), cell(others))
+			p.row(system, cell(p50), cell(p99), cell(fromCall50), cell(fromCall99), cpuCell(system, cell, micro), cell(others))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"time"
 
@@ -16,12 +17,14 @@ type meter struct {
 	conn       *pgx.Conn // nil for SQLite
 	postmaster int       // 0 when unknown
 	flushes    int64     // of the server, when the meter was opened
+	parts      parted    // nil when everything is in this process
 }
 
 // reading is the state of all counters at one moment.
 type reading struct {
 	at                time.Time
 	process, database time.Duration
+	server, worker    time.Duration
 	machine           time.Duration
 	written, commits  int64
 	allocs, bytes     int64
@@ -50,11 +53,16 @@ func (m *meter) close(ctx context.Context) {
 // read takes a reading.
 func (m *meter) read(ctx context.Context) (reading, error) {
 	r := reading{at: time.Now(), process: processCPU(), database: databaseCPU(m.postmaster), machine: machineCPU()}
+	writer := os.Getpid()
+	if m.parts != nil {
+		server, worker := m.parts.pids()
+		r.server, r.worker, writer = threadsCPU(server), threadsCPU(worker), server
+	}
 	var heap runtime.MemStats
 	runtime.ReadMemStats(&heap)
 	r.allocs, r.bytes = int64(heap.Mallocs), int64(heap.TotalAlloc)
 	if m.conn == nil {
-		r.written, r.commits = bytesWritten(), sqliteCommits(m.place.Path)
+		r.written, r.commits = bytesWritten(writer), sqliteCommits(m.place.Path)
 		return r, nil
 	}
 	err := m.conn.QueryRow(ctx, "select pg_current_wal_insert_lsn() - '0/0'::pg_lsn").Scan(&r.written)
@@ -64,7 +72,7 @@ func (m *meter) read(ctx context.Context) (reading, error) {
 // between returns the usage between two readings, without Flushes.
 func between(a, b reading) Usage {
 	u := Usage{
-		Process: b.process - a.process, Database: b.database - a.database, Written: b.written - a.written,
+		Process: b.process - a.process, Database: b.database - a.database, Server: b.server - a.server, Worker: b.worker - a.worker, Written: b.written - a.written,
 		Allocs: b.allocs - a.allocs, Bytes: b.bytes - a.bytes, RSS: residentMemory(),
 	}
 	all := b.at.Sub(a.at) * time.Duration(runtime.NumCPU())

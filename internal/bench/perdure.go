@@ -18,12 +18,23 @@ type perdureSystem struct {
 	chain  *perdure.Workflow[int, int]
 	fanOut *perdure.Workflow[int, int]
 	sleep  *perdure.Workflow[time.Duration, perdure.Void]
+	noop   *perdure.Activity[int, int]
+
+	counter *perdure.Entity[int]
+	add     *perdure.Operation[int, int]
 }
 
-// openPerdure opens Perdure with its defaults.
-func openPerdure(ctx context.Context, place Place, body func(int)) (System, error) {
+// newPerdureSystem defines the code of the workloads.
+func newPerdureSystem(body func(int)) *perdureSystem {
 	noop := perdure.NewActivity("noop", func(_ context.Context, in int) (int, error) { return in, nil })
-	s := &perdureSystem{
+	counter := perdure.NewEntity[int]("counter")
+
+	return &perdureSystem{
+		noop: noop, counter: counter,
+		add: perdure.NewOperation(counter, "add", func(_ perdure.EntityCtx, sum *int, n int) (int, error) {
+			*sum += n
+			return *sum, nil
+		}),
 		three: perdure.NewWorkflow("three", func(ctx perdure.WorkflowCtx, in int) (out int, err error) {
 			for _, name := range [...]string{"first", "second", "third"} {
 				if out, err = perdure.Do(ctx, name, func(context.Context) (int, error) { return in, nil }); err != nil {
@@ -53,9 +64,18 @@ func openPerdure(ctx context.Context, place Place, body func(int)) (System, erro
 			return perdure.Void{}, ctx.Sleep(d)
 		}),
 	}
+}
 
+// definitions returns all of the code.
+func (s *perdureSystem) definitions() []perdure.Definition {
+	return []perdure.Definition{s.three, s.chain, s.fanOut, s.sleep, s.noop, s.counter}
+}
+
+// openPerdure opens Perdure with its defaults.
+func openPerdure(ctx context.Context, place Place, body func(int)) (System, error) {
+	s := newPerdureSystem(body)
 	var err error
-	s.app, err = embedded.Open(ctx, address(place), s.three, s.chain, s.fanOut, s.sleep, noop)
+	s.app, err = embedded.Open(ctx, address(place), s.definitions()...)
 	return s, err
 }
 
@@ -70,6 +90,12 @@ func address(place Place) string {
 // Three implements System.
 func (s *perdureSystem) Three(ctx context.Context, key string) error {
 	_, err := s.three.Run(s.app.With(ctx), 7, perdure.RawKey(key))
+	return err
+}
+
+// Call implements Caller.
+func (s *perdureSystem) Call(ctx context.Context, key string) error {
+	_, err := s.add.Call(s.app.With(ctx), key, 1)
 	return err
 }
 
@@ -100,13 +126,18 @@ type perdureQueue struct {
 	noop *perdure.Activity[int, perdure.Void]
 }
 
+// newPerdureQueue defines the code of tasks.
+func newPerdureQueue(body func(int)) *perdureQueue {
+	return &perdureQueue{noop: perdure.NewActivity("task", func(_ context.Context, task int) (perdure.Void, error) {
+		body(task)
+		return perdure.Void{}, nil
+	}, perdure.OnQueue("bench"))}
+}
+
 // openPerdureQueue opens Perdure with its defaults and the given slots. If there is a limit, it
 // sets the rule.
 func openPerdureQueue(ctx context.Context, place Place, o QueueOptions) (Queue, error) {
-	q := &perdureQueue{noop: perdure.NewActivity("noop", func(_ context.Context, task int) (perdure.Void, error) {
-		o.Body(task)
-		return perdure.Void{}, nil
-	}, perdure.OnQueue("bench"))}
+	q := newPerdureQueue(o.Body)
 	var err error
 	if q.app, err = (embedded.Config{Tasks: perdure.TaskConfig{Slots: o.Slots}}).Open(ctx, address(place), q.noop); err != nil {
 		return nil, err

@@ -77,6 +77,19 @@ func (s *Store) ratio(peer string, w Workload, figure func(Result) float64) (_ f
 	return median(values)
 }
 
+// beyond returns the median over the rounds of the figure of a peer minus ours in the same round.
+func (s *Store) beyond(peer string, w Workload, figure func(Result) float64) (_ float64, ok bool) {
+	var values []float64
+	for _, ours := range s.of(Perdure, w) {
+		for _, theirs := range s.of(peer, w) {
+			if theirs.Round == ours.Round {
+				values = append(values, figure(theirs.Result)-figure(ours.Result))
+			}
+		}
+	}
+	return median(values)
+}
+
 // kept returns the result of a system in one workload divided by its result in another, both in the
 // same round.
 func (s *Store) kept(system string, w, of Workload, figure func(Result) float64) (_ float64, ok bool) {
@@ -115,20 +128,22 @@ func median(values []float64) (_ float64, ok bool) {
 // steps and its end.
 const steps, workflowRows = 3, steps + 2
 
-func rate(r Result) float64     { return float64(r.Operations) / r.Elapsed.Seconds() }
-func alone(r Result) float64    { return rate(r) / max(0.01, 1-r.Usage.Others) }
-func p50(r Result) float64      { return ms(r.P50) }
-func p99(r Result) float64      { return ms(r.P99) }
-func cpu(r Result) float64      { return ms(r.Usage.CPU()) / float64(r.Operations) }
-func cpuOurs(r Result) float64  { return ms(r.Usage.Process) / float64(r.Operations) }
-func cpuStore(r Result) float64 { return ms(r.Usage.Database) / float64(r.Operations) }
-func written(r Result) float64  { return float64(r.Usage.Written) / float64(r.Operations) / steps }
-func flushes(r Result) float64  { return r.Usage.Flushes / steps }
-func allocs(r Result) float64   { return float64(r.Usage.Allocs) / float64(r.Operations) }
-func garbage(r Result) float64  { return float64(r.Usage.Bytes) / float64(r.Operations) / (1 << 10) }
-func rss(r Result) float64      { return float64(r.Usage.RSS) / (1 << 20) }
-func others(r Result) float64   { return 100 * r.Usage.Others }
-func overBare(r Result) float64 { return float64(r.Steps) / float64(r.Bare) }
+func rate(r Result) float64      { return float64(r.Operations) / r.Elapsed.Seconds() }
+func alone(r Result) float64     { return rate(r) / max(0.01, 1-r.Usage.Others) }
+func p50(r Result) float64       { return ms(r.P50) }
+func p99(r Result) float64       { return ms(r.P99) }
+func cpu(r Result) float64       { return ms(r.Usage.CPU()) / float64(r.Operations) }
+func cpuOurs(r Result) float64   { return ms(r.Usage.Process) / float64(r.Operations) }
+func cpuServer(r Result) float64 { return ms(r.Usage.Server) / float64(r.Operations) }
+func cpuWorker(r Result) float64 { return ms(r.Usage.Worker) / float64(r.Operations) }
+func cpuStore(r Result) float64  { return ms(r.Usage.Database) / float64(r.Operations) }
+func written(r Result) float64   { return float64(r.Usage.Written) / float64(r.Operations) / steps }
+func flushes(r Result) float64   { return r.Usage.Flushes / steps }
+func allocs(r Result) float64    { return float64(r.Usage.Allocs) / float64(r.Operations) }
+func garbage(r Result) float64   { return float64(r.Usage.Bytes) / float64(r.Operations) / (1 << 10) }
+func rss(r Result) float64       { return float64(r.Usage.RSS) / (1 << 20) }
+func others(r Result) float64    { return 100 * r.Usage.Others }
+func overBare(r Result) float64  { return float64(r.Steps) / float64(r.Bare) }
 func fromCall50(r Result) float64 {
 	return ms(r.FromCall50)
 }
@@ -168,10 +183,10 @@ func (r Result) brief(err error) string {
 	switch {
 	case err != nil:
 		return "FAILED: " + err.Error()
-	case r.Workload == Throughput || r.Workload == Latency:
-		return fmt.Sprintf("%.0f/s, p50 %.2f ms, p99 %.2f ms, CPU %.3f ms per workflow", rate(r), p50(r), p99(r), cpu(r))
+	case r.Workload == Throughput || r.Workload == Latency || r.Workload == Calls:
+		return fmt.Sprintf("%.0f/s, p50 %.2f ms, p99 %.2f ms, CPU %.3f ms each", rate(r), p50(r), p99(r), cpu(r))
 	case r.Workload == Tasks || r.Workload == Limited:
-		return fmt.Sprintf("%.0f/s, CPU %.1f + %.1f µs per task", rate(r), micro(cpuOurs)(r), micro(cpuStore)(r))
+		return fmt.Sprintf("%.0f/s, CPU %.1f µs per task", rate(r), micro(cpu)(r))
 	case r.Workload == Pickup:
 		return fmt.Sprintf("p50 %.3f ms, p99 %.3f ms after the commit; %.3f and %.3f ms after the call", p50(r), p99(r), fromCall50(r), fromCall99(r))
 	case r.Workload == FanOut:

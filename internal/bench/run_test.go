@@ -24,10 +24,10 @@ func TestMain(m *testing.M) {
 }
 
 // short runs workloads with real parts: Perdure, stores and child processes. All must succeed.
-func short(t *testing.T, place Provider, workloads ...Workload) *Store {
+func short(t *testing.T, place Provider, peers map[string]Peer, workloads ...Workload) *Store {
 	t.Helper()
 	report, err := Run(t.Context(), Options{
-		Places: []Provider{place}, Workloads: workloads, Rounds: 1, Duration: 200 * time.Millisecond, Clients: 8, Tasks: 500,
+		Places: []Provider{place}, Peers: peers, Workloads: workloads, Rounds: 1, Duration: 200 * time.Millisecond, Clients: 8, Tasks: 500,
 		Progress: func(line string) { t.Log(line) },
 	})
 	if err != nil {
@@ -51,7 +51,7 @@ func TestRunMeasuresPerdure(t *testing.T) {
 	for kind, place := range places {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			s := short(t, place(t), Throughput, FanOut, Tasks, Limited, Pickup)
+			s := short(t, place(t), nil, Throughput, FanOut, Tasks, Limited, Pickup)
 			if l := s.Limits; s.Sync.Commits == 0 || l.Single.Commits == 0 || l.Fenced.Commits == 0 || l.Batched.RowRate() <= l.Batched.Commits {
 				t.Errorf("limits are %+v", l)
 			}
@@ -73,6 +73,25 @@ func TestRunMeasuresPerdure(t *testing.T) {
 				t.Errorf("pickup: %+v", r)
 			}
 		})
+	}
+}
+
+// Behind a server, the processor times of the clients, the server and the worker are counted
+// separately, and no task is lost or repeated.
+func TestRunMeasuresServer(t *testing.T) {
+	t.Parallel()
+	s := short(t, Directory(t.TempDir()), map[string]Peer{Dial: DialPeer}, Throughput, Calls, Tasks)
+	for _, w := range []Workload{Throughput, Calls, Tasks} {
+		r := s.of(Dial, w)[0]
+		if u := r.Usage; r.Operations == 0 || r.Repeated != 0 || u.Process <= 0 || u.Server <= 0 || u.Worker <= 0 || u.Written <= 0 {
+			t.Errorf("%s: %+v", w, r)
+		}
+		if s.of(Perdure, w)[0].Operations == 0 {
+			t.Errorf("%s: nothing in process", w)
+		}
+	}
+	if rs := s.of(Perdure, Tasks); rs[0].Usage.Server != 0 {
+		t.Errorf("in process: %+v", rs[0].Usage)
 	}
 }
 
@@ -101,7 +120,7 @@ func TestPeerWithACommandOfItsOwn(t *testing.T) {
 
 func TestRecoveryOfPerdureRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	s := short(t, Directory(t.TempDir()), Recovery)
+	s := short(t, Directory(t.TempDir()), nil, Recovery)
 	if r := s.of(Perdure, Recovery)[0]; r.Repeated != 0 || r.FirstStep <= 0 {
 		t.Errorf("%d finished steps ran again, first step after %s", r.Repeated, r.FirstStep)
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -19,6 +20,18 @@ type System interface {
 	Close() error
 }
 
+// Caller is a system that has entities.
+type Caller interface {
+	// Call changes the state of an entity and waits for the answer.
+	Call(ctx context.Context, key string) error
+}
+
+// parted is a system whose server and worker are separate processes.
+type parted interface {
+	// pids returns the ids of both processes.
+	pids() (server, worker int)
+}
+
 // Opener opens a system on a store. Each step of a Chain calls body with its number, from 0, and
 // does nothing else.
 type Opener func(ctx context.Context, place Place, body func(step int)) (System, error)
@@ -27,6 +40,10 @@ type Opener func(ctx context.Context, place Place, body func(step int)) (System,
 type Peer struct {
 	Workflows Opener      // nil when it runs none
 	Queue     QueueOpener // nil when it has none
+	Entities  bool        // its systems are Callers
+
+	// Only are the workloads that it takes part in; nil for all that it can.
+	Only []Workload
 
 	// Commands start its children on some kinds of store, if they need a program that is linked
 	// with another version. That program also calls Child.
@@ -35,10 +52,16 @@ type Peer struct {
 
 // takes reports whether the system takes part in a workload.
 func (p Peer) takes(w Workload) bool {
-	if w.queued() {
+	switch {
+	case p.Only != nil && !slices.Contains(p.Only, w):
+		return false
+	case w.queued():
 		return p.Queue != nil
+	case w == Calls:
+		return p.Entities
+	default:
+		return p.Workflows != nil
 	}
-	return p.Workflows != nil
 }
 
 // Kind is a kind of store.

@@ -14,6 +14,8 @@ import (
 type Usage struct {
 	Process  time.Duration // processor time of the process of the system, clients included
 	Database time.Duration // processor time of the PostgreSQL server and all its backends
+	Server   time.Duration // processor time of our server, if it is a separate process
+	Worker   time.Duration // processor time of our worker, if it is a separate process
 	// bytes of write-ahead log (PostgreSQL), or all bytes that the process wrote to files (SQLite)
 	Written int64
 	// per workflow or task: flushes of the write-ahead log (PostgreSQL) or commits (SQLite)
@@ -25,8 +27,8 @@ type Usage struct {
 	Others  float64 // share of the machine's processor time that other programs used
 }
 
-// CPU is the processor time of process and database together.
-func (u Usage) CPU() time.Duration { return u.Process + u.Database }
+// CPU is the processor time of all processes together.
+func (u Usage) CPU() time.Duration { return u.Process + u.Server + u.Worker + u.Database }
 
 // tick is the unit of processor times in /proc/<pid>/stat: USER_HZ, which is 100 on all our Linux
 // systems.
@@ -81,6 +83,20 @@ func processTimes(pid int) (own, ended time.Duration, parent int) {
 	return own, ended, parent
 }
 
+// threadsCPU returns the processor time of all threads of a process.
+func threadsCPU(pid int) (sum time.Duration) {
+	threads, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/[0-9]*/schedstat")
+	for _, file := range threads {
+		// a thread that has ended counts no longer: Go keeps its threads
+		text, _ := os.ReadFile(file)
+		if fields := strings.Fields(string(text)); len(fields) > 0 {
+			n, _ := strconv.ParseInt(fields[0], 10, 64)
+			sum += time.Duration(n)
+		}
+	}
+	return sum
+}
+
 // postmasterOf returns the parent of a backend, if it is a PostgreSQL server on this machine.
 func postmasterOf(backend int) int {
 	name, err := os.ReadFile("/proc/" + strconv.Itoa(backend) + "/comm")
@@ -129,8 +145,8 @@ func machineCPU() time.Duration {
 // residentMemory returns the resident memory of this process in bytes.
 func residentMemory() int64 { return procNumber("/proc/self/status", "VmRSS") << 10 }
 
-// bytesWritten returns the bytes that this process wrote to files and sockets.
-func bytesWritten() int64 { return procNumber("/proc/self/io", "wchar") }
+// bytesWritten returns the bytes that a process wrote to files and sockets.
+func bytesWritten(pid int) int64 { return procNumber("/proc/"+strconv.Itoa(pid)+"/io", "wchar") }
 
 // sqliteCommits returns the number of write transactions of an open SQLite database in WAL mode
 // since its log was opened. It is the field iChange in the header of the WAL index: see "WAL-mode

@@ -49,7 +49,7 @@ func (s *session) drain(within time.Duration) {
 
 	s.work.cfg.Log.Info("worker drains", "session", s.id, "tenant", s.tenant, "within", within)
 	s.post(&pb.ServerItem{Item: &pb.ServerItem_Drain{Drain: &pb.Drain{Patience: int64(within)}}})
-	s.work.ended.Go(func() {
+	s.work.running.Go(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, within)
 		defer cancel()
 		var all sync.WaitGroup

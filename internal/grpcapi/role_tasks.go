@@ -151,7 +151,7 @@ func (r *taskRole) beside(do func()) {
 	case <-r.s.ctx.Done():
 		return
 	}
-	r.s.work.ended.Go(func() {
+	r.s.work.running.Go(func() {
 		defer func() { <-r.room }()
 		do()
 	})

@@ -138,7 +138,7 @@ func (s *session) end(why error) {
 	s.work.cfg.Log.Info("worker disconnected", "session", s.id, "tenant", s.tenant, "reason", why.Error())
 	s.link.End(why)
 	s.cancel(why)
-	s.work.ended.Go(func() {
+	s.work.running.Go(func() {
 		defer s.work.remove(s)
 		defer close(s.ended)
 		if workflows != nil && !left[pb.Role_ROLE_WORKFLOWS] {
@@ -286,7 +286,7 @@ func (s *session) leave(l *pb.Leave) error {
 		cancel()
 		return fault.New(fault.Invalid, "the worker leaves twice as %s", l.GetRole())
 	}
-	s.work.ended.Go(func() {
+	s.work.running.Go(func() {
 		defer cancel()
 		err := leave(ctx)
 		s.post(&pb.ServerItem{Item: &pb.ServerItem_Left{Left: &pb.Left{Role: l.GetRole(), Error: errorDetail(err)}}})

@@ -51,7 +51,7 @@ type Work struct {
 	sessions map[string]*session
 	workers  map[workerKey]*session // the newest session of each worker
 	closing  bool
-	ended    sync.WaitGroup // sessions that end
+	running  background // sessions that end, and what workers have asked for
 }
 
 // workerKey identifies a worker.
@@ -200,14 +200,20 @@ func (w *Work) Drain() {
 // Close ends all sessions and waits until what the workers held is handed back, or ctx ends.
 func (w *Work) Close(ctx context.Context) {
 	w.Drain()
-	for _, s := range w.all() {
+	sessions := w.all()
+	for _, s := range sessions {
 		s.end(errDraining)
 	}
 
-	done := make(chan struct{})
-	go func() { w.ended.Wait(); close(done) }()
+	for _, s := range sessions {
+		select {
+		case <-s.ended: // also when the worker itself has ended it
+		case <-ctx.Done():
+			return
+		}
+	}
 	select {
-	case <-done:
+	case <-w.running.Idle():
 	case <-ctx.Done():
 	}
 }

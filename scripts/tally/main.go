@@ -123,6 +123,9 @@ func printEnd(out io.Writer, e *event, text string) {
 		if e.Test == "" {
 			fmt.Fprintf(out, "FAIL %s %.1fs\n", e.Package, e.Elapsed)
 		}
+	case e.Test != "" && strings.Contains(text, "WARNING: DATA RACE"):
+		// A race between goroutines of another test fails the package, and the text stands here.
+		fmt.Fprint(out, text)
 	case e.Test == "" && e.Action == "pass":
 		cached := ""
 		if strings.Contains(text, "\t(cached)") {

@@ -53,6 +53,17 @@ func TestTally(t *testing.T) {
 	}
 }
 
+func TestTallyShowsRaces(t *testing.T) {
+	t.Parallel()
+	out, ok := run(t, "",
+		`{'Action':'output','Package':'p','Test':'TestA','Output':'WARNING: DATA RACE\n'}`,
+		`{'Action':'pass','Package':'p','Test':'TestA'}`,
+		`{'Action':'fail','Package':'p','Elapsed':1}`)
+	if want := "WARNING: DATA RACE\nFAIL p 1.0s\n"; out != want || ok {
+		t.Errorf("got %q, %v; want %q", out, ok, want)
+	}
+}
+
 func TestTallyNoticesWhatIsNotATest(t *testing.T) {
 	t.Parallel()
 	if out, ok := run(t, "", `go: cannot find main module`); ok || out != "go: cannot find main module\n" {
