@@ -40,6 +40,8 @@ func TestMistakesOfCallsAreRefused(t *testing.T) {
 			"key":            func() error { _, err := flow.Start(c, "", perdure.RawKey(bad)); return err },
 			"hashed key":     func() error { _, err := flow.Start(c, "", perdure.HashKey(bad)); return err },
 			"hashed input":   func() error { _, err := flow.Start(c, bad); return err },
+			"input":          func() error { _, err := flow.Start(c, bad, perdure.RawKey("input")); return err },
+			"value":          func() error { return perdure.NewSignal[string]("text").Send(c, x, bad) },
 			"label":          func() error { _, err := flow.Start(c, "", perdure.Labels(map[string]string{"l": bad})); return err },
 			"name of label":  func() error { _, err := flow.Start(c, "", perdure.Labels(map[string]string{bad: "v"})); return err },
 			"request id":     func() error { _, err := flow.Start(c, "", perdure.RequestID(bad)); return err },

@@ -8,13 +8,14 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/payload"
 )
 
 // encode is a value as the format of the app writes it. It has its stored form only once it is
 // sealed.
 func encode[T any](h *host, kind, name string, v T) (p model.Payload, err error) {
 	if h.plain {
-		p.Data, err = json.Marshal(v)
+		p.Data, err = payload.JSON.Marshal(v)
 	} else {
 		p, err = h.codec.Marshal(v)
 	}

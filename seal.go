@@ -85,7 +85,8 @@ func (h *host) sealParcel(ctx context.Context, pt patience, of parcel, p model.P
 	})
 }
 
-// sealer is seal for what workflow code records; nil when there is nothing to do.
+// sealer returns a function that seals payloads before workflow code records them. It is nil if
+// the app stores payloads unchanged.
 func (h *host) sealer(kind, name string) replay.Seal {
 	if h.plain || h.dry {
 		return nil
@@ -95,7 +96,8 @@ func (h *host) sealer(kind, name string) replay.Seal {
 	}
 }
 
-// sealerOf is sealParcel for a message of workflow code. It is nil when there is nothing to do.
+// sealerOf returns a function that seals the payloads of a message of workflow code. It is nil if
+// the app stores payloads unchanged.
 func (h *host) sealerOf(m *model.Message) replay.Seal {
 	if h.plain || h.dry {
 		return nil

@@ -33,5 +33,5 @@ var (
 type jsonFormat struct{}
 
 func (jsonFormat) Name() string                       { return "json" }
-func (jsonFormat) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
+func (jsonFormat) Marshal(v any) ([]byte, error)      { return marshalJSON(v) }
 func (jsonFormat) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }

@@ -175,3 +175,35 @@ func FuzzMsgpackUnmarshal(f *testing.F) {
 		}
 	})
 }
+
+type badText struct{}
+
+func (badText) MarshalText() ([]byte, error) { return []byte("a\xff"), nil }
+
+// JSON cannot store text that is not valid UTF-8 unchanged. The format refuses it, wherever it is
+// in the value, and refuses nothing else.
+func TestJSONRefusesInvalidText(t *testing.T) {
+	t.Parallel()
+	const bad = "a\xffb"
+	type box struct{ V any }
+	for what, v := range map[string]any{
+		"text": bad, "field": inner{Text: bad}, "pointer": &inner{Text: bad}, "slice": []string{"", bad}, "key": map[string]int{bad: 1},
+		"map": map[string]any{"k": []any{bad}}, "inside": box{box{bad}}, "own form": box{badText{}},
+	} {
+		if data, err := payload.JSON.Marshal(v); err == nil || !strings.Contains(err.Error(), "not valid UTF-8") {
+			t.Errorf("%s: %s, %v", what, data, err)
+		}
+	}
+
+	for what, v := range map[string]any{
+		"bytes": inner{Bytes: []byte(bad)}, "replacement character": "\ufffd", "backslash": `\ufffd`, "raw": json.RawMessage(`"\ufffd"`),
+		"raw inside": box{[]any{nil, json.RawMessage(`{"a":"\ufffd"}`), (*inner)(nil)}}, "not stored": struct {
+			A string `json:"-"`
+			B json.RawMessage
+		}{bad, json.RawMessage(`"\ufffd"`)},
+	} {
+		if _, err := payload.JSON.Marshal(v); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -34,7 +34,7 @@ func makeReport(out io.Writer) func(perdure.WorkflowCtx, string) (string, error)
 	return func(ctx perdure.WorkflowCtx, what string) (string, error) {
 		night, ok := ctx.ScheduledFor()
 		if !ok {
-			return "", perdure.Permanent(errors.New("a report is made by its schedule"))
+			return "", perdure.Permanent(errors.New("only the schedule may start a report"))
 		}
 		return perdure.Do(ctx, "write", func(context.Context) (string, error) {
 			fmt.Fprintf(out, "report of %s until %s\n", what, night.UTC().Format("2006-01-02 15:04"))

@@ -109,8 +109,8 @@ func TestSuspects(t *testing.T) {
 	lonely(t, n, node(4), "c")
 }
 
-// If there are too many suspects, they are marked and made together first. A call that is made
-// alone once when its process dies is not set aside.
+// If there are too many suspects, the worker gets them together first, and they are marked. A call
+// that is made alone once when its process dies is not set aside.
 func TestSuspectsTogetherFirst(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}

@@ -38,7 +38,7 @@ func Backend(ctx context.Context, c *pgconn.PgConn) (uint32, error) {
 }
 
 // Check returns ErrShared if two connections are served by one server process, or one of them by
-// two. Both must be idle and outside of a transaction.
+// two. Both must be idle and outside a transaction.
 func Check(ctx context.Context, a, b *pgconn.PgConn) error {
 	first, err := Backend(ctx, a)
 	if err != nil {

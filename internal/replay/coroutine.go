@@ -291,8 +291,8 @@ func (x Ctx) Self() (model.Address, model.RunID) {
 	return s.Address, s.Run
 }
 
-// Live reports whether the code does something that it has not done before, as far as the history
-// tells. Steps and goroutines of users always do.
+// Live reports whether the code is past its history, so that it does something for the first time.
+// It is always true inside a step and in goroutines that the user started.
 func (x Ctx) Live() bool {
 	if c := x.co; c != nil && (c.inStep.Load() != nil || c.foreign()) {
 		return true

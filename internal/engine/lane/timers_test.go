@@ -471,8 +471,8 @@ func TestLaneWithoutShardsSleeps(t *testing.T) {
 	r.wantFired(key("a"), from, 100)
 }
 
-// The window overflows after a shard was added and before its timers were read: they are not taken
-// for read.
+// The window overflows after a shard was added and before its timers were read. The lane still
+// knows that it has to read them.
 func TestWindowShrinksAfterAShardWasAdded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 2 })

@@ -1,5 +1,5 @@
-// Package perdure is a stub: the face as the design has it, with what the root package does not
-// have yet.
+// Package perdure declares the public API for tests of the checks. It includes features that the
+// documents promise and the root package does not have yet.
 package perdure
 
 import (
