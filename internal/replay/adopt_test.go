@@ -275,7 +275,10 @@ func TestOutcomesOfLostAttempts(t *testing.T) {
 			e.lose()
 			e.reactivate(-1)
 			pass(9 * time.Second)
-			if len(e.reports) > 0 && len(e.reports[len(e.reports)-1].Commands) > 0 {
+			e.mu.Lock()
+			ended := len(e.reports) > 0 && len(e.reports[len(e.reports)-1].Commands) > 0
+			e.mu.Unlock()
+			if ended {
 				t.Fatal("the attempt ended too early")
 			}
 			pass(2 * time.Second)
