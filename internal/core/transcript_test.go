@@ -379,7 +379,7 @@ func (s *script) command(t *model.Turn, line string) {
 	case "unset":
 		record(model.Event{Kind: model.EventStateSet, ID: "unset " + id, Name: id})
 	case "note":
-		record(model.Event{Kind: model.EventNoted, ID: "note " + id, Name: id, Input: value(f[len(f)-1])})
+		record(model.Event{Kind: model.EventNoted, ID: id, Name: id, Input: value(f[len(f)-1])})
 	case "pin":
 		record(model.Event{Kind: model.EventPinned, ID: "pin", Name: id})
 	case "answer":
