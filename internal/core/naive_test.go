@@ -488,7 +488,7 @@ func (n *naive) command(x *expected, r *naiveRun, c *model.Command, now model.Ti
 	case model.CommandSchedule, model.CommandLock, model.CommandUnlock:
 		// tasks and sections have models of their own, see task_test.go and town_test.go
 	case model.CommandRecord:
-		if e.Kind != model.EventSignalTaken {
+		if e.Kind != model.EventSignalTaken && e.Kind != model.EventNoted {
 			stopRetry()
 		}
 		r.add(x, now, e)
