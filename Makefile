@@ -54,6 +54,14 @@ test-long: ## crash rounds, chaos and other tests that are too slow for every ch
 test-dial: ## the suites of apps, and the examples, with a server between every app and its engine
 	PERDURE_TEST_DIAL=all go test -count 1 -p 1 -timeout 30m . ./internal/e2e ./internal/txtest ./examples/...
 
+.PHONY: fuzz
+fuzz: ## 100,000 malformed inputs each: REST, gRPC, configuration, tokens, the query language
+	go test -count 1 -timeout 60m -run FuzzRequests ./internal/restapi -rounds=1200
+	go test -count 1 -timeout 60m -run FuzzCalls ./internal/grpcapi -rounds=600
+	go test -run XXX -fuzz FuzzConfig -fuzztime 100000x ./internal/cli
+	go test -run XXX -fuzz FuzzToken -fuzztime 100000x ./internal/authn/jwt
+	go test -run XXX -fuzz FuzzParse -fuzztime 100000x ./internal/query
+
 .PHONY: storm
 storm: ## a million timers due at the same moment, on SQLite and on PostgreSQL (STORM=1000000)
 	go test -tags long -run LongTimerStorm -count 1 -v -timeout 60m ./internal/e2e -storm=$(STORM) -late=1s

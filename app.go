@@ -113,17 +113,15 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 	switch {
 	case blobs == nil:
 		return 0, fault.New(fault.Invalid, "sweep of payloads: the payload settings have no offload")
-	case a.cfg.Search == nil || a.cfg.Cluster == "":
-		return 0, fault.New(fault.Invalid, "sweep of payloads: it is done by an app that has the store open")
 	case age < minSweepAge:
 		return 0, fault.New(fault.Invalid, "sweep of payloads: age %s, at least %s: a commit may still be on its way", age, minSweepAge)
 	}
 
 	old := map[string]struct{}{}
 	before := time.Now().Add(-age)
-	for b, err := range blobs.List(ctx, a.cfg.Cluster+"/") {
+	for b, err := range blobs.List(ctx, a.cfg.Backend.Cluster()+"/") {
 		if err != nil {
-			return 0, fault.New(fault.Unavailable, "sweep of payloads: %w", &payload.StoreError{Op: "list", Key: a.cfg.Cluster + "/", Err: err})
+			return 0, fault.New(fault.Unavailable, "sweep of payloads: %w", &payload.StoreError{Op: "list", Key: a.cfg.Backend.Cluster() + "/", Err: err})
 		}
 		if b.Stored.Before(before) {
 			old[b.Key] = struct{}{}
@@ -169,5 +167,5 @@ func (a *App) findReferences(ctx context.Context, found func(value []byte) error
 			return fault.New(fault.Unavailable, "sweep of payloads: look at the outcomes of transactional activities: %w", err)
 		}
 	}
-	return a.cfg.Search(ctx, mark, found)
+	return a.cfg.Backend.Search(ctx, mark, found)
 }

@@ -55,7 +55,7 @@ func checkNumbers(cfg *attachment) error {
 	for _, n := range []struct {
 		name  string
 		value int
-	}{{"MaxLoaded", cfg.MaxLoaded}, {"MaxSteps", cfg.MaxSteps}, {"MaxPayload", cfg.MaxPayload}} {
+	}{{"MaxLoaded", cfg.MaxLoaded}, {"MaxSteps", cfg.MaxSteps}, {"MaxCalls", cfg.MaxCalls}, {"MaxPayload", cfg.MaxPayload}} {
 		if n.value < 0 {
 			wrong("%s is %d, which is less than nothing", n.name, n.value)
 		}
@@ -79,7 +79,11 @@ func attach(ctx context.Context, cfg attachment, defs ...Definition) (*App, erro
 		return nil, err
 	}
 
-	c, err := codec.New(ctx, codec.Config{Settings: cfg.Payloads, Cluster: cfg.Cluster, MaxPayload: cfg.MaxPayload})
+	settings := codec.Config{Settings: cfg.Payloads, MaxPayload: cfg.MaxPayload}
+	if cfg.Backend != nil { // definitions can be checked without one
+		settings.Cluster = cfg.Backend.Cluster()
+	}
+	c, err := codec.New(ctx, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +169,7 @@ func (a *App) join(ctx context.Context, r *registry) error {
 		},
 	})
 
-	offer := api.Offer{Tenant: cfg.Tenant, Workflows: sortedKeys(code), Version: cfg.Version}
+	offer := api.Offer{Tenant: cfg.Tenant, Workflows: sortedKeys(code), Version: cfg.Version, Slots: worker.Capacity()}
 	for _, name := range offer.Workflows {
 		if pinned[name] {
 			offer.Pinned = append(offer.Pinned, name)

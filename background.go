@@ -6,19 +6,13 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/episode"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
 // serveDatabases starts the background work of an app for databases of the user.
 func (a *App) serveDatabases(r *registry) error {
-	mailer, ok := a.cfg.Backend.(api.Mailer)
-	if ok {
-		a.host.scope = model.TenantScope(mailer.Cluster(), a.host.tenant)
-	} else if len(r.outboxes) > 0 {
-		return fault.New(fault.Invalid, "this backend takes nothing that leaves with a transaction, so it can have no outbox (%s)", r.outboxes[0].at)
-	}
-
+	mailer := a.cfg.Backend
+	a.host.scope = model.TenantScope(mailer.Cluster(), a.host.tenant)
 	ctx, stop := context.WithCancel(context.Background())
 	a.stop = stop
 	if _, direct := a.inbox(); direct {
@@ -55,12 +49,7 @@ func (a *App) stopBackground() {
 }
 
 // inbox returns the inbox of the engine's own database, if transactions may use it.
-func (a *App) inbox() (api.Inbox, bool) {
-	if m, ok := a.cfg.Backend.(api.Mailer); ok {
-		return m.Inbox()
-	}
-	return api.Inbox{}, false
-}
+func (a *App) inbox() (api.Inbox, bool) { return a.cfg.Backend.Inbox() }
 
 // hinter wakes the owners of shards after transactions of this process have put messages into the
 // engine's inbox. A transaction does not report its commit, so the app hints a few times, ever more

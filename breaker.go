@@ -35,7 +35,9 @@ func (b Breakers) List(ctx context.Context) ([]BreakerInfo, error) {
 	return list, nil
 }
 
-// Trip opens a circuit breaker as if enough tasks had failed. It closes again as its rule says.
+// Trip opens a circuit breaker as if enough tasks had failed. It closes again as its rule says. It
+// returns ErrNotFound for a name that no rule, no state and no activity of a running program has;
+// SetRule makes a new name known.
 func (b Breakers) Trip(ctx context.Context, name, reason string) error {
 	return public(b.app.cfg.Backend.TripBreaker(ctx, b.app.host.tenant, name, reason))
 }
@@ -45,7 +47,8 @@ func (b Breakers) Reset(ctx context.Context, name string) error {
 	return public(b.app.cfg.Backend.ResetBreaker(ctx, b.app.host.tenant, name))
 }
 
-// Pause lets no task through a circuit breaker before a time. A time in the past ends the pause.
+// Pause lets no task through a circuit breaker before a time. A time in the past ends the pause. It
+// returns ErrNotFound as Trip does.
 func (b Breakers) Pause(ctx context.Context, name string, until time.Time, reason string) error {
 	if y := until.UTC().Year(); !until.IsZero() && (y < 1970 || y > 9999) {
 		return fault.New(fault.Invalid, "pause breaker %s until the year %d: it lies between 1970 and 9999", name, y)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/userdb"
 )
@@ -61,9 +60,8 @@ func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 
 // inboxDeadLetters yields the dead letters in the engine's own database.
 func (a *App) inboxDeadLetters(ctx context.Context, yield func(DeadLetter, error) bool) {
-	m, ok := a.cfg.Backend.(api.Mailer)
-	for after := (model.RunID{}); ok; {
-		page, err := m.DeadLetters(ctx, a.host.tenant, after, deadLetterPage)
+	for after := (model.RunID{}); ; {
+		page, err := a.cfg.Backend.DeadLetters(ctx, a.host.tenant, after, deadLetterPage)
 		if err != nil {
 			yield(DeadLetter{}, public(err))
 			return
@@ -85,7 +83,9 @@ func (a *App) inboxDeadLetters(ctx context.Context, yield func(DeadLetter, error
 			after = l.ID
 		}
 
-		ok = len(page) == deadLetterPage
+		if len(page) < deadLetterPage {
+			return
+		}
 	}
 }
 

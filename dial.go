@@ -7,7 +7,10 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	server "github.com/perdure/perdure/internal/remote"
+	"github.com/perdure/perdure/internal/telemetry/tracing"
 	"github.com/perdure/perdure/payload"
 )
 
@@ -30,12 +33,22 @@ type Dialer struct {
 	// Logger gets what an operator should know: broken connections, lost sessions. It gets no
 	// payloads. Nil logs nothing.
 	Logger *slog.Logger
+	// Tracer creates spans for starts, messages and executed code, such as
+	// otel.GetTracerProvider(). The server passes their context on to other programs. Nil creates
+	// no spans. See docs/observability.md.
+	Tracer trace.TracerProvider
 	// IdleAfter is how long a waiting execution stays in memory; 5 s.
 	IdleAfter time.Duration
-	// MaxLoaded is how many executions stay in memory at once; 10,000.
+	// MaxLoaded is how many executions stay in memory at once; 10,000. It is also how many
+	// executions this process works on at once. Others go to another process, or wait with the
+	// reason no_slot. An execution that waits for a timer, a message, a child or a queued task does
+	// not count.
 	MaxLoaded int
 	// MaxSteps is how many bodies of steps run at once; 1,024.
 	MaxSteps int
+	// MaxCalls is how many keys of entities and services have calls that run at once in this
+	// process; 128. Calls of other keys go to another process, or wait with the reason no_slot.
+	MaxCalls int
 	// MaxPayload is the largest input or output in bytes; 2 MiB. The server has a limit of its own.
 	MaxPayload int
 	// Payloads is how inputs, outputs and messages are stored. The server sees only what this
@@ -92,8 +105,8 @@ func (d Dialer) dial(ctx context.Context, url string, defs ...Definition) (*App,
 	}
 
 	return dialServer(ctx, cfg, attachment{
-		Logger: d.Logger, IdleAfter: d.IdleAfter, MaxLoaded: d.MaxLoaded, MaxSteps: d.MaxSteps, MaxPayload: d.MaxPayload,
-		DrainTimeout: d.DrainTimeout, Tasks: d.Tasks, Version: d.Version, Payloads: d.Payloads, Name: d.Name, PruneSchedules: d.PruneSchedules,
+		Logger: d.Logger, IdleAfter: d.IdleAfter, MaxLoaded: d.MaxLoaded, MaxSteps: d.MaxSteps, MaxCalls: d.MaxCalls, MaxPayload: d.MaxPayload,
+		DrainTimeout: d.DrainTimeout, Tasks: d.Tasks, Version: d.Version, Payloads: d.Payloads, Name: d.Name, PruneSchedules: d.PruneSchedules, Tracer: tracing.New(d.Tracer),
 	}, defs...)
 }
 
@@ -105,7 +118,7 @@ func dialServer(ctx context.Context, cfg server.Config, a attachment, defs ...De
 		return nil, err
 	}
 	closed := a.OnClose
-	a.Backend, a.Tenant, a.Served, a.Cluster = b, b.Tenant(), true, b.Cluster()
+	a.Backend, a.Tenant, a.Served = b, b.Tenant(), true
 	a.OnClose = func() error {
 		err := b.Close()
 		if closed != nil {

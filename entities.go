@@ -1,16 +1,19 @@
 package perdure
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"iter"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Entities lists, describes and removes entities. Programs read the state of one entity with
+// Entities lists, describes, edits and removes entities. Programs read the state of one entity with
 // [Entity.Get].
 type Entities struct{ app *App }
 
@@ -21,6 +24,37 @@ func (a *App) Entities() Entities { return Entities{a} }
 // types.
 func (e Entities) List(ctx context.Context, entity, prefix string) iter.Seq2[EntityInfo, error] {
 	return e.app.listEntities(ctx, entity, api.EntityListRequest{KeyPrefix: prefix})
+}
+
+// EntityFilter selects entities. All conditions must hold; a zero field is no condition.
+type EntityFilter struct {
+	Type, Prefix string // name of the entity, and the beginning of its key
+	Locked       bool   // only entities that a workflow has locked
+	// Waiting selects only entities for which stored calls wait, whether they exist or not. They
+	// are in no particular order.
+	Waiting bool
+	// Expired selects only states whose time is over and that the engine has not removed yet. Other
+	// lists do not have them.
+	Expired bool
+	// The last change was at ChangedFrom or later, and before ChangedTo.
+	ChangedFrom, ChangedTo time.Time
+	// The number of changes is at least MinVersion and at most MaxVersion.
+	MinVersion, MaxVersion int64
+}
+
+// Find returns the entities that a filter selects, by type and key. It reads them in bounded
+// portions, so entities that change during the list may be listed or not.
+func (e Entities) Find(ctx context.Context, f EntityFilter) iter.Seq2[EntityInfo, error] {
+	r := api.EntityListRequest{
+		KeyPrefix: f.Prefix, Locked: f.Locked, Waiting: f.Waiting, Expired: f.Expired, MinVersion: f.MinVersion, MaxVersion: f.MaxVersion,
+	}
+	if !f.ChangedFrom.IsZero() {
+		r.ChangedFrom = model.TimeOf(f.ChangedFrom)
+	}
+	if !f.ChangedTo.IsZero() {
+		r.ChangedTo = model.TimeOf(f.ChangedTo)
+	}
+	return e.app.listEntities(ctx, f.Type, r)
 }
 
 // Describe returns the committed state of an entity, its lock and its waiting calls. It waits for
@@ -47,7 +81,59 @@ func (e Entities) Describe(ctx context.Context, ref EntityRef) (info EntityInfo,
 	if len(found.Reasons) > 0 {
 		info.Reason = found.Reasons[0].String()
 	}
+	for i := range found.Entity.Log {
+		info.Log = append(info.Log, e.app.recordOf(ctx, &found.Entity.Log[i]))
+	}
 	return info, nil
+}
+
+// Edit replaces the state of an entity by a JSON value, if its version is the expected one, and
+// returns the new version. Take the version from EntityInfo.Version; "0" is an entity without a
+// state. The process that owns the entity applies the edit like an operation, in one commit, but
+// runs no code of the entity.
+//
+// Edit returns ErrConflict and changes nothing if the version is another one by now, while an
+// operation of the entity runs, and while a workflow holds its lock.
+func (e Entities) Edit(ctx context.Context, ref EntityRef, version string, state []byte) (now string, err error) {
+	defer publish(&err)
+	to, err := ref.address(e.app.host.tenant)
+	if err != nil {
+		return "", err
+	}
+	want, ok := model.ParseEntityVersion(version)
+	if !ok {
+		return "", fault.New(fault.Invalid, "edit %s/%s: %.80q is not a version: take it from EntityInfo.Version", ref.Type, ref.Key, version)
+	}
+
+	r := api.EditRequest{Address: to, Version: want}
+	if r.State, err = e.app.host.encodeState(ctx, ref, state); err != nil {
+		return "", err
+	}
+	made, err := e.app.host.backend.EditEntity(ctx, r)
+	if err != nil {
+		return "", err
+	}
+
+	return made.String(), nil
+}
+
+// encodeState gives a state that an operator wrote as JSON its stored form.
+func (h *host) encodeState(ctx context.Context, ref EntityRef, state []byte) (p model.Payload, err error) {
+	const kind = stateKind
+	var v any
+	dec := json.NewDecoder(bytes.NewReader(state))
+	dec.UseNumber()
+	if err := dec.Decode(&v); err != nil || dec.More() {
+		return p, fault.New(fault.Invalid, "the new %s %s is not a JSON value", kind, ref.Type)
+	}
+	if h.plain {
+		return model.Payload{Data: state}, h.limit(kind, ref.Type, model.Payload{Data: state})
+	}
+
+	if p, err = encodeFor(h, kind, ref.Type, v); err != nil {
+		return p, err
+	}
+	return h.seal(ctx, brief, kind, ref.Type, p)
 }
 
 // ForceDelete removes an entity whose row cannot be read or whose changes the store refuses. It
@@ -69,12 +155,18 @@ func (e Entities) ForceDelete(ctx context.Context, ref EntityRef, export io.Writ
 // EntityInfo describes an entity, its lock, and its waiting calls.
 type EntityInfo struct {
 	Ref EntityRef
+	// Version names this state, for Entities.Edit. It is "0" without a state and a lock.
+	Version string
 	// Exists is true when the entity has a state. An entity without a state may be locked.
 	Exists           bool
 	Created, Changed time.Time
+	// Expires is when the state is removed; zero for never.
+	Expires time.Time
 	// State is JSON, or nil when this app cannot decode it. StateIs says how it is stored.
 	State   []byte
 	StateIs string
+	// StateVersion is the version of the type of the state; see the option StateVersion.
+	StateVersion int
 	// LockedBy is the run that holds the lock since LockedAt; zero when the entity is not locked.
 	// Epoch is the fencing token of the lock.
 	LockedBy Ref
@@ -89,6 +181,36 @@ type EntityInfo struct {
 	Waiters []Ref
 	// Reason says why the waiting calls do not go on.
 	Reason string
+	// Log is the last operations, oldest first, if the entity keeps an OperationLog.
+	Log []OperationRecord
+}
+
+// OperationRecord is an operation in the log of an entity.
+type OperationRecord struct {
+	Operation string
+	At        time.Time // when its result was stored
+	// From is the execution that called, if an execution did. RequestID is that of a client.
+	From      Ref
+	RequestID string
+	// Err is nil if the operation succeeded.
+	Err   error
+	Bytes int // of the input
+	// Input is JSON, or nil when it is not kept or cannot be decoded; see LogInputs.
+	Input []byte
+}
+
+func (a *App) recordOf(ctx context.Context, r *model.OperationRecord) OperationRecord {
+	rec := OperationRecord{Operation: r.Name, At: r.At.Std(), RequestID: r.RequestID, Bytes: r.Bytes}
+	if !r.From.Address.IsZero() {
+		rec.From = linkRef(r.From)
+	}
+	if r.Failure != nil {
+		rec.Err = remote(r.Failure)
+	}
+	if r.Input.Size() > 0 {
+		rec.Input, _ = a.host.show(ctx, r.Input)
+	}
+	return rec
 }
 
 func (a *App) listEntities(ctx context.Context, entity string, r api.EntityListRequest) iter.Seq2[EntityInfo, error] {
@@ -105,10 +227,14 @@ func (a *App) listEntities(ctx context.Context, entity string, r api.EntityListR
 }
 
 func (a *App) entityOf(ctx context.Context, n *model.Entity) EntityInfo {
-	info := EntityInfo{Ref: EntityRef{Type: n.Address.Type[len(model.EntityPrefix):], Key: n.Address.Key}, Exists: n.Exists, Changed: n.Changed.Std()}
+	info := EntityInfo{Ref: EntityRef{Type: n.Address.Type[len(model.EntityPrefix):], Key: n.Address.Key}, Version: n.VersionNow().String(), Exists: n.Exists, Changed: n.Changed.Std()}
 	if n.Exists {
 		info.Created = n.Created.Std()
+		if n.Expires != 0 {
+			info.Expires = n.Expires.Std()
+		}
 		info.State, info.StateIs = a.host.show(ctx, n.State)
+		info.StateVersion = n.State.StateVersion()
 	}
 	if n.Locked() {
 		info.LockedBy, info.LockedAt, info.Epoch = linkRef(n.Holder), n.Held.Std(), n.Epoch

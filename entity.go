@@ -2,6 +2,7 @@ package perdure
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -38,36 +39,51 @@ func (e *Entity[S]) Get(c Caller, key string) (state S, exists bool, err error) 
 	if err != nil || !exists {
 		return state, false, err
 	}
-	state, err = decode[S](from, "state of entity", e.name, p)
+	version := p.StateVersion()
+	if p = p.Bare(); p.Encoding != model.JSON {
+		if p, err = from.open(stateKind, e.name, p); err != nil {
+			return state, false, err
+		}
+	}
+	state, err = readState[S](from.host(), e.name, &e.opts, p.WithStateVersion(version))
 	return state, err == nil, err
 }
 
 func (e *Entity[S]) define(r *registry) {
 	d := e.definition()
 	d.types = []typeOf{typeFor[S]("state of entity " + e.name)}
-	d.state = stateCode[S](e.name)
+	for _, m := range e.opts.migrations {
+		d.types = append(d.types, typeOf{fmt.Sprintf("version %d of the state of entity %s", m.from, e.name), m.old})
+	}
+	d.state = stateCode[S](e.name, &d.opts)
 	r.entity(d)
 }
 
-// stateCode reads and writes the state of an entity.
-func stateCode[S any](name string) func(*host) *entity.State {
-	const kind = "state of entity"
+// stateCode reads and writes the state of an entity. A state has the mark of its version while it
+// is encoded, so that a migrated state differs from the stored one.
+func stateCode[S any](name string, o *entityOptions) func(*host) *entity.State {
 	return func(h *host) *entity.State {
 		return &entity.State{
 			New: func() any { return new(S) },
 			Open: func(ctx context.Context, p model.Payload) (model.Payload, error) {
-				if p.Encoding == model.JSON {
+				bare := p.Bare()
+				if bare.Encoding == model.JSON {
 					return p, nil
 				}
-				return h.open(ctx, patient, kind, name, p)
+				plain, err := h.open(ctx, patient, stateKind, name, bare)
+				return plain.WithStateVersion(p.StateVersion()), err
 			},
 			Decode: func(p model.Payload) (any, error) {
-				s, err := unmarshal[S](h, kind, name, p)
+				s, err := readState[S](h, name, o, p)
 				return &s, err
 			},
-			Encode: func(state any) (model.Payload, error) { return encodeFor(h, kind, name, *state.(*S)) },
+			Encode: func(state any) (model.Payload, error) {
+				p, err := encodeFor(h, stateKind, name, *state.(*S))
+				return p.WithStateVersion(o.version()), err
+			},
 			Seal: func(ctx context.Context, p model.Payload) (model.Payload, error) {
-				return h.seal(ctx, patient, kind, name, p)
+				sealed, err := h.seal(ctx, patient, stateKind, name, p.Bare())
+				return sealed.WithStateVersion(p.StateVersion()), err
 			},
 		}
 	}

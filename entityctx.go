@@ -1,9 +1,10 @@
 package perdure
 
 import (
+	"context"
+
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/entity"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
@@ -27,6 +28,11 @@ func (ctx EntityCtx) Exists() bool { return ctx.c.Exists }
 // Delete removes the state when the operation succeeds: the next one finds the zero value again. A
 // lock of the entity stays.
 func (ctx EntityCtx) Delete() { ctx.c.Delete() }
+
+// Context ends when the call has reached its time limit, when an operator interrupts it, with the
+// cause ErrInterrupted, and when the process shuts down and no longer waits for it. It is for code
+// that takes long: an operation must not wait for other durable code.
+func (ctx EntityCtx) Context() context.Context { return ctx.c.Context() }
 
 func (ctx EntityCtx) host() *host { return ctx.h }
 
@@ -70,10 +76,6 @@ func storeCall(r api.Request) {
 
 // compose turns a request of ordinary code into a message, and checks it like a direct call.
 func (h *host) compose(r api.Request) (model.Message, api.Mailer, error) {
-	mailer, ok := h.backend.(api.Mailer)
-	if !ok {
-		return model.Message{}, nil, fault.New(fault.Invalid, "this backend takes nothing that leaves with a commit")
-	}
-	m, err := mailer.Compose(r)
-	return m, mailer, err
+	m, err := h.backend.Compose(r)
+	return m, h.backend, err
 }

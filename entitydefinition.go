@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -41,8 +42,25 @@ func (d *entityDefinition) offer() model.EntityType {
 	if n := d.opts.mailbox; n != nil {
 		t.Mailbox = *n
 	}
+	if n := d.opts.mailboxBytes; n != nil {
+		t.MailboxBytes = *n
+	}
 	if idle := d.opts.idle; idle != nil {
 		t.Idle = *idle
+	}
+
+	if ttl := d.opts.ttl; ttl != nil {
+		t.TTL = *ttl
+	}
+	if ttl := d.opts.idleTTL; ttl != nil {
+		t.IdleTTL = *ttl
+	}
+
+	if v := d.opts.stateVersion; v != nil {
+		t.StateVersion = *v
+	}
+	if n := d.opts.log; n != nil {
+		t.Log, t.LogInputs = *n, d.opts.logInputs
 	}
 
 	for i := range d.calls {
@@ -100,9 +118,15 @@ func (r *registry) checkEntity(d *entityDefinition) {
 		r.wrong("the name of %s %s begins with %s, as those of Perdure itself do: give it another one (%s)", d.kind.word, d.name, model.ReservedPrefix, d.at)
 	}
 	r.checkTypes(d.at, d.types)
-	d.opts.check(func(format string, args ...any) {
+	wrong := func(format string, args ...any) {
 		r.wrong("%s %s: %w (%s)", d.kind.word, d.name, fault.New(fault.Invalid, format, args...), d.at)
-	}, d.kind)
+	}
+	d.opts.check(wrong, d.kind)
+	var state reflect.Type
+	if d.kind == entityKind {
+		state = d.types[0].typ
+	}
+	d.opts.checkMigrations(wrong, d.kind, state)
 	if len(d.calls) == 0 {
 		r.wrong("%s %s has no %s: define one, or do not pass it where its code is not (%s)", d.kind.word, d.name, d.kind.call, d.at)
 	}

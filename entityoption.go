@@ -1,11 +1,14 @@
 package perdure
 
 import (
+	"reflect"
 	"time"
+
+	"github.com/perdure/perdure/internal/model"
 )
 
-// EntityOption configures an entity or a service: Concurrency, MaxIdle, MailboxSize or
-// OperationTimeout.
+// EntityOption configures an entity or a service: Concurrency, MaxIdle, MailboxSize, MailboxBytes,
+// OperationTimeout, TTL, IdleTTL, StateVersion, MigrateState, OperationLog or LogInputs.
 type EntityOption interface{ applyEntity(*entityOptions) }
 
 // Concurrency is how many calls of one service and key may overlap. The default is 1; 0 is any
@@ -19,9 +22,27 @@ func MaxIdle(d time.Duration) EntityOption {
 	return entityOption(func(o *entityOptions) { o.idle = &d })
 }
 
+// TTL is how long the state of a key is kept after it was created. Then the engine removes it, and
+// the next operation finds the zero value. It never does so while an operation runs or a workflow
+// holds the lock: it waits for their end.
+func TTL(d time.Duration) EntityOption { return entityOption(func(o *entityOptions) { o.ttl = &d }) }
+
+// IdleTTL is how long the state of a key is kept after the last operation that succeeded. Views and
+// failed operations do not count. Together with TTL, the earlier time counts.
+func IdleTTL(d time.Duration) EntityOption {
+	return entityOption(func(o *entityOptions) { o.idleTTL = &d })
+}
+
 // MailboxSize is how many calls of one key may wait beside the one that runs. Further calls get
 // ErrExhausted.
 func MailboxSize(n int) EntityOption { return entityOption(func(o *entityOptions) { o.mailbox = &n }) }
+
+// MailboxBytes is how many bytes the waiting calls of one key may have together; 16 MiB by default,
+// and at most 256 MiB, because the process that owns the key has them in memory. Further calls get
+// ErrExhausted. One call may always wait, however large it is.
+func MailboxBytes(n int) EntityOption {
+	return entityOption(func(o *entityOptions) { o.mailboxBytes = &n })
+}
 
 // OperationTimeout is how long one operation, view or RPC may take; 1 min for entities, no limit
 // for services. Then its context ends. When its code does not return within another second, the
@@ -31,13 +52,47 @@ func OperationTimeout(d time.Duration) EntityOption {
 	return entityOption(func(o *entityOptions) { o.limit = &d })
 }
 
+// StateVersion is the version of the state type of this build; 1 by default. States of earlier
+// versions are migrated with MigrateState when they are read. A process whose code knows only
+// earlier versions than a state has does not get its calls: they wait for one that knows it.
+func StateVersion(n int) EntityOption {
+	return entityOption(func(o *entityOptions) { o.stateVersion = &n })
+}
+
+// MigrateState turns a state of version from into one of the next version. The engine chains such
+// functions up to StateVersion when it reads a state, and stores the result with the next operation
+// that succeeds. They must be pure: they may run many times.
+func MigrateState[Old, New any](from int, fn func(Old) (New, error)) EntityOption {
+	m := stateMigration{
+		from: from, old: reflect.TypeFor[Old](), next: reflect.TypeFor[New](), missing: fn == nil,
+		read: func(h *host, name string, p model.Payload) (any, error) {
+			return unmarshal[Old](h, stateKind, name, p)
+		},
+		run: func(old any) (any, error) { return fn(old.(Old)) },
+	}
+	return entityOption(func(o *entityOptions) { o.migrations = append(o.migrations, m) })
+}
+
+// OperationLog keeps the last n operations of a key, at most 100, with name, caller, time and
+// outcome: EntityInfo.Log. They are stored in the row of the entity, at most 64 KiB, so every
+// operation writes the row, even one that fails. They go with the state.
+func OperationLog(n int) EntityOption { return entityOption(func(o *entityOptions) { o.log = &n }) }
+
+// LogInputs adds inputs of at most 1 KiB, as they are stored, to the OperationLog.
+func LogInputs() EntityOption { return entityOption(func(o *entityOptions) { o.logInputs = true }) }
+
 // defaultOperationTimeout is how long an operation or a view of an entity may take without
 // OperationTimeout. RPCs of services have no limit without it.
 const defaultOperationTimeout = time.Minute
 
 type entityOptions struct {
-	concurrency, mailbox *int
-	idle, limit          *time.Duration
+	concurrency, mailbox, mailboxBytes *int
+	idle, limit, ttl, idleTTL          *time.Duration
+
+	stateVersion *int
+	migrations   []stateMigration
+	log          *int
+	logInputs    bool
 }
 
 type entityOption func(*entityOptions)
@@ -58,10 +113,35 @@ func (o *entityOptions) check(wrong func(format string, args ...any), k *calleeK
 	if n := o.mailbox; n != nil && *n < 1 {
 		wrong("MailboxSize(%d) has no room for a call", *n)
 	}
+	if n := o.mailboxBytes; n != nil && (*n < 1 || *n > model.MaxMailboxBytes) {
+		wrong("MailboxBytes(%d) must be at least 1 and at most %d", *n, model.MaxMailboxBytes)
+	}
 	if d := o.idle; d != nil && *d <= 0 {
 		wrong("MaxIdle(%s): nothing can be called in no time", *d)
 	}
+	for name, d := range map[string]*time.Duration{"TTL": o.ttl, "IdleTTL": o.idleTTL} {
+		switch {
+		case d == nil:
+		case k != entityKind:
+			wrong("%s is for entities: a service has no state", name)
+		case *d < time.Millisecond || *d > maxTaskTime:
+			wrong("%s(%s) must be at least a millisecond and at most 100 years", name, *d)
+		}
+	}
+	o.checkLog(wrong, k)
 	if d := o.limit; d != nil && (*d < time.Millisecond || *d > maxTaskTime) {
 		wrong("OperationTimeout(%s) must be at least a millisecond and at most 100 years", *d)
+	}
+}
+
+func (o *entityOptions) checkLog(wrong func(format string, args ...any), k *calleeKind) {
+	switch n := o.log; {
+	case n == nil && o.logInputs:
+		wrong("LogInputs needs OperationLog")
+	case n == nil:
+	case k != entityKind:
+		wrong("OperationLog is for entities: a service stores nothing")
+	case *n < 1 || *n > model.MaxOperationLog:
+		wrong("OperationLog(%d) must be at least 1 and at most %d", *n, model.MaxOperationLog)
 	}
 }

@@ -81,11 +81,14 @@ func (e *RemoteError) Stack() string {
 	return e.failure.Stack
 }
 
-// Is matches ErrCanceled, ErrTimeout, ErrNotFound, ErrDropped and the others by the kind of the
-// error.
+// Is matches ErrCanceled, ErrTimeout, ErrNotFound, ErrDropped, ErrInterrupted and the others by the
+// kind of the error.
 func (e *RemoteError) Is(target error) bool {
-	if target == ErrDropped { //nolint:errorlint // a sentinel
+	switch target { //nolint:errorlint // sentinels
+	case ErrDropped:
 		return e.Kind == model.FailureDropped
+	case ErrInterrupted:
+		return e.Kind == model.FailureInterrupted
 	}
 	kind := fault.ParseKind(e.Kind)
 	return target != nil && (kinds[kind] == target || kind == fault.WrongType && target == ErrInvalid) //nolint:errorlint // sentinels
@@ -103,9 +106,12 @@ func (e *RemoteError) As(target any) bool {
 // remote turns a stored failure back into an error for users. Errors of waits do not change; errors
 // of the engine become recognisable.
 func remote(err error) error {
+	if err == nil {
+		return nil
+	}
 	var f *model.Failure
 	var re *RemoteError
-	if err == nil || errors.As(err, &re) || !errors.As(err, &f) {
+	if errors.As(err, &re) || !errors.As(err, &f) {
 		return public(err)
 	}
 	return &RemoteError{Kind: f.Kind, Type: f.Type, Message: f.Message, failure: f}

@@ -2,11 +2,68 @@ package perdure_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
 )
+
+// Operators find the entities that have changed lately, and more than once.
+func ExampleEntities_Find() {
+	counters := perdure.NewEntity[int]("counter")
+	add := perdure.NewOperation(counters, "add", func(_ perdure.EntityCtx, s *int, n int) (int, error) {
+		*s += n
+		return *s, nil
+	})
+	ctx := context.Background()
+	app := embedded.MustOpen("memory:", counters)
+	defer app.Close()
+	for _, key := range []string{"eu-1", "eu-2", "us-1", "eu-2"} {
+		if _, err := add.Call(app.With(ctx), key, 5); err != nil {
+			panic(err)
+		}
+	}
+
+	lately := perdure.EntityFilter{Type: "counter", ChangedFrom: time.Now().Add(-time.Hour), MinVersion: 2}
+	for info, err := range app.Entities().Find(ctx, lately) {
+		fmt.Println(info.Ref.Key, string(info.State), err)
+	}
+	// Output: eu-2 10 <nil>
+}
+
+// An operator repairs a state that a mistake in the code has left.
+func ExampleEntities_Edit() {
+	counters := perdure.NewEntity[int]("counter")
+	add := perdure.NewOperation(counters, "add", func(_ perdure.EntityCtx, s *int, n int) (int, error) {
+		*s += n
+		return *s, nil
+	})
+	ctx := context.Background()
+	app := embedded.MustOpen("memory:", counters)
+	defer app.Close()
+	c := app.With(ctx)
+	if _, err := add.Call(c, "eu-1", -5); err != nil {
+		panic(err)
+	}
+
+	seen, err := app.Entities().Describe(ctx, counters.Ref("eu-1"))
+	if err != nil {
+		panic(err)
+	}
+	if _, err := app.Entities().Edit(ctx, seen.Ref, seen.Version, []byte("0")); err != nil {
+		panic(err)
+	}
+	fmt.Println(add.Call(c, "eu-1", 3))
+
+	// The state has changed since.
+	_, err = app.Entities().Edit(ctx, seen.Ref, seen.Version, []byte("0"))
+	fmt.Println(errors.Is(err, perdure.ErrConflict))
+	// Output:
+	// 3 <nil>
+	// true
+}
 
 // Operators list entities and look at one: its state, and why calls of it wait.
 func ExampleEntities_Describe() {

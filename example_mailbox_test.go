@@ -23,15 +23,19 @@ func ExampleMailboxes() {
 	}
 
 	ref := perdure.EntityRef{Type: "gauge", Key: "g-1"}
-	calls, err := app.Mailboxes().List(ctx, ref)
-	if err != nil {
-		panic(err)
+	var last perdure.MailboxCall
+	for call, err := range app.Mailboxes().List(ctx, ref) {
+		if err != nil {
+			panic(err)
+		}
+		last = call
 	}
-	wrong, err := app.Mailboxes().Describe(ctx, ref, calls[1].ID)
+	wrong, err := app.Mailboxes().Describe(ctx, ref, last.ID)
 	fmt.Println(wrong.Position, wrong.Operation, string(wrong.Input), err)
 	fmt.Println(app.Mailboxes().Drop(ctx, ref, wrong.ID))
-	calls, err = app.Mailboxes().List(ctx, ref)
-	fmt.Println(len(calls), calls[0].Operation, err)
+	for call, err := range app.Mailboxes().List(ctx, ref) {
+		fmt.Println(call.Position, call.Operation, err)
+	}
 	// Output:
 	// 2 set 700 <nil>
 	// <nil>

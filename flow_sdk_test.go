@@ -362,7 +362,20 @@ func TestOperateBreakersAndQueues(t *testing.T) {
 		if err := app.Breakers().Reset(ctx, "activity:call"); !errors.Is(err, perdure.ErrNotFound) {
 			t.Errorf("reset of one that there is not: %v", err)
 		}
+		for what, err := range map[string]error{
+			"trip": app.Breakers().Trip(ctx, "activity:cal", "typo"), "pause": app.Breakers().Pause(ctx, "activity:cal", time.Now().Add(time.Hour), "typo"),
+		} {
+			if !errors.Is(err, perdure.ErrNotFound) || !strings.Contains(err.Error(), "there is no breaker activity:cal") {
+				t.Errorf("%s of a misspelt name: %v", what, err)
+			}
+		}
+		if list, err := app.Breakers().List(ctx); err != nil || len(list) != 0 {
+			t.Errorf("after that: %+v, %v", list, err)
+		}
 		must(t, app.Breakers().SetRule(ctx, perdure.BreakerRule{Name: "activity:call", Reset: time.Hour}))
+		if err := app.Breakers().Trip(ctx, "activity:cal", "typo"); err == nil || !strings.Contains(err.Error(), "did you mean activity:call?") {
+			t.Errorf("a misspelt name: %v", err)
+		}
 		must(t, app.Breakers().Trip(ctx, "activity:call", "the provider migrates"))
 		x, err := call.Submit(c, 1)
 		must(t, err)

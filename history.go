@@ -124,7 +124,7 @@ func Replay(ctx context.Context, r io.Reader, defs ...Definition) error {
 
 // replayHistory is Replay with the payload settings of an app.
 func replayHistory(ctx context.Context, cfg attachment, r io.Reader, defs ...Definition) error {
-	c, err := codec.New(ctx, codec.Config{Settings: cfg.Payloads, Cluster: cfg.Cluster, MaxPayload: cmp.Or(cfg.MaxPayload, maxReplayed)})
+	c, err := codec.New(ctx, codec.Config{Settings: cfg.Payloads, MaxPayload: cmp.Or(cfg.MaxPayload, maxReplayed)})
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ type host struct {
 	plain     bool // the codec only does JSON
 	maxStored int
 	dry       bool   // a history is replayed: nothing is stored, so nothing needs its stored form
-	scope     string // model.TenantScope of rows in databases of the user; empty without a Mailer
+	scope     string // model.TenantScope of rows in databases of the user
 	meter     *telemetry.Meter
 	tracer    *tracing.Tracer
 }
@@ -145,9 +145,10 @@ func (h *host) entity(ctx context.Context, a model.Address) (model.Payload, bool
 		err = Permanent(err)
 	}
 	p, ok := info.Entity.State, info.Entity.Exists
-	if err != nil || !ok || p.Encoding == model.JSON {
+	if err != nil || !ok || p.Bare().Encoding == model.JSON {
 		return p, ok && err == nil, err
 	}
-	p, err = h.open(ctx, brief, "state of entity", strings.TrimPrefix(a.Type, model.EntityPrefix), p)
-	return p, err == nil, err
+	version := p.StateVersion()
+	p, err = h.open(ctx, brief, stateKind, strings.TrimPrefix(a.Type, model.EntityPrefix), p)
+	return p.WithStateVersion(version), err == nil, err
 }

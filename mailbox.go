@@ -3,22 +3,34 @@ package perdure
 import (
 	"context"
 	"errors"
+	"iter"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/entity"
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Mailboxes shows the calls that wait for an entity, and skips or drops one of them.
+// Mailboxes shows the calls that wait for an entity, skips or drops one of them, and interrupts the
+// one that runs.
 type Mailboxes struct{ app *App }
 
 // Mailboxes operates the mailboxes of entities.
 func (a *App) Mailboxes() Mailboxes { return Mailboxes{a} }
 
-// List returns the waiting calls of an entity, in order, at most the first 1,000. The owner of the
-// entity answers, on whichever node it is. Without an owner, List returns what is stored.
-func (m Mailboxes) List(ctx context.Context, ref EntityRef) ([]MailboxCall, error) {
-	return m.mailbox(ctx, ref, model.MailboxList, "")
+// List returns the waiting calls of an entity, in order. It reads them in pages, so a long mailbox
+// needs little memory here, and calls that come or go meanwhile may be listed or not. The owner of
+// the entity answers, on whichever node it is. Without an owner, List returns what is stored.
+func (m Mailboxes) List(ctx context.Context, ref EntityRef) iter.Seq2[MailboxCall, error] {
+	return pages(mailboxCallOf, func(cursor string) ([]model.Call, string, error) {
+		to, err := ref.address(m.app.host.tenant)
+		if err != nil {
+			return nil, "", err
+		}
+		page, err := m.app.host.backend.Mailbox(ctx, api.MailboxRequest{Address: to, Do: model.MailboxList, Cursor: cursor})
+
+		return page.Calls, page.Cursor, err
+	})
 }
 
 // Describe returns one call that waits for an entity, with its input.
@@ -38,6 +50,30 @@ func (m Mailboxes) Drop(ctx context.Context, ref EntityRef, id string) error {
 	_, err := m.mailboxCall(ctx, ref, model.MailboxDrop, id)
 	return err
 }
+
+// Interrupt ends the running operation of an entity, or the running RPCs of a service and key: its
+// context ends with the cause ErrInterrupted, and the call fails with that error. When its code
+// does not return within a second, the worker abandons it. The state does not change, nothing is
+// sent, and the next call of the key runs. Views are not interrupted. An empty id is whichever call
+// runs. Interrupt returns the calls that were handed to the code: one of them runs. It returns
+// ErrNotFound when there are none. It does not wait for their end.
+func (m Mailboxes) Interrupt(ctx context.Context, ref EntityRef, id string) (calls []MailboxCall, err error) {
+	defer publish(&err)
+	to, err := ref.address(m.app.host.tenant)
+	if err != nil {
+		return nil, err
+	}
+	found, err := m.app.host.backend.Mailbox(ctx, api.MailboxRequest{Address: to, Do: model.MailboxInterrupt, ID: id})
+	for i := range found.Calls {
+		calls = append(calls, mailboxCallOf(&found.Calls[i]))
+	}
+
+	return calls, err
+}
+
+// ErrInterrupted is the error of a call that an operator interrupted, and the cause of the end of
+// its context. The operation has changed nothing.
+var ErrInterrupted = entity.ErrInterrupted
 
 // ErrDropped is the error of a call that an operator dropped from the mailbox of its entity. The
 // call did not run.
@@ -64,40 +100,35 @@ type MailboxCall struct {
 	InputIs string
 }
 
-func (m Mailboxes) mailboxCall(ctx context.Context, ref EntityRef, do, id string) (MailboxCall, error) {
-	calls, err := m.mailbox(ctx, ref, do, id)
-	if err != nil || len(calls) == 0 {
-		return MailboxCall{}, err
-	}
-
-	return calls[0], nil
-}
-
-func (m Mailboxes) mailbox(ctx context.Context, ref EntityRef, do, id string) (calls []MailboxCall, err error) {
+// mailboxCall acts on one call that waits for an entity, and returns it.
+func (m Mailboxes) mailboxCall(ctx context.Context, ref EntityRef, do, id string) (call MailboxCall, err error) {
 	defer publish(&err)
 	to, err := ref.address(m.app.host.tenant)
 	if err != nil {
-		return nil, err
+		return call, err
 	}
 	found, err := m.app.host.backend.Mailbox(ctx, api.MailboxRequest{Address: to, Do: do, ID: id})
-	if err != nil {
-		return nil, err
+	if err != nil || len(found.Calls) == 0 {
+		return call, err
 	}
 
-	calls = make([]MailboxCall, len(found.Calls))
-	for i := range found.Calls {
-		c := &found.Calls[i]
-		calls[i] = MailboxCall{
-			ID: c.ID, Position: c.Position, Operation: c.Operation, Since: c.At.Std(), Bytes: c.Bytes, RequestID: c.RequestID,
-			OneWay: c.OneWay, Stored: c.Stored, Running: c.Running,
-		}
-		if !c.From.Address.IsZero() {
-			calls[i].From = linkRef(c.From)
-		}
-		if do == model.MailboxShow {
-			calls[i].Input, calls[i].InputIs = m.app.host.show(ctx, c.Input)
-		}
+	c := &found.Calls[0]
+	call = mailboxCallOf(c)
+	if do == model.MailboxShow {
+		call.Input, call.InputIs = m.app.host.show(ctx, c.Input)
 	}
 
-	return calls, nil
+	return call, nil
+}
+
+func mailboxCallOf(c *model.Call) MailboxCall {
+	call := MailboxCall{
+		ID: c.ID, Position: c.Position, Operation: c.Operation, Since: c.At.Std(), Bytes: c.Bytes, RequestID: c.RequestID,
+		OneWay: c.OneWay, Stored: c.Stored, Running: c.Running,
+	}
+	if !c.From.Address.IsZero() {
+		call.From = linkRef(c.From)
+	}
+
+	return call
 }

@@ -23,6 +23,9 @@ func checkName(kind, name string) error {
 	if kind == "workflow" {
 		return noSlash(kind, name)
 	}
+	if kind == "activity" && name == model.AnyKind {
+		return fault.New(fault.Invalid, "the name of an activity is %q, which stands for all activities", name)
+	}
 	return nil
 }
 

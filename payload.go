@@ -73,12 +73,82 @@ func unmarshal[T any](h *host, kind, name string, p model.Payload) (v T, err err
 	case p.Encoding != model.JSON:
 		err = h.codec.Unmarshal(p, &v)
 	case len(p.Data) > 0:
-		err = json.Unmarshal(p.Data, &v)
+		var ok bool
+		if v, ok = readPlain[T](p.Data); !ok {
+			v, err = readJSON[T](p.Data)
+		}
 	}
 	if err != nil {
 		return v, misfit[T](kind, name, err)
 	}
 	return v, nil
+}
+
+// readJSON reads a value of any type. It is a function of its own because the value moves to the
+// heap here.
+func readJSON[T any](data []byte) (v T, err error) {
+	err = json.Unmarshal(data, &v)
+	return v, err
+}
+
+// readPlain reads an integer, a truth value or a simple text, without the cost of reflection. It
+// returns false for everything that json.Unmarshal must judge.
+func readPlain[T any](data []byte) (v T, ok bool) {
+	switch any(v).(type) {
+	case int:
+		if n, ok := plainInteger(data); ok && int64(int(n)) == n {
+			return any(int(n)).(T), true
+		}
+	case int64:
+		if n, ok := plainInteger(data); ok {
+			return any(n).(T), true
+		}
+	case bool:
+		if text := string(data); text == "true" || text == "false" {
+			return any(text == "true").(T), true
+		}
+	case string:
+		if isPlainText(data) {
+			return any(string(data[1 : len(data)-1])).(T), true
+		}
+	}
+	return v, false
+}
+
+// plainInteger reads an integer of at most 18 digits in the syntax of JSON.
+func plainInteger(data []byte) (n int64, ok bool) {
+	digits := data
+	if digits[0] == '-' {
+		digits = digits[1:]
+	}
+	if len(digits) == 0 || len(digits) > 18 || digits[0] == '0' && len(data) > 1 {
+		return 0, false
+	}
+
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
+	}
+	if len(digits) < len(data) {
+		n = -n
+	}
+	return n, true
+}
+
+// isPlainText reports whether data is a text of printable ASCII characters without escapes.
+func isPlainText(data []byte) bool {
+	last := len(data) - 1
+	if last < 1 || data[0] != '"' || data[last] != '"' {
+		return false
+	}
+	for _, c := range data[1:last] {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // misfit is the error of a value that the type T cannot hold. A format that this app does not know
@@ -90,8 +160,8 @@ func misfit[T any](kind, name string, err error) error {
 	return fault.New(fault.WrongType, "%s %s cannot be decoded as %s: %w", kind, name, reflect.TypeFor[T](), err)
 }
 
-// decodeRecorded is the outcome of a step as the code knows it. When today's type cannot hold what
-// is decodeRecorded, the code does not fit the history: the execution is blocked, as by any other
+// decodeRecorded is the outcome of a step as the code knows it. When today's type cannot hold the
+// recorded value, the code does not fit the history: the execution is blocked, as by any other
 // mismatch, and continues with a build that can.
 func decodeRecorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	v, err := decode[T](ctx, kind, name, p)
@@ -170,6 +240,7 @@ func (h *host) checkInput(typ string, given reflect.Type, in model.Payload) erro
 
 // show is a payload for people: as JSON when that can be had, and how it is stored.
 func (h *host) show(ctx context.Context, p model.Payload) (text []byte, is string) {
+	p = p.Bare()
 	switch {
 	case p.Encoding == model.JSON && len(p.Data) == 0:
 		return nil, ""

@@ -66,6 +66,7 @@ func TestMistakesInDefinitions(t *testing.T) {
 		{"used workflow without code", []perdure.Definition{workflow(perdure.Uses(wf))}, []string{"workflow w uses workflow wf, which has no code here"}},
 		{"no name", []perdure.Definition{perdure.NewWorkflow("", nothing)}, []string{"the name of workflow is empty"}},
 		{"long name", []perdure.Definition{perdure.NewActivity(strings.Repeat("n", 201), noop)}, []string{"has 201 bytes, at most 200 are allowed"}},
+		{"the name of all", []perdure.Definition{perdure.NewActivity("*", noop)}, []string{`the name of an activity is "*"`}},
 		{"control character", []perdure.Definition{perdure.NewActivity("a\nb", noop)}, []string{`the name of activity "a\nb" contains a control character`}},
 		{"not text", []perdure.Definition{perdure.NewActivity("\xff", noop)}, []string{"is not valid UTF-8"}},
 		{"slash", []perdure.Definition{perdure.NewWorkflow("a/b", nothing)}, []string{"contains a slash"}},

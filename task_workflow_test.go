@@ -85,7 +85,8 @@ func actWith(t *testing.T, cfg attach.Config, name string, defs ...perdure.Defin
 		}
 	})
 
-	s.worker.Activate(s.activation(name))
+	a := s.activation(name)
+	s.worker.Activate(&a)
 	return s, <-s.turns
 }
 

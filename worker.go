@@ -108,7 +108,8 @@ func (a *App) closeTasks() error {
 // joinEntities has the engine give us calls of the entities and services whose code is here.
 func (a *App) joinEntities(ctx context.Context, r *registry) error {
 	offer := model.EntityOffer{Name: workerName(), Tenant: a.host.tenant}
-	cfg := entity.Config{Types: map[string]entity.Type{}, Logger: a.cfg.Logger}
+
+	cfg := entity.Config{Types: map[string]entity.Type{}, Slots: a.cfg.MaxCalls, Logger: a.cfg.Logger}
 	if !a.cfg.Served {
 		offer.Types = append(offer.Types, singleton.Offer())
 		cfg.Types[singleton.Type] = singleton.Code()
@@ -126,6 +127,7 @@ func (a *App) joinEntities(ctx context.Context, r *registry) error {
 		cfg.Base = c.Base
 	}
 	w := entity.New(cfg)
+	offer.Slots = w.Capacity()
 	session, err := a.cfg.Backend.JoinEntities(ctx, w, offer)
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", strings.Join(sortedKeys(r.entities), ", "), err)

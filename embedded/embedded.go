@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,10 +59,16 @@ type Config struct {
 	LeaseTTL time.Duration
 	// IdleAfter is how long a waiting execution stays in memory; 5 s.
 	IdleAfter time.Duration
-	// MaxLoaded is how many executions stay in memory at once; 10,000.
+	// MaxLoaded is how many executions stay in memory at once; 10,000. It is also how many
+	// executions this process works on at once. Others go to another process, or wait with the
+	// reason no_slot. An execution that waits for a timer, a message, a child or a queued task does
+	// not count.
 	MaxLoaded int
 	// MaxSteps is how many bodies of steps run at once; 1,024.
 	MaxSteps int
+	// MaxCalls is how many keys of entities and services have calls that run at once in this
+	// process; 128. Calls of other keys go to another process, or wait with the reason no_slot.
+	MaxCalls int
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
 	// MaxHistory is how many bytes the history of a run may have; 50 MiB. A run that reaches it
@@ -106,6 +113,17 @@ type Config struct {
 	// file, app.db-socket, that only the user of this process can open. Through it the command line
 	// operates the program while it runs: signal, cancel, pause, explain and all the rest.
 	NoSocket bool
+	// PeerListen is where the other processes of a cluster connect to this one, host:port or :port.
+	// Only a PostgreSQL store has a cluster. The default is a free port on the address from which
+	// this process reaches the database. Processes that cannot connect use the database instead,
+	// which is slower. See docs/cluster.md.
+	PeerListen string
+	// NoPeerLink opens no port for other processes, and no connection to them.
+	NoPeerLink bool
+	// Weight is the share of the executions and entities that this process should own, relative to
+	// the other processes of a cluster: a process with 200 owns about twice as much as one with
+	// 100. The default is 100, the minimum 1 and the maximum 10,000. See docs/cluster.md.
+	Weight int
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
 	NoMigrate bool
 	// AllowUnsafe accepts a PostgreSQL server that can lose acknowledged commits (fsync or
@@ -137,6 +155,15 @@ func (c Config) Replay(ctx context.Context, r io.Reader, defs ...perdure.Definit
 // errDeployCheck keeps a process that deploy-check started away from the store.
 var errDeployCheck = errors.New("open the store: perdure deploy-check has started this process to replay histories: call embedded.AnswerDeployCheck first in main")
 
+// retainAudit is how long a program keeps the audit log of a file that only it opens. On a shared
+// store the servers decide.
+func retainAudit(url string) time.Duration {
+	if strings.HasPrefix(url, "file:") {
+		return node.DefaultRetainAudit
+	}
+	return 0
+}
+
 // Open opens a node with these settings.
 func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition) (*perdure.App, error) {
 	if deploy.IsReplayProcess() {
@@ -151,8 +178,9 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	cfg := node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
 		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version, RetainDead: c.KeepDead,
-		RetainRequest: c.KeepRequests,
-		Retention:     c.Retention, Meter: meter, Tracer: tracer, MaxHistory: c.MaxHistory, MaxUnread: c.MaxUnread, MaxLoaded: c.MaxLoadedBytes,
+		RetainRequest: c.KeepRequests, PeerListen: c.PeerListen, NoPeerLink: c.NoPeerLink, Weight: c.Weight,
+		RetainAudit: retainAudit(url),
+		Retention:   c.Retention, Meter: meter, Tracer: tracer, MaxHistory: c.MaxHistory, MaxUnread: c.MaxUnread, MaxLoaded: c.MaxLoadedBytes,
 	}
 	n, err := node.Open(ctx, cfg)
 	if err != nil {
@@ -168,9 +196,9 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	}
 
 	app, err := attach.Embed(ctx, attach.Config{
-		Backend: n.Backend(), Tenant: model.DefaultTenant, Logger: c.Logger, IdleAfter: c.IdleAfter, MaxLoaded: c.MaxLoaded, MaxSteps: c.MaxSteps,
+		Backend: n.Backend(), Tenant: model.DefaultTenant, Logger: c.Logger, IdleAfter: c.IdleAfter, MaxLoaded: c.MaxLoaded, MaxSteps: c.MaxSteps, MaxCalls: c.MaxCalls,
 		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, Tasks: c.Tasks, Version: c.Version, OnClosing: n.Stopping, OnClose: closeNode,
-		Payloads: c.Payloads, Cluster: n.Store().Info().Cluster, Search: n.Search, Name: c.Name, PruneSchedules: c.PruneSchedules,
+		Payloads: c.Payloads, Name: c.Name, PruneSchedules: c.PruneSchedules,
 		Meter: meter, Tracer: tracer, Process: node.DescribeProcess(), ProcessGone: node.ProcessGone,
 	}, defs...)
 	if err != nil {

@@ -19,7 +19,10 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
 // newTracing returns a tracer provider for one process, and the exporter that the test reads its
@@ -357,5 +360,53 @@ func TestNoTrace(t *testing.T) {
 	span.End()
 	if got := tree(to.GetSpans()...); len(got) != 1 || inside {
 		t.Errorf("spans without a tracer: %v, in the activity: %t", got, inside)
+	}
+}
+
+// The program that starts an execution and the program that executes it are different clients of
+// one server. Their spans belong to one trace, also if the server itself creates no spans.
+func TestTraceOverAServer(t *testing.T) {
+	t.Parallel()
+	provider, here := newTracing()
+	other, there := newTracing()
+	own, middle := newTracing()
+	charge := perdure.NewActivity("charge", func(_ context.Context, n int) (int, error) { return n, nil })
+	order := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, n int) (int, error) { return charge.Run(ctx, n) })
+	for _, c := range []struct {
+		tracer *tracing.Tracer
+		want   []string
+	}{
+		{nil, []string{"caller", "caller > activity charge"}},
+		{tracing.New(own), []string{"caller", "caller > run order", "caller > run order > activity charge", "caller > run order > workflow order"}},
+	} {
+		served, err := node.Serve(t.Context(), node.ServerConfig{
+			Node: node.Config{URL: "memory:", Tracer: c.tracer}, Listen: "127.0.0.1:0", Authenticator: authn.Open{Tenant: "default"}, Tenant: "default",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dial := func(tracer trace.TracerProvider, defs ...perdure.Definition) *perdure.App {
+			app, err := perdure.Dialer{Tracer: tracer}.Dial(t.Context(), "grpc://"+served.Addr().String(), defs...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return app
+		}
+		worker, app := dial(other, order, charge), dial(provider)
+
+		ctx, caller := provider.Tracer("test").Start(t.Context(), "caller")
+		if n, err := order.Run(app.With(ctx), 7); err != nil || n != 7 {
+			t.Fatalf("order: %d, %v", n, err)
+		}
+		caller.End()
+		if diff := cmp.Diff(c.want, tree(waitFor(t, len(c.want), here, middle, there)...)); diff != "" {
+			t.Error(diff)
+		}
+		for _, e := range []*tracetest.InMemoryExporter{here, middle, there} {
+			e.Reset()
+		}
+		if err := errors.Join(app.Close(), worker.Close(), served.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
 	}
 }

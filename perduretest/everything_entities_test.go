@@ -1,8 +1,10 @@
 package perduretest_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 
@@ -60,7 +62,7 @@ func TestEntities(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		calls, err := app.Mailboxes().List(ctx, shelves.Ref("near"))
+		calls, err := collect(app.Mailboxes().List(ctx, shelves.Ref("near")))
 		if err != nil || len(calls) != 2 || calls[0].Operation != "put" {
 			t.Fatalf("%+v, %v", calls, err)
 		}
@@ -113,4 +115,66 @@ func TestEntities(t *testing.T) {
 			t.Errorf("%d shelves", n)
 		}
 	})
+}
+
+// TestRepairs finds, edits and interrupts entities as an operator.
+func TestRepairs(t *testing.T) {
+	t.Parallel()
+	shelves := perdure.NewEntity[int]("shelf")
+	put := perdure.NewOperation(shelves, "put", func(_ perdure.EntityCtx, pieces *int, n int) (int, error) {
+		*pieces += n
+		return *pieces, nil
+	})
+	hang := perdure.NewOperation(shelves, "hang", func(ctx perdure.EntityCtx, _ *int, _ int) (int, error) {
+		<-ctx.Context().Done() //perdure:allow channel the test interrupts it
+		return 0, context.Cause(ctx.Context())
+	})
+	perduretest.Run(t, perdure.Group{shelves}, func(t *testing.T, env *perduretest.Env) {
+		ctx, app := env.Context(), env.App()
+		for key, n := range map[string]int{"a": 1, "b": 2} {
+			if _, err := put.Call(env.With(), key, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := put.Call(env.With(), "b", 1); err != nil {
+			t.Fatal(err)
+		}
+		found, err := collect(app.Entities().Find(ctx, perdure.EntityFilter{Type: "shelf", MinVersion: 2}))
+		if err != nil || len(found) != 1 || found[0].Ref != shelves.Ref("b") {
+			t.Fatalf("%+v, %v", found, err)
+		}
+		if _, err := app.Entities().Edit(ctx, found[0].Ref, found[0].Version, []byte("7")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := app.Entities().Edit(ctx, found[0].Ref, found[0].Version, []byte("8")); !errors.Is(err, perdure.ErrConflict) {
+			t.Errorf("an edit of an old version: %v", err)
+		}
+
+		ended := make(chan error, 1)
+		go func() {
+			_, err := hang.Call(env.With(), "b", 0)
+			ended <- err
+		}()
+		env.Settle()
+		if calls, err := app.Mailboxes().Interrupt(ctx, shelves.Ref("b"), ""); err != nil || len(calls) != 1 || calls[0].Operation != "hang" {
+			t.Errorf("%+v, %v", calls, err)
+		}
+		if err := <-ended; !errors.Is(err, perdure.ErrInterrupted) {
+			t.Errorf("the call that was interrupted: %v", err)
+		}
+		if n, _, err := shelves.Get(env.With(), "b"); n != 7 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+	})
+}
+
+// collect returns the items of a list.
+func collect[T any](list iter.Seq2[T, error]) (all []T, err error) {
+	for item, err := range list {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, item)
+	}
+	return all, nil
 }

@@ -123,7 +123,7 @@ func (w *world) open(def perdure.Definition) error {
 			Log: w.cfg.Logger, LeaseTTL: forever, SweepEvery: forever, RetainRequest: forever, Retention: forever, Lane: lane.Config{TimerHorizon: forever, RetainEvery: forever},
 		},
 		Attach: attach.Config{
-			Logger: w.log, MaxPayload: w.cfg.MaxPayload, Payloads: w.cfg.Payloads, Cluster: w.mem.Info().Cluster, Instead: w.cfg.Instead,
+			Logger: w.log, MaxPayload: w.cfg.MaxPayload, Payloads: w.cfg.Payloads, Instead: w.cfg.Instead,
 			Checks: &replay.Checks{
 				Twice: !w.cfg.Once, Found: w.mistake, Ran: w.ran, Base: context.WithValue(context.Background(), worldKey{}, w),
 			},

@@ -40,6 +40,15 @@ type Admin interface {
 
 	// Nodes lists the nodes of the cluster.
 	Nodes(ctx context.Context) ([]NodeInfo, error)
+	// Shards lists the shards in order, with their owners, and where they should be.
+	Shards(ctx context.Context) ([]ShardInfo, error)
+	// DrainNode asks a node to hand its shards over and to take no others, or withdraws that. It
+	// returns when the order is stored. It returns NotFound when there is no such node, and
+	// Conflict when no other node could take the shards.
+	DrainNode(ctx context.Context, r NodeDrain) error
+	// Rebalance makes all nodes look at once whether shards should move. They also do so by
+	// themselves, every few seconds.
+	Rebalance(ctx context.Context) error
 
 	// WorkerSessions lists the workers that are connected to the server that answers, of one
 	// tenant or of all. A store without a server has none.
@@ -49,6 +58,10 @@ type Admin interface {
 	DrainWorker(ctx context.Context, r DrainRequest) error
 	// Health tells whether the server that answers can serve, and why not.
 	Health(ctx context.Context) (Health, error)
+
+	// Audit lists administrative actions, newest first. Unlike the other calls it also serves
+	// callers of one tenant: they see the actions that concern their tenant.
+	Audit(ctx context.Context, r AuditRequest) (AuditPage, error)
 }
 
 // TenantInfo describes a tenant.
@@ -150,9 +163,31 @@ type NodeInfo struct {
 	Draining bool
 	// Shards that the node owns.
 	Shards int
+	// Weight is the share of the shards that the node should own, relative to the other nodes; 0
+	// for a node of an older version.
+	Weight int
+	// Drained means that an operator has asked the node to hand its shards over.
+	Drained bool
 	// Self marks the node that answers, and Address is where it listens. Other nodes have none.
 	Self    bool
 	Address string
+}
+
+// ShardInfo describes a shard.
+type ShardInfo struct {
+	Shard model.ShardID
+	// Owner is the node that owns the shard; zero if none does.
+	Owner model.NodeID
+	// Target is the node that should own it; zero if none can. If it is not the owner, the shard
+	// moves.
+	Target model.NodeID
+}
+
+// NodeDrain asks a node to hand its shards over.
+type NodeDrain struct {
+	Node model.NodeID
+	// Undo lets the node take shards again.
+	Undo bool
 }
 
 // WorkerSession is a worker that is connected to a server.
@@ -186,10 +221,30 @@ type Health struct {
 	// Ready means that the server can serve. Reasons say why it cannot.
 	Ready   bool
 	Reasons []string
-	Version string
-	Node    model.NodeID
+	// Warnings are what operators should repair although the server can serve.
+	Warnings []string
+	Version  string
+	Node     model.NodeID
 	// Since is when the server began.
 	Since model.Time
 	// Workers that are connected to it.
 	Workers int
+	// Store is what the server knows of its store. It is nil if the server is older, or could not
+	// read its store; StoreError then says why.
+	Store      *StoreHealth
+	StoreError string
+}
+
+// StoreHealth is what a server knows of its store.
+type StoreHealth struct {
+	// Now is the time of the store, at about the time of the answer.
+	Now model.Time
+	// Schema is the version of the schema, and Shards the number of shards.
+	Schema, Shards int
+	// Role, Superuser, Standby and Pooler describe the connection to a database server. Role is
+	// empty for a store without one.
+	Role      string
+	Superuser bool
+	Standby   bool
+	Pooler    string
 }

@@ -15,6 +15,10 @@ import (
 // Backend is the engine as the SDK, gRPC, REST and the console see it.
 type Backend interface {
 	Client
+	Mailer
+	// Search finds every value in the engine's store that contains a text, of all tenants and all
+	// as of one moment. Only a program that has the store open can search it.
+	Search(ctx context.Context, text string, found func(value []byte) error) error
 	// Join adds a worker that runs workflows. The engine gives it work until the session is left or
 	// the backend closes.
 	Join(ctx context.Context, w Worker, offer Offer) (Session, error)

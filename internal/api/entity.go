@@ -11,6 +11,9 @@ type EntityWorker interface {
 	// Operate hands over calls of one entity. It must not block. The worker runs the calls of one
 	// hand-over one after the other, and different hand-overs in parallel. It reports each
 	// hand-over once, with Operated. The calls have no effect until the engine commits that report.
+	// A hand-over takes one of EntityOffer.Slots until the worker reports it. The engine never
+	// takes more slots than the worker offers. Without a free slot, the calls go to another worker,
+	// or wait with the reason model.WaitSlot.
 	Operate(o model.Operations)
 }
 
@@ -41,6 +44,19 @@ type Entities interface {
 	// Mailbox lists the waiting calls of an entity or a service, or shows, skips or drops one of
 	// them. The owner of the entity answers.
 	Mailbox(ctx context.Context, r MailboxRequest) (model.Calls, error)
+	// EditEntity replaces the state of an entity if its version is the expected one, and returns
+	// the new version. It fails with fault.Conflict if the version is another one, while an
+	// operation runs, and while a section holds the lock.
+	EditEntity(ctx context.Context, r EditRequest) (model.EntityVersion, error)
+}
+
+// EditRequest replaces the state of an entity.
+type EditRequest struct {
+	Address model.Address
+	// Version is the version that the entity must have; 0 if it must have no state.
+	Version   model.EntityVersion
+	State     model.Payload
+	RequestID string
 }
 
 // MailboxRequest lists waiting calls, or names one to show, skip or drop.
@@ -48,6 +64,9 @@ type MailboxRequest struct {
 	Address model.Address
 	Do      string // model.MailboxList or another of these constants
 	ID      string // of the call; empty for a list
+	// Cursor is that of the page before, and Limit the most calls of a page; both are of a list.
+	Cursor string
+	Limit  int
 }
 
 // CallRequest calls an operation.
@@ -82,12 +101,25 @@ type EntityListRequest struct {
 	Type      string // including its prefix
 	KeyPrefix string
 	Locked    bool
-	Limit     int
-	Cursor    string // opaque, from the page before
+	// MinVersion and MaxVersion bound the version, and ChangedFrom and ChangedTo the time of the
+	// last change; ChangedTo is excluded.
+	MinVersion, MaxVersion int64
+	ChangedFrom, ChangedTo model.Time
+	// Waiting selects entities for which stored calls wait, in the order of their shards, whether
+	// they exist or not. Services selects services instead; it needs Waiting.
+	Waiting  bool
+	Services bool
+	// Expired selects states whose time is over and that their owner has not removed yet. Other
+	// lists do not have them.
+	Expired bool
+	Limit   int
+	Cursor  string // opaque, from the page before
 }
 
 // EntityListPage is one page of entities.
 type EntityListPage struct {
+	// Entities may be fewer than the limit, or none, although there are more: a page looks at a
+	// bounded number of entities.
 	Entities []model.Entity
 	Cursor   string // empty on the last page
 }

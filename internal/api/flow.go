@@ -30,12 +30,14 @@ type Flow interface {
 	SetBreaker(ctx context.Context, tenant string, b Breaker) error
 	// DeleteBreaker removes a rule.
 	DeleteBreaker(ctx context.Context, tenant, name string) error
-	// TripBreaker opens a breaker, even one that no task has used.
+	// TripBreaker opens a breaker, even one that no task has used. It returns NotFound for a name
+	// that no state, no rule and no activity of a live worker has.
 	TripBreaker(ctx context.Context, tenant, name, why string) error
 	// ResetBreaker closes a breaker and ends its pause. It returns NotFound when there is no such
 	// breaker.
 	ResetBreaker(ctx context.Context, tenant, name string) error
 	// PauseBreaker lets no task through a breaker before a time. A time in the past ends the pause.
+	// It returns NotFound as TripBreaker does.
 	PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error
 	// Allowance returns how much of the system a tenant may use.
 	Allowance(ctx context.Context, tenant string) (Allowance, error)

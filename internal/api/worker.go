@@ -13,9 +13,19 @@ import (
 // without a gap, and finally one Evict. There is no Evict when the worker itself ended the run by a
 // turn that closes, blocks or releases it. All calls for a run name the generation of its
 // activation; the worker must ignore calls of other generations.
+//
+// A run takes one of Offer.Slots while the worker works on it: from Activate, from a Deliver with
+// news, or from Retry, to a turn that has seen the news, says that no body runs, and says what the
+// run waits for. A turn that closes or blocks the run, and Evict, end it too. So a run that is in
+// the memory of the worker and waits for a timer, a message, a child or a queued task takes no
+// slot, and neither do Query and Recall. The engine never takes more slots than the worker offers,
+// except for what the worker holds already: a run that it brings along when it joins, and a run
+// that it was about to lose when a commit failed. Without a free slot, a run goes to another
+// worker, or waits with the reason model.WaitSlot.
 type Worker interface {
-	// Activate gives the worker a run, with its whole history so far.
-	Activate(a Activation)
+	// Activate gives the worker a run, with its whole history so far. The worker may keep a. It
+	// changes neither a nor the events, which the engine shares.
+	Activate(a *Activation)
 	// Deliver brings the committed events that follow: news from outside, and the outcomes that the
 	// worker itself reported. The worker answers news (model.EventKind.News) with a turn that has
 	// seen it, unless an earlier turn already assumed it.
@@ -25,6 +35,9 @@ type Worker interface {
 	// Evict takes a run from the worker: it was closed, moved to another owner, or cannot continue
 	// here. Running steps may finish; the engine drops their outcome.
 	Evict(run model.RunID, generation uint64, reason string)
+	// Taken answers a turn that recorded no event: only waits, timers, or that the run is blocked.
+	// The turn is applied, and durable as far as it had something to store.
+	Taken(run model.RunID, generation uint64)
 	// Query asks the code of a run for information, after all events delivered before. The worker
 	// answers with Session.Answer, unless it no longer holds the run.
 	Query(run model.RunID, generation uint64, q model.Query)
@@ -57,9 +70,14 @@ type Activation = model.Activation
 
 // Session is how a worker of workflows talks to the engine. Its methods do not wait for commits.
 type Session interface {
-	// Report hands in a turn. Its events come back through Deliver once they are committed. Report
-	// blocks while the engine is full, and fails when the session or ctx has ended; the engine then
-	// evicts the run.
+	// Report hands in a turn. It blocks while the engine is full, and fails when the session or ctx
+	// has ended; the engine then evicts the run.
+	//
+	// The engine answers every turn, once it is durable and in the order of the turns: with Deliver
+	// if it has applied the turn and recorded events, which come back so; with Taken if it has
+	// applied the turn and recorded none; with Evict, which says why, if the turn ended the run, is
+	// stale, or cannot be applied. One Deliver may answer several turns, and an Evict answers all
+	// turns of its generation.
 	Report(ctx context.Context, t model.Turn) error
 	// Release gives an idle run back, and the engine stores what it waits for. Without waits, the
 	// run could continue, but not here, because the worker is leaving. Afterwards the worker gets

@@ -55,6 +55,8 @@ var withoutExample = map[string]string{
 	"BreakerInfo":       "see Breakers",
 	"QueueInfo":         "see Queues",
 	"EntityInfo":        "see Entities.Describe",
+	"EntityFilter":      "see Entities.Find",
+	"OperationRecord":   "see OperationLog",
 	"MailboxCall":       "see Mailboxes",
 	"UnreadSignal":      "see Signals",
 	"Locks":             "see WorkflowCtx.Lock, with a timeout",

@@ -78,7 +78,8 @@ func scripts(t *testing.T, root string) map[string]string {
 	marks := map[string]string{}
 	for pattern, mark := range map[string]string{
 		"Makefile": "#", ".golangci.yml": "#", "scripts/*.sh": "#", ".ci/run": "#", "internal/core/testdata/*.txt": "#",
-		"internal/archtest/testdata/invariants.txt": "#", "proto/perdure/v1/*.proto": "//",
+		"internal/archtest/testdata/invariants.txt": "#", "proto/*/v1/*.proto": "//", "internal/store/*/migrations/*.sql": "--",
+		"deploy/*Dockerfile": "#", "deploy/*.yaml": "#", "deploy/*/*.yaml": "#", "deploy/*.service": "#",
 	} {
 		names, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(names) == 0 {

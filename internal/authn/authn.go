@@ -24,9 +24,6 @@ const (
 	TenantHeader = "perdure-tenant"
 )
 
-// leastKey is the least length of a static admin key, so that it cannot be guessed.
-const leastKey = 16
-
 // Identity is who makes a call.
 type Identity struct {
 	// Tenant that the caller acts in.
@@ -35,6 +32,8 @@ type Identity struct {
 	Name string
 	// Admin tells whether the caller has an admin key.
 	Admin bool
+	// Older says that the clients of the credential speak the older dialect of the Flovyn protocol.
+	Older bool
 	// Roles of the caller; none for the role that a credential without roles has.
 	Roles []string
 	// Valid ends when the credential does: its key was revoked, or its tenant disabled. The cause
@@ -51,8 +50,8 @@ type AdminKey struct {
 
 // NewAdminKey returns an authenticator for one key. The tenant is that of callers that choose none.
 func NewAdminKey(key, tenant string) (*AdminKey, error) {
-	if len(key) < leastKey {
-		return nil, fault.New(fault.Invalid, "the admin key has %d bytes, must be >= %d", len(key), leastKey)
+	if err := checkStrength("the admin key", key); err != nil {
+		return nil, err
 	}
 	if err := checkTenant(tenant); err != nil {
 		return nil, err

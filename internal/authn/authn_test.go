@@ -52,7 +52,15 @@ func TestAdminKey(t *testing.T) {
 
 func TestAdminKeyThatCanBeGuessed(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []struct{ key, tenant string }{{"", "default"}, {"secret", "default"}, {key, ""}} {
+	for _, bad := range []struct{ key, tenant string }{
+		{"", "default"},
+		{"secret", "default"},
+		{key, ""},
+		{strings.Repeat("a", 64), "default"},
+		{strings.Repeat("1234567", 8), "default"},
+		{"Change-Me-0123456789", "default"},
+		{"my Password is 42 bytes long", "default"},
+	} {
 		if _, err := authn.NewAdminKey(bad.key, bad.tenant); !fault.Is(err, fault.Invalid) {
 			t.Errorf("key %q, tenant %q: %v", bad.key, bad.tenant, err)
 		}

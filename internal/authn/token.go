@@ -59,7 +59,7 @@ func (r *Keyring) authenticateToken(secret string, header map[string][]string) (
 		return Identity{}, err
 	}
 
-	who := Identity{Tenant: t.token.Tenant, Name: t.token.Name, Admin: t.token.Admin, Roles: t.token.Roles, Valid: t.valid}
+	who := Identity{Tenant: t.token.Tenant, Name: t.token.Name, Admin: t.token.Admin, Roles: t.token.Roles, Older: true, Valid: t.valid}
 	if who.Admin {
 		who.Tenant, err = anyTenant(header, r.static.tenant)
 	} else {

@@ -30,11 +30,12 @@ const (
 	Use        Group = "use"        // start, signal and call: what programs do
 	Operate    Group = "operate"    // repair, pause, bound and remove: what people do
 	Work       Group = "work"       // execute code of the tenant as a worker
+	Audit      Group = "audit"      // see who has taken which administrative action
 	Administer Group = "administer" // change tenants, keys, settings and nodes of the server
 )
 
 // Groups lists the groups.
-func Groups() []Group { return []Group{Connect, Read, Use, Operate, Work, Administer} }
+func Groups() []Group { return []Group{Connect, Read, Use, Operate, Work, Audit, Administer} }
 
 // Resource is the kind of thing that an action concerns. All kinds but Server belong to the tenant
 // of the caller.
@@ -60,13 +61,14 @@ const (
 	RoleClient   = "client"
 	RoleWorker   = "worker"
 	RoleOperator = "operator"
+	RoleAuditor  = "auditor"
 	RoleOwner    = "owner" // of a key that names no role
 	RoleAdmin    = "admin" // of admin keys only
 )
 
 // TenantRoles are the roles that a key of a tenant can have.
 func TenantRoles() []string {
-	return []string{RoleReader, RoleClient, RoleWorker, RoleOperator, RoleOwner}
+	return []string{RoleReader, RoleClient, RoleWorker, RoleOperator, RoleAuditor, RoleOwner}
 }
 
 // Authorizer decides what callers may do. It is safe for concurrent use and does not block.
@@ -85,6 +87,15 @@ func (Admins) Authorize(who *authn.Identity, action Action) error {
 		return nil
 	}
 	return Refusal(who, action)
+}
+
+// Quiet returns an authorizer that decides alike and records nothing, for questions about what a
+// caller may do.
+func Quiet(a Authorizer) Authorizer {
+	if recording, ok := a.(interface{ Unwrap() Authorizer }); ok {
+		return recording.Unwrap()
+	}
+	return a
 }
 
 // Refusal is the error for a caller that may not take an action.

@@ -46,7 +46,8 @@ func TestTableIsComplete(t *testing.T) {
 		if !slices.Contains(authz.Groups(), r.Group) {
 			t.Errorf("%s: group %q", r.Action, r.Group)
 		}
-		if len(r.Methods)+len(r.Operations) == 0 {
+		// Only the HTTP contract of the Flovyn protocol creates tokens.
+		if len(r.Methods)+len(r.Operations) == 0 && r.Action != "token:create" {
 			t.Errorf("%s is the action of nothing", r.Action)
 		}
 		for _, name := range slices.Concat(r.Methods, r.Operations) {
@@ -64,7 +65,8 @@ func TestTableIsComplete(t *testing.T) {
 			t.Errorf("%s is in group %s and concerns %s", r.Action, r.Group, r.Resource)
 		}
 		for _, m := range r.Methods {
-			if strings.Contains(m, "AdminService") && r.Group != authz.Administer {
+			// Callers of a tenant may read its audit log.
+			if strings.Contains(m, "AdminService") && r.Group != authz.Administer && r.Group != authz.Audit {
 				t.Errorf("%s is in group %s", m, r.Group)
 			}
 		}

@@ -1,39 +1,47 @@
 package authz
 
+import "slices"
+
 // Names of the services.
 const (
 	clientMethod = "/perdure.v1.ClientService/"
 	workerMethod = "/perdure.v1.WorkerService/"
 	adminMethod  = "/perdure.v1.AdminService/"
+
+	flovynFlows  = "/flovyn.v1.WorkflowDispatch/"
+	flovynTasks  = "/flovyn.v1.TaskExecution/"
+	flovynQuery  = "/flovyn.v1.WorkflowQuery/"
+	flovynWorker = "/flovyn.v1.WorkerLifecycle/"
 )
 
 // table is the one table of what callers can do. A method or an operation has exactly one row.
 //
 // A method that does several things has the action that is the most dangerous of them: Signals and
-// Mailbox also skip and drop what they list. A schedule is an execution, so the same actions
-// concern it.
+// Mailbox also skip and drop what they list, and Mailbox interrupts calls. A schedule is an
+// execution, so the same actions concern it.
 var table = []Rule{
 	{"server:describe", Connect, "Tenant", []string{clientMethod + "Server", reflectionV1, reflectionAlpha}, []string{"get-me", "get-server"}},
 
 	{"execution:read", Read, "Execution", client("Describe", "History", "List", "Count", "Stranded", "Missing", "Await", "State"), []string{
 		"list-executions", "count-executions", "list-stranded", "describe-execution", "explain-execution", "get-history", "export-execution", "get-state", "await-execution", "list-schedules", "get-schedule",
 	}},
-	{"execution:query", Read, "Execution", client("Query"), []string{"query-execution"}},
-	{"execution:start", Use, "Execution", client("Start", "StartMany", "Run"), []string{"start-execution", "signal-with-start"}},
-	{"execution:signal", Use, "Execution", client("Signal"), []string{"signal-execution"}},
+	{"execution:query", Read, "Execution", slices.Concat(client("Query"), []string{flovynQuery + "QueryWorkflow"}), []string{"query-execution"}},
+	{"execution:start", Use, "Execution", slices.Concat(client("Start", "StartMany", "Run"), prefixed(flovynFlows, "StartWorkflow", "SignalWithStartWorkflow"), prefixed(flovynTasks, "SubmitTask")), []string{"start-execution", "signal-with-start"}},
+	{"execution:signal", Use, "Execution", slices.Concat(client("Signal"), []string{flovynFlows + "SignalWorkflow"}), []string{"signal-execution"}},
 	{"execution:update", Use, "Execution", client("Update"), []string{"update-execution", "change-schedule"}},
-	{"execution:cancel", Use, "Execution", client("Cancel"), []string{"cancel-execution"}},
+	{"execution:cancel", Use, "Execution", slices.Concat(client("Cancel"), []string{flovynTasks + "CancelTask"}), []string{"cancel-execution"}},
 	{"execution:terminate", Operate, "Execution", client("Terminate"), []string{"terminate-execution"}},
 	{"execution:pause", Operate, "Execution", client("Pause", "Resume"), []string{"pause-execution", "resume-execution"}},
 	{"execution:unread", Operate, "Execution", client("Signals"), []string{"list-unread-signals", "skip-unread-signal", "drop-unread-signal"}},
 	{"execution:fork", Operate, "Execution", client("Fork", "Retry", "Reset"), []string{"fork-execution", "retry-execution", "reset-execution"}},
 	{"execution:import", Operate, "Execution", client("Import"), []string{"import-execution"}},
 	{"execution:delete", Operate, "Execution", client("Delete"), []string{"delete-execution"}},
-	{"promise:settle", Use, "Promise", client("Settle"), []string{"resolve-promise", "reject-promise"}},
+	{"promise:settle", Use, "Promise", slices.Concat(client("Settle"), prefixed(flovynFlows, "ResolvePromise", "RejectPromise")), []string{"resolve-promise", "reject-promise"}},
 
 	{"entity:read", Read, "Entity", client("Entity", "ListEntities"), []string{"list-entities", "get-entity", "list-locks"}},
 	{"entity:call", Use, "Entity", client("Call"), []string{"call-entity", "send-entity"}},
-	{"entity:mailbox", Operate, "Entity", client("Mailbox"), []string{"list-mailbox", "skip-mailbox-item", "drop-mailbox-item"}},
+	{"entity:mailbox", Operate, "Entity", client("Mailbox"), []string{"list-mailbox", "skip-mailbox-item", "drop-mailbox-item", "interrupt-entity"}},
+	{"entity:edit", Operate, "Entity", client("EditEntity"), []string{"edit-entity"}},
 	{"lock:release", Operate, "Lock", client("Unlock"), []string{"release-lock"}},
 
 	{"task:read", Read, "Task", client("TaskStates", "TaskLogs", "TaskStream"), []string{"get-task-states", "get-task-logs", "get-task-stream"}},
@@ -55,7 +63,13 @@ var table = []Rule{
 	}},
 	{"allowance:read", Read, "Allowance", client("Allowance"), []string{"get-allowance"}},
 	{"worker:read", Read, "Worker", client("ListWorkers"), []string{"list-workers"}},
-	{"worker:work", Work, "Worker", []string{workerMethod + "Work"}, nil},
+	{"worker:work", Work, "Worker", slices.Concat(
+		[]string{workerMethod + "Work"},
+		prefixed(flovynFlows, "PollWorkflow", "SubscribeToNotifications", "StartChildWorkflow", "GetEvents", "SubmitWorkflowCommands", "ReportExecutionSpans", "GetVisualWorkflowDefinitionById"),
+		prefixed(flovynTasks, "PollTask", "CompleteTask", "FailTask", "ReportProgress", "Heartbeat", "LogMessage", "GetState", "SetState", "ClearState", "ClearAllState", "GetStateKeys", "StreamTaskData"),
+		prefixed(flovynWorker, "RegisterWorker", "SendHeartbeat"),
+	), nil},
+	{"token:create", Operate, "Worker", nil, nil},
 	{"feed:watch", Read, "Feed", client("Watch"), []string{"watch-changes"}},
 
 	{"allowance:set", Administer, Server, client("SetAllowance"), []string{"set-allowance"}},
@@ -65,8 +79,10 @@ var table = []Rule{
 	{"key:write", Administer, Server, admin("CreateKey", "RevokeKey", "RotateKey"), []string{"create-key", "revoke-key", "rotate-key"}},
 	{"setting:read", Administer, Server, admin("Settings"), []string{"list-settings", "get-setting"}},
 	{"setting:write", Administer, Server, admin("SetSetting"), []string{"set-setting", "delete-setting"}},
-	{"node:read", Administer, Server, admin("Nodes", "Health"), []string{"list-nodes", "get-health"}},
+	{"node:read", Administer, Server, admin("Nodes", "Shards", "Health"), []string{"list-nodes", "list-shards", "get-health"}},
+	{"node:drain", Administer, Server, admin("DrainNode", "Rebalance"), []string{"drain-node", "undrain-node", "rebalance-shards"}},
 	{"session:read", Administer, Server, admin("WorkerSessions"), []string{"list-worker-sessions"}},
+	{"audit:read", Audit, "Audit", admin("Audit"), []string{"list-audit"}},
 	{"session:drain", Administer, Server, admin("DrainWorker"), []string{"drain-worker"}},
 }
 
@@ -76,11 +92,11 @@ const (
 	reflectionAlpha = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 )
 
-func client(names ...string) []string { return prefixed(clientMethod, names) }
+func client(names ...string) []string { return prefixed(clientMethod, names...) }
 
-func admin(names ...string) []string { return prefixed(adminMethod, names) }
+func admin(names ...string) []string { return prefixed(adminMethod, names...) }
 
-func prefixed(prefix string, names []string) []string {
+func prefixed(prefix string, names ...string) []string {
 	full := make([]string, len(names))
 	for i, name := range names {
 		full[i] = prefix + name

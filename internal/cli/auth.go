@@ -103,7 +103,7 @@ func findRule(text string) (*authz.Rule, error) {
 // printDecision prints a decision. It returns Denied for a refusal, so that scripts see it.
 func (o *options) printDecision(who *authn.Identity, r *authz.Rule, e policy.Explanation) error {
 	var err error
-	if o.output == "json" {
+	if o.structured() {
 		err = o.json(authShape{
 			e.Allowed, string(r.Action), string(r.Group), string(r.Resource), authz.RolesOf(who), append([]string{}, e.Policies...), append([]string{}, e.Errors...),
 		})
@@ -144,7 +144,7 @@ func newAuthActions(o *options) *cobra.Command {
 				list[i] = actionShape{string(r.Action), string(r.Group), string(r.Resource), append([]string{}, r.Methods...), append([]string{}, r.Operations...)}
 				rows[i] = []string{string(r.Action), string(r.Group), string(r.Resource), dash(strings.Join(methods, " ")), dash(strings.Join(r.Operations, " "))}
 			}
-			if o.output == "json" {
+			if o.structured() {
 				return o.json(list)
 			}
 			return o.table("ACTION\tGROUP\tRESOURCE\tMETHODS\tOPERATIONS?", rows)

@@ -53,7 +53,7 @@ the one that --store names (files in its directory, databases on its server) and
 
 // printBench prints a report.
 func (o *options) printBench(r *bench.Report) error {
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(benchLineOf(r))
 	}
 	return r.WriteMarkdown(o.Out)

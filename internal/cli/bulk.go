@@ -63,7 +63,7 @@ func (o *options) exportAll(ctx context.Context, r api.ListRequest, dir string) 
 	})
 
 	x.progress(o, true)
-	if o.output == "json" {
+	if o.structured() {
 		err = errors.Join(err, o.json(x))
 	}
 	if err == nil && x.Failed > 0 {
@@ -154,4 +154,14 @@ func (x *bulk) progress(o *options, last bool) {
 	x.told = time.Now()
 	fmt.Fprintf(o.Err, "%d of %d histories: %d written, %d exist, %d gone, %d failed.\n",
 		x.Written+x.Skipped+x.Gone+x.Failed, x.Selected, x.Written, x.Skipped, x.Gone, x.Failed)
+}
+
+// progress tells people how far work on many executions is, at most once per second. It returns
+// when it was last told.
+func (o *options) progress(told time.Time, done, failed int) time.Time {
+	if time.Since(told) < time.Second {
+		return told
+	}
+	fmt.Fprintf(o.Err, "%d done, %d of them failed.\n", done, failed)
+	return time.Now()
 }

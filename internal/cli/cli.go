@@ -12,6 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"charm.land/fang/v2"
@@ -46,9 +47,11 @@ type session interface {
 // options are the flags that every command has.
 type options struct {
 	Streams
-	store  string
-	schema string
-	tenant string
+	store, server, profile string
+	schema                 string
+	tenant                 string
+	// choice says where the values above come from.
+	choice *choice
 	// tenantGiven is true if the user has named the tenant. On a server the key says it otherwise.
 	// allTenants is true while a command connects that concerns all of them.
 	tenantGiven, allTenants bool
@@ -58,6 +61,9 @@ type options struct {
 
 	wide, full bool
 
+	machine machine
+	// wrap changes the store of a server, for tests.
+	wrap func(store.Store) store.Store
 	// connect opens a store. Tests replace it by prepared answers.
 	connect func(ctx context.Context, c node.Config) (session, error)
 	// connectInside opens a store and never a connection to the program that has it.
@@ -71,7 +77,7 @@ func (o *options) connectOwn(ctx context.Context, c node.Config) (session, error
 	if o.tenantGiven {
 		chosen = o.tenant
 	}
-	s, err := connect(ctx, c, o.tenant, chosen)
+	s, err := o.connectTo(ctx, c, o.tenant, chosen)
 	if d, ok := s.(dialed); ok && d.b.Tenant() != o.tenant && !o.allTenants {
 		err := fault.New(fault.Denied, "the key belongs to tenant %s, and the command is for tenant %s", d.b.Tenant(), o.tenant)
 		return nil, errors.Join(fault.WithHint(err, "give --tenant %s, or set $PERDURE_TENANT", d.b.Tenant()), d.Close())
@@ -79,11 +85,11 @@ func (o *options) connectOwn(ctx context.Context, c node.Config) (session, error
 	return s, err
 }
 
-// connect opens the store of a configuration, or connects to a server. The program behind a socket
-// works in the default tenant only.
-func connect(ctx context.Context, c node.Config, tenant, chosen string) (session, error) {
+// connectTo opens the store of a configuration, or connects to a server. The program behind a
+// socket works in the default tenant only.
+func (o *options) connectTo(ctx context.Context, c node.Config, tenant, chosen string) (session, error) {
 	if remote.IsURL(c.URL) {
-		return dial(ctx, c, chosen)
+		return dial(ctx, c, o.choice, chosen)
 	}
 	if s, ok := dialSocket(ctx, c); ok && tenant == model.DefaultTenant {
 		return s, nil
@@ -93,6 +99,7 @@ func connect(ctx context.Context, c node.Config, tenant, chosen string) (session
 
 // openStore opens a store in this process.
 func openStore(ctx context.Context, c node.Config) (session, error) {
+	c.Caller = storeCaller()
 	n, err := node.Open(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
@@ -115,7 +122,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		}
 		return exitCode(err)
 	}
-	o := &options{Streams: s, connectInside: openStore}
+	o := &options{Streams: s, connectInside: openStore, machine: thisMachine()}
 	o.connect = o.connectOwn
 	return o.run(ctx, args)
 }
@@ -128,7 +135,7 @@ func (o *options) run(ctx context.Context, args []string) int {
 	root.SetOut(o.Out)
 	root.SetErr(o.Err)
 	began := false
-	prepare(root, &began)
+	o.prepare(root, &began)
 	err := fang.Execute(ctx, root, fang.WithVersion(Version()), fang.WithoutManpage(), fang.WithNotifySignal(os.Interrupt), fang.WithErrorHandler(func(w io.Writer, styles fang.Styles, err error) {
 		complain(w, styles, err, !began)
 	}))
@@ -140,8 +147,9 @@ func (o *options) run(ctx context.Context, args []string) int {
 }
 
 // prepare makes every command record that it has started. A command that only groups other commands
-// rejects an unknown verb, because a script with a misspelt verb must fail.
-func prepare(cmd *cobra.Command, began *bool) {
+// rejects an unknown verb, because a script with a misspelt verb must fail. A completion works on
+// the store or the server that the command would use.
+func (o *options) prepare(cmd *cobra.Command, began *bool) {
 	cmd.Long = joinLines(cmd.Long)
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -157,8 +165,17 @@ func prepare(cmd *cobra.Command, began *bool) {
 		}
 	}
 
+	if complete := cmd.ValidArgsFunction; complete != nil {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+			if err := o.choose(cmd); err != nil {
+				return nil, cobra.ShellCompDirectiveError
+			}
+			return complete(cmd, args, begin)
+		}
+	}
+
 	for _, c := range cmd.Commands() {
-		prepare(c, began)
+		o.prepare(c, began)
 	}
 }
 
@@ -200,18 +217,25 @@ func newRoot(o *options) *cobra.Command {
 	}
 
 	def := cmp.Or(os.Getenv("PERDURE_STORE"), os.Getenv(serverVariable), defaultStore)
-	root.PersistentFlags().StringVar(&o.store, "store", def, "store or server: file:<path>, postgres://… or grpc://host:7800 ($PERDURE_STORE, $"+serverVariable+")")
+	root.PersistentFlags().StringVar(&o.store, "store", def, "store: file:<path> or postgres://… ($PERDURE_STORE)")
+	root.PersistentFlags().StringVar(&o.server, "server", "", "server to use instead of a store: grpc://host:7800 ($"+serverVariable+")")
+	root.PersistentFlags().StringVar(&o.profile, "profile", "", "profile of perdure config to use ($"+profileVariable+")")
 	root.PersistentFlags().StringVar(&o.schema, "schema", "perdure", "schema in PostgreSQL")
 	root.PersistentFlags().StringVar(&o.tenant, "tenant", cmp.Or(os.Getenv("PERDURE_TENANT"), model.DefaultTenant), "tenant to look at and operate ($PERDURE_TENANT)")
-	root.PersistentFlags().StringVarP(&o.output, "output", "o", "table", "output format: table or json")
+	root.PersistentFlags().StringVarP(&o.output, "output", "o", "table", "output format: "+formatList())
 	root.PersistentFlags().BoolVar(&o.wide, "wide", false, "show all columns at full width, even if they do not fit the terminal")
 	root.PersistentFlags().BoolVar(&o.full, "full", false, "show long values in full; implies --wide")
 	root.PersistentFlags().BoolVarP(&o.verbose, "verbose", "v", false, "log what the command does on the store")
 
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		o.tenantGiven = os.Getenv("PERDURE_TENANT") != "" || cmd.Flags().Changed("tenant")
-		if o.output != "table" && o.output != "json" {
-			return fault.New(fault.Invalid, "--output is %q, must be table or json", o.output)
+		if !slices.Contains(formats, o.output) {
+			return fault.New(fault.Invalid, "--output is %q, must be %s", o.output, formatList())
+		}
+		if cmd.Annotations[noTarget] != "" {
+			return nil
+		}
+		if err := o.choose(cmd); err != nil {
+			return err
 		}
 		if !model.ValidTenant(o.tenant) {
 			return fault.New(fault.Invalid, "--tenant is %q, must be letters, digits, dots, dashes and underscores, at most %d", o.tenant, model.MaxTenant)
@@ -221,7 +245,7 @@ func newRoot(o *options) *cobra.Command {
 
 	root.AddCommand(newWorkflow(o), newSchedule(o), newMigrate(o), newDoctor(o), newServe(o), newDev(o), newBench(o), newVersion(o))
 	root.AddCommand(newTask(o), newQueue(o), newDlq(o), newLimit(o), newBreaker(o), newWorker(o), newStress(o), newEntity(o), newLock(o))
-	root.AddCommand(newWorkflowExport(o), newDeployCheck(o), newWatch(o), newTenant(o), newKey(o), newAuth(o), newNode(o), newSetting(o))
+	root.AddCommand(newWorkflowExport(o), newDeployCheck(o), newWatch(o), newTenant(o), newKey(o), newAuth(o), newNode(o), newCluster(o), newSetting(o), newConfig(o), newAudit(o))
 	return root
 }
 
@@ -241,7 +265,7 @@ func (o *options) look(ctx context.Context) (session, error) {
 func (o *options) lookInside(ctx context.Context) (session, error) {
 	c := node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()}
 	if remote.IsURL(c.URL) {
-		return nil, fault.WithHint(fault.New(fault.Invalid, "%s is a server, and this command looks into the store itself", c.URL), "use --store with the URL of the store")
+		return nil, fault.WithHint(fault.New(fault.Invalid, "%s is a server, and this command looks into the store itself", c.URL), "give --store with the URL of the store")
 	}
 	return o.connectInside(ctx, c)
 }

@@ -31,7 +31,7 @@ func runChecked() {
 	var out bytes.Buffer
 	s := cli.Standard()
 	s.Out = io.MultiWriter(os.Stdout, &out)
-	code := cli.Main(context.Background(), os.Args[1:], s)
+	code := cli.MainThroughServer(context.Background(), os.Args[1:], s)
 	if err := cli.CheckShape(os.Getenv(shapesVariable), os.Args[1:], out.String()); code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 99
@@ -103,19 +103,33 @@ func fill(url string) error {
 	}
 }
 
+// Every script passes on a store, and on a server that has the store.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	page, err := filepath.Abs("../../docs/cli-json.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
-		Setup: func(e *testscript.Env) error {
-			e.Setenv(shapesVariable, page)
-			return nil
-		},
-	})
+	for name, through := range map[string]string{"store": "", "server": "yes"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testscript.Run(t, testscript.Params{
+				Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+				// A server is a live node, so its reasons differ from those of a closed store.
+				Condition: func(name string) (bool, error) {
+					if name != "server" {
+						return false, fmt.Errorf("unknown condition %q", name)
+					}
+					return through != "", nil
+				},
+				Setup: func(e *testscript.Env) error {
+					e.Setenv(shapesVariable, page)
+					e.Setenv(cli.ThroughVariable, through)
+					return nil
+				},
+			})
+		})
+	}
 }
 
 // build is the program that created the histories of demo, as it answers a deploy check.

@@ -202,7 +202,7 @@ func pinOf(h *model.History) (version string) {
 // tell prints the report.
 func (c *deployCheck) tell(o *options) error {
 	r := &c.report
-	if o.output == "json" {
+	if o.structured() {
 		if err := o.json(r); err != nil {
 			return err
 		}

@@ -39,7 +39,8 @@ development: it listens on loopback only.
 With a program behind --, run it with $` + serverVariable + ` set and restart it when it dies: kill it to see its executions
 resume. A program that opens the store itself, with embedded.Open, needs --embedded: then the command opens no port, sets
 $PERDURE_STORE instead, and only watches.`,
-		Example: "  perdure dev\n  perdure dev -- go run ./examples/remote/worker\n  perdure dev --embedded -- go run ./examples/hello",
+		Annotations: map[string]string{noProfile: "yes"},
+		Example:     "  perdure dev\n  perdure dev -- go run ./examples/remote/worker\n  perdure dev --embedded -- go run ./examples/hello",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if embedded {
 				return o.watchProgram(cmd.Context(), args, "PERDURE_STORE="+o.store, o.look)
@@ -70,7 +71,7 @@ func (o *options) dev(ctx context.Context, listen string, args []string) error {
 
 	fmt.Fprintf(o.Err, `· serving %s at %s; metrics at http://%s/metrics
 · in a program:    app, err := perdure.Dial(ctx, "%s", definitions…)
-· from a shell:    perdure workflow list --store %s
+· from a shell:    perdure workflow list --server %s
 · over HTTP:       http://%s/v1/docs
 `, o.store, serverURL(s), s.Addr(), serverURL(s), serverURL(s), s.Addr())
 	here := func(context.Context) (session, error) { return running{opened{s.Node()}}, nil }

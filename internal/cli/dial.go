@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"net"
-	"os"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -16,22 +15,36 @@ import (
 // other users of the machine can read the arguments of a process.
 const tokenVariable = "PERDURE_TOKEN"
 
+// serverPatience is how long a command tries to reach a server. A server that restarts is back
+// within this time.
+const serverPatience = 10 * time.Second
+
 // dialed is a connection to a server. The store itself cannot be reached through it.
 type dialed struct{ b *remote.Backend }
 
 // dial connects to the server that a URL names, in the chosen tenant; in that of the key if it is
 // empty.
-func dial(ctx context.Context, c node.Config, chosen string) (session, error) {
+func dial(ctx context.Context, c node.Config, t *choice, chosen string) (session, error) {
 	cfg, err := remote.ParseURL(c.URL)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Token, cfg.Version, cfg.Log = os.Getenv(tokenVariable), c.Version, c.Log
-	cfg.Tenant = chosen
+	if cfg.Token, err = t.token(); err != nil {
+		return nil, err
+	}
+
+	if !cfg.PlainText {
+		if cfg.TLS, err = t.trust(); err != nil {
+			return nil, err
+		}
+	}
+
+	cfg.Version, cfg.Log, cfg.Tenant, cfg.Patience = c.Version, c.Log, chosen, serverPatience
 	b, err := remote.Dial(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
+
 	return dialed{b}, nil
 }
 

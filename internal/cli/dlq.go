@@ -197,7 +197,7 @@ func (o *options) listDead(ctx context.Context, b api.Backend, r api.DeadRequest
 		}
 	}
 
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(lines)
 	}
 	if err := o.table("ID\tACTIVITY\tQUEUE?\tDIED\tATTEMPTS?\tSTATE\tERROR", rows); err != nil {
@@ -235,7 +235,7 @@ func newDlqGroups(o *options) *cobra.Command {
 }
 
 func (o *options) deadGroups(groups []api.DeadGroup) error {
-	if o.output == "json" {
+	if o.structured() {
 		type line struct {
 			Activity    string `json:"activity"`
 			Fingerprint string `json:"fingerprint"`
@@ -288,7 +288,7 @@ func newDlqShow(o *options) *cobra.Command {
 
 func (o *options) showDead(d *api.DeadTask, stack bool) error {
 	l := deadLineOf(d)
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(l)
 	}
 
@@ -401,7 +401,7 @@ func newDlqRequeue(o *options) *cobra.Command {
 
 func (o *options) printRequeue(id string, r *api.RequeueReply, dry bool) error {
 	name := r.Address.Type + "/" + r.Address.Key
-	if o.output == "json" {
+	if o.structured() {
 		line := map[string]any{"id": id, "execution": name, "existing": r.Existing, "dry_run": dry}
 		if !r.Run.IsZero() {
 			line["run"] = r.Run.String()
@@ -467,6 +467,7 @@ func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) 
 
 	lines, done, failed, first := []line{}, 0, 0, error(nil)
 	var ended error
+	told := time.Now()
 	for r := range all {
 		if r.Task == nil {
 			ended = r.Err
@@ -486,14 +487,15 @@ func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) 
 			}
 			l.Error = r.Err.Error()
 			fmt.Fprintf(o.Err, "%s: %s\n", l.ID, l.Error)
-		case o.output != "json" && l.Execution != "":
+		case !o.structured() && l.Execution != "":
 			fmt.Fprintf(o.Out, "%s %s as %s\n", verb, l.ID, l.Execution)
-		case o.output != "json":
+		case !o.structured():
 			fmt.Fprintf(o.Out, "%s %s\n", verb, l.ID)
 		}
 
-		if o.output == "json" {
+		if o.structured() {
 			lines = append(lines, l)
+			told = o.progress(told, done, failed)
 		}
 
 		if fault.Is(r.Err, fault.Timeout) { // the next one would time out too
@@ -502,7 +504,7 @@ func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) 
 		}
 	}
 
-	if o.output == "json" {
+	if o.structured() {
 		if err := o.json(lines); err != nil {
 			return err
 		}
@@ -542,7 +544,7 @@ func newDlqUndo(o *options) *cobra.Command {
 				return err
 			}
 
-			if o.output == "json" {
+			if o.structured() {
 				return o.json(map[string]any{"id": id.String(), "undone": true})
 			}
 			_, err = fmt.Fprintf(o.Out, "undid the requeue of %s\n", id)

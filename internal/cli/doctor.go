@@ -31,8 +31,8 @@ func newDoctor(o *options) *cobra.Command {
 		Use: "doctor", Short: "Check a store for problems",
 		Long: `Check a store: schema, nodes, shards, clocks, the log of SQLite, blocked executions of all tenants, unreadable messages. The command changes nothing. The exit code is 9 if it finds a problem.
 
-With the URL of a server and an admin key it checks what the server knows: its health, nodes and shards, and the executions of all tenants.`,
-		Example: "  perdure doctor --store postgres://localhost/app\n  perdure doctor --store grpc://host:7800",
+With --server and an admin key it checks what the server knows: its health, its store (clock, schema, role and pooler of the database), nodes and shards, the versions of its workers, and the executions and tasks of all tenants.`,
+		Example: "  perdure doctor --store postgres://localhost/app\n  perdure doctor --server grpc://host:7800",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found, err := o.examine(cmd.Context())
@@ -46,7 +46,7 @@ With the URL of a server and an admin key it checks what the server knows: its h
 
 // printFindings prints the findings. It returns an error if one of them is a problem.
 func (o *options) printFindings(found []finding) (err error) {
-	if o.output == "json" {
+	if o.structured() {
 		err = o.json(found)
 	} else {
 		rows := make([][]string, len(found))
@@ -102,8 +102,15 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 		return nil, err
 	}
 
-	found = append(found, clockFinding(view, sent, time.Now()))
+	found = append(found, clockFinding(view.Now, sent, time.Now()))
 	found = append(found, memberFindings(view)...)
+	if inspected, ok := n.Store().(store.Inspected); ok {
+		about, err := inspected.Inspect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, databaseFindings(about)...)
+	}
 	if logged, ok := n.Store().(store.Logged); ok {
 		f, err := logFinding(logged)
 		if err != nil {
@@ -112,7 +119,7 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 		found = append(found, f)
 	}
 
-	stuck, err := allTenantFindings(ctx, n.Admin(), func(string) (api.Backend, func() error, error) {
+	stuck, err := allTenantFindings(ctx, n.Admin(), liveNodes(view) > 0, func(string) (api.Backend, func() error, error) {
 		return n.Backend(), func() error { return nil }, nil
 	})
 	if err != nil {
@@ -182,20 +189,33 @@ func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 // clockFinding compares the clock of the store with the clock of this machine. A difference is
 // harmless to the engine, because leases use only the clock of the store, but it confuses people
 // who compare times.
-func clockFinding(v store.View, sent, got time.Time) finding {
+func clockFinding(now model.Time, sent, got time.Time) finding {
 	middle := sent.Add(got.Sub(sent) / 2)
-	skew := v.Now.Std().Sub(middle).Round(time.Millisecond)
+	skew := now.Std().Sub(middle).Round(time.Millisecond)
 	if skew.Abs() > 2*time.Second {
 		return finding{"clock", "warning", fmt.Sprintf("the clocks of the store and of this machine differ by %s", skew)}
 	}
 	return finding{"clock", "ok", fmt.Sprintf("the clocks of the store and of this machine agree (%s)", skew)}
 }
 
+// liveNodes counts the nodes whose lease has not ended.
+func liveNodes(v store.View) (n int) {
+	for i := range v.Members {
+		if v.Members[i].Expires >= v.Now {
+			n++
+		}
+	}
+	return n
+}
+
 func memberFindings(v store.View) []finding {
-	live, expired := map[model.NodeID]int64{}, 0
+	live, expired, drained := map[model.NodeID]int64{}, 0, 0
 	for _, m := range v.Members {
 		if m.Expires >= v.Now {
 			live[m.ID] = m.Epoch
+			if m.Drained {
+				drained++
+			}
 		} else {
 			expired++
 		}
@@ -208,7 +228,7 @@ func memberFindings(v store.View) []finding {
 		}
 	}
 
-	nodes := finding{"nodes", "ok", fmt.Sprintf("%d alive", len(live))}
+	nodes := drainFinding(len(live), drained, fmt.Sprintf("%d alive", len(live)))
 	if expired > 0 {
 		nodes = finding{"nodes", "warning", fmt.Sprintf("%d alive, %d with an expired lease that no node took over", len(live), expired)}
 	}
@@ -238,8 +258,8 @@ func logFinding(s store.Logged) (finding, error) {
 }
 
 // allTenantFindings looks at the executions of every tenant. The command shows the tenants apart if
-// there are several.
-func allTenantFindings(ctx context.Context, a api.Admin, backend func(tenant string) (api.Backend, func() error, error)) ([]finding, error) {
+// there are several. Without a live node no process has code, and that is no finding.
+func allTenantFindings(ctx context.Context, a api.Admin, live bool, backend func(tenant string) (api.Backend, func() error, error)) ([]finding, error) {
 	tenants, err := a.Tenants(ctx)
 	if err != nil {
 		return nil, err
@@ -252,6 +272,11 @@ func allTenantFindings(ctx context.Context, a api.Admin, backend func(tenant str
 			return found, err
 		}
 		one, err := executionFindings(ctx, b, t.Name)
+		if err == nil && live {
+			var code []finding
+			code, err = codeFindings(ctx, b, t.Name)
+			one = append(one, code...)
+		}
 		if err = errors.Join(err, end()); err != nil {
 			return found, err
 		}

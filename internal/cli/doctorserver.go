@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/node"
@@ -13,18 +14,28 @@ import (
 func (o *options) examineServer(ctx context.Context) ([]finding, error) {
 	var found []finding
 	err := o.withAdmin(ctx, true, func(a api.Admin) error {
+		sent := time.Now()
 		health, err := a.Health(ctx)
 		if err != nil {
 			return err
 		}
 		found = append(found, healthFinding(&health))
+		for _, w := range health.Warnings {
+			found = append(found, finding{"server", "warning", w})
+		}
+		found = append(found, storeFindings(&health, sent, time.Now())...)
 		nodes, err := a.Nodes(ctx)
 		if err != nil {
 			return err
 		}
 		found = append(found, nodeFinding(nodes))
+		sessions, err := a.WorkerSessions(ctx, "")
+		if err != nil {
+			return err
+		}
+		found = append(found, sessionFinding(sessions))
 
-		stuck, err := allTenantFindings(ctx, a, func(tenant string) (api.Backend, func() error, error) {
+		stuck, err := allTenantFindings(ctx, a, true, func(tenant string) (api.Backend, func() error, error) {
 			s, err := o.lookAs(ctx, tenant)
 			if err != nil {
 				return nil, nil, err
@@ -43,7 +54,7 @@ func (o *options) examineServer(ctx context.Context) ([]finding, error) {
 // lookAs opens the store for reading in another tenant.
 func (o *options) lookAs(ctx context.Context, tenant string) (session, error) {
 	c := node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()}
-	s, err := connect(ctx, c, tenant, tenant)
+	s, err := o.connectTo(ctx, c, tenant, tenant)
 	if err != nil {
 		return nil, fmt.Errorf("tenant %s: %w", tenant, err)
 	}
@@ -58,15 +69,29 @@ func healthFinding(h *api.Health) finding {
 }
 
 func nodeFinding(nodes []api.NodeInfo) finding {
-	live, shards := 0, 0
+	live, shards, drained := 0, 0, 0
 	for i := range nodes {
 		if nodes[i].Live {
 			live++
 			shards += nodes[i].Shards
+			if nodes[i].Drained {
+				drained++
+			}
 		}
 	}
 	if live < len(nodes) {
 		return finding{"nodes", "warning", fmt.Sprintf("%d alive with %d shards, %d with an expired lease that no node took over", live, shards, len(nodes)-live)}
 	}
-	return finding{"nodes", "ok", fmt.Sprintf("%d alive with %d shards", live, shards)}
+	return drainFinding(live, drained, fmt.Sprintf("%d alive with %d shards", live, shards))
+}
+
+// drainFinding is the finding about live nodes that operators have drained.
+func drainFinding(live, drained int, text string) finding {
+	switch drained {
+	case 0:
+		return finding{"nodes", "ok", text}
+	case live:
+		return finding{"nodes", "warning", text + ", all of them drained; they keep their shards until another node joins or perdure cluster undrain"}
+	}
+	return finding{"nodes", "ok", fmt.Sprintf("%s, %d of them drained", text, drained)}
 }

@@ -24,7 +24,7 @@ service:gateway/eu. A service has no state, so it is not listed, but you can sho
   perdure entity call account/42 deposit --input '{"Cents": 100}' --request-id d-1
   perdure entity send account/42 deposit --input '{"Cents": 100}'`,
 	}
-	cmd.AddCommand(newEntityList(o), newEntityShow(o), newEntityCall(o), newEntitySend(o), newEntityDelete(o), newEntityMailbox(o))
+	cmd.AddCommand(newEntityList(o), newEntityShow(o), newEntityCall(o), newEntitySend(o), newEntityEdit(o), newEntityDelete(o), newEntityMailbox(o), newEntityInterrupt(o), newEntityLog(o))
 	return cmd
 }
 
@@ -77,15 +77,17 @@ type entityLine struct {
 	Exists  bool      `json:"exists"`
 	Created string    `json:"created,omitempty"`
 	Changed string    `json:"changed,omitempty"`
+	Expires string    `json:"expires,omitempty"`
 	Version int64     `json:"version"`
+	ETag    string    `json:"etag"`
 	State   any       `json:"state,omitempty"`
 	Lock    *lockLine `json:"lock,omitempty"`
 }
 
 func entityLineOf(n *model.Entity) entityLine {
-	l := entityLine{Entity: entityWord(n.Address.Type), Key: n.Address.Key, Exists: n.Exists, Version: n.Version, Lock: lockOf(n)}
+	l := entityLine{Entity: entityWord(n.Address.Type), Key: n.Address.Key, Exists: n.Exists, Version: n.Version, ETag: n.VersionNow().String(), Lock: lockOf(n)}
 	if n.Exists {
-		l.State, l.Created = raw(n.State), n.Created.String()
+		l.State, l.Created, l.Expires = raw(n.State), n.Created.String(), when(n.Expires)
 	}
 	l.Changed = when(n.Changed)
 	return l
@@ -93,9 +95,44 @@ func entityLineOf(n *model.Entity) entityLine {
 
 // entityFlags select entities.
 type entityFlags struct {
-	prefix string
-	locked bool
-	limit  int
+	prefix           string
+	locked           bool
+	waiting, expired bool
+	since, until     string
+	least, most      int
+	limit            int
+}
+
+// addState adds the flags that select entities by their state.
+func (f *entityFlags) addState(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.locked, "locked", false, "list only locked entities")
+	cmd.Flags().BoolVar(&f.waiting, "waiting", false, "list only entities for which stored calls wait")
+	cmd.Flags().BoolVar(&f.expired, "expired", false, "list only states whose time is over and that are not removed yet")
+	cmd.Flags().StringVar(&f.since, "since", "", "changed at or after this time (RFC 3339), or this long ago (1h)")
+	cmd.Flags().StringVar(&f.until, "until", "", "changed before this time, or this long ago")
+	cmd.Flags().Var(count(&f.least, 0), "min-version", "smallest version to list; 0 for any")
+	cmd.Flags().Var(count(&f.most, 0), "max-version", "largest version to list; 0 for any")
+}
+
+// request returns the selection.
+func (f *entityFlags) request(tenant string) (api.EntityListRequest, error) {
+	r := api.EntityListRequest{
+		Tenant: tenant, KeyPrefix: f.prefix, Locked: f.locked, Waiting: f.waiting, Expired: f.expired, MinVersion: int64(f.least), MaxVersion: int64(f.most), Limit: f.limit,
+	}
+	for _, b := range [...]struct {
+		flag, value string
+		to          *model.Time
+	}{{"--since", f.since, &r.ChangedFrom}, {"--until", f.until, &r.ChangedTo}} {
+		if b.value == "" {
+			continue
+		}
+		at, err := moment(b.flag, b.value)
+		if err != nil {
+			return r, err
+		}
+		*b.to = model.TimeOf(at)
+	}
+	return r, nil
 }
 
 func (f *entityFlags) add(cmd *cobra.Command) {
@@ -105,7 +142,10 @@ func (f *entityFlags) add(cmd *cobra.Command) {
 
 // readEntities reads the entities that the flags select, and reports whether there are more.
 func (o *options) readEntities(ctx context.Context, args []string, f *entityFlags) (found []model.Entity, more bool, err error) {
-	r := api.EntityListRequest{Tenant: o.tenant, KeyPrefix: f.prefix, Locked: f.locked, Limit: f.limit}
+	r, err := f.request(o.tenant)
+	if err != nil {
+		return nil, false, err
+	}
 	if len(args) > 0 {
 		r.Type = entityType(args[0])
 	}
@@ -135,7 +175,9 @@ func newEntityList(o *options) *cobra.Command {
 		Use: "list [entity]", Short: "List entities that exist or are locked, by type and key", Args: cobra.MaximumNArgs(1),
 		Example: `  perdure entity list
   perdure entity list account --prefix eu- -o json
-  perdure entity list account --locked`,
+  perdure entity list account --locked
+  perdure entity list account --since 1h --min-version 2
+  perdure entity list --waiting`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, more, err := o.readEntities(cmd.Context(), args, &f)
 			if err != nil {
@@ -149,7 +191,7 @@ func newEntityList(o *options) *cobra.Command {
 				rows[i] = []string{nameOf(n.Address), second(n.Changed), lockedBy(n), o.state(n)}
 			}
 
-			if o.output == "json" {
+			if o.structured() {
 				return o.json(lines)
 			}
 			if err := o.table("ENTITY\tCHANGED\tLOCKED BY\tSTATE", rows); err != nil {
@@ -162,7 +204,7 @@ func newEntityList(o *options) *cobra.Command {
 	}
 
 	f.add(cmd)
-	cmd.Flags().BoolVar(&f.locked, "locked", false, "list only locked entities")
+	f.addState(cmd)
 	return cmd
 }
 
@@ -255,7 +297,7 @@ func (o *options) entity(info *api.EntityInfo) error {
 		waiting[i] = waitOf(&info.Waiting[i])
 	}
 
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(struct {
 			entityLine
 			Waiting []waitLine   `json:"waiting"`
@@ -267,6 +309,9 @@ func (o *options) entity(info *api.EntityInfo) error {
 	rows := [][]string{{"Entity", nameOf(n.Address)}}
 	if !n.Address.Stateless() {
 		rows = append(rows, []string{"State", o.state(n)}, []string{"Created", stamp(n.Created)}, []string{"Changed", stamp(n.Changed)}, []string{"Version", number(int(n.Version))})
+		if n.Expires != 0 {
+			rows = append(rows, []string{"Expires", stamp(n.Expires)})
+		}
 		if l := lockOf(n); l != nil {
 			rows = append(
 				rows, []string{"Locked by", l.Execution + ", " + l.Run}, []string{"", "section " + l.Section},
@@ -406,7 +451,7 @@ func newEntitySend(o *options) *cobra.Command {
 		r.OneWay = true
 		return nil
 	}, func(r *api.CallRequest, _ model.Payload) error {
-		if o.output == "json" {
+		if o.structured() {
 			return o.json(struct {
 				Entity    string `json:"entity"`
 				Key       string `json:"key"`

@@ -74,7 +74,7 @@ func (o *options) deleteEntity(ctx context.Context, b api.Backend, a model.Addre
 		}
 	}
 
-	if o.output == "json" {
+	if o.structured() {
 		done := map[string]any{"entity": entityWord(a.Type), "key": a.Key, "dry_run": how.dry}
 		if saved != "" {
 			done["export"] = saved

@@ -148,7 +148,7 @@ func newLimitList(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.output == "json" {
+			if o.structured() {
 				return o.json(list)
 			}
 			rows := make([][]string, len(list))
@@ -174,7 +174,7 @@ func newLimitShow(o *options) *cobra.Command {
 				switch {
 				case l.Name != args[0]:
 					continue
-				case o.output == "json":
+				case o.structured():
 					return o.json(l)
 				}
 
@@ -262,7 +262,7 @@ func newBreaker(o *options) *cobra.Command {
 
 	trip := o.flowVerb("trip", "Open a breaker now", "  perdure breaker trip bank --reason 'they migrate'", "tripped breaker",
 		func(ctx context.Context, b api.Backend, name string) error {
-			if err := o.checkBreaker(ctx, b, name, tripAny); err != nil {
+			if err := o.newName(ctx, b, name, tripAny); err != nil {
 				return err
 			}
 			return b.TripBreaker(ctx, o.tenant, name, why)
@@ -282,7 +282,7 @@ func newBreaker(o *options) *cobra.Command {
 					return fault.New(fault.Invalid, "--until is %q, must be a time such as 2026-11-15T08:00:00Z", until)
 				}
 			}
-			if err := o.checkBreaker(ctx, b, name, pauseAny); err != nil {
+			if err := o.newName(ctx, b, name, pauseAny); err != nil {
 				return err
 			}
 			return b.PauseBreaker(ctx, o.tenant, name, model.TimeOf(at), pauseWhy)
@@ -388,7 +388,7 @@ func (o *options) printBreakers(ctx context.Context, b api.Backend) error {
 		list[i] = breakerShape{Name: f.Name, State: f.State, Since: when(f.Since), Until: when(f.Until), Reason: f.Why, Paused: f.Held, Probes: f.Probes, Rule: shapeRule(&f.Rule)}
 		rows[i] = []string{f.Name, f.State, second(f.Since), second(f.Until), dash(f.Why)}
 	}
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(list)
 	}
 	return o.table("NAME\tSTATE\tSINCE\tNOTHING BEFORE\tWHY", rows)
@@ -404,7 +404,7 @@ func (o *options) breakerRules(ctx context.Context, b api.Backend) error {
 		list[i] = shapeRule(&found[i])
 		rows[i] = []string{list[i].Name, list[i].openText(), dash(list[i].Reset), number(list[i].Probes), number(list[i].Successes)}
 	}
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(list)
 	}
 	return o.table("NAME\tOPENS AFTER\tOPEN FOR\tPROBES\tSUCCESSES", rows)

@@ -71,7 +71,7 @@ func TestFlowBesideANode(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 
-	if _, complaints, code := perdureOn(t, url, "breaker", "trip", "carier"); code != 3 || !strings.Contains(complaints, "known breakers: carrier") {
+	if _, complaints, code := perdureOn(t, url, "breaker", "trip", "carier"); code != 3 || !strings.Contains(complaints, "did you mean carrier?") {
 		t.Errorf("a misspelt breaker: exit %d, %s", code, complaints)
 	}
 	do("tripped breaker carrier", "breaker", "trip", "carrier", "--reason", "strike")

@@ -150,7 +150,7 @@ func (o *options) printPast(source api.Target, r *api.PastReply, dry bool, err e
 		return err
 	}
 
-	if o.output == "json" {
+	if o.structured() {
 		reply := map[string]any{
 			"workflow": r.Address.Type, "key": r.Address.Key, "kept": r.Position, "total": r.Total, "dry_run": dry,
 			"left_out": positions(r.Blanks), "added": positions(r.Added), "watched_again": positions(r.Again),
@@ -234,7 +234,7 @@ func newWorkflowDelete(o *options) *cobra.Command {
 				}
 			}
 
-			if o.output == "json" {
+			if o.structured() {
 				runs := []string{}
 				for _, id := range would.Runs {
 					runs = append(runs, id.String())

@@ -68,7 +68,7 @@ func newKeyCreate(o *options) *cobra.Command {
 
 // printKey prints a new key with its secret.
 func (o *options) printKey(k *api.NewKey) error {
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(struct {
 			keyShape
 			Key string `json:"key"`
@@ -118,7 +118,7 @@ func newKeyList(o *options) *cobra.Command {
 					list[i] = shapeKey(&keys[i])
 					rows[i] = []string{keys[i].ID, keyOwner(&keys[i]), keyRoles(&keys[i]), orDash(keys[i].Used), dash(keys[i].Note), orDash(keys[i].Expires), orDash(keys[i].Created)}
 				}
-				if o.output == "json" {
+				if o.structured() {
 					return o.json(list)
 				}
 				return o.table("KEY\tOF\tROLE\tUSED\tNOTE?\tEXPIRES?\tCREATED?", rows)
@@ -183,6 +183,6 @@ func newKeyRotate(o *options) *cobra.Command {
 		},
 	}
 
-	cmd.Flags().Var(span(&overlap, time.Hour), "overlap", "how long the old key still works; 0 ends it at once")
+	cmd.Flags().DurationVar(&overlap, "overlap", time.Hour, "how long the old key still works; 0 ends it at once")
 	return cmd
 }

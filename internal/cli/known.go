@@ -18,7 +18,7 @@ import (
 const maxNames = 20
 
 // anyName is the help of the flag that skips the comparison.
-const anyName = "accept a name that no running program, rule or state has"
+const anyName = "accept a name that no running program, rule or state has, and set a rule for it"
 
 // orKnown adds the known names to a not-found error.
 func orKnown(err error, what string, known func() ([]string, error)) error {
@@ -71,21 +71,17 @@ func (o *options) breakerNames(ctx context.Context, b api.Backend) (names []stri
 	return names, err
 }
 
-// checkBreaker returns an error if no breaker has the name.
-func (o *options) checkBreaker(ctx context.Context, b api.Backend, name string, anything bool) error {
-	if anything {
+// newName makes the name of a breaker known, if the user wants a name that nothing has yet: with a
+// rule, which has the defaults. The service refuses names that nothing has.
+func (o *options) newName(ctx context.Context, b api.Backend, name string, wanted bool) error {
+	if !wanted {
 		return nil
 	}
 	names, err := o.breakerNames(ctx, b)
-	if err != nil {
+	if err != nil || slices.Contains(names, name) {
 		return err
 	}
-	for _, known := range names {
-		if begin, open := strings.CutSuffix(known, "*"); known == name || open && strings.HasPrefix(name, begin) {
-			return nil
-		}
-	}
-	return fault.WithHint(fault.New(fault.NotFound, "there is no breaker %s", name), "%s; add --any-name to use a new name", knownText("breakers", names))
+	return b.SetBreaker(ctx, o.tenant, api.Breaker{Name: name})
 }
 
 func (o *options) limitNames(ctx context.Context, b api.Backend) ([]string, error) {

@@ -72,7 +72,7 @@ func newLockList(o *options) *cobra.Command {
 				rows[i] = []string{nameOf(n.Address), dash(l.Execution), dash(l.Run), dash(l.Section), strconv.FormatInt(l.Epoch, 10), second(n.Held)}
 			}
 
-			if o.output == "json" {
+			if o.structured() {
 				return o.json(lines)
 			}
 			if err := o.table("ENTITY\tHELD BY\tRUN?\tSECTION?\tEPOCH\tSINCE", rows); err != nil {
@@ -108,7 +108,7 @@ func (o *options) printWaiters(info *api.EntityInfo) error {
 		rows = append(rows, []string{strconv.Itoa(len(waiters)), w.From, w.Run, w.Section, second(it.At)})
 	}
 
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(struct {
 			Entity  string     `json:"entity"`
 			Key     string     `json:"key"`
@@ -219,7 +219,7 @@ func (o *options) release(ctx context.Context, b api.Backend, r api.UnlockReques
 		l = &lockLine{Epoch: r.Epoch} // another section got the lock after the read
 	}
 
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(struct {
 			Entity string `json:"entity"`
 			Key    string `json:"key"`

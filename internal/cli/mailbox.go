@@ -66,6 +66,7 @@ func (l *callLine) state() string {
 
 func newEntityMailbox(o *options) *cobra.Command {
 	var timeout time.Duration
+	var limit int
 	cmd := &cobra.Command{
 		Use: "mailbox entity/key", Short: "List the calls that wait for an entity, and show, skip or drop one", Args: cobra.ExactArgs(1),
 		Long: `List the calls that wait for an entity or a service, in the order of their execution: id, operation, age, size and caller.
@@ -78,10 +79,11 @@ moves one call to the end. drop removes one call, and its caller gets an error t
   perdure entity mailbox drop account/42 7-3f9a0c41d2e7`,
 		ValidArgsFunction: o.entityNames(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.mailbox(cmd.Context(), timeout, mailboxOrder{name: args[0], do: model.MailboxList}, o.printCalls)
+			return o.mailbox(cmd.Context(), timeout, mailboxOrder{name: args[0], do: model.MailboxList, limit: limit}, o.printCalls)
 		},
 	}
 	entityPatience(cmd, &timeout)
+	cmd.Flags().Var(count(&limit, model.MailboxListed), "limit", "most calls to list; 0 lists all")
 	cmd.AddCommand(
 		o.mailboxVerb(model.MailboxShow, "Show one waiting call with its input", o.printCall),
 		o.mailboxVerb(model.MailboxSkip, "Move one waiting call to the end; its id changes", o.printChanged("moved call %s of %s to the end; its new id is %s\n")),
@@ -99,7 +101,7 @@ func (o *options) mailboxVerb(do, short string, done func(a model.Address, id st
 		Example:           fmt.Sprintf("  perdure entity mailbox %s account/42 7-3f9a0c41d2e7", do),
 		ValidArgsFunction: o.entityNames(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.mailbox(cmd.Context(), timeout, mailboxOrder{args[0], do, args[1]}, done)
+			return o.mailbox(cmd.Context(), timeout, mailboxOrder{name: args[0], do: do, id: args[1]}, done)
 		},
 	}
 	entityPatience(cmd, &timeout)
@@ -108,7 +110,10 @@ func (o *options) mailboxVerb(do, short string, done func(a model.Address, id st
 }
 
 // mailboxOrder is what to do with the mailbox of an entity, or with one call in it.
-type mailboxOrder struct{ name, do, id string }
+type mailboxOrder struct {
+	name, do, id string
+	limit        int // of a list; 0 for all
+}
 
 // mailbox sends a request to the owner of an entity and prints the answer with done.
 func (o *options) mailbox(ctx context.Context, timeout time.Duration, r mailboxOrder, done func(a model.Address, id string, c *model.Calls) error) error {
@@ -118,10 +123,20 @@ func (o *options) mailbox(ctx context.Context, timeout time.Duration, r mailboxO
 	}
 
 	return o.within(ctx, timeout, func(ctx context.Context, b api.Backend) error {
-		c, err := b.Mailbox(ctx, api.MailboxRequest{Address: a, Do: r.do, ID: r.id})
+		c, err := b.Mailbox(ctx, api.MailboxRequest{Address: a, Do: r.do, ID: r.id, Limit: r.limit})
 		if err != nil {
 			return err
 		}
+
+		// A list comes in pages.
+		for c.Cursor != "" && (r.limit == 0 || len(c.Calls) < r.limit) {
+			page, err := b.Mailbox(ctx, api.MailboxRequest{Address: a, Do: r.do, Cursor: c.Cursor, Limit: max(r.limit-len(c.Calls), 0)})
+			if err != nil {
+				return err
+			}
+			c.Calls, c.Total, c.Cursor = append(c.Calls, page.Calls...), page.Total, page.Cursor
+		}
+
 		return done(a, r.id, &c)
 	})
 }
@@ -144,7 +159,7 @@ func (o *options) printCalls(_ model.Address, _ string, c *model.Calls) error {
 // printWaiting prints a list of calls or signals that wait, in JSON or as a table, and says how
 // many of them the list does not show.
 func (o *options) printWaiting(c *model.Calls, lines any, head string, rows [][]string) error {
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(lines)
 	}
 	if err := o.table(head, rows); err != nil {
@@ -165,7 +180,7 @@ func (o *options) printCall(a model.Address, _ string, c *model.Calls) error {
 	found := &c.Calls[0]
 	l := callLineOf(found)
 	l.Input = raw(found.Input)
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(l)
 	}
 
@@ -184,7 +199,7 @@ func (o *options) printCall(a model.Address, _ string, c *model.Calls) error {
 // printChanged returns a function that prints the result of skip or drop.
 func (o *options) printChanged(format string) func(model.Address, string, *model.Calls) error {
 	return func(a model.Address, id string, c *model.Calls) error {
-		if o.output == "json" && len(c.Calls) > 0 {
+		if o.structured() && len(c.Calls) > 0 {
 			return o.json(callLineOf(&c.Calls[0]))
 		}
 		args := []any{id, nameOf(a)}

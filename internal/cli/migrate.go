@@ -31,7 +31,7 @@ deploy. You can run it in several places at once, and repeat it after an interru
 				}
 			}
 
-			if o.output == "json" {
+			if o.structured() {
 				return o.json(after)
 			}
 

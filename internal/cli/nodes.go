@@ -15,15 +15,7 @@ func newNode(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "node", Short: "Nodes of the cluster", Example: "  perdure node list"}
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List the nodes of the cluster", Args: cobra.NoArgs, Example: "  perdure node list -o json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.withAdmin(cmd.Context(), true, func(a api.Admin) error {
-				nodes, err := a.Nodes(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return o.printNodes(nodes)
-			})
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.listNodes(cmd.Context()) },
 	})
 	return cmd
 }
@@ -35,6 +27,7 @@ func (o *options) printNodes(nodes []api.NodeInfo) error {
 		Version string `json:"version,omitempty"`
 		State   string `json:"state"`
 		Shards  int    `json:"shards"`
+		Weight  int    `json:"weight,omitempty"`
 		Since   string `json:"since"`
 		Expires string `json:"expires"`
 		Address string `json:"address,omitempty"`
@@ -47,16 +40,26 @@ func (o *options) printNodes(nodes []api.NodeInfo) error {
 		switch {
 		case !n.Live:
 			state = "expired"
-		case n.Draining:
+		case n.Draining, n.Drained && n.Shards > 0:
 			state = "drains"
+		case n.Drained:
+			state = "drained"
 		}
-		lines[i] = line{n.ID.String(), n.Host, n.Version, state, n.Shards, when(n.Since), when(n.Expires), n.Address, n.Self}
-		rows[i] = []string{n.Host, state, strconv.Itoa(n.Shards), second(n.Since), dash(n.Version), dash(n.Address), n.ID.String()}
+		lines[i] = line{n.ID.String(), n.Host, n.Version, state, n.Shards, n.Weight, when(n.Since), when(n.Expires), n.Address, n.Self}
+		rows[i] = []string{n.Host, state, strconv.Itoa(n.Shards), weightWord(n.Weight), second(n.Since), dash(n.Version), dash(n.Address), n.ID.String()}
 	}
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(lines)
 	}
-	return o.table("HOST\tSTATE\tSHARDS\tSINCE\tVERSION?\tADDRESS?\tNODE?", rows)
+	return o.table("HOST\tSTATE\tSHARDS\tWEIGHT?\tSINCE\tVERSION?\tADDRESS?\tNODE?", rows)
+}
+
+// weightWord is the weight of a node; a node of an older version has none.
+func weightWord(weight int) string {
+	if weight == 0 {
+		return "-"
+	}
+	return strconv.Itoa(weight)
 }
 
 // sessionShape is a connected worker in JSON.
@@ -113,7 +116,7 @@ func newWorkerSessions(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "sessions", Short: "List the workers that are connected to a server, and what they hold", Args: cobra.NoArgs,
 		Long:    "List the workers that are connected to a server, and what they hold. Only that server knows them, so --store must be its URL, and the command needs an admin key.",
-		Example: "  perdure worker sessions --store grpc://host:7800",
+		Example: "  perdure worker sessions --server grpc://host:7800",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			tenant := o.tenant
 			if all {
@@ -134,7 +137,7 @@ func newWorkerSessions(o *options) *cobra.Command {
 					}
 				}
 
-				if o.output == "json" {
+				if o.structured() {
 					return o.json(list)
 				}
 				return o.table("SESSION\tSTATE\tRUNS\tCALLS\tTASKS\tHEARD\tTENANT?\tAGENT?\tCALLER?\tWHAT?", rows)
@@ -153,7 +156,7 @@ func newWorkerDrain(o *options) *cobra.Command {
 		Long: `Ask a worker that is connected to a server to finish what it runs. The worker takes nothing new on this connection. Then it connects again, to another server if it knows one.
 
 After --within the server takes back what the worker still holds, and others continue it.`,
-		Example: "  perdure worker drain session_K7X2M9QF --store grpc://host:7800",
+		Example: "  perdure worker drain session_K7X2M9QF --server grpc://host:7800",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withAdmin(cmd.Context(), false, func(a api.Admin) error {
 				all, err := a.WorkerSessions(cmd.Context(), "")

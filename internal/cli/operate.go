@@ -17,17 +17,20 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/remote"
 )
 
 // act opens the store for commands that change something. It opens a file as its only owner. It
 // opens a database next to its nodes.
 func (o *options) act(ctx context.Context) (session, error) {
-	n, err := o.look(ctx) // a mistyped name must not create a new file
-	if err != nil {
-		return nil, err
-	}
-	if err := n.Close(); err != nil {
-		return nil, err
+	if !remote.IsURL(o.store) {
+		n, err := o.look(ctx) // a mistyped name must not create a new file
+		if err != nil {
+			return nil, err
+		}
+		if err := n.Close(); err != nil {
+			return nil, err
+		}
 	}
 	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, Guest: true, Log: o.log(), Version: Version()})
 }
@@ -221,7 +224,7 @@ func (o *options) start(ctx context.Context, b api.Backend, r api.StartRequest, 
 	}
 
 	if !wait {
-		if o.output == "json" {
+		if o.structured() {
 			return o.json(out)
 		}
 		verb := "started"
@@ -242,7 +245,7 @@ func (o *options) start(ctx context.Context, b api.Backend, r api.StartRequest, 
 		out.Error = failure.Message
 	}
 
-	if o.output == "json" {
+	if o.structured() {
 		err = o.json(out)
 	} else if failure == nil {
 		_, err = fmt.Fprintln(o.Out, payload(end.Outcome.Output, len(end.Outcome.Output.Data)))

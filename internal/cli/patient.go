@@ -89,12 +89,7 @@ func (o *options) hintAtNodes(ctx context.Context, n session, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), membersLimit)
 	defer cancel()
 	view, failed := n.Store().Members(ctx)
-	live := 0
-	for i := range view.Members {
-		if view.Members[i].Expires >= view.Now {
-			live++
-		}
-	}
+	live := liveNodes(view)
 	switch {
 	case failed != nil:
 		return fault.WithHint(err, "%s", further)

@@ -285,6 +285,10 @@ func (p *prepared) Entity(_ context.Context, a model.Address) (api.EntityInfo, e
 		}
 		if n.Address == a {
 			from := model.Link{Address: addressOf("saving", "s-1"), Run: runOf(7), ID: "/lock:2"}
+			n.Log = []model.OperationRecord{
+				{Name: "deposit", At: noon, RequestID: "r-1", Bytes: 1, Input: jsonOf(5)},
+				{Name: "withdraw", At: noon, From: from, Bytes: 1, Failure: &model.Failure{Kind: "timeout", Message: "too late"}},
+			}
 			return api.EntityInfo{
 				Entity: n, More: true,
 				Waiting: []model.MailboxItem{
@@ -297,6 +301,10 @@ func (p *prepared) Entity(_ context.Context, a model.Address) (api.EntityInfo, e
 	}
 
 	return api.EntityInfo{Entity: model.Entity{Address: a}}, nil
+}
+
+func (p *prepared) EditEntity(_ context.Context, r api.EditRequest) (model.EntityVersion, error) {
+	return model.EntityVersion{Number: r.Version.Number + 1, Changed: noon}, nil
 }
 
 func (p *prepared) Mailbox(_ context.Context, r api.MailboxRequest) (model.Calls, error) {

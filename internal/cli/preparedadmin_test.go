@@ -36,6 +36,20 @@ func (preparedAdmin) SetTenant(context.Context, api.TenantChange) (api.TenantInf
 	return acme, nil
 }
 
+func (p preparedAdmin) Audit(context.Context, api.AuditRequest) (api.AuditPage, error) {
+	if p.empty {
+		return api.AuditPage{}, nil
+	}
+	return api.AuditPage{Entries: []api.AuditEntry{
+		{
+			At: noon, Tenant: "acme", Caller: "key k3v9x2m7q1ab", CallerTenant: "acme", Admin: true, Door: "grpc", From: "10.0.0.7:51234", Action: "breaker:set", Call: "TripBreaker",
+			Resource: "breaker smtp", Reason: "the provider is down", RequestID: "r-1", Before: []byte(`{"state":"closed"}`), After: []byte(`{"state":"open"}`), Outcome: api.AuditDone,
+		},
+		{At: noon, Caller: "key m7q1abk3v9x2", Door: "rest", Action: "tenant:write", Outcome: api.AuditDenied, Error: "denied: tenant:write needs an admin key", Unrecorded: 12},
+		{At: noon, Tenant: "acme", Unreadable: true},
+	}}, nil
+}
+
 func (p preparedAdmin) Keys(context.Context, string) ([]api.KeyInfo, error) {
 	if p.empty {
 		return nil, nil
@@ -72,10 +86,23 @@ func (p preparedAdmin) Nodes(context.Context) ([]api.NodeInfo, error) {
 		return nil, nil
 	}
 	return []api.NodeInfo{
-		{ID: model.NodeID(runOf(9)), Host: "shop-1.example.com:4711", Version: "v1.4.2", Since: noon, Expires: after(10 * time.Second), Live: true, Shards: 48, Self: true, Address: "10.0.0.7:7800"},
+		{ID: model.NodeID(runOf(9)), Host: "shop-1.example.com:4711", Version: "v1.4.2", Since: noon, Expires: after(10 * time.Second), Live: true, Shards: 48, Self: true, Address: "10.0.0.7:7800", Weight: 100},
+		{ID: model.NodeID(runOf(7)), Host: "shop-3.example.com:4713", Version: "v1.4.2", Since: noon, Expires: after(10 * time.Second), Live: true, Weight: 200, Drained: true},
 		{ID: model.NodeID(runOf(8)), Host: "shop-2.example.com:4712", Since: noon, Expires: after(-time.Second)},
 	}, nil
 }
+
+func (p preparedAdmin) Shards(context.Context) ([]api.ShardInfo, error) {
+	if p.empty {
+		return nil, nil
+	}
+	one, three := model.NodeID(runOf(9)), model.NodeID(runOf(7))
+	return []api.ShardInfo{{Shard: 0, Owner: one, Target: one}, {Shard: 1, Owner: three, Target: one}, {Shard: 2, Target: one}, {Shard: 3}}, nil
+}
+
+func (preparedAdmin) DrainNode(context.Context, api.NodeDrain) error { return nil }
+
+func (preparedAdmin) Rebalance(context.Context) error { return nil }
 
 func (p preparedAdmin) WorkerSessions(context.Context, string) ([]api.WorkerSession, error) {
 	if p.empty {

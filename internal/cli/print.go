@@ -14,17 +14,9 @@ import (
 
 // more tells people that a list is not complete.
 func (o *options) more(more bool) {
-	if more && o.output != "json" {
+	if more && !o.structured() {
 		fmt.Fprintf(o.Err, "There are more; add --limit 0 to list all.\n")
 	}
-}
-
-// json prints one value.
-func (o *options) json(v any) error {
-	enc := json.NewEncoder(o.Out)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }
 
 // when returns a time for programs, or an empty string for the zero time.
@@ -93,6 +85,7 @@ func took(from, to model.Time) string {
 // payload returns a payload on one line, shortened. If the bytes are not text, it returns their
 // number.
 func payload(p model.Payload, most int) string {
+	p = p.Bare()
 	switch {
 	case len(p.Data) == 0:
 		return ""
@@ -117,6 +110,7 @@ func encoding(p model.Payload) string {
 
 // raw returns a payload for JSON output: the value if it is JSON or text, or a description.
 func raw(p model.Payload) any {
+	p = p.Bare()
 	if len(p.Data) == 0 {
 		return nil
 	}

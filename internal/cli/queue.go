@@ -127,7 +127,7 @@ func (o *options) printQueues(ctx context.Context, only string) error {
 }
 
 func (o *options) printQueueView(v *queueView) error {
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(v.lines)
 	}
 	if err := o.table("QUEUE\tOPEN\tOLDEST?\tWORKERS\tSLOTS?\tSTATE", v.rows); err != nil {
@@ -157,7 +157,7 @@ func newWorker(o *options) *cobra.Command {
 }
 
 func (o *options) printWorkers(workers []api.WorkerInfo) error {
-	if o.output == "json" {
+	if o.structured() {
 		type line struct {
 			Node       string   `json:"node"`
 			Host       string   `json:"host"`

@@ -144,7 +144,7 @@ func newScheduleList(o *options) *cobra.Command {
 				all = append(all, lineOf(&s, 1))
 			}
 
-			if o.output == "json" {
+			if o.structured() {
 				return o.json(all)
 			}
 
@@ -202,7 +202,7 @@ func (o *options) schedule(ctx context.Context, name string) (s schedule.Seen, e
 func newScheduleShow(o *options) *cobra.Command {
 	return o.readCommand("show", "Show a schedule: its definition, its last runs and its next times", "  perdure schedule show nightly\n  perdure schedule show nightly -o json", func(s *schedule.Seen) error {
 		l := lineOf(s, 5)
-		if o.output == "json" {
+		if o.structured() {
 			return o.json(l)
 		}
 		st, c := &s.Status, &s.Status.Counts
@@ -294,7 +294,7 @@ func newScheduleNext(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if s.Status.Paused && o.output != "json" {
+				if s.Status.Paused && !o.structured() {
 					fmt.Fprintf(o.Err, "The schedule is paused: %s\n", dash(s.Status.Why))
 				}
 				spec = s.Spec
@@ -304,7 +304,7 @@ func newScheduleNext(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.output == "json" {
+			if o.structured() {
 				return o.json(times)
 			}
 
@@ -356,7 +356,7 @@ func (o *options) sendCommand(use, short, example string, make func() (schedule.
 				if err != nil {
 					return err
 				}
-				if o.output == "json" {
+				if o.structured() {
 					return o.json(struct {
 						Schedule string `json:"schedule"`
 						Key      string `json:"key,omitempty"`

@@ -228,7 +228,7 @@ func (o *options) applyAll(ctx context.Context, b api.Backend, p plan) error {
 		}
 	}
 
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(all)
 	}
 	for _, a := range all {

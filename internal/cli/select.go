@@ -186,7 +186,7 @@ func (o *options) count(ctx context.Context, f *listFlags) error {
 		if err != nil {
 			return err
 		}
-		if o.output == "json" {
+		if o.structured() {
 			return o.json(struct {
 				Count int64 `json:"count"`
 			}{count})

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/pprof"
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -17,11 +20,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
+	"github.com/perdure/perdure/internal/apidocs"
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/flovyn"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
-	"github.com/perdure/perdure/internal/remote"
 	"github.com/perdure/perdure/internal/restapi"
 	"github.com/perdure/perdure/internal/telemetry"
 	"github.com/perdure/perdure/internal/telemetry/otlp"
@@ -36,13 +40,20 @@ const adminKeyVariable = "PERDURE_ADMIN_KEY"
 // serveFlags are the flags of serve.
 type serveFlags struct {
 	listen, keyFile, cert, certKey string
-	plain, noMigrate               bool
+	plain, noMigrate, production   bool
 	grace, drain, lease            time.Duration
 	logs                           string
 	tenantMetrics                  bool
 	config, collector, policies    string
+	flovyn                         bool
+	peerListen, adminListen        string
+	accessLog                      int
+	noPeerLink                     bool
+	weight                         int
 	clientCA                       string
 	tokens                         tokenFlags
+	from                           origins
+	retainAudit                    time.Duration
 }
 
 func newServe(o *options) *cobra.Command {
@@ -57,18 +68,28 @@ admin key, from --admin-key-file or $` + adminKeyVariable + `. Connections from 
 
 Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or a key of the TOML file that --config names
 (tls_cert for --tls-cert). A flag wins over the environment, and the environment over the file.`,
+		Annotations: map[string]string{noProfile: "yes"},
 		Example: `  PERDURE_ADMIN_KEY=$(cat key) perdure serve --store postgres://localhost/app
   perdure serve --store postgres://db/app --listen :7800 --tls-cert server.pem --tls-key server.key --admin-key-file key`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := configure(cmd, f.config); err != nil {
+			from, err := configure(cmd, f.config)
+			if err != nil {
 				return err
+			}
+			f.from = from
+			if f.flovyn {
+				return o.serveFlovyn(cmd.Context(), &f)
 			}
 			return o.serve(cmd.Context(), &f)
 		},
 	}
+
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "configuration file in TOML ($"+configVariable+")")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:7800", "address to listen on")
+	flags.StringVar(&f.peerListen, "peer-listen", "", "address on which the other servers of the cluster connect to this one, host:port or :port (default: a free port on the address that reaches the database)")
+	flags.BoolVar(&f.noPeerLink, "no-peer-link", false, "open no connections between the servers of the cluster; they use the database instead")
+	flags.IntVar(&f.weight, "weight", 100, "share of the shards that this server should own, relative to the other nodes of the cluster; 1 to 10000")
 	flags.StringVar(&f.keyFile, "admin-key-file", "", "file that has the admin key ($"+adminKeyVariable+" otherwise)")
 	flags.StringVar(&f.policies, "policies", "", "file of Cedar policies that take the place of the default ones (perdure auth policies)")
 	flags.StringVar(&f.cert, "tls-cert", "", "file of the certificate, with its chain")
@@ -76,49 +97,51 @@ Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or
 	flags.StringVar(&f.clientCA, "tls-client-ca", "", "file of the certificates that sign those of clients; clients then need one")
 	f.tokens.add(flags)
 	flags.BoolVar(&f.plain, "allow-plaintext", false, "accept connections from other machines without TLS")
+	flags.BoolVar(&f.production, "production", false, "refuse what is only good enough for development: a superuser of the database, passwords on the command line, and a Flovyn contract without authentication")
 	flags.BoolVar(&f.noMigrate, "no-migrate", false, "refuse a store whose schema is not up to date, instead of upgrading it")
 	flags.Var(span(&f.grace, 30*time.Second), "worker-grace", "how long to keep what a worker holds whose connection has broken")
 	flags.Var(span(&f.drain, 20*time.Second), "drain-timeout", "how long running calls may take when the server stops")
 	flags.Var(span(&f.lease, 0), "lease", "how long other nodes wait before they take over from this one (default 10s)")
+	flags.Var(span(&f.retainAudit, node.DefaultRetainAudit), "retain-audit", "how long the audit log keeps entries; 0 for no limit")
 	flags.StringVar(&f.collector, "otlp-endpoint", "", "URL of an OpenTelemetry collector for metrics and spans, such as http://localhost:4318 ($OTEL_EXPORTER_OTLP_ENDPOINT)")
 	flags.BoolVar(&f.tenantMetrics, "metrics-by-tenant", false, "add the tenant as a label to the metrics of workflows, tasks, queues, limits and entities")
+	flags.BoolVar(&f.flovyn, "flovyn-contract", false, "take the configuration as containers of Flovyn servers do: $DATABASE_URL, $SERVER_PORT, $GRPC_SERVER_PORT, $CONFIG_FILE")
+	flags.IntVar(&f.accessLog, "access-log", 0, "log one of so many requests that succeed, and every request that fails (default: only requests that the server fails)")
+	flags.StringVar(&f.adminListen, "admin-listen", "", "address of the profiles of the process (/debug/pprof), for admins only")
 	flags.StringVar(&f.logs, "log-format", "text", "format of the log: text or json")
 	return cmd
 }
 
 // serve runs a server until it is interrupted or fails.
 func (o *options) serve(ctx context.Context, f *serveFlags) error {
-	if remote.IsURL(o.store) {
-		return fault.New(fault.Invalid, "--store is the URL of a server; serve needs that of a store, such as postgres://host/database")
-	}
-	if err := checkListen(f.listen); err != nil {
-		return err
-	}
-	log, err := o.serverLog(f.logs)
+	parts, err := o.checkServe(ctx, f)
 	if err != nil {
 		return err
 	}
-	auth, err := adminAuth(f.keyFile)
-	if err != nil {
-		return err
-	}
-	policies, err := readPolicies(f.policies)
-	if err != nil {
-		return err
-	}
-	secure, err := f.tls(log)
-	if err != nil {
-		return err
-	}
-	ring := authn.NewKeyring(auth)
-	stopTokens, err := f.tokens.accept(ctx, ring, log)
-	if err != nil {
-		return err
-	}
-	defer stopTokens()
+	defer parts.stop()
+	log, secure := parts.log, parts.secure
 
-	cfg := node.ServerConfig{Listen: f.listen, Authenticator: ring, Authorizer: policies, Tenant: model.DefaultTenant, TLS: secure, Grace: f.grace, Web: restAPI(false)}
-	cfg.Node = node.Config{URL: o.store, Schema: o.schema, Log: log, Version: Version(), NoMigrate: f.noMigrate, LeaseTTL: f.lease}
+	cfg := node.ServerConfig{Listen: f.listen, Authenticator: parts.ring, Authorizer: parts.policies, Problems: parts.policies.problems, Tenant: model.DefaultTenant, TLS: secure, Grace: f.grace, Web: restAPI(false)}
+	cfg.Node = o.nodeConfig(f, log)
+	return o.runServer(ctx, f, cfg)
+}
+
+// nodeConfig is the node behind a server.
+func (o *options) nodeConfig(f *serveFlags, log *slog.Logger) node.Config {
+	return node.Config{
+		URL: o.store, Schema: o.schema, Log: log, Version: Version(), NoMigrate: f.noMigrate, LeaseTTL: f.lease, PeerListen: f.peerListen, NoPeerLink: f.noPeerLink, Weight: f.weight,
+		Production: f.production, Wrap: o.wrap,
+	}
+}
+
+// runServer runs a server until it is interrupted or fails.
+func (o *options) runServer(ctx context.Context, f *serveFlags, cfg node.ServerConfig) error {
+	log := cfg.Node.Log
+	if cfg.Node.RetainAudit = f.retainAudit; f.retainAudit == 0 {
+		cfg.Node.RetainAudit = -1 // no limit
+	}
+	o.machine.limitMemory(log)
+	cfg.AccessLog, cfg.AdminListen, cfg.Profiles = f.accessLog, f.adminListen, profiler()
 	cfg.Node.Meter = telemetry.New()
 	if f.tenantMetrics {
 		cfg.Node.Meter = telemetry.NewByTenant()
@@ -131,8 +154,18 @@ func (o *options) serve(ctx context.Context, f *serveFlags) error {
 	if err != nil {
 		return errors.Join(err, export(ctx))
 	}
-	log.Info("serving", "address", s.Addr().String(), "tls", secure != nil, "version", Version())
+	if s.AdminAddr() != nil {
+		log.Info("profiles are at /debug/pprof", "address", s.AdminAddr().String())
+	}
+	log.Info("serving", "address", s.Addr().String(), "tls", cfg.TLS != nil, "version", Version())
+	watching, unwatch := context.WithCancel(ctx)
+	var watched sync.WaitGroup
+	if policies, ok := cfg.Authorizer.(*policyFile); ok {
+		watched.Go(func() { policies.watch(watching, s.Node().Audit().Note) })
+	}
 	err = o.untilStopped(ctx, s, stop, f.drain)
+	unwatch()
+	watched.Wait()
 
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), exportTime)
 	defer cancel()
@@ -146,9 +179,19 @@ func (o *options) serve(ctx context.Context, f *serveFlags) error {
 func restAPI(local bool) func(node.Parts) (node.Web, error) {
 	return func(p node.Parts) (node.Web, error) {
 		return restapi.New(restapi.Config{
-			Backend: p.Backend, Admin: p.Admin, Authenticator: p.Authenticator, Authorizer: p.Authorizer, Local: local, Log: p.Log, Version: p.Version, MaxPayload: p.MaxPayload,
+			Backend: p.Backend, Admin: p.Admin, Authenticator: p.Authenticator, Authorizer: p.Authorizer, Local: local, Log: p.Log, Version: p.Version, MaxPayload: p.MaxPayload, Journal: p.Journal,
 		})
 	}
+}
+
+// profiler answers requests for profiles. It does not show the arguments of the process.
+func profiler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	return mux
 }
 
 // exportTime is how long a server that stops tries to send its last metrics and spans.
@@ -179,6 +222,7 @@ func startServer(ctx context.Context, cfg node.ServerConfig) (s *node.Server, un
 		return nil, nil, err
 	}
 
+	cfg.Docs = apidocs.Page{Title: "Flovyn contract of Perdure", Base: flovyn.DocsPath, Document: flovyn.DocumentPath}.Handler()
 	cfg.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 30 * time.Second})
 	s, err = node.Serve(ctx, cfg)
 	if err != nil {
@@ -242,13 +286,13 @@ func adminAuth(file string) (*authn.AdminKey, error) {
 }
 
 // checkListen refuses what is not an address to listen on.
-func checkListen(address string) error {
+func checkListen(flag, address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil {
-		return fault.New(fault.Invalid, "--listen is %q, must be host:port, such as 127.0.0.1:7800: %w", address, err)
+		return fault.New(fault.Invalid, "%s is %q, must be host:port, such as 127.0.0.1:7800: %w", flag, address, err)
 	}
 	return nil
 }

@@ -144,6 +144,26 @@ func writeFile(t *testing.T, dir, name, text string) string {
 	return path
 }
 
+// openFile writes a file that all users may read and write.
+func openFile(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := writeFile(t, dir, name, text)
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// readOnlyFile creates an empty file without permission to write.
+func readOnlyFile(t *testing.T, dir, name string) string {
+	t.Helper()
+	path := writeFile(t, dir, name, "")
+	if err := os.Chmod(path, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // collector is an OpenTelemetry collector that keeps what it gets.
 type collector struct {
 	mu  sync.Mutex
@@ -258,11 +278,19 @@ func TestServeRefuses(t *testing.T) {
 		{"must be > 0", 2, []string{"--drain-timeout", "0s"}},
 		{"must be > 0", 2, []string{"--lease", "-1s"}},
 		{"a lease of 1000h0m0s: at most", 2, []string{"--lease", "1000h"}},
+		{"must be a duration such as 90m", 2, []string{"--retain-audit", "soon"}},
+		{"must be", 2, []string{"--weight", "-1"}},
+		{"must be", 2, []string{"--weight", "10001"}},
 		{"read the certificate", 2, []string{"--tls-cert", "none.pem", "--tls-key", "none.key"}},
 		{"--tls-cert and --tls-key belong together", 2, []string{"--tls-cert", "none.pem"}},
 		{"--tls-cert and --tls-key belong together", 2, []string{"--tls-key", "none.key"}},
 		{"read the admin key", 2, []string{"--admin-key-file", filepath.Join(dir, "none")}},
 		{"the admin key has 5 bytes, must be >= 16", 2, []string{"--admin-key-file", writeFile(t, dir, "short", "short")}},
+		{"has 1 different bytes, must have >= 8", 2, []string{"--admin-key-file", writeFile(t, dir, "equal", strings.Repeat("a", 64))}},
+		{`has the word "changeme", as examples have`, 2, []string{"--admin-key-file", writeFile(t, dir, "copied", "change-me-0123456789")}},
+		{"schema \"pg_app\" belongs to PostgreSQL", 2, []string{"--store", "postgres://127.0.0.1:1/app?schema=pg_app"}},
+		{"all users of this machine can write", 2, []string{"--store", "file:" + openFile(t, dir, "open.db", "")}},
+		{"make the file and its directory writable", 7, []string{"--store", "file:" + readOnlyFile(t, dir, "fixed.db")}},
 		{"the server has no admin key", 2, []string{"--admin-key-file", writeFile(t, dir, "empty", "\n")}},
 		{"read the policies", 2, []string{"--policies", filepath.Join(dir, "none.cedar")}},
 		{"has no policy", 2, []string{"--policies", writeFile(t, dir, "a.cedar", "")}},
@@ -285,7 +313,17 @@ func TestServeRefuses(t *testing.T) {
 		{"is not an algorithm for tokens", 2, []string{"--jwt-keys", jwks, "--jwt-issuer", "i", "--jwt-audience", "a", "--jwt-algorithms", "HS256"}},
 		{"invalid argument", 2, []string{"--allow-plaintext=perhaps"}},
 		{"invalid argument", 2, []string{"--no-migrate=perhaps"}},
+		{"invalid argument", 2, []string{"--production=perhaps"}},
+		{"--store has a password", 2, []string{"--production", "--store", "postgres://app:canary@127.0.0.1:1/app"}},
+		{"--store has a password", 2, []string{"--production", "--store", "postgres://127.0.0.1:1/app?password=canary"}},
+		{"--access-log is -1, must be >= 0", 2, []string{"--access-log", "-1"}},
+		{`--admin-listen is "nonsense", must be host:port`, 2, []string{"--admin-listen", "nonsense"}},
+		{"--admin-listen :7801 can be reached from other machines", 2, []string{"--admin-listen", ":7801"}},
+		{"invalid argument", 2, []string{"--no-peer-link=perhaps"}},
+		{`the address for other nodes is "nonsense", must be host:port or :port`, 2, []string{"--peer-listen", "nonsense"}},
+		{`the address for other nodes is ":99999", must be host:port or :port`, 2, []string{"--peer-listen", ":99999"}},
 		{"invalid argument", 2, []string{"--metrics-by-tenant=perhaps"}},
+		{"invalid argument", 2, []string{"--flovyn-contract=perhaps"}},
 		{`"collector:4318" is not the URL of a collector`, 2, []string{"--otlp-endpoint", "collector:4318"}},
 		{"read the configuration", 2, []string{"--config", filepath.Join(dir, "none.toml")}},
 		{`unknown key "listn" (did you mean listen?`, 2, []string{"--config", writeFile(t, dir, "a.toml", "listn = 'x'")}},
@@ -307,7 +345,15 @@ func TestServeRefuses(t *testing.T) {
 			}
 		}
 		var complaints bytes.Buffer
-		code := Main(t.Context(), args, Streams{In: strings.NewReader(""), Out: io.Discard, Err: &complaints})
+		// Without a deadline: serve would try to connect until then.
+		ctx, cancel := context.WithCancel(t.Context())
+		late := time.AfterFunc(time.Minute, cancel)
+		code := Main(ctx, args, Streams{In: strings.NewReader(""), Out: io.Discard, Err: &complaints})
+		late.Stop()
+		cancel()
+		if strings.Contains(complaints.String(), "canary") {
+			t.Errorf("perdure serve %s: the complaint has the password", strings.Join(c.args, " "))
+		}
 		if text := strings.Join(strings.Fields(complaints.String()), " "); code != c.code || !strings.Contains(text, c.want) {
 			t.Errorf("perdure serve %s: exit %d, want %d and %q:\n%s", strings.Join(c.args, " "), code, c.code, c.want, complaints.String())
 		}
@@ -354,7 +400,7 @@ func TestServeEnvironment(t *testing.T) { //nolint:paralleltest // it sets the e
 	if code := Main(t.Context(), []string{"key", "create", "--tenant", "acme", "-o", "json", "--store", url}, Streams{In: strings.NewReader(""), Out: &made, Err: io.Discard}); code != 0 {
 		t.Fatalf("key create: exit %d", code)
 	}
-	var k struct{ Key string }
+	var k struct{ ID, Key string }
 	if err := json.Unmarshal(made.Bytes(), &k); err != nil {
 		t.Fatal(err)
 	}
@@ -363,6 +409,10 @@ func TestServeEnvironment(t *testing.T) { //nolint:paralleltest // it sets the e
 	run("order/1", 0, "workflow", "list", "--tenant", "acme")
 	run("only a caller with an admin key may choose the tenant", 7, "workflow", "list", "--tenant", "default")
 	run("tenant:read needs an admin key, and the caller has a key of tenant acme", 7, "tenant", "list")
+	t.Setenv(tokenVariable, serveKey)
+	run("must be between 0 and", 2, "key", "rotate", k.ID, "--overlap", "-1s")
+	run("of tenant acme", 0, "key", "rotate", k.ID, "--overlap", "0")
+	run("there is no key "+k.ID, 3, "key", "revoke", k.ID)
 	t.Setenv(tokenVariable, "perdure_none_none")
 	run("the key is not known", 7, "tenant", "list")
 	s.end()

@@ -1,15 +1,13 @@
 package cli
 
 import (
-	"bytes"
-	"errors"
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -19,44 +17,96 @@ import (
 // configVariable names the configuration file, as --config does.
 const configVariable = "PERDURE_CONFIG"
 
+// origins says where each setting of a server comes from, by its key: "flag", "$PERDURE_LISTEN" or
+// "perdure.toml:3". A setting with its default has no entry.
+type origins map[string]string
+
+// problem adds the place of a setting to its error, if the configuration file has it.
+func (from origins) problem(key string, err error) error {
+	if err == nil || !from.file(key) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", from[key], err)
+}
+
+// file reports whether the configuration file has a setting.
+func (from origins) file(key string) bool {
+	place := from[key]
+	return place != "" && place != flagOrigin && !strings.HasPrefix(place, "$")
+}
+
+// flagOrigin is the origin of what the command line gives.
+const flagOrigin = "flag"
+
 // configure sets the flags of serve that the command line does not give: from the environment, and
 // from the configuration file where the environment has nothing. A flag --tls-cert is
-// $PERDURE_TLS_CERT and the key tls_cert.
-func configure(cmd *cobra.Command, file string) error {
-	if file == "" {
-		file = os.Getenv(configVariable)
-	}
-	values, err := readConfig(file)
+// $PERDURE_TLS_CERT and the key tls_cert. It reports everything that is wrong at once.
+func configure(cmd *cobra.Command, file string) (origins, error) {
+	f, err := readConfig(configFile(file))
 	if err != nil {
-		return err
+		return nil, err
 	}
 
 	flags := configurable(cmd)
-	for key := range values {
+	known := slices.Sorted(maps.Keys(flags))
+	from, done := origins{}, map[string]bool{}
+	var problems []error
+	for _, key := range slices.Concat(f.inOrder("", f.values), known) {
+		if done[key] {
+			continue
+		}
+		done[key] = true
 		if flags[key] == nil {
-			return unknownKey(file, key, flags)
+			problems = append(problems, f.unknownSetting(key, known))
+			continue
+		}
+		origin, err := f.setting(key, flags[key])
+		if err != nil {
+			problems = append(problems, err)
+		}
+		if origin != "" {
+			from[key] = origin
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(flags)) {
-		f := flags[key]
-		if f.Changed {
-			continue
-		}
-		name := "PERDURE_" + strings.ToUpper(key)
-		if text := os.Getenv(name); text != "" {
-			if err := f.Value.Set(text); err != nil {
-				return fault.New(fault.Invalid, "$%s is %q: %w", name, text, err)
-			}
-			continue
-		}
+	return from, joinProblems(problems)
+}
 
-		if value, ok := values[key]; ok {
-			if err := f.Value.Set(value); err != nil {
-				return fault.New(fault.Invalid, "%s: %s is %q: %w", file, key, value, err)
-			}
-		}
+// setting sets a flag, and returns where its value comes from; nothing if it keeps its default.
+func (f *tomlFile) setting(key string, flag *pflag.Flag) (origin string, err error) {
+	value, given := f.values[key]
+	switch value.(type) {
+	case nil, string, bool, int64, float64:
+	default: // wrong even if a flag wins over it
+		return "", fault.New(fault.Invalid, "%s: %s is a %T, must be a text, a number or a truth value", f.at(key), key, value)
 	}
-	return nil
+	if flag.Changed {
+		return flagOrigin, nil
+	}
+	name := "PERDURE_" + strings.ToUpper(key)
+	if text := os.Getenv(name); text != "" {
+		if err := flag.Value.Set(text); err != nil {
+			return "", fault.New(fault.Invalid, "$%s is %q: %w", name, text, err)
+		}
+		return "$" + name, nil
+	}
+
+	if !given {
+		return "", nil
+	}
+	text := fmt.Sprint(value)
+	if err := flag.Value.Set(text); err != nil {
+		return "", fault.New(fault.Invalid, "%s: %s is %q: %w", f.at(key), key, text, err)
+	}
+	return f.at(key), nil
+}
+
+// unknownSetting refuses a key that is not a setting of a server.
+func (f *tomlFile) unknownSetting(key string, known []string) error {
+	if key == "admin_key" {
+		err := fault.New(fault.Invalid, "%s: the admin key does not belong into the configuration", f.at(key))
+		return fault.WithHint(err, "write it to a file of its own and name that in admin_key_file")
+	}
+	return f.unknownKey("", key, known)
 }
 
 // configurable are the flags that can be configured, by their keys.
@@ -76,66 +126,17 @@ func configurable(cmd *cobra.Command) map[string]*pflag.Flag {
 	return all
 }
 
-// readConfig reads the values of a configuration file, as text; none without a file.
-func readConfig(file string) (map[string]string, error) {
+// configFile is the configuration file: that of --config, or of the environment.
+func configFile(flag string) string { return cmp.Or(flag, os.Getenv(configVariable)) }
+
+// readConfig reads a configuration file; one without keys if there is no file.
+func readConfig(file string) (*tomlFile, error) {
 	if file == "" {
-		return nil, nil
+		return &tomlFile{}, nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "read the configuration: %w", err)
 	}
-	var raw map[string]any
-	if err := toml.NewDecoder(bytes.NewReader(text)).Decode(&raw); err != nil {
-		if at := (*toml.DecodeError)(nil); errors.As(err, &at) {
-			line, column := at.Position()
-			return nil, fault.New(fault.Invalid, "%s:%d:%d: %w", file, line, column, err)
-		}
-		return nil, fault.New(fault.Invalid, "%s: %w", file, err)
-	}
-
-	values := make(map[string]string, len(raw))
-	for key, v := range raw {
-		switch v.(type) {
-		case string, bool, int64, float64:
-			values[key] = fmt.Sprint(v)
-		default:
-			return nil, fault.New(fault.Invalid, "%s: %s is a %T, must be a text, a number or a truth value", file, key, v)
-		}
-	}
-	return values, nil
-}
-
-// unknownKey refuses a key and names the nearest known one.
-func unknownKey(file, key string, flags map[string]*pflag.Flag) error {
-	if key == "admin_key" {
-		return fault.WithHint(fault.New(fault.Invalid, "%s: the admin key does not belong into the configuration", file), "write it to a file of its own and name that in admin_key_file")
-	}
-	known := slices.Sorted(maps.Keys(flags))
-	nearest := slices.MinFunc(known, func(a, b string) int { return distance(key, a) - distance(key, b) })
-	return fault.WithHint(fault.New(fault.Invalid, "%s: unknown key %q", file, key), "did you mean %s? known keys: %s", nearest, strings.Join(known, ", "))
-}
-
-// distance is how many characters must be inserted, removed or replaced to make one text of
-// another.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := before
-			if a[i] != b[j] {
-				replaced++
-			}
-			before = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-
-	return row[len(b)]
+	return parseTOML(file, text)
 }

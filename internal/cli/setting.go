@@ -49,7 +49,7 @@ func newSettingList(o *options) *cobra.Command {
 					list[i] = shapeSetting(&found[i])
 					rows[i] = []string{found[i].Kind, found[i].Name, strconv.FormatInt(found[i].Version, 10), second(found[i].At), dash(string(found[i].Body))}
 				}
-				if o.output == "json" {
+				if o.structured() {
 					return o.json(list)
 				}
 				return o.table("KIND\tNAME\tVERSION\tCHANGED\tSETTING", rows)
@@ -114,7 +114,7 @@ func (o *options) changeSetting(cmd *cobra.Command, args []string, c api.Setting
 			return err
 		case len(c.Body) == 0:
 			return o.printDone("deleted setting", c.Kind+"/"+c.Name)
-		case o.output == "json":
+		case o.structured():
 			return o.json(shapeSetting(&s))
 		}
 		return o.printDone("set", c.Kind+"/"+c.Name+" to version "+strconv.FormatInt(s.Version, 10))

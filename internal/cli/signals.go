@@ -124,7 +124,7 @@ func newSignalsSkip(o *options) *cobra.Command {
 					return err
 				}
 				l := signalLineOf(&c.Calls[0])
-				if o.output == "json" {
+				if o.structured() {
 					return o.json(l)
 				}
 				_, err = fmt.Fprintf(o.Out, "moved signal %s of %s behind the others of its name; its new id is %s\n", args[1], nameOf(t.Address), l.ID)
@@ -185,7 +185,7 @@ func (o *options) dropSignal(ctx context.Context, b api.Backend, r *signalsOrder
 		lines = append(lines, signalLineOf(&c.Calls[i]))
 		o.printDropped(t, &lines[i])
 	}
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(lines)
 	}
 
@@ -200,7 +200,7 @@ func (o *options) dropSignals(ctx context.Context, b api.Backend, r *signalsOrde
 		lines = append(lines, signalLineOf(c))
 		o.printDropped(t, &lines[len(lines)-1])
 	})
-	if o.output == "json" {
+	if o.structured() {
 		return errors.Join(failed, o.json(lines))
 	}
 
@@ -218,7 +218,7 @@ func (o *options) dropSignals(ctx context.Context, b api.Backend, r *signalsOrde
 
 // printDropped prints a dropped signal.
 func (o *options) printDropped(t api.Target, l *signalLine) {
-	if o.output != "json" {
+	if !o.structured() {
 		fmt.Fprintf(o.Out, "dropped signal %s %s of %s\n", l.Name, l.ID, nameOf(t.Address))
 	}
 }
@@ -238,7 +238,7 @@ func (o *options) printSignals(c *model.Calls) error {
 func (o *options) printSignal(a model.Address, c *model.Call) error {
 	l := signalLineOf(c)
 	l.Value = raw(c.Input)
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(l)
 	}
 

@@ -93,7 +93,7 @@ func (o *options) startMany(ctx context.Context, b api.Backend, r manyOrder) err
 		}
 
 		requests, places, size = requests[:0], places[:0], 0
-		if o.output != "json" {
+		if !o.structured() {
 			fmt.Fprintf(o.Err, "%d started, %d existed, %d refused\n", total.Started, total.Existing, total.Refused)
 		}
 		return nil
@@ -123,7 +123,7 @@ func (o *options) startMany(ctx context.Context, b api.Backend, r manyOrder) err
 		return err
 	}
 
-	if o.output == "json" {
+	if o.structured() {
 		err = o.json(total)
 	} else {
 		_, err = fmt.Fprintf(o.Out, "started %d executions; %d existed already, %d lines were refused\n", total.Started, total.Existing, total.Refused)

@@ -17,6 +17,7 @@ import (
 	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/remote"
 )
 
 // stressFlags are the size and the kind of the load.
@@ -79,7 +80,7 @@ program must be running for that.`,
 
 // printStress prints the report.
 func (o *options) printStress(r *stressReport) error {
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(r)
 	}
 	return o.table("", [][]string{
@@ -116,12 +117,15 @@ func (o *options) stress(ctx context.Context, f *stressFlags) (*stressReport, er
 	}, perdure.OnQueue("stress"))
 
 	flow := perdure.NewWorkflow("stress", func(ctx perdure.WorkflowCtx, t stressTask) (perdure.Void, error) { return task.Run(ctx, t) })
+	if remote.IsURL(o.store) {
+		return nil, fault.New(fault.Invalid, "stress needs a store, and %s is a server", o.store)
+	}
 	n, err := o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, Log: o.log(), Version: Version()})
 	if err != nil {
 		return nil, err
 	}
 	app, err := attach.Open(ctx, attach.Config{
-		Backend: n.Backend(), Tenant: o.tenant, Logger: o.log(), Tasks: perdure.TaskConfig{Slots: f.workers}, Cluster: n.Store().Info().Cluster, OnClose: n.Close,
+		Backend: n.Backend(), Tenant: o.tenant, Logger: o.log(), Tasks: perdure.TaskConfig{Slots: f.workers}, OnClose: n.Close,
 	}, task, flow)
 	if err != nil {
 		return nil, errors.Join(err, n.Close())

@@ -92,7 +92,7 @@ func (o *options) ask(use, short, example string, do func(ctx context.Context, b
 
 // value prints one value: JSON unchanged, other encodings by name and size.
 func (o *options) value(p model.Payload) error {
-	if o.output == "json" || p.Encoding == model.JSON {
+	if o.structured() || p.Encoding == model.JSON {
 		return o.json(raw(p))
 	}
 	fmt.Fprintln(o.Out, payload(p, len(p.Data)))

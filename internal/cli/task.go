@@ -206,7 +206,7 @@ func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) 
 
 // printTasks prints a listing of tasks.
 func (o *options) printTasks(lines []taskLine) error {
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(lines)
 	}
 	rows := make([][]string, len(lines))

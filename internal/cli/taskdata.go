@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -92,7 +91,7 @@ func (o *options) printLogs(ctx context.Context, b api.Backend, t api.TaskTarget
 				line.Step = l.Step
 			}
 			switch {
-			case o.output != "json":
+			case !o.structured():
 				_, err = fmt.Fprintf(o.Out, "%s  %-5s  %s\n", stamp(l.At), line.Level, l.Text)
 			case f.follow:
 				err = o.jsonLine(line)
@@ -110,17 +109,10 @@ func (o *options) printLogs(ctx context.Context, b api.Backend, t api.TaskTarget
 		r.Run, r.After = page.Run, page.Cursor
 	}
 
-	if o.output == "json" && !f.follow {
+	if o.structured() && !f.follow {
 		return o.json(all)
 	}
 	return nil
-}
-
-// jsonLine prints one value on one line.
-func (o *options) jsonLine(v any) error {
-	enc := json.NewEncoder(o.Out)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }
 
 func newTaskStream(o *options) *cobra.Command {
@@ -163,7 +155,7 @@ func (o *options) printStream(ctx context.Context, b api.Backend, r api.TaskStre
 			it := &page.Items[i]
 			line := streamLine{it.Position, it.At.String(), it.Kind.String(), raw(it.Value)}
 			switch {
-			case o.output != "json":
+			case !o.structured():
 				_, err = fmt.Fprintf(o.Out, "%d\t%s\t%-8s\t%s\n", it.Position, stamp(it.At), line.Kind, o.text(it.Value))
 			case r.Wait:
 				err = o.jsonLine(line)
@@ -182,7 +174,7 @@ func (o *options) printStream(ctx context.Context, b api.Backend, r api.TaskStre
 		r.Run = page.Run
 	}
 
-	if o.output == "json" && !r.Wait {
+	if o.structured() && !r.Wait {
 		return o.json(all)
 	}
 	return nil
@@ -218,7 +210,7 @@ func (o *options) printStates(ctx context.Context, b api.Backend, t api.TaskTarg
 		return fault.New(fault.NotFound, "task %s/%s has no state %s", strings.TrimPrefix(t.Address.Type, model.TaskPrefix), t.Address.Key, names[0])
 	}
 
-	if o.output == "json" {
+	if o.structured() {
 		states := make(map[string]any, len(reply.States))
 		for _, s := range reply.States {
 			states[s.Name] = raw(s.Value)

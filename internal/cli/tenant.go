@@ -74,7 +74,7 @@ func (s *tenantShape) state() string {
 
 func newTenantList(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List tenants", Args: cobra.NoArgs, Example: "  perdure tenant list --store grpc://host:7800",
+		Use: "list", Short: "List tenants", Args: cobra.NoArgs, Example: "  perdure tenant list --server grpc://host:7800",
 		Long: "List tenants: those that were created, and those that have executions or settings.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.withAdmin(cmd.Context(), true, func(a api.Admin) error {
@@ -89,7 +89,7 @@ func newTenantList(o *options) *cobra.Command {
 					list[i] = s
 					rows[i] = []string{s.Tenant, s.state(), number(int(s.Open)), number(int(s.Starts)), number(s.Weight), dash(s.Retention), dash(s.Note)}
 				}
-				if o.output == "json" {
+				if o.structured() {
 					return o.json(list)
 				}
 				return o.table("TENANT\tSTATE\tOPEN\tSTARTS/S\tWEIGHT?\tRETENTION?\tNOTE?", rows)
@@ -115,7 +115,7 @@ func newTenantShow(o *options) *cobra.Command {
 
 func (o *options) printTenant(t *api.TenantInfo) error {
 	s := shapeTenant(t)
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(s)
 	}
 	return o.table("", [][]string{
@@ -245,7 +245,7 @@ func (o *options) switchTenant(use, short string, off bool) *cobra.Command {
 
 // printDone says what was done to something.
 func (o *options) printDone(done, name string) error {
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(struct {
 			Name string `json:"name"`
 			Done string `json:"done"`

@@ -43,7 +43,7 @@ type actionResult struct {
 
 // printResults prints the results for executions.
 func (o *options) printResults(all []actionResult, done string) error {
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(all)
 	}
 	for _, t := range all {
@@ -92,15 +92,19 @@ func (o *options) verb(v verb) *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use: v.use + " " + takes + " | " + instead, Short: v.short, Example: v.example,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			want := len(v.args)
 			if f.query == "" {
 				want++
 			}
-			if len(args) != want {
-				return fault.New(fault.Invalid, "%s needs either %s, or %s", v.use, takes, instead)
+			if len(args) == want {
+				return nil
 			}
-			return nil
+			err := fault.New(fault.Invalid, "%s needs either %s, or %s", v.use, takes, instead)
+			if len(args) > want && cmd.Flags().Lookup("input") != nil {
+				return fault.WithHint(err, "give the value with --input")
+			}
+			return err
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			do, err := v.prepare(args[len(args)-len(v.args):])
@@ -156,6 +160,7 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 
 	list, done, failed, first := []actionResult{}, 0, 0, error(nil)
 	var ended error
+	told := time.Now()
 	for r := range batch.Run(ctx, b, q.Request(o.tenant), one) {
 		if r.Execution == nil {
 			return r.Err
@@ -169,12 +174,13 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 			}
 			t.Error = r.Err.Error()
 			fmt.Fprintf(o.Err, "%s: %s\n", t.Execution, t.Error)
-		case o.output != "json":
+		case !o.structured():
 			fmt.Fprintf(o.Out, "%s %s\n", v.done, t.Execution)
 		}
 
-		if done++; o.output == "json" {
+		if done++; o.structured() {
 			list = append(list, t)
+			told = o.progress(told, done, failed)
 		}
 
 		if fault.Is(r.Err, fault.Timeout) { // the next one would time out too
@@ -183,7 +189,7 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 		}
 	}
 
-	if o.output == "json" {
+	if o.structured() {
 		if err := o.json(list); err != nil {
 			return err
 		}

@@ -63,7 +63,7 @@ func newVersion(o *options) *cobra.Command {
 }
 
 func (o *options) printBuild(b *build) error {
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(b)
 	}
 

@@ -189,7 +189,7 @@ func (o *options) printChange(c *api.Change) error {
 	if c.Status != 0 {
 		l.Status = c.Status.String()
 	}
-	if o.output == "json" {
+	if o.structured() {
 		return o.jsonLine(l)
 	}
 

@@ -45,7 +45,7 @@ func (w *watchedList) follow(ctx context.Context, table func([]api.Description) 
 		}
 
 		first = false
-		if w.o.output == "json" {
+		if w.o.structured() {
 			return w.readAll(ctx, w.print)
 		}
 		var all []api.Description
@@ -159,7 +159,7 @@ func (w *watchedList) print(d *api.Description) error {
 }
 
 func (w *watchedList) line(d *api.Description, status, reason string) error {
-	if w.o.output == "json" {
+	if w.o.structured() {
 		if status == string(model.ChangeRemoved) {
 			return w.o.jsonLine(removedLine{Workflow: d.Start.Address.Type, Key: d.Start.Address.Key, Run: d.Start.Run.String(), Status: status})
 		}

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -50,14 +49,8 @@ func (o *options) watchDescription(ctx context.Context, b api.Backend, t api.Tar
 
 // printAgain prints a new version of something. A program gets it on one line.
 func (o *options) printAgain(text []byte, first bool) error {
-	if o.output == "json" {
-		var line bytes.Buffer
-		if err := json.Compact(&line, text); err != nil {
-			return err
-		}
-		line.WriteByte('\n')
-		_, err := o.Out.Write(line.Bytes())
-		return err
+	if o.structured() {
+		return o.line(text)
 	}
 	if !first {
 		fmt.Fprintln(o.Out)
@@ -96,13 +89,13 @@ func (o *options) watchHistory(ctx context.Context, b api.Backend, t api.Target)
 
 // printEvents prints events, one per line. The first ones are a table with a head.
 func (o *options) printEvents(events []model.Event, first bool) error {
-	if o.output != "json" && first {
+	if !o.structured() && first {
 		return o.printHistory(events)
 	}
 
 	for i := range events {
 		e := &events[i]
-		if o.output == "json" {
+		if o.structured() {
 			if err := o.jsonLine(eventLineOf(e)); err != nil {
 				return err
 			}
@@ -127,13 +120,13 @@ func (o *options) watchQueues(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if first && o.output != "json" {
+			if first && !o.structured() {
 				err = o.printQueueView(&v)
 			}
 
 			for i := range v.lines {
 				text := fmt.Sprint(v.rows[i])
-				if last[v.lines[i].Queue] != text && (!first || o.output == "json") && err == nil {
+				if last[v.lines[i].Queue] != text && (!first || o.structured()) && err == nil {
 					err = o.printQueueLine(&v.lines[i], v.rows[i])
 				}
 				last[v.lines[i].Queue] = text
@@ -147,7 +140,7 @@ func (o *options) watchQueues(ctx context.Context) error {
 }
 
 func (o *options) printQueueLine(l *queueLine, row []string) error {
-	if o.output == "json" {
+	if o.structured() {
 		return o.jsonLine(l)
 	}
 	return o.printLine("%s  %s  open %s  workers %s  slots %s  %s", clockText(time.Now()), row[0], row[1], row[3], row[4], row[5])

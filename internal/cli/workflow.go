@@ -174,7 +174,7 @@ func (o *options) watchExecutions(ctx context.Context, f *listFlags) error {
 
 // printSummaries prints a listing.
 func (o *options) printSummaries(found []summary) error {
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(found)
 	}
 	rows := make([][]string, len(found))
@@ -250,7 +250,7 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target, sta
 	if err != nil {
 		return err
 	}
-	if o.output == "json" {
+	if o.structured() {
 		return o.json(struct {
 			summary
 			Shard  int      `json:"shard"`
@@ -344,7 +344,7 @@ func newWorkflowExplain(o *options) *cobra.Command {
 			failure = f.Message
 		}
 
-		if o.output == "json" {
+		if o.structured() {
 			return o.json(struct {
 				Status  string       `json:"status"`
 				Error   string       `json:"error,omitempty"`
@@ -418,7 +418,7 @@ func newWorkflowShow(o *options) *cobra.Command {
 			if err == nil {
 				err = o.printHistory(events)
 			}
-			if err != nil || !stack || o.output == "json" {
+			if err != nil || !stack || o.structured() {
 				return err
 			}
 			for i := range events {
@@ -465,7 +465,7 @@ func eventLineOf(e *model.Event) eventLine {
 }
 
 func (o *options) printHistory(events []model.Event) error {
-	if o.output == "json" {
+	if o.structured() {
 		lines := make([]eventLine, len(events))
 		for i := range events {
 			lines[i] = eventLineOf(&events[i])

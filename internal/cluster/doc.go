@@ -7,8 +7,10 @@
 //
 //   - A node that cannot renew its lease in time stops serving before another node can start
 //     (Serving).
-//   - Shards are proposed by rendezvous hashing over the live nodes, so that as few as possible
-//     move.
+//   - Shards are proposed by rendezvous hashing over the live nodes, in proportion to their
+//     weights, so that as few as possible move.
+//   - An operator can drain a node: its shards are proposed for the other nodes. It stays a member,
+//     routes requests, and its workers execute tasks of other nodes.
 //   - A node gives up shards that are proposed for another live node. It takes shards that are
 //     proposed for itself, if they are free or belong to a fenced node.
 //   - A node whose lease has expired by the store's clock is fenced. A node on this host that is

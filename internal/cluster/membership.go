@@ -208,7 +208,7 @@ func (m *Membership) ApplyRenewal(mono time.Duration, v store.View, err error) (
 func (m *Membership) plan(mono time.Duration) (a Actions) {
 	m.watch(mono)
 	live := m.liveMembers(mono, &a)
-	proposed := Propose(len(m.view.Owners), live)
+	proposed := Propose(len(m.view.Owners), takers(live))
 	registered := map[model.NodeID]int64{}
 	for _, n := range m.view.Members {
 		registered[n.ID] = n.Epoch
@@ -240,8 +240,8 @@ func (m *Membership) plan(mono time.Duration) (a Actions) {
 	return a
 }
 
-// liveMembers returns the nodes that shards are distributed to. It adds dead nodes to the actions,
-// to be fenced.
+// liveMembers returns the nodes that live and do not stop. It adds dead nodes to the actions, to be
+// fenced.
 func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member {
 	var live []store.Member
 	for _, n := range m.view.Members {
@@ -260,51 +260,7 @@ func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member 
 		}
 	}
 
-	return mostCapable(live)
-}
-
-// mostCapable returns the nodes that can run the most: the nodes that run user workflows; without
-// any, the nodes that execute tasks; and so on. The owner of a run should have its code. A process
-// that only executes tasks lends its slots to the owners. A process that only starts and submits
-// would keep its runs from the nodes that can run them.
-func mostCapable(nodes []store.Member) []store.Member {
-	most := runsNothing
-	for i := range nodes {
-		most = max(most, rankOf(&nodes[i]))
-	}
-	return slices.DeleteFunc(nodes, func(n store.Member) bool { return rankOf(&n) < most })
-}
-
-// rank is what a node can run.
-type rank uint8
-
-const (
-	runsNothing rank = iota
-	runsOurs         // built-in workflows that every app has: schedules
-	runsTasks
-	runsWorkflows
-)
-
-// rankOf ignores whether the workers of the node accept work now. Workers that drain or are under
-// pressure come back, and shards should not move for that.
-func rankOf(n *store.Member) rank {
-	r := runsNothing
-	for i := range n.Serves {
-		switch s := &n.Serves[i]; {
-		case s.Tenant == model.EveryTenant:
-			// A server keeps its rank whatever its workers do: shards must not move when they
-			// connect.
-			return runsWorkflows
-		case s.Worker != "":
-			r = max(r, runsTasks)
-		case model.IsBuiltIn(s.Workflow):
-			r = max(r, runsOurs)
-		default:
-			return runsWorkflows
-		}
-	}
-
-	return r
+	return live
 }
 
 // ApplyFence applies the result of fencing a node. The next renewal, which is due at once, takes

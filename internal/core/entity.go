@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -22,10 +23,15 @@ type Entity struct {
 	Floor int64
 
 	mail  []*Item // the mailbox, in order
-	bytes int     // bytes of mail
-	loose int     // bytes of the items that are only in memory
-	last  int64   // position of the last item that was stored
-	busy  int     // hand-overs without a result yet, not counting views
+	index mailIndex
+	bytes int   // bytes of mail
+	loose int   // bytes of the items that are only in memory
+	last  int64 // position of the last item that was stored
+	busy  int   // hand-overs without a result yet, not counting views
+
+	views    int  // items that are views
+	inside   int  // calls of sections
+	suspects bool // an item may be a suspect
 }
 
 // Item is a call, or the request of a lock, that waits for an entity.
@@ -41,7 +47,9 @@ type Item struct {
 
 	made bool // a worker has it
 	held bool // it must not be made yet, see Arrival
-	lost bool // it must not be made again, see Return
+	// likewise, and neither may a view, or a call that came later
+	early bool
+	lost  bool // it must not be made again, see Return
 
 	loose bool // it counts as an item that is only in memory
 
@@ -50,6 +58,8 @@ type Item struct {
 	pardoned bool // its last mark must be removed, see Pardon
 	noting   bool // its mark is on its way into the store
 	alone    bool // it is handed over without other calls
+
+	hand *HandOver // see Attach
 }
 
 // HasBegun reports whether a worker has the item and has not reported its result.
@@ -67,16 +77,27 @@ type Arrival struct {
 	// that is made at most once is a warning: an owner that finds the row after a crash must assume
 	// that the call may have been made.
 	Held bool
-	View bool
-	Tag  any
-	// Room is how many calls may wait. A call that runs is not counted.
-	Room int
+	// Early says that the sender of the call is not durable yet. The entity then holds the call,
+	// even if it is a view, and it makes later calls after it.
+	Early bool
+	View  bool
+	Tag   any
+	// Room is how many calls may wait, and Bytes how many bytes of them; 0 bytes is MailboxBytes. A
+	// call that runs is not counted.
+	Room, Bytes int
+	// Life is how long a state lives that the message creates, and StateVersion the version of its
+	// type.
+	Life         Life
+	StateVersion int
 	// Stalled is why no further call may wait although there is room; empty when it may.
 	Stalled string
 }
 
-// MailboxBytes bounds the mailbox of one entity.
+// MailboxBytes bounds the mailbox of one entity whose type has no limit of its own.
 const MailboxBytes = 16 << 20
+
+// maxBytes returns how many bytes of calls may wait.
+func (a *Arrival) maxBytes() int { return cmp.Or(a.Bytes, MailboxBytes) }
 
 // EntityChange is what a decision does to the row of an entity.
 type EntityChange struct {
@@ -110,6 +131,14 @@ func (n *Entity) add(it *Item) {
 		it.loose = true
 		n.loose += it.Message.Size()
 	}
+	if it.View {
+		n.views++
+	}
+	if it.Message.Section != "" {
+		n.inside++
+	}
+	n.index.add(it)
+	n.indexMail()
 }
 
 // fasten notes that an item is no longer only in memory.
@@ -173,15 +202,21 @@ func (n *Entity) Deliver(m *model.Message, a Arrival, now model.Time) Decision {
 	case model.MessageUnlock:
 		n.unlock(&d, m)
 	case model.MessageMailbox:
-		n.manage(&d, m)
+		if isEdit(m) {
+			n.edit(&d, m, &a, now)
+		} else {
+			n.manage(&d, m)
+		}
 	case model.MessageNothing:
 	default:
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is an entity: it takes no %s", m.To, m.Kind))
 		d.bounce(m, model.Outcome{Status: model.Failed, Failure: d.Answer.Failure})
 	}
 
+	n.expire(now)
 	n.grant(&d, now)
 	n.change(&d, &before, now)
+	n.sayVersion(&d, m)
 	return d
 }
 
@@ -217,7 +252,7 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 		return
 	}
 
-	it := &Item{At: now, Message: m, View: a.View, Tag: a.Tag, held: a.Held}
+	it := &Item{At: now, Message: m, View: a.View, Tag: a.Tag, held: a.Held, early: a.Early}
 	if a.Stored {
 		n.store(d, it)
 	}
@@ -233,12 +268,12 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 
 // full reports whether there is no room for another message. Calls that run take no room.
 func (n *Entity) full(m *model.Message, a Arrival) bool {
-	if len(n.mail) < a.Room && n.bytes+m.Size() <= MailboxBytes {
+	if len(n.mail) < a.Room && n.bytes+m.Size() <= a.maxBytes() {
 		return false
 	}
 	waiting, size := n.countQueued()
 
-	return waiting >= a.Room || size+m.Size() > MailboxBytes && waiting > 0
+	return waiting >= a.Room || size+m.Size() > a.maxBytes() && waiting > 0
 }
 
 // countQueued returns how many calls and requests of locks wait, and how many bytes they have. One
@@ -265,16 +300,23 @@ func (n *Entity) countQueued() (waiting, size int) {
 // refuseFull refuses a message because the mailbox is full.
 func (n *Entity) refuseFull(d *Decision, m *model.Message, a Arrival) {
 	waiting, size := n.countQueued()
-	d.refuse(fault.Exhausted, fmt.Sprintf("%d calls and lock requests of %d bytes wait for %s: at most %d calls (MailboxSize) and %d bytes may wait",
-		waiting, size, m.To, a.Room, MailboxBytes))
+	d.refuse(fault.Exhausted, fmt.Sprintf("%d calls and lock requests of %d bytes wait for %s: at most %d calls (MailboxSize) and %d bytes (MailboxBytes) may wait",
+		waiting, size, m.To, a.Room, a.maxBytes()))
 }
 
 // findRequest finds the call of a request, or the very same message: a message is delivered again
 // when its effect could not be stored.
 func (n *Entity) findRequest(m *model.Message) *Item {
-	return n.find(func(it *Item) bool {
-		return it.Message == m || m.RequestID != "" && it.Message.RequestID == m.RequestID
-	})
+	switch {
+	case n.index.messages == nil:
+		return n.find(func(it *Item) bool {
+			return it.Message == m || m.RequestID != "" && it.Message.RequestID == m.RequestID
+		})
+	case m.RequestID != "":
+		return n.index.requests[m.RequestID]
+	default:
+		return n.index.messages[m]
+	}
 }
 
 func (n *Entity) find(is func(*Item) bool) *Item {
@@ -382,24 +424,46 @@ func (n *Entity) remove(d *Decision, it *Item) {
 	if i < 0 {
 		return
 	}
-	n.mail = slices.Delete(n.mail, i, i+1)
+
+	if i == 0 {
+		n.mail[0] = nil // most calls go from the front, and the others need not move for that
+		n.mail = n.mail[1:]
+	} else {
+		n.mail = slices.Delete(n.mail, i, i+1)
+	}
+
 	n.bytes -= it.Message.Size()
+	if it.View {
+		n.views--
+	}
+	if it.Message.Section != "" {
+		n.inside--
+	}
+	n.index.remove(it)
+	n.indexMail()
 	n.fasten(it)
 	if it.Seq == 0 {
 		return
 	}
+
 	if j := slices.IndexFunc(d.Mailbox, func(m model.MailboxItem) bool { return m.Seq == it.Seq }); j >= 0 {
 		d.Mailbox = slices.Delete(d.Mailbox, j, j+1)
 		return
 	}
+
 	d.Taken = append(d.Taken, it.Seq)
 }
 
 // Begin releases a held call, because its row is stored.
 func (n *Entity) Begin(m *model.Message) {
 	if it := n.findRequest(m); it != nil {
-		it.held = false
+		it.held, it.early = false, false
 	}
+}
+
+// bars reports whether an item that must not be made yet keeps those behind it waiting.
+func (n *Entity) bars(it *Item) bool {
+	return it.early && !it.View && !n.Row.Address.Stateless() && !LockedOut(&n.Row, it.Message)
 }
 
 // NeedsSettle reports whether Settle may have something to do.
@@ -420,6 +484,7 @@ func (n *Entity) Settle(now model.Time) Decision {
 			d.refuseCall(it.Message, fault.Unavailable, Interrupted)
 		}
 	}
+	n.expire(now)
 	n.grant(&d, now)
 	n.change(&d, &before, now)
 	return d
@@ -452,8 +517,12 @@ func (n *Entity) grantMessage(section model.Link) model.Message {
 
 // change adds the new row to the decision, if the row has changed.
 func (n *Entity) change(d *Decision, before *model.Entity, now model.Time) {
+	n.arm(d, now)
 	r := &n.Row
-	if r.Exists == before.Exists && r.Holder == before.Holder && r.Epoch == before.Epoch && r.State.Encoding == before.State.Encoding && sameBytes(r.State.Data, before.State.Data) {
+	if r.Empty() {
+		r.Log = nil
+	}
+	if sameLog(r.Log, before.Log) && r.Expires == before.Expires && r.Alarm == before.Alarm && r.Exists == before.Exists && r.Holder == before.Holder && r.Epoch == before.Epoch && r.State.Encoding == before.State.Encoding && sameBytes(r.State.Data, before.State.Data) {
 		return
 	}
 	if r.Empty() && before.Version == 0 {
@@ -486,6 +555,8 @@ func (n *Entity) Next(most, maxBytes int) []*Item {
 
 		m := it.Message
 		switch {
+		case n.bars(it):
+			return n.hand(items)
 		case it.made || it.View || it.held || it.lost:
 			continue
 		case LockedOut(&n.Row, m):
@@ -507,6 +578,47 @@ func (n *Entity) Next(most, maxBytes int) []*Item {
 	return n.hand(items)
 }
 
+// HasNext reports whether Next would return a call.
+func (n *Entity) HasNext() bool {
+	if n.busy > 0 && !n.Row.Address.Stateless() || n.Row.Locked() && n.inside == 0 {
+		return false
+	}
+	for _, it := range n.mail {
+		switch {
+		case n.bars(it):
+			return false
+		case it.made || it.View || it.held || it.lost || LockedOut(&n.Row, it.Message):
+			continue
+		default:
+			return it.Message.Kind != model.MessageLock && !it.isAccused()
+		}
+	}
+	return false
+}
+
+// HasViews reports whether Views would return a call. Calls that no longer are views wait for their
+// turn, as after Views.
+func (n *Entity) HasViews(view func(name string) bool) (found bool) {
+	if n.views == 0 {
+		return false
+	}
+	for _, it := range n.mail {
+		switch {
+		case !it.View || it.made || it.early || it.isAccused():
+		case view(it.Message.Name):
+			found = true
+		default:
+			n.setView(it, false)
+		}
+	}
+	return found
+}
+
+// WaitsForView reports whether a view has not begun.
+func (n *Entity) WaitsForView() bool {
+	return n.views > 0 && n.find(func(it *Item) bool { return it.View && !it.made && !it.early }) != nil
+}
+
 // hand marks items as handed over.
 func (n *Entity) hand(items []*Item) []*Item {
 	if len(items) == 0 {
@@ -525,12 +637,12 @@ func (n *Entity) hand(items []*Item) []*Item {
 func (n *Entity) Views(view func(name string) bool) (items []*Item) {
 	for _, it := range n.mail {
 		switch {
-		case !it.View || it.made || it.isAccused():
+		case !it.View || it.made || it.early || it.isAccused():
 		case view(it.Message.Name):
 			it.made = true
 			items = append(items, it)
 		default:
-			it.View = false
+			n.setView(it, false)
 		}
 	}
 	return items
@@ -584,7 +696,7 @@ func (n *Entity) Forget(tag any, request string) bool {
 func (n *Entity) Mark(view func(name string) bool) {
 	for _, it := range n.mail {
 		if !it.made && it.Message.Kind == model.MessageCall && it.Message.Section == "" {
-			it.View = view(it.Message.Name)
+			n.setView(it, view(it.Message.Name))
 		}
 	}
 }
@@ -623,10 +735,12 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 		}
 	}
 
+	succeeded := false
 	for i, it := range made {
 		res := &r.Results[i]
 		n.remove(&d, n.Current(it))
 		if res.Failure == nil {
+			succeeded = true
 			for j := range res.Messages {
 				d.Messages = append(d.Messages, *res.Messages[j].Bounded())
 			}
@@ -634,16 +748,24 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 		d.answerCall(it.Message, model.Answer{Output: res.Output, Failure: res.Failure.Bounded()})
 	}
 
+	hand := items[0].hand
+	if plain {
+		n.log(made, r, now)
+	}
 	if r.Changed && plain {
 		n.Row.State, n.Row.Exists = r.State, r.Exists
 		switch {
 		case !r.Exists:
-			n.Row.State, n.Row.Created = model.Payload{}, 0
-		case !before.Exists:
+			n.clearState()
+		case !before.Exists || hand != nil && hand.Fresh:
 			n.Row.Created = now
 		}
 	}
+	if plain && succeeded {
+		n.prolong(hand, now)
+	}
 
+	n.expire(now)
 	n.grant(&d, now)
 	n.change(&d, &before, now)
 	return d, true

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -16,7 +17,17 @@ func (n *Entity) Find(id string) *Item {
 // code runs, and how far it has come is unknown.
 func (n *Entity) manage(d *Decision, m *model.Message) {
 	if m.Name == model.MailboxList {
-		d.Answer.Output = n.calls().Encode()
+		after, ok := model.ParseMailboxMark(m.ID)
+		if !ok {
+			d.refuse(fault.Invalid, fmt.Sprintf("%q is not a cursor of the mailbox of %s", m.ID, m.To))
+			return
+		}
+		d.Answer.Output = n.calls(after).Encode()
+		return
+	}
+
+	if m.Name == model.MailboxInterrupt {
+		n.listRunning(d, m)
 		return
 	}
 
@@ -39,14 +50,62 @@ func (n *Entity) manage(d *Decision, m *model.Message) {
 	}
 }
 
-// calls returns the mailbox as an operator sees it.
-func (n *Entity) calls() *model.Calls {
+// IsInterrupted reports whether an operator's request to interrupt concerns an item: a call that a
+// worker has, and that changes something.
+func (n *Entity) IsInterrupted(it *Item, m *model.Message) bool {
+	return it.made && !it.View && (m.ID == "" || model.ItemID(it.Seq, it.At, it.Message) == m.ID)
+}
+
+// listRunning answers with the calls that an interrupt concerns. The caller of Deliver tells their
+// workers. Nothing is decided here: the report of the worker ends the calls.
+func (n *Entity) listRunning(d *Decision, m *model.Message) {
 	c := &model.Calls{Total: len(n.mail)}
-	for i, it := range n.mail[:min(len(n.mail), model.MailboxListed)] {
-		c.Calls = append(c.Calls, n.callOf(i, it))
+	for i, it := range n.mail {
+		if n.IsInterrupted(it, m) && len(c.Calls) < model.MailboxListed {
+			c.Calls = append(c.Calls, n.callOf(i, it))
+		}
 	}
 
+	switch {
+	case len(c.Calls) > 0:
+		d.Answer.Output = c.Encode()
+	case m.ID != "":
+		d.refuse(fault.NotFound, fmt.Sprintf("no call %s of %s runs", m.ID, m.To))
+	default:
+		d.refuse(fault.NotFound, fmt.Sprintf("no call of %s runs", m.To))
+	}
+}
+
+// calls returns the page of the mailbox behind a mark, as an operator sees it.
+func (n *Entity) calls(after model.MailboxMark) *model.Calls {
+	c := &model.Calls{Total: len(n.mail)}
+	begin := n.behind(after)
+	for i, it := range n.mail[begin:min(begin+model.MailboxListed+1, len(n.mail))] {
+		c.Calls = append(c.Calls, n.callOf(begin+i, it))
+	}
+	c.Page(model.MailboxListed)
+
 	return c
+}
+
+// behind returns the index of the first item behind a mark. The item of the mark may be gone. Then
+// the page begins with the first item that was stored or that arrived after it.
+func (n *Entity) behind(mark model.MailboxMark) int {
+	if mark.ID == "" {
+		return 0
+	}
+	if it := n.Find(mark.ID); it != nil {
+		return slices.Index(n.mail, it) + 1
+	}
+
+	seq := mark.Seq()
+	for i, it := range n.mail {
+		if it.Seq != 0 && seq != 0 && it.Seq > seq || (it.Seq == 0 || seq == 0) && it.At >= mark.At {
+			return i
+		}
+	}
+
+	return len(n.mail)
 }
 
 // showItem returns one item with its input.

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/perdure/perdure/internal/core"
@@ -65,5 +66,88 @@ func TestManagedMailbox(t *testing.T) {
 	_, all = ask(model.MailboxList, "")
 	if d, _ := ask(model.MailboxDrop, all.Calls[2].ID); refusal(d.Refusal()) != "invalid" {
 		t.Errorf("the request of a lock: %v", d.Refusal())
+	}
+}
+
+// A long mailbox is listed in pages. Every call that waits during the whole list is on exactly one
+// page, also when the last call of a page goes meanwhile.
+func TestMailboxPages(t *testing.T) {
+	t.Parallel()
+	const count = 2*model.MailboxListed + 500
+	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
+	n := core.NewEntity(a, nil, nil)
+	for i := range count {
+		m := &model.Message{Kind: model.MessageCall, To: a, Name: strconv.Itoa(i), RequestID: model.CallIDs + strconv.Itoa(i)}
+		// Every third call is only in the memory of its owner.
+		n.Deliver(m, core.Arrival{Stored: i%3 != 0, Room: count, Tag: i}, model.Time(i+1))
+	}
+
+	page := func(cursor string) model.Calls {
+		t.Helper()
+		d := n.Deliver(&model.Message{Kind: model.MessageMailbox, To: a, Name: model.MailboxList, ID: cursor}, core.Arrival{}, count)
+		c, err := model.DecodeCalls(d.Answer.Output)
+		if err != nil || d.Refusal() != nil || d.HasWrites() {
+			t.Fatal(err, d.Refusal())
+		}
+		return c
+	}
+	// one is stored, one is not
+	for _, gone := range []int{model.MailboxListed - 1, model.MailboxListed} {
+		var seen []string
+		for c := page(""); ; c = page(c.Cursor) {
+			for i := range c.Calls {
+				if c.Calls[i].Position != len(seen)+1 && len(seen) < model.MailboxListed {
+					t.Fatalf("call %d has position %d", len(seen), c.Calls[i].Position)
+				}
+				seen = append(seen, c.Calls[i].Operation)
+			}
+			if c.Cursor == "" {
+				break
+			}
+			if len(seen) == model.MailboxListed { // the last call of the page goes
+				n.Deliver(&model.Message{Kind: model.MessageMailbox, To: a, Name: model.MailboxDrop, ID: c.Calls[len(c.Calls)-1].ID}, core.Arrival{}, count)
+			}
+		}
+
+		for i, name := range seen {
+			if i > 0 && name == seen[i-1] {
+				t.Errorf("call %s is listed twice", name)
+			}
+		}
+
+		want := count - (gone - (model.MailboxListed - 1))
+		if len(seen) != want {
+			t.Errorf("%d calls are listed, want %d", len(seen), want)
+		}
+	}
+
+	for _, wrong := range []string{"x", "1.2", "1.2.x", "-1.2.3-4", "1.2.3"} {
+		d := n.Deliver(&model.Message{Kind: model.MessageMailbox, To: a, Name: model.MailboxList, ID: wrong}, core.Arrival{}, count)
+		if refusal(d.Refusal()) != "invalid" {
+			t.Errorf("cursor %q: %v", wrong, d.Refusal())
+		}
+	}
+}
+
+// A long mailbox costs the owner about as much per call as a short one.
+func BenchmarkLongMailbox(b *testing.B) {
+	for _, count := range []int{1000, 100_000} {
+		b.Run(strconv.Itoa(count), func(b *testing.B) {
+			a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
+			for b.Loop() {
+				n := core.NewEntity(a, nil, nil)
+				for i := range count {
+					n.Deliver(&model.Message{Kind: model.MessageCall, To: a, Name: "op", OneWay: true, RequestID: model.CallIDs + strconv.Itoa(i)},
+						core.Arrival{Stored: true, Room: count}, model.Time(i+1))
+				}
+				for n.MailCount() > 0 {
+					items := n.Next(64, 1<<20)
+					if _, ok := n.Apply(items, &model.Operated{Results: make([]model.OperationResult, len(items))}, n.Row.Version, 1); !ok {
+						b.Fatal("refused")
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*count), "ns/call")
+		})
 	}
 }

@@ -273,3 +273,28 @@ func mustStart(t *testing.T) *Execution {
 	x, _ := startRoomy(t, model.Message{})
 	return x
 }
+
+// Signals of one name leave room for signals of other names, in bytes too.
+func TestSignalsOfOneNameLeaveRoom(t *testing.T) {
+	t.Parallel()
+	x, _ := startRoomy(t, model.Message{})
+	sent := 0
+	var refusal error
+	for refusal == nil {
+		d := send(x, model.MessageSignal, model.Message{Name: "never", Input: text(1_000)})
+		refusal = d.Refusal()
+		sent++
+	}
+	if !fault.Is(refusal, fault.Exhausted) || !strings.Contains(refusal.Error(), `unread signals "never": at most 22500 of one name may wait`) || sent < 15 {
+		t.Errorf("signal %d: %v", sent, refusal)
+	}
+	_, with := Deliver(x, &model.Message{Kind: model.MessageStart, To: roomy, With: []model.Event{{Name: "never", Input: text(1_000)}}}, x.Last, model.RunID{2}, narrow)
+	if !fault.Is(with.Refusal(), fault.Exhausted) {
+		t.Errorf("a signal with a start: %v", with.Refusal())
+	}
+	for _, kind := range []model.MessageKind{model.MessageSignal, model.MessageUpdate, model.MessageSettle} {
+		if d := send(x, kind, model.Message{Name: "wanted", Input: text(1_000), RequestID: kind.String()}); d.Refusal() != nil {
+			t.Errorf("%s: %v", kind, d.Refusal())
+		}
+	}
+}

@@ -87,7 +87,37 @@ func (x *Execution) floodReason(further []model.Event, lim Limits) string {
 		return fmt.Sprintf("execution %s holds %d unread signals: at most %d of all names may wait", x.Start.Address, len(x.signals), lim.allSignals())
 	}
 
+	return x.nameFullReason(further, lim)
+}
+
+// bytesPerName bounds the bytes of unread signals of one name: three quarters of what may wait.
+func (lim Limits) bytesPerName() int { return lim.Unread / 4 * 3 }
+
+// nameFullReason returns why the run may not hold the bytes of further signals of their names;
+// empty when it may. It counts only when much waits. The bound for all messages decides about a
+// name without signals.
+func (x *Execution) nameFullReason(further []model.Event, lim Limits) string {
+	if lim.Unread == 0 || x.unread+bytesOf(further) <= lim.bytesPerName() {
+		return ""
+	}
+	for i := range further {
+		name := further[i].Name
+		have := bytesNamed(x.signals, name)
+		if size := bytesNamed(further[:i+1], name); have > 0 && have+size > lim.bytesPerName() {
+			return fmt.Sprintf("execution %s holds %d bytes of unread signals %q: at most %d of one name may wait", x.Start.Address, have, name, lim.bytesPerName())
+		}
+	}
 	return ""
+}
+
+// bytesNamed returns the bytes of the signals of a name.
+func bytesNamed(signals []model.Event, name string) (n int) {
+	for i := range signals {
+		if signals[i].Name == name {
+			n += signals[i].Size()
+		}
+	}
+	return n
 }
 
 // overflowReason returns why a run may not begin with the signals that it has; empty when it may.

@@ -37,6 +37,7 @@ func loneDeaths(m *model.Message) int {
 // already. Calls that a dead owner has marked are made alone. So are others, up to the number
 // alone. Suspect returns how many others it chose.
 func (n *Entity) Suspect(self model.NodeID, alone int) (lone int) {
+	n.suspects = true
 	calls, free := 0, 0
 	for _, it := range n.mail {
 		m := it.Message
@@ -69,6 +70,7 @@ func (n *Entity) Suspect(self model.NodeID, alone int) (lone int) {
 // did not die, so its mark on a call is wrong. It must be removed before the call is made;
 // otherwise it would count when this node dies.
 func (n *Entity) Pardon(self model.NodeID) {
+	n.suspects = true
 	for _, it := range n.mail {
 		m := it.Message
 		switch {
@@ -88,7 +90,7 @@ func (it *Item) isAccused() bool { return it.suspect && (!it.behind || it.View) 
 // Suspects returns the next calls to mark before they are made: one call that is made alone, or at
 // most this many others. It returns none while calls before them are being made or marked.
 func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
-	if n.busy > 0 && !n.Row.Address.Stateless() {
+	if n.busy > 0 && !n.Row.Address.Stateless() || !n.suspects {
 		return nil, false
 	}
 
@@ -138,7 +140,8 @@ func (n *Entity) Note(items []*Item, self model.NodeID, now model.Time) (d Decis
 			m.Deaths, m.By = m.Deaths+1, self
 		}
 
-		it.Message, it.noting = &m, true
+		n.replaceMessage(it, &m)
+		it.noting = true
 		d.Taken = append(d.Taken, it.Seq)
 		d.Mailbox = append(d.Mailbox, model.MailboxItem{Seq: it.Seq, At: it.At, Message: m})
 	}
@@ -160,10 +163,12 @@ func poisonFailure(m *model.Message) *model.Failure {
 
 // ReleaseNoted releases calls whose mark is stored, so that they can be made.
 func (n *Entity) ReleaseNoted() {
+	n.suspects = false
 	for _, it := range n.mail {
 		if it.noting {
 			it.noting, it.suspect, it.pardoned = false, false, false
 		}
+		n.suspects = n.suspects || it.suspect
 	}
 }
 

@@ -58,6 +58,11 @@ func (p *port) Acquire(ctx context.Context, node model.NodeID, epoch int64, shar
 	return got, p.end(faultstore.Acquire, fmt.Sprintf(" %d of %d", len(got), len(shards)), err)
 }
 
+func (p *port) SetDrained(ctx context.Context, node model.NodeID, drained bool) (bool, error) {
+	found, err := p.Store.SetDrained(ctx, node, drained)
+	return found, p.end(faultstore.SetDrained, "", err)
+}
+
 func (p *port) Unregister(ctx context.Context, node model.NodeID, epoch int64) error {
 	return p.end(faultstore.Unregister, "", p.Store.Unregister(ctx, node, epoch))
 }

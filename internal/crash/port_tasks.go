@@ -72,3 +72,12 @@ func (p *port) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxBy
 	rows, err := p.Store.TakePeerMail(ctx, node, limit, maxBytes)
 	return rows, p.end(faultstore.TakePeerMail, fmt.Sprintf(": %d", len(rows)), err)
 }
+
+func (p *port) PutAudit(ctx context.Context, rows []store.AuditRow) error {
+	return p.end(faultstore.PutAudit, fmt.Sprintf(": %d", len(rows)), p.Store.PutAudit(ctx, rows))
+}
+
+func (p *port) ListAudit(ctx context.Context, q store.AuditQuery) ([]store.AuditRow, error) {
+	rows, err := p.Store.ListAudit(ctx, q)
+	return rows, p.end(faultstore.ListAudit, "", err)
+}

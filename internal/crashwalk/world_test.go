@@ -139,7 +139,7 @@ func (w *world) open(st *stage) (*process, error) {
 		Store: w.mem, Plan: w.strike, Orphans: w.orphans, Trace: w.trace, Number: w.opened, Shared: st.processes > 1, Patience: patience,
 		Engine: engine.Config{Log: log, Lanes: w.s.lanes, LeaseTTL: cmp.Or(w.s.lease, leaseTTL)},
 		Attach: attach.Config{
-			Logger: log, IdleAfter: w.s.idleAfter, Checks: w.checks, Payloads: w.payloads(), Cluster: "walk", Version: st.version, Tasks: w.s.tasks,
+			Logger: log, IdleAfter: w.s.idleAfter, Checks: w.checks, Payloads: w.payloads(), Version: st.version, Tasks: w.s.tasks,
 		},
 	}
 	if st.processes > 1 {

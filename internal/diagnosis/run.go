@@ -33,7 +33,7 @@ func (w *World) Judge(r *Run) []model.Reason {
 	}
 	why, stands := w.WhyUnowned(r.Shard)
 	if !stands && r.Task == nil {
-		why, stands = w.WhyNoCode(r.Shard, r.Address, r.Pin)
+		why, stands = w.WhyNoCode(r.Shard, r.Address, r.Pin, waits)
 	}
 	if !stands {
 		return waits

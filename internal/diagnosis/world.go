@@ -71,10 +71,10 @@ func (w *World) WhyUnowned(shard model.ShardID) (why model.Reason, ok bool) {
 	return why, true
 }
 
-// WhyNoCode returns why no node can run the code of an execution, an entity or a service. ok is
-// false if the owner of its shard can. pin is the version that a run is pinned to; empty if it is
-// not pinned.
-func (w *World) WhyNoCode(shard model.ShardID, a model.Address, pin string) (why model.Reason, ok bool) {
+// WhyNoCode returns why no node runs the code of an execution, an entity or a service. ok is false
+// if the owner of its shard has the code, or lets another node run it. waits is what the owner
+// says. pin is the version that a run is pinned to; empty if it is not pinned.
+func (w *World) WhyNoCode(shard model.ShardID, a model.Address, pin string, waits []model.Reason) (why model.Reason, ok bool) {
 	owner := w.Owner(shard)
 	if owner == nil || has(owner, a, pin) {
 		return why, false
@@ -88,11 +88,17 @@ func (w *World) WhyNoCode(shard model.ShardID, a model.Address, pin string) (why
 	}
 
 	for _, m := range w.live {
-		if has(m, a, pin) {
-			why.Code = model.WaitElsewhere
-			why.Where = process(owner) + " owns its shard and has no code for it, " + process(m) + " has"
-			return why, true
+		if !has(m, a, pin) {
+			continue
 		}
+		// A worker of that node joins the owner. If it has not, the owner says that it waits for a
+		// worker.
+		if !slices.ContainsFunc(waits, func(o model.Reason) bool { return o.Code == model.WaitWorker && o.Name == why.Name }) {
+			return model.Reason{}, false
+		}
+		why.Code = model.WaitElsewhere
+		why.Where = process(owner) + " owns its shard and has no code for it, " + process(m) + " has, and its workers have not joined the owner"
+		return why, true
 	}
 	why.Where = "no live process has its code"
 	return why, true

@@ -24,7 +24,6 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/perdure/perdure"
-	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/codec"
@@ -172,9 +171,8 @@ func serve(ctx context.Context, cfg attach.Config) (*server, error) {
 	}
 
 	s := &server{listener: bufconn.Listen(buffer)}
-	mailer, _ := cfg.Backend.(api.Mailer)
 	s.grpc = grpcapi.New(grpcapi.Config{
-		Backend: cfg.Backend, Mailer: mailer, Authenticator: authn.Open{Tenant: cfg.Tenant}, Log: cfg.Logger, Version: cfg.Version,
+		Backend: cfg.Backend, Authenticator: authn.Open{Tenant: cfg.Tenant}, Log: cfg.Logger, Version: cfg.Version,
 		MaxPayload: codec.MaxStored(cfg.Payloads, cfg.MaxPayload),
 	})
 	var err error

@@ -218,8 +218,9 @@ func TestReasonOfTaskForAnotherProcess(t *testing.T) {
 		s.cfg.Tasks = perdure.TaskConfig{Slots: 1}
 		s.open(work.Bind(func(_ context.Context, n int) (int, error) { <-may; return n, nil }))
 		c := caller(t, first)
-		// The processes share the shards, and a task that the worker's own process owns has another
-		// reason. With this many tasks, the first process owns some.
+		// The processes share the shards, so each of them owns some of this many tasks. The worker
+		// takes one of them, and the others wait for it. An owner that has borrowed the worker
+		// counts the tasks in line. Before that, it only knows that another node could take them.
 		inputs := make([]int, 32)
 		for i := range inputs {
 			inputs[i] = i + 1
@@ -229,14 +230,15 @@ func TestReasonOfTaskForAnotherProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		eventually(t, "one waits for the worker of another process", func() bool {
+		eventually(t, "all but one wait in line for the only slot", func() bool {
+			waiting := 0
 			for _, x := range xs {
 				info, err := first.Executions().Describe(t.Context(), x)
-				if err == nil && strings.Contains(info.Reason, "another node") {
-					return true
+				if err == nil && strings.HasPrefix(info.Reason, "waits in line in queue work") {
+					waiting++
 				}
 			}
-			return false
+			return waiting == len(xs)-1
 		})
 
 		close(may)

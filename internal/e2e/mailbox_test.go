@@ -41,9 +41,12 @@ func TestOperatorManagesAMailbox(t *testing.T) {
 		mailbox := func(n int) []perdure.MailboxCall {
 			t.Helper()
 			for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-				calls, err := operator.Mailboxes().List(ctx, ref)
-				if err != nil {
-					t.Fatal(err)
+				var calls []perdure.MailboxCall
+				for call, err := range operator.Mailboxes().List(ctx, ref) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					calls = append(calls, call)
 				}
 				if len(calls) == n {
 					return calls

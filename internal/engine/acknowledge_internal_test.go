@@ -152,7 +152,7 @@ func TestAcknowledgedAnswersOfOtherOwners(t *testing.T) {
 				if w.id == "" {
 					m, _ = withRequestID(m)
 				}
-				if _, err := e.clerk.send(ctx, m, w.taken); err != nil {
+				if _, err := e.clerk.send(ctx, m, attempt{taken: w.taken}); err != nil {
 					t.Fatal(err)
 				}
 

@@ -36,6 +36,7 @@ type clerk struct {
 	tidied  time.Time          // when the last of them were removed; only the lookout uses it
 	runs    map[store.RunKey][]*call
 	listens map[model.Address]*listening // see taskdata.go
+	puts    puts
 	// forgetting tells that a timer runs which removes entries of listens without listeners.
 	forgetting bool
 }
@@ -151,7 +152,7 @@ func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) (firs
 
 	row := store.InboxRow{Shard: shard, ID: id, Message: *m}
 	for first = true; ; first = false {
-		err := k.eng.cfg.Store.PutInbox(ctx, []store.InboxRow{row})
+		err := k.putRow(ctx, &row)
 		if err == nil {
 			k.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Mail, Shard: shard})
 			return first, nil
@@ -163,15 +164,16 @@ func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) (firs
 	}
 }
 
-// send asks the owner and waits for its answer. taken says that an owner may have served the
-// request before, under the same id.
-func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.Answer, error) {
+// send asks the owner and waits for its answer. tried says what became of the request before, under
+// the same id.
+func (k *clerk) send(ctx context.Context, m *model.Message, tried attempt) (model.Answer, error) {
 	// Every request needs an id under which the owner remembers the answer. An id that the engine
 	// draws belongs to this call alone, so the answer can be removed after it has arrived.
 	asked, id := *m, newID()
 	if asked.RequestID == "" {
-		asked.RequestID, asked.Drawn, taken = newID().String(), true, false
+		asked.RequestID, asked.Drawn, tried = newID().String(), true, attempt{}
 	}
+	asked.Linked = tried.link
 	key := store.RequestKey{Shard: asked.To.Shard(k.eng.cfg.Store.Info().Shards), Address: asked.To, ID: asked.RequestID}
 	refused := key // the owner has no room, or the id belongs to another request
 	refused.ID = model.RefusedIDs + id.String()
@@ -212,7 +214,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.A
 			// After a retry of the put, another copy of the request may still arrive. The
 			// remembered answer then keeps it from taking effect a second time. A refusal is not
 			// remembered, so the copy may take effect.
-			if asked.Drawn && first && !taken {
+			if asked.Drawn && first && !tried.taken {
 				k.acknowledge(c.reply)
 			}
 			return c.answer.Answer, unsure(c.answer.Err, !first)
@@ -242,7 +244,22 @@ func (k *clerk) limitReached(ctx context.Context, m *model.Message) error {
 	return core.LimitReached(m.To, row.Blocked)
 }
 
-// await waits for the end of an execution that another node owns, run by run along the chain.
+// errOursNow says that this node has acquired the shard of an execution that it waits for.
+var errOursNow = fault.New(fault.Unavailable, "this node owns the shard now")
+
+// awaitStarted waits for the end of an execution whose start has asked the owner for a hint. run is
+// the run that the start has begun or found.
+func (k *clerk) awaitStarted(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
+	key := store.RunKey{Shard: a.Shard(k.eng.cfg.Store.Info().Shards), Run: run}
+	r, err := k.awaitRun(ctx, a, key)
+	if err != nil || r.Outcome.Status.Closed() && r.Outcome.Status != model.Continued {
+		return r, err
+	}
+	return k.await(ctx, a, model.RunID{})
+}
+
+// await waits for the end of an execution that another node owns, run by run along the chain. It
+// returns errOursNow when this node acquires the shard, because its lane answers sooner.
 func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
 	shard := a.Shard(k.eng.cfg.Store.Info().Shards)
 	asked := false
@@ -301,16 +318,23 @@ func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey)
 		forget(k.runs, key, c)
 	}()
 
-	select {
-	case <-c.done:
-		return *c.answer.Result, nil
-	case <-trust.C:
-		return lane.Result{}, nil
-	case <-ctx.Done():
-	case <-k.eng.stopped:
+	for {
+		served := k.eng.served.listen()
+		if inc := k.eng.current(); inc != nil && inc.lane(key.Shard) != nil {
+			return lane.Result{}, errOursNow
+		}
+		select {
+		case <-c.done:
+			return *c.answer.Result, nil
+		case <-trust.C:
+			return lane.Result{}, nil
+		case <-served:
+			continue
+		case <-ctx.Done():
+		case <-k.eng.stopped:
+		}
+		return lane.Result{}, k.eng.gaveUp(ctx, "wait for %s", a)
 	}
-
-	return lane.Result{}, k.eng.gaveUp(ctx, "wait for %s", a)
 }
 
 func without(calls []*call, c *call) []*call {

@@ -25,6 +25,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/peerlink"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/telemetry"
 	"github.com/perdure/perdure/internal/telemetry/tracing"
@@ -39,6 +40,8 @@ type Config struct {
 	Store store.Store
 	// Hints wakes other nodes; nil for a node that is alone.
 	Hints notify.Hub
+	// Peers is where the process listens for other nodes; nil sends everything through the store.
+	Peers *peerlink.Endpoint
 	Log   *slog.Logger
 	// Version of the program, for people to read.
 	Version string
@@ -48,6 +51,9 @@ type Config struct {
 	// Guest only sends requests to the nodes of a shared store: it owns no shard, and workers that
 	// join it get no work.
 	Guest bool
+	// Weight is the share of the shards that the node should own, relative to the other nodes.
+	// Default cluster.DefaultWeight.
+	Weight int
 
 	Lanes int // the number of committers; default 1
 	// LeaseTTL is how long other nodes wait before they take over from a silent one. Default 10 s.
@@ -66,6 +72,8 @@ type Config struct {
 	SweepEvery time.Duration // between two sweeps, which remove expired rows; default 30 s
 	RetainDead time.Duration // how long dead tasks are kept; default 90 days, negative: forever
 	RetainLogs time.Duration // how long log lines of tasks are kept; default 7 days
+	// RetainAudit is how long the audit log keeps its entries; 0 keeps them all.
+	RetainAudit time.Duration
 	// Lane configures the lanes. The engine sets its Ref, Shards, Lanes, Retention and NewRun.
 	Lane   lane.Config
 	Limits core.Limits
@@ -88,6 +96,9 @@ func (c *Config) withDefaults() {
 		c.Hints = notify.NoHub{}
 	}
 
+	if c.Weight == 0 {
+		c.Weight = cluster.DefaultWeight
+	}
 	if c.Lanes == 0 {
 		c.Lanes = 1
 	}
@@ -141,15 +152,24 @@ type Engine struct {
 	feed        *feed.Hub
 	inc         atomic.Pointer[incarnation]
 	clerk       *clerk
-	guest       model.NodeID  // the name of a guest, which is not a node
-	ready       chan struct{} // closed when the first incarnation serves
-	isReady     sync.Once
-	lives       map[model.NodeID]bool // the incarnations of this process; only Run uses it
-	stopped     chan struct{}         // closed when Run has returned: no answers come after that
-	served      bell                  // rung when this node has acquired shards
-	failed      atomic.Pointer[error] // why Run has returned, unless its context ended
-	stopping    chan struct{}         // closed by Stopping
-	stopOnce    sync.Once
+	// mixed says that nodes with different code have been seen, so that one may have worked for
+	// another.
+	mixed   atomic.Bool
+	guest   model.NodeID  // the name of a guest, which is not a node
+	ready   chan struct{} // closed when the first incarnation serves
+	isReady sync.Once
+	lives   map[model.NodeID]bool // the incarnations of this process; only Run uses it
+	// foreign are shards that the process has tried to acquire from another process, and has not
+	// served since. An attempt may succeed without an answer. Only Run uses it.
+	foreign map[model.ShardID]bool
+	// drained says that an operator has drained this node. Its next life begins so. Only Run uses
+	// it.
+	drained  bool
+	stopped  chan struct{}         // closed when Run has returned: no answers come after that
+	served   bell                  // rung when this node has acquired shards
+	failed   atomic.Pointer[error] // why Run has returned, unless its context ended
+	stopping chan struct{}         // closed by Stopping
+	stopOnce sync.Once
 	// how far the store's clock was ahead of ours at the last renewal, in ns
 	skew atomic.Int64
 
@@ -231,7 +251,7 @@ func (e *Engine) await(ctx context.Context, ring <-chan struct{}) bool {
 func New(cfg Config) *Engine {
 	cfg.withDefaults()
 	e := &Engine{
-		cfg: cfg, clock: newClock(cfg.Clock, cfg.Suspended), lives: map[model.NodeID]bool{}, ready: make(chan struct{}), stopped: make(chan struct{}),
+		cfg: cfg, clock: newClock(cfg.Clock, cfg.Suspended), lives: map[model.NodeID]bool{}, foreign: map[model.ShardID]bool{}, ready: make(chan struct{}), stopped: make(chan struct{}),
 		stopping: make(chan struct{}),
 	}
 
@@ -419,6 +439,12 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	}
 	self := host.Self(model.NodeID(uuid.Must(uuid.NewV7())), e.cfg.Version)
 	self.Sole = !e.cfg.Store.Info().Shared
+	if !self.Sole {
+		self.Weight, self.Drained = e.cfg.Weight, e.drained
+	}
+	if end := e.cfg.Peers; end != nil && !self.Sole {
+		self.LinkAddress, self.LinkKey = end.Address(), end.Fingerprint()
+	}
 	e.lives[self.ID] = true
 	asleep, sent := e.clock.notice(), e.clock.mono()
 	reg, err := e.cfg.Store.Register(ctx, self, e.cfg.Lanes, e.cfg.LeaseTTL)
@@ -447,16 +473,21 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	if e.cfg.Store.Info().Shared {
 		inc.borrower, inc.lender = lending.NewBorrower(self.ID, debts{loans{inc}}, inc.board), lending.NewLender(self.ID, loans{inc})
 		handler := peerHandler{lending.PeerHandler{Borrower: inc.borrower, Lender: inc.lender, Log: e.cfg.Log}, inc}
-		inc.peers = peer.New(peer.Config{Self: self.ID, Mail: e.cfg.Store, Hints: e.cfg.Hints, Log: e.cfg.Log, Handler: handler})
+		inc.peers = peer.New(peer.Config{Self: self.ID, Mail: e.cfg.Store, Hints: e.cfg.Hints, Log: e.cfg.Log, Handler: handler, Direct: inc.sendPeerMail})
 		inc.borrower.Connect(inc.peers)
 		inc.lender.Connect(inc.peers)
+		inc.newCrew()
 	}
+	inc.joinLinks()
 
 	for i := range inc.lanes {
 		cfg := e.cfg.Lane
 		cfg.Board = inc.board
 		cfg.Ref = store.LaneRef{Node: self.ID, Lane: i, Epoch: reg.Epoch}
 		cfg.Shards, cfg.Lanes, cfg.Limits = e.cfg.Store.Info().Shards, e.cfg.Lanes, e.cfg.Limits
+		if cfg.AskFor == 0 && inc.crewHost != nil {
+			cfg.AskFor = askFor
+		}
 		cfg.NewRun, cfg.Retention, cfg.TenantRetention = e.clock.newRun, e.cfg.Retention, e.flow.Retention()
 		cfg.Watched, cfg.NewTrace, cfg.WantsChanges = e.isObserved(), e.newTrace(), e.feed.On
 		if cfg.MaxLoads == 0 {

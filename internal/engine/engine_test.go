@@ -31,7 +31,7 @@ type stepper struct {
 	ran map[string]int
 }
 
-func (w *stepper) Activate(a model.Activation) {
+func (w *stepper) Activate(a *model.Activation) {
 	go w.step(a.Start.Run, a.Generation, int64(len(a.Events)))
 }
 
@@ -43,6 +43,7 @@ func (w *stepper) Retry(model.RunID, uint64, string) {}
 
 func (*stepper) Query(model.RunID, uint64, model.Query)                 {}
 func (*stepper) Recall(model.Address, model.RunID, uint64, model.Query) {}
+func (*stepper) Taken(model.RunID, uint64)                              {}
 
 func (w *stepper) Evict(model.RunID, uint64, string) {}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/perdure/perdure/internal/engine/crew"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -31,20 +32,48 @@ func (w *entityWorkers) call(calls []lane.OperateCall) {
 	}
 }
 
+// interrupter is an EntityWorker that can interrupt calls.
+type interrupter interface {
+	Interrupt(i model.Interruption)
+}
+
+// interrupt passes interruptions of a lane to the workers. Workers that cannot interrupt calls
+// ignore them.
+func (w *entityWorkers) interrupt(calls []lane.InterruptCall) {
+	for i := range calls {
+		s := w.get(-calls[i].Worker)
+		if s == nil {
+			continue // it has left, and its calls run again
+		}
+		if worker, ok := s.worker.(interrupter); ok {
+			worker.Interrupt(calls[i].Interruption)
+		}
+	}
+}
+
 // EntitySession is the engine's side of an entity worker.
 type EntitySession struct {
 	eng    *Engine
 	id     lane.WorkerID // lanes use its negative, which no workflow worker has
 	worker EntityWorker
 	offer  model.EntityOffer
+	node   model.NodeID      // of a worker of another node; zero for a worker of this process
+	hands  *crew.EntityHands // what it does for other nodes
+	lent
 
 	holdings[uint64] // hand-overs, by generation
 }
 
+func (s *EntitySession) isAway() bool { return !s.node.IsZero() }
+
 // JoinEntities adds an entity worker.
 func (e *Engine) JoinEntities(w EntityWorker, offer model.EntityOffer) *EntitySession {
 	s := e.entityWorkers.add(func(id lane.WorkerID) *EntitySession {
-		return &EntitySession{eng: e, id: id, worker: w, offer: offer}
+		s := &EntitySession{eng: e, id: id, worker: w, offer: offer}
+		s.hands = crew.NewEntityHands(w, offer, crew.HandsConfig{
+			Hold: func(_ model.RunID, g uint64) { s.hold(g, g) }, Release: func(_ model.RunID, g uint64) { s.release(g, g) }, Slots: s.slots,
+		})
+		return s
 	})
 	if inc := e.current(); inc != nil {
 		inc.joinEntities(s)
@@ -54,6 +83,9 @@ func (e *Engine) JoinEntities(w EntityWorker, offer model.EntityOffer) *EntitySe
 
 // FinishCalls delivers the outcome of calls. It blocks while the engine is full.
 func (s *EntitySession) FinishCalls(ctx context.Context, r model.Operated) error {
+	if crew.IsLent(r.Generation) {
+		return s.hands.FinishCalls(ctx, r)
+	}
 	defer s.release(r.Generation, r.Generation)
 	inc := s.eng.current()
 	if inc == nil {
@@ -66,8 +98,9 @@ func (s *EntitySession) FinishCalls(ctx context.Context, r model.Operated) error
 // ends, and ends the session.
 func (s *EntitySession) Leave(ctx context.Context) error {
 	if inc := s.eng.current(); inc != nil {
-		inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Withdraw(-s.id) })
+		inc.everywhere(func(l *lane.Lane, now model.Time) { l.Withdraw(now, -s.id) })
 		inc.waitForLanes(ctx) // the worker holds what they hand over until then
+		inc.withdrawLent(ctx, &s.lent, s.hands)
 	}
 
 	err := s.rest(ctx)
@@ -79,6 +112,7 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 		for _, shell := range inc.lanes { // after its last report
 			shell.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Leave(now, -s.id) }})
 		}
+		inc.leaveLent(s.hands)
 	}
 
 	s.eng.entityWorkers.remove(s.id)
@@ -88,11 +122,13 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 
 func (inc *incarnation) joinEntities(w *EntitySession) {
 	inc.announce()
+	slots := inc.newSlots(-w.id, w.offer.Slots)
 	for i, s := range inc.lanes {
 		offer := w.offer
 		offer.Held = inc.heldIn(i, offer.Held)
-		s.inbox.result(func(l *lane.Lane, now model.Time) { l.JoinEntities(now, -w.id, offer) })
+		s.inbox.result(func(l *lane.Lane, now model.Time) { l.JoinEntities(now, -w.id, offer, slots.capacity()) })
 	}
+	inc.lend(&w.lent, slots)
 }
 
 // everywhere runs do on each lane.
@@ -131,13 +167,21 @@ func (e *Engine) Call(ctx context.Context, m *model.Message, view bool) (model.A
 		served := e.served.listen()
 		inc := e.current()
 		a, err := e.sendLocal(ctx, m, true, false)
+
 		switch {
 		case !errors.Is(err, lane.ErrNotOwner) && (inc == nil || !inc.isServing()) && err == nil:
 			return model.Answer{}, lane.ErrInterrupted // the new owner does not have this call
 		case !errors.Is(err, lane.ErrNotOwner):
 			return a.Answer, err
 		case e.cfg.Store.Info().Shared:
-			return e.clerk.send(ctx, m, false)
+			a, tried, err := e.sendDirectly(ctx, askBrief, m, true, attempt{})
+			switch {
+			case !errors.Is(err, lane.ErrNotOwner):
+				return a.Answer, err
+			case tried.taken:
+				return model.Answer{}, lane.ErrInterrupted
+			}
+			return e.clerk.send(ctx, m, attempt{})
 		case !e.await(ctx, served):
 			return model.Answer{}, e.gaveUp(ctx, "call %s of %s: the node does not serve its shards", m.Name, m.To)
 		}

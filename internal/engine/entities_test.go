@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/peerlink/lan"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
 )
@@ -80,8 +81,21 @@ func stateOf(t testing.TB, st store.Store, a model.Address) string {
 // only in memory are made at most once.
 func TestEntitiesAmongNodes(t *testing.T) {
 	t.Parallel()
+	for _, linked := range []bool{false, true} {
+		t.Run(fmt.Sprint("linked=", linked), func(t *testing.T) {
+			t.Parallel()
+			testEntitiesAmongNodes(t, linked)
+		})
+	}
+}
+
+func testEntitiesAmongNodes(t *testing.T, linked bool) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRing(t)
+		if linked {
+			r.lan = &lan.LAN{}
+		}
 		var mu sync.Mutex
 		rang := map[string]int{}
 

@@ -19,7 +19,10 @@ type op struct {
 	worker  lane.WorkerID
 	token   any
 	awaits  bool // the message is a start, and the token waits for the end
-	bytes   int  // of the message; the inbox sets it
+	// tenure is how often the node had acquired shards when another node's message arrived.
+	tenure  int64
+	arrived model.Time // when it arrived
+	bytes   int        // of the message, which the inbox sets, or of what do brings
 	report  *model.TaskReport
 	task    queue.WorkerID // the worker that reports
 	do      func(l *lane.Lane, now model.Time)
@@ -46,17 +49,35 @@ func newInbox(limit, maxBytes int) *inbox {
 	return &inbox{limit: limit, maxBytes: maxBytes, wake: make(chan struct{}, 1)}
 }
 
-// hasRoom reports whether there is room for an op. The bytes that already wait decide about a
-// message, not its own size. So a large message waits no longer than a small one, and a message
+// hasRoom reports whether there is room for an op. The bytes that already wait decide about an op
+// with bytes, not its own size. So a large message waits no longer than a small one, and a message
 // that is larger than the limit passes as well.
 func (b *inbox) hasRoom(o *op) bool {
-	return len(b.ops) < b.limit && (o.message == nil || b.bytes < b.maxBytes)
+	return len(b.ops) < b.limit && (o.message == nil && o.bytes == 0 || b.bytes < b.maxBytes)
 }
 
 // add appends an op.
 func (b *inbox) add(o op) {
 	b.ops = append(b.ops, o)
 	b.bytes += o.bytes
+}
+
+// tryPut adds an op if there is room.
+func (b *inbox) tryPut(o op) (ok bool, err error) {
+	if o.message != nil {
+		o.bytes = o.message.Size()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed != nil {
+		return false, b.closed
+	}
+	if !b.hasRoom(&o) {
+		return false, nil
+	}
+	b.add(o)
+	b.ring()
+	return true, nil
 }
 
 // put adds an op. It blocks while the inbox is full.

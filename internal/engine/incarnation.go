@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/cluster"
+	"github.com/perdure/perdure/internal/engine/crew"
 	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/lending"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/peerlink"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/telemetry"
 )
@@ -35,7 +37,16 @@ type incarnation struct {
 	borrower *lending.Borrower
 	lender   *lending.Lender
 	peers    *peer.Post
-	alive    atomic.Pointer[[]string] // the nodes with a lease, at the last renewal
+	// These let workers run code for other nodes, in both directions; nil likewise.
+	crewOwner *crew.OwnerSide
+	crewHost  *crew.HostSide
+	links     *peerlink.Net // connections to other nodes; nil if there are none
+	// shardMap is who owned which shard at the last renewal.
+	shardMap atomic.Pointer[[]store.ShardOwner]
+	tenure   atomic.Int64 // counts how often shards were acquired
+	// toldShards are the shards of other nodes whose messages were sent over connections.
+	toldShards toldShards
+	alive      atomic.Pointer[[]string] // the nodes with a lease, at the last renewal
 	// owner has an entry per shard: 0 if it is not ours, lane + 1 if it is, -(lane + 1) while this
 	// node gives it up.
 	owner []atomic.Int32
@@ -104,10 +115,14 @@ func (inc *incarnation) run(ctx context.Context) error {
 	}
 	// Workers outlive incarnations. They join the new lanes and the new board here.
 	for _, s := range inc.eng.workers.all() {
-		inc.join(s)
+		if !s.isAway() { // such a worker joins the new incarnation itself
+			inc.join(s)
+		}
 	}
 	for _, s := range inc.eng.entityWorkers.all() {
-		inc.joinEntities(s)
+		if !s.isAway() {
+			inc.joinEntities(s)
+		}
 	}
 
 	for _, s := range inc.eng.taskWorkers.all() {
@@ -128,10 +143,15 @@ func (inc *incarnation) run(ctx context.Context) error {
 		wg.Go(func() { inc.borrower.Run(inner) })
 		wg.Go(func() { inc.lender.Run(inner) })
 	}
+	endCrew := inc.runCrew(inner)
+	if inc.links != nil {
+		wg.Go(func() { inc.links.Run(inner) })
+	}
 
 	unsubscribe := inc.eng.cfg.Hints.Subscribe(func(h notify.Hint) { inc.handleHint(h) })
 	inc.runMembership(ctx, inner)
 	unsubscribe()
+	endCrew() // before the lanes end: workers of other nodes keep what they run
 	// The order of the end: first the members loop, so that no shard comes or goes; then the lanes,
 	// which answer everything that waits; then the registration.
 	cause := context.Cause(inner)
@@ -275,6 +295,7 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 	}
 
 	if len(a.Acquire) > 0 {
+		inc.noteForeign(a.Acquire)
 		calls.Go(func() {
 			brief, cancel := context.WithTimeout(ctx, timeout)
 			got, err := st.Acquire(brief, inc.self.ID, inc.epoch, a.Acquire)
@@ -359,7 +380,10 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 		}
 		inc.alive.Store(&alive)
 		inc.owners = v.Owners
+		inc.noteDrain(&v)
+		inc.linkWith(&v)
 		inc.noteMembers(&v)
+		inc.tellCrew(&v)
 		inc.eng.flow.ReadIfNewer(v.Settings)
 		if inc.participant.UpdateMembers(&v, len(inc.member.OwnedShards())) {
 			inc.member.RenewNow()
@@ -382,6 +406,28 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 	}
 }
 
+// noteDrain learns whether an operator has drained this node.
+func (inc *incarnation) noteDrain(v *store.View) {
+	for i := range v.Members {
+		m := &v.Members[i]
+		if m.ID != inc.self.ID || m.Drained == inc.eng.drained {
+			continue
+		}
+		inc.eng.drained = m.Drained
+		inc.eng.cfg.Log.Info("an operator has changed whether this node owns shards", "node", inc.self.ID.String(), "drained", m.Drained)
+	}
+}
+
+// Rebalance makes all nodes look at once whether shards should move. They also do so with each
+// renewal of their lease.
+func (e *Engine) Rebalance() {
+	h := notify.Hint{Kind: notify.Membership}
+	if inc := e.current(); inc != nil {
+		inc.handleHint(h)
+	}
+	e.cfg.Hints.Publish(h)
+}
+
 // isOrphaned reports whether another process owned a shard and did not give it up.
 func (inc *incarnation) isOrphaned(s model.ShardID) bool {
 	last := inc.lastOwner(s)
@@ -398,6 +444,24 @@ func (inc *incarnation) lastOwner(s model.ShardID) model.NodeID {
 	return inc.owners[i].Node
 }
 
+// noteForeign remembers which shards another process served last, before this node acquires them.
+// If the answer is lost, the node finds itself as their owner at the next attempt.
+func (inc *incarnation) noteForeign(shards []model.ShardID) {
+	for _, s := range shards {
+		if !inc.eng.lives[inc.lastOwner(s)] {
+			inc.eng.foreign[s] = true
+		}
+	}
+}
+
+// takeForeign reports whether another process served an acquired shard last. From now on this one
+// does.
+func (inc *incarnation) takeForeign(s model.ShardID) bool {
+	foreign := inc.eng.foreign[s] || !inc.eng.lives[inc.lastOwner(s)]
+	delete(inc.eng.foreign, s)
+	return foreign
+}
+
 func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGroup, got []store.AcquiredShard, err error) {
 	inc.act(ctx, calls, inc.member.ApplyAcquire(got, err))
 	if err != nil {
@@ -411,13 +475,15 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	for i := range got {
 		// a server runs no calls itself
 		got[i].Crashed = inc.isOrphaned(got[i].Shard) && inc.eng.cfg.Lane.Reunion == 0
-		got[i].Foreign = !inc.eng.lives[inc.lastOwner(got[i].Shard)]
+		got[i].Foreign = inc.takeForeign(got[i].Shard) && inc.mayBeHeld()
 	}
+	foreign := slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Foreign })
 
-	if d := inc.eng.cfg.Lane.Reunion; d > 0 && slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Foreign }) {
+	if d := inc.eng.cfg.Lane.Reunion; d > 0 && foreign {
 		inc.board.reunite(d)
 	}
 
+	inc.tenure.Add(1)
 	for i, s := range inc.lanes {
 		var mine []store.AcquiredShard
 		for _, g := range got {
@@ -440,6 +506,9 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 		shards[i] = got[i].Shard
 	}
 	inc.moveClaims(shards, true)
+	if foreign {
+		inc.reunite()
+	}
 	inc.noteMove()
 	inc.eng.served.ring()
 	inc.eng.cfg.Log.Info("acquired shards", "count", len(got))
@@ -514,19 +583,6 @@ func (inc *incarnation) keeper(s model.ShardID) *laneShell {
 	return inc.lane(s)
 }
 
-// route passes on messages for shards of other lanes or nodes.
-func (inc *incarnation) route(rows []store.MessageRow) {
-	for _, row := range rows {
-		// A lane of this node gets the message itself. For another node, a hint saves it a poll;
-		// the message is in the store.
-		if s := inc.lane(row.To); s != nil {
-			s.inbox.result(func(l *lane.Lane, _ model.Time) { l.Messages([]store.MessageRow{row}) })
-		} else {
-			inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Mail, Shard: row.To})
-		}
-	}
-}
-
 func (inc *incarnation) mailWaits() {
 	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.MailWaits() })
 }
@@ -567,19 +623,23 @@ func (inc *incarnation) handleHint(h notify.Hint) {
 }
 
 // hint tells other nodes that runs they wait for have closed, or that their requests have answers.
-func (e *Engine) hint(hs []lane.Hint) {
+func (inc *incarnation) hint(hs []lane.Hint) {
 	for _, h := range hs {
-		e.cfg.Hints.Publish(notify.Hint{Kind: notify.Closed, Node: h.Node})
+		if !inc.note(h.Node, noteLook, nil) {
+			inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Closed, Node: h.Node})
+		}
 	}
 }
 
 func (inc *incarnation) join(w *Session) {
 	inc.announce()
+	slots := inc.newSlots(w.id, w.offer.Slots)
 	for i, s := range inc.lanes {
 		offer := w.offer
 		offer.Held = inc.heldIn(i, offer.Held)
-		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Join(now, w.id, offer) })
+		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Join(now, w.id, offer, slots.capacity()) })
 	}
+	inc.lend(&w.lent, slots)
 }
 
 // heldIn returns what a worker holds in the shards of a lane.
@@ -593,7 +653,7 @@ func (inc *incarnation) heldIn(index int, held []model.HeldRun) (mine []model.He
 }
 
 func (inc *incarnation) withdraw(w *Session) {
-	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Withdraw(w.id) })
+	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Withdraw(now, w.id) })
 }
 
 func (inc *incarnation) leave(w *Session) {
@@ -623,6 +683,9 @@ func (e *Engine) announce() {
 func (e *Engine) servedByWorkers() []store.Served {
 	var all []store.Served
 	for _, s := range e.workers.all() {
+		if s.isAway() {
+			continue // its own node announces it
+		}
 		for _, name := range s.offer.Workflows {
 			all = append(all, store.Served{
 				Tenant: s.offer.Tenant, Workflow: name, Version: s.offer.Version, Pinned: slices.Contains(s.offer.Pinned, name),
@@ -631,6 +694,9 @@ func (e *Engine) servedByWorkers() []store.Served {
 	}
 
 	for _, s := range e.entityWorkers.all() {
+		if s.isAway() {
+			continue
+		}
 		for i := range s.offer.Types {
 			all = append(all, store.Served{Tenant: s.offer.Tenant, Workflow: s.offer.Types[i].Type})
 		}

@@ -27,6 +27,7 @@ type laneShell struct {
 	loads   chan lane.Load
 	pages   pages
 	log     *slog.Logger
+	line    line    // what other nodes have sent, and has no room in the inbox
 	notices notices // of unreadable rows
 	// trouble is why the store refused the last commit, for callers that give up waiting.
 	trouble atomic.Pointer[error]
@@ -172,9 +173,9 @@ func (s *laneShell) sleep(ctx context.Context, timer *time.Timer) bool {
 func (s *laneShell) apply(now model.Time, o *op) {
 	switch {
 	case o.awaits:
-		s.lane.Run(now, o.message, o.fresh, o.token)
+		s.lane.Run(now, o.message, s.isFresh(o), o.token)
 	case o.message != nil:
-		s.lane.Deliver(now, o.message, o.fresh, o.token)
+		s.lane.Deliver(now, o.message, s.isFresh(o), o.token)
 	case o.turn != nil:
 		s.lane.Turn(now, o.worker, o.turn)
 	case o.report != nil:
@@ -182,6 +183,13 @@ func (s *laneShell) apply(now model.Time, o *op) {
 	default:
 		o.do(s.lane, now)
 	}
+}
+
+// isFresh reports whether the request id of a message was never used before. If the node has
+// acquired shards since another node's message arrived, another owner may have had a copy of it in
+// between. And the lane may have forgotten that the connection of the message was lost.
+func (s *laneShell) isFresh(o *op) bool {
+	return o.fresh && (o.message.Linked.IsZero() || o.tenure == s.inc.tenure.Load() && o.arrived >= s.lane.LinksForgotten())
 }
 
 // A batch of at most fewRows rows and fewBytes bytes is committed by the lane itself if there is
@@ -206,7 +214,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	}
 
 	if b := out.Commit; b != nil {
-		if b.Rows() <= fewRows && b.Bytes <= fewBytes && b.Patience == 0 && len(out.Calls)+len(out.TaskCalls)+len(out.Operate)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed)+len(out.Large) == 0 && s.inbox.empty() {
+		if b.Rows() <= fewRows && b.Bytes <= fewBytes && b.Patience == 0 && len(out.Calls)+len(out.TaskCalls)+len(out.Operate)+len(out.Interrupts)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed)+len(out.Large) == 0 && s.inbox.empty() {
 			res, err := s.commit(ctx, b)
 			if !store.Final(err) {
 				s.lane.FinishCommit(s.eng.clock.now(), res, err)
@@ -227,6 +235,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 		s.eng.workers.call(&out.Calls[i])
 	}
 	s.eng.entityWorkers.call(out.Operate)
+	s.eng.entityWorkers.interrupt(out.Interrupts)
 	s.eng.giveBack(s.eng.taskWorkers.call(out.TaskCalls))
 
 	for i := range out.Answers {
@@ -266,7 +275,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 		s.inc.route(out.Mail)
 	}
 	if len(out.Hints) > 0 {
-		s.eng.hint(out.Hints)
+		s.inc.hint(out.Hints)
 	}
 	if len(out.Freed) > 0 {
 		s.inc.handleFreed(out.Freed)

@@ -30,7 +30,7 @@ func (d *deaf) Renew(ctx context.Context, r store.RenewRequest) (store.View, err
 // waiter is a worker whose workflows wait for a signal.
 type waiter struct{ session *engine.Session }
 
-func (w *waiter) Activate(a model.Activation) {
+func (w *waiter) Activate(a *model.Activation) {
 	go func(t model.Turn) { _ = w.session.Report(context.Background(), t) }(model.Turn{
 		Run: a.Start.Run, Generation: a.Generation, Seen: int64(len(a.Events)), Waits: []model.Reason{{Code: model.WaitSignal, Name: "go"}},
 	})
@@ -40,6 +40,7 @@ func (w *waiter) Retry(model.RunID, uint64, string)                    {}
 func (w *waiter) Evict(model.RunID, uint64, string)                    {}
 func (w *waiter) Query(model.RunID, uint64, model.Query)               {}
 func (*waiter) Recall(model.Address, model.RunID, uint64, model.Query) {}
+func (*waiter) Taken(model.RunID, uint64)                              {}
 
 // When its renewals are not answered, a node stops answering from memory before its lease ends, by
 // its own clock. It answers again after the first successful renewal.

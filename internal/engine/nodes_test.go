@@ -17,6 +17,8 @@ import (
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/peerlink"
+	"github.com/perdure/perdure/internal/peerlink/lan"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
 )
@@ -109,6 +111,8 @@ type ring struct {
 	st    store.Store
 	hints *notify.Local
 	nodes []*member
+	lan   *lan.LAN      // connects the nodes; nil if they use only the store
+	ahead time.Duration // how far the clocks of all nodes but the first are ahead
 }
 
 func newRing(t *testing.T) *ring {
@@ -119,7 +123,10 @@ func newRing(t *testing.T) *ring {
 func (r *ring) join(slots int, do func(m *member, c model.Claim) *model.TaskReport) *member {
 	r.t.Helper()
 	m := &member{done: make(chan error, 1)}
-	m.Engine = engine.New(engine.Config{Store: wire{r.st, &m.cut}, Hints: r.hints, Lanes: 2})
+	m.Engine = engine.New(engine.Config{Store: wire{r.st, &m.cut}, Hints: r.hints, Lanes: 2, Peers: r.listen()})
+	if len(r.nodes) > 0 {
+		m.SkewClock(r.ahead)
+	}
 	ctx, cancel := context.WithCancel(r.t.Context())
 	m.stop = cancel
 	go func() { m.done <- m.Run(ctx) }()
@@ -129,6 +136,19 @@ func (r *ring) join(slots int, do func(m *member, c model.Claim) *model.TaskRepo
 	m.hand = newHand(m.Engine, slots, func(c model.Claim) *model.TaskReport { return do(m, c) })
 	r.nodes = append(r.nodes, m)
 	return m
+}
+
+// listen returns where a new node listens for the others; nil if it does not.
+func (r *ring) listen() *peerlink.Endpoint {
+	if r.lan == nil {
+		return nil
+	}
+	end, err := peerlink.Listen(peerlink.Config{Listener: r.lan.Listen(fmt.Sprint("node", len(r.nodes))), Dial: r.lan.Dial})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = end.Close() })
+	return end
 }
 
 // ofThree is the spec of a task that needs the limit of limitTo3.

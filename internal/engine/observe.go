@@ -161,7 +161,9 @@ func (e *Engine) newTrace() func(model.Address) string {
 // laneWait is how long the collection of metrics waits for a lane to report its state.
 const laneWait = time.Second
 
-// states reports the metrics of the node.
+// states reports the metrics of the node. A node that is not sure of its lease knows only what is
+// in its memory. What it knew about its shards, queues and limits may be wrong by now, so these
+// gauges have no value then.
 func (e *Engine) states(g *telemetry.States) {
 	if logged, ok := e.cfg.Store.(store.Logged); ok {
 		if bytes, _, err := logged.LogSize(); err == nil {
@@ -178,8 +180,15 @@ func (e *Engine) states(g *telemetry.States) {
 
 	left := time.Duration(inc.validUntil.Load()) - e.clock.mono()
 	g.Set(telemetry.LeaseLeft, max(left, 0).Seconds())
-	g.Set(telemetry.ClockAhead, time.Duration(e.skew.Load()).Seconds())
+	serving := inc.isServing()
+	for _, s := range inc.lanes {
+		s.states(g, serving)
+	}
+	if !serving {
+		return
+	}
 
+	g.Set(telemetry.ClockAhead, time.Duration(e.skew.Load()).Seconds())
 	owned := 0
 	for s := range inc.owner {
 		if inc.owner[s].Load() > 0 {
@@ -191,14 +200,11 @@ func (e *Engine) states(g *telemetry.States) {
 	if alive := inc.alive.Load(); alive != nil {
 		g.Set(telemetry.Nodes, float64(len(*alive)))
 	}
-	for _, s := range inc.lanes {
-		s.states(g)
-	}
 	inc.board.states(g)
 }
 
 // states reports the metrics of a lane. A lane that does not answer within laneWait is left out.
-func (s *laneShell) states(g *telemetry.States) {
+func (s *laneShell) states(g *telemetry.States, serving bool) {
 	g.Set(telemetry.LaneInbox, float64(s.inbox.len()))
 	told := make(chan lane.States, 1)
 	if !s.inbox.result(func(l *lane.Lane, _ model.Time) { told <- l.States() }) {
@@ -210,15 +216,24 @@ func (s *laneShell) states(g *telemetry.States) {
 	select {
 	case st := <-told:
 		g.Set(telemetry.LaneBytes, float64(st.Bytes))
-		g.Set(telemetry.RunsQuarantined, float64(st.Quarantined))
-		for typ, n := range st.Entities {
-			word := entityWord(typ)
-			g.Set(telemetry.EntitiesLoaded, float64(n.Loaded), word)
-			g.Set(telemetry.EntityCallsWaiting, float64(n.Calls), word)
-			g.Set(telemetry.LocksHeld, float64(n.Locked), word)
-			g.Set(telemetry.LockWaiters, float64(n.Waiters), word)
+		if serving {
+			setLaneStates(g, &st)
 		}
 	case <-timer.C:
+	}
+}
+
+// setLaneStates reports what a lane knows about its shards.
+func setLaneStates(g *telemetry.States, st *lane.States) {
+	g.Set(telemetry.RunsQuarantined, float64(st.Quarantined))
+	g.Set(telemetry.SlotWaiters, float64(st.RunsInLine), "workflow")
+	g.Set(telemetry.SlotWaiters, float64(st.EntitiesInLine), "entity")
+	for typ, n := range st.Entities {
+		word := entityWord(typ)
+		g.Set(telemetry.EntitiesLoaded, float64(n.Loaded), word)
+		g.Set(telemetry.EntityCallsWaiting, float64(n.Calls), word)
+		g.Set(telemetry.LocksHeld, float64(n.Locked), word)
+		g.Set(telemetry.LockWaiters, float64(n.Waiters), word)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
@@ -82,5 +83,32 @@ func TestHeartbeatsTakeNoClaims(t *testing.T) {
 	b.Hold(eng.clock.now(), it, claim.Claim, owner.id, "w~away@node")
 	if b.Beat(thief.id, claim) || !b.Beat(owner.id, claim) {
 		t.Error("the claim is not that of its owner")
+	}
+}
+
+// A node acquires a shard of another process, and the answer is lost. At the next attempt the node
+// is the owner already, and still knows that it has not served the shard. After that, only a shard
+// that another process has served is foreign.
+func TestForeignShardsAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	other, self := model.NodeID{1}, model.NodeID{2}
+	eng := New(Config{Store: memory.New(memory.Options{})})
+	eng.lives[self] = true
+	inc := &incarnation{eng: eng}
+	ownedBy := func(n model.NodeID) { inc.owners = []store.ShardOwner{{Shard: 3, Node: n}} }
+
+	ownedBy(other)
+	inc.noteForeign([]model.ShardID{3})
+	ownedBy(self)
+	inc.noteForeign([]model.ShardID{3})
+	for i, want := range []bool{true, false, false} {
+		if got := inc.takeForeign(3); got != want {
+			t.Errorf("attempt %d: foreign is %v, want %v", i, got, want)
+		}
+	}
+
+	ownedBy(other)
+	if !inc.takeForeign(3) {
+		t.Error("a shard that another process has served is not foreign")
 	}
 }

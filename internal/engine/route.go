@@ -49,19 +49,28 @@ func (c *call) finishWith(a *lane.Answer, reply store.RequestKey) {
 // means that it has no effect.
 func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, error) {
 	m, fresh := withRequestID(m)
-	taken := false // an owner that has lost its lease since may have taken it
+	return e.send(ctx, m, fresh, attempt{})
+}
+
+// send is Send for a message that has its request id. tried is what became of an earlier attempt.
+func (e *Engine) send(ctx context.Context, m *model.Message, fresh bool, tried attempt) (model.Answer, error) {
 	for served := (<-chan struct{})(nil); ; served = e.served.listen() {
 		inc := e.current()
 		a, err := e.sendLocal(ctx, m, fresh, false)
 		stale := e.mayBeStale(inc, &a)
 		if !errors.Is(err, lane.ErrNotOwner) && !stale {
-			return a.Answer, unsure(err, taken)
+			return a.Answer, unsure(err, tried.taken)
 		}
-		taken = taken || a.Token != nil || stale
+		// An owner that has lost its lease since may have taken it.
+		tried.taken = tried.taken || a.Token != nil || stale
 
 		if e.cfg.Store.Info().Shared {
-			answer, err := e.clerk.send(ctx, m, taken)
-			return answer, unsure(err, taken)
+			a, tried, err := e.sendDirectly(ctx, askSend, m, fresh, tried)
+			if !errors.Is(err, lane.ErrNotOwner) {
+				return a.Answer, unsure(err, tried.taken)
+			}
+			answer, err := e.clerk.send(ctx, m, tried)
+			return answer, unsure(err, tried.taken)
 		}
 
 		// The only possible node is between two incarnations, or not ready yet. The first look was
@@ -120,7 +129,13 @@ func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, err
 
 		switch {
 		case errors.Is(err, lane.ErrNotOwner) && e.cfg.Store.Info().Shared:
-			return e.clerk.send(ctx, m, false)
+			a, _, err := e.sendDirectly(ctx, askQuery, m, true, attempt{})
+			switch {
+			case errors.Is(err, lane.ErrNotOwner) || errors.Is(err, lane.ErrAskAgain) && tries > 2:
+				return e.clerk.send(ctx, m, attempt{}) // a second copy changes nothing
+			case !errors.Is(err, lane.ErrAskAgain):
+				return a.Answer, err
+			}
 		case errors.Is(err, lane.ErrNotOwner):
 			more = e.await(ctx, served)
 		case inc != nil && inc.isServing() && !errors.Is(err, lane.ErrAskAgain):
@@ -148,6 +163,8 @@ func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, er
 	case a.Result != nil:
 		return *a.Result, nil
 	case a.Begun: // but its owner is gone
+	case errors.Is(err, lane.ErrNotOwner) && a.Token == nil && e.cfg.Store.Info().Shared:
+		return e.executeElsewhere(ctx, m, fresh)
 	case errors.Is(err, lane.ErrNotOwner) || fault.Is(err, fault.Unavailable) && ctx.Err() == nil:
 		if _, err := e.Send(ctx, m); err != nil {
 			return lane.Result{}, err
@@ -155,6 +172,30 @@ func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, er
 	case err != nil:
 		return lane.Result{}, err
 	}
+	return e.Await(ctx, m.To, model.RunID{})
+}
+
+// executeElsewhere is Execute for an execution that another node owns.
+func (e *Engine) executeElsewhere(ctx context.Context, m *model.Message, fresh bool) (lane.Result, error) {
+	a, tried, err := e.sendDirectly(ctx, askRun, m, fresh, attempt{})
+	switch {
+	case a.Result != nil:
+		return *a.Result, nil
+	case a.Begun: // but its owner is gone
+	case errors.Is(err, lane.ErrNotOwner):
+		watched := *m
+		watched.Watches = true
+		answer, err := e.clerk.send(ctx, &watched, tried)
+		if err != nil {
+			return lane.Result{}, unsure(err, tried.taken)
+		}
+		if r, err := e.clerk.awaitStarted(ctx, m.To, answer.Run); !errors.Is(err, errOursNow) {
+			return r, err
+		}
+	case err != nil:
+		return lane.Result{}, unsure(err, tried.taken)
+	}
+
 	return e.Await(ctx, m.To, model.RunID{})
 }
 
@@ -185,7 +226,7 @@ func repeatable(m *model.Message) bool {
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume,
 		model.MessageDelete, model.MessageReport, model.MessageUnlock:
 	case model.MessageMailbox:
-		return m.Name == model.MailboxList || m.Name == model.MailboxShow
+		return m.Name == model.MailboxList || m.Name == model.MailboxShow || m.Name == model.MailboxInterrupt
 	case model.MessageRequeue:
 		return m.DeadTask.Do == model.DeadTaskPurge
 	}
@@ -246,7 +287,16 @@ func (e *Engine) Await(ctx context.Context, a model.Address, run model.RunID) (l
 			}
 			more = e.pause(ctx, storePause) // the store cannot be read
 		case e.cfg.Store.Info().Shared:
-			return e.clerk.await(ctx, a, run)
+			got, _, err := e.askDirectly(ctx, &ask{Kind: askAwait, Address: a, Run: run})
+			if got.Result != nil {
+				return *got.Result, nil
+			}
+			if err != nil && !fault.Is(err, fault.Unavailable) {
+				return lane.Result{}, err
+			}
+			if r, err := e.clerk.await(ctx, a, run); !errors.Is(err, errOursNow) {
+				return r, err
+			}
 		case served != nil:
 			more = e.await(ctx, served)
 		}

@@ -61,10 +61,14 @@ func (inc *incarnation) sweepOnce(ctx context.Context) (int, error) {
 	}
 	now := inc.eng.clock.now()
 
-	n, err := inc.eng.cfg.Store.Sweep(ctx, store.SweepRequest{
+	r := store.SweepRequest{
 		Shards: mine, RequestsBefore: now.Add(-inc.eng.cfg.RetainRequest), DeadLettersBefore: now.Add(-inc.eng.cfg.RetainDeadLetter),
 		LogsBefore: now.Add(-inc.eng.cfg.RetainLogs), SettingsBefore: now.Add(-retainTombstones), PeerMailBefore: now.Add(-retainPeerMail), Limit: sweepRows,
-	})
+	}
+	if keep := inc.eng.cfg.RetainAudit; keep > 0 {
+		r.AuditBefore = now.Add(-keep)
+	}
+	n, err := inc.eng.cfg.Store.Sweep(ctx, r)
 	if err != nil {
 		return n, err
 	}

@@ -29,7 +29,7 @@ func newAnswerer(e *engine.Engine) *answerer {
 	return w
 }
 
-func (w *answerer) Activate(a model.Activation) { w.Deliver(a.Start.Run, a.Generation, a.Events) }
+func (w *answerer) Activate(a *model.Activation) { w.Deliver(a.Start.Run, a.Generation, a.Events) }
 
 func (w *answerer) Deliver(run model.RunID, gen uint64, events []model.Event) {
 	t := model.Turn{Run: run, Generation: gen, Waits: []model.Reason{{Code: model.WaitSignal, Name: "go"}}}
@@ -54,6 +54,8 @@ func (w *answerer) Query(run model.RunID, gen uint64, q model.Query) {
 	w.asked.Add(1)
 	go w.session.Answer(run, gen, q.ID, q.Input, nil)
 }
+
+func (*answerer) Taken(model.RunID, uint64) {}
 
 func (w *answerer) Recall(_ model.Address, run model.RunID, gen uint64, q model.Query) {
 	w.Query(run, gen, q)
@@ -223,7 +225,7 @@ type slowCode struct {
 	got     chan struct{} // an update has been delivered
 }
 
-func (w *slowCode) Activate(a model.Activation) {
+func (w *slowCode) Activate(a *model.Activation) {
 	n := w.handed.Add(1)
 	t := model.Turn{Run: a.Start.Run, Generation: a.Generation, Seen: int64(len(a.Events)), Waits: []model.Reason{{Code: model.WaitSignal, Name: "go"}}}
 	for i := range a.Events {
@@ -245,6 +247,7 @@ func (w *slowCode) Retry(model.RunID, uint64, string)                    {}
 func (w *slowCode) Evict(model.RunID, uint64, string)                    {}
 func (w *slowCode) Query(model.RunID, uint64, model.Query)               {}
 func (*slowCode) Recall(model.Address, model.RunID, uint64, model.Query) {}
+func (*slowCode) Taken(model.RunID, uint64)                              {}
 
 // An accepted update is sent again under its id when the node loses its lease: its caller gets the
 // answer and does not notice the loss.

@@ -393,7 +393,7 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool)
 func (s *TaskSession) mail(r *model.TaskReport) {
 	report := *r
 	s.eng.beside.run(func(ctx context.Context) {
-		_, err := s.eng.clerk.send(ctx, ReportMessage(&report), true)
+		_, err := s.eng.clerk.send(ctx, ReportMessage(&report), attempt{taken: true})
 		s.settleReport(report.Ref, err)
 	})
 }

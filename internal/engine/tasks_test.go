@@ -327,7 +327,7 @@ type scheduler struct {
 	session *engine.Session
 }
 
-func (w *scheduler) Activate(a model.Activation) {
+func (w *scheduler) Activate(a *model.Activation) {
 	if len(a.Events) == 0 {
 		go func() {
 			_ = w.session.Report(context.Background(), model.Turn{Run: a.Start.Run, Generation: a.Generation, Commands: []model.Command{{
@@ -356,6 +356,7 @@ func (*scheduler) Retry(model.RunID, uint64, string)                      {}
 func (*scheduler) Evict(model.RunID, uint64, string)                      {}
 func (*scheduler) Query(model.RunID, uint64, model.Query)                 {}
 func (*scheduler) Recall(model.Address, model.RunID, uint64, model.Query) {}
+func (*scheduler) Taken(model.RunID, uint64)                              {}
 
 // slow is a store whose commits take a second.
 type slow struct{ store.Store }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	"github.com/perdure/perdure/internal/engine/crew"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -11,7 +12,7 @@ import (
 // Worker runs the code of workflows. No method may block. See api.Worker for the protocol.
 type Worker interface {
 	// Activate hands over a run.
-	Activate(a model.Activation)
+	Activate(a *model.Activation)
 	// Deliver delivers the next events.
 	Deliver(run model.RunID, generation uint64, events []model.Event)
 	// Retry says that the back-off of a step is over.
@@ -20,6 +21,8 @@ type Worker interface {
 	Evict(run model.RunID, generation uint64, reason string)
 	// Query asks the code of a run.
 	Query(run model.RunID, generation uint64, q model.Query)
+	// Taken answers a turn that recorded no event.
+	Taken(run model.RunID, generation uint64)
 	// Recall asks the code about a run that has ended.
 	Recall(a model.Address, run model.RunID, generation uint64, q model.Query)
 }
@@ -37,17 +40,23 @@ func (w *workers) call(c *lane.Call) {
 	switch c.Kind {
 	case lane.CallActivate:
 		s.hold(c.Run, c.Generation)
-		s.worker.Activate(*c.Activation)
+		s.worker.Activate(c.Activation)
 	case lane.CallDeliver:
 		s.worker.Deliver(c.Run, c.Generation, c.Events)
 	case lane.CallRetry:
 		s.worker.Retry(c.Run, c.Generation, c.ID)
 	case lane.CallQuery:
 		s.worker.Query(c.Run, c.Generation, *c.Query)
+	case lane.CallTaken:
+		s.worker.Taken(c.Run, c.Generation)
 	case lane.CallRecall:
 		s.worker.Recall(c.Address, c.Run, c.Generation, *c.Query)
 	case lane.CallEvict:
-		s.worker.Evict(c.Run, c.Generation, c.Reason)
+		if away, ok := s.worker.(crew.Survivor); ok && c.Moves && s.isAway() {
+			away.Lose(c.Run, c.Generation)
+		} else {
+			s.worker.Evict(c.Run, c.Generation, c.Reason)
+		}
 		s.release(c.Run, c.Generation)
 	}
 }
@@ -58,14 +67,21 @@ type Session struct {
 	id     lane.WorkerID
 	worker Worker
 	offer  model.Offer
+	node   model.NodeID        // of a worker of another node; zero for a worker of this process
+	hands  *crew.WorkflowHands // what it does for other nodes
+	lent
 
 	holdings[model.RunID]
 }
 
+func (s *Session) isAway() bool { return !s.node.IsZero() }
+
 // Join adds a worker.
 func (e *Engine) Join(w Worker, offer model.Offer) *Session {
 	s := e.workers.add(func(id lane.WorkerID) *Session {
-		return &Session{eng: e, id: id, worker: w, offer: offer}
+		s := &Session{eng: e, id: id, worker: w, offer: offer}
+		s.hands = crew.NewWorkflowHands(w, offer, crew.HandsConfig{Hold: s.hold, Release: s.release, Slots: s.slots})
+		return s
 	})
 	if inc := e.current(); inc != nil {
 		inc.join(s)
@@ -75,6 +91,9 @@ func (e *Engine) Join(w Worker, offer model.Offer) *Session {
 
 // Report delivers a turn. It blocks while the engine is full.
 func (s *Session) Report(ctx context.Context, t model.Turn) error {
+	if crew.IsLent(t.Generation) {
+		return s.hands.Report(ctx, t)
+	}
 	inc := s.eng.current()
 	if inc == nil {
 		return fault.New(fault.Unavailable, "the engine is not running")
@@ -88,6 +107,10 @@ func (s *Session) Report(ctx context.Context, t model.Turn) error {
 
 // Release gives a parked run back.
 func (s *Session) Release(run model.RunID, generation uint64, seen int64, waits []model.Reason) {
+	if crew.IsLent(generation) {
+		s.hands.Release(run, generation, seen, waits)
+		return
+	}
 	inc := s.eng.current()
 	if inc == nil {
 		return
@@ -103,6 +126,10 @@ func (s *Session) Release(run model.RunID, generation uint64, seen int64, waits 
 //
 //arch:parameters the protocol of workers, see api.Session
 func (s *Session) Answer(run model.RunID, generation, id uint64, out model.Payload, f *model.Failure) {
+	if crew.IsLent(generation) {
+		s.hands.Answer(run, generation, id, out, f)
+		return
+	}
 	if inc := s.eng.current(); inc != nil {
 		inc.laneOf(generation).inbox.follow(op{do: func(l *lane.Lane, now model.Time) {
 			l.AnswerQuery(now, s.id, lane.QueryAnswer{Run: run, Generation: generation, ID: id, Output: out, Failure: f})
@@ -115,6 +142,7 @@ func (s *Session) Answer(run model.RunID, generation, id uint64, out model.Paylo
 func (s *Session) Leave(ctx context.Context) error {
 	if inc := s.eng.current(); inc != nil {
 		inc.withdraw(s)
+		inc.withdrawLent(ctx, &s.lent, s.hands)
 	}
 	err := s.rest(ctx)
 	if err != nil {
@@ -122,6 +150,7 @@ func (s *Session) Leave(ctx context.Context) error {
 	}
 	if inc := s.eng.current(); inc != nil {
 		inc.leave(s)
+		inc.leaveLent(s.hands)
 	}
 	s.eng.workers.remove(s.id)
 	s.eng.announce()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -165,8 +166,8 @@ func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, m
 	if err == nil && h.code.State != nil && !handler.View {
 		left, err = h.code.State.Encode(h.state)
 	}
-	if err != nil && context.Cause(c.ctx) == errLimit { //nolint:errorlint // it is not wrapped
-		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && h.time.cause() != nil {
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrInterrupted) {
 			return out, left, true, h.lateFailure(c, handler.Limit)
 		}
 	}
@@ -181,11 +182,18 @@ func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, m
 	return out, left, made, f
 }
 
-// lateFailure returns the failure for a call that has exceeded its limit.
+// lateFailure returns the failure for a call that has exceeded its limit, or that an operator has
+// interrupted.
 func (h *handover) lateFailure(c *Call, limit time.Duration) *model.Failure {
 	left := "and has changed nothing"
 	if h.code.State == nil {
 		left = "and may have done its work or not" // what an RPC has done is unknown here
+	}
+	if h.time.cause() == ErrInterrupted { //nolint:errorlint // it is not wrapped
+		return &model.Failure{
+			Kind: model.FailureInterrupted, Permanent: true,
+			Message: fmt.Sprintf("%s of %s/%s was interrupted by an operator, %s", c.Name, h.name, h.o.Entity.Key, left),
+		}
 	}
 	return replay.FailureOf(fault.New(fault.Timeout, "%s of %s/%s has exceeded its time limit of %s, %s", c.Name, h.name, h.o.Entity.Key, limit, left))
 }

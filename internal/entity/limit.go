@@ -5,14 +5,20 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/perdure/perdure/internal/model"
 )
 
 // lateBy is how long a call that has reached its limit may still take to return. Its context has
 // ended, and most code notices that.
 const lateBy = time.Second
 
-// errLimit is why the context of a call has ended.
-var errLimit = errors.New("the call has reached its time limit")
+// Why the context of a call has ended.
+var (
+	errLimit = errors.New("the call has reached its time limit")
+	// ErrInterrupted is the cause if an operator has interrupted the call.
+	ErrInterrupted = errors.New("an operator interrupted the call")
+)
 
 // limits watches the time of the calls of a hand-over, which are made one after the other. It has
 // one timer and one context for all of them. After a call has exceeded its limit, the hand-over
@@ -24,31 +30,70 @@ type limits struct {
 
 	mu      sync.Mutex
 	current *Call // the call whose code runs
+	number  int   // of the current call in the hand-over
 	limit   time.Duration
 	due     time.Time // when to look at the current call
 	late    bool      // its context has ended
+	why     error     // the cause of that
 	left    bool      // it was abandoned: abandon owns the hand-over
 	timer   *time.Timer
 	ctx     context.Context //nolint:containedctx // context of the calls
 	cancel  context.CancelCauseFunc
 }
 
-// begin notes that the code of a call begins, and returns its context.
+// begin notes that the code of a call begins, and returns its context. Without a limit, only an
+// interruption ends it.
 func (l *limits) begin(parent context.Context, c *Call, limit time.Duration) context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.current = c
-	if limit <= 0 {
-		return parent
-	}
-	l.limit, l.due = limit, time.Now().Add(limit)
-	if l.timer == nil {
+	l.number++
+	if l.ctx == nil {
 		l.ctx, l.cancel = context.WithCancelCause(parent)
-		l.timer = time.AfterFunc(limit, l.look)
-	} else {
-		l.timer.Reset(limit)
 	}
+	if limit <= 0 {
+		return l.ctx
+	}
+
+	l.limit, l.due = limit, time.Now().Add(limit)
+	l.lookIn(limit)
 	return l.ctx
+}
+
+// lookIn sets the timer. The caller holds the lock.
+func (l *limits) lookIn(d time.Duration) {
+	if l.timer == nil {
+		l.timer = time.AfterFunc(d, l.look)
+	} else {
+		l.timer.Reset(d)
+	}
+}
+
+// interrupt ends the context of a call, if its code runs: the one with this index in the hand-over,
+// or whichever runs. It reports whether it did.
+func (l *limits) interrupt(call int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == nil || l.late || call != model.AnyCall && call != l.number-1 {
+		return false
+	}
+	l.cutOff(ErrInterrupted)
+	return true
+}
+
+// cutOff ends the context of the current call, and gives its code a moment to return. The caller
+// holds the lock.
+func (l *limits) cutOff(why error) {
+	l.late, l.why, l.due = true, why, time.Now().Add(lateBy)
+	l.cancel(why)
+	l.lookIn(lateBy)
+}
+
+// cause returns why the context of the last call has ended; nil if it has not.
+func (l *limits) cause() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.why
 }
 
 // end notes that the code has returned. It reports false when the call was abandoned.
@@ -95,9 +140,7 @@ func (l *limits) look() {
 	}
 
 	if !l.late {
-		l.late, l.due = true, time.Now().Add(lateBy)
-		l.cancel(errLimit)
-		l.timer.Reset(lateBy)
+		l.cutOff(errLimit)
 		l.mu.Unlock()
 		return
 	}

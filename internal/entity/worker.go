@@ -41,6 +41,8 @@ type Worker struct {
 	runaway  int                 // hand-overs without a slot whose code has not returned, see leave
 	draining bool
 	idle     chan struct{} // closed when no slot is in use, while draining; nil before
+	// running are the hand-overs whose calls are made, by generation
+	running map[uint64]*handover
 }
 
 // New returns a worker. It accepts calls at once, and holds back its reports until Serve.
@@ -54,10 +56,13 @@ func New(cfg Config) *Worker {
 	if cfg.Base == nil {
 		cfg.Base = context.Background()
 	}
-	w := &Worker{cfg: cfg, log: cfg.Logger, joined: make(chan struct{})}
+	w := &Worker{cfg: cfg, log: cfg.Logger, joined: make(chan struct{}), running: map[uint64]*handover{}}
 	w.ctx, w.stop = context.WithCancel(cfg.Base)
 	return w
 }
+
+// Capacity returns how many hand-overs the worker takes at once.
+func (w *Worker) Capacity() int { return w.cfg.Slots }
 
 // Serve gives the worker the session that receives its reports.
 func (w *Worker) Serve(s api.EntitySession) {
@@ -110,6 +115,8 @@ func (w *Worker) execute(o *model.Operations) {
 
 	h = &handover{o: o, code: code, name: name, ctx: w.ctx, stop: w.isDraining, exists: o.Exists}
 	h.time.abandon = func(c *Call, limit time.Duration) { w.leave(h, c, limit) }
+	w.note(h)
+	defer w.forget(h)
 	returned := false
 	defer func() {
 		// a handler has ended its goroutine
@@ -127,10 +134,37 @@ func (w *Worker) execute(o *model.Operations) {
 	returned = true
 }
 
+// note makes a hand-over known to Interrupt.
+func (w *Worker) note(h *handover) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running[h.o.Generation] = h
+}
+
+func (w *Worker) forget(h *handover) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.running[h.o.Generation] == h {
+		delete(w.running, h.o.Generation)
+	}
+}
+
+// Interrupt ends the context of a call that runs, with the cause ErrInterrupted. The call fails
+// when its code returns the error of the context, or a moment later when the code does not return.
+// The worker ignores an interruption of a call that does not run.
+func (w *Worker) Interrupt(i model.Interruption) {
+	w.mu.Lock()
+	h := w.running[i.Generation]
+	w.mu.Unlock()
+	if h != nil && h.o.Entity == i.Entity && h.time.interrupt(i.Call) {
+		w.log.Info("an operator interrupts a call", "entity", i.Entity.String())
+	}
+}
+
 // leave reports a hand-over whose code does not return, so that the calls behind it are made. The
 // code loses its slot, unless there are already as many such hand-overs as slots.
 func (w *Worker) leave(h *handover, c *Call, limit time.Duration) {
-	w.log.Warn("a call ignores its time limit; the worker abandons it and drops its result", "entity", h.o.Entity.String(), "call", c.Name, "limit", limit)
+	w.log.Warn("a call ignores the end of its context; the worker abandons it and drops its result", "entity", h.o.Entity.String(), "call", c.Name, "limit", limit)
 	w.report(h.leave(c, limit))
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// admin is AdminService. The interceptors let only callers in that may administer the server.
+// admin is AdminService. The interceptors let only callers in that may administer the server, and
+// callers that may read the audit log.
 type admin struct {
 	pb.UnimplementedAdminServiceServer
 
@@ -65,6 +66,9 @@ func (a *serverAdmin) Health(ctx context.Context) (api.Health, error) {
 	}
 	if a.server.drained.Err() != nil {
 		h.Ready, h.Reasons = false, append(h.Reasons, "the server shuts down")
+	}
+	if a.server.config.Warnings != nil {
+		h.Warnings = append(h.Warnings, a.server.config.Warnings()...)
 	}
 	h.Version, h.Since, h.Workers = a.server.config.Version, a.began, len(a.server.work.all())
 	return h, nil
@@ -145,6 +149,25 @@ func (a *admin) Nodes(ctx context.Context, _ *pb.NodesRequest) (*pb.NodeInfoList
 	return wire.NodeInfoList(all), nil
 }
 
+// Shards lists shards.
+func (a *admin) Shards(ctx context.Context, _ *pb.ShardsRequest) (*pb.ShardInfoList, error) {
+	all, err := a.to.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return wire.ShardInfoList(all), nil
+}
+
+// DrainNode asks a node to hand its shards over.
+func (a *admin) DrainNode(ctx context.Context, m *pb.DrainNodeRequest) (*pb.Done, error) {
+	return tell(ctx, m, wire.ReadDrainNodeRequest, a.to.DrainNode)
+}
+
+// Rebalance makes all nodes look whether shards should move.
+func (a *admin) Rebalance(ctx context.Context, _ *pb.RebalanceRequest) (*pb.Done, error) {
+	return done(a.to.Rebalance(ctx))
+}
+
 // WorkerSessions lists connected workers.
 func (a *admin) WorkerSessions(ctx context.Context, m *pb.WorkerSessionsRequest) (*pb.WorkerSessionList, error) {
 	all, err := a.to.WorkerSessions(ctx, m.GetTenant())
@@ -166,6 +189,11 @@ func (a *admin) Health(ctx context.Context, _ *pb.HealthRequest) (*pb.HealthRepl
 		return nil, err
 	}
 	return wire.HealthReply(h), nil
+}
+
+// Audit lists administrative actions.
+func (a *admin) Audit(ctx context.Context, m *pb.AuditRequest) (*pb.AuditPage, error) {
+	return ask(ctx, m, wire.ReadAuditRequest, a.to.Audit, wire.AuditPage)
 }
 
 // all returns the sessions that there are.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
 
 	"github.com/perdure/perdure/internal/authn"
@@ -54,12 +55,17 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 	if open[info.FullMethodName] {
 		return ctx, nil
 	}
+	before := ctx
 	ctx, err := s.authenticate(ctx, info.Header)
 	if err == nil {
+		before = ctx // says who is refused
 		err = s.authorize(ctx, info.FullMethodName)
 	}
 	if err != nil {
-		return nil, wire.Status(err)
+		err = wire.Status(err)
+		door, method := doorOf(info.FullMethodName)
+		s.config.Journal.Refuse(before, door, method, outcomeOf(before, err))
+		return nil, err
 	}
 	return ctx, nil
 }
@@ -86,14 +92,22 @@ func (s *Server) authenticate(ctx context.Context, header metadata.MD) (context.
 	if who.Tenant == "" {
 		return nil, fault.New(fault.Internal, "the caller %s has no tenant", who.Name)
 	}
-	return withCaller(ctx, who), nil
+	from := ""
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		from = p.Addr.String()
+	}
+	return withCaller(authn.WithCall(ctx, authn.Call{Identity: who, Door: s.config.Door, From: from}), who), nil
 }
 
 // authorize refuses calls that the caller may not make, and methods that are not in the table of
-// actions.
+// actions. All methods that the server has are in the table, or Serve fails; Unknown answers the
+// others.
 func (s *Server) authorize(ctx context.Context, method string) error {
 	rule := authz.ByMethod(method)
 	if rule == nil {
+		if s.config.Unknown != nil {
+			return nil
+		}
 		return fault.New(fault.Denied, "%.200q is not a method that callers may use", method)
 	}
 	who, _ := CallerOf(ctx)

@@ -14,7 +14,6 @@ type client struct {
 	pb.UnimplementedClientServiceServer
 
 	backend    api.Backend
-	mailer     api.Mailer // may be nil
 	version    string
 	maxMessage int
 	maxPayload int
@@ -65,15 +64,13 @@ func done(err error) (*pb.Done, error) {
 
 // Server says what the client talks to.
 func (c *client) Server(ctx context.Context, m *pb.ServerRequest) (*pb.ServerReply, error) {
-	if m.GetReach() && c.mailer != nil {
-		if err := c.mailer.Reach(ctx); err != nil {
+	if m.GetReach() {
+		if err := c.backend.Reach(ctx); err != nil {
 			return nil, err
 		}
 	}
 	r := &pb.ServerReply{Protocol: wire.Protocol, Version: c.version, Tenant: tenantOf(ctx), MaxMessage: int64(c.maxMessage), MaxPayload: int64(c.maxPayload)}
-	if c.mailer != nil {
-		r.Cluster, r.Remembers = c.mailer.Cluster(), int64(c.mailer.RequestRetention())
-	}
+	r.Cluster, r.Remembers = c.backend.Cluster(), int64(c.backend.RequestRetention())
 	return r, nil
 }
 
@@ -224,6 +221,11 @@ func (c *client) ListEntities(ctx context.Context, m *pb.ListEntitiesRequest) (*
 // Unlock takes a lock from its holder.
 func (c *client) Unlock(ctx context.Context, m *pb.UnlockRequest) (*pb.Done, error) {
 	return tell(ctx, m, wire.ReadUnlockRequest, c.backend.Unlock)
+}
+
+// EditEntity replaces the state of an entity.
+func (c *client) EditEntity(ctx context.Context, m *pb.EditEntityRequest) (*pb.EditEntityReply, error) {
+	return ask(ctx, m, wire.ReadEditEntityRequest, c.backend.EditEntity, wire.EditEntityReply)
 }
 
 // Mailbox lists or changes the mailbox of an entity.

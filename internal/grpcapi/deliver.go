@@ -14,9 +14,6 @@ import (
 
 // Deliver delivers a composed message.
 func (c *client) Deliver(ctx context.Context, m *pb.DeliverRequest) (*pb.Done, error) {
-	if c.mailer == nil {
-		return nil, fault.New(fault.Invalid, "this server delivers no messages")
-	}
 	message, err := model.DecodeMessage(m.GetMessage())
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "%w", err)
@@ -27,7 +24,7 @@ func (c *client) Deliver(ctx context.Context, m *pb.DeliverRequest) (*pb.Done, e
 	if err := c.recompose(&message); err != nil {
 		return nil, err
 	}
-	return done(c.mailer.Deliver(ctx, &message))
+	return done(c.backend.Deliver(ctx, &message))
 }
 
 // recompose checks that a message is one that the service composes for a request of a client. A
@@ -37,7 +34,7 @@ func (c *client) recompose(m *model.Message) error {
 	if err != nil {
 		return err
 	}
-	composed, err := c.mailer.Compose(r)
+	composed, err := c.backend.Compose(r)
 	if err != nil {
 		return err
 	}
@@ -81,14 +78,11 @@ func requestOf(m *model.Message) (api.Request, error) {
 
 // DeadLetters returns messages of the tenant that were refused.
 func (c *client) DeadLetters(ctx context.Context, m *pb.DeadLettersRequest) (*pb.DeadLetterList, error) {
-	if c.mailer == nil {
-		return &pb.DeadLetterList{}, nil
-	}
 	after, err := wire.ReadRun(m.GetAfter())
 	if err != nil {
 		return nil, err
 	}
-	letters, err := c.mailer.DeadLetters(ctx, tenantOf(ctx), after, int(min(max(m.GetLimit(), 0), math.MaxInt32)))
+	letters, err := c.backend.DeadLetters(ctx, tenantOf(ctx), after, int(min(max(m.GetLimit(), 0), math.MaxInt32)))
 	if err != nil {
 		return nil, err
 	}

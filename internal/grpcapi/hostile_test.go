@@ -67,7 +67,7 @@ func (b *buffer) String() string {
 }
 
 // open opens a door. The function changes its config.
-func open(t *testing.T, change func(*grpcapi.Config)) *door {
+func open(t testing.TB, change func(*grpcapi.Config)) *door {
 	t.Helper()
 	n, err := node.Open(t.Context(), node.Config{URL: "memory:", Shards: 4})
 	if err != nil {
@@ -78,7 +78,7 @@ func open(t *testing.T, change func(*grpcapi.Config)) *door {
 		t.Fatal(err)
 	}
 	d := &door{log: &buffer{}}
-	cfg := grpcapi.Config{Backend: n.Backend(), Mailer: n.Backend().(api.Mailer), Authenticator: keys, Log: slog.New(slog.NewTextHandler(d.log, nil))}
+	cfg := grpcapi.Config{Backend: n.Backend(), Authenticator: keys, Log: slog.New(slog.NewTextHandler(d.log, nil))}
 	if change != nil {
 		change(&cfg)
 	}
@@ -90,9 +90,10 @@ func open(t *testing.T, change func(*grpcapi.Config)) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx := t.Context()
 	t.Cleanup(func() {
 		_ = d.conn.Close()
-		server.Shutdown(t.Context())
+		server.Shutdown(ctx)
 		if err := errors.Join(<-done, n.Close()); err != nil {
 			t.Error(err)
 		}
@@ -158,6 +159,8 @@ func nonsense(number int64, text string, raw []byte) func(protoreflect.FieldDesc
 			return protoreflect.ValueOfUint32(uint32(number))
 		case protoreflect.Int64Kind:
 			return protoreflect.ValueOfInt64(number)
+		case protoreflect.Uint64Kind:
+			return protoreflect.ValueOfUint64(uint64(number))
 		case protoreflect.DoubleKind:
 			return protoreflect.ValueOfFloat64(math.NaN())
 		case protoreflect.StringKind:

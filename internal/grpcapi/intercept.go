@@ -53,11 +53,15 @@ func (s *contextStream) Context() context.Context { return s.ctx }
 // serve makes one call: it identifies the caller, catches panics, translates the error and logs. A
 // long call may outlive the credential of its caller, so it ends with it.
 func (s *Server) serve(ctx context.Context, method string, long bool, call func(context.Context) error) error {
-	begin := time.Now()
-	ctx, err := s.identify(ctx, method)
+	door, name := doorOf(method)
+	visit := s.config.Journal.Begin(door, name)
+	known, err := s.identify(ctx, method)
 	if err != nil {
-		return wire.Status(err)
+		err = wire.Status(err)
+		visit.End(ctx, outcomeOf(ctx, err))
+		return err
 	}
+	ctx = known
 
 	ctx, cancel := timed(ctx)
 	defer cancel()
@@ -65,7 +69,8 @@ func (s *Server) serve(ctx context.Context, method string, long bool, call func(
 		call = whileValid(caller.Valid, call)
 	}
 	err = toStatus(s.guard(traced(ctx), method, call))
-	s.log(ctx, method, err, time.Since(begin))
+	visit.End(ctx, outcomeOf(ctx, err))
+	s.logFailure(ctx, method, err)
 	return err
 }
 
@@ -139,27 +144,15 @@ func toStatus(err error) error {
 	return wire.Status(err)
 }
 
-// log writes a line about a call. It never has a payload.
-func (s *Server) log(ctx context.Context, method string, err error, took time.Duration) {
-	code, level := status.Code(err), slog.LevelDebug
-	switch code {
-	case codes.Internal, codes.DataLoss, codes.Unknown:
-		level = slog.LevelError
-	default:
-	}
-	if !s.config.Log.Enabled(ctx, level) {
+// logFailure logs the reason of a call that the server failed. It never has a payload.
+func (s *Server) logFailure(ctx context.Context, method string, err error) {
+	code := status.Code(err)
+	if !isFault(code) {
 		return
 	}
-
 	caller, _ := CallerOf(ctx)
-	attrs := []slog.Attr{
-		slog.String("method", method), slog.String("tenant", caller.Tenant), slog.String("caller", caller.Name),
-		slog.String("code", code.String()), slog.Duration("duration", took),
-	}
-	if level == slog.LevelError {
-		attrs = append(attrs, slog.String("error", err.Error()))
-	}
-	s.config.Log.LogAttrs(ctx, level, "call", attrs...)
+	s.config.Log.LogAttrs(ctx, slog.LevelError, "the server failed a call", slog.String("method", method), slog.String("tenant", caller.Tenant),
+		slog.String("caller", caller.Name), slog.String("code", code.String()), slog.String("error", err.Error()))
 }
 
 // timed gives a call the deadline of the client's caller. The client itself waits a little longer,

@@ -14,13 +14,15 @@ import (
 type entityRole struct {
 	s       *session
 	session api.EntitySession
+	// interruptible says that the worker knows interruptions. Older workers would end the session.
+	interruptible bool
 
 	mu   sync.Mutex
 	held map[uint64]model.Address // hand-overs that the worker has not reported, by generation
 }
 
 func (s *session) joinEntities(j *pb.Join) error {
-	r := &entityRole{s: s, held: map[uint64]model.Address{}}
+	r := &entityRole{s: s, held: map[uint64]model.Address{}, interruptible: j.GetInterruptible()}
 	session, err := s.work.cfg.Backend.JoinEntities(s.ctx, r, wire.ReadEntityJoin(s.tenant, j))
 	if err != nil {
 		return err
@@ -48,6 +50,16 @@ func (r *entityRole) Operate(o model.Operations) {
 	r.held[o.Generation] = o.Entity
 	r.mu.Unlock()
 	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Operations{Operations: wire.Operations(&o)}})
+}
+
+// Interrupt interrupts a call that the worker has.
+func (r *entityRole) Interrupt(i model.Interruption) {
+	r.mu.Lock()
+	entity, ok := r.held[i.Generation]
+	r.mu.Unlock()
+	if ok && entity == i.Entity && r.interruptible {
+		r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Interruption{Interruption: wire.Interruption(i)}})
+	}
 }
 
 // operated reports the results of a hand-over that the worker has.

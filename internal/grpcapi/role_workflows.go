@@ -19,6 +19,7 @@ type workflowRole struct {
 	s       *session
 	session api.Session
 	gate    api.Gate // nil when the engine has none
+	answers bool     // the worker knows TurnTaken
 
 	mu   sync.Mutex
 	held map[model.RunID]uint64 // the generation of each run that the worker holds
@@ -37,7 +38,7 @@ type passing struct {
 const maxEventBytes = 1 << 20
 
 func (s *session) joinWorkflows(j *pb.Join) error {
-	r := &workflowRole{s: s, held: map[model.RunID]uint64{}, passing: map[model.TaskRef]*passing{}, asked: map[uint64]model.RunID{}}
+	r := &workflowRole{s: s, answers: j.GetAnswers(), held: map[model.RunID]uint64{}, passing: map[model.TaskRef]*passing{}, asked: map[uint64]model.RunID{}}
 	offer, err := wire.ReadWorkflowJoin(s.tenant, j)
 	if err != nil {
 		return err
@@ -90,13 +91,13 @@ func (r *workflowRole) holds(run model.RunID, generation uint64) bool {
 	return ok && g == generation
 }
 
-func (r *workflowRole) Activate(a api.Activation) {
+func (r *workflowRole) Activate(a *api.Activation) {
 	r.mu.Lock()
 	r.held[a.Start.Run] = a.Generation
 	r.mu.Unlock()
 
 	first, rest := split(a.Events)
-	m := wire.Activation(&a)
+	m := wire.Activation(a)
 	m.Events, m.More = wire.Events(first), len(rest) > 0
 	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Activation{Activation: m}})
 	for len(rest) > 0 {
@@ -137,7 +138,17 @@ func (r *workflowRole) Evict(run model.RunID, generation uint64, reason string) 
 	// it answers none
 	maps.DeleteFunc(r.asked, func(_ uint64, of model.RunID) bool { return of == run })
 	r.mu.Unlock()
-	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Evict{Evict: &pb.Evict{Run: wire.Run(run), Generation: generation, Reason: model.Cut(reason, 1000)}}})
+	r.s.post(evicted(run, generation, reason))
+}
+
+func evicted(run model.RunID, generation uint64, reason string) *pb.ServerItem {
+	return &pb.ServerItem{Item: &pb.ServerItem_Evict{Evict: &pb.Evict{Run: wire.Run(run), Generation: generation, Reason: model.Cut(reason, 1000)}}}
+}
+
+func (r *workflowRole) Taken(run model.RunID, generation uint64) {
+	if r.answers {
+		r.s.post(&pb.ServerItem{Item: &pb.ServerItem_TurnTaken{TurnTaken: &pb.TurnTaken{Run: wire.Run(run), Generation: generation}}})
+	}
 }
 
 func (r *workflowRole) Query(run model.RunID, generation uint64, q model.Query) {
@@ -161,14 +172,15 @@ func (r *workflowRole) ask(id uint64, run model.RunID) {
 	r.asked[id] = run
 }
 
-// report hands in a turn. The session drops a turn of a generation that the worker no longer holds:
-// the worker has been told, or is about to be.
+// report hands in a turn. The session itself answers a turn of a generation that the worker does
+// not hold, so that a worker can report only on what it was given.
 func (r *workflowRole) report(m *pb.Turn) error {
 	t, err := wire.ReadTurn(m)
 	if err != nil {
 		return err
 	}
 	if !r.holds(t.Run, t.Generation) {
+		r.s.post(evicted(t.Run, t.Generation, "stale: the worker no longer holds the run"))
 		return nil
 	}
 

@@ -18,7 +18,9 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/access"
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/authz"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -53,10 +55,14 @@ const (
 // Config configures a server.
 type Config struct {
 	Backend api.Backend
-	// Mailer delivers what left with transactions of clients; nil when nothing can be delivered.
-	Mailer api.Mailer
 	// Admin is what operators may do; nil for a server without AdminService.
 	Admin api.Admin
+	// Audit records what operators do; nil for a server that does not.
+	Audit func(api.Admin) api.Admin
+	// Warnings are what operators should repair although the server can serve; nil for none.
+	Warnings func() []string
+	// Door is how calls come in, for the audit log; gRPC if it is empty.
+	Door string
 	// Address is where the server listens, for people.
 	Address string
 	// Authenticator says who is calling. It must be set.
@@ -68,6 +74,8 @@ type Config struct {
 	TLS *tls.Config
 	// Log; nil for none.
 	Log *slog.Logger
+	// Journal counts and logs calls; nil for none.
+	Journal *access.Journal
 	// Version of the program, which clients see.
 	Version string
 	// MaxPayload is the limit of the service, in bytes. Default 2 MiB.
@@ -80,6 +88,10 @@ type Config struct {
 	MaxStreams int
 	// Grace is how long the server keeps what a worker holds whose stream has broken. Default 30 s.
 	Grace time.Duration
+	// Others add services of other protocols. They are authenticated like ours.
+	Others []func(grpc.ServiceRegistrar)
+	// Unknown answers calls of methods that no service has; nil for the usual error.
+	Unknown func(method string) error
 	// Restarts says that workers keep their claims when the server shuts down; see
 	// WorkConfig.Restarts.
 	Restarts bool
@@ -93,6 +105,7 @@ func (c Config) withDefaults() Config {
 	if c.Authorizer == nil {
 		c.Authorizer = authz.Admins{}
 	}
+	c.Door = cmp.Or(c.Door, authn.DoorGRPC)
 	c.MaxPayload = cmp.Or(c.MaxPayload, DefaultMaxPayload)
 	c.MaxMessage = cmp.Or(c.MaxMessage, payloadsPerMessage*c.MaxPayload)
 	c.MaxReply = cmp.Or(c.MaxReply, DefaultMaxReply)
@@ -119,16 +132,23 @@ func New(cfg Config) *Server {
 	s.drained, s.drain = context.WithCancel(context.Background())
 	s.grpc = grpc.NewServer(s.options()...)
 
-	pb.RegisterClientServiceServer(s.grpc, &client{
-		backend: s.config.Backend, mailer: s.config.Mailer, version: s.config.Version, maxMessage: s.config.MaxMessage, maxPayload: s.config.MaxPayload,
+	to := counted{s.grpc, s}
+	pb.RegisterClientServiceServer(to, &client{
+		backend: s.config.Backend, version: s.config.Version, maxMessage: s.config.MaxMessage, maxPayload: s.config.MaxPayload,
 	})
 	s.work = NewWork(WorkConfig{Backend: s.config.Backend, Tenant: tenantOf, Log: s.config.Log, Grace: s.config.Grace, MaxFrame: s.config.MaxMessage, Restarts: s.config.Restarts})
-	pb.RegisterWorkerServiceServer(s.grpc, s.work)
+	pb.RegisterWorkerServiceServer(to, s.work)
 	names := []string{pb.ClientService_ServiceDesc.ServiceName, pb.WorkerService_ServiceDesc.ServiceName}
 	if s.config.Admin != nil {
 		s.admin = &serverAdmin{Admin: s.config.Admin, server: s, began: model.TimeOf(time.Now())}
-		pb.RegisterAdminServiceServer(s.grpc, &admin{to: s.admin})
+		if s.config.Audit != nil {
+			s.admin = s.config.Audit(s.admin)
+		}
+		pb.RegisterAdminServiceServer(to, &admin{to: s.admin})
 		names = append(names, pb.AdminService_ServiceDesc.ServiceName)
+	}
+	for _, register := range s.config.Others {
+		register(to)
 	}
 	for _, name := range names {
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
@@ -152,6 +172,14 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.InTapHandle(s.admit),
 		grpc.UnaryInterceptor(s.interceptUnary), grpc.StreamInterceptor(s.interceptStream),
 	}
+
+	if c.Unknown != nil {
+		options = append(options, grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+			method, _ := grpc.MethodFromServerStream(stream)
+			return c.Unknown(method)
+		}))
+	}
+
 	if c.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(c.TLS)))
 	}

@@ -121,8 +121,8 @@ func (o *Out[T]) All() []T {
 	return all
 }
 
-// Held is how many items are kept, and their bytes.
-func (o *Out[T]) Held() (items, bytes int) { return o.count, o.waitingBytes + o.frameBytes }
+// Backlog returns how many items are kept, and their bytes.
+func (o *Out[T]) Backlog() (items, bytes int) { return o.count, o.waitingBytes + o.frameBytes }
 
 // In is what arrives. The zero value has taken nothing.
 type In struct{ taken uint64 }

@@ -67,7 +67,7 @@ func TestEverythingArrivesOnce(t *testing.T) {
 		if err := out.Acknowledge(in.Taken()); err != nil {
 			t.Fatal(err)
 		}
-		if n, bytes := out.Held(); n != 0 || bytes != 0 {
+		if n, bytes := out.Backlog(); n != 0 || bytes != 0 {
 			t.Fatalf("keeps %d items and %d bytes after everything is acknowledged", n, bytes)
 		}
 	})

@@ -103,7 +103,7 @@ func (s *Session[I, O]) Post(v O, size int) error {
 	case s.over != nil:
 		return s.over
 	case !s.hasRoom(size):
-		items, bytes := s.out.Held()
+		items, bytes := s.out.Backlog()
 		return fault.New(fault.Exhausted, "the other side has not taken %d items of %d bytes", items, bytes)
 	}
 	s.add(v, size)
@@ -113,7 +113,7 @@ func (s *Session[I, O]) Post(v O, size int) error {
 // hasRoom tells whether an item may be kept. One item always may, however large it is. The caller
 // holds the lock.
 func (s *Session[I, O]) hasRoom(size int) bool {
-	items, bytes := s.out.Held()
+	items, bytes := s.out.Backlog()
 	return items == 0 || items < s.cfg.MaxItems && bytes+size <= s.cfg.MaxBytes
 }
 

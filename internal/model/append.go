@@ -134,6 +134,8 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.terms(62, v.Terms)
 	m.int(64, int64(v.Lone))
 	m.data(65, v.Exported)
+	m.id(66, v.Linked)
+	m.bool(67, v.Watches)
 
 	return m.end()
 }
@@ -148,6 +150,28 @@ func AppendEntity(dst []byte, n *Entity) []byte {
 	m.link(4, &n.Holder)
 	m.int(5, int64(n.Held))
 	m.int(6, n.Epoch)
+	m.int(7, int64(n.Expires))
+	m.int(8, int64(n.Alarm))
+	if len(n.Log) > 0 {
+		m.key(9)
+		m.dst = appendHead(m.dst, majorArray, uint64(len(n.Log)))
+		for i := range n.Log {
+			m.dst = appendRecord(m.dst, &n.Log[i])
+		}
+	}
+	return m.end()
+}
+
+// appendRecord appends an operation in the log of an entity.
+func appendRecord(dst []byte, r *OperationRecord) []byte {
+	m := beginMap(dst)
+	m.text(1, r.Name)
+	m.int(2, int64(r.At))
+	m.text(3, r.RequestID)
+	m.link(4, &r.From)
+	m.failure(5, r.Failure)
+	m.payload(6, &r.Input)
+	m.int(7, int64(r.Bytes))
 	return m.end()
 }
 

@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,6 +74,27 @@ type Entity struct {
 	// Epoch is the fencing token of the last lock. It never decreases, even if the row was removed
 	// in between.
 	Epoch int64 `cbor:"6,keyasint,omitempty"`
+	// Expires is when the state is removed; zero for never. Alarm is the time of its timer, which
+	// may be earlier.
+	Expires Time `cbor:"7,keyasint,omitempty"`
+	Alarm   Time `cbor:"8,keyasint,omitempty"`
+	// Log is the last operations, oldest first, if the entity keeps them. It is never changed in
+	// place.
+	Log []OperationRecord `cbor:"9,keyasint,omitempty"`
+}
+
+// Expired reports whether the time of the state is over. A state does not expire while a section
+// holds the lock.
+func (n *Entity) Expired(now Time) bool {
+	return n.Exists && n.Expires != 0 && n.Expires <= now && !n.Locked()
+}
+
+// TimerRun returns the id under which the timers of an entity are stored. Timers of runs have the
+// id of their run.
+func (a Address) TimerRun() (id RunID) {
+	sum := sha256.Sum256([]byte(a.Tenant + "\x00" + a.Type + "\x00" + a.Key))
+	copy(id[:], sum[:])
+	return id
 }
 
 // Locked reports whether a section holds the entity.
@@ -83,7 +105,7 @@ func (n *Entity) Empty() bool { return !n.Exists && !n.Locked() }
 
 // Size estimates the bytes that the entity takes in memory and on disk.
 func (n *Entity) Size() int {
-	return 160 + len(n.Address.Key) + n.State.Size() + len(n.Holder.Address.Key) + len(n.Holder.ID)
+	return 160 + len(n.Address.Key) + n.State.Size() + len(n.Holder.Address.Key) + len(n.Holder.ID) + LogSize(n.Log)
 }
 
 // DecodeEntity reads the stored body of an entity.
@@ -111,6 +133,8 @@ type EntityOffer struct {
 	Name   string // for operators
 	Tenant string // tenant of the entities
 	Types  []EntityType
+	// Slots is how many hand-overs of calls the worker takes at a time; 0 for any number.
+	Slots int
 	// Held are the entities whose calls the worker still makes for an owner that has lost it. They
 	// have no run.
 	Held []HeldRun
@@ -126,9 +150,24 @@ type EntityType struct {
 	Concurrency int
 	// Mailbox is how many calls may wait for one key; 0 for the default.
 	Mailbox int
+	// MailboxBytes is how many bytes of calls may wait for one key; 0 for the default.
+	MailboxBytes int
 	// Idle is how long an entity without calls stays in memory; 0 for the default.
 	Idle time.Duration
+	// TTL is how long a state is kept after it was created, and IdleTTL after its last successful
+	// operation; 0 for no limit.
+	TTL, IdleTTL time.Duration
+	// StateVersion is the version of the states that the worker writes. It reads that version and
+	// earlier ones; 0 is 1.
+	StateVersion int
+	// Log is how many operations of a key the engine keeps, and LogInputs whether with their
+	// inputs.
+	Log       int
+	LogInputs bool
 }
+
+// MaxMailboxBytes is the largest EntityType.MailboxBytes.
+const MaxMailboxBytes = 256 << 20
 
 // Operations are calls of one entity, handed to a worker. The worker makes them one after the
 // other, each on the state that the one before has left.
@@ -154,6 +193,17 @@ type OperationCall struct {
 	// that is gone with its owner.
 	Number int64
 }
+
+// Interruption interrupts a call that a worker makes.
+type Interruption struct {
+	Entity     Address
+	Generation uint64 // of the hand-over
+	// Call is the index of the call in the hand-over, or AnyCall for the one that runs.
+	Call int
+}
+
+// AnyCall is the call of a hand-over that runs.
+const AnyCall = -1
 
 // Operated is the worker's report on Operations.
 type Operated struct {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"strconv"
+	"strings"
 )
 
 // Operations on a mailbox: the Name of a MessageMailbox. An execution has a mailbox too: the
@@ -15,12 +17,16 @@ const (
 	MailboxDrop = "drop" // remove one item; its caller gets a failure
 	// remove the oldest signals of a name, at most MailboxDropped; the message's ID is the name
 	MailboxDropNamed = "drop-named"
+	// replace the state of the entity by Input, if its version is the one that ID names
+	MailboxEdit = "edit"
+	// interrupt the running call ID, or whichever calls run when ID is empty
+	MailboxInterrupt = "interrupt"
 )
 
 // MailboxDropped is how many signals one MailboxDropNamed removes at most.
 const MailboxDropped = 500
 
-// MailboxListed is the maximum number of items in a list.
+// MailboxListed is the maximum number of items in one page of a list.
 const MailboxListed = 1000
 
 // Call is an item of a mailbox as an operator sees it.
@@ -43,6 +49,53 @@ type Call struct {
 type Calls struct {
 	Calls []Call `json:"calls"`
 	Total int    `json:"total"`
+	// Cursor is where the next page begins; empty on the last page.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// MailboxMark is the last call of a page of a mailbox. The next page begins behind it, even if the
+// call itself is gone by then.
+type MailboxMark struct {
+	Position int
+	At       Time
+	ID       string
+}
+
+// String returns the mark as a cursor.
+func (k MailboxMark) String() string { return fmt.Sprintf("%d.%d.%s", k.Position, k.At, k.ID) }
+
+// Seq returns the position of the call in the stored mailbox; 0 when it was only in memory.
+func (k MailboxMark) Seq() int64 {
+	seq, _, _ := strings.Cut(k.ID, "-")
+	n, _ := strconv.ParseInt(seq, 10, 64) // ParseMailboxMark has checked it
+	return n
+}
+
+// ParseMailboxMark reads a cursor. An empty one is the mark before the first call.
+func ParseMailboxMark(cursor string) (k MailboxMark, ok bool) {
+	if cursor == "" {
+		return k, true
+	}
+	parts := strings.SplitN(cursor, ".", 3)
+	if len(parts) != 3 {
+		return k, false
+	}
+
+	position, err := strconv.Atoi(parts[0])
+	at, err2 := strconv.ParseInt(parts[1], 10, 64)
+	seq, _, found := strings.Cut(parts[2], "-")
+	_, err3 := strconv.ParseInt(seq, 10, 64)
+
+	return MailboxMark{position, Time(at), parts[2]}, err == nil && err2 == nil && err3 == nil && found && position >= 0
+}
+
+// Page cuts the list after so many calls; 0 does not cut it. The cursor continues behind the cut.
+func (c *Calls) Page(limit int) {
+	if limit <= 0 || limit >= len(c.Calls) {
+		return
+	}
+	last := &c.Calls[limit-1]
+	c.Calls, c.Cursor = c.Calls[:limit], MailboxMark{last.Position, last.At, last.ID}.String()
 }
 
 // ItemID returns the id of an item of a mailbox. The position alone is not enough: after the

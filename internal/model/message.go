@@ -35,7 +35,8 @@ const (
 	MessageRelease MessageKind = 24
 	// an operator frees entity To from section ID, whatever that section does
 	MessageUnlock MessageKind = 25
-	// an operator lists the mailbox of entity To, or applies operation Name to item ID of it
+	// an operator lists the mailbox of entity To, applies operation Name to item ID of it, or edits
+	// the state of the entity
 	MessageMailbox MessageKind = 26
 )
 
@@ -143,6 +144,12 @@ type Message struct {
 	// Exported is a fingerprint of the entity row that a forced delete has exported. The owner
 	// removes no other row. It is empty in messages of older builds.
 	Exported []byte `cbor:"65,keyasint,omitempty"`
+	// Linked is the connection between two nodes that has carried a copy of the request before. The
+	// sender does not know whether the owner got that copy. It is zero if there is none.
+	Linked RunID `cbor:"66,keyasint,omitzero"`
+	// Watches says that Node also wants a hint when the execution ends that a start begins or
+	// finds.
+	Watches bool `cbor:"67,keyasint,omitempty"`
 }
 
 // Order reports whether the message ends something or changes it by hand. The owner refuses an

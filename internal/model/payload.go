@@ -32,9 +32,9 @@ func (p Payload) WithSum(sum []byte) Payload {
 	return p
 }
 
-// Form returns the encoding without a sum.
+// Form returns the encoding without a sum and without the version of a state.
 func (p Payload) Form() string {
-	form, _, _ := strings.Cut(p.Encoding, sumMark)
+	form, _, _ := strings.Cut(p.Bare().Encoding, sumMark)
 	return form
 }
 
@@ -111,4 +111,6 @@ const (
 	// the run was replaced by one that begins again from an earlier position
 	FailureReset   = "reset"
 	FailureDropped = "dropped" // an operator dropped the call
+	// an operator interrupted the call
+	FailureInterrupted = "interrupted"
 )

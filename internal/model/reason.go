@@ -45,6 +45,8 @@ const (
 	// every worker that could take it is busy, or it is about to be taken; Name is the queue,
 	// Detail is how many are before it, if that is known
 	WaitLine ReasonCode = "in_line"
+	// every worker that has the code of Name is busy; Detail is how many slots these workers have
+	WaitSlot ReasonCode = "no_slot"
 	WaitTask ReasonCode = "task" // Name is on queue Detail, or a worker executes it
 	// every permit of limit Name is taken; Detail names the holders
 	WaitPermit ReasonCode = "limit"
@@ -71,7 +73,7 @@ const (
 func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
 		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitType, WaitPoison,
-		WaitCorrupt, WaitNewer, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitTask, WaitLine,
+		WaitCorrupt, WaitNewer, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitTask, WaitLine, WaitSlot,
 		WaitPermit, WaitRate, WaitBreaker, WaitUpdate, WaitLock, WaitMailbox, WaitLarge, WaitElsewhere, WaitCycle, WaitStart,
 	}
 }
@@ -174,6 +176,8 @@ func (r Reason) String() string {
 		return "has update " + r.Name + ", which its code does not handle yet"
 	case WaitLine:
 		return "waits in line in queue " + r.Name + ": " + r.Detail
+	case WaitSlot:
+		return "waits for a free slot of a worker with the code of " + r.Name + ": " + r.Detail
 	case WaitTask:
 		return "waits for task " + r.Name + " of queue " + r.Detail
 	case WaitPermit:

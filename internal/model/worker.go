@@ -42,6 +42,8 @@ type Offer struct {
 	// Pinned are the Workflows whose runs only workers of the version that began them continue.
 	Pinned  []string
 	Version string
+	// Slots is how many runs the worker works on at a time; 0 for any number. See api.Worker.
+	Slots int
 	// Held are the runs that the worker holds from an owner that has lost it.
 	Held []HeldRun
 }

@@ -28,9 +28,9 @@ var commands = []mutant{
 	},
 	{
 		name:  "an operator trips a breaker that does not exist",
-		file:  "internal/cli/known.go",
-		old:   "	if anything {\n",
-		new:   "	if true {\n",
-		tests: cliTest("TestUnknownNames$"),
+		file:  "internal/service/flow.go",
+		old:   "	if err := s.checkBreaker(ctx, \"trip breaker\", tenant, name); err != nil {\n",
+		new:   "	if err := s.checkBreaker(ctx, \"trip breaker\", tenant, name); err != nil && name == \"\" {\n",
+		tests: [][]string{{".", "-run", "TestOperateBreakersAndQueues$"}},
 	},
 }

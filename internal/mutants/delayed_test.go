@@ -3,13 +3,6 @@ package mutants
 // delayedCalls are bugs in calls that are made later.
 var delayedCalls = []mutant{
 	{
-		name:  "a cancelled call is made at its time",
-		file:  "internal/delayed/delayed.go",
-		old:   "		if err := x.Err(); err != nil {\n			return model.Payload{}, err // the call was withdrawn\n		}\n",
-		new:   "",
-		tests: [][]string{{".", "-run", "TestSendLater$"}},
-	},
-	{
 		name:  "a call that finds a full mailbox is dropped",
 		file:  "internal/delayed/delayed.go",
 		old:   "		if !isFull(err) {\n",

@@ -4,8 +4,8 @@ import "slices"
 
 var list = slices.Concat(
 	common, histories, tasks, flow, share, starting, entities, files, load, signals, clocks, requests, damaged, bounds, hardships, recalls, commands,
-	admin, connections, watched,
-	inputs, fullHistories, cancels, crowded, answers, edges, outlive, outliving, stale, singletons, delayedCalls,
+	admin, connections, flovynDoor, watched,
+	inputs, fullHistories, cancels, crowded, answers, edges, outlive, outliving, stale, slots, singletons, links, delayedCalls, placement, passing,
 )
 
 // histories are bugs of what is done with histories, of pinned runs, and of what workflows send
@@ -21,8 +21,8 @@ var histories = []mutant{
 	{
 		name:  "a run that has just started goes to any version",
 		file:  "internal/engine/lane/dispatch.go",
-		old:   "	w := l.workers.pick(e.kind(), e.x.Pin)\n	if w == 0 {\n		l.strand(e, noWorker(e))\n		return\n	}\n\n	if !l.room.free() {\n",
-		new:   "	w := l.workers.pick(e.kind(), \"\")\n	if w == 0 {\n		l.strand(e, noWorker(e))\n		return\n	}\n\n	if !l.room.free() {\n",
+		old:   "	s, ok := l.seatFor(e, e.x.Pin)\n	if !ok {\n		return\n	}\n\n	if !l.room.free() {\n",
+		new:   "	s, ok := l.seatFor(e, \"\")\n	if !ok {\n		return\n	}\n\n	if !l.room.free() {\n",
 		tests: [][]string{sim},
 	},
 	{

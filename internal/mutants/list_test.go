@@ -419,7 +419,7 @@ var common = []mutant{
 	{
 		name:  "a worker is not notified when its lane dies",
 		file:  "internal/engine/lane/commit.go",
-		old:   "			if f := &b.effects[i]; f.kind == effEvict && !f.moot {\n",
+		old:   "			if f := &b.effects[i]; f.kind == effEvict || f.kind == effBlocked {\n",
 		new:   "			if f := &b.effects[i]; false {\n",
 		tests: [][]string{sim},
 	},

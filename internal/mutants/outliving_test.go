@@ -6,6 +6,34 @@ var outlives = []string{"./internal/sim", "-run", "TestSeeds$", "-features=outli
 // stale are bugs in answers of nodes whose lease may have ended.
 var stale = []mutant{
 	{
+		name:  "a worker with an invalid turn keeps its run when the batch is refused",
+		file:  "internal/engine/lane/turn.go",
+		old:   "		b.effects[len(b.effects)-1].moot = true\n",
+		new:   "		_ = b\n",
+		tests: [][]string{{"./internal/engine/lane", "-run", "TestInvalidTurnBeforeARefusal$"}},
+	},
+	{
+		name:  "a late report is answered before the batch that took the run is durable",
+		file:  "internal/engine/lane/arrive.go",
+		old:   "				f.moot = true\n				return\n",
+		new:   "				f.moot = true\n",
+		tests: [][]string{{"./internal/engine/lane", "-run", "TestStaleWorkerBeforeARefusal$"}},
+	},
+	{
+		name:  "a run whose back-off is over goes to any worker",
+		file:  "internal/engine/lane/dispatch.go",
+		old:   "	if l.mayRetryElsewhere(now, e) && l.keepForHolder(e, e.run()) {",
+		new:   "	if false {",
+		tests: [][]string{laneTest("TestReunionKeepsRunsAfterABackOff$")},
+	},
+	{
+		name:  "a shard whose acquisition got no answer counts as served",
+		file:  "internal/engine/incarnation.go",
+		old:   "	foreign := inc.eng.foreign[s] || ",
+		new:   "	foreign := ",
+		tests: [][]string{{"./internal/engine", "-run", "TestForeignShardsAfterALostAnswer$"}},
+	},
+	{
 		name:  "a node without a lease says from memory that an execution exists",
 		file:  "internal/engine/route.go",
 		old:   "		stale := e.mayBeStale(inc, &a)\n",
@@ -40,8 +68,8 @@ var outliving = []mutant{
 	{
 		name:  "another worker gets a run than the one that holds it",
 		file:  "internal/engine/lane/reunion.go",
-		old:   "	if held && l.workers.canServe(id, e.kind(), e.x.Pin) {\n",
-		new:   "	if held && id < 0 {\n",
+		old:   "	case held && l.workers.canServe(id, e.kind(), e.x.Pin) && !l.workers.isRefused(id, e, e.x.Pin):\n",
+		new:   "	case held && id < 0:\n",
 		tests: [][]string{outlives},
 	},
 	{
@@ -54,8 +82,8 @@ var outliving = []mutant{
 	{
 		name:  "a run is not kept if an input comes before the list of runs",
 		file:  "internal/engine/lane/reunion.go",
-		old:   "	if !e.shard.listed && row != nil",
-		new:   "	if e.gone && row != nil",
+		old:   "!e.shard.listed && !row.Parked",
+		new:   "e.gone && !row.Parked",
 		tests: [][]string{laneTest("TestRunIsKeptForItsWorker$")},
 	},
 	{

@@ -114,14 +114,14 @@ var requests = []mutant{
 	{
 		name:  "a process acknowledges an answer while a copy of its request may be in flight",
 		file:  "internal/engine/clerk.go",
-		old:   "		if asked.Drawn && first && !taken {\n",
-		new:   "		if asked.Drawn && !taken {\n			_ = first\n",
+		old:   "		if asked.Drawn && first && !tried.taken {\n",
+		new:   "		if asked.Drawn && !tried.taken {\n			_ = first\n",
 		tests: [][]string{{"./internal/engine", "-run", "TestAcknowledgedAnswersOfOtherOwners$"}},
 	},
 	{
 		name:  "a process acknowledges an answer that an earlier owner may have given",
 		file:  "internal/engine/clerk.go",
-		old:   "		if asked.Drawn && first && !taken {\n",
+		old:   "		if asked.Drawn && first && !tried.taken {\n",
 		new:   "		if asked.Drawn && first {\n",
 		tests: [][]string{{"./internal/engine", "-run", "TestAcknowledgedAnswersOfOtherOwners$"}},
 	},

@@ -207,6 +207,9 @@ func (o *office) deniedEverywhere(token string) {
 		o.t.Errorf("%d methods and %d streams", len(desc.Methods), len(desc.Streams))
 	}
 	for _, m := range desc.Methods {
+		if m.MethodName == "Audit" {
+			continue // an owner may read the entries of its tenant
+		}
 		err := conn.Invoke(ctx, "/"+desc.ServiceName+"/"+m.MethodName, &emptypb.Empty{}, &emptypb.Empty{})
 		if status.Code(err) != codes.PermissionDenied {
 			o.t.Errorf("%s with the key of a tenant: %v", m.MethodName, err)
@@ -437,6 +440,11 @@ func (o *office) deniedTo(conn *grpc.ClientConn, token, method string) bool {
 	_ = stream.CloseSend()
 	if strings.HasSuffix(method, "/Watch") { // its first message comes at once, and it never ends
 		return status.Code(stream.RecvMsg(&emptypb.Empty{})) == codes.PermissionDenied
+	}
+	if strings.HasSuffix(method, "/SubscribeToNotifications") { // it never ends, and may say nothing
+		_, err := stream.Header()
+		o.must(err)
+		cancel()
 	}
 	for {
 		if err := stream.RecvMsg(&emptypb.Empty{}); err != nil {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/audit"
+	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/cluster"
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine"
@@ -21,6 +23,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
 	notifypg "github.com/perdure/perdure/internal/notify/postgres"
+	"github.com/perdure/perdure/internal/peerlink"
 	"github.com/perdure/perdure/internal/service"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
@@ -45,16 +48,29 @@ type Config struct {
 	Guest bool
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
 	NoMigrate bool
+	// PeerListen is where other nodes of the cluster connect to this one: host:port, or :port.
+	// Default: a free port on the address from which this process reaches the database.
+	PeerListen string
+	// NoPeerLink opens no connections between nodes. They then use only the store.
+	NoPeerLink bool
+	// Weight is the share of the shards that this node should own, relative to the other nodes.
+	// Default 100, at least 1 and at most 10,000.
+	Weight int
 	// AllowUnsafe accepts a PostgreSQL server that loses acknowledged commits in a crash. For
 	// tests.
 	AllowUnsafe bool
-	Log         *slog.Logger
-	Version     string
-	Lanes       int
-	LeaseTTL    time.Duration
-	Retention   time.Duration // of closed executions; default 30 days
-	MaxPayload  int           // bytes of an input or output; default 2 MiB
-	MaxHistory  int           // bytes of the history of a run; default 50 MiB
+	// Serves says that the node is behind a server. It then refuses a store that a server cannot
+	// rely on.
+	Serves bool
+	// Production refuses what is only good enough for development.
+	Production bool
+	Log        *slog.Logger
+	Version    string
+	Lanes      int
+	LeaseTTL   time.Duration
+	Retention  time.Duration // of closed executions; default 30 days
+	MaxPayload int           // bytes of an input or output; default 2 MiB
+	MaxHistory int           // bytes of the history of a run; default 50 MiB
 	// MaxUnread bounds the bytes that wait for the code of a run. Default 16 MiB, or a third of
 	// MaxHistory if that is less.
 	MaxUnread  int
@@ -62,7 +78,13 @@ type Config struct {
 	RetainDead time.Duration
 	// RetainRequest is how long request ids are remembered. Default and minimum 24 h.
 	RetainRequest time.Duration
-	Lane          lane.Config
+	// RetainAudit is how long the audit log keeps its entries. A negative time keeps them for ever.
+	// So does 0, because another process may have a longer time; but servers have a default.
+	RetainAudit time.Duration
+	// Caller makes the calls that come through no door. The audit log records them as its calls. It
+	// is nil for programs: their own calls are not recorded.
+	Caller *authn.Call
+	Lane   lane.Config
 	// Meter counts and Tracer creates spans; both may be nil.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
@@ -75,8 +97,11 @@ type Node struct {
 	store   store.Store
 	engine  *engine.Engine
 	service *service.Service
+	audit   *audit.Log // nil if the store is open for reading only
+	records bool       // whether Backend and Admin record
 	hints   closer
-	unwatch func() // ends the service's reports to the meter
+	peers   *peerlink.Endpoint // nil if other nodes cannot connect
+	unwatch func()             // ends the service's reports to the meter
 	stop    context.CancelFunc
 	done    chan error
 }
@@ -123,6 +148,12 @@ func unknownURL(url string) error {
 // longestRequest bounds how long request ids are remembered: each is a row.
 const longestRequest = 366 * 24 * time.Hour
 
+// How long the audit log keeps entries: the default of servers, and the least time.
+const (
+	DefaultRetainAudit = 90 * 24 * time.Hour
+	LeastRetainAudit   = 24 * time.Hour
+)
+
 // check refuses impossible settings before anything is opened.
 func (cfg *Config) check() error {
 	switch {
@@ -130,6 +161,8 @@ func (cfg *Config) check() error {
 		return fault.New(fault.Invalid, "a retention time of %s: at least %s", cfg.Retention, model.MinRetention)
 	case cfg.RetainRequest != 0 && cfg.RetainRequest < engine.LeastRetainRequest:
 		return fault.New(fault.Invalid, "request ids remembered for %s: at least %s, because messages of transactions may be repeated for that long", cfg.RetainRequest, engine.LeastRetainRequest)
+	case cfg.RetainAudit > 0 && cfg.RetainAudit < LeastRetainAudit:
+		return fault.New(fault.Invalid, "an audit log that keeps entries for %s: at least %s", cfg.RetainAudit, LeastRetainAudit)
 	case cfg.RetainRequest > longestRequest:
 		return fault.New(fault.Invalid, "request ids remembered for %s: at most %s", cfg.RetainRequest, longestRequest)
 	case cfg.LeaseTTL < 0 || cfg.LeaseTTL > cluster.Longest:
@@ -137,6 +170,10 @@ func (cfg *Config) check() error {
 		return fault.New(fault.Invalid, "a lease of %s: at most %s", cfg.LeaseTTL, cluster.Longest)
 	case cfg.Shards < 0 || cfg.Shards > model.MaxShards:
 		return fault.New(fault.Invalid, "%d shards: at least 1 and at most %d", cfg.Shards, model.MaxShards)
+	case cfg.PeerListen != "" && !isAddress(cfg.PeerListen):
+		return fault.New(fault.Invalid, "the address for other nodes is %q, must be host:port or :port", cfg.PeerListen)
+	case cfg.Weight < 0 || cfg.Weight > cluster.MaxWeight:
+		return fault.New(fault.Invalid, "the weight of the node is %d, must be at least 1 and at most %d", cfg.Weight, cluster.MaxWeight)
 	case cfg.MaxPayload < 0:
 		return fault.New(fault.Invalid, "the limit of payloads is %d bytes, must be >= 0", cfg.MaxPayload)
 	case cfg.MaxHistory < 0 || cfg.MaxUnread < 0:
@@ -181,9 +218,17 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if cfg.Wrap != nil {
 		n.store = cfg.Wrap(st)
 	}
+	if cfg.Serves {
+		if err := cfg.checkStore(ctx, st, n.store); err != nil {
+			return nil, errors.Join(err, st.Close())
+		}
+	}
 	hub, err := n.openHints(cfg, st)
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
+	}
+	if n.peers, err = listenForPeers(ctx, &cfg, st); err != nil {
+		return nil, errors.Join(err, n.close())
 	}
 
 	if cfg.MaxLoaded != 0 {
@@ -191,13 +236,14 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 
 	n.engine = engine.New(engine.Config{
-		Store: n.store, Hints: hub, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane,
-		Guest: cfg.Guest && st.Info().Shared, Retention: cfg.Retention, RetainDead: cfg.RetainDead, RetainRequest: cfg.RetainRequest,
+		Store: n.store, Hints: hub, Peers: n.peers, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane, Weight: cfg.Weight,
+		Guest: cfg.Guest && st.Info().Shared, Retention: cfg.Retention, RetainDead: cfg.RetainDead, RetainRequest: cfg.RetainRequest, RetainAudit: cfg.RetainAudit,
 		Meter: cfg.Meter, Tracer: cfg.Tracer, Limits: cfg.limits(),
 	})
 
 	n.service = service.New(n.engine, n.store, service.Limits{Payload: cfg.MaxPayload})
 	n.service.Trace(cfg.Tracer)
+	n.audit, n.records = audit.New(audit.Config{Store: n.store, Log: cfg.Log, Caller: cfg.Caller}), cfg.Caller != nil
 	n.service.AskBy(n.engine.Ask)
 	n.service.AskQueuesBy(n.engine.AskQueues)
 	n.unwatch = n.service.Observe(cfg.Meter)
@@ -269,22 +315,26 @@ func (n *Node) Serving() error {
 }
 
 // Backend returns the interface that the SDK and all entry points use.
-func (n *Node) Backend() api.Backend { return n.service }
+func (n *Node) Backend() api.Backend {
+	if n.records {
+		return n.audit.Backend(n.service)
+	}
+	return n.service
+}
 
 // Admin returns the calls of operators. The home tenant exists without a record.
-func (n *Node) Admin(home string) api.Admin { return n.service.Admin(home) }
+func (n *Node) Admin(home string) api.Admin {
+	if n.records {
+		return n.audit.Admin(n.service.Admin(home))
+	}
+	return n.service.Admin(home)
+}
+
+// Audit returns the log of administrative actions; nil if the store is open for reading only.
+func (n *Node) Audit() *audit.Log { return n.audit }
 
 // Store returns the open store, for commands that look behind the API.
 func (n *Node) Store() store.Store { return n.store }
-
-// Search finds every stored value that contains a text, all at the same moment.
-func (n *Node) Search(ctx context.Context, text string, found func(value []byte) error) error {
-	s, ok := n.store.(store.Searcher)
-	if !ok {
-		return fault.New(fault.Internal, "the store cannot be searched")
-	}
-	return s.Search(ctx, text, found)
-}
 
 // Stopping tells the node that Close follows when the workers have left. From now on it does
 // not wait for a store that takes nothing.
@@ -300,10 +350,21 @@ func (n *Node) Close() error {
 	if n.unwatch != nil {
 		n.unwatch()
 	}
+	if n.audit != nil {
+		n.audit.Close()
+	}
 	if n.stop != nil {
 		n.stop()
 		err = <-n.done
 		n.done <- nil // a second Close finds the engine stopped
+	}
+	return errors.Join(err, n.close())
+}
+
+// close frees everything but the engine.
+func (n *Node) close() (err error) {
+	if n.peers != nil {
+		err = n.peers.Close()
 	}
 	if n.hints != nil {
 		err = errors.Join(err, n.hints.Close())

@@ -13,11 +13,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
+
+	"github.com/perdure/perdure/internal/access"
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/authz"
 	"github.com/perdure/perdure/internal/delayed"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/flovyn"
 	"github.com/perdure/perdure/internal/grpcapi"
 	"github.com/perdure/perdure/internal/schedule"
 	"github.com/perdure/perdure/internal/singleton"
@@ -37,11 +41,31 @@ type ServerConfig struct {
 	Tenant string
 	// TLS of connections; nil for plain text.
 	TLS *tls.Config
+	// AlsoListen are further addresses that serve the same.
+	AlsoListen []string
+	// Orgs are the organizations of the Flovyn protocol; nil for a server that has none.
+	Orgs *flovyn.Orgs
+	// Warnings are what the health page of the Flovyn protocol shows to operators.
+	Warnings []string
+	// Problems are what operators should repair although the server can serve. The health of the
+	// server shows them; nil for none.
+	Problems func() []string
 	// Web returns the REST API; nil for none. The caller passes it in, so that programs with an
 	// embedded store do not link it.
 	Web func(Parts) (Web, error)
+	// AccessLog logs one of so many requests that succeed, and every request that fails; 0 logs
+	// only requests that the server failed.
+	AccessLog int
+	// AdminListen is the address of Profiles, host:port; empty for none.
+	AdminListen string
+	// Profiles answers requests of admins on AdminListen. The caller passes it in: the package of
+	// profiles adds itself to every HTTP server of a program that links it and uses the default
+	// routes.
+	Profiles http.Handler
 	// Metrics answers GET /metrics; nil for none.
 	Metrics http.Handler
+	// Docs shows the OpenAPI document of the Flovyn protocol; nil for a plain list.
+	Docs http.Handler
 	// Grace is how long the server keeps what a worker holds whose connection has broken; 30 s.
 	Grace time.Duration
 	// Reunion is how long the node keeps, after it has taken over work, the work that remote
@@ -59,6 +83,7 @@ type Parts struct {
 	Log           *slog.Logger
 	Version       string
 	MaxPayload    int
+	Journal       *access.Journal
 }
 
 // Web is the REST API of a server.
@@ -71,12 +96,17 @@ type Web interface {
 // Server is a node that others reach over the network: by gRPC, and by HTTP for the REST API, for
 // health and for metrics.
 type Server struct {
-	node  *Node
-	log   *slog.Logger
-	split *splitter
-	grpc  *grpcapi.Server
-	http  *http.Server
-	web   Web // nil without a REST API
+	node   *Node
+	log    *slog.Logger
+	splits []*splitter
+	// journal counts and logs the requests of all doors.
+	journal *access.Journal
+	admin   *http.Server // nil without AdminListen
+	adminAt net.Addr
+	grpc    *grpcapi.Server
+	http    *http.Server
+	web     Web // nil without a REST API
+	door    *flovyn.Door
 	// stopBuiltIns ends the workers that run the schedules, the delayed calls and the registers of
 	// singletons of all tenants.
 	stopBuiltIns []func()
@@ -95,39 +125,64 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if cfg.Node.Log == nil {
 		cfg.Node.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Authorizer == nil {
+		cfg.Authorizer = authz.Admins{}
+	}
+	if cfg.Node.RetainAudit == 0 {
+		cfg.Node.RetainAudit = DefaultRetainAudit
+	}
+	cfg.Node.Serves = true
 	cfg.Node.Lane.Reunion = cmp.Or(cfg.Reunion, 10*time.Second)
 	// Listen first: an address that is taken fails before the node takes over any work.
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", cfg.Listen)
-	if err != nil {
-		return nil, fault.New(fault.Unavailable, "listen: %w", err)
+	addresses := append([]string{cfg.Listen}, cfg.AlsoListen...)
+	if cfg.AdminListen != "" {
+		addresses = append(addresses, cfg.AdminListen)
 	}
+	all, err := listenAll(ctx, addresses)
+	if err != nil {
+		return nil, err
+	}
+	l := all[0]
 	n, err := Open(ctx, cfg.Node)
 	if err != nil {
-		return nil, errors.Join(err, l.Close())
+		return nil, errors.Join(err, closeAll(all))
 	}
 
-	s := &Server{node: n, log: cfg.Node.Log, failed: make(chan error, 2)}
+	if err := recordOrgs(ctx, n, &cfg); err != nil {
+		return nil, errors.Join(err, closeAll(all), n.Close())
+	}
+
+	s := &Server{node: n, log: cfg.Node.Log, failed: make(chan error, len(all)*2)}
+	s.journal = access.New(access.Config{Meter: cfg.Node.Meter, Log: cfg.Node.Log, Every: cfg.AccessLog})
 	if ring, ok := cfg.Authenticator.(*authn.Keyring); ok {
 		if err := n.followKeys(ctx, ring, cfg.Node.Log); err != nil {
-			return nil, errors.Join(err, l.Close(), n.Close())
+			return nil, errors.Join(err, closeAll(all), s.abandon(ctx))
 		}
 		s.stopUses = n.recordKeyUses(ring, cfg.Node.Log)
 	}
-	mailer, _ := n.Backend().(api.Mailer)
+	_, anyone := cfg.Authenticator.(authn.Open)
+	backend := n.audit.Backend(n.service)
+	connections := flovyn.NewConnections()
+	s.door = flovyn.New(flovyn.Config{
+		AnyOrg: anyone, Connections: connections,
+		Backend: backend, Caller: grpcapi.CallerOf, Orgs: cfg.Orgs, Log: cfg.Node.Log, MaxPayload: cfg.Node.MaxPayload,
+		Authenticator: cfg.Authenticator, Authorizer: n.audit.Authorizer(cfg.Authorizer, authn.DoorFlovyn), Admin: n.audit.Admin(n.Admin(cfg.Tenant)), Warnings: cfg.Warnings, Ready: s.ready, Docs: cfg.Docs,
+		Journal: s.journal,
+	})
 	s.grpc = grpcapi.New(grpcapi.Config{
-		Backend: n.Backend(), Mailer: mailer, Authenticator: cfg.Authenticator, Authorizer: cfg.Authorizer, Log: cfg.Node.Log, Version: cfg.Node.Version,
-		MaxPayload: cfg.Node.MaxPayload, Grace: cfg.Grace, Restarts: true, Admin: n.Admin(cfg.Tenant), Address: l.Addr().String(),
+		Backend: backend, Authenticator: cfg.Authenticator, Authorizer: n.audit.Authorizer(cfg.Authorizer, authn.DoorGRPC), Log: cfg.Node.Log, Version: cfg.Node.Version,
+		MaxPayload: cfg.Node.MaxPayload, Grace: cfg.Grace, Restarts: true, Admin: n.Admin(cfg.Tenant), Audit: n.audit.Admin, Warnings: cfg.Problems, Address: l.Addr().String(),
+		Others: []func(grpc.ServiceRegistrar){s.door.Register}, Unknown: flovyn.Unserved, Journal: s.journal,
 	})
 	if err := s.grpc.Check(); err != nil {
-		return nil, errors.Join(err, l.Close(), n.Close())
+		return nil, errors.Join(err, closeAll(all), s.abandon(ctx))
 	}
 	if cfg.Web != nil {
 		if s.web, err = cfg.Web(Parts{
-			Backend: n.Backend(), Admin: s.grpc.Admin(), Authenticator: cfg.Authenticator, Authorizer: cfg.Authorizer, Log: cfg.Node.Log, Version: cfg.Node.Version,
-			MaxPayload: cfg.Node.MaxPayload,
+			Backend: backend, Admin: s.grpc.Admin(), Authenticator: cfg.Authenticator, Authorizer: n.audit.Authorizer(cfg.Authorizer, authn.DoorREST), Log: cfg.Node.Log, Version: cfg.Node.Version,
+			MaxPayload: cfg.Node.MaxPayload, Journal: s.journal,
 		}); err != nil {
-			return nil, errors.Join(err, l.Close(), n.Close())
+			return nil, errors.Join(err, closeAll(all), s.abandon(ctx))
 		}
 	}
 	s.http = &http.Server{
@@ -135,17 +190,35 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		ErrorLog: slog.NewLogLogger(cfg.Node.Log.Handler(), slog.LevelDebug),
 	}
 	if err := s.serveBuiltIns(ctx, n, cfg.Node.Log); err != nil {
-		return nil, errors.Join(err, l.Close(), n.Close())
+		return nil, errors.Join(err, closeAll(all), s.abandon(ctx))
 	}
-	s.split = newSplitter(l, cfg.TLS)
-	s.serve("gRPC", func() error { return s.grpc.Serve(s.split.grpc) })
-	s.serve("HTTP", func() error {
-		if err := s.http.Serve(s.split.http); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
+	if cfg.AdminListen != "" {
+		s.serveAdmin(all[len(all)-1], &cfg)
+		all = all[:len(all)-1]
+	}
+	for _, l := range all {
+		split := newSplitter(l, cfg.TLS)
+		s.splits = append(s.splits, split)
+		s.serve("gRPC", func() error { return s.grpc.Serve(connections.Watch(split.grpc)) })
+		s.serve("HTTP", func() error {
+			if err := s.http.Serve(split.http); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		})
+	}
 	return s, nil
+}
+
+// abandon ends what a server has begun that cannot serve.
+func (s *Server) abandon(ctx context.Context) error {
+	if s.door != nil {
+		s.door.Close(ctx)
+	}
+	if s.stopUses != nil {
+		s.stopUses()
+	}
+	return s.node.Close()
 }
 
 // serveBuiltIns runs the code of Perdure itself for all tenants.
@@ -190,11 +263,7 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		err := s.node.Serving()
-		if s.closes.Load() {
-			err = fault.New(fault.Unavailable, "the server shuts down")
-		}
-		if err != nil {
+		if err := s.ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
@@ -203,15 +272,46 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 
 	if metrics != nil {
 		mux.Handle("GET /metrics", metrics)
+		mux.Handle("GET /_/metrics", metrics)
 	}
+	s.door.Routes(mux)
 	if s.web != nil {
 		mux.Handle("/v1/", s.web)
 	}
 	return mux
 }
 
+// ready returns why the server cannot serve; nil when it can.
+func (s *Server) ready() error {
+	if s.closes.Load() {
+		return fault.New(fault.Unavailable, "the server shuts down")
+	}
+	return s.node.Serving()
+}
+
+// listenAll listens on all addresses or on none.
+func listenAll(ctx context.Context, addresses []string) (all []net.Listener, err error) {
+	for _, address := range addresses {
+		var lc net.ListenConfig
+		l, err := lc.Listen(ctx, "tcp", address)
+		if err != nil {
+			return nil, errors.Join(fault.New(fault.Unavailable, "listen: %w", err), closeAll(all))
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+func closeAll(all []net.Listener) error {
+	var errs []error
+	for _, l := range all {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
 // Addr is the address that the server listens on.
-func (s *Server) Addr() net.Addr { return s.split.listener.Addr() }
+func (s *Server) Addr() net.Addr { return s.splits[0].listener.Addr() }
 
 // Node is the node behind the server.
 func (s *Server) Node() *Node { return s.node }
@@ -225,6 +325,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.once.Do(func() {
 		s.closes.Store(true)
 		s.node.Stopping()
+		s.door.Drain()
 		if s.web != nil {
 			s.web.Shutdown()
 		}
@@ -233,13 +334,21 @@ func (s *Server) Close(ctx context.Context) error {
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = s.http.Close()
 		}
-		_ = s.split.Close() // its listener may be closed already
+		if s.admin != nil {
+			err = errors.Join(err, s.admin.Close()) // a profile that is being made is of no use
+		}
+		s.door.Close(ctx)
+		for _, split := range s.splits {
+			_ = split.Close() // its listener may be closed already
+		}
 		s.ended.Wait()
 		if s.stopUses != nil {
 			s.stopUses()
 		}
 		s.endBuiltIns()
+		s.journal.Close()
 		s.err = errors.Join(err, s.node.Close())
 	})
+
 	return s.err
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/grpcapi"
@@ -93,10 +92,9 @@ func (n *Node) ServeSocket(ctx context.Context, path, tenant string, cfg Config)
 		return nil, errors.Join(fault.New(fault.Unavailable, "protect the socket beside the store: %w", err), l.Close())
 	}
 
-	mailer, _ := n.Backend().(api.Mailer)
 	s := &Socket{path: path, done: make(chan struct{}), server: grpcapi.New(grpcapi.Config{
-		Backend: n.Backend(), Mailer: mailer, Authenticator: authn.Open{Tenant: tenant}, Log: cfg.Log, Version: cfg.Version, MaxPayload: cfg.MaxPayload,
-		Admin: n.Admin(tenant), Address: path,
+		Backend: n.audit.Backend(n.service), Authenticator: authn.Open{Tenant: tenant}, Log: cfg.Log, Version: cfg.Version, MaxPayload: cfg.MaxPayload,
+		Admin: n.Admin(tenant), Audit: n.audit.Admin, Door: authn.DoorSocket, Address: path,
 	})}
 	go func() {
 		defer close(s.done)

@@ -75,6 +75,21 @@ func (a *Admin) Nodes(ctx context.Context) ([]api.NodeInfo, error) {
 	return ask(a.client.Nodes, wire.ReadNodeInfoList).do(ctx, a.b, &pb.NodesRequest{})
 }
 
+// Shards lists shards.
+func (a *Admin) Shards(ctx context.Context) ([]api.ShardInfo, error) {
+	return ask(a.client.Shards, wire.ReadShardInfoList).do(ctx, a.b, &pb.ShardsRequest{})
+}
+
+// DrainNode asks a node to hand its shards over.
+func (a *Admin) DrainNode(ctx context.Context, r api.NodeDrain) error {
+	return tell(ctx, a.b, a.client.DrainNode, wire.DrainNodeRequest(r))
+}
+
+// Rebalance makes all nodes look whether shards should move.
+func (a *Admin) Rebalance(ctx context.Context) error {
+	return tell(ctx, a.b, a.client.Rebalance, &pb.RebalanceRequest{})
+}
+
 // WorkerSessions lists connected workers.
 func (a *Admin) WorkerSessions(ctx context.Context, tenant string) ([]api.WorkerSession, error) {
 	return ask(a.client.WorkerSessions, wire.ReadWorkerSessionList).do(ctx, a.b, &pb.WorkerSessionsRequest{Tenant: tenant})
@@ -88,4 +103,9 @@ func (a *Admin) DrainWorker(ctx context.Context, r api.DrainRequest) error {
 // Health tells how the server is.
 func (a *Admin) Health(ctx context.Context) (api.Health, error) {
 	return ask(a.client.Health, wire.ReadHealthReply).do(ctx, a.b, &pb.HealthRequest{})
+}
+
+// Audit lists administrative actions.
+func (a *Admin) Audit(ctx context.Context, r api.AuditRequest) (api.AuditPage, error) {
+	return ask(a.client.Audit, wire.ReadAuditPage).do(ctx, a.b, wire.AuditRequest(r))
 }

@@ -249,6 +249,15 @@ func (b *Backend) Unlock(ctx context.Context, r api.UnlockRequest) error {
 	return tell(ctx, b, b.client.Unlock, wire.UnlockRequest(r))
 }
 
+// EditEntity replaces the state of an entity.
+func (b *Backend) EditEntity(ctx context.Context, r api.EditRequest) (model.EntityVersion, error) {
+	if err := b.own(r.Address.Tenant); err != nil {
+		return model.EntityVersion{}, err
+	}
+	r.RequestID = requestID(r.RequestID)
+	return ask(b.client.EditEntity, wire.ReadEditEntityReply).do(ctx, b, wire.EditEntityRequest(r))
+}
+
 // Mailbox lists or changes the mailbox of an entity. A change has no request id, so it is not
 // repeated.
 func (b *Backend) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Calls, error) {
@@ -256,6 +265,6 @@ func (b *Backend) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Call
 		return model.Calls{}, err
 	}
 	v := ask(b.client.Mailbox, wire.ReadMailboxReply)
-	v.once = r.Do != model.MailboxList && r.Do != model.MailboxShow
+	v.once = r.Do != model.MailboxList && r.Do != model.MailboxShow && r.Do != model.MailboxInterrupt
 	return v.do(ctx, b, wire.MailboxRequest(r))
 }

@@ -241,7 +241,7 @@ func TestTextsThatAreNotUTF8(t *testing.T) {
 }
 
 // away is an engine whose store is away.
-type away struct{ api.Mailer }
+type away struct{ api.Backend }
 
 func (away) Reach(context.Context) error { return fault.New(fault.Unavailable, "the store is away") }
 
@@ -253,7 +253,7 @@ func TestReachOfAServerWithoutStore(t *testing.T) {
 		t.Error(err)
 	}
 	cfg := w.config()
-	cfg.Mailer = away{cfg.Mailer}
+	cfg.Backend = away{cfg.Backend}
 	p := newPipe(t, cfg)
 	far, err := remote.Dial(w.ctx, p.through(remote.Config{Token: key}))
 	w.must(err)

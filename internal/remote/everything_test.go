@@ -12,6 +12,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -348,6 +349,21 @@ func entities(w *world) {
 	w.must(second(w.far.Mailbox(ctx, api.MailboxRequest{Address: held, Do: model.MailboxDrop, ID: box.Calls[0].ID})))
 	w.must(w.far.Unlock(ctx, api.UnlockRequest{Address: held}))
 	w.must(w.far.Terminate(ctx, api.CancelRequest{Target: target("holder", "h")}))
+
+	seen := ok[api.EntityInfo](w)(w.far.Entity(ctx, held))
+	was := seen.Entity.VersionNow()
+	edit := api.EditRequest{Address: held, Version: was, State: text("77"), RequestID: "edit"}
+	made := ok[model.EntityVersion](w)(w.far.EditEntity(ctx, edit))
+	if again := ok[model.EntityVersion](w)(w.far.EditEntity(ctx, edit)); again != made || made == was {
+		t.Errorf("the edit of %s makes %s, and again %s", was, made, again)
+	}
+	if got := same(w, func(c api.Client) (api.EntityInfo, error) { return c.Entity(ctx, held) }); string(got.Entity.State.Data) != "77" {
+		t.Errorf("edited: %+v", got)
+	}
+	edit.RequestID = ""
+	if _, err := w.far.EditEntity(ctx, edit); !fault.Is(err, fault.Conflict) {
+		t.Errorf("an edit of an old version: %v", err)
+	}
 }
 
 func settings(w *world) {

@@ -15,7 +15,7 @@ type survivor struct {
 	activated, lost int
 }
 
-func (s *survivor) Activate(model.Activation)      { s.activated++ }
+func (s *survivor) Activate(*model.Activation)     { s.activated++ }
 func (s *survivor) Lose(model.RunID, uint64)       { s.lost++ }
 func (s *survivor) of(r *workflowRole) (named int) { return len(r.lost(nil).GetHeldRuns()) }
 

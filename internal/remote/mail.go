@@ -6,6 +6,7 @@ import (
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/wire"
 )
@@ -14,6 +15,11 @@ var _ api.Mailer = (*Backend)(nil)
 
 // Cluster returns the id of the server's store.
 func (b *Backend) Cluster() string { return b.cluster }
+
+// Search refuses: a server does not show the values of all tenants to a client.
+func (b *Backend) Search(context.Context, string, func([]byte) error) error {
+	return fault.New(fault.Invalid, "only a program that has the store open can search it")
+}
 
 // RequestRetention returns how long the server knows the request id of a message that it has taken.
 func (b *Backend) RequestRetention() time.Duration { return b.remembers }

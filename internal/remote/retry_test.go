@@ -293,7 +293,7 @@ func TestExportThatCannotBeSaved(t *testing.T) {
 func TestDeliver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, program())
-	mailer := w.local.(api.Mailer)
+	mailer := w.local
 	if w.far.Cluster() != mailer.Cluster() || w.far.RequestRetention() != mailer.RequestRetention() || w.far.Cluster() == "" {
 		t.Errorf("cluster %s, remembers %s", w.far.Cluster(), w.far.RequestRetention())
 	}

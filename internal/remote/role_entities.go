@@ -170,6 +170,47 @@ func (r *entityRole) operate(m *pb.Operations) error {
 	return nil
 }
 
+// interrupter is a worker that can interrupt calls.
+type interrupter interface {
+	Interrupt(i model.Interruption)
+}
+
+// interrupt interrupts a call that the worker makes for this server.
+func (r *entityRole) interrupt(m *pb.Interruption) error {
+	if r == nil {
+		return errNoRole
+	}
+	worker, ok := r.worker.(interrupter)
+	if !ok {
+		return nil
+	}
+
+	i := wire.ReadInterruption(r.w.tenantOf(), m)
+	if number, ok := r.numberOf(&i); ok {
+		i.Generation = number
+		worker.Interrupt(i)
+	}
+	return nil
+}
+
+// numberOf returns the worker's number of a hand-over. The worker may have begun it for a server
+// that is gone: then it makes the first calls of the new hand-over.
+func (r *entityRole) numberOf(i *model.Interruption) (uint64, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for number, h := range r.held {
+		if h.lost {
+			if h = h.next; h == nil {
+				continue
+			}
+		}
+		if h.server == i.Generation && h.entity == i.Entity {
+			return number, true
+		}
+	}
+	return 0, false
+}
+
 // FinishCalls reports the results of operations.
 func (r *entityRole) FinishCalls(ctx context.Context, o model.Operated) error {
 	results := r.fit(&o)

@@ -147,7 +147,7 @@ func (r *workflowRole) activate(m *pb.Activation) error {
 	}
 	r.mu.Unlock()
 	if !m.GetMore() {
-		r.worker.Activate(a)
+		r.worker.Activate(&a)
 	}
 
 	return nil
@@ -181,7 +181,7 @@ func (r *workflowRole) more(m *pb.MoreEvents) error {
 	}
 	r.mu.Unlock()
 	if !m.GetMore() {
-		r.worker.Activate(*a)
+		r.worker.Activate(a)
 	}
 
 	return nil
@@ -240,6 +240,21 @@ func (r *workflowRole) drop(run model.RunID, generation uint64) {
 		delete(r.loading, run)
 		maps.DeleteFunc(r.asked, func(_ uint64, a *pb.QueryAnswer) bool { return string(a.GetRun()) == string(run[:]) })
 	}
+}
+
+// taken says that the server has applied a turn that recorded no event.
+func (r *workflowRole) taken(m *pb.TurnTaken) error {
+	if r == nil {
+		return errNoRole
+	}
+	run, err := wire.ReadRun(m.GetRun())
+	if err != nil {
+		return err
+	}
+	if generation, ok := r.local(run, m.GetGeneration()); ok {
+		r.worker.Taken(run, generation)
+	}
+	return nil
 }
 
 // refused says that the server could not take a turn, so the run goes on elsewhere.

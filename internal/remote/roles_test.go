@@ -152,7 +152,7 @@ type fakeWorker struct {
 	told chan string
 }
 
-func (f fakeWorker) Activate(api.Activation)                    { f.told <- "activate" }
+func (f fakeWorker) Activate(*api.Activation)                   { f.told <- "activate" }
 func (f fakeWorker) Deliver(model.RunID, uint64, []model.Event) { f.told <- "deliver" }
 func (f fakeWorker) Evict(_ model.RunID, _ uint64, why string)  { f.told <- "evict: " + why }
 func (f fakeWorker) Execute([]model.Claim)                      { f.told <- "execute" }
@@ -178,7 +178,7 @@ func (e *ends) activated() (api.Session, model.RunID) {
 		e.t.Fatal(err)
 	}
 	run := model.RunID{1, 2, 3}
-	e.worker.Activate(model.Activation{Start: model.Start{Address: address("flow", "k"), Run: run}, Generation: 7})
+	e.worker.Activate(&model.Activation{Start: model.Start{Address: address("flow", "k"), Run: run}, Generation: 7})
 	if got := next(e.t, "the activation", e.told); got != "activate" {
 		e.t.Fatal(got)
 	}

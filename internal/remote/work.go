@@ -337,10 +337,14 @@ func (w *Work) take(item *pb.ServerItem) error {
 		return workflows.begin(it.Begin)
 	case *pb.ServerItem_Kept:
 		return workflows.kept(it.Kept)
+	case *pb.ServerItem_TurnTaken:
+		return workflows.taken(it.TurnTaken)
 	case *pb.ServerItem_TurnRefused:
 		return workflows.refused(it.TurnRefused)
 	case *pb.ServerItem_Operations:
 		return entities.operate(it.Operations)
+	case *pb.ServerItem_Interruption:
+		return entities.interrupt(it.Interruption)
 	case *pb.ServerItem_Claim:
 		return tasks.claim(it.Claim)
 	case *pb.ServerItem_StopClaim:

@@ -25,8 +25,21 @@ import (
 
 // backend is a server's: clients ask it directly, workers join over the wire.
 type backend struct {
-	api.Client
-	*remote.Work
+	api.Backend
+
+	work *remote.Work
+}
+
+func (b backend) Join(ctx context.Context, w api.Worker, offer api.Offer) (api.Session, error) {
+	return b.work.Join(ctx, w, offer)
+}
+
+func (b backend) JoinTasks(ctx context.Context, w api.TaskWorker, offer model.TaskOffer) (api.TaskSession, error) {
+	return b.work.JoinTasks(ctx, w, offer)
+}
+
+func (b backend) JoinEntities(ctx context.Context, w api.EntityWorker, offer model.EntityOffer) (api.EntitySession, error) {
+	return b.work.JoinEntities(ctx, w, offer)
 }
 
 // server is a node whose worker service listens in memory.

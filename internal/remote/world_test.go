@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/access"
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/authn"
@@ -94,7 +95,7 @@ func (w *world) config() grpcapi.Config {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return grpcapi.Config{Backend: w.local, Mailer: w.local.(api.Mailer), Authenticator: keys, Version: "test", Log: slog.New(w.calls)}
+	return grpcapi.Config{Backend: w.local, Authenticator: keys, Version: "test", Log: slog.New(w.calls), Journal: access.New(access.Config{Log: slog.New(w.calls)})}
 }
 
 // dial connects to the server.
@@ -224,7 +225,7 @@ func (l *callLog) Handle(_ context.Context, r slog.Record) error {
 	defer l.mu.Unlock()
 	l.lines = append(l.lines, line)
 
-	if r.Message == "call" {
+	if r.Message == "request" {
 		if l.codes == nil {
 			l.codes = map[string]map[string]int{}
 		}
@@ -247,14 +248,14 @@ func (l *callLog) WithGroup(string) slog.Handler { return l }
 func (l *callLog) served(method, code string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.codes["/perdure.v1.ClientService/"+method][code]
+	return l.codes["ClientService/"+method][code]
 }
 
 // ended returns how many calls of a method have ended, in whatever way.
 func (l *callLog) ended(method string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, times := range l.codes["/perdure.v1.ClientService/"+method] {
+	for _, times := range l.codes["ClientService/"+method] {
 		n += times
 	}
 	return n

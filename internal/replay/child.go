@@ -145,7 +145,7 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	}
 
 	a.fut.kind = futureChild
-	self := &m.r.start
+	self := m.r.start
 	key := c.Key
 
 	if !c.Keyed {

@@ -287,7 +287,7 @@ func (x Ctx) Self() (model.Address, model.RunID) {
 	if x.co == nil {
 		panic(misuse("Self on a context that is not of an execution"))
 	}
-	s := &x.co.m.r.start
+	s := x.co.m.r.start
 	return s.Address, s.Run
 }
 

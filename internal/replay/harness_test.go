@@ -154,7 +154,7 @@ func (e *engine) reactivate(n int) {
 	a := api.Activation{Start: e.start, Generation: e.gen, Events: slices.Clone(e.events[:n]), Now: e.now()}
 	w := e.w
 	e.mu.Unlock()
-	w.Activate(a)
+	w.Activate(&a)
 	synctest.Wait()
 }
 

@@ -21,7 +21,7 @@ func (w *Worker) reportStates(g *telemetry.States) {
 
 // observe measures an attempt and creates its span. The body gets the span with its context.
 func (w *Worker) observe(ctx context.Context, a *ask) (inner context.Context, ended func(error)) {
-	start := &a.fut.m.r.start
+	start := a.fut.m.r.start
 	attempt := 1
 	if s := StepFrom(ctx); s != nil {
 		attempt = s.attempt

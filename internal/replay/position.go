@@ -53,7 +53,13 @@ func (p *positions) look(key positionKey) string {
 	if ok {
 		return place
 	}
-	place = userFrame(key[:])
+	return p.learn(key)
+}
+
+// learn looks a key up and remembers it. It is a function of its own because the key moves to the
+// heap here.
+func (p *positions) learn(key positionKey) string {
+	place := userFrame(key[:])
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.known == nil {

@@ -19,6 +19,10 @@ const (
 // Load reads the whole history of a run. A zero run means the current one.
 type Load func(ctx context.Context, a model.Address, run model.RunID) (*model.History, error)
 
+// Taken implements api.Worker. The worker does not depend on it: it continues with events, and the
+// engine has the waits of a run until the worker reports others.
+func (*Worker) Taken(model.RunID, uint64) {}
+
 // Recall asks the code about a run that has ended: it reads and replays the history, executes no
 // step, and writes nothing. It does not block.
 func (w *Worker) Recall(a model.Address, run model.RunID, generation uint64, q model.Query) {

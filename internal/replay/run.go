@@ -16,7 +16,7 @@ import (
 // right, not a value: busy says that a goroutine has it.
 type run struct {
 	w          *Worker
-	start      model.Start
+	start      *model.Start // of the activation; never changed
 	generation uint64
 	code       Code
 	begun      bool // its code has run before
@@ -67,7 +67,7 @@ type run struct {
 
 func newRun(w *Worker, a *model.Activation, code Code) *run {
 	r := &run{
-		w: w, start: a.Start, generation: a.Generation, code: code, begun: a.Begun, limits: a.Limits, ownerNow: a.Now, activated: time.Now(),
+		w: w, start: &a.Start, generation: a.Generation, code: code, begun: a.Begun, limits: a.Limits, ownerNow: a.Now, activated: time.Now(),
 		events: pointers(nil, a.Events), busy: true,
 	}
 	r.lastUsed.Store(w.tick.Load())

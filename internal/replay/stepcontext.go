@@ -36,7 +36,7 @@ var _ context.Context = (*StepContext)(nil)
 // bodyContext returns the context of the next attempt of a step.
 func (r *run) bodyContext(a *ask) *StepContext {
 	return &StepContext{
-		start: &r.start, id: a.id, attempt: a.attempt + 1, section: a.section, w: r.w, asOf: max(r.ownerNow, model.Time(a.fut.m.now.Load()), a.due), base: r.w.base,
+		start: r.start, id: a.id, attempt: a.attempt + 1, section: a.section, w: r.w, asOf: max(r.ownerNow, model.Time(a.fut.m.now.Load()), a.due), base: r.w.base,
 	}
 }
 

@@ -150,6 +150,9 @@ func NewWorker(cfg Config) *Worker {
 	return w
 }
 
+// Capacity returns how many runs the worker works on at once.
+func (w *Worker) Capacity() int { return w.cfg.MaxLoaded }
+
 // Serve gives the worker the session that receives its reports.
 func (w *Worker) Serve(s api.Session) {
 	w.unwatch = w.cfg.Meter.Watch(w.reportStates)
@@ -183,9 +186,9 @@ func (w *Worker) awaitSession() api.Session {
 }
 
 // Activate takes over a run, with its whole history so far.
-func (w *Worker) Activate(a api.Activation) {
+func (w *Worker) Activate(a *api.Activation) {
 	code, known := w.cfg.Code[a.Start.Address.Type]
-	r := newRun(w, &a, code)
+	r := newRun(w, a, code)
 	for i := range r.events {
 		if r.events[i].Seq != int64(i)+1 {
 			r.m.doom = &model.Reason{Code: model.WaitCorrupt, Detail: "event " + itoa(int(r.events[i].Seq)) + " stands where " + itoa(i+1) + " belongs"}

@@ -1,6 +1,7 @@
 package restapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"go.opentelemetry.io/otel/propagation"
 
+	"github.com/perdure/perdure/internal/access"
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/authz"
 	"github.com/perdure/perdure/internal/fault"
@@ -72,17 +74,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case s.calls <- struct{}{}:
 		defer func() { <-s.calls }()
 	default:
-		writeProblem(w, problemOf(fault.New(fault.Exhausted, "the server serves %d requests already: try again later", cap(s.calls))))
+		s.refuse(w, r, fault.New(fault.Exhausted, "the server serves %d requests already: try again later", cap(s.calls)))
 		return
 	}
 	if err := s.checkOrigin(r); err != nil {
-		writeProblem(w, problemOf(err))
+		s.refuse(w, r, err)
 		return
 	}
 
 	z := compress(w, r)
 	defer z.Close()
 	s.mux.ServeHTTP(z, r)
+}
+
+// refuse answers a request that reaches no operation.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemOf(err)
+	s.config.Journal.Refuse(r.Context(), access.REST, access.Unknown, access.OfHTTP(p.Status))
+	writeProblem(w, p)
 }
 
 // protect sets headers that keep browsers from using a reply in another way than as data.
@@ -119,18 +128,25 @@ func isLocal(host string) bool {
 // reads the body.
 func (s *Server) admit(hc huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(hc)
-	op, begin := hc.Operation(), time.Now()
+	op := hc.Operation()
+	visit, status := s.config.Journal.Begin(access.REST, op.OperationID), http.StatusInternalServerError
 	who, err := s.identify(r, op.OperationID)
+	defer func() {
+		o := access.OfHTTP(status)
+		o.Tenant, o.Caller = who.Tenant, who.Name
+		visit.End(r.Context(), o)
+	}()
 	if err == nil {
 		err = checkMedia(r, op)
 	}
 	if err != nil {
-		writeProblem(w, problemOf(err))
-		s.log(r, &who, served{op.OperationID, problemOf(err).Status, time.Since(begin)})
+		p := problemOf(err)
+		status = p.Status
+		writeProblem(w, p)
 		return
 	}
 
-	ctx, end := context.WithCancel(r.Context())
+	ctx, end := context.WithCancel(authn.WithCall(r.Context(), authn.Call{Identity: who, Door: authn.DoorREST, From: r.RemoteAddr}))
 	defer end()
 	waits, _ := op.Metadata["waits"].(bool)
 	c := &call{who: who, writer: w, waits: waits, drained: s.drained}
@@ -144,7 +160,7 @@ func (s *Server) admit(hc huma.Context, next func(huma.Context)) {
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
 	}
 	next(huma.WithContext(hc, context.WithValue(ctx, callKey{}, c)))
-	s.log(r, &who, served{op.OperationID, hc.Status(), time.Since(begin)})
+	status = cmp.Or(hc.Status(), http.StatusOK)
 }
 
 // identify returns the caller of an operation, or refuses it.
@@ -195,21 +211,4 @@ func checkMedia(r *http.Request, op *huma.Operation) error {
 		return unsupported("the body has the type %.80q, must have %s", r.Header.Get("Content-Type"), want)
 	}
 	return nil
-}
-
-// served is what became of a request.
-type served struct {
-	operation string
-	status    int
-	took      time.Duration
-}
-
-// log writes a line about a request. It never has a payload.
-func (s *Server) log(r *http.Request, who *authn.Identity, d served) {
-	level := slog.LevelDebug
-	if d.status == http.StatusInternalServerError {
-		level = slog.LevelError
-	}
-	s.config.Log.LogAttrs(r.Context(), level, "request", slog.String("operation", d.operation), slog.String("tenant", who.Tenant),
-		slog.String("caller", who.Name), slog.Int("status", d.status), slog.Duration("duration", d.took))
 }

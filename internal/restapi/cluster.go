@@ -8,6 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/authz"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 )
 
 // addServer adds what a caller learns about the server and itself.
@@ -39,7 +41,7 @@ type me struct {
 func (s *Server) me(_ context.Context, who *authn.Identity, _ *nothing) (*reply[me], error) {
 	m := me{who.Name, who.Tenant, who.Admin, authz.RolesOf(who), []string{}}
 	for _, r := range authz.Table() {
-		if s.config.Authorizer.Authorize(who, r.Action) == nil {
+		if authz.Quiet(s.config.Authorizer).Authorize(who, r.Action) == nil {
 			m.Actions = append(m.Actions, string(r.Action))
 		}
 	}
@@ -49,6 +51,10 @@ func (s *Server) me(_ context.Context, who *authn.Identity, _ *nothing) (*reply[
 // addCluster adds what operates on nodes and connected workers.
 func (s *Server) addCluster() {
 	add(s, operation{id: "list-nodes", method: http.MethodGet, path: "/nodes", tag: adminTag, summary: "List the nodes of the cluster"}, s.listNodes)
+	add(s, operation{id: "drain-node", method: http.MethodPost, path: "/nodes/{node}/drain", tag: adminTag, summary: "Ask a node to hand its shards over and to take no others", status: http.StatusAccepted}, s.drainNode)
+	add(s, operation{id: "undrain-node", method: http.MethodPost, path: "/nodes/{node}/undrain", tag: adminTag, summary: "Let a node take shards again", status: http.StatusAccepted}, s.undrainNode)
+	add(s, operation{id: "list-shards", method: http.MethodGet, path: "/shards", tag: adminTag, summary: "List the shards, their owners, and where they should be"}, s.listShards)
+	add(s, operation{id: "rebalance-shards", method: http.MethodPost, path: "/shards/rebalance", tag: adminTag, summary: "Make all nodes look at once whether shards should move", status: http.StatusAccepted}, s.rebalance)
 	add(s, operation{id: "get-health", method: http.MethodGet, path: "/health", tag: adminTag, summary: "Say whether the server can serve, and why not"}, s.health)
 	add(s, operation{id: "list-worker-sessions", method: http.MethodGet, path: "/worker-sessions", tag: adminTag, summary: "List the workers that are connected to this server"}, s.listSessions)
 	add(s, operation{id: "drain-worker", method: http.MethodPost, path: "/worker-sessions/{session}/drain", tag: adminTag, summary: "Ask a worker to finish and to connect again", status: http.StatusAccepted}, s.drainWorker)
@@ -61,6 +67,8 @@ type nodeBody struct {
 	Version  string     `json:"version,omitempty"`
 	Live     bool       `json:"live"`
 	Draining bool       `json:"draining"`
+	Drained  bool       `json:"drained" doc:"An operator has asked it to hand its shards over"`
+	Weight   int        `json:"weight" doc:"Its share of the shards, relative to the other nodes; 0 for a node of an older version"`
 	Shards   int        `json:"shards" doc:"That it owns"`
 	Since    *time.Time `json:"since,omitempty"`
 	Expires  *time.Time `json:"expires,omitempty" doc:"The end of its lease"`
@@ -74,8 +82,57 @@ func (s *Server) listNodes(ctx context.Context, _ *authn.Identity, _ *nothing) (
 		return nil, err
 	}
 	return ok(page[nodeBody]{Items: each(got, func(n *api.NodeInfo) nodeBody {
-		return nodeBody{n.ID.String(), n.Host, n.Version, n.Live, n.Draining, n.Shards, at(n.Since), at(n.Expires), n.Address, n.Self}
+		return nodeBody{n.ID.String(), n.Host, n.Version, n.Live, n.Draining, n.Drained, n.Weight, n.Shards, at(n.Since), at(n.Expires), n.Address, n.Self}
 	})})
+}
+
+type nodeInput struct {
+	Node string `path:"node"`
+}
+
+func (s *Server) drainNode(ctx context.Context, _ *authn.Identity, in *nodeInput) (*none, error) {
+	return s.setDrained(ctx, in.Node, false)
+}
+
+func (s *Server) undrainNode(ctx context.Context, _ *authn.Identity, in *nodeInput) (*none, error) {
+	return s.setDrained(ctx, in.Node, true)
+}
+
+func (s *Server) setDrained(ctx context.Context, node string, undo bool) (*none, error) {
+	id, err := model.ParseNodeID(node)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "node: %w", err)
+	}
+	return done(s.config.Admin.DrainNode(ctx, api.NodeDrain{Node: id, Undo: undo}))
+}
+
+// shardBody is a shard.
+type shardBody struct {
+	Shard  int    `json:"shard"`
+	Owner  string `json:"owner,omitempty" doc:"The node that owns it"`
+	Target string `json:"target,omitempty" doc:"The node that should own it"`
+	Moves  bool   `json:"moves,omitempty" doc:"It should have another owner"`
+}
+
+func (s *Server) listShards(ctx context.Context, _ *authn.Identity, _ *nothing) (*reply[page[shardBody]], error) {
+	got, err := s.config.Admin.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return ok(page[shardBody]{Items: each(got, func(sh *api.ShardInfo) shardBody {
+		b := shardBody{Shard: int(sh.Shard), Moves: sh.Owner != sh.Target}
+		if !sh.Owner.IsZero() {
+			b.Owner = sh.Owner.String()
+		}
+		if !sh.Target.IsZero() {
+			b.Target = sh.Target.String()
+		}
+		return b
+	})})
+}
+
+func (s *Server) rebalance(ctx context.Context, _ *authn.Identity, _ *nothing) (*none, error) {
+	return done(s.config.Admin.Rebalance(ctx))
 }
 
 // health is how the server is.
@@ -86,6 +143,8 @@ type health struct {
 	Node    string     `json:"node"`
 	Since   *time.Time `json:"since,omitempty"`
 	Workers int        `json:"workers" doc:"That are connected to it"`
+
+	Warnings []string `json:"warnings" doc:"What operators should repair although the server can serve"`
 }
 
 func (s *Server) health(ctx context.Context, _ *authn.Identity, _ *nothing) (*reply[health], error) {
@@ -93,7 +152,7 @@ func (s *Server) health(ctx context.Context, _ *authn.Identity, _ *nothing) (*re
 	if err != nil {
 		return nil, err
 	}
-	return ok(health{h.Ready, append([]string{}, h.Reasons...), h.Version, h.Node.String(), at(h.Since), h.Workers})
+	return ok(health{h.Ready, append([]string{}, h.Reasons...), h.Version, h.Node.String(), at(h.Since), h.Workers, append([]string{}, h.Warnings...)})
 }
 
 // session is a worker that is connected to the server.

@@ -40,7 +40,7 @@ func (s *Server) addDocs() {
 		})
 	}
 
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { writeProblem(w, problemOf(errGone(r))) })
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.refuse(w, r, errGone(r)) })
 }
 
 // Document returns the OpenAPI document as JSON.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -28,28 +30,53 @@ func (s *Server) addEntities() {
 	const one = "/entities/{entity}/{key}"
 	add(s, operation{id: "list-entities", method: http.MethodGet, path: "/entities", tag: entitiesTag, summary: "List entities by type and key"}, s.listEntities(false))
 	add(s, operation{id: "get-entity", method: http.MethodGet, path: one, tag: entitiesTag, summary: "Read the committed state of an entity"}, s.entity)
+	add(s, operation{id: "edit-entity", method: http.MethodPut, path: one, tag: entitiesTag, summary: "Replace the state of an entity if its version is the expected one"}, s.editEntity)
 	add(s, operation{id: "call-entity", method: http.MethodPost, path: one + "/call", tag: entitiesTag, summary: "Call an operation and wait for its result", waits: true}, s.callEntity)
 	add(s, operation{id: "send-entity", method: http.MethodPost, path: one + "/send", tag: entitiesTag, summary: "Call an operation without waiting for it", status: http.StatusAccepted}, s.sendEntity)
 	add(s, operation{id: "list-mailbox", method: http.MethodGet, path: one + "/mailbox", tag: entitiesTag, summary: "List the calls that wait for an entity"}, s.mailbox)
 	s.addMailboxVerb(operation{id: "skip-mailbox-item", method: http.MethodPost, path: one + "/mailbox/{id}/skip", tag: entitiesTag, summary: "Move a waiting call behind the others"}, model.MailboxSkip)
 	s.addMailboxVerb(operation{id: "drop-mailbox-item", method: http.MethodDelete, path: one + "/mailbox/{id}", tag: entitiesTag, summary: "Remove a waiting call; its caller gets an error"}, model.MailboxDrop)
+	add(s, operation{id: "interrupt-entity", method: http.MethodPost, path: one + "/interrupt", tag: entitiesTag, summary: "Interrupt the running call of an entity"}, s.interruptEntity)
 	add(s, operation{id: "list-locks", method: http.MethodGet, path: "/locks", tag: entitiesTag, summary: "List entities that are locked"}, s.listEntities(true))
 	add(s, operation{id: "release-lock", method: http.MethodPost, path: "/locks/{entity}/{key}/release", tag: entitiesTag, summary: "Take a lock from its holder", status: http.StatusNoContent}, s.unlock)
 }
 
 // entity is an entity.
 type entity struct {
-	Entity  string       `json:"entity"`
-	Key     string       `json:"key"`
-	Exists  bool         `json:"exists"`
-	Version int64        `json:"version" doc:"Counts the changes of the entity"`
-	Created *time.Time   `json:"created,omitempty"`
-	Changed *time.Time   `json:"changed,omitempty"`
-	State   any          `json:"state,omitempty"`
-	Lock    *lock        `json:"lock,omitempty"`
-	Waiting []waitedCall `json:"waiting,omitempty" doc:"The front of its mailbox"`
-	More    bool         `json:"more_waiting,omitempty"`
-	Reasons []reason     `json:"reasons,omitempty" doc:"Why the waiting calls do not run"`
+	Entity  string     `json:"entity"`
+	Key     string     `json:"key"`
+	Exists  bool       `json:"exists"`
+	Version int64      `json:"version" doc:"Counts the changes of the entity"`
+	Created *time.Time `json:"created,omitempty"`
+	Changed *time.Time `json:"changed,omitempty"`
+	Expires *time.Time `json:"expires,omitempty" doc:"When the state is removed; absent for never"`
+	State   any        `json:"state,omitempty"`
+	// StateVersion is the version of the type of the state.
+	StateVersion int               `json:"state_version,omitempty" doc:"The version of the type of the state"`
+	Log          []operationRecord `json:"log,omitempty" doc:"The last operations, oldest first, if the entity keeps them; not in lists"`
+	Lock         *lock             `json:"lock,omitempty"`
+	Waiting      []waitedCall      `json:"waiting,omitempty" doc:"The front of its mailbox"`
+	More         bool              `json:"more_waiting,omitempty"`
+	Reasons      []reason          `json:"reasons,omitempty" doc:"Why the waiting calls do not run"`
+}
+
+// operationRecord is an operation in the log of an entity.
+type operationRecord struct {
+	Operation string     `json:"operation"`
+	At        *time.Time `json:"at" doc:"When its result was stored"`
+	From      string     `json:"from,omitempty" doc:"The execution that called"`
+	RequestID string     `json:"request_id,omitempty"`
+	Failure   *failure   `json:"failure,omitempty" doc:"Absent if the operation succeeded"`
+	Bytes     int        `json:"bytes" doc:"The size of the input"`
+	Input     any        `json:"input,omitempty" doc:"If the entity keeps inputs"`
+}
+
+func operationRecordOf(r *model.OperationRecord) operationRecord {
+	rec := operationRecord{Operation: r.Name, At: at(r.At), From: nameOf(r.From.Address), RequestID: r.RequestID, Bytes: r.Bytes, Input: value(r.Input)}
+	if r.Failure != nil {
+		rec.Failure = failureOf(r.Failure)
+	}
+	return rec
 }
 
 // lock says which section holds an entity.
@@ -64,7 +91,11 @@ type lock struct {
 func entityOf(n *model.Entity) entity {
 	e := entity{Entity: entityWord(n.Address.Type), Key: n.Address.Key, Exists: n.Exists, Version: n.Version, Changed: at(n.Changed)}
 	if n.Exists {
-		e.State, e.Created = value(n.State), at(n.Created)
+		e.State, e.Created, e.Expires = value(n.State), at(n.Created), at(n.Expires)
+		e.StateVersion = n.State.StateVersion()
+	}
+	if len(n.Log) > 0 {
+		e.Log = each(n.Log, operationRecordOf)
 	}
 	if n.Locked() {
 		e.Lock = &lock{nameOf(n.Holder.Address), n.Holder.Run.String(), n.Holder.ID, n.Epoch, at(n.Held)}
@@ -77,12 +108,33 @@ type entitiesInput struct {
 
 	Entity string `query:"entity" doc:"Only this type"`
 	Prefix string `query:"prefix" doc:"Only keys with this prefix"`
+
+	MinVersion  int64     `query:"min_version" minimum:"0" doc:"Only entities with at least this version"`
+	MaxVersion  int64     `query:"max_version" minimum:"0" doc:"Only entities with at most this version"`
+	ChangedFrom time.Time `query:"changed_from" doc:"Changed at this time or later"`
+	ChangedTo   time.Time `query:"changed_to" doc:"Changed before this time"`
+	Waiting     bool      `query:"waiting" doc:"Only entities for which stored calls wait, in no particular order"`
+	Expired     bool      `query:"expired" doc:"Only states whose time is over; other lists do not have them"`
+}
+
+// request returns the selection.
+func (in *entitiesInput) request(tenant string, locked bool) api.EntityListRequest {
+	r := api.EntityListRequest{
+		Tenant: tenant, Type: entityType(in.Entity), KeyPrefix: in.Prefix, Locked: locked, Limit: in.Limit, Cursor: in.Cursor,
+		MinVersion: in.MinVersion, MaxVersion: in.MaxVersion, Waiting: in.Waiting, Expired: in.Expired,
+	}
+	if !in.ChangedFrom.IsZero() {
+		r.ChangedFrom = model.TimeOf(in.ChangedFrom)
+	}
+	if !in.ChangedTo.IsZero() {
+		r.ChangedTo = model.TimeOf(in.ChangedTo)
+	}
+	return r
 }
 
 func (s *Server) listEntities(locked bool) func(context.Context, *authn.Identity, *entitiesInput) (*reply[page[entity]], error) {
 	return func(ctx context.Context, who *authn.Identity, in *entitiesInput) (*reply[page[entity]], error) {
-		r := api.EntityListRequest{Tenant: who.Tenant, Type: entityType(in.Entity), KeyPrefix: in.Prefix, Locked: locked, Limit: in.Limit, Cursor: in.Cursor}
-		got, err := s.config.Backend.ListEntities(ctx, r)
+		got, err := s.config.Backend.ListEntities(ctx, in.request(who.Tenant, locked))
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +142,71 @@ func (s *Server) listEntities(locked bool) func(context.Context, *authn.Identity
 	}
 }
 
-func (s *Server) entity(ctx context.Context, who *authn.Identity, in *EntityPath) (*reply[entity], error) {
+// entityOutput is an entity with the version that a change of it can name.
+type entityOutput struct {
+	ETag string `header:"ETag" doc:"The version of the entity, for If-Match"`
+	Body entity
+}
+
+// etag returns a version as HTTP writes it.
+func etag(v model.EntityVersion) string { return `"` + v.String() + `"` }
+
+type editInput struct {
+	EntityPath
+	RequestHeader
+
+	IfMatch     string `header:"If-Match" doc:"The ETag that the entity must have"`
+	IfNoneMatch string `header:"If-None-Match" doc:"With *, the entity must have no state"`
+	Body        struct {
+		State json.RawMessage `json:"state"`
+	}
+}
+
+// version returns the version that the entity must have.
+func (in *editInput) version() (v model.EntityVersion, err error) {
+	switch {
+	case in.IfNoneMatch == "*" && in.IfMatch == "":
+		return v, nil
+	case in.IfNoneMatch != "":
+		return v, fault.New(fault.Invalid, "If-None-Match is %.40q, must be * and alone", in.IfNoneMatch)
+	case in.IfMatch == "":
+		return v, newProblem(http.StatusPreconditionRequired, fault.Invalid.String(),
+			"an edit must say which version it replaces: send If-Match with the ETag of the entity, or If-None-Match: * for a new one")
+	}
+
+	v, found := model.ParseEntityVersion(strings.Trim(in.IfMatch, `"`))
+	if !found {
+		return v, fault.New(fault.Invalid, "If-Match is %.40q, must be the ETag of the entity", in.IfMatch)
+	}
+	return v, nil
+}
+
+// edited is the answer to an edit.
+type edited struct {
+	ETag string `header:"ETag" doc:"The new version of the entity"`
+	Body struct {
+		Version int64 `json:"version" doc:"Counts the changes of the entity"`
+	}
+}
+
+func (s *Server) editEntity(ctx context.Context, who *authn.Identity, in *editInput) (*edited, error) {
+	want, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	made, err := s.config.Backend.EditEntity(ctx, api.EditRequest{
+		Address: in.address(who), Version: want, State: payload(in.Body.State), RequestID: in.RequestID,
+	})
+	if err != nil {
+		return nil, unmet(&want.Number, err)
+	}
+
+	out := &edited{ETag: etag(made)}
+	out.Body.Version = made.Number
+	return out, nil
+}
+
+func (s *Server) entity(ctx context.Context, who *authn.Identity, in *EntityPath) (*entityOutput, error) {
 	got, err := s.config.Backend.Entity(ctx, in.address(who))
 	if err != nil {
 		return nil, err
@@ -102,7 +218,7 @@ func (s *Server) entity(ctx context.Context, who *authn.Identity, in *EntityPath
 		c := model.CallOf(i+1, w.Seq, w.At, &w.Message)
 		e.Waiting = append(e.Waiting, waitedCallOf(&c))
 	}
-	return ok(e)
+	return &entityOutput{etag(got.Entity.VersionNow()), e}, nil
 }
 
 type callInput struct {
@@ -171,19 +287,37 @@ func waitedCallOf(c *model.Call) waitedCall {
 
 // waitedCalls are the first of all that waits.
 type waitedCalls struct {
-	Items []waitedCall `json:"items"`
-	Total int          `json:"total"`
+	Items  []waitedCall `json:"items"`
+	Total  int          `json:"total"`
+	Cursor string       `json:"cursor,omitempty" doc:"Of the next page; absent on the last one"`
 }
 
 func waitedCallsOf(c model.Calls, err error) (*reply[waitedCalls], error) {
 	if err != nil {
 		return nil, err
 	}
-	return ok(waitedCalls{each(c.Calls, waitedCallOf), c.Total})
+	return ok(waitedCalls{each(c.Calls, waitedCallOf), c.Total, c.Cursor})
 }
 
-func (s *Server) mailbox(ctx context.Context, who *authn.Identity, in *EntityPath) (*reply[waitedCalls], error) {
-	return waitedCallsOf(s.config.Backend.Mailbox(ctx, api.MailboxRequest{Address: in.address(who), Do: model.MailboxList}))
+type mailboxInput struct {
+	EntityPath
+	PageQuery
+}
+
+func (s *Server) mailbox(ctx context.Context, who *authn.Identity, in *mailboxInput) (*reply[waitedCalls], error) {
+	return waitedCallsOf(s.config.Backend.Mailbox(ctx, api.MailboxRequest{
+		Address: in.address(who), Do: model.MailboxList, Cursor: in.Cursor, Limit: in.Limit,
+	}))
+}
+
+type interruptInput struct {
+	EntityPath
+
+	ID string `query:"id" doc:"The id of the running call; whichever runs by default"`
+}
+
+func (s *Server) interruptEntity(ctx context.Context, who *authn.Identity, in *interruptInput) (*reply[waitedCalls], error) {
+	return waitedCallsOf(s.config.Backend.Mailbox(ctx, api.MailboxRequest{Address: in.address(who), Do: model.MailboxInterrupt, ID: in.ID}))
 }
 
 type mailboxItemInput struct {

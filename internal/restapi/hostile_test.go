@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/restapi"
 	"github.com/perdure/perdure/internal/tenanttest"
 )
@@ -168,7 +169,7 @@ func TestTenantsDoNotReachEachOther(t *testing.T) {
 
 	ids := map[string][]string{
 		"workflow": {theirs.Workflow, "task:" + theirs.Activity}, "key": {theirs.Key, theirs.Closed}, "entity": {"account"}, "id": {theirs.Dead.String(), "1-000000000000"},
-		"name": {theirs.Limit, theirs.Breaker, theirs.Queue, "state"}, "verb": {"resume"}, "tenant": {"acme"}, "kind": {"limit"}, "session": {"none"},
+		"name": {theirs.Limit, theirs.Breaker, theirs.Queue, "state"}, "verb": {"resume"}, "tenant": {"acme"}, "kind": {"limit"}, "session": {"none"}, "node": {model.NodeID{1}.String(), "none"},
 	}
 	bodies := []string{"", `{}`, `{"name":"query"}`, `{"operation":"set","input":"x"}`, `{"workflow":"none","key":"none"}`, `{"reason":"x"}`}
 	queries := []string{"", "?run=" + theirs.Run.String(), "?cursor=" + theirs.ListCursor, "?tenant=acme"}
@@ -187,7 +188,9 @@ func TestTenantsDoNotReachEachOther(t *testing.T) {
 					}
 					probes++
 					a := w.send(r.method, path+query, body)
-					if strings.Contains(a.body, theirs.Secret) || strings.Contains(strings.ReplaceAll(a.body, path, ""), theirs.Run.String()) && !strings.Contains(query, "run=") {
+					// The audit log shows the ids that the caller itself has sent.
+					shows := strings.Contains(strings.ReplaceAll(a.body, path, ""), theirs.Run.String()) && !strings.Contains(query, "run=") && r.id != "list-audit"
+					if shows || strings.Contains(a.body, theirs.Secret) || strings.Contains(a.body, `"tenant":"acme"`) {
 						t.Errorf("%s %s%s %s: %d %s", r.method, path, query, body, a.status, a.body)
 					}
 					if a.status >= 500 {

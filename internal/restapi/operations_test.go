@@ -169,10 +169,23 @@ func TestEveryOperation(t *testing.T) {
 	do("send-entity", 202, "", post, "/entities/account/eu-1/send", `{"operation":"deposit","input":1}`)
 	w.eventually(`"state":8`, "/v1/entities/account/eu-1")
 	do("get-entity", 200, `"exists":true`, get, "/entities/account/eu-1", "")
+	do("edit-entity", 428, "If-Match", put, "/entities/account/eu-1", `{"state":80}`)
+	seen := w.want(200, `"state":8`, get, "/v1/entities/account/eu-1", "")
+	w.want(412, "read it again", put, "/v1/entities/account/eu-1", `{"state":80}`, "If-Match", `"1"`)
+	w.want(412, "read it again", put, "/v1/entities/account/eu-1", `{"state":80}`, "If-None-Match", "*")
+	w.want(400, "must be the ETag", put, "/v1/entities/account/eu-1", `{"state":80}`, "If-Match", "*")
+	made = do("edit-entity", 200, `{"version":3}`, put, "/entities/account/eu-1", `{"state":80}`, "If-Match", seen.header.Get("ETag"))
+	if now := w.want(200, `"state":80`, get, "/v1/entities/account/eu-1", ""); now.header.Get("ETag") != made.header.Get("ETag") {
+		t.Errorf("ETag %q after an edit that returned %q", now.header.Get("ETag"), made.header.Get("ETag"))
+	}
 	do("list-entities", 200, `"key":"eu-1"`, get, "/entities?entity=account&prefix=eu-", "")
+	w.want(200, `"key":"eu-1"`, get, "/v1/entities?min_version=2&changed_from=2020-01-01T00:00:00Z", "")
+	w.want(200, `{"items":[]}`, get, "/v1/entities?waiting=true", "")
+	w.want(200, `{"items":[]}`, get, "/v1/entities?expired=true&changed_to=2020-01-01T00:00:00Z", "")
 	do("list-mailbox", 200, `"total":0`, get, "/entities/account/eu-1/mailbox", "")
 	do("list-locks", 200, `"items":[]`, get, "/locks", "")
 	tried["skip-mailbox-item"], tried["drop-mailbox-item"], tried["release-lock"] = true, true, true
+	do("interrupt-entity", 404, "runs", post, "/entities/account/eu-1/interrupt", "")
 	w.want(404, "", post, "/v1/entities/account/eu-1/mailbox/1-000000000000/skip", "")
 	w.want(404, "", del, "/v1/entities/account/eu-1/mailbox/1-000000000000", "")
 	w.want(404, "is not locked", post, "/v1/locks/account/eu-1/release", "")
@@ -241,10 +254,26 @@ func TestEveryOperation(t *testing.T) {
 	do("delete-setting", 204, "", del, setting, "", "If-Match", set.header.Get("ETag"))
 	w.want(404, "", get, "/v1"+setting, "")
 	do("list-nodes", 200, `"self":true`, get, "/nodes", "")
+	self := w.want(200, "", get, "/v1/nodes", "")
+	node := between(self.body, `"node":"`, `"`)
+	do("list-shards", 200, `"owner":"`+node+`"`, get, "/shards", "")
+	do("rebalance-shards", 202, "", post, "/shards/rebalance", "")
+	tried["drain-node"] = true
+	w.want(409, "it is the only node", post, "/v1/nodes/"+node+"/drain", "")
+	w.want(404, "there is no node", post, "/v1/nodes/"+model.NodeID{1}.String()+"/drain", "")
+	w.want(400, "", post, "/v1/nodes/nonsense/drain", "")
+	do("undrain-node", 202, "", post, "/nodes/"+node+"/undrain", "")
 	do("get-health", 200, `"ready":true`, get, "/health", "")
 	do("list-worker-sessions", 200, `"items":[]`, get, "/worker-sessions", "")
 	tried["drain-worker"] = true
 	w.want(404, "is connected to this server", post, "/v1/worker-sessions/none/drain", "")
+
+	do("list-audit", 200, `"call":"CreateTenant"`, get, "/audit?action=tenant&tenant=acme&outcome=done", "")
+	do("list-audit", 200, `"resource":"execution order/44"`, get, "/audit?action=terminate&caller=admin", "")
+	w.want(400, "the cursor", get, "/v1/audit?cursor=x", "")
+	if all := w.want(200, "", get, "/v1/audit?limit=1000", ""); strings.Contains(all.body, "the card was declined") || strings.Contains(all.body, fresh.field(t, "secret")) {
+		t.Errorf("the audit log has a payload or a secret: %s", all.body)
+	}
 
 	tried["watch-changes"] = true // TestChanges
 	for _, id := range w.rest.Operations() {

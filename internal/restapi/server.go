@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/perdure/perdure/internal/access"
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/authz"
@@ -52,6 +53,8 @@ type Config struct {
 	Local bool
 	// Log; nil for none.
 	Log *slog.Logger
+	// Journal counts and logs requests; nil for none.
+	Journal *access.Journal
 	// Version of the program, which clients see.
 	Version string
 	// MaxPayload is the limit of the service, in bytes; 2 MiB.
@@ -97,6 +100,7 @@ func New(cfg Config) (*Server, error) {
 	s.addTenants()
 	s.addKeys()
 	s.addCluster()
+	s.addAudit()
 	s.addDocs()
 	return s, authz.Check(nil, s.Operations())
 }

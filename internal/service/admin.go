@@ -279,7 +279,7 @@ func (a *Admin) Nodes(ctx context.Context) ([]api.NodeInfo, error) {
 		m := &view.Members[i]
 		list[i] = api.NodeInfo{
 			ID: m.ID, Host: fmt.Sprintf("%s:%d", m.Host, m.PID), Version: m.Version, Since: begun(m.ID), Expires: m.Expires, Live: m.Expires >= view.Now,
-			Draining: m.Draining, Self: m.ID == self,
+			Draining: m.Draining, Self: m.ID == self, Weight: m.Weight, Drained: m.Drained,
 		}
 		for _, o := range view.Owners {
 			if o.Node == m.ID && o.Epoch == m.Epoch {
@@ -308,7 +308,7 @@ func begun(id model.NodeID) model.Time {
 
 // errNoServer refuses what only a server knows.
 func errNoServer(what string) error {
-	return fault.WithHint(fault.New(fault.Invalid, "%s: a store has no connections, only a server knows them", what), "use --store grpc://host:7800")
+	return fault.WithHint(fault.New(fault.Invalid, "%s: a store has no connections, only a server knows them", what), "use --server grpc://host:7800")
 }
 
 // WorkerSessions refuses: no worker connects to a store.
@@ -321,8 +321,11 @@ func (*Admin) DrainWorker(context.Context, api.DrainRequest) error {
 	return errNoServer("drain a worker")
 }
 
-// Health tells how the node is.
-func (a *Admin) Health(context.Context) (api.Health, error) {
+// healthLimit is how long a node tries to read its store to tell how the store is.
+const healthLimit = 5 * time.Second
+
+// Health tells how the node and its store are. It answers also when the store does not.
+func (a *Admin) Health(ctx context.Context) (api.Health, error) {
 	if a.engine == nil {
 		return api.Health{}, errNoServer("health")
 	}
@@ -330,5 +333,30 @@ func (a *Admin) Health(context.Context) (api.Health, error) {
 	if err := a.engine.Serving(); err != nil {
 		h.Ready, h.Reasons = false, []string{err.Error()}
 	}
+
+	ctx, cancel := context.WithTimeout(ctx, healthLimit)
+	defer cancel()
+	found, err := a.storeHealth(ctx)
+	if err != nil {
+		h.StoreError = err.Error()
+		return h, nil
+	}
+	h.Store = &found
 	return h, nil
+}
+
+// storeHealth reads how the store is.
+func (a *Admin) storeHealth(ctx context.Context) (h api.StoreHealth, err error) {
+	info := a.store.Info()
+	h.Schema, h.Shards = info.Version, info.Shards
+	if inspected, ok := a.store.(store.Inspected); ok {
+		found, err := inspected.Inspect(ctx)
+		if err != nil {
+			return h, err
+		}
+		h.Role, h.Superuser, h.Standby, h.Pooler = found.Role, found.Superuser, found.Standby, found.Pooler
+	}
+	view, err := a.store.Members(ctx)
+	h.Now = view.Now
+	return h, err
 }

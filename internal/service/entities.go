@@ -2,8 +2,6 @@ package service
 
 import (
 	"context"
-	"encoding/base64"
-	"strings"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/diagnosis"
@@ -58,51 +56,14 @@ func (j *judge) entityAt(ctx context.Context, a model.Address) (api.EntityInfo, 
 	if stored.Entity != nil {
 		info.Entity = *stored.Entity
 	}
+	if info.Entity.Expired(j.world.Now()) {
+		info.Entity = model.Entity{Address: a} // its owner is about to remove it
+	}
 	for i := range info.Waiting {
 		info.Waiting[i].Message.Input = model.Payload{}
 	}
 	info.Reasons = j.entity(&info)
 	return info, nil
-}
-
-// ListEntities returns entities in the order of type and key.
-func (s *Service) ListEntities(ctx context.Context, r api.EntityListRequest) (api.EntityListPage, error) {
-	q := store.EntityQuery{
-		Tenant: r.Tenant, Type: r.Type, KeyPrefix: r.KeyPrefix, Locked: r.Locked, Limit: pageSize(r.Limit),
-	}
-	v := s.check("list entities")
-	v.Tenant(q.Tenant)
-	if r.Type != "" {
-		v.Text("the type", r.Type, s.limits.Name)
-	}
-	if r.KeyPrefix != "" {
-		v.Text("the beginning of the key", r.KeyPrefix, s.limits.Key)
-	}
-	if err := v.Err(); err != nil {
-		return api.EntityListPage{}, err
-	}
-
-	if r.Cursor != "" {
-		raw, err := base64.RawURLEncoding.DecodeString(r.Cursor)
-		kind, key, ok := strings.Cut(string(raw), "\x00")
-		if err != nil || !ok {
-			return api.EntityListPage{}, notOurs("list entities", r.Cursor)
-		}
-		q.After = model.Address{Tenant: q.Tenant, Type: kind, Key: key}
-	}
-
-	rows, err := s.store.ListEntities(ctx, q)
-	if err != nil {
-		return api.EntityListPage{}, err
-	}
-	page := api.EntityListPage{Entities: rows.Entities}
-
-	if rows.More {
-		last := rows.Entities[len(rows.Entities)-1].Address
-		page.Cursor = base64.RawURLEncoding.EncodeToString([]byte(last.Type + "\x00" + last.Key))
-	}
-
-	return page, nil
 }
 
 // Unlock takes a lock from the section that holds it.
@@ -120,22 +81,58 @@ func (s *Service) Unlock(ctx context.Context, r api.UnlockRequest) error {
 	return err
 }
 
+// EditEntity replaces the state of an entity.
+func (s *Service) EditEntity(ctx context.Context, r api.EditRequest) (version model.EntityVersion, err error) {
+	v := s.check("edit entity")
+	v.Entity(r.Address)
+	v.RequestID(r.RequestID)
+	v.Payload("state", r.State)
+	if r.Address.Stateless() {
+		v.Wrong("%s is a service: it has no state", r.Address.EntityName())
+	}
+	if len(r.State.Data) == 0 {
+		v.Wrong("the state is empty")
+	}
+	if r.Version.Number < 0 || r.Version.Changed < 0 {
+		v.Wrong("the version %s is below zero", r.Version)
+	}
+	if err := v.Err(); err != nil {
+		return version, err
+	}
+
+	a, err := s.send(ctx, &model.Message{
+		Kind: model.MessageMailbox, Name: model.MailboxEdit, To: r.Address, ID: r.Version.String(), Input: r.State, RequestID: r.RequestID,
+	})
+	if err != nil {
+		return version, err
+	}
+	version, ok := model.ParseEntityVersion(string(a.Output.Data))
+	if !ok {
+		return version, fault.New(fault.Internal, "edit %s: the owner answers with the version %.80q", r.Address, a.Output.Data)
+	}
+
+	return version, nil
+}
+
 // Mailbox asks the owner for the mailbox of an entity, or lets it act on one call. If no live node
 // owns the entity, a list contains what is stored.
 func (s *Service) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Calls, error) {
 	v := s.check("mailbox")
 	v.Entity(r.Address)
-	if r.Do != model.MailboxList {
+	if r.Do == model.MailboxEdit {
+		v.Wrong("an edit is a request of its own")
+	}
+	if r.Do != model.MailboxList && (r.Do != model.MailboxInterrupt || r.ID != "") {
 		v.Text("the id of the call", r.ID, s.limits.Name)
+	}
+	if r.Limit < 0 {
+		v.Wrong("the limit %d is below zero", r.Limit)
 	}
 	if err := v.Err(); err != nil {
 		return model.Calls{}, err
 	}
 	if r.Do == model.MailboxList {
-		owned, err := s.hasOwner(ctx, r.Address)
-		if err != nil || !owned {
-			return s.storedCalls(ctx, r.Address, err)
-		}
+		return s.listMailbox(ctx, r)
 	}
 
 	a, err := s.send(ctx, &model.Message{Kind: model.MessageMailbox, To: r.Address, Name: r.Do, ID: r.ID})
@@ -144,6 +141,34 @@ func (s *Service) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Call
 	}
 
 	return model.DecodeCalls(a.Output)
+}
+
+// listMailbox returns a page of the waiting calls of an entity.
+func (s *Service) listMailbox(ctx context.Context, r api.MailboxRequest) (c model.Calls, err error) {
+	after, ok := model.ParseMailboxMark(r.Cursor)
+	if !ok {
+		return c, notOurs("mailbox", r.Cursor)
+	}
+	owned, err := s.hasOwner(ctx, r.Address)
+	if err != nil {
+		return c, err
+	}
+
+	if owned {
+		a, err := s.send(ctx, &model.Message{Kind: model.MessageMailbox, To: r.Address, Name: r.Do, ID: r.Cursor})
+		if err != nil {
+			return c, err
+		}
+		c, err = model.DecodeCalls(a.Output)
+		if err != nil {
+			return c, err
+		}
+	} else if c, err = s.storedCalls(ctx, r.Address, after); err != nil {
+		return c, err
+	}
+
+	c.Page(r.Limit)
+	return c, nil
 }
 
 // hasOwner reports whether a live node can be asked about an address.
@@ -159,21 +184,28 @@ func (s *Service) hasOwner(ctx context.Context, a model.Address) (bool, error) {
 	return err == nil && diagnosis.NewWorld(view).Owner(s.shard(a)) != nil, err
 }
 
-// storedCalls returns the stored part of a mailbox.
-func (s *Service) storedCalls(ctx context.Context, a model.Address, err error) (model.Calls, error) {
-	if err != nil {
-		return model.Calls{}, err
-	}
-	stored, err := s.store.LoadEntity(ctx, store.EntityKey{Shard: s.shard(a), Address: a}, model.MailboxListed, s.limits.Payload)
-	if err != nil {
-		return model.Calls{}, err
+// storedCalls returns a page of the stored part of a mailbox. Its total is the number of calls up
+// to the end of the page, because no process counts the others.
+func (s *Service) storedCalls(ctx context.Context, a model.Address, after model.MailboxMark) (c model.Calls, err error) {
+	key, seq := store.EntityKey{Shard: s.shard(a), Address: a}, after.Seq()
+	for len(c.Calls) <= model.MailboxListed {
+		items, err := s.store.LoadMailbox(ctx, key, seq, model.MailboxListed+1-len(c.Calls), s.limits.Payload)
+		if err != nil {
+			return model.Calls{}, err
+		}
+		if len(items) == 0 {
+			break
+		}
+
+		for i := range items {
+			it := &items[i]
+			c.Calls = append(c.Calls, model.CallOf(after.Position+len(c.Calls)+1, it.Seq, it.At, &it.Message))
+			seq = it.Seq
+		}
 	}
 
-	c := model.Calls{Total: len(stored.Mailbox)}
-	for i := range stored.Mailbox {
-		it := &stored.Mailbox[i]
-		c.Calls = append(c.Calls, model.CallOf(i+1, it.Seq, it.At, &it.Message))
-	}
+	c.Total = after.Position + len(c.Calls)
+	c.Page(model.MailboxListed)
 
 	return c, nil
 }
@@ -185,6 +217,9 @@ func (s *Service) JoinEntities(_ context.Context, w api.EntityWorker, offer mode
 	}
 	v := s.check("join")
 	v.Tenant(offer.Tenant)
+	if offer.Slots < 0 {
+		v.Wrong("it has %d slots", offer.Slots)
+	}
 
 	for i := range offer.Types {
 		t := &offer.Types[i]
@@ -192,8 +227,14 @@ func (s *Service) JoinEntities(_ context.Context, w api.EntityWorker, offer mode
 		for _, name := range t.Views {
 			v.Name("view", name)
 		}
-		if t.Concurrency < 0 || t.Mailbox < 0 || t.Idle < 0 {
-			v.Wrong("%s has a concurrency, a mailbox or an idle time below zero", t.Type)
+		if t.Concurrency < 0 || t.Mailbox < 0 || t.MailboxBytes < 0 || t.Idle < 0 || t.TTL < 0 || t.IdleTTL < 0 {
+			v.Wrong("%s has a concurrency, a mailbox, an idle time or a TTL below zero", t.Type)
+		}
+		if t.StateVersion < 0 || t.StateVersion > model.MaxStateVersion || t.Log < 0 || t.Log > model.MaxOperationLog {
+			v.Wrong("%s has a state version of %d and a log of %d: the limits are %d and %d", t.Type, t.StateVersion, t.Log, model.MaxStateVersion, model.MaxOperationLog)
+		}
+		if t.MailboxBytes > model.MaxMailboxBytes {
+			v.Wrong("%s has a mailbox of %d bytes: the limit is %d", t.Type, t.MailboxBytes, model.MaxMailboxBytes)
 		}
 	}
 

@@ -35,7 +35,7 @@ func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	if known && (told[0].Code.Blocks() || told[0].Code != model.WaitWorker && !slices.ContainsFunc(info.Waiting, calls)) {
 		return told
 	}
-	if why, ok := j.world.WhyNoCode(shard, a, ""); ok && (known || slices.ContainsFunc(info.Waiting, calls)) {
+	if why, ok := j.world.WhyNoCode(shard, a, "", told); ok && (known || slices.ContainsFunc(info.Waiting, calls)) {
 		return []model.Reason{why}
 	}
 	if known {

@@ -161,6 +161,9 @@ func (s *Service) TripBreaker(ctx context.Context, tenant, name, why string) err
 	if err := s.checkNamed("trip breaker", tenant, name, why); err != nil {
 		return err
 	}
+	if err := s.checkBreaker(ctx, "trip breaker", tenant, name); err != nil {
+		return err
+	}
 	return s.flow().Trip(ctx, rule.BreakerID{Tenant: tenant, Name: name}, why)
 }
 
@@ -181,6 +184,9 @@ func (s *Service) PauseBreaker(ctx context.Context, tenant, name string, until m
 	}
 	if until < 0 || until > model.MaxTime {
 		return fault.New(fault.Invalid, "pause breaker %s: until a time that is not between 1970 and 9999", name)
+	}
+	if err := s.checkBreaker(ctx, "pause breaker", tenant, name); err != nil {
+		return err
 	}
 	return s.flow().Pause(ctx, rule.BreakerID{Tenant: tenant, Name: name}, until, why)
 }

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// maxExplained bounds the tasks and entities whose reasons are given for one run.
+	// maxExplained bounds the tasks and entities whose reasons are given for one run, and the runs
+	// of a page that are read a second time.
 	maxExplained = 20
 	// askPatience bounds how long the service waits for the answer of another node. After that it
 	// judges by the store.
@@ -41,6 +42,7 @@ type judge struct {
 	world   *diagnosis.World
 	told    map[model.Address][]model.Reason // what owners know better than the store
 	outlook *flow.Outlook
+	reread  int // rows that were read a second time
 }
 
 // judge returns a judge with the current members.
@@ -113,6 +115,9 @@ func (j *judge) run(ctx context.Context, row *store.Execution, open []*core.Task
 	a := row.Start.Address
 	waits, known := j.told[a]
 	if !known || !row.Current {
+		if row, err = j.latest(ctx, row); err != nil {
+			return nil, err
+		}
 		waits = storedReasons(row)
 		if !read && row.Blocked == nil && !row.Parked {
 			if open, err = j.openTasks(ctx, row); err != nil {
@@ -131,6 +136,20 @@ func (j *judge) run(ctx context.Context, row *store.Execution, open []*core.Task
 		}
 	}
 	return j.permits(ctx, j.world.Judge(&r)), nil
+}
+
+// latest reads the row of a run again that its owner does not know, unless the row says what it
+// waits for: since the row was read, the owner may have parked the run and dropped it from memory.
+func (j *judge) latest(ctx context.Context, row *store.Execution) (*store.Execution, error) {
+	if row.Blocked != nil || row.Parked || j.reread >= maxExplained {
+		return row, nil
+	}
+	j.reread++
+	now, err := j.service.store.LoadExecution(ctx, row.Shard, row.Start.Address, row.Start.Run)
+	if now == nil || err != nil {
+		return row, err
+	}
+	return now, nil
 }
 
 // permits names the holders of the limits that a run waits for. The owner of the run knows only its

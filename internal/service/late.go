@@ -101,7 +101,11 @@ func (s *Service) lateReason(ctx context.Context, a model.Address) lateReason {
 		reasons, _ = j.why(ctx, a) // empty if it does not exist, or cannot be read
 	}
 
-	if len(reasons) == 0 {
+	switch {
+	case len(reasons) > 0:
+	case ctx.Err() != nil:
+		return lateReason{err: fault.New(fault.Timeout, "that took longer than %v", latePatience)}
+	default:
 		return lateReason{}
 	}
 	chain := []api.Link{{Subject: nameOf(a), Reason: reasons[0]}}
@@ -118,7 +122,7 @@ func (j *judge) lateEntity(ctx context.Context, a model.Address) []model.Reason 
 	if len(info.Reasons) > 0 {
 		return info.Reasons
 	}
-	if why, ok := j.world.WhyNoCode(j.service.shard(a), a, ""); ok {
+	if why, ok := j.world.WhyNoCode(j.service.shard(a), a, "", j.told[a]); ok {
 		return []model.Reason{why}
 	}
 

@@ -96,3 +96,42 @@ func TestLateStartsSayWhy(t *testing.T) {
 		}
 	})
 }
+
+// If the reason cannot be read in time, the error says that it is unknown.
+func TestLateWithoutAReason(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		plan := faultstore.PlanFunc(func(c faultstore.Call) faultstore.Fault {
+			if c.Method == faultstore.LoadExecution && slow.Load() {
+				return faultstore.Fault{Kind: faultstore.Slow, Delay: 10 * time.Second}
+			}
+			return faultstore.Fault{}
+		})
+		st := faultstore.Wrap(memory.New(memory.Options{Shards: shards}), faultstore.Config{Plan: plan})
+		e := engine.New(engine.Config{Store: st})
+		running, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- e.Run(running) }()
+		if err := e.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		svc := service.New(e, st, service.Limits{})
+		open := api.Target{Address: order("open")}
+		if _, err := svc.Start(t.Context(), api.StartRequest{Address: open.Address}); err != nil {
+			t.Fatal(err)
+		}
+
+		slow.Store(true)
+		brief, stop := context.WithTimeout(t.Context(), 2*time.Second)
+		defer stop()
+		if _, err := svc.Await(brief, open); err == nil || !strings.Contains(err.Error(), "the reason is unknown") {
+			t.Errorf("the error is %v", err)
+		}
+		slow.Store(false)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"slices"
@@ -9,7 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/service"
 	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
 )
 
 func keys(ds []api.Description) (ks []string) {
@@ -209,5 +212,33 @@ func TestListPageIsBounded(t *testing.T) {
 		if err != nil || len(r.Executions) != want || r.Cursor == "" {
 			t.Errorf("limit %d: %d executions, cursor %q, %v; want %d and a cursor", limit, len(r.Executions), r.Cursor, err, want)
 		}
+	}
+}
+
+// early is a store whose lists are older than everything else that it returns.
+type early struct{ *memory.Store }
+
+func (s early) List(ctx context.Context, q store.Query) (store.Page, error) {
+	rows, err := s.Store.List(ctx, q)
+	for i := range rows.Executions {
+		rows.Executions[i].Parked, rows.Executions[i].Waits = false, nil
+	}
+	return rows, err
+}
+
+// The owner of a run parks it and drops it from memory after the row was read. The list still says
+// what the run waits for.
+func TestListOfARunThatHasJustBeenParked(t *testing.T) {
+	t.Parallel()
+	f := newShelf(t)
+	key := f.put(order("a"), 0, 1)
+	f.commit(store.Batch{Marks: []store.MarkRow{{RunKey: key, Parked: true, Waits: []model.Reason{{Code: model.WaitSignal, Name: "approve"}}}}})
+	svc := service.New(nil, early{f.st}, service.Limits{})
+	page, err := svc.List(t.Context(), api.ListRequest{Tenant: model.DefaultTenant, Limit: 10, Explain: true})
+	if err != nil || len(page.Executions) != 1 {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	if got := page.Executions[0].Reasons; len(got) != 1 || got[0].Code != model.WaitSignal {
+		t.Errorf("it waits for %v", got)
 	}
 }

@@ -16,6 +16,15 @@ var _ api.Mailer = (*Service)(nil)
 // Cluster returns the id of the store.
 func (s *Service) Cluster() string { return s.store.Info().Cluster }
 
+// Search finds every stored value that contains a text, all at the same moment.
+func (s *Service) Search(ctx context.Context, text string, found func(value []byte) error) error {
+	searcher, ok := s.store.(store.Searcher)
+	if !ok {
+		return fault.New(fault.Internal, "the store cannot be searched")
+	}
+	return searcher.Search(ctx, text, found)
+}
+
 // Compose returns the message of a request.
 func (s *Service) Compose(r api.Request) (model.Message, error) {
 	return s.limits.Compose(r)

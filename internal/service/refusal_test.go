@@ -333,7 +333,7 @@ type closer struct {
 	session chan api.Session
 }
 
-func (w *closer) Activate(a api.Activation) {
+func (w *closer) Activate(a *api.Activation) {
 	go func() {
 		s := <-w.session
 		w.session <- s
@@ -348,6 +348,7 @@ func (w *closer) Deliver(model.RunID, uint64, []model.Event)           {}
 func (w *closer) Retry(model.RunID, uint64, string)                    {}
 func (*closer) Query(model.RunID, uint64, model.Query)                 {}
 func (*closer) Recall(model.Address, model.RunID, uint64, model.Query) {}
+func (*closer) Taken(model.RunID, uint64)                              {}
 
 func (w *closer) Evict(model.RunID, uint64, string) {}
 

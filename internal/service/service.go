@@ -304,6 +304,9 @@ func (s *Service) Join(_ context.Context, w api.Worker, offer api.Offer) (api.Se
 	for _, name := range offer.Workflows {
 		v.Name("workflow", name)
 	}
+	if offer.Slots < 0 {
+		v.Wrong("it has %d slots", offer.Slots)
+	}
 	if err := v.Err(); err != nil {
 		return nil, err
 	}

@@ -64,6 +64,9 @@
 //   - In some seeds workers are processes of their own and outlive the process that serves them
 //     (outlive). They keep the bodies that run, join another process, and say what they hold. No
 //     other worker may begin a body meanwhile that they still run.
+//   - In some seeds nodes have different weights, and operators drain them (drain). In the end each
+//     shard belongs to the node that it is proposed for.
+//   - In some seeds states of accounts expire (expire).
 //   - In some seeds workers have versions and pin the runs that they start. Deploys take all
 //     workers of a version away for a while (pin).
 //

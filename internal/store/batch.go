@@ -78,6 +78,10 @@ type Batch struct {
 	Entities []EntityRow
 	// Messages are inserted. A position that is already taken refuses the batch.
 	Messages []MessageRow
+	// Passed are messages that the same commit has already delivered, in order, because the sender
+	// and the receiver belong to this lane. The rows of the batch contain their effects, so no
+	// store writes them.
+	Passed []PassedMessage
 	// Cursors advances cursors from Prev to Next. It is guarded by Prev. The first advance, with
 	// Prev 0, inserts the cursor.
 	Cursors []CursorRow
@@ -203,6 +207,15 @@ func (b *Batch) Rows() int {
 		len(b.StopAll) + len(b.Taken) + len(b.Mailbox) + len(b.Entities) + len(b.Messages) + len(b.Cursors) + len(b.Inbox) + len(b.Deferred) + len(b.Requests) + len(b.Forgets) + len(b.Tokens) + len(b.Free)
 }
 
+// PassedMessage is a message that takes effect in the commit that sends it. It has no position in
+// the channel of its shards.
+type PassedMessage struct {
+	From    model.ShardID
+	Message *model.Message
+	// Behind is how many of Messages were sent before it.
+	Behind int
+}
+
 // Clone returns a copy with its own slices, for a caller that keeps a batch longer than a call. The
 // copy shares the values that the rows point to.
 func (b *Batch) Clone() *Batch {
@@ -216,6 +229,6 @@ func (b *Batch) Clone() *Batch {
 	c.Taken, c.Mailbox, c.Entities = slices.Clone(b.Taken), slices.Clone(b.Mailbox), slices.Clone(b.Entities)
 	c.Messages, c.Cursors, c.Inbox = slices.Clone(b.Messages), slices.Clone(b.Cursors), slices.Clone(b.Inbox)
 	c.Deferred, c.Requests, c.Forgets = slices.Clone(b.Deferred), slices.Clone(b.Requests), slices.Clone(b.Forgets)
-	c.Tokens, c.Free = slices.Clone(b.Tokens), slices.Clone(b.Free)
+	c.Tokens, c.Free, c.Passed = slices.Clone(b.Tokens), slices.Clone(b.Free), slices.Clone(b.Passed)
 	return &c
 }

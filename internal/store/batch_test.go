@@ -24,7 +24,11 @@ func TestBatchKnowsEveryList(t *testing.T) {
 		var b store.Batch
 		list := reflect.ValueOf(&b).Elem().FieldByIndex(field.Index)
 		list.Set(reflect.MakeSlice(field.Type, 3, 3))
-		if b.Empty() || b.Rows() != 3 {
+		if field.Name == "Passed" { // what its messages change is in the other lists
+			if !b.Empty() || b.Rows() != 0 {
+				t.Errorf("three passed messages: empty %v, %d rows", b.Empty(), b.Rows())
+			}
+		} else if b.Empty() || b.Rows() != 3 {
 			t.Errorf("three %s: empty %v, %d rows", field.Name, b.Empty(), b.Rows())
 		}
 		copied := reflect.ValueOf(b.Clone()).Elem().FieldByIndex(field.Index)

@@ -19,6 +19,17 @@ type NodeInfo struct {
 	PID       int
 	PIDStart  int64 // start time of the process in clock ticks since boot
 	Version   string
+	// LinkAddress is where the node listens for other nodes, and LinkKey is the fingerprint of the
+	// certificate that it presents there. Both are empty if it does not listen. Only a store that
+	// nodes share keeps them.
+	LinkAddress, LinkKey string
+	// Weight is the share of the shards that the node should own, relative to the weights of the
+	// other nodes. Zero means that the node is of an older build, which knows neither weights nor
+	// orders to drain. Only a store that nodes share keeps it.
+	Weight int
+	// Drained says that an operator has asked the node to hand its shards over and to take no
+	// others. Ownership.SetDrained changes it. Only a store that nodes share keeps it.
+	Drained bool
 
 	// Sole means that no other process has the store open. Register then removes every other node,
 	// without regard to its lease, because it belongs to a dead process or to an earlier life of
@@ -361,7 +372,10 @@ type SweepRequest struct {
 	// PeerMailBefore removes notes between nodes that were written before it. Zero keeps all. They
 	// belong to no shard, so any node may remove them.
 	PeerMailBefore model.Time
-	Limit          int
+	// AuditBefore removes entries of the log of administrative actions that are older. Zero keeps
+	// all. They belong to no shard, so any node may remove them.
+	AuditBefore model.Time
+	Limit       int
 }
 
 // OldestID returns an id that is not greater than any UUIDv7 created at the time or later.

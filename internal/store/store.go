@@ -40,6 +40,7 @@ type Store interface {
 	Tasks
 	Settings
 	Peers
+	Audit
 }
 
 // Info describes an open store.
@@ -62,6 +63,26 @@ type Logged interface {
 	// LogSize returns the size of the log on disk, and the largest size that the log reaches in
 	// normal operation.
 	LogSize() (bytes, normal int64, err error)
+}
+
+// Inspected is a store behind a database server that can describe its connection to it. Only some
+// adapters implement it.
+type Inspected interface {
+	// Inspect asks the server about one connection of the store.
+	Inspect(ctx context.Context) (Inspection, error)
+}
+
+// Inspection is what a database server says about a connection.
+type Inspection struct {
+	// Role is the role that the store uses in the database.
+	Role string
+	// Superuser is true if the role may do everything in the whole database server.
+	Superuser bool
+	// Standby is true if the server only reads: a replica.
+	Standby bool
+	// Pooler is the mode of the pooler between the store and the server: "", "session" or
+	// "transaction".
+	Pooler string
 }
 
 // Ownership decides which node may write which rows. It consists of nodes with leases, shards and
@@ -91,6 +112,11 @@ type Ownership interface {
 	// to the node, or belong to a fenced owner. It returns the acquired shards with the state that
 	// moves with a shard. It fails with ErrFenced if the node itself is fenced.
 	Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) ([]AcquiredShard, error)
+
+	// SetDrained stores or withdraws the order of an operator that a node hands its shards over.
+	// The views show it as NodeInfo.Drained. It returns false if there is no such node. A store
+	// that only one process can open refuses it: no other node could take the shards.
+	SetDrained(ctx context.Context, node model.NodeID, drained bool) (bool, error)
 
 	// Unregister removes a node and its fences. The node should have freed its shards before.
 	// Shards that it still owns become free.
@@ -224,6 +250,7 @@ type Reader interface {
 	//   - dead letters whose id is older than the bound
 	//   - events of deleted runs, and the data and log lines of their tasks
 	//   - old log lines, old tombstones of settings, and old mail between nodes
+	//   - old entries of the log of administrative actions
 	Sweep(ctx context.Context, s SweepRequest) (int, error)
 }
 

@@ -45,6 +45,7 @@ const (
 	RunsLoaded
 	RunsStranded
 	RunsQuarantined
+	SlotWaiters
 	RunsRemoved
 	Turns
 
@@ -117,6 +118,11 @@ const (
 	Nodes
 	StoreLog
 
+	DoorRequests
+	DoorSeconds
+	DoorOpen
+	DoorRefusals
+
 	numFamilies
 )
 
@@ -138,11 +144,14 @@ const (
 	labelKind    = "kind"
 	labelTimeout = "timeout"
 	labelState   = "state"
+	labelDoor    = "door"
+	labelMethod  = "method"
+	labelCode    = "code"
 )
 
 // named has the labels whose values programs and people choose. The other labels have words from
 // fixed lists.
-var named = map[string]bool{labelWorkflow: true, labelActivity: true, labelQueue: true, labelBreaker: true, labelLimit: true, labelSchedule: true, labelEntity: true, labelOperation: true, labelTenant: true}
+var named = map[string]bool{labelWorkflow: true, labelActivity: true, labelQueue: true, labelBreaker: true, labelLimit: true, labelSchedule: true, labelEntity: true, labelOperation: true, labelTenant: true, labelMethod: true}
 
 // tenantFamilies are the families that can count each tenant on its own: what the owner of a run or
 // an entity counts, and the states of queues, limits and breakers.
@@ -199,6 +208,7 @@ var families = [numFamilies]Family{
 		nil,
 	},
 	RunsQuarantined: {"perdure_workflow_runs_quarantined", "Addresses that this node has quarantined because the store refuses their rows or cannot read them.", Gauge, nil, nil},
+	SlotWaiters:     {"perdure_slot_waiters", "Executions (kind workflow) and keys of entities and services (kind entity) that wait because every worker with their code is busy.", Gauge, []string{labelKind}, nil},
 	RunsRemoved:     {"perdure_runs_removed_total", "Closed runs, including tasks, that were removed by retention or by hand.", Counter, nil, nil},
 	Turns:           {"perdure_workflow_turns_total", "Turns of workflow code that were committed.", Counter, nil, nil},
 
@@ -309,6 +319,19 @@ var families = [numFamilies]Family{
 	LaneInbox:   {"perdure_lane_inbox", "Inputs that wait for a lane to take them.", Gauge, nil, nil},
 	Nodes:       {"perdure_nodes", "Nodes with a lease, as far as this node knows.", Gauge, nil, nil},
 	StoreLog:    {"perdure_store_log_bytes", "Size of the write-ahead log of an SQLite store.", Gauge, nil, nil},
+
+	DoorRequests: {
+		"perdure_door_requests_total", "Requests that a door of the server (grpc, rest, flovyn) has answered, by method and by the code of the reply.", Counter,
+		[]string{labelDoor, labelMethod, labelCode},
+		nil,
+	},
+	DoorSeconds: {"perdure_door_request_seconds", "Time from a request to the end of its reply. Streams and calls that wait count too.", Histogram, []string{labelDoor, labelMethod}, usual},
+	DoorOpen:    {"perdure_door_requests_open", "Requests and streams that are being answered.", Gauge, []string{labelDoor, labelMethod}, nil},
+	DoorRefusals: {
+		"perdure_door_refusals_total", "Requests that were refused, by reason: unauthenticated, denied, exhausted, invalid.", Counter,
+		[]string{labelDoor, labelReason},
+		nil,
+	},
 }
 
 // Families returns the table.

@@ -190,6 +190,9 @@ func entityVerbs() []Verb {
 		{Name: "Unlock", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return none(c.Unlock(ctx, api.UnlockRequest{Address: of.entity(tenant), Epoch: of.Epoch}))
 		}},
+		{Name: "EditEntity", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.EditEntity(ctx, api.EditRequest{Address: of.entity(tenant), Version: model.EntityVersion{Number: 1}, State: model.Payload{Data: []byte(`"probe"`)}})
+		}},
 		{Name: "Mailbox", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return c.Mailbox(ctx, api.MailboxRequest{Address: of.entity(tenant), Do: model.MailboxList})
 		}},

@@ -100,7 +100,7 @@ func (p *prober) connect(b api.Backend, tenant string) (stop func()) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	listener, server := bufconn.Listen(1<<18), grpcapi.New(grpcapi.Config{Backend: b, Mailer: b.(api.Mailer), Authenticator: keys})
+	listener, server := bufconn.Listen(1<<18), grpcapi.New(grpcapi.Config{Backend: b, Authenticator: keys})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	p.conn, err = grpc.NewClient("passthrough:server", grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -141,7 +141,7 @@ func NodeInfoList(all []api.NodeInfo) *pb.NodeInfoList {
 	return &pb.NodeInfoList{Nodes: each(all, func(n api.NodeInfo) *pb.NodeInfo {
 		return &pb.NodeInfo{
 			Id: node(n.ID), Host: text(n.Host), Version: text(n.Version), Since: int64(n.Since), Expires: int64(n.Expires), Live: n.Live, Draining: n.Draining,
-			Shards: int64(n.Shards), Self: n.Self, Address: n.Address,
+			Shards: int64(n.Shards), Self: n.Self, Address: n.Address, Weight: int64(n.Weight), Drained: n.Drained,
 		}
 	})}
 }
@@ -152,9 +152,43 @@ func ReadNodeInfoList(_ string, l *pb.NodeInfoList) ([]api.NodeInfo, error) {
 		id, err := readNode(n.GetId())
 		return api.NodeInfo{
 			ID: id, Host: n.GetHost(), Version: n.GetVersion(), Since: model.Time(n.GetSince()), Expires: model.Time(n.GetExpires()), Live: n.GetLive(),
-			Draining: n.GetDraining(), Shards: int(n.GetShards()), Self: n.GetSelf(), Address: n.GetAddress(),
+			Draining: n.GetDraining(), Shards: int(n.GetShards()), Self: n.GetSelf(), Address: n.GetAddress(), Weight: int(n.GetWeight()), Drained: n.GetDrained(),
 		}, err
 	})
+}
+
+// ShardInfoList has shards.
+func ShardInfoList(all []api.ShardInfo) *pb.ShardInfoList {
+	return &pb.ShardInfoList{Shards: each(all, func(s api.ShardInfo) *pb.ShardInfo {
+		return &pb.ShardInfo{Shard: uint32(s.Shard), Owner: node(s.Owner), Target: node(s.Target)}
+	})}
+}
+
+// ReadShardInfoList reads shards.
+func ReadShardInfoList(_ string, l *pb.ShardInfoList) ([]api.ShardInfo, error) {
+	return readEach("", l.GetShards(), func(_ string, s *pb.ShardInfo) (api.ShardInfo, error) {
+		owner, err := readNode(s.GetOwner())
+		if err != nil {
+			return api.ShardInfo{}, err
+		}
+		target, err := readNode(s.GetTarget())
+		if err != nil {
+			return api.ShardInfo{}, err
+		}
+		shard, err := readShard(s.GetShard())
+		return api.ShardInfo{Shard: shard, Owner: owner, Target: target}, err
+	})
+}
+
+// DrainNodeRequest asks a node to hand its shards over.
+func DrainNodeRequest(r api.NodeDrain) *pb.DrainNodeRequest {
+	return &pb.DrainNodeRequest{Node: node(r.Node), Undo: r.Undo}
+}
+
+// ReadDrainNodeRequest reads the request to drain a node.
+func ReadDrainNodeRequest(_ string, m *pb.DrainNodeRequest) (api.NodeDrain, error) {
+	id, err := readNode(m.GetNode())
+	return api.NodeDrain{Node: id, Undo: m.GetUndo()}, err
 }
 
 // WorkerSessionList has connected workers.
@@ -194,6 +228,25 @@ func ReadDrainWorkerRequest(_ string, m *pb.DrainWorkerRequest) (api.DrainReques
 func HealthReply(h api.Health) *pb.HealthReply {
 	return &pb.HealthReply{
 		Ready: h.Ready, Reasons: each(h.Reasons, text), Version: text(h.Version), Node: node(h.Node), Since: int64(h.Since), Workers: int64(h.Workers),
+		Store: storeHealth(h.Store), StoreError: text(h.StoreError), Warnings: each(h.Warnings, text),
+	}
+}
+
+func storeHealth(h *api.StoreHealth) *pb.StoreHealth {
+	if h == nil {
+		return nil
+	}
+	return &pb.StoreHealth{
+		Now: int64(h.Now), Schema: int64(h.Schema), Shards: int64(h.Shards), Role: text(h.Role), Superuser: h.Superuser, Standby: h.Standby, Pooler: text(h.Pooler),
+	}
+}
+
+func readStoreHealth(m *pb.StoreHealth) *api.StoreHealth {
+	if m == nil {
+		return nil
+	}
+	return &api.StoreHealth{
+		Now: model.Time(m.GetNow()), Schema: int(m.GetSchema()), Shards: int(m.GetShards()), Role: m.GetRole(), Superuser: m.GetSuperuser(), Standby: m.GetStandby(), Pooler: m.GetPooler(),
 	}
 }
 
@@ -202,5 +255,6 @@ func ReadHealthReply(_ string, m *pb.HealthReply) (api.Health, error) {
 	id, err := readNode(m.GetNode())
 	return api.Health{
 		Ready: m.GetReady(), Reasons: m.GetReasons(), Version: m.GetVersion(), Node: id, Since: model.Time(m.GetSince()), Workers: int(m.GetWorkers()),
+		Store: readStoreHealth(m.GetStore()), StoreError: m.GetStoreError(), Warnings: m.GetWarnings(),
 	}, err
 }

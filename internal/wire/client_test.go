@@ -80,6 +80,8 @@ func allTrips() trips {
 	add(all, wire.ListEntitiesRequest, wire.ReadListEntitiesRequest)
 	add(all, wire.EntityPage, wire.ReadEntityPage)
 	add(all, wire.UnlockRequest, wire.ReadUnlockRequest)
+	add(all, wire.EditEntityRequest, wire.ReadEditEntityRequest)
+	add(all, wire.EditEntityReply, wire.ReadEditEntityReply)
 	add(all, wire.MailboxRequest, wire.ReadMailboxRequest)
 	add(all, wire.MailboxReply, wire.ReadMailboxReply)
 	add(all, wire.DeadTaskRequest, wire.ReadDeadTaskRequest)
@@ -119,12 +121,17 @@ func allTrips() trips {
 	add(all, wire.SettingList, wire.ReadSettingList)
 	add(all, wire.SettingChange, wire.ReadSettingChange)
 	add(all, wire.NodeInfoList, wire.ReadNodeInfoList)
+	add(all, wire.ShardInfoList, wire.ReadShardInfoList)
+	add(all, wire.DrainNodeRequest, wire.ReadDrainNodeRequest)
 	add(all, wire.WorkerSessionList, wire.ReadWorkerSessionList)
 	add(all, wire.DrainWorkerRequest, wire.ReadDrainWorkerRequest)
 	add(all, wire.HealthReply, wire.ReadHealthReply)
+	add(all, wire.AuditRequest, wire.ReadAuditRequest)
+	add(all, wire.AuditPage, wire.ReadAuditPage)
 	// Parts of requests that have no message of their own.
 	add(all, wire.TaskSpec, wire.ReadTaskSpec)
 	add(all, wire.HistoryEvent, wire.ReadHistoryEvent)
+	add(all, func(c model.Claim) *pb.Claim { return wire.Claim(&c) }, wire.ReadClaim)
 	return all
 }
 

@@ -26,16 +26,36 @@ func ReadCallRequest(tenant string, r *pb.CallRequest) (api.CallRequest, error) 
 func Entity(n model.Entity) *pb.Entity {
 	return &pb.Entity{
 		Address: Address(n.Address), Version: n.Version, Changed: int64(n.Changed), State: Payload(n.State), Exists: n.Exists, Created: int64(n.Created),
-		Holder: Link(n.Holder), Held: int64(n.Held), Token: n.Epoch,
+		Holder: Link(n.Holder), Held: int64(n.Held), Token: n.Epoch, Expires: int64(n.Expires), Alarm: int64(n.Alarm),
+		Log: each(n.Log, operationRecord),
 	}
+}
+
+func operationRecord(r model.OperationRecord) *pb.OperationRecord {
+	return &pb.OperationRecord{
+		Name: text(r.Name), At: int64(r.At), RequestId: r.RequestID, From: Link(r.From), Failure: Failure(r.Failure), Input: Payload(r.Input), Bytes: int64(r.Bytes),
+	}
+}
+
+func readOperationRecord(tenant string, r *pb.OperationRecord) (model.OperationRecord, error) {
+	from, err := ReadLink(tenant, r.GetFrom())
+	return model.OperationRecord{
+		Name: r.GetName(), At: model.Time(r.GetAt()), RequestID: r.GetRequestId(), From: from, Failure: ReadFailure(r.GetFailure()),
+		Input: ReadPayload(r.GetInput()), Bytes: int(r.GetBytes()),
+	}, err
 }
 
 // ReadEntity reads an entity.
 func ReadEntity(tenant string, n *pb.Entity) (model.Entity, error) {
 	holder, err := ReadLink(tenant, n.GetHolder())
+	if err != nil {
+		return model.Entity{}, err
+	}
+	log, err := readEach(tenant, n.GetLog(), readOperationRecord)
 	return model.Entity{
 		Address: ReadAddress(tenant, n.GetAddress()), Version: n.GetVersion(), Changed: model.Time(n.GetChanged()), State: ReadPayload(n.GetState()),
 		Exists: n.GetExists(), Created: model.Time(n.GetCreated()), Holder: holder, Held: model.Time(n.GetHeld()), Epoch: n.GetToken(),
+		Expires: model.Time(n.GetExpires()), Alarm: model.Time(n.GetAlarm()), Log: log,
 	}, err
 }
 
@@ -87,13 +107,18 @@ func readMailboxItem(_ string, i *pb.MailboxItem) (model.MailboxItem, error) {
 
 // ListEntitiesRequest selects entities.
 func ListEntitiesRequest(r api.EntityListRequest) *pb.ListEntitiesRequest {
-	return &pb.ListEntitiesRequest{Type: r.Type, KeyPrefix: r.KeyPrefix, Locked: r.Locked, Limit: int64(r.Limit), Cursor: r.Cursor}
+	return &pb.ListEntitiesRequest{
+		Type: r.Type, KeyPrefix: r.KeyPrefix, Locked: r.Locked, Limit: int64(r.Limit), Cursor: r.Cursor, MinVersion: r.MinVersion, MaxVersion: r.MaxVersion,
+		ChangedFrom: int64(r.ChangedFrom), ChangedTo: int64(r.ChangedTo), Waiting: r.Waiting, Expired: r.Expired, Services: r.Services,
+	}
 }
 
 // ReadListEntitiesRequest reads a selection of entities.
 func ReadListEntitiesRequest(tenant string, r *pb.ListEntitiesRequest) (api.EntityListRequest, error) {
 	return api.EntityListRequest{
 		Tenant: tenant, Type: r.GetType(), KeyPrefix: r.GetKeyPrefix(), Locked: r.GetLocked(), Limit: int(r.GetLimit()), Cursor: r.GetCursor(),
+		MinVersion: r.GetMinVersion(), MaxVersion: r.GetMaxVersion(), ChangedFrom: model.Time(r.GetChangedFrom()), ChangedTo: model.Time(r.GetChangedTo()),
+		Waiting: r.GetWaiting(), Expired: r.GetExpired(), Services: r.GetServices(),
 	}, nil
 }
 
@@ -119,25 +144,57 @@ func ReadUnlockRequest(tenant string, r *pb.UnlockRequest) (api.UnlockRequest, e
 	return api.UnlockRequest{Address: ReadAddress(tenant, r.GetAddress()), Epoch: r.GetToken(), RequestID: r.GetRequestId()}, nil
 }
 
+// EditEntityRequest replaces the state of an entity.
+func EditEntityRequest(r api.EditRequest) *pb.EditEntityRequest {
+	return &pb.EditEntityRequest{Address: Address(r.Address), Version: entityVersion(r.Version), State: Payload(r.State), RequestId: r.RequestID}
+}
+
+// ReadEditEntityRequest reads how a state is replaced.
+func ReadEditEntityRequest(tenant string, r *pb.EditEntityRequest) (api.EditRequest, error) {
+	return api.EditRequest{
+		Address: ReadAddress(tenant, r.GetAddress()), Version: readEntityVersion(r.GetVersion()), State: ReadPayload(r.GetState()), RequestID: r.GetRequestId(),
+	}, nil
+}
+
+// EditEntityReply has the version that an edit has made.
+func EditEntityReply(v model.EntityVersion) *pb.EditEntityReply {
+	return &pb.EditEntityReply{Version: entityVersion(v)}
+}
+
+// ReadEditEntityReply reads the version that an edit has made.
+func ReadEditEntityReply(_ string, r *pb.EditEntityReply) (model.EntityVersion, error) {
+	return readEntityVersion(r.GetVersion()), nil
+}
+
+func entityVersion(v model.EntityVersion) *pb.EntityVersion {
+	return &pb.EntityVersion{Number: v.Number, Changed: int64(v.Changed)}
+}
+
+func readEntityVersion(v *pb.EntityVersion) model.EntityVersion {
+	return model.EntityVersion{Number: v.GetNumber(), Changed: model.Time(v.GetChanged())}
+}
+
 // MailboxRequest asks about a mailbox.
 func MailboxRequest(r api.MailboxRequest) *pb.MailboxRequest {
-	return &pb.MailboxRequest{Address: Address(r.Address), Verb: wordNumber[pb.MailboxVerb](mailboxVerbs, r.Do), Id: r.ID}
+	return &pb.MailboxRequest{Address: Address(r.Address), Verb: wordNumber[pb.MailboxVerb](mailboxVerbs, r.Do), Id: r.ID, Cursor: r.Cursor, Limit: int64(r.Limit)}
 }
 
 // ReadMailboxRequest reads a question about a mailbox.
 func ReadMailboxRequest(tenant string, r *pb.MailboxRequest) (api.MailboxRequest, error) {
 	do, err := readWord("operation on mailboxes", mailboxVerbs, r.GetVerb())
-	return api.MailboxRequest{Address: ReadAddress(tenant, r.GetAddress()), Do: do, ID: r.GetId()}, err
+	return api.MailboxRequest{
+		Address: ReadAddress(tenant, r.GetAddress()), Do: do, ID: r.GetId(), Cursor: r.GetCursor(), Limit: int(r.GetLimit()),
+	}, err
 }
 
 // MailboxReply is a mailbox as an operator sees it.
 func MailboxReply(c model.Calls) *pb.MailboxReply {
-	return &pb.MailboxReply{Calls: each(c.Calls, mailboxCall), Total: int64(c.Total)}
+	return &pb.MailboxReply{Calls: each(c.Calls, mailboxCall), Total: int64(c.Total), Cursor: c.Cursor}
 }
 
 // ReadMailboxReply reads a mailbox.
 func ReadMailboxReply(tenant string, r *pb.MailboxReply) (out model.Calls, err error) {
-	out.Total = int(r.GetTotal())
+	out.Total, out.Cursor = int(r.GetTotal()), r.GetCursor()
 	out.Calls, err = readEach(tenant, r.GetCalls(), readMailboxCall)
 	return out, err
 }

@@ -40,7 +40,7 @@ func readEnum[T ~uint8, E ~int32](what string, e E, names map[int32]string) (T, 
 
 // Words of ours that are numbers in the protocol. The empty word is 0.
 var (
-	mailboxVerbs  = words("", model.MailboxList, model.MailboxShow, model.MailboxSkip, model.MailboxDrop, model.MailboxDropNamed)
+	mailboxVerbs  = words("", model.MailboxList, model.MailboxShow, model.MailboxSkip, model.MailboxDrop, model.MailboxDropNamed, model.MailboxInterrupt)
 	limitScopes   = words("", api.PerQueue, api.PerKind, "tenant", api.PerKey, api.PerName)
 	breakerStates = words("", "closed", "open", "half_open")
 )

@@ -62,7 +62,7 @@ func (f filler) word(v reflect.Value, field string) bool {
 	case "Tenant":
 		words = []string{tenant}
 	case "SignalsRequest.Do", "MailboxRequest.Do":
-		words = []string{model.MailboxList, model.MailboxShow, model.MailboxSkip, model.MailboxDrop, model.MailboxDropNamed}
+		words = []string{model.MailboxList, model.MailboxShow, model.MailboxSkip, model.MailboxDrop, model.MailboxDropNamed, model.MailboxInterrupt}
 	case "Limit.Per":
 		words = []string{string(api.PerQueue), string(api.PerKind), "tenant", string(api.PerKey), string(api.PerName)}
 	case "BreakerStatus.State":

@@ -16,6 +16,7 @@ func Claim(c *model.Claim) *pb.Claim {
 		Ref: TaskRef(c.Ref.TaskRef), Claim: c.Ref.Claim, Spec: TaskSpec(c.Spec), Input: Payload(c.Input), Attempt: int64(c.Attempt),
 		Scheduled: int64(c.Scheduled), Claimed: int64(c.Claimed), Deadline: int64(c.Deadline), Visible: int64(c.Visible), Trace: c.Trace,
 		Identity: Run(c.Identity), Step: c.Step, Progress: Payload(c.Progress), Canceled: c.Canceled,
+		Parent: Link(c.Parent),
 	}
 }
 
@@ -30,10 +31,15 @@ func ReadClaim(tenant string, c *pb.Claim) (model.Claim, error) {
 		return model.Claim{}, err
 	}
 	identity, err := ReadRun(c.GetIdentity())
+	if err != nil {
+		return model.Claim{}, err
+	}
+	parent, err := ReadLink(tenant, c.GetParent())
 	return model.Claim{
 		Ref: ref, Spec: spec, Input: ReadPayload(c.GetInput()), Attempt: int(c.GetAttempt()), Scheduled: model.Time(c.GetScheduled()),
 		Claimed: model.Time(c.GetClaimed()), Deadline: model.Time(c.GetDeadline()), Visible: model.Time(c.GetVisible()), Trace: c.GetTrace(),
 		Identity: identity, Step: c.GetStep(), Progress: ReadPayload(c.GetProgress()), Canceled: c.GetCanceled(),
+		Parent: parent,
 	}, err
 }
 

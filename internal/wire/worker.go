@@ -18,12 +18,12 @@ const Protocol = 1
 // WorkflowJoin is an offer to run workflows. The tenant is that of the connection, as in the other
 // offers.
 func WorkflowJoin(o *model.Offer) *pb.Join {
-	return &pb.Join{Role: pb.Role_ROLE_WORKFLOWS, Name: o.Name, Version: o.Version, Kinds: o.Workflows, Pinned: o.Pinned}
+	return &pb.Join{Role: pb.Role_ROLE_WORKFLOWS, Name: o.Name, Version: o.Version, Kinds: o.Workflows, Pinned: o.Pinned, Slots: int64(o.Slots), Answers: true}
 }
 
 // ReadWorkflowJoin reads an offer.
 func ReadWorkflowJoin(tenant string, j *pb.Join) (model.Offer, error) {
-	o := model.Offer{Name: j.GetName(), Tenant: tenant, Workflows: j.GetKinds(), Pinned: j.GetPinned(), Version: j.GetVersion()}
+	o := model.Offer{Name: j.GetName(), Tenant: tenant, Workflows: j.GetKinds(), Pinned: j.GetPinned(), Version: j.GetVersion(), Slots: int(j.GetSlots())}
 	for _, h := range j.GetHeldRuns() {
 		run, err := ReadRun(h.GetRun())
 		if err != nil {
@@ -70,25 +70,47 @@ func ReadTaskJoin(tenant string, j *pb.Join) (model.TaskOffer, error) {
 
 // EntityJoin is an offer of entities and services.
 func EntityJoin(o *model.EntityOffer) *pb.Join {
-	j := &pb.Join{Role: pb.Role_ROLE_ENTITIES, Name: o.Name}
+	j := &pb.Join{Role: pb.Role_ROLE_ENTITIES, Name: o.Name, Slots: int64(o.Slots), Interruptible: true}
 	for i := range o.Types {
 		t := &o.Types[i]
 		j.Entities = append(j.Entities, &pb.EntityType{
-			Type: t.Type, Views: t.Views, Concurrency: int64(t.Concurrency), Mailbox: int64(t.Mailbox), Idle: int64(t.Idle),
+			Type: t.Type, Views: t.Views, Concurrency: int64(t.Concurrency), Mailbox: int64(t.Mailbox), MailboxBytes: int64(t.MailboxBytes), Idle: int64(t.Idle),
+			Ttl: int64(t.TTL), IdleTtl: int64(t.IdleTTL), StateVersion: int64(t.StateVersion), Log: int64(t.Log), LogInputs: t.LogInputs,
 		})
 	}
 	return j
 }
 
+// Interruption interrupts a call.
+func Interruption(i model.Interruption) *pb.Interruption {
+	out := &pb.Interruption{Entity: Address(i.Entity), Generation: i.Generation}
+	if i.Call >= 0 {
+		call := int64(i.Call)
+		out.Call = &call
+	}
+	return out
+}
+
+// ReadInterruption reads which call is interrupted.
+func ReadInterruption(tenant string, i *pb.Interruption) model.Interruption {
+	out := model.Interruption{Entity: ReadAddress(tenant, i.GetEntity()), Generation: i.GetGeneration(), Call: model.AnyCall}
+	if i.Call != nil {
+		out.Call = int(i.GetCall())
+	}
+	return out
+}
+
 // ReadEntityJoin reads an offer of entities and services.
 func ReadEntityJoin(tenant string, j *pb.Join) model.EntityOffer {
-	o := model.EntityOffer{Name: j.GetName(), Tenant: tenant}
+	o := model.EntityOffer{Name: j.GetName(), Tenant: tenant, Slots: int(j.GetSlots())}
 	for _, a := range j.GetHeldEntities() {
 		o.Held = append(o.Held, model.HeldRun{Address: ReadAddress(tenant, a)})
 	}
 	for _, t := range j.GetEntities() {
 		o.Types = append(o.Types, model.EntityType{
-			Type: t.GetType(), Views: t.GetViews(), Concurrency: int(t.GetConcurrency()), Mailbox: int(t.GetMailbox()), Idle: time.Duration(t.GetIdle()),
+			Type: t.GetType(), Views: t.GetViews(), Concurrency: int(t.GetConcurrency()), Mailbox: int(t.GetMailbox()), MailboxBytes: int(t.GetMailboxBytes()),
+			Idle: time.Duration(t.GetIdle()), TTL: time.Duration(t.GetTtl()), IdleTTL: time.Duration(t.GetIdleTtl()),
+			StateVersion: int(t.GetStateVersion()), Log: int(t.GetLog()), LogInputs: t.GetLogInputs(),
 		})
 	}
 	return o

@@ -1070,7 +1070,11 @@ type NodeInfo struct {
 	// Whether it is the node that answers.
 	Self bool `protobuf:"varint,9,opt,name=self,proto3" json:"self,omitempty"`
 	// Where it listens; only of the node that answers.
-	Address       string `protobuf:"bytes,10,opt,name=address,proto3" json:"address,omitempty"`
+	Address string `protobuf:"bytes,10,opt,name=address,proto3" json:"address,omitempty"`
+	// Its share of the shards, relative to the other nodes; 0 for a node of an older version.
+	Weight int64 `protobuf:"varint,11,opt,name=weight,proto3" json:"weight,omitempty"`
+	// Whether an operator has asked it to hand its shards over.
+	Drained       bool `protobuf:"varint,12,opt,name=drained,proto3" json:"drained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1175,6 +1179,20 @@ func (x *NodeInfo) GetAddress() string {
 	return ""
 }
 
+func (x *NodeInfo) GetWeight() int64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *NodeInfo) GetDrained() bool {
+	if x != nil {
+		return x.Drained
+	}
+	return false
+}
+
 // NodeInfoList has the nodes of a cluster.
 type NodeInfoList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1220,6 +1238,242 @@ func (x *NodeInfoList) GetNodes() []*NodeInfo {
 	return nil
 }
 
+// ShardsRequest asks for shards.
+type ShardsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardsRequest) Reset() {
+	*x = ShardsRequest{}
+	mi := &file_perdure_v1_admin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardsRequest) ProtoMessage() {}
+
+func (x *ShardsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_admin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardsRequest.ProtoReflect.Descriptor instead.
+func (*ShardsRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{19}
+}
+
+// ShardInfo describes a shard.
+type ShardInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Shard uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	// The node that owns it; empty if none does.
+	Owner []byte `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// The node that should own it; empty if none can.
+	Target        []byte `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardInfo) Reset() {
+	*x = ShardInfo{}
+	mi := &file_perdure_v1_admin_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardInfo) ProtoMessage() {}
+
+func (x *ShardInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_admin_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardInfo.ProtoReflect.Descriptor instead.
+func (*ShardInfo) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ShardInfo) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *ShardInfo) GetOwner() []byte {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+func (x *ShardInfo) GetTarget() []byte {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+// ShardInfoList has all shards, in order.
+type ShardInfoList struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shards        []*ShardInfo           `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardInfoList) Reset() {
+	*x = ShardInfoList{}
+	mi := &file_perdure_v1_admin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardInfoList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardInfoList) ProtoMessage() {}
+
+func (x *ShardInfoList) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_admin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardInfoList.ProtoReflect.Descriptor instead.
+func (*ShardInfoList) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ShardInfoList) GetShards() []*ShardInfo {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+// DrainNodeRequest names a node.
+type DrainNodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  []byte                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Lets the node take shards again.
+	Undo          bool `protobuf:"varint,2,opt,name=undo,proto3" json:"undo,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainNodeRequest) Reset() {
+	*x = DrainNodeRequest{}
+	mi := &file_perdure_v1_admin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainNodeRequest) ProtoMessage() {}
+
+func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_admin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
+func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *DrainNodeRequest) GetNode() []byte {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *DrainNodeRequest) GetUndo() bool {
+	if x != nil {
+		return x.Undo
+	}
+	return false
+}
+
+// RebalanceRequest asks the nodes to look whether shards should move.
+type RebalanceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebalanceRequest) Reset() {
+	*x = RebalanceRequest{}
+	mi := &file_perdure_v1_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebalanceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebalanceRequest) ProtoMessage() {}
+
+func (x *RebalanceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebalanceRequest.ProtoReflect.Descriptor instead.
+func (*RebalanceRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{23}
+}
+
 // WorkerSessionsRequest asks for connected workers.
 type WorkerSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1231,7 +1485,7 @@ type WorkerSessionsRequest struct {
 
 func (x *WorkerSessionsRequest) Reset() {
 	*x = WorkerSessionsRequest{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[19]
+	mi := &file_perdure_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1497,7 @@ func (x *WorkerSessionsRequest) String() string {
 func (*WorkerSessionsRequest) ProtoMessage() {}
 
 func (x *WorkerSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[19]
+	mi := &file_perdure_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1510,7 @@ func (x *WorkerSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSessionsRequest.ProtoReflect.Descriptor instead.
 func (*WorkerSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WorkerSessionsRequest) GetTenant() string {
@@ -1298,7 +1552,7 @@ type WorkerSession struct {
 
 func (x *WorkerSession) Reset() {
 	*x = WorkerSession{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[20]
+	mi := &file_perdure_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1564,7 @@ func (x *WorkerSession) String() string {
 func (*WorkerSession) ProtoMessage() {}
 
 func (x *WorkerSession) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[20]
+	mi := &file_perdure_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1577,7 @@ func (x *WorkerSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSession.ProtoReflect.Descriptor instead.
 func (*WorkerSession) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WorkerSession) GetId() string {
@@ -1455,7 +1709,7 @@ type WorkerSessionList struct {
 
 func (x *WorkerSessionList) Reset() {
 	*x = WorkerSessionList{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[21]
+	mi := &file_perdure_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1721,7 @@ func (x *WorkerSessionList) String() string {
 func (*WorkerSessionList) ProtoMessage() {}
 
 func (x *WorkerSessionList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[21]
+	mi := &file_perdure_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1734,7 @@ func (x *WorkerSessionList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSessionList.ProtoReflect.Descriptor instead.
 func (*WorkerSessionList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WorkerSessionList) GetSessions() []*WorkerSession {
@@ -1502,7 +1756,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[22]
+	mi := &file_perdure_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1768,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[22]
+	mi := &file_perdure_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1781,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DrainWorkerRequest) GetSession() string {
@@ -1553,7 +1807,7 @@ type HealthRequest struct {
 
 func (x *HealthRequest) Reset() {
 	*x = HealthRequest{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[23]
+	mi := &file_perdure_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1565,7 +1819,7 @@ func (x *HealthRequest) String() string {
 func (*HealthRequest) ProtoMessage() {}
 
 func (x *HealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[23]
+	mi := &file_perdure_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1578,7 +1832,7 @@ func (x *HealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthRequest.ProtoReflect.Descriptor instead.
 func (*HealthRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 // HealthReply tells how the server is.
@@ -1592,14 +1846,20 @@ type HealthReply struct {
 	// When the server began.
 	Since int64 `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"`
 	// How many workers are connected to it.
-	Workers       int64 `protobuf:"varint,6,opt,name=workers,proto3" json:"workers,omitempty"`
+	Workers int64 `protobuf:"varint,6,opt,name=workers,proto3" json:"workers,omitempty"`
+	// What the server knows of its store. Unset if it could not read the store.
+	Store *StoreHealth `protobuf:"bytes,7,opt,name=store,proto3" json:"store,omitempty"`
+	// Why the server could not read its store.
+	StoreError string `protobuf:"bytes,8,opt,name=store_error,json=storeError,proto3" json:"store_error,omitempty"`
+	// What operators should repair although the server can serve.
+	Warnings      []string `protobuf:"bytes,9,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HealthReply) Reset() {
 	*x = HealthReply{}
-	mi := &file_perdure_v1_admin_proto_msgTypes[24]
+	mi := &file_perdure_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1611,7 +1871,7 @@ func (x *HealthReply) String() string {
 func (*HealthReply) ProtoMessage() {}
 
 func (x *HealthReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_admin_proto_msgTypes[24]
+	mi := &file_perdure_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1624,7 +1884,7 @@ func (x *HealthReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthReply.ProtoReflect.Descriptor instead.
 func (*HealthReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HealthReply) GetReady() bool {
@@ -1667,6 +1927,489 @@ func (x *HealthReply) GetWorkers() int64 {
 		return x.Workers
 	}
 	return 0
+}
+
+func (x *HealthReply) GetStore() *StoreHealth {
+	if x != nil {
+		return x.Store
+	}
+	return nil
+}
+
+func (x *HealthReply) GetStoreError() string {
+	if x != nil {
+		return x.StoreError
+	}
+	return ""
+}
+
+func (x *HealthReply) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+// StoreHealth tells how the store of a server is.
+type StoreHealth struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The time of the store.
+	Now int64 `protobuf:"varint,1,opt,name=now,proto3" json:"now,omitempty"`
+	// The version of the schema.
+	Schema int64 `protobuf:"varint,2,opt,name=schema,proto3" json:"schema,omitempty"`
+	Shards int64 `protobuf:"varint,3,opt,name=shards,proto3" json:"shards,omitempty"`
+	// The role in the database; empty for a store without a database server.
+	Role string `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
+	// The role may do everything in the whole database server.
+	Superuser bool `protobuf:"varint,5,opt,name=superuser,proto3" json:"superuser,omitempty"`
+	// The database server only reads.
+	Standby bool `protobuf:"varint,6,opt,name=standby,proto3" json:"standby,omitempty"`
+	// The mode of the pooler in between: empty, session or transaction.
+	Pooler        string `protobuf:"bytes,7,opt,name=pooler,proto3" json:"pooler,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreHealth) Reset() {
+	*x = StoreHealth{}
+	mi := &file_perdure_v1_admin_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreHealth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreHealth) ProtoMessage() {}
+
+func (x *StoreHealth) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_admin_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreHealth.ProtoReflect.Descriptor instead.
+func (*StoreHealth) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *StoreHealth) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+func (x *StoreHealth) GetSchema() int64 {
+	if x != nil {
+		return x.Schema
+	}
+	return 0
+}
+
+func (x *StoreHealth) GetShards() int64 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *StoreHealth) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *StoreHealth) GetSuperuser() bool {
+	if x != nil {
+		return x.Superuser
+	}
+	return false
+}
+
+func (x *StoreHealth) GetStandby() bool {
+	if x != nil {
+		return x.Standby
+	}
+	return false
+}
+
+func (x *StoreHealth) GetPooler() string {
+	if x != nil {
+		return x.Pooler
+	}
+	return ""
+}
+
+// AuditRequest selects administrative actions. All conditions must hold; an empty one is none.
+type AuditRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tenant that the actions concern; empty for all that the caller may see.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// The first instant, and the first one after the range.
+	From   int64  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	To     int64  `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	Caller string `protobuf:"bytes,4,opt,name=caller,proto3" json:"caller,omitempty"`
+	// An action such as breaker:set, a group of them such as breaker, or a call such as TripBreaker.
+	Action   string `protobuf:"bytes,5,opt,name=action,proto3" json:"action,omitempty"`
+	Resource string `protobuf:"bytes,6,opt,name=resource,proto3" json:"resource,omitempty"`
+	Outcome  string `protobuf:"bytes,7,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Limit    int64  `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`
+	// From the page before.
+	Cursor        string `protobuf:"bytes,9,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditRequest) Reset() {
+	*x = AuditRequest{}
+	mi := &file_perdure_v1_admin_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditRequest) ProtoMessage() {}
+
+func (x *AuditRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_admin_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
+func (*AuditRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *AuditRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *AuditRequest) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *AuditRequest) GetTo() int64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *AuditRequest) GetCaller() string {
+	if x != nil {
+		return x.Caller
+	}
+	return ""
+}
+
+func (x *AuditRequest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *AuditRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *AuditRequest) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *AuditRequest) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *AuditRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// AuditEntry is one administrative action, or an attempt at one.
+type AuditEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	At    int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	// The tenant that the action concerns; empty for the whole server.
+	Tenant string `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Who acted, in which tenant, and whether with an admin key.
+	Caller       string `protobuf:"bytes,4,opt,name=caller,proto3" json:"caller,omitempty"`
+	CallerTenant string `protobuf:"bytes,5,opt,name=caller_tenant,json=callerTenant,proto3" json:"caller_tenant,omitempty"`
+	Admin        bool   `protobuf:"varint,6,opt,name=admin,proto3" json:"admin,omitempty"`
+	// How the call came in, and from which address.
+	Door      string `protobuf:"bytes,7,opt,name=door,proto3" json:"door,omitempty"`
+	From      string `protobuf:"bytes,8,opt,name=from,proto3" json:"from,omitempty"`
+	Action    string `protobuf:"bytes,9,opt,name=action,proto3" json:"action,omitempty"`
+	Call      string `protobuf:"bytes,10,opt,name=call,proto3" json:"call,omitempty"`
+	Resource  string `protobuf:"bytes,11,opt,name=resource,proto3" json:"resource,omitempty"`
+	Reason    string `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
+	RequestId string `protobuf:"bytes,13,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// JSON; empty where there is nothing to show.
+	Before []byte `protobuf:"bytes,14,opt,name=before,proto3" json:"before,omitempty"`
+	After  []byte `protobuf:"bytes,15,opt,name=after,proto3" json:"after,omitempty"`
+	// done, failed, denied or unknown.
+	Outcome string `protobuf:"bytes,16,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Error   string `protobuf:"bytes,17,opt,name=error,proto3" json:"error,omitempty"`
+	// How many equal attempts before this one have no entry.
+	Unrecorded int64 `protobuf:"varint,18,opt,name=unrecorded,proto3" json:"unrecorded,omitempty"`
+	// The stored entry is damaged: only id, at and tenant are known.
+	Unreadable    bool `protobuf:"varint,19,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditEntry) Reset() {
+	*x = AuditEntry{}
+	mi := &file_perdure_v1_admin_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditEntry) ProtoMessage() {}
+
+func (x *AuditEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_admin_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
+func (*AuditEntry) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *AuditEntry) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *AuditEntry) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *AuditEntry) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetCaller() string {
+	if x != nil {
+		return x.Caller
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetCallerTenant() string {
+	if x != nil {
+		return x.CallerTenant
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetAdmin() bool {
+	if x != nil {
+		return x.Admin
+	}
+	return false
+}
+
+func (x *AuditEntry) GetDoor() string {
+	if x != nil {
+		return x.Door
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetCall() string {
+	if x != nil {
+		return x.Call
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetBefore() []byte {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *AuditEntry) GetAfter() []byte {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *AuditEntry) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetUnrecorded() int64 {
+	if x != nil {
+		return x.Unrecorded
+	}
+	return 0
+}
+
+func (x *AuditEntry) GetUnreadable() bool {
+	if x != nil {
+		return x.Unreadable
+	}
+	return false
+}
+
+// AuditPage has entries, newest first. It may be empty although more pages follow.
+type AuditPage struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Entries []*AuditEntry          `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// Empty on the last page.
+	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditPage) Reset() {
+	*x = AuditPage{}
+	mi := &file_perdure_v1_admin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditPage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditPage) ProtoMessage() {}
+
+func (x *AuditPage) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_admin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditPage.ProtoReflect.Descriptor instead.
+func (*AuditPage) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *AuditPage) GetEntries() []*AuditEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *AuditPage) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
 }
 
 var File_perdure_v1_admin_proto protoreflect.FileDescriptor
@@ -1749,7 +2492,7 @@ const file_perdure_v1_admin_proto_rawDesc = "" +
 	"\aversion\x18\x05 \x01(\x03H\x00R\aversion\x88\x01\x01B\n" +
 	"\n" +
 	"\b_version\"\x0e\n" +
-	"\fNodesRequest\"\xee\x01\n" +
+	"\fNodesRequest\"\xa0\x02\n" +
 	"\bNodeInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x18\n" +
@@ -1761,9 +2504,22 @@ const file_perdure_v1_admin_proto_rawDesc = "" +
 	"\x06shards\x18\b \x01(\x03R\x06shards\x12\x12\n" +
 	"\x04self\x18\t \x01(\bR\x04self\x12\x18\n" +
 	"\aaddress\x18\n" +
-	" \x01(\tR\aaddress\":\n" +
+	" \x01(\tR\aaddress\x12\x16\n" +
+	"\x06weight\x18\v \x01(\x03R\x06weight\x12\x18\n" +
+	"\adrained\x18\f \x01(\bR\adrained\":\n" +
 	"\fNodeInfoList\x12*\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x14.perdure.v1.NodeInfoR\x05nodes\"/\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x14.perdure.v1.NodeInfoR\x05nodes\"\x0f\n" +
+	"\rShardsRequest\"O\n" +
+	"\tShardInfo\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\fR\x05owner\x12\x16\n" +
+	"\x06target\x18\x03 \x01(\fR\x06target\">\n" +
+	"\rShardInfoList\x12-\n" +
+	"\x06shards\x18\x01 \x03(\v2\x15.perdure.v1.ShardInfoR\x06shards\":\n" +
+	"\x10DrainNodeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\fR\x04node\x12\x12\n" +
+	"\x04undo\x18\x02 \x01(\bR\x04undo\"\x12\n" +
+	"\x10RebalanceRequest\"/\n" +
 	"\x15WorkerSessionsRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xa7\x03\n" +
 	"\rWorkerSession\x12\x0e\n" +
@@ -1792,14 +2548,66 @@ const file_perdure_v1_admin_proto_rawDesc = "" +
 	"\x12DrainWorkerRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x1a\n" +
 	"\bpatience\x18\x02 \x01(\x03R\bpatience\"\x0f\n" +
-	"\rHealthRequest\"\x9b\x01\n" +
+	"\rHealthRequest\"\x87\x02\n" +
 	"\vHealthReply\x12\x14\n" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x18\n" +
 	"\areasons\x18\x02 \x03(\tR\areasons\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\fR\x04node\x12\x14\n" +
 	"\x05since\x18\x05 \x01(\x03R\x05since\x12\x18\n" +
-	"\aworkers\x18\x06 \x01(\x03R\aworkers2\x94\a\n" +
+	"\aworkers\x18\x06 \x01(\x03R\aworkers\x12-\n" +
+	"\x05store\x18\a \x01(\v2\x17.perdure.v1.StoreHealthR\x05store\x12\x1f\n" +
+	"\vstore_error\x18\b \x01(\tR\n" +
+	"storeError\x12\x1a\n" +
+	"\bwarnings\x18\t \x03(\tR\bwarnings\"\xb3\x01\n" +
+	"\vStoreHealth\x12\x10\n" +
+	"\x03now\x18\x01 \x01(\x03R\x03now\x12\x16\n" +
+	"\x06schema\x18\x02 \x01(\x03R\x06schema\x12\x16\n" +
+	"\x06shards\x18\x03 \x01(\x03R\x06shards\x12\x12\n" +
+	"\x04role\x18\x04 \x01(\tR\x04role\x12\x1c\n" +
+	"\tsuperuser\x18\x05 \x01(\bR\tsuperuser\x12\x18\n" +
+	"\astandby\x18\x06 \x01(\bR\astandby\x12\x16\n" +
+	"\x06pooler\x18\a \x01(\tR\x06pooler\"\xde\x01\n" +
+	"\fAuditRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x03R\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x03R\x02to\x12\x16\n" +
+	"\x06caller\x18\x04 \x01(\tR\x06caller\x12\x16\n" +
+	"\x06action\x18\x05 \x01(\tR\x06action\x12\x1a\n" +
+	"\bresource\x18\x06 \x01(\tR\bresource\x12\x18\n" +
+	"\aoutcome\x18\a \x01(\tR\aoutcome\x12\x14\n" +
+	"\x05limit\x18\b \x01(\x03R\x05limit\x12\x16\n" +
+	"\x06cursor\x18\t \x01(\tR\x06cursor\"\xdc\x03\n" +
+	"\n" +
+	"AuditEntry\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x16\n" +
+	"\x06tenant\x18\x03 \x01(\tR\x06tenant\x12\x16\n" +
+	"\x06caller\x18\x04 \x01(\tR\x06caller\x12#\n" +
+	"\rcaller_tenant\x18\x05 \x01(\tR\fcallerTenant\x12\x14\n" +
+	"\x05admin\x18\x06 \x01(\bR\x05admin\x12\x12\n" +
+	"\x04door\x18\a \x01(\tR\x04door\x12\x12\n" +
+	"\x04from\x18\b \x01(\tR\x04from\x12\x16\n" +
+	"\x06action\x18\t \x01(\tR\x06action\x12\x12\n" +
+	"\x04call\x18\n" +
+	" \x01(\tR\x04call\x12\x1a\n" +
+	"\bresource\x18\v \x01(\tR\bresource\x12\x16\n" +
+	"\x06reason\x18\f \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\r \x01(\tR\trequestId\x12\x16\n" +
+	"\x06before\x18\x0e \x01(\fR\x06before\x12\x14\n" +
+	"\x05after\x18\x0f \x01(\fR\x05after\x12\x18\n" +
+	"\aoutcome\x18\x10 \x01(\tR\aoutcome\x12\x14\n" +
+	"\x05error\x18\x11 \x01(\tR\x05error\x12\x1e\n" +
+	"\n" +
+	"unrecorded\x18\x12 \x01(\x03R\n" +
+	"unrecorded\x12\x1e\n" +
+	"\n" +
+	"unreadable\x18\x13 \x01(\bR\n" +
+	"unreadable\"U\n" +
+	"\tAuditPage\x120\n" +
+	"\aentries\x18\x01 \x03(\v2\x16.perdure.v1.AuditEntryR\aentries\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor2\x88\t\n" +
 	"\fAdminService\x12A\n" +
 	"\aTenants\x12\x1a.perdure.v1.TenantsRequest\x1a\x1a.perdure.v1.TenantInfoList\x12;\n" +
 	"\x06Tenant\x12\x19.perdure.v1.TenantRequest\x1a\x16.perdure.v1.TenantInfo\x12@\n" +
@@ -1812,10 +2620,14 @@ const file_perdure_v1_admin_proto_rawDesc = "" +
 	"\bSettings\x12\x1b.perdure.v1.SettingsRequest\x1a\x17.perdure.v1.SettingList\x12<\n" +
 	"\n" +
 	"SetSetting\x12\x19.perdure.v1.SettingChange\x1a\x13.perdure.v1.Setting\x12;\n" +
-	"\x05Nodes\x12\x18.perdure.v1.NodesRequest\x1a\x18.perdure.v1.NodeInfoList\x12R\n" +
+	"\x05Nodes\x12\x18.perdure.v1.NodesRequest\x1a\x18.perdure.v1.NodeInfoList\x12>\n" +
+	"\x06Shards\x12\x19.perdure.v1.ShardsRequest\x1a\x19.perdure.v1.ShardInfoList\x12;\n" +
+	"\tDrainNode\x12\x1c.perdure.v1.DrainNodeRequest\x1a\x10.perdure.v1.Done\x12;\n" +
+	"\tRebalance\x12\x1c.perdure.v1.RebalanceRequest\x1a\x10.perdure.v1.Done\x12R\n" +
 	"\x0eWorkerSessions\x12!.perdure.v1.WorkerSessionsRequest\x1a\x1d.perdure.v1.WorkerSessionList\x12?\n" +
 	"\vDrainWorker\x12\x1e.perdure.v1.DrainWorkerRequest\x1a\x10.perdure.v1.Done\x12<\n" +
-	"\x06Health\x12\x19.perdure.v1.HealthRequest\x1a\x17.perdure.v1.HealthReplyB5Z3github.com/perdure/perdure/api/perdure/v1;perdurev1b\x06proto3"
+	"\x06Health\x12\x19.perdure.v1.HealthRequest\x1a\x17.perdure.v1.HealthReply\x128\n" +
+	"\x05Audit\x12\x18.perdure.v1.AuditRequest\x1a\x15.perdure.v1.AuditPageB5Z3github.com/perdure/perdure/api/perdure/v1;perdurev1b\x06proto3"
 
 var (
 	file_perdure_v1_admin_proto_rawDescOnce sync.Once
@@ -1829,7 +2641,7 @@ func file_perdure_v1_admin_proto_rawDescGZIP() []byte {
 	return file_perdure_v1_admin_proto_rawDescData
 }
 
-var file_perdure_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_perdure_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_perdure_v1_admin_proto_goTypes = []any{
 	(*TenantsRequest)(nil),        // 0: perdure.v1.TenantsRequest
 	(*TenantRequest)(nil),         // 1: perdure.v1.TenantRequest
@@ -1850,56 +2662,76 @@ var file_perdure_v1_admin_proto_goTypes = []any{
 	(*NodesRequest)(nil),          // 16: perdure.v1.NodesRequest
 	(*NodeInfo)(nil),              // 17: perdure.v1.NodeInfo
 	(*NodeInfoList)(nil),          // 18: perdure.v1.NodeInfoList
-	(*WorkerSessionsRequest)(nil), // 19: perdure.v1.WorkerSessionsRequest
-	(*WorkerSession)(nil),         // 20: perdure.v1.WorkerSession
-	(*WorkerSessionList)(nil),     // 21: perdure.v1.WorkerSessionList
-	(*DrainWorkerRequest)(nil),    // 22: perdure.v1.DrainWorkerRequest
-	(*HealthRequest)(nil),         // 23: perdure.v1.HealthRequest
-	(*HealthReply)(nil),           // 24: perdure.v1.HealthReply
-	(*AllowanceValue)(nil),        // 25: perdure.v1.AllowanceValue
-	(*Done)(nil),                  // 26: perdure.v1.Done
+	(*ShardsRequest)(nil),         // 19: perdure.v1.ShardsRequest
+	(*ShardInfo)(nil),             // 20: perdure.v1.ShardInfo
+	(*ShardInfoList)(nil),         // 21: perdure.v1.ShardInfoList
+	(*DrainNodeRequest)(nil),      // 22: perdure.v1.DrainNodeRequest
+	(*RebalanceRequest)(nil),      // 23: perdure.v1.RebalanceRequest
+	(*WorkerSessionsRequest)(nil), // 24: perdure.v1.WorkerSessionsRequest
+	(*WorkerSession)(nil),         // 25: perdure.v1.WorkerSession
+	(*WorkerSessionList)(nil),     // 26: perdure.v1.WorkerSessionList
+	(*DrainWorkerRequest)(nil),    // 27: perdure.v1.DrainWorkerRequest
+	(*HealthRequest)(nil),         // 28: perdure.v1.HealthRequest
+	(*HealthReply)(nil),           // 29: perdure.v1.HealthReply
+	(*StoreHealth)(nil),           // 30: perdure.v1.StoreHealth
+	(*AuditRequest)(nil),          // 31: perdure.v1.AuditRequest
+	(*AuditEntry)(nil),            // 32: perdure.v1.AuditEntry
+	(*AuditPage)(nil),             // 33: perdure.v1.AuditPage
+	(*AllowanceValue)(nil),        // 34: perdure.v1.AllowanceValue
+	(*Done)(nil),                  // 35: perdure.v1.Done
 }
 var file_perdure_v1_admin_proto_depIdxs = []int32{
-	25, // 0: perdure.v1.TenantInfo.allowance:type_name -> perdure.v1.AllowanceValue
+	34, // 0: perdure.v1.TenantInfo.allowance:type_name -> perdure.v1.AllowanceValue
 	2,  // 1: perdure.v1.TenantInfoList.tenants:type_name -> perdure.v1.TenantInfo
 	6,  // 2: perdure.v1.KeyInfoList.keys:type_name -> perdure.v1.KeyInfo
 	6,  // 3: perdure.v1.NewKey.key:type_name -> perdure.v1.KeyInfo
 	13, // 4: perdure.v1.SettingList.settings:type_name -> perdure.v1.Setting
 	17, // 5: perdure.v1.NodeInfoList.nodes:type_name -> perdure.v1.NodeInfo
-	20, // 6: perdure.v1.WorkerSessionList.sessions:type_name -> perdure.v1.WorkerSession
-	0,  // 7: perdure.v1.AdminService.Tenants:input_type -> perdure.v1.TenantsRequest
-	1,  // 8: perdure.v1.AdminService.Tenant:input_type -> perdure.v1.TenantRequest
-	4,  // 9: perdure.v1.AdminService.CreateTenant:input_type -> perdure.v1.TenantChange
-	4,  // 10: perdure.v1.AdminService.SetTenant:input_type -> perdure.v1.TenantChange
-	5,  // 11: perdure.v1.AdminService.Keys:input_type -> perdure.v1.KeysRequest
-	8,  // 12: perdure.v1.AdminService.CreateKey:input_type -> perdure.v1.CreateKeyRequest
-	11, // 13: perdure.v1.AdminService.RevokeKey:input_type -> perdure.v1.RevokeKeyRequest
-	9,  // 14: perdure.v1.AdminService.RotateKey:input_type -> perdure.v1.RotateKeyRequest
-	12, // 15: perdure.v1.AdminService.Settings:input_type -> perdure.v1.SettingsRequest
-	15, // 16: perdure.v1.AdminService.SetSetting:input_type -> perdure.v1.SettingChange
-	16, // 17: perdure.v1.AdminService.Nodes:input_type -> perdure.v1.NodesRequest
-	19, // 18: perdure.v1.AdminService.WorkerSessions:input_type -> perdure.v1.WorkerSessionsRequest
-	22, // 19: perdure.v1.AdminService.DrainWorker:input_type -> perdure.v1.DrainWorkerRequest
-	23, // 20: perdure.v1.AdminService.Health:input_type -> perdure.v1.HealthRequest
-	3,  // 21: perdure.v1.AdminService.Tenants:output_type -> perdure.v1.TenantInfoList
-	2,  // 22: perdure.v1.AdminService.Tenant:output_type -> perdure.v1.TenantInfo
-	2,  // 23: perdure.v1.AdminService.CreateTenant:output_type -> perdure.v1.TenantInfo
-	2,  // 24: perdure.v1.AdminService.SetTenant:output_type -> perdure.v1.TenantInfo
-	7,  // 25: perdure.v1.AdminService.Keys:output_type -> perdure.v1.KeyInfoList
-	10, // 26: perdure.v1.AdminService.CreateKey:output_type -> perdure.v1.NewKey
-	26, // 27: perdure.v1.AdminService.RevokeKey:output_type -> perdure.v1.Done
-	10, // 28: perdure.v1.AdminService.RotateKey:output_type -> perdure.v1.NewKey
-	14, // 29: perdure.v1.AdminService.Settings:output_type -> perdure.v1.SettingList
-	13, // 30: perdure.v1.AdminService.SetSetting:output_type -> perdure.v1.Setting
-	18, // 31: perdure.v1.AdminService.Nodes:output_type -> perdure.v1.NodeInfoList
-	21, // 32: perdure.v1.AdminService.WorkerSessions:output_type -> perdure.v1.WorkerSessionList
-	26, // 33: perdure.v1.AdminService.DrainWorker:output_type -> perdure.v1.Done
-	24, // 34: perdure.v1.AdminService.Health:output_type -> perdure.v1.HealthReply
-	21, // [21:35] is the sub-list for method output_type
-	7,  // [7:21] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	20, // 6: perdure.v1.ShardInfoList.shards:type_name -> perdure.v1.ShardInfo
+	25, // 7: perdure.v1.WorkerSessionList.sessions:type_name -> perdure.v1.WorkerSession
+	30, // 8: perdure.v1.HealthReply.store:type_name -> perdure.v1.StoreHealth
+	32, // 9: perdure.v1.AuditPage.entries:type_name -> perdure.v1.AuditEntry
+	0,  // 10: perdure.v1.AdminService.Tenants:input_type -> perdure.v1.TenantsRequest
+	1,  // 11: perdure.v1.AdminService.Tenant:input_type -> perdure.v1.TenantRequest
+	4,  // 12: perdure.v1.AdminService.CreateTenant:input_type -> perdure.v1.TenantChange
+	4,  // 13: perdure.v1.AdminService.SetTenant:input_type -> perdure.v1.TenantChange
+	5,  // 14: perdure.v1.AdminService.Keys:input_type -> perdure.v1.KeysRequest
+	8,  // 15: perdure.v1.AdminService.CreateKey:input_type -> perdure.v1.CreateKeyRequest
+	11, // 16: perdure.v1.AdminService.RevokeKey:input_type -> perdure.v1.RevokeKeyRequest
+	9,  // 17: perdure.v1.AdminService.RotateKey:input_type -> perdure.v1.RotateKeyRequest
+	12, // 18: perdure.v1.AdminService.Settings:input_type -> perdure.v1.SettingsRequest
+	15, // 19: perdure.v1.AdminService.SetSetting:input_type -> perdure.v1.SettingChange
+	16, // 20: perdure.v1.AdminService.Nodes:input_type -> perdure.v1.NodesRequest
+	19, // 21: perdure.v1.AdminService.Shards:input_type -> perdure.v1.ShardsRequest
+	22, // 22: perdure.v1.AdminService.DrainNode:input_type -> perdure.v1.DrainNodeRequest
+	23, // 23: perdure.v1.AdminService.Rebalance:input_type -> perdure.v1.RebalanceRequest
+	24, // 24: perdure.v1.AdminService.WorkerSessions:input_type -> perdure.v1.WorkerSessionsRequest
+	27, // 25: perdure.v1.AdminService.DrainWorker:input_type -> perdure.v1.DrainWorkerRequest
+	28, // 26: perdure.v1.AdminService.Health:input_type -> perdure.v1.HealthRequest
+	31, // 27: perdure.v1.AdminService.Audit:input_type -> perdure.v1.AuditRequest
+	3,  // 28: perdure.v1.AdminService.Tenants:output_type -> perdure.v1.TenantInfoList
+	2,  // 29: perdure.v1.AdminService.Tenant:output_type -> perdure.v1.TenantInfo
+	2,  // 30: perdure.v1.AdminService.CreateTenant:output_type -> perdure.v1.TenantInfo
+	2,  // 31: perdure.v1.AdminService.SetTenant:output_type -> perdure.v1.TenantInfo
+	7,  // 32: perdure.v1.AdminService.Keys:output_type -> perdure.v1.KeyInfoList
+	10, // 33: perdure.v1.AdminService.CreateKey:output_type -> perdure.v1.NewKey
+	35, // 34: perdure.v1.AdminService.RevokeKey:output_type -> perdure.v1.Done
+	10, // 35: perdure.v1.AdminService.RotateKey:output_type -> perdure.v1.NewKey
+	14, // 36: perdure.v1.AdminService.Settings:output_type -> perdure.v1.SettingList
+	13, // 37: perdure.v1.AdminService.SetSetting:output_type -> perdure.v1.Setting
+	18, // 38: perdure.v1.AdminService.Nodes:output_type -> perdure.v1.NodeInfoList
+	21, // 39: perdure.v1.AdminService.Shards:output_type -> perdure.v1.ShardInfoList
+	35, // 40: perdure.v1.AdminService.DrainNode:output_type -> perdure.v1.Done
+	35, // 41: perdure.v1.AdminService.Rebalance:output_type -> perdure.v1.Done
+	26, // 42: perdure.v1.AdminService.WorkerSessions:output_type -> perdure.v1.WorkerSessionList
+	35, // 43: perdure.v1.AdminService.DrainWorker:output_type -> perdure.v1.Done
+	29, // 44: perdure.v1.AdminService.Health:output_type -> perdure.v1.HealthReply
+	33, // 45: perdure.v1.AdminService.Audit:output_type -> perdure.v1.AuditPage
+	28, // [28:46] is the sub-list for method output_type
+	10, // [10:28] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_admin_proto_init() }
@@ -1916,7 +2748,7 @@ func file_perdure_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_admin_proto_rawDesc), len(file_perdure_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

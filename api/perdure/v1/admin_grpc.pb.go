@@ -30,9 +30,13 @@ const (
 	AdminService_Settings_FullMethodName       = "/perdure.v1.AdminService/Settings"
 	AdminService_SetSetting_FullMethodName     = "/perdure.v1.AdminService/SetSetting"
 	AdminService_Nodes_FullMethodName          = "/perdure.v1.AdminService/Nodes"
+	AdminService_Shards_FullMethodName         = "/perdure.v1.AdminService/Shards"
+	AdminService_DrainNode_FullMethodName      = "/perdure.v1.AdminService/DrainNode"
+	AdminService_Rebalance_FullMethodName      = "/perdure.v1.AdminService/Rebalance"
 	AdminService_WorkerSessions_FullMethodName = "/perdure.v1.AdminService/WorkerSessions"
 	AdminService_DrainWorker_FullMethodName    = "/perdure.v1.AdminService/DrainWorker"
 	AdminService_Health_FullMethodName         = "/perdure.v1.AdminService/Health"
+	AdminService_Audit_FullMethodName          = "/perdure.v1.AdminService/Audit"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -40,8 +44,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // AdminService is for the operators of a server. It concerns all tenants, so it needs an admin key:
-// a call with the key of a tenant is refused as PERMISSION_DENIED. It is the only service whose
-// messages name tenants.
+// a call with the key of a tenant is refused as PERMISSION_DENIED, except for Audit. It is the only
+// service whose messages name tenants.
 type AdminServiceClient interface {
 	// Tenants lists the tenants that exist: those that were created, and those that have executions
 	// or settings.
@@ -65,6 +69,12 @@ type AdminServiceClient interface {
 	SetSetting(ctx context.Context, in *SettingChange, opts ...grpc.CallOption) (*Setting, error)
 	// Nodes lists the nodes of the cluster.
 	Nodes(ctx context.Context, in *NodesRequest, opts ...grpc.CallOption) (*NodeInfoList, error)
+	// Shards lists the shards with their owners, and where they should be.
+	Shards(ctx context.Context, in *ShardsRequest, opts ...grpc.CallOption) (*ShardInfoList, error)
+	// DrainNode asks a node to hand its shards over and to take no others, or withdraws that.
+	DrainNode(ctx context.Context, in *DrainNodeRequest, opts ...grpc.CallOption) (*Done, error)
+	// Rebalance makes all nodes look at once whether shards should move.
+	Rebalance(ctx context.Context, in *RebalanceRequest, opts ...grpc.CallOption) (*Done, error)
 	// WorkerSessions lists the workers that are connected to this server.
 	WorkerSessions(ctx context.Context, in *WorkerSessionsRequest, opts ...grpc.CallOption) (*WorkerSessionList, error)
 	// DrainWorker asks a worker to finish what it runs, to take nothing new in the meantime, and to
@@ -72,6 +82,9 @@ type AdminServiceClient interface {
 	DrainWorker(ctx context.Context, in *DrainWorkerRequest, opts ...grpc.CallOption) (*Done, error)
 	// Health tells whether this server can serve, and why not.
 	Health(ctx context.Context, in *HealthRequest, opts ...grpc.CallOption) (*HealthReply, error)
+	// Audit lists administrative actions, newest first. A caller with the key of a tenant sees the
+	// actions that concern its tenant.
+	Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (*AuditPage, error)
 }
 
 type adminServiceClient struct {
@@ -192,6 +205,36 @@ func (c *adminServiceClient) Nodes(ctx context.Context, in *NodesRequest, opts .
 	return out, nil
 }
 
+func (c *adminServiceClient) Shards(ctx context.Context, in *ShardsRequest, opts ...grpc.CallOption) (*ShardInfoList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ShardInfoList)
+	err := c.cc.Invoke(ctx, AdminService_Shards_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) DrainNode(ctx context.Context, in *DrainNodeRequest, opts ...grpc.CallOption) (*Done, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Done)
+	err := c.cc.Invoke(ctx, AdminService_DrainNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) Rebalance(ctx context.Context, in *RebalanceRequest, opts ...grpc.CallOption) (*Done, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Done)
+	err := c.cc.Invoke(ctx, AdminService_Rebalance_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminServiceClient) WorkerSessions(ctx context.Context, in *WorkerSessionsRequest, opts ...grpc.CallOption) (*WorkerSessionList, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(WorkerSessionList)
@@ -222,13 +265,23 @@ func (c *adminServiceClient) Health(ctx context.Context, in *HealthRequest, opts
 	return out, nil
 }
 
+func (c *adminServiceClient) Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (*AuditPage, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AuditPage)
+	err := c.cc.Invoke(ctx, AdminService_Audit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
 // AdminService is for the operators of a server. It concerns all tenants, so it needs an admin key:
-// a call with the key of a tenant is refused as PERMISSION_DENIED. It is the only service whose
-// messages name tenants.
+// a call with the key of a tenant is refused as PERMISSION_DENIED, except for Audit. It is the only
+// service whose messages name tenants.
 type AdminServiceServer interface {
 	// Tenants lists the tenants that exist: those that were created, and those that have executions
 	// or settings.
@@ -252,6 +305,12 @@ type AdminServiceServer interface {
 	SetSetting(context.Context, *SettingChange) (*Setting, error)
 	// Nodes lists the nodes of the cluster.
 	Nodes(context.Context, *NodesRequest) (*NodeInfoList, error)
+	// Shards lists the shards with their owners, and where they should be.
+	Shards(context.Context, *ShardsRequest) (*ShardInfoList, error)
+	// DrainNode asks a node to hand its shards over and to take no others, or withdraws that.
+	DrainNode(context.Context, *DrainNodeRequest) (*Done, error)
+	// Rebalance makes all nodes look at once whether shards should move.
+	Rebalance(context.Context, *RebalanceRequest) (*Done, error)
 	// WorkerSessions lists the workers that are connected to this server.
 	WorkerSessions(context.Context, *WorkerSessionsRequest) (*WorkerSessionList, error)
 	// DrainWorker asks a worker to finish what it runs, to take nothing new in the meantime, and to
@@ -259,6 +318,9 @@ type AdminServiceServer interface {
 	DrainWorker(context.Context, *DrainWorkerRequest) (*Done, error)
 	// Health tells whether this server can serve, and why not.
 	Health(context.Context, *HealthRequest) (*HealthReply, error)
+	// Audit lists administrative actions, newest first. A caller with the key of a tenant sees the
+	// actions that concern its tenant.
+	Audit(context.Context, *AuditRequest) (*AuditPage, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -302,6 +364,15 @@ func (UnimplementedAdminServiceServer) SetSetting(context.Context, *SettingChang
 func (UnimplementedAdminServiceServer) Nodes(context.Context, *NodesRequest) (*NodeInfoList, error) {
 	return nil, status.Error(codes.Unimplemented, "method Nodes not implemented")
 }
+func (UnimplementedAdminServiceServer) Shards(context.Context, *ShardsRequest) (*ShardInfoList, error) {
+	return nil, status.Error(codes.Unimplemented, "method Shards not implemented")
+}
+func (UnimplementedAdminServiceServer) DrainNode(context.Context, *DrainNodeRequest) (*Done, error) {
+	return nil, status.Error(codes.Unimplemented, "method DrainNode not implemented")
+}
+func (UnimplementedAdminServiceServer) Rebalance(context.Context, *RebalanceRequest) (*Done, error) {
+	return nil, status.Error(codes.Unimplemented, "method Rebalance not implemented")
+}
 func (UnimplementedAdminServiceServer) WorkerSessions(context.Context, *WorkerSessionsRequest) (*WorkerSessionList, error) {
 	return nil, status.Error(codes.Unimplemented, "method WorkerSessions not implemented")
 }
@@ -310,6 +381,9 @@ func (UnimplementedAdminServiceServer) DrainWorker(context.Context, *DrainWorker
 }
 func (UnimplementedAdminServiceServer) Health(context.Context, *HealthRequest) (*HealthReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Health not implemented")
+}
+func (UnimplementedAdminServiceServer) Audit(context.Context, *AuditRequest) (*AuditPage, error) {
+	return nil, status.Error(codes.Unimplemented, "method Audit not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -530,6 +604,60 @@ func _AdminService_Nodes_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_Shards_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ShardsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).Shards(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_Shards_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).Shards(ctx, req.(*ShardsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_DrainNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).DrainNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_DrainNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).DrainNode(ctx, req.(*DrainNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_Rebalance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RebalanceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).Rebalance(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_Rebalance_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).Rebalance(ctx, req.(*RebalanceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_WorkerSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(WorkerSessionsRequest)
 	if err := dec(in); err != nil {
@@ -580,6 +708,24 @@ func _AdminService_Health_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServiceServer).Health(ctx, req.(*HealthRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_Audit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AuditRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).Audit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_Audit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).Audit(ctx, req.(*AuditRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -636,6 +782,18 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AdminService_Nodes_Handler,
 		},
 		{
+			MethodName: "Shards",
+			Handler:    _AdminService_Shards_Handler,
+		},
+		{
+			MethodName: "DrainNode",
+			Handler:    _AdminService_DrainNode_Handler,
+		},
+		{
+			MethodName: "Rebalance",
+			Handler:    _AdminService_Rebalance_Handler,
+		},
+		{
 			MethodName: "WorkerSessions",
 			Handler:    _AdminService_WorkerSessions_Handler,
 		},
@@ -646,6 +804,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Health",
 			Handler:    _AdminService_Health_Handler,
+		},
+		{
+			MethodName: "Audit",
+			Handler:    _AdminService_Audit_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

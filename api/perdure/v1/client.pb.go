@@ -35,6 +35,8 @@ const (
 	MailboxVerb_MAILBOX_VERB_DROP MailboxVerb = 4
 	// Remove the oldest signals of a name, which is the id of the request.
 	MailboxVerb_MAILBOX_VERB_DROP_NAMED MailboxVerb = 5
+	// Interrupt the running call with the id, or whichever calls of the entity run.
+	MailboxVerb_MAILBOX_VERB_INTERRUPT MailboxVerb = 6
 )
 
 // Enum value maps for MailboxVerb.
@@ -46,6 +48,7 @@ var (
 		3: "MAILBOX_VERB_SKIP",
 		4: "MAILBOX_VERB_DROP",
 		5: "MAILBOX_VERB_DROP_NAMED",
+		6: "MAILBOX_VERB_INTERRUPT",
 	}
 	MailboxVerb_value = map[string]int32{
 		"MAILBOX_VERB_UNSPECIFIED": 0,
@@ -54,6 +57,7 @@ var (
 		"MAILBOX_VERB_SKIP":        3,
 		"MAILBOX_VERB_DROP":        4,
 		"MAILBOX_VERB_DROP_NAMED":  5,
+		"MAILBOX_VERB_INTERRUPT":   6,
 	}
 )
 
@@ -1864,9 +1868,11 @@ func (x *MailboxCall) GetInput() *Payload {
 
 // MailboxReply is a mailbox as an operator sees it.
 type MailboxReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Calls         []*MailboxCall         `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
-	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Calls []*MailboxCall         `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
+	Total int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// Of the next page; empty on the last one.
+	Cursor        string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1913,6 +1919,13 @@ func (x *MailboxReply) GetTotal() int64 {
 		return x.Total
 	}
 	return 0
+}
+
+func (x *MailboxReply) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
 }
 
 // UpdateRequest asks for a change.
@@ -3612,7 +3625,13 @@ type Entity struct {
 	// When the lock was granted.
 	Held int64 `protobuf:"varint,8,opt,name=held,proto3" json:"held,omitempty"`
 	// The fencing token of the last lock.
-	Token         int64 `protobuf:"varint,9,opt,name=token,proto3" json:"token,omitempty"`
+	Token int64 `protobuf:"varint,9,opt,name=token,proto3" json:"token,omitempty"`
+	// When the state is removed; 0 for never.
+	Expires int64 `protobuf:"varint,10,opt,name=expires,proto3" json:"expires,omitempty"`
+	// When its timer fires, which may be earlier; 0 without a timer.
+	Alarm int64 `protobuf:"varint,11,opt,name=alarm,proto3" json:"alarm,omitempty"`
+	// The last operations, oldest first, if the entity keeps them. Lists do not have them.
+	Log           []*OperationRecord `protobuf:"bytes,12,rep,name=log,proto3" json:"log,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3710,6 +3729,126 @@ func (x *Entity) GetToken() int64 {
 	return 0
 }
 
+func (x *Entity) GetExpires() int64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
+func (x *Entity) GetAlarm() int64 {
+	if x != nil {
+		return x.Alarm
+	}
+	return 0
+}
+
+func (x *Entity) GetLog() []*OperationRecord {
+	if x != nil {
+		return x.Log
+	}
+	return nil
+}
+
+// OperationRecord is an operation in the log of an entity.
+type OperationRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// When its result was recorded.
+	At int64 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	// Of a client.
+	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The execution that called.
+	From *Link `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
+	// Not set if the operation succeeded.
+	Failure *Failure `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
+	// Only on request, and only if it is small.
+	Input *Payload `protobuf:"bytes,6,opt,name=input,proto3" json:"input,omitempty"`
+	// The size of the input.
+	Bytes         int64 `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OperationRecord) Reset() {
+	*x = OperationRecord{}
+	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OperationRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OperationRecord) ProtoMessage() {}
+
+func (x *OperationRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OperationRecord.ProtoReflect.Descriptor instead.
+func (*OperationRecord) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *OperationRecord) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *OperationRecord) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *OperationRecord) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *OperationRecord) GetFrom() *Link {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *OperationRecord) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *OperationRecord) GetInput() *Payload {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
+func (x *OperationRecord) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 // Damaged is a stored message that the server cannot read.
 type Damaged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3723,7 +3862,7 @@ type Damaged struct {
 
 func (x *Damaged) Reset() {
 	*x = Damaged{}
-	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	mi := &file_perdure_v1_client_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3735,7 +3874,7 @@ func (x *Damaged) String() string {
 func (*Damaged) ProtoMessage() {}
 
 func (x *Damaged) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	mi := &file_perdure_v1_client_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3748,7 +3887,7 @@ func (x *Damaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damaged.ProtoReflect.Descriptor instead.
 func (*Damaged) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{49}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Damaged) GetRaw() []byte {
@@ -3788,7 +3927,7 @@ type MailboxItem struct {
 
 func (x *MailboxItem) Reset() {
 	*x = MailboxItem{}
-	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	mi := &file_perdure_v1_client_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3800,7 +3939,7 @@ func (x *MailboxItem) String() string {
 func (*MailboxItem) ProtoMessage() {}
 
 func (x *MailboxItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	mi := &file_perdure_v1_client_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3813,7 +3952,7 @@ func (x *MailboxItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxItem.ProtoReflect.Descriptor instead.
 func (*MailboxItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{50}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *MailboxItem) GetPosition() int64 {
@@ -3858,7 +3997,7 @@ type EntityInfo struct {
 
 func (x *EntityInfo) Reset() {
 	*x = EntityInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	mi := &file_perdure_v1_client_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3870,7 +4009,7 @@ func (x *EntityInfo) String() string {
 func (*EntityInfo) ProtoMessage() {}
 
 func (x *EntityInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	mi := &file_perdure_v1_client_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3883,7 +4022,7 @@ func (x *EntityInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityInfo.ProtoReflect.Descriptor instead.
 func (*EntityInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{51}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *EntityInfo) GetEntity() *Entity {
@@ -3918,18 +4057,30 @@ func (x *EntityInfo) GetReasons() []*Reason {
 type ListEntitiesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// With its prefix, such as "entity:account".
-	Type          string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	KeyPrefix     string `protobuf:"bytes,2,opt,name=key_prefix,json=keyPrefix,proto3" json:"key_prefix,omitempty"`
-	Locked        bool   `protobuf:"varint,3,opt,name=locked,proto3" json:"locked,omitempty"`
-	Limit         int64  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	Cursor        string `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Type      string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	KeyPrefix string `protobuf:"bytes,2,opt,name=key_prefix,json=keyPrefix,proto3" json:"key_prefix,omitempty"`
+	Locked    bool   `protobuf:"varint,3,opt,name=locked,proto3" json:"locked,omitempty"`
+	Limit     int64  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	Cursor    string `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Bounds of the version; both are included.
+	MinVersion int64 `protobuf:"varint,6,opt,name=min_version,json=minVersion,proto3" json:"min_version,omitempty"`
+	MaxVersion int64 `protobuf:"varint,7,opt,name=max_version,json=maxVersion,proto3" json:"max_version,omitempty"`
+	// The half-open interval of the times of the last change.
+	ChangedFrom int64 `protobuf:"varint,8,opt,name=changed_from,json=changedFrom,proto3" json:"changed_from,omitempty"`
+	ChangedTo   int64 `protobuf:"varint,9,opt,name=changed_to,json=changedTo,proto3" json:"changed_to,omitempty"`
+	// Only entities for which stored calls wait, in no particular order.
+	Waiting bool `protobuf:"varint,10,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Only states whose time is over. Other lists do not have them.
+	Expired bool `protobuf:"varint,11,opt,name=expired,proto3" json:"expired,omitempty"`
+	// Services in place of entities; needs waiting.
+	Services      bool `protobuf:"varint,12,opt,name=services,proto3" json:"services,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	mi := &file_perdure_v1_client_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3941,7 +4092,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	mi := &file_perdure_v1_client_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3954,7 +4105,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{52}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListEntitiesRequest) GetType() string {
@@ -3992,10 +4143,60 @@ func (x *ListEntitiesRequest) GetCursor() string {
 	return ""
 }
 
+func (x *ListEntitiesRequest) GetMinVersion() int64 {
+	if x != nil {
+		return x.MinVersion
+	}
+	return 0
+}
+
+func (x *ListEntitiesRequest) GetMaxVersion() int64 {
+	if x != nil {
+		return x.MaxVersion
+	}
+	return 0
+}
+
+func (x *ListEntitiesRequest) GetChangedFrom() int64 {
+	if x != nil {
+		return x.ChangedFrom
+	}
+	return 0
+}
+
+func (x *ListEntitiesRequest) GetChangedTo() int64 {
+	if x != nil {
+		return x.ChangedTo
+	}
+	return 0
+}
+
+func (x *ListEntitiesRequest) GetWaiting() bool {
+	if x != nil {
+		return x.Waiting
+	}
+	return false
+}
+
+func (x *ListEntitiesRequest) GetExpired() bool {
+	if x != nil {
+		return x.Expired
+	}
+	return false
+}
+
+func (x *ListEntitiesRequest) GetServices() bool {
+	if x != nil {
+		return x.Services
+	}
+	return false
+}
+
 // EntityPage is one page of entities.
 type EntityPage struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Entities []*Entity              `protobuf:"bytes,1,rep,name=entities,proto3" json:"entities,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// May be fewer than the limit, or none, before the last page.
+	Entities []*Entity `protobuf:"bytes,1,rep,name=entities,proto3" json:"entities,omitempty"`
 	// Empty on the last page.
 	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4004,7 +4205,7 @@ type EntityPage struct {
 
 func (x *EntityPage) Reset() {
 	*x = EntityPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[53]
+	mi := &file_perdure_v1_client_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4016,7 +4217,7 @@ func (x *EntityPage) String() string {
 func (*EntityPage) ProtoMessage() {}
 
 func (x *EntityPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[53]
+	mi := &file_perdure_v1_client_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4029,7 +4230,7 @@ func (x *EntityPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityPage.ProtoReflect.Descriptor instead.
 func (*EntityPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{53}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *EntityPage) GetEntities() []*Entity {
@@ -4059,7 +4260,7 @@ type UnlockRequest struct {
 
 func (x *UnlockRequest) Reset() {
 	*x = UnlockRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[54]
+	mi := &file_perdure_v1_client_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4071,7 +4272,7 @@ func (x *UnlockRequest) String() string {
 func (*UnlockRequest) ProtoMessage() {}
 
 func (x *UnlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[54]
+	mi := &file_perdure_v1_client_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4084,7 +4285,7 @@ func (x *UnlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockRequest.ProtoReflect.Descriptor instead.
 func (*UnlockRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{54}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *UnlockRequest) GetAddress() *Address {
@@ -4114,14 +4315,17 @@ type MailboxRequest struct {
 	Address *Address               `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
 	Verb    MailboxVerb            `protobuf:"varint,2,opt,name=verb,proto3,enum=perdure.v1.MailboxVerb" json:"verb,omitempty"`
 	// The call, unless it is a list.
-	Id            string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	Id string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	// Of a list: the cursor of the page before, and the most items of a page; 0 for the default.
+	Cursor        string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Limit         int64  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MailboxRequest) Reset() {
 	*x = MailboxRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	mi := &file_perdure_v1_client_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4133,7 +4337,7 @@ func (x *MailboxRequest) String() string {
 func (*MailboxRequest) ProtoMessage() {}
 
 func (x *MailboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	mi := &file_perdure_v1_client_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4146,7 +4350,7 @@ func (x *MailboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxRequest.ProtoReflect.Descriptor instead.
 func (*MailboxRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{55}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *MailboxRequest) GetAddress() *Address {
@@ -4170,6 +4374,191 @@ func (x *MailboxRequest) GetId() string {
 	return ""
 }
 
+func (x *MailboxRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *MailboxRequest) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// EntityVersion names one state of an entity.
+type EntityVersion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of the entity; 0 when it has no state.
+	Number int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// The time of its last change. The number begins again when an entity was deleted and created
+	// again, and the time does not. 0 in a request compares only the number.
+	Changed       int64 `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EntityVersion) Reset() {
+	*x = EntityVersion{}
+	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EntityVersion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EntityVersion) ProtoMessage() {}
+
+func (x *EntityVersion) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EntityVersion.ProtoReflect.Descriptor instead.
+func (*EntityVersion) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *EntityVersion) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *EntityVersion) GetChanged() int64 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+// EditEntityRequest replaces the state of an entity.
+type EditEntityRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Address *Address               `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// The version that the entity must have.
+	Version       *EntityVersion `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	State         *Payload       `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	RequestId     string         `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EditEntityRequest) Reset() {
+	*x = EditEntityRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EditEntityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EditEntityRequest) ProtoMessage() {}
+
+func (x *EditEntityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EditEntityRequest.ProtoReflect.Descriptor instead.
+func (*EditEntityRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *EditEntityRequest) GetAddress() *Address {
+	if x != nil {
+		return x.Address
+	}
+	return nil
+}
+
+func (x *EditEntityRequest) GetVersion() *EntityVersion {
+	if x != nil {
+		return x.Version
+	}
+	return nil
+}
+
+func (x *EditEntityRequest) GetState() *Payload {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *EditEntityRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// EditEntityReply has the version that the edit has made.
+type EditEntityReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       *EntityVersion         `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EditEntityReply) Reset() {
+	*x = EditEntityReply{}
+	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EditEntityReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EditEntityReply) ProtoMessage() {}
+
+func (x *EditEntityReply) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EditEntityReply.ProtoReflect.Descriptor instead.
+func (*EditEntityReply) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *EditEntityReply) GetVersion() *EntityVersion {
+	if x != nil {
+		return x.Version
+	}
+	return nil
+}
+
 // DeadID names a dead task.
 type DeadID struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4182,7 +4571,7 @@ type DeadID struct {
 
 func (x *DeadID) Reset() {
 	*x = DeadID{}
-	mi := &file_perdure_v1_client_proto_msgTypes[56]
+	mi := &file_perdure_v1_client_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4194,7 +4583,7 @@ func (x *DeadID) String() string {
 func (*DeadID) ProtoMessage() {}
 
 func (x *DeadID) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[56]
+	mi := &file_perdure_v1_client_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4596,7 @@ func (x *DeadID) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadID.ProtoReflect.Descriptor instead.
 func (*DeadID) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{56}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeadID) GetShard() uint32 {
@@ -4250,7 +4639,7 @@ type ListDeadRequest struct {
 
 func (x *ListDeadRequest) Reset() {
 	*x = ListDeadRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	mi := &file_perdure_v1_client_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4262,7 +4651,7 @@ func (x *ListDeadRequest) String() string {
 func (*ListDeadRequest) ProtoMessage() {}
 
 func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	mi := &file_perdure_v1_client_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4275,7 +4664,7 @@ func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{57}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListDeadRequest) GetActivities() []string {
@@ -4348,7 +4737,7 @@ type FailedAttempt struct {
 
 func (x *FailedAttempt) Reset() {
 	*x = FailedAttempt{}
-	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	mi := &file_perdure_v1_client_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4360,7 +4749,7 @@ func (x *FailedAttempt) String() string {
 func (*FailedAttempt) ProtoMessage() {}
 
 func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	mi := &file_perdure_v1_client_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4373,7 +4762,7 @@ func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedAttempt.ProtoReflect.Descriptor instead.
 func (*FailedAttempt) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{58}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *FailedAttempt) GetAttempt() int64 {
@@ -4433,7 +4822,7 @@ type DeadTask struct {
 
 func (x *DeadTask) Reset() {
 	*x = DeadTask{}
-	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	mi := &file_perdure_v1_client_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4445,7 +4834,7 @@ func (x *DeadTask) String() string {
 func (*DeadTask) ProtoMessage() {}
 
 func (x *DeadTask) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	mi := &file_perdure_v1_client_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4458,7 +4847,7 @@ func (x *DeadTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTask.ProtoReflect.Descriptor instead.
 func (*DeadTask) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{59}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DeadTask) GetId() *DeadID {
@@ -4578,7 +4967,7 @@ type DeadPage struct {
 
 func (x *DeadPage) Reset() {
 	*x = DeadPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[60]
+	mi := &file_perdure_v1_client_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4590,7 +4979,7 @@ func (x *DeadPage) String() string {
 func (*DeadPage) ProtoMessage() {}
 
 func (x *DeadPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[60]
+	mi := &file_perdure_v1_client_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4603,7 +4992,7 @@ func (x *DeadPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadPage.ProtoReflect.Descriptor instead.
 func (*DeadPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{60}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DeadPage) GetTasks() []*DeadTask {
@@ -4636,7 +5025,7 @@ type DeadGroup struct {
 
 func (x *DeadGroup) Reset() {
 	*x = DeadGroup{}
-	mi := &file_perdure_v1_client_proto_msgTypes[61]
+	mi := &file_perdure_v1_client_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4648,7 +5037,7 @@ func (x *DeadGroup) String() string {
 func (*DeadGroup) ProtoMessage() {}
 
 func (x *DeadGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[61]
+	mi := &file_perdure_v1_client_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4661,7 +5050,7 @@ func (x *DeadGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroup.ProtoReflect.Descriptor instead.
 func (*DeadGroup) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{61}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DeadGroup) GetActivity() string {
@@ -4716,7 +5105,7 @@ type DeadGroups struct {
 
 func (x *DeadGroups) Reset() {
 	*x = DeadGroups{}
-	mi := &file_perdure_v1_client_proto_msgTypes[62]
+	mi := &file_perdure_v1_client_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4728,7 +5117,7 @@ func (x *DeadGroups) String() string {
 func (*DeadGroups) ProtoMessage() {}
 
 func (x *DeadGroups) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[62]
+	mi := &file_perdure_v1_client_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4741,7 +5130,7 @@ func (x *DeadGroups) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroups.ProtoReflect.Descriptor instead.
 func (*DeadGroups) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{62}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DeadGroups) GetGroups() []*DeadGroup {
@@ -4761,7 +5150,7 @@ type DeadTaskRequest struct {
 
 func (x *DeadTaskRequest) Reset() {
 	*x = DeadTaskRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[63]
+	mi := &file_perdure_v1_client_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4773,7 +5162,7 @@ func (x *DeadTaskRequest) String() string {
 func (*DeadTaskRequest) ProtoMessage() {}
 
 func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[63]
+	mi := &file_perdure_v1_client_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4786,7 +5175,7 @@ func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeadTaskRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{63}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DeadTaskRequest) GetId() *DeadID {
@@ -4813,7 +5202,7 @@ type RequeueRequest struct {
 
 func (x *RequeueRequest) Reset() {
 	*x = RequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[64]
+	mi := &file_perdure_v1_client_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4825,7 +5214,7 @@ func (x *RequeueRequest) String() string {
 func (*RequeueRequest) ProtoMessage() {}
 
 func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[64]
+	mi := &file_perdure_v1_client_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4838,7 +5227,7 @@ func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueRequest.ProtoReflect.Descriptor instead.
 func (*RequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{64}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RequeueRequest) GetId() *DeadID {
@@ -4890,7 +5279,7 @@ type RequeueReply struct {
 
 func (x *RequeueReply) Reset() {
 	*x = RequeueReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[65]
+	mi := &file_perdure_v1_client_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4902,7 +5291,7 @@ func (x *RequeueReply) String() string {
 func (*RequeueReply) ProtoMessage() {}
 
 func (x *RequeueReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[65]
+	mi := &file_perdure_v1_client_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4915,7 +5304,7 @@ func (x *RequeueReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueReply.ProtoReflect.Descriptor instead.
 func (*RequeueReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{65}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RequeueReply) GetAddress() *Address {
@@ -4950,7 +5339,7 @@ type UndoRequeueRequest struct {
 
 func (x *UndoRequeueRequest) Reset() {
 	*x = UndoRequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[66]
+	mi := &file_perdure_v1_client_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4962,7 +5351,7 @@ func (x *UndoRequeueRequest) String() string {
 func (*UndoRequeueRequest) ProtoMessage() {}
 
 func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[66]
+	mi := &file_perdure_v1_client_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4975,7 +5364,7 @@ func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequeueRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{66}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *UndoRequeueRequest) GetId() *DeadID {
@@ -5004,7 +5393,7 @@ type TaskTarget struct {
 
 func (x *TaskTarget) Reset() {
 	*x = TaskTarget{}
-	mi := &file_perdure_v1_client_proto_msgTypes[67]
+	mi := &file_perdure_v1_client_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5016,7 +5405,7 @@ func (x *TaskTarget) String() string {
 func (*TaskTarget) ProtoMessage() {}
 
 func (x *TaskTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[67]
+	mi := &file_perdure_v1_client_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5029,7 +5418,7 @@ func (x *TaskTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskTarget.ProtoReflect.Descriptor instead.
 func (*TaskTarget) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{67}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *TaskTarget) GetTarget() *Target {
@@ -5056,7 +5445,7 @@ type TaskStatesRequest struct {
 
 func (x *TaskStatesRequest) Reset() {
 	*x = TaskStatesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[68]
+	mi := &file_perdure_v1_client_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5068,7 +5457,7 @@ func (x *TaskStatesRequest) String() string {
 func (*TaskStatesRequest) ProtoMessage() {}
 
 func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[68]
+	mi := &file_perdure_v1_client_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5081,7 +5470,7 @@ func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesRequest.ProtoReflect.Descriptor instead.
 func (*TaskStatesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{68}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *TaskStatesRequest) GetTask() *TaskTarget {
@@ -5102,7 +5491,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_perdure_v1_client_proto_msgTypes[69]
+	mi := &file_perdure_v1_client_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5114,7 +5503,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[69]
+	mi := &file_perdure_v1_client_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5127,7 +5516,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{69}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *TaskState) GetName() string {
@@ -5155,7 +5544,7 @@ type TaskStatesReply struct {
 
 func (x *TaskStatesReply) Reset() {
 	*x = TaskStatesReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[70]
+	mi := &file_perdure_v1_client_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5167,7 +5556,7 @@ func (x *TaskStatesReply) String() string {
 func (*TaskStatesReply) ProtoMessage() {}
 
 func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[70]
+	mi := &file_perdure_v1_client_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5180,7 +5569,7 @@ func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesReply.ProtoReflect.Descriptor instead.
 func (*TaskStatesReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{70}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *TaskStatesReply) GetRun() []byte {
@@ -5214,7 +5603,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[71]
+	mi := &file_perdure_v1_client_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5226,7 +5615,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[71]
+	mi := &file_perdure_v1_client_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5239,7 +5628,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{71}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *TaskLogsRequest) GetTask() *TaskTarget {
@@ -5291,7 +5680,7 @@ type TaskLine struct {
 
 func (x *TaskLine) Reset() {
 	*x = TaskLine{}
-	mi := &file_perdure_v1_client_proto_msgTypes[72]
+	mi := &file_perdure_v1_client_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5303,7 +5692,7 @@ func (x *TaskLine) String() string {
 func (*TaskLine) ProtoMessage() {}
 
 func (x *TaskLine) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[72]
+	mi := &file_perdure_v1_client_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5316,7 +5705,7 @@ func (x *TaskLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLine.ProtoReflect.Descriptor instead.
 func (*TaskLine) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{72}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TaskLine) GetStep() string {
@@ -5361,7 +5750,7 @@ type TaskLogsPage struct {
 
 func (x *TaskLogsPage) Reset() {
 	*x = TaskLogsPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[73]
+	mi := &file_perdure_v1_client_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5373,7 +5762,7 @@ func (x *TaskLogsPage) String() string {
 func (*TaskLogsPage) ProtoMessage() {}
 
 func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[73]
+	mi := &file_perdure_v1_client_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5386,7 +5775,7 @@ func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsPage.ProtoReflect.Descriptor instead.
 func (*TaskLogsPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{73}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *TaskLogsPage) GetRun() []byte {
@@ -5434,7 +5823,7 @@ type TaskStreamRequest struct {
 
 func (x *TaskStreamRequest) Reset() {
 	*x = TaskStreamRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[74]
+	mi := &file_perdure_v1_client_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5446,7 +5835,7 @@ func (x *TaskStreamRequest) String() string {
 func (*TaskStreamRequest) ProtoMessage() {}
 
 func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[74]
+	mi := &file_perdure_v1_client_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5459,7 +5848,7 @@ func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamRequest.ProtoReflect.Descriptor instead.
 func (*TaskStreamRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{74}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *TaskStreamRequest) GetTask() *TaskTarget {
@@ -5511,7 +5900,7 @@ type StreamItem struct {
 
 func (x *StreamItem) Reset() {
 	*x = StreamItem{}
-	mi := &file_perdure_v1_client_proto_msgTypes[75]
+	mi := &file_perdure_v1_client_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5523,7 +5912,7 @@ func (x *StreamItem) String() string {
 func (*StreamItem) ProtoMessage() {}
 
 func (x *StreamItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[75]
+	mi := &file_perdure_v1_client_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5536,7 +5925,7 @@ func (x *StreamItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamItem.ProtoReflect.Descriptor instead.
 func (*StreamItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{75}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *StreamItem) GetPosition() int64 {
@@ -5581,7 +5970,7 @@ type TaskStreamPage struct {
 
 func (x *TaskStreamPage) Reset() {
 	*x = TaskStreamPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[76]
+	mi := &file_perdure_v1_client_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5593,7 +5982,7 @@ func (x *TaskStreamPage) String() string {
 func (*TaskStreamPage) ProtoMessage() {}
 
 func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[76]
+	mi := &file_perdure_v1_client_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5606,7 +5995,7 @@ func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamPage.ProtoReflect.Descriptor instead.
 func (*TaskStreamPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{76}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *TaskStreamPage) GetRun() []byte {
@@ -5639,7 +6028,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[77]
+	mi := &file_perdure_v1_client_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5651,7 +6040,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[77]
+	mi := &file_perdure_v1_client_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5664,7 +6053,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{77}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{81}
 }
 
 // WorkerInfo is a worker of a node.
@@ -5695,7 +6084,7 @@ type WorkerInfo struct {
 
 func (x *WorkerInfo) Reset() {
 	*x = WorkerInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[78]
+	mi := &file_perdure_v1_client_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5707,7 +6096,7 @@ func (x *WorkerInfo) String() string {
 func (*WorkerInfo) ProtoMessage() {}
 
 func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[78]
+	mi := &file_perdure_v1_client_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5720,7 +6109,7 @@ func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerInfo.ProtoReflect.Descriptor instead.
 func (*WorkerInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{78}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *WorkerInfo) GetNode() []byte {
@@ -5824,7 +6213,7 @@ type WorkerList struct {
 
 func (x *WorkerList) Reset() {
 	*x = WorkerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[79]
+	mi := &file_perdure_v1_client_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5836,7 +6225,7 @@ func (x *WorkerList) String() string {
 func (*WorkerList) ProtoMessage() {}
 
 func (x *WorkerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[79]
+	mi := &file_perdure_v1_client_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5849,7 +6238,7 @@ func (x *WorkerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerList.ProtoReflect.Descriptor instead.
 func (*WorkerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{79}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *WorkerList) GetWorkers() []*WorkerInfo {
@@ -5868,7 +6257,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[80]
+	mi := &file_perdure_v1_client_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5880,7 +6269,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[80]
+	mi := &file_perdure_v1_client_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5893,7 +6282,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{80}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{84}
 }
 
 // QueueInfo describes a queue.
@@ -5918,7 +6307,7 @@ type QueueInfo struct {
 
 func (x *QueueInfo) Reset() {
 	*x = QueueInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[81]
+	mi := &file_perdure_v1_client_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5930,7 +6319,7 @@ func (x *QueueInfo) String() string {
 func (*QueueInfo) ProtoMessage() {}
 
 func (x *QueueInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[81]
+	mi := &file_perdure_v1_client_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5943,7 +6332,7 @@ func (x *QueueInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueInfo.ProtoReflect.Descriptor instead.
 func (*QueueInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{81}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *QueueInfo) GetName() string {
@@ -6028,7 +6417,7 @@ type QueueList struct {
 
 func (x *QueueList) Reset() {
 	*x = QueueList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[82]
+	mi := &file_perdure_v1_client_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6040,7 +6429,7 @@ func (x *QueueList) String() string {
 func (*QueueList) ProtoMessage() {}
 
 func (x *QueueList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[82]
+	mi := &file_perdure_v1_client_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6053,7 +6442,7 @@ func (x *QueueList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueList.ProtoReflect.Descriptor instead.
 func (*QueueList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{82}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *QueueList) GetQueues() []*QueueInfo {
@@ -6079,7 +6468,7 @@ type LimitsRequest struct {
 
 func (x *LimitsRequest) Reset() {
 	*x = LimitsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[83]
+	mi := &file_perdure_v1_client_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6091,7 +6480,7 @@ func (x *LimitsRequest) String() string {
 func (*LimitsRequest) ProtoMessage() {}
 
 func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[83]
+	mi := &file_perdure_v1_client_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6104,7 +6493,7 @@ func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
 func (*LimitsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{83}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{87}
 }
 
 // Limit says how many tasks may run at a time, and how many may begin in a time.
@@ -6130,7 +6519,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_perdure_v1_client_proto_msgTypes[84]
+	mi := &file_perdure_v1_client_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6142,7 +6531,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[84]
+	mi := &file_perdure_v1_client_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6155,7 +6544,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{84}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Limit) GetName() string {
@@ -6236,7 +6625,7 @@ type LimitUse struct {
 
 func (x *LimitUse) Reset() {
 	*x = LimitUse{}
-	mi := &file_perdure_v1_client_proto_msgTypes[85]
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6248,7 +6637,7 @@ func (x *LimitUse) String() string {
 func (*LimitUse) ProtoMessage() {}
 
 func (x *LimitUse) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[85]
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6261,7 +6650,7 @@ func (x *LimitUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitUse.ProtoReflect.Descriptor instead.
 func (*LimitUse) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{85}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *LimitUse) GetKey() string {
@@ -6316,7 +6705,7 @@ type LimitStatus struct {
 
 func (x *LimitStatus) Reset() {
 	*x = LimitStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[86]
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6328,7 +6717,7 @@ func (x *LimitStatus) String() string {
 func (*LimitStatus) ProtoMessage() {}
 
 func (x *LimitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[86]
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6341,7 +6730,7 @@ func (x *LimitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitStatus.ProtoReflect.Descriptor instead.
 func (*LimitStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{86}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *LimitStatus) GetRule() *Limit {
@@ -6396,7 +6785,7 @@ type LimitList struct {
 
 func (x *LimitList) Reset() {
 	*x = LimitList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[87]
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6408,7 +6797,7 @@ func (x *LimitList) String() string {
 func (*LimitList) ProtoMessage() {}
 
 func (x *LimitList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[87]
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6421,7 +6810,7 @@ func (x *LimitList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitList.ProtoReflect.Descriptor instead.
 func (*LimitList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{87}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *LimitList) GetLimits() []*LimitStatus {
@@ -6443,7 +6832,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[88]
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6455,7 +6844,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[88]
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6468,7 +6857,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{88}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *SetLimitRequest) GetLimit() *Limit {
@@ -6495,7 +6884,7 @@ type DeleteLimitRequest struct {
 
 func (x *DeleteLimitRequest) Reset() {
 	*x = DeleteLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6507,7 +6896,7 @@ func (x *DeleteLimitRequest) String() string {
 func (*DeleteLimitRequest) ProtoMessage() {}
 
 func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6520,7 +6909,7 @@ func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *DeleteLimitRequest) GetName() string {
@@ -6539,7 +6928,7 @@ type BreakersRequest struct {
 
 func (x *BreakersRequest) Reset() {
 	*x = BreakersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6551,7 +6940,7 @@ func (x *BreakersRequest) String() string {
 func (*BreakersRequest) ProtoMessage() {}
 
 func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6564,7 +6953,7 @@ func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakersRequest.ProtoReflect.Descriptor instead.
 func (*BreakersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
 }
 
 // BreakerRule says when circuit breakers open and how they close again. Zero has its default.
@@ -6594,7 +6983,7 @@ type BreakerRule struct {
 
 func (x *BreakerRule) Reset() {
 	*x = BreakerRule{}
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6606,7 +6995,7 @@ func (x *BreakerRule) String() string {
 func (*BreakerRule) ProtoMessage() {}
 
 func (x *BreakerRule) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6619,7 +7008,7 @@ func (x *BreakerRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRule.ProtoReflect.Descriptor instead.
 func (*BreakerRule) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *BreakerRule) GetName() string {
@@ -6702,7 +7091,7 @@ type BreakerRuleList struct {
 
 func (x *BreakerRuleList) Reset() {
 	*x = BreakerRuleList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6714,7 +7103,7 @@ func (x *BreakerRuleList) String() string {
 func (*BreakerRuleList) ProtoMessage() {}
 
 func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6727,7 +7116,7 @@ func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRuleList.ProtoReflect.Descriptor instead.
 func (*BreakerRuleList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *BreakerRuleList) GetRules() []*BreakerRule {
@@ -6760,7 +7149,7 @@ type BreakerStatus struct {
 
 func (x *BreakerStatus) Reset() {
 	*x = BreakerStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6772,7 +7161,7 @@ func (x *BreakerStatus) String() string {
 func (*BreakerStatus) ProtoMessage() {}
 
 func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6785,7 +7174,7 @@ func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerStatus.ProtoReflect.Descriptor instead.
 func (*BreakerStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *BreakerStatus) GetName() string {
@@ -6875,7 +7264,7 @@ type BreakerList struct {
 
 func (x *BreakerList) Reset() {
 	*x = BreakerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6887,7 +7276,7 @@ func (x *BreakerList) String() string {
 func (*BreakerList) ProtoMessage() {}
 
 func (x *BreakerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6900,7 +7289,7 @@ func (x *BreakerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerList.ProtoReflect.Descriptor instead.
 func (*BreakerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *BreakerList) GetBreakers() []*BreakerStatus {
@@ -6920,7 +7309,7 @@ type DeleteBreakerRequest struct {
 
 func (x *DeleteBreakerRequest) Reset() {
 	*x = DeleteBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6932,7 +7321,7 @@ func (x *DeleteBreakerRequest) String() string {
 func (*DeleteBreakerRequest) ProtoMessage() {}
 
 func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6945,7 +7334,7 @@ func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBreakerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *DeleteBreakerRequest) GetName() string {
@@ -6966,7 +7355,7 @@ type TripBreakerRequest struct {
 
 func (x *TripBreakerRequest) Reset() {
 	*x = TripBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6978,7 +7367,7 @@ func (x *TripBreakerRequest) String() string {
 func (*TripBreakerRequest) ProtoMessage() {}
 
 func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6991,7 +7380,7 @@ func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TripBreakerRequest.ProtoReflect.Descriptor instead.
 func (*TripBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *TripBreakerRequest) GetName() string {
@@ -7018,7 +7407,7 @@ type ResetBreakerRequest struct {
 
 func (x *ResetBreakerRequest) Reset() {
 	*x = ResetBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7030,7 +7419,7 @@ func (x *ResetBreakerRequest) String() string {
 func (*ResetBreakerRequest) ProtoMessage() {}
 
 func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7043,7 +7432,7 @@ func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetBreakerRequest.ProtoReflect.Descriptor instead.
 func (*ResetBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ResetBreakerRequest) GetName() string {
@@ -7066,7 +7455,7 @@ type PauseBreakerRequest struct {
 
 func (x *PauseBreakerRequest) Reset() {
 	*x = PauseBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7078,7 +7467,7 @@ func (x *PauseBreakerRequest) String() string {
 func (*PauseBreakerRequest) ProtoMessage() {}
 
 func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7091,7 +7480,7 @@ func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBreakerRequest.ProtoReflect.Descriptor instead.
 func (*PauseBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *PauseBreakerRequest) GetName() string {
@@ -7124,7 +7513,7 @@ type QueuesRequest struct {
 
 func (x *QueuesRequest) Reset() {
 	*x = QueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7136,7 +7525,7 @@ func (x *QueuesRequest) String() string {
 func (*QueuesRequest) ProtoMessage() {}
 
 func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7149,7 +7538,7 @@ func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuesRequest.ProtoReflect.Descriptor instead.
 func (*QueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
 }
 
 // QueueStatus is how a queue stands on the server that answers.
@@ -7172,7 +7561,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7184,7 +7573,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7197,7 +7586,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *QueueStatus) GetName() string {
@@ -7280,7 +7669,7 @@ type QueueStatusList struct {
 
 func (x *QueueStatusList) Reset() {
 	*x = QueueStatusList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7292,7 +7681,7 @@ func (x *QueueStatusList) String() string {
 func (*QueueStatusList) ProtoMessage() {}
 
 func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7305,7 +7694,7 @@ func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatusList.ProtoReflect.Descriptor instead.
 func (*QueueStatusList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *QueueStatusList) GetQueues() []*QueueStatus {
@@ -7324,7 +7713,7 @@ type AllowanceRequest struct {
 
 func (x *AllowanceRequest) Reset() {
 	*x = AllowanceRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7336,7 +7725,7 @@ func (x *AllowanceRequest) String() string {
 func (*AllowanceRequest) ProtoMessage() {}
 
 func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7349,7 +7738,7 @@ func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceRequest.ProtoReflect.Descriptor instead.
 func (*AllowanceRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{106}
 }
 
 // AllowanceValue is how much of the system a tenant may use. A zero field sets no bound.
@@ -7369,7 +7758,7 @@ type AllowanceValue struct {
 
 func (x *AllowanceValue) Reset() {
 	*x = AllowanceValue{}
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7381,7 +7770,7 @@ func (x *AllowanceValue) String() string {
 func (*AllowanceValue) ProtoMessage() {}
 
 func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7394,7 +7783,7 @@ func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceValue.ProtoReflect.Descriptor instead.
 func (*AllowanceValue) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *AllowanceValue) GetOpen() int64 {
@@ -7436,7 +7825,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[104]
+	mi := &file_perdure_v1_client_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7448,7 +7837,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[104]
+	mi := &file_perdure_v1_client_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7461,7 +7850,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{104}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *PauseQueueRequest) GetName() string {
@@ -7488,7 +7877,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[105]
+	mi := &file_perdure_v1_client_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7500,7 +7889,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[105]
+	mi := &file_perdure_v1_client_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7513,7 +7902,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{105}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ResumeQueueRequest) GetName() string {
@@ -7534,7 +7923,7 @@ type DeliverRequest struct {
 
 func (x *DeliverRequest) Reset() {
 	*x = DeliverRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[106]
+	mi := &file_perdure_v1_client_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7546,7 +7935,7 @@ func (x *DeliverRequest) String() string {
 func (*DeliverRequest) ProtoMessage() {}
 
 func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[106]
+	mi := &file_perdure_v1_client_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7559,7 +7948,7 @@ func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverRequest.ProtoReflect.Descriptor instead.
 func (*DeliverRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{106}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *DeliverRequest) GetMessage() []byte {
@@ -7701,10 +8090,11 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x06stored\x18\n" +
 	" \x01(\bR\x06stored\x12\x18\n" +
 	"\arunning\x18\v \x01(\bR\arunning\x12)\n" +
-	"\x05input\x18\f \x01(\v2\x13.perdure.v1.PayloadR\x05input\"S\n" +
+	"\x05input\x18\f \x01(\v2\x13.perdure.v1.PayloadR\x05input\"k\n" +
 	"\fMailboxReply\x12-\n" +
 	"\x05calls\x18\x01 \x03(\v2\x17.perdure.v1.MailboxCallR\x05calls\x12\x14\n" +
-	"\x05total\x18\x02 \x01(\x03R\x05total\"\x99\x01\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"\x99\x01\n" +
 	"\rUpdateRequest\x12*\n" +
 	"\x06target\x18\x01 \x01(\v2\x12.perdure.v1.TargetR\x06target\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12)\n" +
@@ -7835,7 +8225,7 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x05brief\x18\x06 \x01(\bR\x05brief\x12\x12\n" +
 	"\x04view\x18\a \x01(\bR\x04view\">\n" +
 	"\rEntityRequest\x12-\n" +
-	"\aaddress\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\aaddress\"\x9c\x02\n" +
+	"\aaddress\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\aaddress\"\xfb\x02\n" +
 	"\x06Entity\x12-\n" +
 	"\aaddress\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\aaddress\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x18\n" +
@@ -7845,7 +8235,20 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\acreated\x18\x06 \x01(\x03R\acreated\x12(\n" +
 	"\x06holder\x18\a \x01(\v2\x10.perdure.v1.LinkR\x06holder\x12\x12\n" +
 	"\x04held\x18\b \x01(\x03R\x04held\x12\x14\n" +
-	"\x05token\x18\t \x01(\x03R\x05token\"C\n" +
+	"\x05token\x18\t \x01(\x03R\x05token\x12\x18\n" +
+	"\aexpires\x18\n" +
+	" \x01(\x03R\aexpires\x12\x14\n" +
+	"\x05alarm\x18\v \x01(\x03R\x05alarm\x12-\n" +
+	"\x03log\x18\f \x03(\v2\x1b.perdure.v1.OperationRecordR\x03log\"\xea\x01\n" +
+	"\x0fOperationRecord\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\x12$\n" +
+	"\x04from\x18\x04 \x01(\v2\x10.perdure.v1.LinkR\x04from\x12-\n" +
+	"\afailure\x18\x05 \x01(\v2\x13.perdure.v1.FailureR\afailure\x12)\n" +
+	"\x05input\x18\x06 \x01(\v2\x13.perdure.v1.PayloadR\x05input\x12\x14\n" +
+	"\x05bytes\x18\a \x01(\x03R\x05bytes\"C\n" +
 	"\aDamaged\x12\x10\n" +
 	"\x03raw\x18\x01 \x01(\fR\x03raw\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\tR\x03why\x12\x14\n" +
@@ -7860,14 +8263,25 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x06entity\x18\x01 \x01(\v2\x12.perdure.v1.EntityR\x06entity\x121\n" +
 	"\awaiting\x18\x02 \x03(\v2\x17.perdure.v1.MailboxItemR\awaiting\x12\x12\n" +
 	"\x04more\x18\x03 \x01(\bR\x04more\x12,\n" +
-	"\areasons\x18\x04 \x03(\v2\x12.perdure.v1.ReasonR\areasons\"\x8e\x01\n" +
+	"\areasons\x18\x04 \x03(\v2\x12.perdure.v1.ReasonR\areasons\"\xe2\x02\n" +
 	"\x13ListEntitiesRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x1d\n" +
 	"\n" +
 	"key_prefix\x18\x02 \x01(\tR\tkeyPrefix\x12\x16\n" +
 	"\x06locked\x18\x03 \x01(\bR\x06locked\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x03R\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x05 \x01(\tR\x06cursor\"T\n" +
+	"\x06cursor\x18\x05 \x01(\tR\x06cursor\x12\x1f\n" +
+	"\vmin_version\x18\x06 \x01(\x03R\n" +
+	"minVersion\x12\x1f\n" +
+	"\vmax_version\x18\a \x01(\x03R\n" +
+	"maxVersion\x12!\n" +
+	"\fchanged_from\x18\b \x01(\x03R\vchangedFrom\x12\x1d\n" +
+	"\n" +
+	"changed_to\x18\t \x01(\x03R\tchangedTo\x12\x18\n" +
+	"\awaiting\x18\n" +
+	" \x01(\bR\awaiting\x12\x18\n" +
+	"\aexpired\x18\v \x01(\bR\aexpired\x12\x1a\n" +
+	"\bservices\x18\f \x01(\bR\bservices\"T\n" +
 	"\n" +
 	"EntityPage\x12.\n" +
 	"\bentities\x18\x01 \x03(\v2\x12.perdure.v1.EntityR\bentities\x12\x16\n" +
@@ -7876,11 +8290,24 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\aaddress\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\aaddress\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tR\trequestId\"|\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"\xaa\x01\n" +
 	"\x0eMailboxRequest\x12-\n" +
 	"\aaddress\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\aaddress\x12+\n" +
 	"\x04verb\x18\x02 \x01(\x0e2\x17.perdure.v1.MailboxVerbR\x04verb\x12\x0e\n" +
-	"\x02id\x18\x03 \x01(\tR\x02id\"D\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x16\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\x03R\x05limit\"A\n" +
+	"\rEntityVersion\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\x03R\achanged\"\xc1\x01\n" +
+	"\x11EditEntityRequest\x12-\n" +
+	"\aaddress\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\aaddress\x123\n" +
+	"\aversion\x18\x02 \x01(\v2\x19.perdure.v1.EntityVersionR\aversion\x12)\n" +
+	"\x05state\x18\x03 \x01(\v2\x13.perdure.v1.PayloadR\x05state\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\"F\n" +
+	"\x0fEditEntityReply\x123\n" +
+	"\aversion\x18\x01 \x01(\v2\x19.perdure.v1.EntityVersionR\aversion\"D\n" +
 	"\x06DeadID\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\fR\x03run\x12\x12\n" +
@@ -8134,14 +8561,15 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x12ResumeQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"*\n" +
 	"\x0eDeliverRequest\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\fR\amessage*\xa4\x01\n" +
+	"\amessage\x18\x01 \x01(\fR\amessage*\xc0\x01\n" +
 	"\vMailboxVerb\x12\x1c\n" +
 	"\x18MAILBOX_VERB_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MAILBOX_VERB_LIST\x10\x01\x12\x15\n" +
 	"\x11MAILBOX_VERB_SHOW\x10\x02\x12\x15\n" +
 	"\x11MAILBOX_VERB_SKIP\x10\x03\x12\x15\n" +
 	"\x11MAILBOX_VERB_DROP\x10\x04\x12\x1b\n" +
-	"\x17MAILBOX_VERB_DROP_NAMED\x10\x05*\x87\x01\n" +
+	"\x17MAILBOX_VERB_DROP_NAMED\x10\x05\x12\x1a\n" +
+	"\x16MAILBOX_VERB_INTERRUPT\x10\x06*\x87\x01\n" +
 	"\n" +
 	"StreamKind\x12\x1b\n" +
 	"\x17STREAM_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -8161,7 +8589,7 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x19BREAKER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BREAKER_STATE_CLOSED\x10\x01\x12\x16\n" +
 	"\x12BREAKER_STATE_OPEN\x10\x02\x12\x1b\n" +
-	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\x84\x1e\n" +
+	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xce\x1e\n" +
 	"\rClientService\x12<\n" +
 	"\x06Server\x12\x19.perdure.v1.ServerRequest\x1a\x17.perdure.v1.ServerReply\x129\n" +
 	"\x05Start\x12\x18.perdure.v1.StartRequest\x1a\x16.perdure.v1.StartReply\x12E\n" +
@@ -8193,7 +8621,9 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x06Entity\x12\x19.perdure.v1.EntityRequest\x1a\x16.perdure.v1.EntityInfo\x12G\n" +
 	"\fListEntities\x12\x1f.perdure.v1.ListEntitiesRequest\x1a\x16.perdure.v1.EntityPage\x125\n" +
 	"\x06Unlock\x12\x19.perdure.v1.UnlockRequest\x1a\x10.perdure.v1.Done\x12?\n" +
-	"\aMailbox\x12\x1a.perdure.v1.MailboxRequest\x1a\x18.perdure.v1.MailboxReply\x12=\n" +
+	"\aMailbox\x12\x1a.perdure.v1.MailboxRequest\x1a\x18.perdure.v1.MailboxReply\x12H\n" +
+	"\n" +
+	"EditEntity\x12\x1d.perdure.v1.EditEntityRequest\x1a\x1b.perdure.v1.EditEntityReply\x12=\n" +
 	"\bListDead\x12\x1b.perdure.v1.ListDeadRequest\x1a\x14.perdure.v1.DeadPage\x12@\n" +
 	"\tCountDead\x12\x1b.perdure.v1.ListDeadRequest\x1a\x16.perdure.v1.CountReply\x12@\n" +
 	"\tGroupDead\x12\x1b.perdure.v1.ListDeadRequest\x1a\x16.perdure.v1.DeadGroups\x12=\n" +
@@ -8243,7 +8673,7 @@ func file_perdure_v1_client_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_client_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
+var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
 var file_perdure_v1_client_proto_goTypes = []any{
 	(MailboxVerb)(0),             // 0: perdure.v1.MailboxVerb
 	(StreamKind)(0),              // 1: perdure.v1.StreamKind
@@ -8298,325 +8728,339 @@ var file_perdure_v1_client_proto_goTypes = []any{
 	(*CallRequest)(nil),          // 50: perdure.v1.CallRequest
 	(*EntityRequest)(nil),        // 51: perdure.v1.EntityRequest
 	(*Entity)(nil),               // 52: perdure.v1.Entity
-	(*Damaged)(nil),              // 53: perdure.v1.Damaged
-	(*MailboxItem)(nil),          // 54: perdure.v1.MailboxItem
-	(*EntityInfo)(nil),           // 55: perdure.v1.EntityInfo
-	(*ListEntitiesRequest)(nil),  // 56: perdure.v1.ListEntitiesRequest
-	(*EntityPage)(nil),           // 57: perdure.v1.EntityPage
-	(*UnlockRequest)(nil),        // 58: perdure.v1.UnlockRequest
-	(*MailboxRequest)(nil),       // 59: perdure.v1.MailboxRequest
-	(*DeadID)(nil),               // 60: perdure.v1.DeadID
-	(*ListDeadRequest)(nil),      // 61: perdure.v1.ListDeadRequest
-	(*FailedAttempt)(nil),        // 62: perdure.v1.FailedAttempt
-	(*DeadTask)(nil),             // 63: perdure.v1.DeadTask
-	(*DeadPage)(nil),             // 64: perdure.v1.DeadPage
-	(*DeadGroup)(nil),            // 65: perdure.v1.DeadGroup
-	(*DeadGroups)(nil),           // 66: perdure.v1.DeadGroups
-	(*DeadTaskRequest)(nil),      // 67: perdure.v1.DeadTaskRequest
-	(*RequeueRequest)(nil),       // 68: perdure.v1.RequeueRequest
-	(*RequeueReply)(nil),         // 69: perdure.v1.RequeueReply
-	(*UndoRequeueRequest)(nil),   // 70: perdure.v1.UndoRequeueRequest
-	(*TaskTarget)(nil),           // 71: perdure.v1.TaskTarget
-	(*TaskStatesRequest)(nil),    // 72: perdure.v1.TaskStatesRequest
-	(*TaskState)(nil),            // 73: perdure.v1.TaskState
-	(*TaskStatesReply)(nil),      // 74: perdure.v1.TaskStatesReply
-	(*TaskLogsRequest)(nil),      // 75: perdure.v1.TaskLogsRequest
-	(*TaskLine)(nil),             // 76: perdure.v1.TaskLine
-	(*TaskLogsPage)(nil),         // 77: perdure.v1.TaskLogsPage
-	(*TaskStreamRequest)(nil),    // 78: perdure.v1.TaskStreamRequest
-	(*StreamItem)(nil),           // 79: perdure.v1.StreamItem
-	(*TaskStreamPage)(nil),       // 80: perdure.v1.TaskStreamPage
-	(*ListWorkersRequest)(nil),   // 81: perdure.v1.ListWorkersRequest
-	(*WorkerInfo)(nil),           // 82: perdure.v1.WorkerInfo
-	(*WorkerList)(nil),           // 83: perdure.v1.WorkerList
-	(*ListQueuesRequest)(nil),    // 84: perdure.v1.ListQueuesRequest
-	(*QueueInfo)(nil),            // 85: perdure.v1.QueueInfo
-	(*QueueList)(nil),            // 86: perdure.v1.QueueList
-	(*LimitsRequest)(nil),        // 87: perdure.v1.LimitsRequest
-	(*Limit)(nil),                // 88: perdure.v1.Limit
-	(*LimitUse)(nil),             // 89: perdure.v1.LimitUse
-	(*LimitStatus)(nil),          // 90: perdure.v1.LimitStatus
-	(*LimitList)(nil),            // 91: perdure.v1.LimitList
-	(*SetLimitRequest)(nil),      // 92: perdure.v1.SetLimitRequest
-	(*DeleteLimitRequest)(nil),   // 93: perdure.v1.DeleteLimitRequest
-	(*BreakersRequest)(nil),      // 94: perdure.v1.BreakersRequest
-	(*BreakerRule)(nil),          // 95: perdure.v1.BreakerRule
-	(*BreakerRuleList)(nil),      // 96: perdure.v1.BreakerRuleList
-	(*BreakerStatus)(nil),        // 97: perdure.v1.BreakerStatus
-	(*BreakerList)(nil),          // 98: perdure.v1.BreakerList
-	(*DeleteBreakerRequest)(nil), // 99: perdure.v1.DeleteBreakerRequest
-	(*TripBreakerRequest)(nil),   // 100: perdure.v1.TripBreakerRequest
-	(*ResetBreakerRequest)(nil),  // 101: perdure.v1.ResetBreakerRequest
-	(*PauseBreakerRequest)(nil),  // 102: perdure.v1.PauseBreakerRequest
-	(*QueuesRequest)(nil),        // 103: perdure.v1.QueuesRequest
-	(*QueueStatus)(nil),          // 104: perdure.v1.QueueStatus
-	(*QueueStatusList)(nil),      // 105: perdure.v1.QueueStatusList
-	(*AllowanceRequest)(nil),     // 106: perdure.v1.AllowanceRequest
-	(*AllowanceValue)(nil),       // 107: perdure.v1.AllowanceValue
-	(*PauseQueueRequest)(nil),    // 108: perdure.v1.PauseQueueRequest
-	(*ResumeQueueRequest)(nil),   // 109: perdure.v1.ResumeQueueRequest
-	(*DeliverRequest)(nil),       // 110: perdure.v1.DeliverRequest
-	(Status)(0),                  // 111: perdure.v1.Status
-	(*Address)(nil),              // 112: perdure.v1.Address
-	(*Payload)(nil),              // 113: perdure.v1.Payload
-	(ReusePolicy)(0),             // 114: perdure.v1.ReusePolicy
-	(*Label)(nil),                // 115: perdure.v1.Label
-	(*TaskSpec)(nil),             // 116: perdure.v1.TaskSpec
-	(*Terms)(nil),                // 117: perdure.v1.Terms
-	(*ErrorDetail)(nil),          // 118: perdure.v1.ErrorDetail
-	(*Outcome)(nil),              // 119: perdure.v1.Outcome
-	(*Failure)(nil),              // 120: perdure.v1.Failure
-	(*Link)(nil),                 // 121: perdure.v1.Link
-	(*HistoryEvent)(nil),         // 122: perdure.v1.HistoryEvent
-	(*Description)(nil),          // 123: perdure.v1.Description
-	(*Reason)(nil),               // 124: perdure.v1.Reason
-	(*Start)(nil),                // 125: perdure.v1.Start
-	(*TaskRef)(nil),              // 126: perdure.v1.TaskRef
+	(*OperationRecord)(nil),      // 53: perdure.v1.OperationRecord
+	(*Damaged)(nil),              // 54: perdure.v1.Damaged
+	(*MailboxItem)(nil),          // 55: perdure.v1.MailboxItem
+	(*EntityInfo)(nil),           // 56: perdure.v1.EntityInfo
+	(*ListEntitiesRequest)(nil),  // 57: perdure.v1.ListEntitiesRequest
+	(*EntityPage)(nil),           // 58: perdure.v1.EntityPage
+	(*UnlockRequest)(nil),        // 59: perdure.v1.UnlockRequest
+	(*MailboxRequest)(nil),       // 60: perdure.v1.MailboxRequest
+	(*EntityVersion)(nil),        // 61: perdure.v1.EntityVersion
+	(*EditEntityRequest)(nil),    // 62: perdure.v1.EditEntityRequest
+	(*EditEntityReply)(nil),      // 63: perdure.v1.EditEntityReply
+	(*DeadID)(nil),               // 64: perdure.v1.DeadID
+	(*ListDeadRequest)(nil),      // 65: perdure.v1.ListDeadRequest
+	(*FailedAttempt)(nil),        // 66: perdure.v1.FailedAttempt
+	(*DeadTask)(nil),             // 67: perdure.v1.DeadTask
+	(*DeadPage)(nil),             // 68: perdure.v1.DeadPage
+	(*DeadGroup)(nil),            // 69: perdure.v1.DeadGroup
+	(*DeadGroups)(nil),           // 70: perdure.v1.DeadGroups
+	(*DeadTaskRequest)(nil),      // 71: perdure.v1.DeadTaskRequest
+	(*RequeueRequest)(nil),       // 72: perdure.v1.RequeueRequest
+	(*RequeueReply)(nil),         // 73: perdure.v1.RequeueReply
+	(*UndoRequeueRequest)(nil),   // 74: perdure.v1.UndoRequeueRequest
+	(*TaskTarget)(nil),           // 75: perdure.v1.TaskTarget
+	(*TaskStatesRequest)(nil),    // 76: perdure.v1.TaskStatesRequest
+	(*TaskState)(nil),            // 77: perdure.v1.TaskState
+	(*TaskStatesReply)(nil),      // 78: perdure.v1.TaskStatesReply
+	(*TaskLogsRequest)(nil),      // 79: perdure.v1.TaskLogsRequest
+	(*TaskLine)(nil),             // 80: perdure.v1.TaskLine
+	(*TaskLogsPage)(nil),         // 81: perdure.v1.TaskLogsPage
+	(*TaskStreamRequest)(nil),    // 82: perdure.v1.TaskStreamRequest
+	(*StreamItem)(nil),           // 83: perdure.v1.StreamItem
+	(*TaskStreamPage)(nil),       // 84: perdure.v1.TaskStreamPage
+	(*ListWorkersRequest)(nil),   // 85: perdure.v1.ListWorkersRequest
+	(*WorkerInfo)(nil),           // 86: perdure.v1.WorkerInfo
+	(*WorkerList)(nil),           // 87: perdure.v1.WorkerList
+	(*ListQueuesRequest)(nil),    // 88: perdure.v1.ListQueuesRequest
+	(*QueueInfo)(nil),            // 89: perdure.v1.QueueInfo
+	(*QueueList)(nil),            // 90: perdure.v1.QueueList
+	(*LimitsRequest)(nil),        // 91: perdure.v1.LimitsRequest
+	(*Limit)(nil),                // 92: perdure.v1.Limit
+	(*LimitUse)(nil),             // 93: perdure.v1.LimitUse
+	(*LimitStatus)(nil),          // 94: perdure.v1.LimitStatus
+	(*LimitList)(nil),            // 95: perdure.v1.LimitList
+	(*SetLimitRequest)(nil),      // 96: perdure.v1.SetLimitRequest
+	(*DeleteLimitRequest)(nil),   // 97: perdure.v1.DeleteLimitRequest
+	(*BreakersRequest)(nil),      // 98: perdure.v1.BreakersRequest
+	(*BreakerRule)(nil),          // 99: perdure.v1.BreakerRule
+	(*BreakerRuleList)(nil),      // 100: perdure.v1.BreakerRuleList
+	(*BreakerStatus)(nil),        // 101: perdure.v1.BreakerStatus
+	(*BreakerList)(nil),          // 102: perdure.v1.BreakerList
+	(*DeleteBreakerRequest)(nil), // 103: perdure.v1.DeleteBreakerRequest
+	(*TripBreakerRequest)(nil),   // 104: perdure.v1.TripBreakerRequest
+	(*ResetBreakerRequest)(nil),  // 105: perdure.v1.ResetBreakerRequest
+	(*PauseBreakerRequest)(nil),  // 106: perdure.v1.PauseBreakerRequest
+	(*QueuesRequest)(nil),        // 107: perdure.v1.QueuesRequest
+	(*QueueStatus)(nil),          // 108: perdure.v1.QueueStatus
+	(*QueueStatusList)(nil),      // 109: perdure.v1.QueueStatusList
+	(*AllowanceRequest)(nil),     // 110: perdure.v1.AllowanceRequest
+	(*AllowanceValue)(nil),       // 111: perdure.v1.AllowanceValue
+	(*PauseQueueRequest)(nil),    // 112: perdure.v1.PauseQueueRequest
+	(*ResumeQueueRequest)(nil),   // 113: perdure.v1.ResumeQueueRequest
+	(*DeliverRequest)(nil),       // 114: perdure.v1.DeliverRequest
+	(Status)(0),                  // 115: perdure.v1.Status
+	(*Address)(nil),              // 116: perdure.v1.Address
+	(*Payload)(nil),              // 117: perdure.v1.Payload
+	(ReusePolicy)(0),             // 118: perdure.v1.ReusePolicy
+	(*Label)(nil),                // 119: perdure.v1.Label
+	(*TaskSpec)(nil),             // 120: perdure.v1.TaskSpec
+	(*Terms)(nil),                // 121: perdure.v1.Terms
+	(*ErrorDetail)(nil),          // 122: perdure.v1.ErrorDetail
+	(*Outcome)(nil),              // 123: perdure.v1.Outcome
+	(*Failure)(nil),              // 124: perdure.v1.Failure
+	(*Link)(nil),                 // 125: perdure.v1.Link
+	(*HistoryEvent)(nil),         // 126: perdure.v1.HistoryEvent
+	(*Description)(nil),          // 127: perdure.v1.Description
+	(*Reason)(nil),               // 128: perdure.v1.Reason
+	(*Start)(nil),                // 129: perdure.v1.Start
+	(*TaskRef)(nil),              // 130: perdure.v1.TaskRef
 }
 var file_perdure_v1_client_proto_depIdxs = []int32{
-	111, // 0: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
+	115, // 0: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
 	6,   // 1: perdure.v1.ChangePage.changes:type_name -> perdure.v1.Change
-	112, // 2: perdure.v1.Change.address:type_name -> perdure.v1.Address
-	111, // 3: perdure.v1.Change.status:type_name -> perdure.v1.Status
+	116, // 2: perdure.v1.Change.address:type_name -> perdure.v1.Address
+	115, // 3: perdure.v1.Change.status:type_name -> perdure.v1.Status
 	9,   // 4: perdure.v1.DeadLetterList.letters:type_name -> perdure.v1.DeadLetter
-	112, // 5: perdure.v1.Target.address:type_name -> perdure.v1.Address
-	113, // 6: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
-	112, // 7: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
-	113, // 8: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
-	114, // 9: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	116, // 5: perdure.v1.Target.address:type_name -> perdure.v1.Address
+	117, // 6: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
+	116, // 7: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
+	117, // 8: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
+	118, // 9: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
 	14,  // 10: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
-	115, // 11: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
-	116, // 12: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
-	117, // 13: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
-	111, // 14: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
+	119, // 11: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
+	120, // 12: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
+	121, // 13: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
+	115, // 14: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
 	15,  // 15: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
 	16,  // 16: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
-	118, // 17: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
+	122, // 17: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
 	18,  // 18: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
 	13,  // 19: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
-	119, // 20: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
+	123, // 20: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
 	13,  // 21: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
-	113, // 22: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
+	117, // 22: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
 	13,  // 23: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
-	113, // 24: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
-	120, // 25: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
+	117, // 24: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
+	124, // 25: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
 	13,  // 26: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
 	13,  // 27: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
 	0,   // 28: perdure.v1.SignalsRequest.verb:type_name -> perdure.v1.MailboxVerb
-	121, // 29: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
-	113, // 30: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
+	125, // 29: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
+	117, // 30: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
 	26,  // 31: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
 	13,  // 32: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
-	113, // 33: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
+	117, // 33: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
 	13,  // 34: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
-	113, // 35: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
-	113, // 36: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
+	117, // 35: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
+	117, // 36: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
 	13,  // 37: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
-	113, // 38: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
+	117, // 38: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
 	13,  // 39: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
 	13,  // 40: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
-	122, // 41: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
-	111, // 42: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
+	126, // 41: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
+	115, // 42: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
 	36,  // 43: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
-	123, // 44: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
-	112, // 45: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
-	116, // 46: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
-	124, // 47: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
-	113, // 48: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
+	127, // 44: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
+	116, // 45: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
+	120, // 46: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
+	128, // 47: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
+	117, // 48: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
 	13,  // 49: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
 	43,  // 50: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
-	114, // 51: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	112, // 52: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
-	111, // 53: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
-	122, // 54: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
-	122, // 55: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
-	122, // 56: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
-	125, // 57: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
-	119, // 58: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
-	114, // 59: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	122, // 60: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
+	118, // 51: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	116, // 52: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
+	115, // 53: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
+	126, // 54: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
+	126, // 55: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
+	126, // 56: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
+	129, // 57: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
+	123, // 58: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
+	118, // 59: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	126, // 60: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
 	13,  // 61: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
 	49,  // 62: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
-	112, // 63: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
-	113, // 64: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
-	112, // 65: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
-	112, // 66: perdure.v1.Entity.address:type_name -> perdure.v1.Address
-	113, // 67: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
-	121, // 68: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
-	53,  // 69: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
-	52,  // 70: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
-	54,  // 71: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
-	124, // 72: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
-	52,  // 73: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
-	112, // 74: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
-	112, // 75: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
-	0,   // 76: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
-	120, // 77: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
-	60,  // 78: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
-	112, // 79: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
-	116, // 80: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
-	113, // 81: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
-	62,  // 82: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
-	120, // 83: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
-	112, // 84: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
-	63,  // 85: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
-	65,  // 86: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
-	60,  // 87: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
-	60,  // 88: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
-	113, // 89: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
-	112, // 90: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
-	60,  // 91: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
-	13,  // 92: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
-	71,  // 93: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
-	113, // 94: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
-	73,  // 95: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
-	71,  // 96: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
-	76,  // 97: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
-	71,  // 98: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
-	1,   // 99: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
-	113, // 100: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
-	79,  // 101: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
-	82,  // 102: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
-	85,  // 103: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
-	2,   // 104: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
-	126, // 105: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
-	126, // 106: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
-	88,  // 107: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
-	89,  // 108: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
-	90,  // 109: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
-	88,  // 110: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
-	95,  // 111: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
-	3,   // 112: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
-	95,  // 113: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
-	97,  // 114: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
-	104, // 115: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
-	11,  // 116: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
-	15,  // 117: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
-	17,  // 118: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
-	15,  // 119: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
-	20,  // 120: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
-	22,  // 121: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
-	23,  // 122: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
-	24,  // 123: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
-	24,  // 124: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
-	24,  // 125: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
-	24,  // 126: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
-	25,  // 127: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
-	28,  // 128: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
-	29,  // 129: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
-	31,  // 130: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
-	33,  // 131: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
-	34,  // 132: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
-	37,  // 133: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
-	37,  // 134: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
-	40,  // 135: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
-	41,  // 136: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
-	44,  // 137: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
-	44,  // 138: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
-	44,  // 139: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
-	46,  // 140: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
-	47,  // 141: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
-	50,  // 142: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
-	51,  // 143: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
-	56,  // 144: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
-	58,  // 145: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
-	59,  // 146: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
-	61,  // 147: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
-	61,  // 148: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
-	61,  // 149: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
-	67,  // 150: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
-	68,  // 151: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
-	70,  // 152: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
-	67,  // 153: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
-	72,  // 154: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
-	75,  // 155: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
-	78,  // 156: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
-	81,  // 157: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
-	84,  // 158: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
-	87,  // 159: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
-	92,  // 160: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
-	93,  // 161: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
-	94,  // 162: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
-	94,  // 163: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
-	95,  // 164: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
-	99,  // 165: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
-	100, // 166: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
-	101, // 167: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
-	102, // 168: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
-	103, // 169: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
-	106, // 170: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
-	107, // 171: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
-	108, // 172: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
-	109, // 173: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
-	4,   // 174: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
-	110, // 175: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
-	7,   // 176: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
-	12,  // 177: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
-	16,  // 178: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
-	19,  // 179: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
-	21,  // 180: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
-	21,  // 181: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
-	10,  // 182: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
-	10,  // 183: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
-	10,  // 184: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
-	10,  // 185: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
-	10,  // 186: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
-	10,  // 187: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
-	27,  // 188: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
-	30,  // 189: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
-	30,  // 190: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
-	32,  // 191: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
-	123, // 192: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
-	35,  // 193: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
-	38,  // 194: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
-	39,  // 195: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
-	38,  // 196: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
-	42,  // 197: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
-	45,  // 198: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
-	45,  // 199: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
-	45,  // 200: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
-	45,  // 201: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
-	48,  // 202: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
-	30,  // 203: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
-	55,  // 204: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
-	57,  // 205: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
-	10,  // 206: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
-	27,  // 207: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
-	64,  // 208: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
-	39,  // 209: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
-	66,  // 210: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
-	63,  // 211: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
-	69,  // 212: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
-	10,  // 213: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
-	10,  // 214: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
-	74,  // 215: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
-	77,  // 216: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
-	80,  // 217: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
-	83,  // 218: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
-	86,  // 219: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
-	91,  // 220: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
-	10,  // 221: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
-	10,  // 222: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
-	98,  // 223: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
-	96,  // 224: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
-	10,  // 225: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
-	10,  // 226: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
-	10,  // 227: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
-	10,  // 228: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
-	10,  // 229: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
-	105, // 230: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
-	107, // 231: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
-	10,  // 232: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
-	10,  // 233: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
-	10,  // 234: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
-	5,   // 235: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
-	10,  // 236: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
-	8,   // 237: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
-	177, // [177:238] is the sub-list for method output_type
-	116, // [116:177] is the sub-list for method input_type
-	116, // [116:116] is the sub-list for extension type_name
-	116, // [116:116] is the sub-list for extension extendee
-	0,   // [0:116] is the sub-list for field type_name
+	116, // 63: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
+	117, // 64: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
+	116, // 65: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
+	116, // 66: perdure.v1.Entity.address:type_name -> perdure.v1.Address
+	117, // 67: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
+	125, // 68: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
+	53,  // 69: perdure.v1.Entity.log:type_name -> perdure.v1.OperationRecord
+	125, // 70: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
+	124, // 71: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
+	117, // 72: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
+	54,  // 73: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
+	52,  // 74: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
+	55,  // 75: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
+	128, // 76: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
+	52,  // 77: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
+	116, // 78: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
+	116, // 79: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
+	0,   // 80: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
+	116, // 81: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
+	61,  // 82: perdure.v1.EditEntityRequest.version:type_name -> perdure.v1.EntityVersion
+	117, // 83: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
+	61,  // 84: perdure.v1.EditEntityReply.version:type_name -> perdure.v1.EntityVersion
+	124, // 85: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
+	64,  // 86: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
+	116, // 87: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
+	120, // 88: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
+	117, // 89: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
+	66,  // 90: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
+	124, // 91: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
+	116, // 92: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
+	67,  // 93: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
+	69,  // 94: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
+	64,  // 95: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
+	64,  // 96: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
+	117, // 97: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
+	116, // 98: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
+	64,  // 99: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
+	13,  // 100: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
+	75,  // 101: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
+	117, // 102: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
+	77,  // 103: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
+	75,  // 104: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
+	80,  // 105: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
+	75,  // 106: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
+	1,   // 107: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
+	117, // 108: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
+	83,  // 109: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
+	86,  // 110: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
+	89,  // 111: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
+	2,   // 112: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
+	130, // 113: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
+	130, // 114: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
+	92,  // 115: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
+	93,  // 116: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
+	94,  // 117: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
+	92,  // 118: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
+	99,  // 119: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
+	3,   // 120: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
+	99,  // 121: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
+	101, // 122: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
+	108, // 123: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
+	11,  // 124: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
+	15,  // 125: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
+	17,  // 126: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
+	15,  // 127: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
+	20,  // 128: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
+	22,  // 129: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
+	23,  // 130: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
+	24,  // 131: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
+	24,  // 132: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
+	24,  // 133: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
+	24,  // 134: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
+	25,  // 135: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
+	28,  // 136: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
+	29,  // 137: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
+	31,  // 138: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
+	33,  // 139: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
+	34,  // 140: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
+	37,  // 141: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
+	37,  // 142: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
+	40,  // 143: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
+	41,  // 144: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
+	44,  // 145: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
+	44,  // 146: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
+	44,  // 147: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
+	46,  // 148: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
+	47,  // 149: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
+	50,  // 150: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
+	51,  // 151: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
+	57,  // 152: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
+	59,  // 153: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
+	60,  // 154: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
+	62,  // 155: perdure.v1.ClientService.EditEntity:input_type -> perdure.v1.EditEntityRequest
+	65,  // 156: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
+	65,  // 157: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
+	65,  // 158: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
+	71,  // 159: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
+	72,  // 160: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
+	74,  // 161: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
+	71,  // 162: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
+	76,  // 163: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
+	79,  // 164: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
+	82,  // 165: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
+	85,  // 166: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
+	88,  // 167: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
+	91,  // 168: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
+	96,  // 169: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
+	97,  // 170: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
+	98,  // 171: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
+	98,  // 172: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
+	99,  // 173: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
+	103, // 174: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
+	104, // 175: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
+	105, // 176: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
+	106, // 177: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
+	107, // 178: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
+	110, // 179: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
+	111, // 180: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
+	112, // 181: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
+	113, // 182: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
+	4,   // 183: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
+	114, // 184: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
+	7,   // 185: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
+	12,  // 186: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
+	16,  // 187: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
+	19,  // 188: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
+	21,  // 189: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
+	21,  // 190: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
+	10,  // 191: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
+	10,  // 192: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
+	10,  // 193: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
+	10,  // 194: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
+	10,  // 195: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
+	10,  // 196: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
+	27,  // 197: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
+	30,  // 198: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
+	30,  // 199: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
+	32,  // 200: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
+	127, // 201: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
+	35,  // 202: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
+	38,  // 203: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
+	39,  // 204: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
+	38,  // 205: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
+	42,  // 206: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
+	45,  // 207: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
+	45,  // 208: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
+	45,  // 209: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
+	45,  // 210: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
+	48,  // 211: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
+	30,  // 212: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
+	56,  // 213: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
+	58,  // 214: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
+	10,  // 215: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
+	27,  // 216: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
+	63,  // 217: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
+	68,  // 218: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
+	39,  // 219: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
+	70,  // 220: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
+	67,  // 221: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
+	73,  // 222: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
+	10,  // 223: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
+	10,  // 224: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
+	78,  // 225: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
+	81,  // 226: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
+	84,  // 227: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
+	87,  // 228: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
+	90,  // 229: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
+	95,  // 230: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
+	10,  // 231: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
+	10,  // 232: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
+	102, // 233: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
+	100, // 234: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
+	10,  // 235: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
+	10,  // 236: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
+	10,  // 237: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
+	10,  // 238: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
+	10,  // 239: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
+	109, // 240: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
+	111, // 241: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
+	10,  // 242: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
+	10,  // 243: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
+	10,  // 244: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
+	5,   // 245: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
+	10,  // 246: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
+	8,   // 247: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
+	186, // [186:248] is the sub-list for method output_type
+	124, // [124:186] is the sub-list for method input_type
+	124, // [124:124] is the sub-list for extension type_name
+	124, // [124:124] is the sub-list for extension extendee
+	0,   // [0:124] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_client_proto_init() }
@@ -8631,14 +9075,14 @@ func file_perdure_v1_client_proto_init() {
 		(*DeletePart_AllRowsSent)(nil),
 		(*DeletePart_Reply)(nil),
 	}
-	file_perdure_v1_client_proto_msgTypes[57].OneofWrappers = []any{}
+	file_perdure_v1_client_proto_msgTypes[61].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_client_proto_rawDesc), len(file_perdure_v1_client_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   107,
+			NumMessages:   111,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

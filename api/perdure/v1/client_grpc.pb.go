@@ -50,6 +50,7 @@ const (
 	ClientService_ListEntities_FullMethodName  = "/perdure.v1.ClientService/ListEntities"
 	ClientService_Unlock_FullMethodName        = "/perdure.v1.ClientService/Unlock"
 	ClientService_Mailbox_FullMethodName       = "/perdure.v1.ClientService/Mailbox"
+	ClientService_EditEntity_FullMethodName    = "/perdure.v1.ClientService/EditEntity"
 	ClientService_ListDead_FullMethodName      = "/perdure.v1.ClientService/ListDead"
 	ClientService_CountDead_FullMethodName     = "/perdure.v1.ClientService/CountDead"
 	ClientService_GroupDead_FullMethodName     = "/perdure.v1.ClientService/GroupDead"
@@ -161,6 +162,8 @@ type ClientServiceClient interface {
 	Unlock(ctx context.Context, in *UnlockRequest, opts ...grpc.CallOption) (*Done, error)
 	// Mailbox lists what waits for an entity or a service, or shows, skips or drops one call.
 	Mailbox(ctx context.Context, in *MailboxRequest, opts ...grpc.CallOption) (*MailboxReply, error)
+	// EditEntity replaces the state of an entity if its version is the expected one.
+	EditEntity(ctx context.Context, in *EditEntityRequest, opts ...grpc.CallOption) (*EditEntityReply, error)
 	// ListDead returns a page of dead tasks, without inputs and failed attempts. Those that died last
 	// come first.
 	ListDead(ctx context.Context, in *ListDeadRequest, opts ...grpc.CallOption) (*DeadPage, error)
@@ -566,6 +569,16 @@ func (c *clientServiceClient) Mailbox(ctx context.Context, in *MailboxRequest, o
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(MailboxReply)
 	err := c.cc.Invoke(ctx, ClientService_Mailbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) EditEntity(ctx context.Context, in *EditEntityRequest, opts ...grpc.CallOption) (*EditEntityReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EditEntityReply)
+	err := c.cc.Invoke(ctx, ClientService_EditEntity_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -978,6 +991,8 @@ type ClientServiceServer interface {
 	Unlock(context.Context, *UnlockRequest) (*Done, error)
 	// Mailbox lists what waits for an entity or a service, or shows, skips or drops one call.
 	Mailbox(context.Context, *MailboxRequest) (*MailboxReply, error)
+	// EditEntity replaces the state of an entity if its version is the expected one.
+	EditEntity(context.Context, *EditEntityRequest) (*EditEntityReply, error)
 	// ListDead returns a page of dead tasks, without inputs and failed attempts. Those that died last
 	// come first.
 	ListDead(context.Context, *ListDeadRequest) (*DeadPage, error)
@@ -1147,6 +1162,9 @@ func (UnimplementedClientServiceServer) Unlock(context.Context, *UnlockRequest) 
 }
 func (UnimplementedClientServiceServer) Mailbox(context.Context, *MailboxRequest) (*MailboxReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Mailbox not implemented")
+}
+func (UnimplementedClientServiceServer) EditEntity(context.Context, *EditEntityRequest) (*EditEntityReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method EditEntity not implemented")
 }
 func (UnimplementedClientServiceServer) ListDead(context.Context, *ListDeadRequest) (*DeadPage, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListDead not implemented")
@@ -1777,6 +1795,24 @@ func _ClientService_Mailbox_Handler(srv interface{}, ctx context.Context, dec fu
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClientServiceServer).Mailbox(ctx, req.(*MailboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_EditEntity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EditEntityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).EditEntity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_EditEntity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).EditEntity(ctx, req.(*EditEntityRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -2414,6 +2450,10 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Mailbox",
 			Handler:    _ClientService_Mailbox_Handler,
+		},
+		{
+			MethodName: "EditEntity",
+			Handler:    _ClientService_EditEntity_Handler,
 		},
 		{
 			MethodName: "ListDead",

@@ -728,6 +728,8 @@ type ServerItem struct {
 	//	*ServerItem_States
 	//	*ServerItem_TurnRefused
 	//	*ServerItem_MoreEvents
+	//	*ServerItem_TurnTaken
+	//	*ServerItem_Interruption
 	//	*ServerItem_Drain
 	Item          isServerItem_Item `protobuf_oneof:"item"`
 	unknownFields protoimpl.UnknownFields
@@ -942,6 +944,24 @@ func (x *ServerItem) GetMoreEvents() *MoreEvents {
 	return nil
 }
 
+func (x *ServerItem) GetTurnTaken() *TurnTaken {
+	if x != nil {
+		if x, ok := x.Item.(*ServerItem_TurnTaken); ok {
+			return x.TurnTaken
+		}
+	}
+	return nil
+}
+
+func (x *ServerItem) GetInterruption() *Interruption {
+	if x != nil {
+		if x, ok := x.Item.(*ServerItem_Interruption); ok {
+			return x.Interruption
+		}
+	}
+	return nil
+}
+
 func (x *ServerItem) GetDrain() *Drain {
 	if x != nil {
 		if x, ok := x.Item.(*ServerItem_Drain); ok {
@@ -1031,6 +1051,14 @@ type ServerItem_MoreEvents struct {
 	MoreEvents *MoreEvents `protobuf:"bytes,19,opt,name=more_events,json=moreEvents,proto3,oneof"`
 }
 
+type ServerItem_TurnTaken struct {
+	TurnTaken *TurnTaken `protobuf:"bytes,20,opt,name=turn_taken,json=turnTaken,proto3,oneof"`
+}
+
+type ServerItem_Interruption struct {
+	Interruption *Interruption `protobuf:"bytes,21,opt,name=interruption,proto3,oneof"`
+}
+
 type ServerItem_Drain struct {
 	Drain *Drain `protobuf:"bytes,30,opt,name=drain,proto3,oneof"`
 }
@@ -1072,6 +1100,10 @@ func (*ServerItem_States) isServerItem_Item() {}
 func (*ServerItem_TurnRefused) isServerItem_Item() {}
 
 func (*ServerItem_MoreEvents) isServerItem_Item() {}
+
+func (*ServerItem_TurnTaken) isServerItem_Item() {}
+
+func (*ServerItem_Interruption) isServerItem_Item() {}
 
 func (*ServerItem_Drain) isServerItem_Item() {}
 
@@ -1135,16 +1167,21 @@ type Join struct {
 	Pinned []string `protobuf:"bytes,5,rep,name=pinned,proto3" json:"pinned,omitempty"`
 	// Queues whose tasks the worker takes.
 	Queues []string `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`
-	// How many tasks it executes at once.
+	// How many tasks it executes at once; how many runs it works on at once; how many hand-overs of
+	// calls it takes at once. For runs and calls, 0 means any number.
 	Slots int64 `protobuf:"varint,7,opt,name=slots,proto3" json:"slots,omitempty"`
 	// The names of limits and breakers that the code of the activities uses.
 	Limits   []string      `protobuf:"bytes,8,rep,name=limits,proto3" json:"limits,omitempty"`
 	Breakers []string      `protobuf:"bytes,9,rep,name=breakers,proto3" json:"breakers,omitempty"`
 	Entities []*EntityType `protobuf:"bytes,10,rep,name=entities,proto3" json:"entities,omitempty"`
 	// What the worker holds from a session that the server has lost, depending on the role.
-	HeldRuns      []*HeldRun   `protobuf:"bytes,11,rep,name=held_runs,json=heldRuns,proto3" json:"held_runs,omitempty"`
-	HeldClaims    []*HeldClaim `protobuf:"bytes,12,rep,name=held_claims,json=heldClaims,proto3" json:"held_claims,omitempty"`
-	HeldEntities  []*Address   `protobuf:"bytes,13,rep,name=held_entities,json=heldEntities,proto3" json:"held_entities,omitempty"`
+	HeldRuns     []*HeldRun   `protobuf:"bytes,11,rep,name=held_runs,json=heldRuns,proto3" json:"held_runs,omitempty"`
+	HeldClaims   []*HeldClaim `protobuf:"bytes,12,rep,name=held_claims,json=heldClaims,proto3" json:"held_claims,omitempty"`
+	HeldEntities []*Address   `protobuf:"bytes,13,rep,name=held_entities,json=heldEntities,proto3" json:"held_entities,omitempty"`
+	// The worker knows TurnTaken, so that the server answers all of its turns.
+	Answers bool `protobuf:"varint,14,opt,name=answers,proto3" json:"answers,omitempty"`
+	// The worker knows Interruption.
+	Interruptible bool `protobuf:"varint,15,opt,name=interruptible,proto3" json:"interruptible,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1270,6 +1307,20 @@ func (x *Join) GetHeldEntities() []*Address {
 	return nil
 }
 
+func (x *Join) GetAnswers() bool {
+	if x != nil {
+		return x.Answers
+	}
+	return false
+}
+
+func (x *Join) GetInterruptible() bool {
+	if x != nil {
+		return x.Interruptible
+	}
+	return false
+}
+
 // HeldRun is a run whose steps a worker may still be running.
 type HeldRun struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1388,7 +1439,19 @@ type EntityType struct {
 	// How many calls may wait for one key; 0 for the default.
 	Mailbox int64 `protobuf:"varint,4,opt,name=mailbox,proto3" json:"mailbox,omitempty"`
 	// How long an idle entity stays in memory, in nanoseconds; 0 for the default.
-	Idle          int64 `protobuf:"varint,5,opt,name=idle,proto3" json:"idle,omitempty"`
+	Idle int64 `protobuf:"varint,5,opt,name=idle,proto3" json:"idle,omitempty"`
+	// How many bytes of calls may wait for one key; 0 for the default.
+	MailboxBytes int64 `protobuf:"varint,6,opt,name=mailbox_bytes,json=mailboxBytes,proto3" json:"mailbox_bytes,omitempty"`
+	// How long a state is kept after it was created, and after its last successful operation, in
+	// nanoseconds; 0 for no limit.
+	Ttl     int64 `protobuf:"varint,7,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	IdleTtl int64 `protobuf:"varint,8,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
+	// The version of the states that the worker writes. It reads that version and earlier ones; 0 is
+	// 1.
+	StateVersion int64 `protobuf:"varint,9,opt,name=state_version,json=stateVersion,proto3" json:"state_version,omitempty"`
+	// How many operations of a key the server keeps, and whether with their inputs.
+	Log           int64 `protobuf:"varint,10,opt,name=log,proto3" json:"log,omitempty"`
+	LogInputs     bool  `protobuf:"varint,11,opt,name=log_inputs,json=logInputs,proto3" json:"log_inputs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1456,6 +1519,48 @@ func (x *EntityType) GetIdle() int64 {
 		return x.Idle
 	}
 	return 0
+}
+
+func (x *EntityType) GetMailboxBytes() int64 {
+	if x != nil {
+		return x.MailboxBytes
+	}
+	return 0
+}
+
+func (x *EntityType) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+func (x *EntityType) GetIdleTtl() int64 {
+	if x != nil {
+		return x.IdleTtl
+	}
+	return 0
+}
+
+func (x *EntityType) GetStateVersion() int64 {
+	if x != nil {
+		return x.StateVersion
+	}
+	return 0
+}
+
+func (x *EntityType) GetLog() int64 {
+	if x != nil {
+		return x.Log
+	}
+	return 0
+}
+
+func (x *EntityType) GetLogInputs() bool {
+	if x != nil {
+		return x.LogInputs
+	}
+	return false
 }
 
 // Joined answers a join.
@@ -2593,6 +2698,60 @@ func (x *Turn) GetBlocked() []byte {
 	return nil
 }
 
+// TurnTaken answers a turn that recorded no event: the server has applied it. Deliver answers a
+// turn with events, and Evict a turn that ended the run or came too late.
+type TurnTaken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           []byte                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnTaken) Reset() {
+	*x = TurnTaken{}
+	mi := &file_perdure_v1_worker_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnTaken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnTaken) ProtoMessage() {}
+
+func (x *TurnTaken) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_worker_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnTaken.ProtoReflect.Descriptor instead.
+func (*TurnTaken) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *TurnTaken) GetRun() []byte {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *TurnTaken) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
 // TurnRefused says that the server did not take a turn.
 type TurnRefused struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2605,7 +2764,7 @@ type TurnRefused struct {
 
 func (x *TurnRefused) Reset() {
 	*x = TurnRefused{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[26]
+	mi := &file_perdure_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +2776,7 @@ func (x *TurnRefused) String() string {
 func (*TurnRefused) ProtoMessage() {}
 
 func (x *TurnRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[26]
+	mi := &file_perdure_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +2789,7 @@ func (x *TurnRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnRefused.ProtoReflect.Descriptor instead.
 func (*TurnRefused) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TurnRefused) GetRun() []byte {
@@ -2667,7 +2826,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[27]
+	mi := &file_perdure_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +2838,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[27]
+	mi := &file_perdure_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +2851,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{27}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Release) GetRun() []byte {
@@ -2735,7 +2894,7 @@ type Pass struct {
 
 func (x *Pass) Reset() {
 	*x = Pass{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[28]
+	mi := &file_perdure_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2747,7 +2906,7 @@ func (x *Pass) String() string {
 func (*Pass) ProtoMessage() {}
 
 func (x *Pass) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[28]
+	mi := &file_perdure_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2760,7 +2919,7 @@ func (x *Pass) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pass.ProtoReflect.Descriptor instead.
 func (*Pass) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{28}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Pass) GetRef() *TaskRef {
@@ -2794,7 +2953,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[29]
+	mi := &file_perdure_v1_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2806,7 +2965,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[29]
+	mi := &file_perdure_v1_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2819,7 +2978,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{29}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Begin) GetRef() *TaskRef {
@@ -2841,7 +3000,7 @@ type Kept struct {
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[30]
+	mi := &file_perdure_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +3012,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[30]
+	mi := &file_perdure_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2866,7 +3025,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{30}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Kept) GetRef() *TaskRef {
@@ -2896,7 +3055,7 @@ type Passed struct {
 
 func (x *Passed) Reset() {
 	*x = Passed{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[31]
+	mi := &file_perdure_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2908,7 +3067,7 @@ func (x *Passed) String() string {
 func (*Passed) ProtoMessage() {}
 
 func (x *Passed) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[31]
+	mi := &file_perdure_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2921,7 +3080,7 @@ func (x *Passed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passed.ProtoReflect.Descriptor instead.
 func (*Passed) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{31}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Passed) GetRef() *TaskRef {
@@ -2967,7 +3126,7 @@ type OperationCall struct {
 
 func (x *OperationCall) Reset() {
 	*x = OperationCall{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[32]
+	mi := &file_perdure_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3138,7 @@ func (x *OperationCall) String() string {
 func (*OperationCall) ProtoMessage() {}
 
 func (x *OperationCall) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[32]
+	mi := &file_perdure_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3151,7 @@ func (x *OperationCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationCall.ProtoReflect.Descriptor instead.
 func (*OperationCall) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{32}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *OperationCall) GetName() string {
@@ -3038,7 +3197,7 @@ type Operations struct {
 
 func (x *Operations) Reset() {
 	*x = Operations{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[33]
+	mi := &file_perdure_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3209,7 @@ func (x *Operations) String() string {
 func (*Operations) ProtoMessage() {}
 
 func (x *Operations) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[33]
+	mi := &file_perdure_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3222,7 @@ func (x *Operations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operations.ProtoReflect.Descriptor instead.
 func (*Operations) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{33}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Operations) GetEntity() *Address {
@@ -3108,6 +3267,70 @@ func (x *Operations) GetNow() int64 {
 	return 0
 }
 
+// Interruption interrupts a call that the worker makes. The worker ignores it when the call does
+// not run.
+type Interruption struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Entity *Address               `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
+	// Of the hand-over.
+	Generation uint64 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	// The index of the call in the hand-over; not set for the call that runs.
+	Call          *int64 `protobuf:"varint,3,opt,name=call,proto3,oneof" json:"call,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Interruption) Reset() {
+	*x = Interruption{}
+	mi := &file_perdure_v1_worker_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Interruption) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Interruption) ProtoMessage() {}
+
+func (x *Interruption) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_worker_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Interruption.ProtoReflect.Descriptor instead.
+func (*Interruption) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *Interruption) GetEntity() *Address {
+	if x != nil {
+		return x.Entity
+	}
+	return nil
+}
+
+func (x *Interruption) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Interruption) GetCall() int64 {
+	if x != nil && x.Call != nil {
+		return *x.Call
+	}
+	return 0
+}
+
 // OperationResult is the result of one call.
 type OperationResult struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -3122,7 +3345,7 @@ type OperationResult struct {
 
 func (x *OperationResult) Reset() {
 	*x = OperationResult{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[34]
+	mi := &file_perdure_v1_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3357,7 @@ func (x *OperationResult) String() string {
 func (*OperationResult) ProtoMessage() {}
 
 func (x *OperationResult) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[34]
+	mi := &file_perdure_v1_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3370,7 @@ func (x *OperationResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationResult.ProtoReflect.Descriptor instead.
 func (*OperationResult) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{34}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *OperationResult) GetOutput() *Payload {
@@ -3193,7 +3416,7 @@ type Operated struct {
 
 func (x *Operated) Reset() {
 	*x = Operated{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[35]
+	mi := &file_perdure_v1_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3205,7 +3428,7 @@ func (x *Operated) String() string {
 func (*Operated) ProtoMessage() {}
 
 func (x *Operated) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[35]
+	mi := &file_perdure_v1_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3218,7 +3441,7 @@ func (x *Operated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operated.ProtoReflect.Descriptor instead.
 func (*Operated) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{35}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Operated) GetEntity() *Address {
@@ -3278,17 +3501,19 @@ type Claim struct {
 	Visible   int64     `protobuf:"varint,9,opt,name=visible,proto3" json:"visible,omitempty"`
 	Trace     string    `protobuf:"bytes,10,opt,name=trace,proto3" json:"trace,omitempty"`
 	// The run and the step that idempotency keys are made of, if they differ from the task.
-	Identity      []byte   `protobuf:"bytes,11,opt,name=identity,proto3" json:"identity,omitempty"`
-	Step          string   `protobuf:"bytes,12,opt,name=step,proto3" json:"step,omitempty"`
-	Progress      *Payload `protobuf:"bytes,13,opt,name=progress,proto3" json:"progress,omitempty"`
-	Canceled      bool     `protobuf:"varint,14,opt,name=canceled,proto3" json:"canceled,omitempty"`
+	Identity []byte   `protobuf:"bytes,11,opt,name=identity,proto3" json:"identity,omitempty"`
+	Step     string   `protobuf:"bytes,12,opt,name=step,proto3" json:"step,omitempty"`
+	Progress *Payload `protobuf:"bytes,13,opt,name=progress,proto3" json:"progress,omitempty"`
+	Canceled bool     `protobuf:"varint,14,opt,name=canceled,proto3" json:"canceled,omitempty"`
+	// The step that started the run of the task and gets its outcome, if a workflow did.
+	Parent        *Link `protobuf:"bytes,15,opt,name=parent,proto3" json:"parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[36]
+	mi := &file_perdure_v1_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3300,7 +3525,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[36]
+	mi := &file_perdure_v1_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3313,7 +3538,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{36}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Claim) GetRef() *TaskRef {
@@ -3414,6 +3639,13 @@ func (x *Claim) GetCanceled() bool {
 	return false
 }
 
+func (x *Claim) GetParent() *Link {
+	if x != nil {
+		return x.Parent
+	}
+	return nil
+}
+
 // StopClaim says that the engine no longer waits for a claim.
 type StopClaim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3426,7 +3658,7 @@ type StopClaim struct {
 
 func (x *StopClaim) Reset() {
 	*x = StopClaim{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[37]
+	mi := &file_perdure_v1_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3438,7 +3670,7 @@ func (x *StopClaim) String() string {
 func (*StopClaim) ProtoMessage() {}
 
 func (x *StopClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[37]
+	mi := &file_perdure_v1_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3451,7 +3683,7 @@ func (x *StopClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopClaim.ProtoReflect.Descriptor instead.
 func (*StopClaim) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{37}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *StopClaim) GetRef() *TaskRef {
@@ -3491,7 +3723,7 @@ type TaskReport struct {
 
 func (x *TaskReport) Reset() {
 	*x = TaskReport{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[38]
+	mi := &file_perdure_v1_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3503,7 +3735,7 @@ func (x *TaskReport) String() string {
 func (*TaskReport) ProtoMessage() {}
 
 func (x *TaskReport) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[38]
+	mi := &file_perdure_v1_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3516,7 +3748,7 @@ func (x *TaskReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskReport.ProtoReflect.Descriptor instead.
 func (*TaskReport) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{38}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TaskReport) GetRef() *TaskRef {
@@ -3580,7 +3812,7 @@ type Settled struct {
 
 func (x *Settled) Reset() {
 	*x = Settled{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[39]
+	mi := &file_perdure_v1_worker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3592,7 +3824,7 @@ func (x *Settled) String() string {
 func (*Settled) ProtoMessage() {}
 
 func (x *Settled) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[39]
+	mi := &file_perdure_v1_worker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3605,7 +3837,7 @@ func (x *Settled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settled.ProtoReflect.Descriptor instead.
 func (*Settled) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{39}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Settled) GetRef() *TaskRef {
@@ -3641,7 +3873,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[40]
+	mi := &file_perdure_v1_worker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3653,7 +3885,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[40]
+	mi := &file_perdure_v1_worker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3666,7 +3898,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{40}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Beat) GetRef() *TaskRef {
@@ -3701,7 +3933,7 @@ type Beats struct {
 
 func (x *Beats) Reset() {
 	*x = Beats{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[41]
+	mi := &file_perdure_v1_worker_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3713,7 +3945,7 @@ func (x *Beats) String() string {
 func (*Beats) ProtoMessage() {}
 
 func (x *Beats) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[41]
+	mi := &file_perdure_v1_worker_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3726,7 +3958,7 @@ func (x *Beats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beats.ProtoReflect.Descriptor instead.
 func (*Beats) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{41}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Beats) GetId() uint64 {
@@ -3754,7 +3986,7 @@ type BeatReply struct {
 
 func (x *BeatReply) Reset() {
 	*x = BeatReply{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[42]
+	mi := &file_perdure_v1_worker_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3766,7 +3998,7 @@ func (x *BeatReply) String() string {
 func (*BeatReply) ProtoMessage() {}
 
 func (x *BeatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[42]
+	mi := &file_perdure_v1_worker_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3779,7 +4011,7 @@ func (x *BeatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReply.ProtoReflect.Descriptor instead.
 func (*BeatReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{42}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *BeatReply) GetHeld() bool {
@@ -3808,7 +4040,7 @@ type BeatReplies struct {
 
 func (x *BeatReplies) Reset() {
 	*x = BeatReplies{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[43]
+	mi := &file_perdure_v1_worker_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +4052,7 @@ func (x *BeatReplies) String() string {
 func (*BeatReplies) ProtoMessage() {}
 
 func (x *BeatReplies) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[43]
+	mi := &file_perdure_v1_worker_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +4065,7 @@ func (x *BeatReplies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReplies.ProtoReflect.Descriptor instead.
 func (*BeatReplies) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{43}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *BeatReplies) GetId() uint64 {
@@ -3872,7 +4104,7 @@ type TaskItem struct {
 
 func (x *TaskItem) Reset() {
 	*x = TaskItem{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[44]
+	mi := &file_perdure_v1_worker_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3884,7 +4116,7 @@ func (x *TaskItem) String() string {
 func (*TaskItem) ProtoMessage() {}
 
 func (x *TaskItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[44]
+	mi := &file_perdure_v1_worker_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3897,7 +4129,7 @@ func (x *TaskItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskItem.ProtoReflect.Descriptor instead.
 func (*TaskItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{44}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TaskItem) GetKind() uint32 {
@@ -3956,7 +4188,7 @@ type TaskWrite struct {
 
 func (x *TaskWrite) Reset() {
 	*x = TaskWrite{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[45]
+	mi := &file_perdure_v1_worker_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3968,7 +4200,7 @@ func (x *TaskWrite) String() string {
 func (*TaskWrite) ProtoMessage() {}
 
 func (x *TaskWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[45]
+	mi := &file_perdure_v1_worker_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3981,7 +4213,7 @@ func (x *TaskWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWrite.ProtoReflect.Descriptor instead.
 func (*TaskWrite) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{45}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TaskWrite) GetId() uint64 {
@@ -4030,7 +4262,7 @@ type WriteReply struct {
 
 func (x *WriteReply) Reset() {
 	*x = WriteReply{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[46]
+	mi := &file_perdure_v1_worker_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4042,7 +4274,7 @@ func (x *WriteReply) String() string {
 func (*WriteReply) ProtoMessage() {}
 
 func (x *WriteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[46]
+	mi := &file_perdure_v1_worker_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4055,7 +4287,7 @@ func (x *WriteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply.ProtoReflect.Descriptor instead.
 func (*WriteReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{46}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WriteReply) GetId() uint64 {
@@ -4084,7 +4316,7 @@ type ReadStates struct {
 
 func (x *ReadStates) Reset() {
 	*x = ReadStates{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[47]
+	mi := &file_perdure_v1_worker_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4096,7 +4328,7 @@ func (x *ReadStates) String() string {
 func (*ReadStates) ProtoMessage() {}
 
 func (x *ReadStates) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[47]
+	mi := &file_perdure_v1_worker_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4109,7 +4341,7 @@ func (x *ReadStates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadStates.ProtoReflect.Descriptor instead.
 func (*ReadStates) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{47}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReadStates) GetId() uint64 {
@@ -4144,7 +4376,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[48]
+	mi := &file_perdure_v1_worker_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4156,7 +4388,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[48]
+	mi := &file_perdure_v1_worker_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4169,7 +4401,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{48}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *State) GetName() string {
@@ -4198,7 +4430,7 @@ type States struct {
 
 func (x *States) Reset() {
 	*x = States{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[49]
+	mi := &file_perdure_v1_worker_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4210,7 +4442,7 @@ func (x *States) String() string {
 func (*States) ProtoMessage() {}
 
 func (x *States) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[49]
+	mi := &file_perdure_v1_worker_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4223,7 +4455,7 @@ func (x *States) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use States.ProtoReflect.Descriptor instead.
 func (*States) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{49}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *States) GetId() uint64 {
@@ -4257,7 +4489,7 @@ type Slots struct {
 
 func (x *Slots) Reset() {
 	*x = Slots{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[50]
+	mi := &file_perdure_v1_worker_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4269,7 +4501,7 @@ func (x *Slots) String() string {
 func (*Slots) ProtoMessage() {}
 
 func (x *Slots) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[50]
+	mi := &file_perdure_v1_worker_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4282,7 +4514,7 @@ func (x *Slots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slots.ProtoReflect.Descriptor instead.
 func (*Slots) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{50}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Slots) GetSlots() int64 {
@@ -4297,7 +4529,7 @@ var File_perdure_v1_worker_proto protoreflect.FileDescriptor
 const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"\x17perdure/v1/worker.proto\x12\n" +
-	"perdure.v1\x1a\x17perdure/v1/common.proto\"\xa0\x01\n" +
+	"perdure.v1\x1a\x17perdure/v1/common.proto\x1a\x1aperdure/v1/execution.proto\"\xa0\x01\n" +
 	"\vWorkerFrame\x12'\n" +
 	"\x05hello\x18\x01 \x01(\v2\x11.perdure.v1.HelloR\x05hello\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\"\n" +
@@ -4346,7 +4578,7 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"readStates\x12)\n" +
 	"\x05slots\x18\r \x01(\v2\x11.perdure.v1.SlotsH\x00R\x05slots\x12/\n" +
 	"\agoodbye\x18\x0e \x01(\v2\x13.perdure.v1.GoodbyeH\x00R\agoodbyeB\x06\n" +
-	"\x04item\"\xfd\a\n" +
+	"\x04item\"\xf5\b\n" +
 	"\n" +
 	"ServerItem\x12,\n" +
 	"\x06joined\x18\x01 \x01(\v2\x12.perdure.v1.JoinedH\x00R\x06joined\x12&\n" +
@@ -4376,11 +4608,14 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\x06states\x18\x11 \x01(\v2\x12.perdure.v1.StatesH\x00R\x06states\x12<\n" +
 	"\fturn_refused\x18\x12 \x01(\v2\x17.perdure.v1.TurnRefusedH\x00R\vturnRefused\x129\n" +
 	"\vmore_events\x18\x13 \x01(\v2\x16.perdure.v1.MoreEventsH\x00R\n" +
-	"moreEvents\x12)\n" +
+	"moreEvents\x126\n" +
+	"\n" +
+	"turn_taken\x18\x14 \x01(\v2\x15.perdure.v1.TurnTakenH\x00R\tturnTaken\x12>\n" +
+	"\finterruption\x18\x15 \x01(\v2\x18.perdure.v1.InterruptionH\x00R\finterruption\x12)\n" +
 	"\x05drain\x18\x1e \x01(\v2\x11.perdure.v1.DrainH\x00R\x05drainB\x06\n" +
 	"\x04item\"#\n" +
 	"\x05Drain\x12\x1a\n" +
-	"\bpatience\x18\x01 \x01(\x03R\bpatience\"\xc2\x03\n" +
+	"\bpatience\x18\x01 \x01(\x03R\bpatience\"\x82\x04\n" +
 	"\x04Join\x12$\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x10.perdure.v1.RoleR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -4396,20 +4631,30 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\theld_runs\x18\v \x03(\v2\x13.perdure.v1.HeldRunR\bheldRuns\x126\n" +
 	"\vheld_claims\x18\f \x03(\v2\x15.perdure.v1.HeldClaimR\n" +
 	"heldClaims\x128\n" +
-	"\rheld_entities\x18\r \x03(\v2\x13.perdure.v1.AddressR\fheldEntities\"J\n" +
+	"\rheld_entities\x18\r \x03(\v2\x13.perdure.v1.AddressR\fheldEntities\x12\x18\n" +
+	"\aanswers\x18\x0e \x01(\bR\aanswers\x12$\n" +
+	"\rinterruptible\x18\x0f \x01(\bR\rinterruptible\"J\n" +
 	"\aHeldRun\x12-\n" +
 	"\aaddress\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\aaddress\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\fR\x03run\"H\n" +
 	"\tHeldClaim\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.perdure.v1.TaskRefR\x03ref\x12\x14\n" +
-	"\x05claim\x18\x02 \x01(\x03R\x05claim\"\x86\x01\n" +
+	"\x05claim\x18\x02 \x01(\x03R\x05claim\"\xae\x02\n" +
 	"\n" +
 	"EntityType\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
 	"\x05views\x18\x02 \x03(\tR\x05views\x12 \n" +
 	"\vconcurrency\x18\x03 \x01(\x03R\vconcurrency\x12\x18\n" +
 	"\amailbox\x18\x04 \x01(\x03R\amailbox\x12\x12\n" +
-	"\x04idle\x18\x05 \x01(\x03R\x04idle\"]\n" +
+	"\x04idle\x18\x05 \x01(\x03R\x04idle\x12#\n" +
+	"\rmailbox_bytes\x18\x06 \x01(\x03R\fmailboxBytes\x12\x10\n" +
+	"\x03ttl\x18\a \x01(\x03R\x03ttl\x12\x19\n" +
+	"\bidle_ttl\x18\b \x01(\x03R\aidleTtl\x12#\n" +
+	"\rstate_version\x18\t \x01(\x03R\fstateVersion\x12\x10\n" +
+	"\x03log\x18\n" +
+	" \x01(\x03R\x03log\x12\x1d\n" +
+	"\n" +
+	"log_inputs\x18\v \x01(\bR\tlogInputs\"]\n" +
 	"\x06Joined\x12$\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x10.perdure.v1.RoleR\x04role\x12-\n" +
 	"\x05error\x18\x02 \x01(\v2\x17.perdure.v1.ErrorDetailR\x05error\"I\n" +
@@ -4518,7 +4763,12 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\x05close\x18\x06 \x01(\v2\x11.perdure.v1.CloseR\x05close\x12\x18\n" +
 	"\arunning\x18\a \x01(\bR\arunning\x12\x14\n" +
 	"\x05waits\x18\b \x01(\fR\x05waits\x12\x18\n" +
-	"\ablocked\x18\t \x01(\fR\ablocked\"n\n" +
+	"\ablocked\x18\t \x01(\fR\ablocked\"=\n" +
+	"\tTurnTaken\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\fR\x03run\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\"n\n" +
 	"\vTurnRefused\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x1e\n" +
 	"\n" +
@@ -4561,7 +4811,14 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\x05state\x18\x03 \x01(\v2\x13.perdure.v1.PayloadR\x05state\x12\x16\n" +
 	"\x06exists\x18\x04 \x01(\bR\x06exists\x12/\n" +
 	"\x05calls\x18\x05 \x03(\v2\x19.perdure.v1.OperationCallR\x05calls\x12\x10\n" +
-	"\x03now\x18\x06 \x01(\x03R\x03now\"\xa1\x01\n" +
+	"\x03now\x18\x06 \x01(\x03R\x03now\"}\n" +
+	"\fInterruption\x12+\n" +
+	"\x06entity\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\x06entity\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x12\x17\n" +
+	"\x04call\x18\x03 \x01(\x03H\x00R\x04call\x88\x01\x01B\a\n" +
+	"\x05_call\"\xa1\x01\n" +
 	"\x0fOperationResult\x12+\n" +
 	"\x06output\x18\x01 \x01(\v2\x13.perdure.v1.PayloadR\x06output\x12-\n" +
 	"\afailure\x18\x02 \x01(\v2\x13.perdure.v1.FailureR\afailure\x12\x16\n" +
@@ -4575,7 +4832,7 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\aresults\x18\x03 \x03(\v2\x1b.perdure.v1.OperationResultR\aresults\x12\x18\n" +
 	"\achanged\x18\x04 \x01(\bR\achanged\x12)\n" +
 	"\x05state\x18\x05 \x01(\v2\x13.perdure.v1.PayloadR\x05state\x12\x16\n" +
-	"\x06exists\x18\x06 \x01(\bR\x06exists\"\xb4\x03\n" +
+	"\x06exists\x18\x06 \x01(\bR\x06exists\"\xde\x03\n" +
 	"\x05Claim\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.perdure.v1.TaskRefR\x03ref\x12\x14\n" +
 	"\x05claim\x18\x02 \x01(\x03R\x05claim\x12(\n" +
@@ -4591,7 +4848,8 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\bidentity\x18\v \x01(\fR\bidentity\x12\x12\n" +
 	"\x04step\x18\f \x01(\tR\x04step\x12/\n" +
 	"\bprogress\x18\r \x01(\v2\x13.perdure.v1.PayloadR\bprogress\x12\x1a\n" +
-	"\bcanceled\x18\x0e \x01(\bR\bcanceled\"Z\n" +
+	"\bcanceled\x18\x0e \x01(\bR\bcanceled\x12(\n" +
+	"\x06parent\x18\x0f \x01(\v2\x10.perdure.v1.LinkR\x06parent\"Z\n" +
 	"\tStopClaim\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.perdure.v1.TaskRefR\x03ref\x12\x14\n" +
 	"\x05claim\x18\x02 \x01(\x03R\x05claim\x12\x10\n" +
@@ -4677,7 +4935,7 @@ func file_perdure_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_perdure_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_perdure_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_perdure_v1_worker_proto_goTypes = []any{
 	(Role)(0),               // 0: perdure.v1.Role
 	(*WorkerFrame)(nil),     // 1: perdure.v1.WorkerFrame
@@ -4706,40 +4964,43 @@ var file_perdure_v1_worker_proto_goTypes = []any{
 	(*Command)(nil),         // 24: perdure.v1.Command
 	(*Close)(nil),           // 25: perdure.v1.Close
 	(*Turn)(nil),            // 26: perdure.v1.Turn
-	(*TurnRefused)(nil),     // 27: perdure.v1.TurnRefused
-	(*Release)(nil),         // 28: perdure.v1.Release
-	(*Pass)(nil),            // 29: perdure.v1.Pass
-	(*Begin)(nil),           // 30: perdure.v1.Begin
-	(*Kept)(nil),            // 31: perdure.v1.Kept
-	(*Passed)(nil),          // 32: perdure.v1.Passed
-	(*OperationCall)(nil),   // 33: perdure.v1.OperationCall
-	(*Operations)(nil),      // 34: perdure.v1.Operations
-	(*OperationResult)(nil), // 35: perdure.v1.OperationResult
-	(*Operated)(nil),        // 36: perdure.v1.Operated
-	(*Claim)(nil),           // 37: perdure.v1.Claim
-	(*StopClaim)(nil),       // 38: perdure.v1.StopClaim
-	(*TaskReport)(nil),      // 39: perdure.v1.TaskReport
-	(*Settled)(nil),         // 40: perdure.v1.Settled
-	(*Beat)(nil),            // 41: perdure.v1.Beat
-	(*Beats)(nil),           // 42: perdure.v1.Beats
-	(*BeatReply)(nil),       // 43: perdure.v1.BeatReply
-	(*BeatReplies)(nil),     // 44: perdure.v1.BeatReplies
-	(*TaskItem)(nil),        // 45: perdure.v1.TaskItem
-	(*TaskWrite)(nil),       // 46: perdure.v1.TaskWrite
-	(*WriteReply)(nil),      // 47: perdure.v1.WriteReply
-	(*ReadStates)(nil),      // 48: perdure.v1.ReadStates
-	(*State)(nil),           // 49: perdure.v1.State
-	(*States)(nil),          // 50: perdure.v1.States
-	(*Slots)(nil),           // 51: perdure.v1.Slots
-	(*Address)(nil),         // 52: perdure.v1.Address
-	(*TaskRef)(nil),         // 53: perdure.v1.TaskRef
-	(*ErrorDetail)(nil),     // 54: perdure.v1.ErrorDetail
-	(*Event)(nil),           // 55: perdure.v1.Event
-	(*Payload)(nil),         // 56: perdure.v1.Payload
-	(*Failure)(nil),         // 57: perdure.v1.Failure
-	(*Label)(nil),           // 58: perdure.v1.Label
-	(*Retry)(nil),           // 59: perdure.v1.Retry
-	(*TaskSpec)(nil),        // 60: perdure.v1.TaskSpec
+	(*TurnTaken)(nil),       // 27: perdure.v1.TurnTaken
+	(*TurnRefused)(nil),     // 28: perdure.v1.TurnRefused
+	(*Release)(nil),         // 29: perdure.v1.Release
+	(*Pass)(nil),            // 30: perdure.v1.Pass
+	(*Begin)(nil),           // 31: perdure.v1.Begin
+	(*Kept)(nil),            // 32: perdure.v1.Kept
+	(*Passed)(nil),          // 33: perdure.v1.Passed
+	(*OperationCall)(nil),   // 34: perdure.v1.OperationCall
+	(*Operations)(nil),      // 35: perdure.v1.Operations
+	(*Interruption)(nil),    // 36: perdure.v1.Interruption
+	(*OperationResult)(nil), // 37: perdure.v1.OperationResult
+	(*Operated)(nil),        // 38: perdure.v1.Operated
+	(*Claim)(nil),           // 39: perdure.v1.Claim
+	(*StopClaim)(nil),       // 40: perdure.v1.StopClaim
+	(*TaskReport)(nil),      // 41: perdure.v1.TaskReport
+	(*Settled)(nil),         // 42: perdure.v1.Settled
+	(*Beat)(nil),            // 43: perdure.v1.Beat
+	(*Beats)(nil),           // 44: perdure.v1.Beats
+	(*BeatReply)(nil),       // 45: perdure.v1.BeatReply
+	(*BeatReplies)(nil),     // 46: perdure.v1.BeatReplies
+	(*TaskItem)(nil),        // 47: perdure.v1.TaskItem
+	(*TaskWrite)(nil),       // 48: perdure.v1.TaskWrite
+	(*WriteReply)(nil),      // 49: perdure.v1.WriteReply
+	(*ReadStates)(nil),      // 50: perdure.v1.ReadStates
+	(*State)(nil),           // 51: perdure.v1.State
+	(*States)(nil),          // 52: perdure.v1.States
+	(*Slots)(nil),           // 53: perdure.v1.Slots
+	(*Address)(nil),         // 54: perdure.v1.Address
+	(*TaskRef)(nil),         // 55: perdure.v1.TaskRef
+	(*ErrorDetail)(nil),     // 56: perdure.v1.ErrorDetail
+	(*Event)(nil),           // 57: perdure.v1.Event
+	(*Payload)(nil),         // 58: perdure.v1.Payload
+	(*Failure)(nil),         // 59: perdure.v1.Failure
+	(*Label)(nil),           // 60: perdure.v1.Label
+	(*Retry)(nil),           // 61: perdure.v1.Retry
+	(*TaskSpec)(nil),        // 62: perdure.v1.TaskSpec
+	(*Link)(nil),            // 63: perdure.v1.Link
 }
 var file_perdure_v1_worker_proto_depIdxs = []int32{
 	3,   // 0: perdure.v1.WorkerFrame.hello:type_name -> perdure.v1.Hello
@@ -4749,16 +5010,16 @@ var file_perdure_v1_worker_proto_depIdxs = []int32{
 	8,   // 4: perdure.v1.WorkerItem.join:type_name -> perdure.v1.Join
 	13,  // 5: perdure.v1.WorkerItem.leave:type_name -> perdure.v1.Leave
 	26,  // 6: perdure.v1.WorkerItem.turn:type_name -> perdure.v1.Turn
-	28,  // 7: perdure.v1.WorkerItem.release:type_name -> perdure.v1.Release
+	29,  // 7: perdure.v1.WorkerItem.release:type_name -> perdure.v1.Release
 	23,  // 8: perdure.v1.WorkerItem.query_answer:type_name -> perdure.v1.QueryAnswer
-	29,  // 9: perdure.v1.WorkerItem.pass:type_name -> perdure.v1.Pass
-	32,  // 10: perdure.v1.WorkerItem.passed:type_name -> perdure.v1.Passed
-	36,  // 11: perdure.v1.WorkerItem.operated:type_name -> perdure.v1.Operated
-	39,  // 12: perdure.v1.WorkerItem.task_report:type_name -> perdure.v1.TaskReport
-	42,  // 13: perdure.v1.WorkerItem.beats:type_name -> perdure.v1.Beats
-	46,  // 14: perdure.v1.WorkerItem.task_write:type_name -> perdure.v1.TaskWrite
-	48,  // 15: perdure.v1.WorkerItem.read_states:type_name -> perdure.v1.ReadStates
-	51,  // 16: perdure.v1.WorkerItem.slots:type_name -> perdure.v1.Slots
+	30,  // 9: perdure.v1.WorkerItem.pass:type_name -> perdure.v1.Pass
+	33,  // 10: perdure.v1.WorkerItem.passed:type_name -> perdure.v1.Passed
+	38,  // 11: perdure.v1.WorkerItem.operated:type_name -> perdure.v1.Operated
+	41,  // 12: perdure.v1.WorkerItem.task_report:type_name -> perdure.v1.TaskReport
+	44,  // 13: perdure.v1.WorkerItem.beats:type_name -> perdure.v1.Beats
+	48,  // 14: perdure.v1.WorkerItem.task_write:type_name -> perdure.v1.TaskWrite
+	50,  // 15: perdure.v1.WorkerItem.read_states:type_name -> perdure.v1.ReadStates
+	53,  // 16: perdure.v1.WorkerItem.slots:type_name -> perdure.v1.Slots
 	15,  // 17: perdure.v1.WorkerItem.goodbye:type_name -> perdure.v1.Goodbye
 	12,  // 18: perdure.v1.ServerItem.joined:type_name -> perdure.v1.Joined
 	14,  // 19: perdure.v1.ServerItem.left:type_name -> perdure.v1.Left
@@ -4768,94 +5029,98 @@ var file_perdure_v1_worker_proto_depIdxs = []int32{
 	20,  // 23: perdure.v1.ServerItem.evict:type_name -> perdure.v1.Evict
 	21,  // 24: perdure.v1.ServerItem.query:type_name -> perdure.v1.Query
 	22,  // 25: perdure.v1.ServerItem.recall:type_name -> perdure.v1.Recall
-	30,  // 26: perdure.v1.ServerItem.begin:type_name -> perdure.v1.Begin
-	31,  // 27: perdure.v1.ServerItem.kept:type_name -> perdure.v1.Kept
-	34,  // 28: perdure.v1.ServerItem.operations:type_name -> perdure.v1.Operations
-	37,  // 29: perdure.v1.ServerItem.claim:type_name -> perdure.v1.Claim
-	38,  // 30: perdure.v1.ServerItem.stop_claim:type_name -> perdure.v1.StopClaim
-	40,  // 31: perdure.v1.ServerItem.settled:type_name -> perdure.v1.Settled
-	44,  // 32: perdure.v1.ServerItem.beat_replies:type_name -> perdure.v1.BeatReplies
-	47,  // 33: perdure.v1.ServerItem.write_reply:type_name -> perdure.v1.WriteReply
-	50,  // 34: perdure.v1.ServerItem.states:type_name -> perdure.v1.States
-	27,  // 35: perdure.v1.ServerItem.turn_refused:type_name -> perdure.v1.TurnRefused
+	31,  // 26: perdure.v1.ServerItem.begin:type_name -> perdure.v1.Begin
+	32,  // 27: perdure.v1.ServerItem.kept:type_name -> perdure.v1.Kept
+	35,  // 28: perdure.v1.ServerItem.operations:type_name -> perdure.v1.Operations
+	39,  // 29: perdure.v1.ServerItem.claim:type_name -> perdure.v1.Claim
+	40,  // 30: perdure.v1.ServerItem.stop_claim:type_name -> perdure.v1.StopClaim
+	42,  // 31: perdure.v1.ServerItem.settled:type_name -> perdure.v1.Settled
+	46,  // 32: perdure.v1.ServerItem.beat_replies:type_name -> perdure.v1.BeatReplies
+	49,  // 33: perdure.v1.ServerItem.write_reply:type_name -> perdure.v1.WriteReply
+	52,  // 34: perdure.v1.ServerItem.states:type_name -> perdure.v1.States
+	28,  // 35: perdure.v1.ServerItem.turn_refused:type_name -> perdure.v1.TurnRefused
 	17,  // 36: perdure.v1.ServerItem.more_events:type_name -> perdure.v1.MoreEvents
-	7,   // 37: perdure.v1.ServerItem.drain:type_name -> perdure.v1.Drain
-	0,   // 38: perdure.v1.Join.role:type_name -> perdure.v1.Role
-	11,  // 39: perdure.v1.Join.entities:type_name -> perdure.v1.EntityType
-	9,   // 40: perdure.v1.Join.held_runs:type_name -> perdure.v1.HeldRun
-	10,  // 41: perdure.v1.Join.held_claims:type_name -> perdure.v1.HeldClaim
-	52,  // 42: perdure.v1.Join.held_entities:type_name -> perdure.v1.Address
-	52,  // 43: perdure.v1.HeldRun.address:type_name -> perdure.v1.Address
-	53,  // 44: perdure.v1.HeldClaim.ref:type_name -> perdure.v1.TaskRef
-	0,   // 45: perdure.v1.Joined.role:type_name -> perdure.v1.Role
-	54,  // 46: perdure.v1.Joined.error:type_name -> perdure.v1.ErrorDetail
-	0,   // 47: perdure.v1.Leave.role:type_name -> perdure.v1.Role
-	0,   // 48: perdure.v1.Left.role:type_name -> perdure.v1.Role
-	54,  // 49: perdure.v1.Left.error:type_name -> perdure.v1.ErrorDetail
-	52,  // 50: perdure.v1.Activation.address:type_name -> perdure.v1.Address
-	55,  // 51: perdure.v1.Activation.events:type_name -> perdure.v1.Event
-	55,  // 52: perdure.v1.MoreEvents.events:type_name -> perdure.v1.Event
-	55,  // 53: perdure.v1.Deliver.events:type_name -> perdure.v1.Event
-	56,  // 54: perdure.v1.Query.input:type_name -> perdure.v1.Payload
-	52,  // 55: perdure.v1.Recall.address:type_name -> perdure.v1.Address
-	56,  // 56: perdure.v1.Recall.input:type_name -> perdure.v1.Payload
-	56,  // 57: perdure.v1.QueryAnswer.output:type_name -> perdure.v1.Payload
-	57,  // 58: perdure.v1.QueryAnswer.failure:type_name -> perdure.v1.Failure
-	55,  // 59: perdure.v1.Command.event:type_name -> perdure.v1.Event
-	58,  // 60: perdure.v1.Command.labels:type_name -> perdure.v1.Label
-	56,  // 61: perdure.v1.Close.output:type_name -> perdure.v1.Payload
-	57,  // 62: perdure.v1.Close.failure:type_name -> perdure.v1.Failure
-	56,  // 63: perdure.v1.Close.input:type_name -> perdure.v1.Payload
-	59,  // 64: perdure.v1.Close.retry:type_name -> perdure.v1.Retry
-	24,  // 65: perdure.v1.Turn.commands:type_name -> perdure.v1.Command
-	25,  // 66: perdure.v1.Turn.close:type_name -> perdure.v1.Close
-	54,  // 67: perdure.v1.TurnRefused.error:type_name -> perdure.v1.ErrorDetail
-	53,  // 68: perdure.v1.Pass.ref:type_name -> perdure.v1.TaskRef
-	60,  // 69: perdure.v1.Pass.spec:type_name -> perdure.v1.TaskSpec
-	56,  // 70: perdure.v1.Pass.input:type_name -> perdure.v1.Payload
-	53,  // 71: perdure.v1.Begin.ref:type_name -> perdure.v1.TaskRef
-	53,  // 72: perdure.v1.Kept.ref:type_name -> perdure.v1.TaskRef
-	53,  // 73: perdure.v1.Passed.ref:type_name -> perdure.v1.TaskRef
-	60,  // 74: perdure.v1.Passed.spec:type_name -> perdure.v1.TaskSpec
-	56,  // 75: perdure.v1.OperationCall.input:type_name -> perdure.v1.Payload
-	52,  // 76: perdure.v1.Operations.entity:type_name -> perdure.v1.Address
-	56,  // 77: perdure.v1.Operations.state:type_name -> perdure.v1.Payload
-	33,  // 78: perdure.v1.Operations.calls:type_name -> perdure.v1.OperationCall
-	56,  // 79: perdure.v1.OperationResult.output:type_name -> perdure.v1.Payload
-	57,  // 80: perdure.v1.OperationResult.failure:type_name -> perdure.v1.Failure
-	52,  // 81: perdure.v1.Operated.entity:type_name -> perdure.v1.Address
-	35,  // 82: perdure.v1.Operated.results:type_name -> perdure.v1.OperationResult
-	56,  // 83: perdure.v1.Operated.state:type_name -> perdure.v1.Payload
-	53,  // 84: perdure.v1.Claim.ref:type_name -> perdure.v1.TaskRef
-	60,  // 85: perdure.v1.Claim.spec:type_name -> perdure.v1.TaskSpec
-	56,  // 86: perdure.v1.Claim.input:type_name -> perdure.v1.Payload
-	56,  // 87: perdure.v1.Claim.progress:type_name -> perdure.v1.Payload
-	53,  // 88: perdure.v1.StopClaim.ref:type_name -> perdure.v1.TaskRef
-	53,  // 89: perdure.v1.TaskReport.ref:type_name -> perdure.v1.TaskRef
-	56,  // 90: perdure.v1.TaskReport.output:type_name -> perdure.v1.Payload
-	57,  // 91: perdure.v1.TaskReport.failure:type_name -> perdure.v1.Failure
-	53,  // 92: perdure.v1.Settled.ref:type_name -> perdure.v1.TaskRef
-	54,  // 93: perdure.v1.Settled.error:type_name -> perdure.v1.ErrorDetail
-	53,  // 94: perdure.v1.Beat.ref:type_name -> perdure.v1.TaskRef
-	56,  // 95: perdure.v1.Beat.progress:type_name -> perdure.v1.Payload
-	41,  // 96: perdure.v1.Beats.beats:type_name -> perdure.v1.Beat
-	43,  // 97: perdure.v1.BeatReplies.replies:type_name -> perdure.v1.BeatReply
-	54,  // 98: perdure.v1.BeatReplies.error:type_name -> perdure.v1.ErrorDetail
-	56,  // 99: perdure.v1.TaskItem.value:type_name -> perdure.v1.Payload
-	53,  // 100: perdure.v1.TaskWrite.ref:type_name -> perdure.v1.TaskRef
-	45,  // 101: perdure.v1.TaskWrite.items:type_name -> perdure.v1.TaskItem
-	54,  // 102: perdure.v1.WriteReply.error:type_name -> perdure.v1.ErrorDetail
-	53,  // 103: perdure.v1.ReadStates.ref:type_name -> perdure.v1.TaskRef
-	56,  // 104: perdure.v1.State.value:type_name -> perdure.v1.Payload
-	49,  // 105: perdure.v1.States.states:type_name -> perdure.v1.State
-	54,  // 106: perdure.v1.States.error:type_name -> perdure.v1.ErrorDetail
-	1,   // 107: perdure.v1.WorkerService.Work:input_type -> perdure.v1.WorkerFrame
-	2,   // 108: perdure.v1.WorkerService.Work:output_type -> perdure.v1.ServerFrame
-	108, // [108:109] is the sub-list for method output_type
-	107, // [107:108] is the sub-list for method input_type
-	107, // [107:107] is the sub-list for extension type_name
-	107, // [107:107] is the sub-list for extension extendee
-	0,   // [0:107] is the sub-list for field type_name
+	27,  // 37: perdure.v1.ServerItem.turn_taken:type_name -> perdure.v1.TurnTaken
+	36,  // 38: perdure.v1.ServerItem.interruption:type_name -> perdure.v1.Interruption
+	7,   // 39: perdure.v1.ServerItem.drain:type_name -> perdure.v1.Drain
+	0,   // 40: perdure.v1.Join.role:type_name -> perdure.v1.Role
+	11,  // 41: perdure.v1.Join.entities:type_name -> perdure.v1.EntityType
+	9,   // 42: perdure.v1.Join.held_runs:type_name -> perdure.v1.HeldRun
+	10,  // 43: perdure.v1.Join.held_claims:type_name -> perdure.v1.HeldClaim
+	54,  // 44: perdure.v1.Join.held_entities:type_name -> perdure.v1.Address
+	54,  // 45: perdure.v1.HeldRun.address:type_name -> perdure.v1.Address
+	55,  // 46: perdure.v1.HeldClaim.ref:type_name -> perdure.v1.TaskRef
+	0,   // 47: perdure.v1.Joined.role:type_name -> perdure.v1.Role
+	56,  // 48: perdure.v1.Joined.error:type_name -> perdure.v1.ErrorDetail
+	0,   // 49: perdure.v1.Leave.role:type_name -> perdure.v1.Role
+	0,   // 50: perdure.v1.Left.role:type_name -> perdure.v1.Role
+	56,  // 51: perdure.v1.Left.error:type_name -> perdure.v1.ErrorDetail
+	54,  // 52: perdure.v1.Activation.address:type_name -> perdure.v1.Address
+	57,  // 53: perdure.v1.Activation.events:type_name -> perdure.v1.Event
+	57,  // 54: perdure.v1.MoreEvents.events:type_name -> perdure.v1.Event
+	57,  // 55: perdure.v1.Deliver.events:type_name -> perdure.v1.Event
+	58,  // 56: perdure.v1.Query.input:type_name -> perdure.v1.Payload
+	54,  // 57: perdure.v1.Recall.address:type_name -> perdure.v1.Address
+	58,  // 58: perdure.v1.Recall.input:type_name -> perdure.v1.Payload
+	58,  // 59: perdure.v1.QueryAnswer.output:type_name -> perdure.v1.Payload
+	59,  // 60: perdure.v1.QueryAnswer.failure:type_name -> perdure.v1.Failure
+	57,  // 61: perdure.v1.Command.event:type_name -> perdure.v1.Event
+	60,  // 62: perdure.v1.Command.labels:type_name -> perdure.v1.Label
+	58,  // 63: perdure.v1.Close.output:type_name -> perdure.v1.Payload
+	59,  // 64: perdure.v1.Close.failure:type_name -> perdure.v1.Failure
+	58,  // 65: perdure.v1.Close.input:type_name -> perdure.v1.Payload
+	61,  // 66: perdure.v1.Close.retry:type_name -> perdure.v1.Retry
+	24,  // 67: perdure.v1.Turn.commands:type_name -> perdure.v1.Command
+	25,  // 68: perdure.v1.Turn.close:type_name -> perdure.v1.Close
+	56,  // 69: perdure.v1.TurnRefused.error:type_name -> perdure.v1.ErrorDetail
+	55,  // 70: perdure.v1.Pass.ref:type_name -> perdure.v1.TaskRef
+	62,  // 71: perdure.v1.Pass.spec:type_name -> perdure.v1.TaskSpec
+	58,  // 72: perdure.v1.Pass.input:type_name -> perdure.v1.Payload
+	55,  // 73: perdure.v1.Begin.ref:type_name -> perdure.v1.TaskRef
+	55,  // 74: perdure.v1.Kept.ref:type_name -> perdure.v1.TaskRef
+	55,  // 75: perdure.v1.Passed.ref:type_name -> perdure.v1.TaskRef
+	62,  // 76: perdure.v1.Passed.spec:type_name -> perdure.v1.TaskSpec
+	58,  // 77: perdure.v1.OperationCall.input:type_name -> perdure.v1.Payload
+	54,  // 78: perdure.v1.Operations.entity:type_name -> perdure.v1.Address
+	58,  // 79: perdure.v1.Operations.state:type_name -> perdure.v1.Payload
+	34,  // 80: perdure.v1.Operations.calls:type_name -> perdure.v1.OperationCall
+	54,  // 81: perdure.v1.Interruption.entity:type_name -> perdure.v1.Address
+	58,  // 82: perdure.v1.OperationResult.output:type_name -> perdure.v1.Payload
+	59,  // 83: perdure.v1.OperationResult.failure:type_name -> perdure.v1.Failure
+	54,  // 84: perdure.v1.Operated.entity:type_name -> perdure.v1.Address
+	37,  // 85: perdure.v1.Operated.results:type_name -> perdure.v1.OperationResult
+	58,  // 86: perdure.v1.Operated.state:type_name -> perdure.v1.Payload
+	55,  // 87: perdure.v1.Claim.ref:type_name -> perdure.v1.TaskRef
+	62,  // 88: perdure.v1.Claim.spec:type_name -> perdure.v1.TaskSpec
+	58,  // 89: perdure.v1.Claim.input:type_name -> perdure.v1.Payload
+	58,  // 90: perdure.v1.Claim.progress:type_name -> perdure.v1.Payload
+	63,  // 91: perdure.v1.Claim.parent:type_name -> perdure.v1.Link
+	55,  // 92: perdure.v1.StopClaim.ref:type_name -> perdure.v1.TaskRef
+	55,  // 93: perdure.v1.TaskReport.ref:type_name -> perdure.v1.TaskRef
+	58,  // 94: perdure.v1.TaskReport.output:type_name -> perdure.v1.Payload
+	59,  // 95: perdure.v1.TaskReport.failure:type_name -> perdure.v1.Failure
+	55,  // 96: perdure.v1.Settled.ref:type_name -> perdure.v1.TaskRef
+	56,  // 97: perdure.v1.Settled.error:type_name -> perdure.v1.ErrorDetail
+	55,  // 98: perdure.v1.Beat.ref:type_name -> perdure.v1.TaskRef
+	58,  // 99: perdure.v1.Beat.progress:type_name -> perdure.v1.Payload
+	43,  // 100: perdure.v1.Beats.beats:type_name -> perdure.v1.Beat
+	45,  // 101: perdure.v1.BeatReplies.replies:type_name -> perdure.v1.BeatReply
+	56,  // 102: perdure.v1.BeatReplies.error:type_name -> perdure.v1.ErrorDetail
+	58,  // 103: perdure.v1.TaskItem.value:type_name -> perdure.v1.Payload
+	55,  // 104: perdure.v1.TaskWrite.ref:type_name -> perdure.v1.TaskRef
+	47,  // 105: perdure.v1.TaskWrite.items:type_name -> perdure.v1.TaskItem
+	56,  // 106: perdure.v1.WriteReply.error:type_name -> perdure.v1.ErrorDetail
+	55,  // 107: perdure.v1.ReadStates.ref:type_name -> perdure.v1.TaskRef
+	58,  // 108: perdure.v1.State.value:type_name -> perdure.v1.Payload
+	51,  // 109: perdure.v1.States.states:type_name -> perdure.v1.State
+	56,  // 110: perdure.v1.States.error:type_name -> perdure.v1.ErrorDetail
+	1,   // 111: perdure.v1.WorkerService.Work:input_type -> perdure.v1.WorkerFrame
+	2,   // 112: perdure.v1.WorkerService.Work:output_type -> perdure.v1.ServerFrame
+	112, // [112:113] is the sub-list for method output_type
+	111, // [111:112] is the sub-list for method input_type
+	111, // [111:111] is the sub-list for extension type_name
+	111, // [111:111] is the sub-list for extension extendee
+	0,   // [0:111] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_worker_proto_init() }
@@ -4864,6 +5129,7 @@ func file_perdure_v1_worker_proto_init() {
 		return
 	}
 	file_perdure_v1_common_proto_init()
+	file_perdure_v1_execution_proto_init()
 	file_perdure_v1_worker_proto_msgTypes[4].OneofWrappers = []any{
 		(*WorkerItem_Join)(nil),
 		(*WorkerItem_Leave)(nil),
@@ -4900,15 +5166,18 @@ func file_perdure_v1_worker_proto_init() {
 		(*ServerItem_States)(nil),
 		(*ServerItem_TurnRefused)(nil),
 		(*ServerItem_MoreEvents)(nil),
+		(*ServerItem_TurnTaken)(nil),
+		(*ServerItem_Interruption)(nil),
 		(*ServerItem_Drain)(nil),
 	}
+	file_perdure_v1_worker_proto_msgTypes[35].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_worker_proto_rawDesc), len(file_perdure_v1_worker_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   51,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

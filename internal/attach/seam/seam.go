@@ -35,19 +35,20 @@ type Config[D, T any] struct {
 	Logger *slog.Logger
 	// IdleAfter is how long a parked execution stays in memory; 5 s.
 	IdleAfter time.Duration
-	// MaxLoaded is how many executions stay in memory at once; 10,000.
+	// MaxLoaded is how many executions stay in memory at once; 10,000. It is also how many
+	// executions this process works on at once. Others go to another process, or wait with the
+	// reason no_slot. An execution that waits for a timer, a message, a child or a queued task does
+	// not count.
 	MaxLoaded int
 	// MaxSteps is how many bodies of steps run at once; 1,024.
 	MaxSteps int
+	// MaxCalls is how many keys of entities and services have calls that run at once in this
+	// process; 128. Calls of other keys go to another process, or wait with the reason no_slot.
+	MaxCalls int
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
 	// Payloads is how inputs, outputs and messages are stored. The zero value is JSON.
 	Payloads payload.Codec
-	// Cluster is the id of the store.
-	Cluster string
-	// Search finds every value in the store that contains a text, all as of one moment, for the
-	// sweep of payloads. Nil disables the sweep.
-	Search func(ctx context.Context, text string, found func(value []byte) error) error
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
 	// Tasks configures how the app executes tasks.

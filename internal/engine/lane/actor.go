@@ -26,6 +26,7 @@ type actor struct {
 type job struct {
 	gen     uint64
 	worker  WorkerID
+	seat    seat // until the worker reports, or loses the calls
 	entry   *entry
 	items   []*core.Item
 	version int64 // of the row that the calls run on

@@ -7,8 +7,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// apply decides what an input does and puts it into the open batch.
+// apply decides what an input does and puts it into the open batch, together with what follows from
+// its messages.
 func (l *Lane) apply(now model.Time, e *entry, in input) {
+	l.applyOne(now, e, in)
+	l.passOn(now)
+}
+
+func (l *Lane) applyOne(now model.Time, e *entry, in input) {
 	if l.apart > 0 && in.proposal() && !l.recovery.careful() {
 		l.apart--
 		l.open.proposals++

@@ -31,6 +31,9 @@ func newMessageInput(m *model.Message, fresh bool, token any) *messageInput {
 // receive takes a message of a client of this process.
 func (l *Lane) receive(now model.Time, in *messageInput) {
 	m, token := in.origin.message, in.origin.token
+	if !m.Linked.IsZero() && l.lost.has(takeLink(m)) {
+		in.lookup.fresh = false
+	}
 	e := l.entry(m.To)
 
 	// A shard that is being given up still takes data that claims write until it is free.
@@ -81,8 +84,13 @@ func (l *Lane) findHeld(w WorkerID, run model.RunID, gen uint64) *entry {
 	return nil
 }
 
-// evictStale tells a worker that it no longer holds the run it is reporting on. If a batch would
-// tell the worker the same after its commit, that effect is no longer needed.
+// staleReport is why a worker loses a run that the lane has taken from it already.
+const staleReport = "stale: the worker no longer holds the run"
+
+// evictStale tells a worker that it no longer holds the run it is reporting on. If a batch takes
+// the run from the worker, its outcome tells the worker: answers come in the order of the turns,
+// and only when they are durable. The worker then loses the run even if the batch is refused,
+// because the lane has not taken this report.
 func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
 	for _, b := range [...]*building{l.flight, l.open} {
 		if b == nil {
@@ -91,8 +99,9 @@ func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
 		for i := range b.effects {
 			if f := &b.effects[i]; f.kind == effEvict && f.call.Worker == w && f.call.Run == run && f.call.Generation == gen {
 				f.moot = true
+				return
 			}
 		}
 	}
-	l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: w, Run: run, Generation: gen, Reason: "stale: the worker no longer holds the run"})
+	l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: w, Run: run, Generation: gen, Reason: staleReport})
 }

@@ -15,6 +15,7 @@ type building struct {
 	batch   store.Batch
 	entries []*entry
 	inputs  []input
+	letters []letter // messages of the input that is being applied, see passOn
 	effects []effect
 	pairs   []*pair // channels whose cursor advances
 	frees   []*shard
@@ -43,7 +44,8 @@ const (
 	effClosed
 	effEvict
 	effGone    // a run was removed by force
-	effBlocked // the worker has let go by itself; the effect matters only if the batch is refused
+	effBlocked // the worker has let go by itself
+	effTaken   // a turn that recorded no event is applied
 	effLimit   // a run has reached a limit
 	effHint
 	effWaits
@@ -69,7 +71,7 @@ type effect struct {
 	answer  Answer
 	awaits  bool // the answer ends the wait of a caller
 	call    Call
-	moot    bool // the worker has let go already, because it reported something
+	moot    bool // the worker has reported more, so it loses the run also if the batch is refused
 	hint    Hint
 	turn    *model.Turn
 	// or a request id: of effReply; or, of effAnswer and effAwait, the request whose remembered
@@ -90,7 +92,7 @@ func (b *building) rows() int { return b.batch.Rows() + len(b.effects)/4 }
 
 // empty reports whether there is nothing to commit.
 func (b *building) empty() bool {
-	return !b.confirms && b.batch.Empty() && len(b.pairs) == 0 && len(b.frees) == 0 && !slices.ContainsFunc(b.entries, func(e *entry) bool { return e.pending.mark != nil })
+	return !b.confirms && b.batch.Empty() && len(b.letters) == 0 && len(b.pairs) == 0 && len(b.frees) == 0 && !slices.ContainsFunc(b.entries, func(e *entry) bool { return e.pending.mark != nil })
 }
 
 // unstartTimer removes a timer that was started in this same batch.

@@ -13,7 +13,7 @@ import (
 // the same order, in halves, until the input that the store refuses is alone in its batch.
 func (l *Lane) handleRefusal(now model.Time, err error) {
 	l.recovery.reset()
-	first, freed := l.flight.inputs, len(l.flight.frees) > 0
+	first, freed, passed := l.flight.inputs, len(l.flight.frees) > 0, len(l.flight.batch.Passed) > 0
 	if len(first) == 0 && freed {
 		l.retryFree(now, err)
 		return
@@ -34,8 +34,9 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 	var chunks []chunk
 	switch {
 	case len(first) == 0:
-	case len(first) == 1 && freed:
-		// once more without it: the store may have refused the freeing of the shard
+	case len(first) == 1 && (freed || passed):
+		// Once more without it: the store may have refused the freeing of the shard, or what a
+		// passed message did to another address.
 		chunks = []chunk{first}
 	case len(first) == 1:
 		chunks = l.isolate(now, first[0], run, err)
@@ -66,6 +67,22 @@ func (l *Lane) isApart(in input) bool {
 	return l.apart > 0 && l.open.proposals > 0 && len(l.open.inputs) > 0 && in.proposal()
 }
 
+// isLone reports whether an input has to wait for the next batch, because it or an input of the
+// open batch gets a batch of its own. That is a message of a refused batch that the lane had to
+// look up again. The lane applies it after all halves. In one batch with another input, the store
+// would refuse both once more, and so on without end.
+func (l *Lane) isLone(in input) bool {
+	if len(l.open.inputs) == 0 {
+		return false
+	}
+	first, isMessage := l.open.inputs[0].(*messageInput)
+	if isMessage && first.lone {
+		return true
+	}
+	m, isMessage := in.(*messageInput)
+	return isMessage && m.lone
+}
+
 // split handles a batch that the store repeatedly did not take in time and that can no longer land.
 // The lane applies its inputs again in halves, because each half needs less time. split returns
 // false when the batch has a single input and must be sent unchanged.
@@ -79,12 +96,17 @@ func (l *Lane) split(now model.Time) bool {
 		return true
 	}
 
-	if len(first) < 2 {
+	passed := len(l.flight.batch.Passed) > 0
+	if len(first) < 2 && !(passed && len(first) == 1) {
 		return false
 	}
 	l.recovery.reset()
 	l.budget.narrow(l.flight.bytes)
 	rest := l.undo(now)
+	if len(first) == 1 {
+		l.applyAgain([]chunk{first}, rest) // without the messages that the batch has passed on
+		return true
+	}
 	l.apart = proposals(first) + proposals(rest)
 	half := halfOf(first)
 	l.applyAgain([]chunk{first[:half:half], first[half:]}, rest)
@@ -136,6 +158,8 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		switch f := &b.effects[i]; {
 		case f.kind == effEvict && f.moot:
 			f.entry.eviction.cancel()
+			f.call.Reason = staleReport
+			l.out.Calls = append(l.out.Calls, f.call)
 			unheld = append(unheld, f.entry)
 		case f.kind == effEvict || f.kind == effBlocked:
 			l.holdAgain(f.entry, &f.call)
@@ -145,12 +169,13 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		l.dispatch(now, e) // does nothing if the worker that had it has it again
 	}
 
-	// The answers are no longer in flight, and the cursors go back to their committed positions.
+	// The messages and answers are no longer in flight, and the cursors go back to their committed
+	// positions.
+	l.arrive(b)
 	for i := range b.batch.Requests {
+		// The count of remembered answers does not go back: it would come to the same value again,
+		// with another answer, and make an old lookup valid.
 		delete(l.requests, b.batch.Requests[i].RequestKey)
-		if e := l.entries[b.batch.Requests[i].Address]; e != nil {
-			e.remembered-- // earlier lookups are valid again
-		}
 	}
 	for _, p := range b.pairs {
 		l.mail.rollback(p)
@@ -163,12 +188,16 @@ func (l *Lane) rollback(now model.Time, b *building) {
 // holdAgain gives a run back to the worker that was about to lose it and does not know that. The
 // lane applies its turn again.
 func (l *Lane) holdAgain(e *entry, c *Call) {
+	s := e.eviction.seat.move()
 	e.eviction.cancel()
 	// The reason of the block is not stored. The turn, applied again, decides whether to block.
 	l.workers.unstrand(e)
 
 	if e.hold.free() && !e.reading.history && l.workers.here[c.Worker] {
-		e.hold.giveBack(c)
+		if s.worker == 0 {
+			s = l.workers.keepSeat(c.Worker)
+		}
+		e.hold.giveBack(c, s.move())
 		l.runs[c.Run] = e
 		// The lane does not know whether the run is paused before it has read it again, but the
 		// events that the worker missed say so.
@@ -182,6 +211,7 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 		c.Reason = "what it reported could not be stored"
 		l.out.Calls = append(l.out.Calls, *c)
 	}
+	s.leave()
 }
 
 // storedRun returns the run that an applied input is about. A message does not name it: then it is
@@ -245,7 +275,7 @@ func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []c
 	// The quarantine refuses the input, or puts a message off, which is a write. A note makes the
 	// reason visible in the store.
 	chunks := []chunk{{in}}
-	if !run.IsZero() {
+	if !run.IsZero() && !e.isEntity() { // timers of entities have an id that is no run
 		note := &quarantineInput{inputBase{address: in.base().address, run: run}, &why}
 		l.budget.hold(note)
 		chunks = append(chunks, chunk{note})
@@ -336,7 +366,7 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 			switch in := in.(type) {
 			case *messageInput:
 				if in.once() && !in.sure(e) || in.early(e) || in.isDeadTaskOrder() {
-					in.deadTask = nil // the lane reads it again
+					in.deadTask, in.lone = nil, true // the lane reads it again
 					unsure = append(unsure, in)
 					continue
 				}

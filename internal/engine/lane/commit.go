@@ -222,9 +222,8 @@ func (l *Lane) end(dead error, why string) {
 			fail(in)
 		}
 		for i := range b.effects {
-			if f := &b.effects[i]; f.kind == effEvict && !f.moot {
-				// Even a moot eviction is sent, because no later one will tell the worker.
-				f.call.Reason = why
+			if f := &b.effects[i]; f.kind == effEvict || f.kind == effBlocked {
+				f.call.Kind, f.call.Reason, f.call.Moves = CallEvict, why, true
 				l.out.Calls = append(l.out.Calls, f.call)
 			}
 		}

@@ -331,7 +331,7 @@ func TestFencedLaneIsDead(t *testing.T) {
 func (r *rig) deadLaneDoesNothing() {
 	r.t.Helper()
 	r.calls = nil
-	r.l.Join(r.now, 9, model.Offer{Tenant: "default", Workflows: []string{"wf"}})
+	r.l.Join(r.now, 9, model.Offer{Tenant: "default", Workflows: []string{"wf"}}, nil)
 	r.start(key("late"), "late")
 	r.wantAnswer("late", "unavailable")
 	if _, err := r.l.Await(key("late"), model.RunID{}, "late await"); err == nil {

@@ -35,6 +35,9 @@ type Config struct {
 	// Reunion is how long the lane keeps the runs of acquired shards for the workers that held them
 	// under the last owner; 0 gives them to any worker at once. See reunion.
 	Reunion time.Duration
+	// AskFor is how long the lane keeps them until the other nodes have said what their workers
+	// hold, see Lane.EndReunion; 0 for a node that has no other ones.
+	AskFor time.Duration
 
 	// MaxBatchRows bounds the rows of a batch; 2,000.
 	MaxBatchRows int

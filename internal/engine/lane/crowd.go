@@ -69,7 +69,7 @@ const maxLine = 30 * time.Second
 // Only the size of the mailbox bounds one-way calls and calls of workflows.
 func (l *Lane) whyStalled(now model.Time, e *entry, in *messageInput) string {
 	m, n := in.origin.message, e.actor.entity
-	if m.Kind != model.MessageCall || m.OneWay || m.Section != "" || in.origin.pair != nil || n.MailCount() <= l.cfg.PerKey {
+	if m.Kind != model.MessageCall || m.OneWay || m.Section != "" || in.origin.pair != nil || in.origin.passed || n.MailCount() <= l.cfg.PerKey {
 		return ""
 	}
 	waiting, since := n.Line()

@@ -178,7 +178,7 @@ func TestLineOfAnEntityIsRefusedByAge(t *testing.T) {
 func TestCallsOfAServiceAreNoLine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.l.JoinEntities(r.now, 1, model.EntityOffer{Tenant: "default", Types: []model.EntityType{{Type: "service:echo"}}})
+	r.l.JoinEntities(r.now, 1, model.EntityOffer{Tenant: "default", Types: []model.EntityType{{Type: "service:echo"}}}, nil)
 	r.take()
 	a := echo("a")
 	for i := range 100 {

@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/perdure/perdure/internal/core"
@@ -11,12 +12,13 @@ import (
 
 // Join adds a worker. It gets runs that waited for such a worker, and also blocked runs, because
 // its code may be newer.
-func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer) {
-	l.workers.here[id] = true
+func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer, s Capacity) {
+	l.workers.add(id, s)
 	for _, name := range o.Workflows {
 		l.offer(now, kind{o.Tenant, name}, offer{id: id, version: o.Version, pinned: slices.Contains(o.Pinned, name)})
 	}
 	l.meet(now, id, o.Held)
+	l.HandOut(now, id)
 }
 
 // offer adds what a worker can run, and hands over the runs and calls that waited for it.
@@ -34,9 +36,26 @@ func (l *Lane) offer(now model.Time, k kind, o offer) {
 
 // Withdraw starts to take all runs from a worker that wants to leave. The worker gets no new runs,
 // and should release the ones it holds. The lane takes a run that gets news from it at once.
-func (l *Lane) Withdraw(id WorkerID) {
+func (l *Lane) Withdraw(now model.Time, id WorkerID) {
 	l.workers.withdraw(id)
 	l.workers.leaving[id] = true
+	l.leaveLines(now)
+}
+
+// leaveLines ends the wait for a slot in kinds that no worker offers now. These runs and entities
+// wait for a worker instead. Workers of every tenant get what has waited for the last worker of a
+// tenant.
+func (l *Lane) leaveLines(now model.Time) {
+	for _, e := range l.workers.unservedLines() {
+		l.dispatch(now, e)
+		l.maybeDrop(e)
+	}
+	if len(l.workers.lines) == 0 {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(l.workers.offered)) {
+		l.HandOut(now, id)
+	}
 }
 
 // Leave removes a worker. Other workers get its runs, or the runs wait for one.
@@ -48,6 +67,7 @@ func (l *Lane) Leave(now model.Time, id WorkerID) {
 	}
 	l.returnJobs(now, id)
 	l.dropRecalls(id)
+	l.leaveLines(now)
 }
 
 // takeBack takes a run from its worker and finds another one.
@@ -88,18 +108,18 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		return
 	}
 
-	if e.wait.worker || e.wait.room || l.isEarly(e) {
+	if e.wait.worker || e.wait.room || e.wait.slot || l.isEarly(e) {
 		return // a worker that can continue the run will get it
 	}
-	if len(l.workers.offersOf(e.kind())) == 0 {
-		l.strand(e, noWorker(e))
+	s, ok := l.seatToRead(e)
+	if !ok {
 		if l.cfg.Board != nil && !e.known {
 			l.loadSoon(e) // its tasks continue without its code
 		}
 		return
 	}
 
-	e.reading.beginHistory()
+	e.reading.beginHistory(s)
 	// A read that started earlier lacks later events, so its result must be ignored.
 	e.version++
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
@@ -133,32 +153,35 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 		return
 	}
 
-	w := l.workers.pick(e.kind(), e.x.Pin)
-	if w == 0 {
-		l.strand(e, noWorker(e))
+	if e.wait.slot {
+		return // an earlier run of the address has waited, and this one takes its place
+	}
+	s, ok := l.seatFor(e, e.x.Pin)
+	if !ok {
 		return
 	}
 
 	if !l.room.free() {
+		s.leave()
 		loading := e.reading.active // an answer may be being read
 		l.queueUp(e)
 		e.reading.active = loading // the new run has no tasks to read
 		return
 	}
-	l.activate(now, e, w, e.x.Start.Carried)
+	l.activate(now, e, s, e.x.Start.Carried)
 }
 
 // activate gives a run with its events to a worker, in a new generation. The worker then answers
 // queries that waited for it.
-func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Event) {
-	e.hold.give(w, l.workers.nextGen(), e.run(), len(events))
+func (l *Lane) activate(now model.Time, e *entry, s seat, events []model.Event) {
+	e.hold.give(s, l.workers.nextGen(), e.run(), len(events))
 	e.reading.endHistory()
 	l.runs[e.run()] = e
 	delete(l.reunion.holders, model.HeldRun{Address: e.address, Run: e.run()})
 	e.wait.reasons = []model.Reason{{Code: model.WaitTurn}}
 	l.room.weigh(e)
 	l.out.Calls = append(l.out.Calls, Call{
-		Kind: CallActivate, Worker: w, Run: e.run(), Generation: e.hold.gen,
+		Kind: CallActivate, Worker: s.worker, Run: e.run(), Generation: e.hold.gen,
 		Activation: &model.Activation{
 			Start: e.x.Start, Generation: e.hold.gen, Events: events, Now: now, Begun: e.x.Parked || len(e.x.Timers()) > 0,
 			Limits: model.HistoryLimits{Events: l.cfg.Limits.Events, Bytes: l.cfg.Limits.Bytes},
@@ -170,15 +193,21 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 // activateLoaded gives a run whose history has been read to a worker.
 func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 	tail := e.reading.tail
+	s := e.reading.seat.move()
 	e.reading.endHistory()
 	if e.x == nil || !e.x.Open() || e.isPaused() || !e.hold.free() || e.shard.draining || e.quarantine.why != nil {
+		s.leave()
 		l.askAgain(e)
 		return
 	}
 
-	w := l.pickFor(e)
-	if w == 0 {
-		l.strand(e, noWorker(e))
+	if l.mayRetryElsewhere(now, e) && l.keepForHolder(e, e.run()) {
+		s.leave()
+		l.askAgain(e)
+		return
+	}
+	s, ok := l.seatForHolder(e, s, events)
+	if !ok {
 		return
 	}
 
@@ -192,10 +221,11 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 	if int64(len(all)) < e.x.Next-1 {
 		// Outcomes of steps are in flight to the store. A worker that did not know them would run
 		// the steps again.
-		e.reading.history, e.reading.tail, e.reading.events = true, tail, &events
+		e.reading.beginHistory(s)
+		e.reading.tail, e.reading.events = tail, &events
 		return
 	}
-	l.activate(now, e, w, all)
+	l.activate(now, e, s, all)
 }
 
 // deliver brings committed events to the worker that holds the run, or finds one.
@@ -216,6 +246,8 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 		l.letGoNow(e, "the shard moves")
 	case !e.hold.free() && (e.hold.withheld || l.mustLeave(e)):
 		l.takeBack(now, e, l.whyLeave(e))
+	case !e.hold.free() && e.hold.wakes(events) && !l.wake(e):
+		l.moveOn(now, e)
 	case !e.hold.free():
 		l.tell(e, events)
 	case e.reading.history:
@@ -264,6 +296,8 @@ func (l *Lane) wakeForRetry(now model.Time, e *entry, run model.RunID, step stri
 		e.hold.withheld = true // the next worker finds that the back-off is over
 	case !e.hold.free() && (e.hold.withheld || l.mustLeave(e)):
 		l.takeBack(now, e, l.whyLeave(e))
+	case !e.hold.free() && !l.wake(e):
+		l.moveOn(now, e)
 	case !e.hold.free():
 		e.hold.retry(step)
 		l.out.Calls = append(l.out.Calls, Call{Kind: CallRetry, Worker: e.hold.worker, Run: run, Generation: e.hold.gen, ID: step})
@@ -278,11 +312,11 @@ func (l *Lane) letGo(b *building, e *entry, why string) {
 	if e.hold.free() {
 		return
 	}
-	call := Call{Kind: CallEvict, Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen, Reason: why}
+	call := Call{Kind: CallEvict, Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen, Reason: why, Moves: l.dead != nil || e.shard.draining}
 	if b == nil {
 		l.out.Calls = append(l.out.Calls, call)
 	} else {
-		e.eviction.begin(e.hold.run)
+		e.eviction.begin(e.hold.run, e.hold.seat.move())
 		b.effects = append(b.effects, effect{kind: effEvict, entry: e, call: call})
 	}
 	l.letGoQuietly(e)
@@ -314,7 +348,7 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 		return []model.Reason{*e.x.Withheld()}, true
 	case e.wait.paused != nil:
 		return []model.Reason{*e.wait.paused}, true
-	case e.known && e.x != nil && e.x.Blocked != nil && e.hold.free() && !e.wait.worker:
+	case e.known && e.x != nil && e.x.Blocked != nil && e.hold.free() && !e.wait.worker && !e.wait.slot:
 		// Otherwise the reasons that the worker gave say more.
 		return []model.Reason{*e.x.Blocked}, true
 	}

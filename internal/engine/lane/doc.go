@@ -11,8 +11,8 @@
 //	L1  At most one batch is in flight; the next one fills at the same time. Batch n+1 is sealed
 //	    only after n has been committed.
 //	L2  Nothing leaves the lane before the commit of everything it depends on: answers,
-//	    deliveries to workers, messages to other shards and results wait until their batch is
-//	    durable.
+//	    deliveries to workers, messages to other lanes and results wait until their batch is
+//	    durable. Inside the lane, a message takes effect in the batch that sends it (see pass.go).
 //	L3  The lane keeps inputs until their commit. When the store refuses a batch, the lane drops
 //	    the state of every address in it and in the batch that fills, reads that again, and
 //	    applies the kept inputs again in their order, in halves, until the refused input is
@@ -31,9 +31,10 @@
 // Each kind of input is a struct that implements the interface input. The lane takes it (ready.go).
 // It lets the input wait in the backlog of its address while something has to be read or committed
 // first, and then applies it (apply.go): core decides, and record.go and write.go turn the decision
-// into rows of the open batch and into effects. seal.go sends the batch. commit.go takes its
-// result, and effects.go runs the effects: only now callers and workers learn of the decision.
-// careful.go handles a batch that the store refuses.
+// into rows of the open batch and into effects. pass.go delivers its messages to other addresses of
+// the lane, in the same batch. seal.go sends the batch. commit.go takes its result, and effects.go
+// runs the effects: only now callers and workers learn of the decision. careful.go handles a batch
+// that the store refuses.
 //
 // # The files
 //

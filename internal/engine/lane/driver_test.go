@@ -43,6 +43,7 @@ type rig struct {
 	// operations are calls of entities that workers have; handed is how often workers got one, by
 	// its input.
 	operations []lane.OperateCall
+	interrupts []lane.InterruptCall
 	handed     map[string]int
 	answers    map[any]lane.Answer
 	mail       []store.MessageRow
@@ -52,6 +53,10 @@ type rig struct {
 	recalls    []lane.Call // questions about runs that have ended, which workers have not answered
 	large      []lane.Large
 	dead       error
+
+	// slots are the slots of workers. Each worker gets limit of them; 0 means any number.
+	slots map[lane.WorkerID]*slots
+	limit int
 
 	// held is what workers hold, as they know it.
 	held map[model.RunID]*holding
@@ -126,7 +131,7 @@ func (r *rig) register(id model.NodeID) {
 		r.t.Fatal(err)
 	}
 	r.cfg.Ref, r.lease = store.LaneRef{Node: id, Epoch: reg.Epoch}, reg.Epoch
-	r.l = lane.New(r.cfg)
+	r.l, r.slots = lane.New(r.cfg), nil
 }
 
 // restart starts a new incarnation of the node, without the memory of the one before.
@@ -184,6 +189,7 @@ func (r *rig) flush() {
 // take notes what the lane asks for and tells.
 func (r *rig) take() {
 	r.t.Helper()
+	r.handOut()
 	out := r.l.Take(r.spare)
 	if out.Commit != nil {
 		if r.commit != nil || r.refence != nil || r.verify != nil {
@@ -207,6 +213,7 @@ func (r *rig) take() {
 	}
 	r.told = append(r.told, out.TaskCalls...)
 	r.operations = append(r.operations, out.Operate...)
+	r.interrupts = append(r.interrupts, out.Interrupts...)
 
 	for i := range out.Operate {
 		for _, c := range out.Operate[i].Operations.Calls {
@@ -270,6 +277,7 @@ func (r *rig) call(c lane.Call) {
 		h.asked = append(h.asked, *c.Query)
 	case lane.CallRecall:
 		r.recalls = append(r.recalls, c)
+	case lane.CallTaken: // the code of the rig needs no answer
 	case lane.CallEvict:
 		if c.Run.IsZero() {
 			r.t.Fatalf("an eviction that names no run: %s", c.Reason)
@@ -582,7 +590,7 @@ func (r *rig) join(w lane.WorkerID, workflows ...string) {
 	if len(workflows) == 0 {
 		workflows = []string{"wf"}
 	}
-	r.l.Join(r.now, w, model.Offer{Tenant: "default", Workflows: workflows})
+	r.l.Join(r.now, w, model.Offer{Tenant: "default", Workflows: workflows}, r.slotsOf(w))
 	r.take()
 }
 

@@ -22,6 +22,7 @@ func (l *Lane) publish(now model.Time, b *building) {
 	l.finishAside(b)
 
 	// Positions of messages, cursors and timers are durable.
+	l.arrive(b)
 	for i := range b.batch.Messages {
 		row := &b.batch.Messages[i]
 		l.shards[row.From].sent[row.To] = row.Seq
@@ -88,9 +89,7 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effClosed:
 			l.waiters.end(&l.out, f.entry.address, f.run, f.outcome)
 		case effEvict:
-			if !f.moot {
-				l.out.Calls = append(l.out.Calls, f.call)
-			}
+			l.out.Calls = append(l.out.Calls, f.call)
 			if f.entry.eviction.finish() {
 				l.dispatch(now, f.entry)
 			}
@@ -122,7 +121,8 @@ func (l *Lane) run(now model.Time, b *building) {
 			f.entry.actor.commit(f.change)
 		case effGone:
 			l.tellGone(now, f.entry, f.again)
-		case effBlocked:
+		case effBlocked, effTaken:
+			l.answerTurn(f.call.Worker, f.call.Run, f.call.Generation)
 		case effLimit:
 			l.waiters.stop(&l.out, f.entry.address, f.err)
 		case effHint:
@@ -133,6 +133,7 @@ func (l *Lane) run(now model.Time, b *building) {
 	// Entries that waited for the commit continue, or leave memory.
 	for _, e := range b.entries {
 		if e.isEntity() {
+			l.endFreeing(now, e, b)
 			l.makeViews(now, e)
 		}
 		l.maybeDrop(e)

@@ -1,6 +1,8 @@
 package lane
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/perdure/perdure/internal/core"
@@ -77,13 +79,14 @@ func (l *Lane) acceptMailboxes(now model.Time, ld *Load, r LoadResult) {
 
 // JoinEntities adds a worker that has the code of entities. It gets calls that waited for such a
 // worker.
-func (l *Lane) JoinEntities(now model.Time, id WorkerID, o model.EntityOffer) {
-	l.workers.here[id] = true
+func (l *Lane) JoinEntities(now model.Time, id WorkerID, o model.EntityOffer, s Capacity) {
+	l.workers.add(id, s)
 	for i := range o.Types {
 		t := &o.Types[i]
 		l.offer(now, kind{o.Tenant, t.Type}, offer{id: id, entity: t})
 	}
 	l.meet(now, id, o.Held)
+	l.HandOut(now, id)
 }
 
 // entityType returns how the workers here define the type of an entry; nil when none has its code.
@@ -107,10 +110,11 @@ func (l *Lane) viewTest(e *entry) func(name string) bool {
 // applyToEntity decides what a message does to an entity.
 func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 	m := in.origin.message
-	remote := in.origin.remote()
+	remote := in.origin.isRelied()
 	a := core.Arrival{Tag: in.origin.token, Room: defaultMailbox}
-	if t := l.entityType(e); t != nil && t.Mailbox > 0 {
-		a.Room = t.Mailbox
+	if t := l.entityType(e); t != nil {
+		a.Room, a.Bytes = cmp.Or(t.Mailbox, defaultMailbox), t.MailboxBytes
+		a.Life, a.StateVersion = core.Life{TTL: t.TTL, Idle: t.IdleTTL}, t.StateVersion
 	}
 	a.View = m.Kind == model.MessageCall && m.Section == "" && l.viewTest(e)(m.Name)
 	a.Stored = remote || m.OneWay && !m.Brief // the sender relies on the call
@@ -130,6 +134,9 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 		// The call runs at most once, so it starts after the row that brought it is gone.
 		a.Held = m.Brief
 	}
+	if in.origin.passed && m.Kind == model.MessageCall {
+		a.Held, a.Early = true, true
+	}
 
 	// Refuse a call without room.
 	if !a.View {
@@ -143,9 +150,14 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 	}
 
 	in.noteDropped(e, m)
+	wasLocked := e.actor.entity.Row.Locked()
 	d := e.actor.entity.Deliver(m, a, now)
+	isFreed := wasLocked && !e.actor.entity.Row.Locked() && !in.origin.remote()
 	if in.drops != nil && d.Answer.Failure == nil {
 		defer l.tellDropped(e, in.drops)
+	}
+	if m.Kind == model.MessageMailbox && m.Name == model.MailboxInterrupt && d.Answer.Failure == nil {
+		l.interrupt(e, m)
 	}
 
 	if d.Pending && !d.HasWrites() && !remote {
@@ -155,8 +167,18 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 		l.finishInput(in)
 	} else if b := l.record(e, in, &d); b != nil && a.Held && d.Answer.Failure == nil {
 		b.effects = append(b.effects, effect{kind: effBegin, entry: e, message: in})
+	} else if isFreed {
+		e.pending.freed = b
 	}
 	l.operate(now, e)
+}
+
+// endFreeing lets calls begin that waited for the commit of the batch that released the lock.
+func (l *Lane) endFreeing(now model.Time, e *entry, b *building) {
+	if e.pending.freed == b {
+		e.pending.freed = nil
+		l.operate(now, e)
+	}
 }
 
 // beginCall starts a call whose row is stored: a brief call of another process, or a call that runs
@@ -183,13 +205,23 @@ func (in *settleInput) apply(l *Lane, now model.Time, e *entry) {
 	l.operate(now, e)
 }
 
-// operate hands calls to workers, as far as they may run.
+// operate hands calls to workers, as far as they may run and workers have slots for them.
 func (l *Lane) operate(now model.Time, e *entry) {
+	l.handOutCalls(now, e)
+	if e.known {
+		e.reading.seat.leave() // no call needs it
+	}
+}
+
+func (l *Lane) handOutCalls(now model.Time, e *entry) {
 	l.budget.weighMail(e)
 	if l.dead != nil || e.shard.draining || e.quarantine.why != nil || e.pending.removing || l.recovery.careful() || l.reunion.awaits(e.address) || l.isEarly(e) {
 		return
 	}
 	if !e.known {
+		if l.workers.freed.worker != 0 {
+			e.reading.seat = l.workers.freed.move() // for the calls that are read now
+		}
 		l.loadSoon(e)
 		return
 	}
@@ -211,24 +243,33 @@ func (l *Lane) operate(now model.Time, e *entry) {
 	}
 
 	// Views run on the committed state, beside operations.
-	if !l.isLanding(e) {
-		if views := a.entity.Views(l.viewTest(e)); len(views) > 0 {
-			l.handOverCalls(now, e, views, &a.durable)
+	if !l.isLanding(e) && a.entity.HasViews(l.viewTest(e)) {
+		s, ok := l.seatForCalls(e, &a.durable)
+		if !ok {
+			return
 		}
+		l.handOverCalls(now, s, e, a.entity.Views(l.viewTest(e)), &a.durable)
 	}
 
-	// Operations of an entity run in order; operations of a service run in parallel.
+	// Operations of an entity run in order; operations of a service run in parallel. An operation
+	// that waited for a lock must not begin before the release of the lock is durable.
+	if e.pending.freed != nil {
+		return
+	}
 	most := operationsPerHand
 	if e.address.Stateless() {
 		most = 1
 	}
 	for most > 1 || t.Concurrency == 0 || len(a.jobs) < t.Concurrency {
-		items := a.entity.Next(most, operationBytes)
-		if items == nil {
+		if !a.entity.HasNext() {
 			l.accuse(now, e)
 			return
 		}
-		l.handOverCalls(now, e, items, &a.entity.Row)
+		s, ok := l.seatForCalls(e, &a.entity.Row)
+		if !ok {
+			return
+		}
+		l.handOverCalls(now, s, e, a.entity.Next(most, operationBytes), &a.entity.Row)
 	}
 }
 
@@ -245,23 +286,39 @@ func (l *Lane) isLanding(e *entry) bool {
 
 // makeViews runs views that waited for a commit.
 func (l *Lane) makeViews(now model.Time, e *entry) {
-	if e.known && slices.ContainsFunc(e.actor.entity.Mail(), func(it *core.Item) bool { return it.View && !it.HasBegun() }) {
+	if e.known && e.actor.entity.WaitsForView() {
 		l.operate(now, e)
 	}
 }
 
-// handOverCalls gives calls to a worker that has the code.
-func (l *Lane) handOverCalls(now model.Time, e *entry, items []*core.Item, on *model.Entity) {
-	w := l.pickForCalls(e)
-	j := &job{gen: l.workers.nextGen(), worker: w, entry: e, items: items, version: on.Version, since: now}
+// handOverCalls gives calls to the worker whose slot it has.
+//
+//arch:parameters who makes which calls on which row
+func (l *Lane) handOverCalls(now model.Time, s seat, e *entry, items []*core.Item, on *model.Entity) {
+	j := &job{gen: l.workers.nextGen(), worker: s.worker, seat: s, entry: e, items: items, version: on.Version, since: now}
 	l.jobs[j.gen] = j
 	e.actor.jobs = append(e.actor.jobs, j)
+	if e.wait.worker {
+		l.workers.unstrand(e) // it waited for code that knows an earlier state
+	}
+	state, exists := on.State, on.Exists && !on.Expired(now)
+	if !exists {
+		state = model.Payload{}
+	}
+	if t := l.entityType(e); on.Expires != 0 || t != nil && (t.TTL > 0 || t.IdleTTL > 0 || t.Log > 0) {
+		hand := core.HandOver{Fresh: on.Exists && !exists}
+		if t != nil {
+			hand.Life, hand.Log, hand.LogInputs = core.Life{TTL: t.TTL, Idle: t.IdleTTL}, t.Log, t.LogInputs
+		}
+		core.Attach(items, hand)
+	}
+
 	calls := make([]model.OperationCall, len(items))
 	for i, it := range items {
 		calls[i] = model.OperationCall{Name: it.Message.Name, Input: it.Message.Input, Trace: it.Message.Trace, Number: l.callNumber(it)}
 	}
-	l.out.Operate = append(l.out.Operate, OperateCall{w, model.Operations{
-		Entity: e.address, Generation: j.gen, State: on.State, Exists: on.Exists, Calls: calls, Now: now,
+	l.out.Operate = append(l.out.Operate, OperateCall{s.worker, model.Operations{
+		Entity: e.address, Generation: j.gen, State: state, Exists: exists, Calls: calls, Now: now,
 	}})
 }
 
@@ -269,6 +326,9 @@ func (l *Lane) handOverCalls(now model.Time, e *entry, items []*core.Item, on *m
 // no longer waits for.
 func (l *Lane) FinishCalls(now model.Time, w WorkerID, r *model.Operated) {
 	j := l.jobs[r.Generation]
+	if j == nil {
+		l.finishForgotten(r.Generation, w)
+	}
 	if l.dead != nil || j == nil || j.worker != w {
 		return
 	}
@@ -277,8 +337,27 @@ func (l *Lane) FinishCalls(now model.Time, w WorkerID, r *model.Operated) {
 	l.take(now, j.entry, &resultInput{inputBase{address: j.entry.address}, j})
 }
 
+// forgetJob gives up a hand-over that the worker does not know to be given up. The worker keeps its
+// slot until it reports.
+func (l *Lane) forgetJob(j *job) {
+	if s := j.seat.move(); s.slots != nil {
+		l.forgotten[j.gen] = s
+	}
+	l.removeJob(j)
+}
+
+// finishForgotten frees the slot of a hand-over that was given up, and that the worker has
+// reported.
+func (l *Lane) finishForgotten(gen uint64, w WorkerID) {
+	if s := l.forgotten[gen]; s.worker == w {
+		delete(l.forgotten, gen)
+		s.leave()
+	}
+}
+
 func (l *Lane) removeJob(j *job) {
 	delete(l.jobs, j.gen)
+	j.seat.leave()
 	a := j.entry.actor
 	a.jobs = slices.DeleteFunc(a.jobs, func(o *job) bool { return o == j })
 }
@@ -361,7 +440,7 @@ func (l *Lane) keepUnstored(e *entry, j *job) {
 func (l *Lane) forgetEntity(e *entry) {
 	a := e.actor
 	for _, j := range slices.Clone(a.jobs) {
-		l.removeJob(j)
+		l.forgetJob(j)
 	}
 	l.dropResults(e, nil) // they ran on the forgotten state
 
@@ -404,7 +483,7 @@ func (l *Lane) dropResults(e *entry, why error) {
 func (l *Lane) abandon(e *entry, why error) {
 	a := e.actor
 	for _, j := range slices.Clone(a.jobs) {
-		l.removeJob(j)
+		l.forgetJob(j)
 		for _, it := range j.items {
 			l.refuseCall(it, e.address, why, true)
 		}
@@ -454,6 +533,10 @@ func (l *Lane) refuseInterrupted(e *entry, lost []*core.Item) {
 
 // returnJobs gives the calls of a worker that is gone to other workers.
 func (l *Lane) returnJobs(now model.Time, id WorkerID) {
+	for _, gen := range slices.Sorted(maps.Keys(l.forgotten)) {
+		l.finishForgotten(gen, id)
+	}
+
 	for _, e := range l.sortedEntries(func(e *entry) bool { return e.isEntity() && len(e.actor.jobs) > 0 }) {
 		for _, j := range slices.Clone(e.actor.jobs) {
 			if j.worker == id {
@@ -473,7 +556,7 @@ func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
 	if a.entity == nil || a.entity.MailCount() == 0 {
 		return nil, false
 	}
-	if e.wait.worker {
+	if e.wait.worker || e.wait.slot {
 		return e.wait.reasons, true
 	}
 	row := &a.entity.Row

@@ -26,7 +26,7 @@ func echo(k string) model.Address {
 func (r *rig) joinEntities(w lane.WorkerID) {
 	r.l.JoinEntities(r.now, w, model.EntityOffer{Tenant: "default", Types: []model.EntityType{
 		{Type: "entity:ledger", Views: []string{"read"}}, {Type: "service:echo", Concurrency: 2},
-	}})
+	}}, r.slotsOf(w))
 	r.take()
 }
 

@@ -10,7 +10,7 @@ import (
 
 // joinBuild adds a worker with a build of the ledger that has these views.
 func (r *rig) joinBuild(w lane.WorkerID, views ...string) {
-	r.l.JoinEntities(r.now, w, model.EntityOffer{Tenant: "default", Types: []model.EntityType{{Type: "entity:ledger", Views: views}}})
+	r.l.JoinEntities(r.now, w, model.EntityOffer{Tenant: "default", Types: []model.EntityType{{Type: "entity:ledger", Views: views}}}, r.slotsOf(w))
 	r.take()
 }
 

@@ -51,7 +51,7 @@ func (l *Lane) maybeDrop(e *entry) {
 		e.tasks.posted.len() > 0 || e.hasRecall() {
 		return
 	}
-	if e.wait.worker || e.wait.room {
+	if e.wait.worker || e.wait.room || e.wait.slot {
 		l.slim(e)
 		return
 	}

@@ -128,6 +128,7 @@ type shard struct {
 	tenure   int
 	received map[model.ShardID]int64 // committed cursors, by sender
 	sent     map[model.ShardID]int64 // last committed position, by receiver
+	underway map[model.ShardID]int   // messages in batches that are not committed, by receiver
 	entries  map[*entry]struct{}
 	tokens   tokens
 

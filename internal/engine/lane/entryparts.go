@@ -27,6 +27,9 @@ type pending struct {
 	// does not know. Inputs wait for the commit. Only the end of the batch clears it.
 	removing bool
 	fresh    bool // the run starts in a batch that is not committed; a worker gets it afterwards
+	// freed is the batch that releases the lock of the entity. Calls that had to wait for the lock
+	// begin after its commit. It is nil when there is none.
+	freed *building
 	// resumes, and the start time of the run, that are not committed: until then no worker
 	// continues the run
 	resuming int
@@ -45,7 +48,7 @@ func (p *pending) undo() {
 
 // forget drops the parts that belong to the state of the run, which the lane reads again.
 func (p *pending) forget() {
-	p.starting, p.fresh, p.mark, p.resuming = false, false, nil, 0
+	p.starting, p.fresh, p.mark, p.resuming, p.freed = false, false, nil, 0, nil
 }
 
 // reading says what the lane reads for an address.
@@ -57,13 +60,17 @@ type reading struct {
 	tail    []model.Event  // events committed since the read started
 	events  *[]model.Event // the history that was read, while it waits for batches in flight
 	bare    bool           // the run has been read before, and has no tasks
+	seat    seat           // for the worker that the run, or the entity, is read for
 }
 
 // beginHistory notes that the history is read for a worker from now on.
-func (r *reading) beginHistory() { r.history, r.tail = true, nil }
+func (r *reading) beginHistory(s seat) { r.history, r.tail, r.seat = true, nil, s }
 
 // endHistory notes that the history is no longer read for a worker.
-func (r *reading) endHistory() { r.history, r.tail, r.events = false, nil, nil }
+func (r *reading) endHistory() {
+	r.history, r.tail, r.events = false, nil, nil
+	r.seat.leave()
+}
 
 // holding says which worker holds the run of an address, and what the worker knows.
 type holding struct {
@@ -76,6 +83,7 @@ type holding struct {
 	retrying []string    // steps that it has to repeat, until it reports on them
 	withheld bool        // the lane keeps events from it, because the run must leave it
 	weight   int         // bytes of room that the run takes
+	seat     seat        // the slot of the worker, while it is busy with the run
 }
 
 // free reports whether no worker holds the run.
@@ -85,21 +93,27 @@ func (h *holding) free() bool { return h.worker == 0 }
 func (h *holding) by(w WorkerID, gen uint64) bool { return h.worker == w && h.gen == gen }
 
 // give notes that a worker got the run with the first events of its history.
-func (h *holding) give(w WorkerID, gen uint64, run model.RunID, events int) {
+func (h *holding) give(s seat, gen uint64, run model.RunID, events int) {
 	told := int64(events)
-	*h = holding{worker: w, run: run, gen: gen, busy: true, told: told, news: told, weight: h.weight}
+	*h = holding{worker: s.worker, run: run, gen: gen, busy: true, told: told, news: told, weight: h.weight, seat: s}
 }
 
 // giveBack notes that a worker keeps the run that it was about to lose. The worker does not know
 // that.
-func (h *holding) giveBack(c *Call) {
-	h.worker, h.gen, h.busy, h.run = c.Worker, c.Generation, true, c.Run
+func (h *holding) giveBack(c *Call, s seat) {
+	h.worker, h.gen, h.busy, h.run, h.seat = c.Worker, c.Generation, true, c.Run, s
 }
 
 // take notes that no worker holds the run. The record of what the last worker knew stays, in case
 // it gets the run back.
 func (h *holding) take() {
 	h.worker, h.gen, h.busy, h.run = 0, 0, false, model.RunID{}
+	h.seat.leave()
+}
+
+// wakes reports whether the worker has something to do after it gets the events.
+func (h *holding) wakes(events []model.Event) bool {
+	return h.busy || slices.ContainsFunc(events, func(e model.Event) bool { return e.Seq > h.told && e.Kind.News() })
 }
 
 // tell returns the events that the worker does not know, and notes that it knows them now.
@@ -139,13 +153,20 @@ type eviction struct {
 	run     model.RunID   // the run that the worker loses
 	missed  []model.Event // events of the run since then
 	wanted  bool          // another worker must get the run afterwards
+	seat    seat          // the slot that the run takes until the worker learns it
 }
 
 // begin notes that a worker loses the run when the batch is committed.
-func (v *eviction) begin(run model.RunID) { v.pending, v.run, v.missed = true, run, nil }
+func (v *eviction) begin(run model.RunID, s seat) {
+	v.seat.leave()
+	v.pending, v.run, v.missed, v.seat = true, run, nil, s
+}
 
 // cancel notes that the batch was refused, or that the worker has let go by itself.
-func (v *eviction) cancel() { v.pending, v.wanted = false, false }
+func (v *eviction) cancel() {
+	v.pending, v.wanted = false, false
+	v.seat.leave()
+}
 
 // finish notes that the batch is committed. It reports whether the run is wanted.
 func (v *eviction) finish() (wanted bool) {
@@ -171,9 +192,11 @@ type stall struct {
 	// it waits for a worker that offers its workflow, see workers.unserved
 	worker     bool
 	room       bool           // it waits for room in memory, see room.line
+	slot       bool           // it waits for a slot of a worker, see workers.lines
 	overlooked bool           // a page of runnable runs named another run than the current one
 	reasons    []model.Reason // what the code waits for, or why it cannot run
 	paused     *model.Reason  // why it was paused when the lane dropped its state
+	refused    []WorkerID     // workers whose turns, one after the other, could not be applied
 }
 
 // taskBook records what the board and the workers know about the tasks of a run.

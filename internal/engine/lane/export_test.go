@@ -1,5 +1,7 @@
 package lane
 
+import "github.com/perdure/perdure/internal/model"
+
 // Waiters returns the number of addresses with waiting callers.
 func (l *Lane) Waiters() int { return len(l.waiters.at) }
 
@@ -27,3 +29,21 @@ func (l *Lane) Room() (used, line int) { return l.room.used, len(l.room.line) }
 
 // Calls is how many bytes wait in memory for entities.
 func (l *Lane) Calls() int { return l.budget.calls }
+
+// LostLinks is the memory of lost connections.
+type LostLinks = lostLinks
+
+// MaxLostLinks bounds it.
+const MaxLostLinks = maxLostLinks
+
+// LinkGrace is how long requests may arrive over a lost connection.
+const LinkGrace = linkGrace
+
+// Add notes that a connection was lost.
+func (ls *lostLinks) Add(now model.Time, link model.RunID) { ls.add(now, link) }
+
+// Has reports whether a connection was lost.
+func (ls *lostLinks) Has(link model.RunID) bool { return ls.has(link) }
+
+// Forgot returns until when requests may come over connections that were forgotten.
+func (ls *lostLinks) Forgot() model.Time { return ls.forgot }

@@ -59,11 +59,16 @@ type source struct {
 	pair    *pair       // the channel that brought it, when another shard sent it
 	seq     int64       // its position in that channel
 	inbox   model.RunID // its inbox row, when another process sent it
+	passed  bool        // the open batch sends it, see passOn
 	token   any         // the caller of this process to answer
 	// awaits is set when that caller does not want the answer of the message itself: it waits for
 	// the end of the run that the message starts, or for the answer of the code.
 	awaits bool
 }
+
+// isRelied reports whether another shard or process relies on the message: it is gone there when it
+// has arrived here.
+func (s *source) isRelied() bool { return s.remote() || s.passed }
 
 // remote reports whether the message came from another shard or another process. Consuming it is
 // a write.
@@ -86,6 +91,7 @@ type messageInput struct {
 
 	barred      bool // it is a removal by force that the store has refused
 	refusedOnce bool // it is an order for a quarantined address, and has been refused once
+	lone        bool // it gets a batch of its own, see isLone
 }
 
 // lookup is what the lane knows about earlier uses of the request id of a message.

@@ -63,7 +63,7 @@ func TestRunIsKeptForItsWorker(t *testing.T) {
 				want := lane.WorkerID(2)
 				if returns {
 					want = 3
-					r.l.Join(r.now, 3, model.Offer{Tenant: "default", Workflows: []string{"wf"}, Held: []model.HeldRun{{Address: a, Run: run}}})
+					r.l.Join(r.now, 3, model.Offer{Tenant: "default", Workflows: []string{"wf"}, Held: []model.HeldRun{{Address: a, Run: run}}}, nil)
 					r.take()
 				} else {
 					r.pass(5 * time.Second)

@@ -40,12 +40,14 @@ type Lane struct {
 	// requests whose remembered answers are not committed yet
 	requests map[store.RequestKey]struct{}
 	acked    acknowledgements
+	lost     lostLinks
 
 	// What is read from the store.
 	loads     loads
 	timers    window
 	mail      mailroom
 	retention retention
+	passing   bool     // the lane is delivering messages inside the open batch, see passOn
 	odd       []string // rows in wrong places that the lane has reported
 
 	// Workers and waiting callers.
@@ -55,6 +57,7 @@ type Lane struct {
 	watchers  watchers
 	questions questions
 	jobs      map[uint64]*job // hand-overs of calls of entities, by generation
+	forgotten map[uint64]seat // likewise: hand-overs that were given up and that workers still have
 	resting   resting
 	solo      solo
 
@@ -74,6 +77,7 @@ func New(cfg Config) *Lane {
 		waiters:   newWaiters(),
 		questions: questions{open: map[uint64]*query{}},
 		jobs:      map[uint64]*job{},
+		forgotten: map[uint64]seat{},
 		resting:   resting{list: list.New()},
 		requests:  map[store.RequestKey]struct{}{},
 	}

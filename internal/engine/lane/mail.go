@@ -93,7 +93,7 @@ func (l *Lane) MailWaits() {
 
 	// Unanswered queries stay in the inbox, in front of new requests, so the page may have as many
 	// bytes more.
-	l.mail.reading = true
+	l.mail.beginRead(l.requests)
 	shards, passed := l.mail.fromTurn(shards)
 	leaving = append(leaving, passed...) // the lane reads only their requests
 	l.loads.add(&Load{Kind: LoadMail, Shards: shards, Leaving: leaving, Limit: mailPage, Bytes: l.mailBytes() + l.questions.foreign.bytes})
@@ -152,10 +152,17 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 	}
 
 	l.mail.take(row.ID)
+	if !row.Message.Linked.IsZero() {
+		l.lost.add(now, takeLink(&row.Message))
+	}
 	in := &messageInput{
 		inputBase: inputBase{address: e.address},
 		origin:    source{message: &row.Message, inbox: row.ID},
 		lookup:    lookup{seen: row.Seen},
+	}
+	if _, answered := l.mail.answered[store.RequestKey{Shard: row.Shard, Address: e.address, ID: row.Message.RequestID}]; !row.Seen && !answered {
+		// The read that brought the row has looked for a remembered answer.
+		in.lookup.checked, in.lookup.served = true, e.remembered
 	}
 	// Otherwise the lane looks up the remembered answer, which may belong to another request with
 	// the same id.
@@ -208,7 +215,7 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 			l.watchers.addNode(l.now, e.address, node)
 			return
 		}
-		if m.Kind == model.MessageWatch && e.x != nil && e.x.Open() {
+		if (m.Kind == model.MessageWatch || m.Watches) && e.x != nil && e.x.Open() {
 			l.waiters.addNode(l.now, e.address, waiter{node: node, run: m.ToRun})
 		}
 	}
@@ -235,6 +242,7 @@ func (l *Lane) remember(b *building, e *entry, id string, a model.Answer) {
 		return
 	}
 	l.requests[key] = struct{}{}
+	l.mail.noteAnswer(key)
 	e.remembered++
 	body := model.AppendAnswer(nil, &a)
 	b.batch.Requests = append(b.batch.Requests, store.Reply{RequestKey: key, Body: body})

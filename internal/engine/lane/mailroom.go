@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/perdure/perdure/internal/model"
@@ -19,6 +20,10 @@ type mailroom struct {
 	inbox map[model.RunID]struct{} // requests taken from the inbox that are not committed
 	// requests that were committed while the inbox was read: the read may still show them
 	served []model.RunID
+
+	// answered are the requests whose answers were not in the store when the last read began, so
+	// that it may not have seen them. It is nil when the lane has taken what was read.
+	answered map[store.RequestKey]struct{}
 
 	reading bool
 	again   bool          // mail was announced while the lane was reading or had no room
@@ -202,13 +207,30 @@ func (m *mailroom) takeTurns(rows []store.MessageRow, more bool) (again bool) {
 	return again
 }
 
+// beginRead notes that a page of mail is being read, while the answers to some requests are not
+// committed yet.
+func (m *mailroom) beginRead(pending map[store.RequestKey]struct{}) {
+	m.reading = true
+	m.answered = maps.Clone(pending)
+	if m.answered == nil {
+		m.answered = map[store.RequestKey]struct{}{}
+	}
+}
+
+// noteAnswer notes that the answer to a request will be in the store.
+func (m *mailroom) noteAnswer(key store.RequestKey) {
+	if m.answered != nil {
+		m.answered[key] = struct{}{}
+	}
+}
+
 // endRead notes that a page of mail has been read. The lane reads the next page after it has
 // committed some of this one.
 func (m *mailroom) endRead(more bool) {
 	for _, id := range m.served {
 		delete(m.inbox, id)
 	}
-	m.served, m.more = nil, more
+	m.served, m.answered, m.more = nil, nil, more
 }
 
 const maxAsideTold = 10_000 // requests of newer builds that the lane has reported and remembers

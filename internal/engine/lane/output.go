@@ -23,6 +23,8 @@ type Output struct {
 	Calls []Call
 	// Operate are calls of entities for workers that have their code.
 	Operate []OperateCall
+	// Interrupts are for workers that have calls of entities. They come after Operate.
+	Interrupts []InterruptCall
 	// TaskCalls go to task workers, in order.
 	TaskCalls []TaskCall
 	// Answers go to callers.
@@ -94,6 +96,8 @@ const (
 	CallEvict
 	CallQuery
 	CallRecall
+	// CallTaken answers a turn that recorded no event: it is applied, and durable.
+	CallTaken
 )
 
 // Call is a call to a worker.
@@ -106,6 +110,7 @@ type Call struct {
 	Events     []model.Event
 	ID         string        // of the step, for CallRetry
 	Reason     string        // for CallEvict
+	Moves      bool          // for CallEvict: the run continues under another owner
 	Address    model.Address // for CallRecall
 	Query      *model.Query
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func (r *rig) joinVersion(w lane.WorkerID, version string) {
-	r.l.Join(r.now, w, model.Offer{Tenant: "default", Workflows: []string{"wf"}, Pinned: []string{"wf"}, Version: version})
+	r.l.Join(r.now, w, model.Offer{Tenant: "default", Workflows: []string{"wf"}, Pinned: []string{"wf"}, Version: version}, r.slotsOf(w))
 	r.take()
 }
 

@@ -63,7 +63,7 @@ func TestQueryOnTheWay(t *testing.T) {
 		"while its worker leaves": func(r *rig) {
 			r.park(a)
 			r.join(2)
-			r.l.Withdraw(1)
+			r.l.Withdraw(r.now, 1)
 			r.take()
 		},
 		"when its worker has left": func(r *rig) {

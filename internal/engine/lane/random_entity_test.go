@@ -39,12 +39,28 @@ type village struct {
 
 func newVillage(t *rapid.T) *village {
 	v := &village{rig: newRig(t, func(c *lane.Config) { c.MaxMail = rapid.SampledFrom([]int{1, 1000, 16 << 20}).Draw(t, "mail") }), calls: map[any]*asked{}, posted: map[string]store.RequestKey{}, issued: map[uint64]int{}, calm: true}
+	v.limit = rapid.IntRange(0, 3).Draw(t, "slots")
 	v.join(1)
 	v.joinEntities(1)
 	for _, k := range lockers {
 		v.startRun(key(k))
 	}
 	return v
+}
+
+// join adds a worker of workflows, which takes any number of runs. Its id is not the one of a
+// worker of entities.
+func (v *village) join(w lane.WorkerID) {
+	limit := v.limit
+	v.limit = 0
+	v.rig.join(w + 10)
+	v.limit = limit
+}
+
+// leave removes both workers with an id.
+func (v *village) leave(w lane.WorkerID) {
+	v.rig.leave(w)
+	v.rig.leave(w + 10)
 }
 
 // draw names something new, and draws who is called.
@@ -526,6 +542,7 @@ func TestRandomEntities(t *testing.T) {
 		v.finish()
 		v.rest()
 		v.count()
+		v.wantFreeSlots()
 		v.leave(1) // it may hold nothing then
 		v.pass(5 * time.Minute)
 		if n := v.l.Entries(); n != 0 {

@@ -110,6 +110,7 @@ func newLife(t *rapid.T) *life {
 		return nil
 	}
 
+	p.r.limit = rapid.IntRange(0, 3).Draw(t, "slots")
 	p.join(1)
 	for range rapid.IntRange(0, 8).Draw(t, "starts") {
 		p.start(t)
@@ -316,7 +317,7 @@ func (p *life) worker(t *rapid.T) {
 	case !p.here[w]:
 		p.join(w)
 	case rapid.Bool().Draw(t, "withdraws"):
-		p.r.l.Withdraw(w)
+		p.r.l.Withdraw(p.r.now, w)
 		p.r.take()
 	default:
 		delete(p.here, w)
@@ -411,6 +412,7 @@ func (p *life) heal(t *rapid.T) {
 		t.Fatalf("the lane died: %v", r.dead)
 	}
 	r.wantFacts()
+	r.wantFreeSlots()
 	p.check(t)
 }
 

@@ -33,8 +33,11 @@ func (l *Lane) load(e *entry) {
 	}
 	e.reading.active = true
 	offered := len(l.workers.offersOf(e.kind())) > 0 && !l.reunion.awaits(e.address) && !l.isEarly(e)
-	if offered && e.hold.free() && !e.reading.history && !e.shard.draining && !e.wait.worker && !e.wait.room && l.room.free() {
-		e.reading.beginHistory()
+	waits := e.wait.worker || e.wait.room || e.wait.slot
+	if offered && e.hold.free() && !e.reading.history && !e.shard.draining && !waits && l.room.free() {
+		if s, full := l.workers.seatToRead(e); !full {
+			e.reading.beginHistory(s)
+		}
 	}
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }

@@ -22,7 +22,7 @@ func (l *Lane) ready(e *entry, in input) bool {
 	switch {
 	case e.reading.active || e.pending.starting || e.pending.removing || l.recovery.careful():
 		return false
-	case e.pending.served >= l.cfg.PerKey || l.batchFull() || l.isApart(in):
+	case e.pending.served >= l.cfg.PerKey || l.batchFull() || l.isApart(in) || l.isLone(in):
 		return false
 	}
 	return in.ready(l, e)
@@ -99,7 +99,7 @@ func (l *Lane) mayAssumeAbsent(e *entry, in *messageInput) bool {
 	return in.is(model.MessageStart) && !e.isEntity() && !in.origin.remote() && !in.lookup.checked && !in.once() &&
 		in.origin.message.Terms == nil &&
 		// Otherwise there is a run.
-		!e.reading.history && !e.wait.worker && !e.wait.room && e.hold.free()
+		!e.reading.history && !e.wait.worker && !e.wait.room && !e.wait.slot && e.hold.free()
 }
 
 // serveBacklog applies waiting inputs, entry by entry in turn.

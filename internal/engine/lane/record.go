@@ -11,7 +11,7 @@ import (
 func (l *Lane) record(e *entry, in input, d *core.Decision) *building {
 	from := in.source()
 	var b *building
-	if d.HasWrites() || from != nil && from.remote() {
+	if d.HasWrites() || from != nil && (from.remote() || from.passed && d.Answer.Failure != nil) {
 		b = l.open
 		l.touch(b, e)
 		l.write(b, e, in, d)
@@ -33,7 +33,9 @@ func (l *Lane) record(e *entry, in input, d *core.Decision) *building {
 	if b == l.open {
 		e.pending.served++
 	}
-	b.inputs = append(b.inputs, in)
+	if from == nil || !from.passed { // otherwise the input of the sender produces it again
+		b.inputs = append(b.inputs, in)
+	}
 	return b
 }
 

@@ -3,6 +3,7 @@ package lane_test
 import (
 	"testing"
 
+	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -111,6 +112,106 @@ func TestRequestByBothWays(t *testing.T) {
 		left, _, err := r.st.LoadInbox(t.Context(), []model.ShardID{0, 1, 2, 3}, r.now, 10, 1<<30)
 		if err != nil || len(left) != 0 {
 			t.Errorf("inbox = %+v, %v, want it served", left, err)
+		}
+	}
+}
+
+// The sender of a request has lost its connection to the owner, and sends the request again through
+// the store. The first copy says that its id was never used before, and arrives later.
+func TestLateCopyOfALostConnection(t *testing.T) {
+	t.Parallel()
+	a := key("a")
+	r := newRig(t)
+	r.join(1)
+	r.startRun(a)
+	link, other := r.newRun(), r.newRun()
+	late := request(a, "s", "req-1")
+	late.Linked = link
+	row := store.InboxRow{Shard: a.Shard(shards), ID: r.newRun(), Message: late}
+	if err := r.st.PutInbox(t.Context(), []store.InboxRow{row}); err != nil {
+		t.Fatal(err)
+	}
+	r.l.MailWaits()
+	r.settle()
+
+	r.l.Deliver(r.now, &late, true, "late")
+	fresh := request(a, "t", "req-2")
+	fresh.Linked = other
+	r.l.Deliver(r.now, &fresh, true, "fresh")
+	r.take()
+	r.settle()
+	r.wantAnswer("late", "")
+	r.wantAnswer("fresh", "")
+	r.wantEvents(a, "signal_received s", "signal_received t")
+}
+
+// A lane remembers a bounded number of lost connections. When there are more, it forgets them, and
+// no longer trusts requests that have arrived until then.
+func TestManyLostConnections(t *testing.T) {
+	t.Parallel()
+	var ls lane.LostLinks
+	now := model.Time(1_000_000)
+	id := func(n int) model.RunID { return model.RunID{byte(n >> 16), byte(n >> 8), byte(n)} }
+	for n := range lane.MaxLostLinks {
+		ls.Add(now, id(n))
+	}
+	if !ls.Has(id(0)) || !ls.Has(id(lane.MaxLostLinks-1)) || ls.Has(id(lane.MaxLostLinks)) || ls.Forgot() != 0 {
+		t.Error("the lane does not know exactly the connections that were lost")
+	}
+	ls.Add(now, id(lane.MaxLostLinks))
+	if ls.Has(id(0)) || !ls.Has(id(lane.MaxLostLinks)) || ls.Forgot() != now.Add(lane.LinkGrace) {
+		t.Errorf("after one more, the lane distrusts requests until %d", ls.Forgot())
+	}
+}
+
+// Two copies of a request are in one page of the inbox, or the first is answered while the page is
+// read. The page says that the id was not used before, which is not true any longer.
+func TestCopiesInOnePageOfRequests(t *testing.T) {
+	t.Parallel()
+	a := key("a")
+	for _, during := range []bool{false, true} {
+		r := newRig(t)
+		r.join(1)
+		r.startRun(a)
+		var rows []store.InboxRow
+		for range 2 {
+			rows = append(rows, store.InboxRow{Shard: a.Shard(shards), ID: r.newRun(), Message: request(a, "s", "req-1")})
+		}
+		if err := r.st.PutInbox(t.Context(), rows); err != nil {
+			t.Fatal(err)
+		}
+
+		if during {
+			r.send(request(a, "s", "req-1"), "direct")
+			r.flush()
+		}
+
+		r.l.MailWaits()
+		r.settle()
+		r.wantEvents(a, "signal_received s")
+		left, _, err := r.st.LoadInbox(t.Context(), []model.ShardID{0, 1, 2, 3}, r.now, 10, 1<<30)
+		if err != nil || len(left) != 0 {
+			t.Errorf("inbox = %+v, %v, want it served", left, err)
+		}
+	}
+}
+
+// An answer that came with a commit says so. An answer from memory does not: another node may know
+// better.
+func TestDurableAnswers(t *testing.T) {
+	t.Parallel()
+	a := key("a")
+	r := newRig(t)
+	r.join(1)
+	r.startRun(a)
+	r.send(model.Message{Kind: model.MessageStart, To: a, RequestID: "req-1", With: []model.Event{{Name: "s"}}}, "with a signal")
+	r.settle()
+	r.send(model.Message{Kind: model.MessageStart, To: a}, "again")
+	r.send(request(key("none"), "s", "req-2"), "to nothing")
+	r.settle()
+	for token, durable := range map[any]bool{"with a signal": true, "again": false, "to nothing": false} {
+		if got := r.answers[token]; got.Committed != durable {
+			t.Errorf("%s is answered %+v, want durable: %t", token, got, durable)
 		}
 	}
 }

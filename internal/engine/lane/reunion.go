@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
@@ -24,7 +25,8 @@ type reunion struct {
 	ReunionTime
 	// What the last owner left and no worker has asked for yet. Entities have no run.
 	waiting map[model.Address]model.RunID
-	// Workers that hold what the lane has not given out since.
+	// Workers that hold what the lane has not given out since. Some stay after the reunion, until
+	// the worker leaves: see endReunion.
 	holders map[model.HeldRun]WorkerID
 	// What is to be given out, and the lane has not read yet whether the last owner left it.
 	early map[model.Address]bool
@@ -133,11 +135,10 @@ func (l *Lane) giveOut(now model.Time, due []model.Address) {
 	}
 }
 
-// keepUnlisted keeps a run for its holder that the lane has found before it has listed what the
-// last owner left, because of an input for the run. A parked run needs no holder: no body of it
-// runs.
+// keepUnlisted keeps a run for its holder that is not among the runs that the last owner left to
+// continue, or that the lane has found before it has listed these.
 func (l *Lane) keepUnlisted(e *entry, row *store.Execution) {
-	if !e.shard.listed && row != nil && !row.Parked && !row.Outcome.Status.Closed() {
+	if row != nil && !row.Outcome.Status.Closed() && (e.isPausedElsewhere(row) || !e.shard.listed && !row.Parked) {
 		l.keepForHolder(e, row.Start.Run)
 	}
 	if l.reunion.awaits(e.address) {
@@ -145,9 +146,29 @@ func (l *Lane) keepUnlisted(e *entry, row *store.Execution) {
 	}
 }
 
+// isPausedElsewhere reports whether the last owner may have paused a run while a worker ran a step
+// of it. The step goes on. Other parked runs need no holder: no body of them runs.
+func (e *entry) isPausedElsewhere(row *store.Execution) bool {
+	return row.Parked && e.hold.free() && e.known && e.x != nil && e.x.Paused != nil
+}
+
+// retrySkew is how much earlier the clock of the last owner may have ended a back-off.
+const retrySkew = time.Second
+
+// mayRetryElsewhere reports whether the worker that held a parked run may be running a step of it:
+// the last owner stores nothing when a back-off ends and the next attempt begins.
+func (l *Lane) mayRetryElsewhere(now model.Time, e *entry) bool {
+	return slices.ContainsFunc(e.x.Timers(), func(t core.Timer) bool {
+		_, retry := core.RetryOf(t.ID)
+		return retry && t.Due <= now.Add(retrySkew)
+	})
+}
+
 // meet notes what a worker that has joined holds, and gives it what waited for it.
 func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
-	l.reunion.Joined(now, l.cfg.Reunion)
+	if l.cfg.Reunion > 0 {
+		l.reunion.Joined(now, l.cfg.Reunion)
+	}
 	for _, h := range held {
 		owned := l.shards[h.Address.Shard(l.cfg.Shards)] != nil
 		if l.runs[h.Run] != nil || owned && !l.reunion.lasts() {
@@ -173,6 +194,34 @@ func (l *Lane) endWait(now model.Time, a model.Address) {
 	}
 }
 
+// JoinAway is Join for a worker of another node. It gets a run only if no worker of this node can
+// take it.
+func (l *Lane) JoinAway(now model.Time, id WorkerID, o model.Offer, s Capacity) {
+	l.workers.away[id] = true
+	l.Join(now, id, o, s)
+}
+
+// JoinEntitiesAway is JoinEntities for a worker of another node.
+func (l *Lane) JoinEntitiesAway(now model.Time, id WorkerID, o model.EntityOffer, s Capacity) {
+	l.workers.away[id] = true
+	l.JoinEntities(now, id, o, s)
+}
+
+// Meet says what a worker that has joined before holds of owners that are gone.
+func (l *Lane) Meet(now model.Time, id WorkerID, held []model.HeldRun) {
+	if l.dead == nil && l.workers.here[id] {
+		l.meet(now, id, held)
+	}
+}
+
+// EndReunion says that all nodes have said what their workers hold: what was kept for other workers
+// is given out. Remote workers of a server may still be on their way, so a server waits for them.
+func (l *Lane) EndReunion(now model.Time) {
+	if l.cfg.Reunion == 0 && l.reunion.until > now {
+		l.reunion.until = now
+	}
+}
+
 // endReunion gives out what no worker has come back for in time.
 func (l *Lane) endReunion(now model.Time) {
 	r := &l.reunion
@@ -182,17 +231,28 @@ func (l *Lane) endReunion(now model.Time) {
 	r.ReunionTime = ReunionTime{}
 	late := slices.AppendSeq(slices.Collect(maps.Keys(r.waiting)), maps.Keys(r.early))
 	l.giveOut(now, late)
-	clear(r.holders)
+	// A worker that has come back may still run a step of a paused run when that is resumed.
+	maps.DeleteFunc(r.holders, func(h model.HeldRun, _ WorkerID) bool {
+		return h.Address.IsEntity() || l.shards[h.Address.Shard(l.cfg.Shards)] == nil
+	})
 }
 
-// pickFor chooses a worker for a run: the one that holds it from before, if that is here. The lane
-// forgets the holder when the run is given out, which may be later.
-func (l *Lane) pickFor(e *entry) WorkerID {
+// seatForHolder returns the slot for a run that has been read: one of the worker that holds the run
+// from before, if that is here, and otherwise the slot of the read. Without a slot the run waits.
+// The lane forgets the holder when the run is given out, which may be later. After the reunion the
+// holder counts only for runs that were paused: only these wait longer.
+func (l *Lane) seatForHolder(e *entry, s seat, events []model.Event) (seat, bool) {
 	id, held := l.reunion.holders[model.HeldRun{Address: e.address, Run: e.run()}]
-	if held && l.workers.canServe(id, e.kind(), e.x.Pin) {
-		return id
+	held = held && (l.reunion.lasts() || hasKind(events, model.EventPaused))
+	switch {
+	case held && l.workers.canServe(id, e.kind(), e.x.Pin) && !l.workers.isRefused(id, e, e.x.Pin):
+		s.leave()
+		return l.workers.keepSeat(id), true
+	case l.workers.canServe(s.worker, e.kind(), e.x.Pin) && !l.workers.isRefused(s.worker, e, e.x.Pin):
+		return s, true
 	}
-	return l.workers.pick(e.kind(), e.x.Pin)
+	s.leave() // the worker has left, or does not have the version that the run is pinned to
+	return l.seatFor(e, e.x.Pin)
 }
 
 // callNumber identifies a call for a worker that gets it again from the next server. A call that is
@@ -206,12 +266,17 @@ func (l *Lane) callNumber(it *core.Item) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:8])>>1) | 1
 }
 
-// pickForCalls chooses a worker for calls of an entity in the same way. An entity may have several
+// seatForCalls takes a slot for calls of an entity in the same way. An entity may have several
 // hand-overs, so its holder stays until the end of the reunion.
-func (l *Lane) pickForCalls(e *entry) WorkerID {
-	k := kind{e.address.Tenant, e.address.Type}
-	if id, held := l.reunion.holders[model.HeldRun{Address: e.address}]; held && l.reunion.until != 0 && l.workers.canServe(id, k, "") {
-		return id
+func (l *Lane) seatForCalls(e *entry, on *model.Entity) (seat, bool) {
+	pin := statePin(on)
+	if id, held := l.reunion.holders[model.HeldRun{Address: e.address}]; held && l.reunion.until != 0 && l.workers.canServe(id, e.kind(), pin) {
+		return l.workers.keepSeat(id), true
 	}
-	return l.workers.pick(k, "")
+	if s := e.reading.seat.move(); l.workers.canServe(s.worker, e.kind(), pin) {
+		return s, true
+	} else {
+		s.leave()
+	}
+	return l.seatFor(e, pin)
 }

@@ -17,12 +17,12 @@ func withReunion(c *lane.Config) { c.Reunion = reunionTime }
 
 // rejoin adds a worker that says what it holds.
 func (r *rig) rejoin(w lane.WorkerID, held ...model.HeldRun) {
-	r.l.Join(r.now, w, model.Offer{Tenant: "default", Workflows: []string{"wf"}, Held: held})
+	r.l.Join(r.now, w, model.Offer{Tenant: "default", Workflows: []string{"wf"}, Held: held}, r.slotsOf(w))
 	r.take()
 }
 
 func (r *rig) rejoinEntities(w lane.WorkerID, held ...model.HeldRun) {
-	r.l.JoinEntities(r.now, w, model.EntityOffer{Tenant: "default", Types: []model.EntityType{{Type: "entity:ledger", Views: []string{"read"}}}, Held: held})
+	r.l.JoinEntities(r.now, w, model.EntityOffer{Tenant: "default", Types: []model.EntityType{{Type: "entity:ledger", Views: []string{"read"}}}, Held: held}, r.slotsOf(w))
 	r.take()
 }
 
@@ -107,6 +107,69 @@ func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
 			r.wantHolder(a, 0)
 		})
 	}
+}
+
+// A run that was paused during a step waits for its worker, too: the step goes on during the pause.
+func TestReunionKeepsPausedRuns(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(r *rig, a model.Address, h model.HeldRun){
+		"resumed before the worker joins": func(r *rig, a model.Address, h model.HeldRun) {
+			r.order(model.MessageResume, a, "resume")
+			r.settle()
+			r.wantAnswer("resume", "")
+			r.wantHolder(a, 0)
+			r.rejoin(1, h)
+		},
+		"resumed after the worker has joined": func(r *rig, a model.Address, h model.HeldRun) {
+			r.rejoin(1, h)
+			r.settle()
+			r.order(model.MessageResume, a, "resume")
+		},
+		"resumed after the reunion": func(r *rig, a model.Address, h model.HeldRun) {
+			r.rejoin(1, h)
+			r.settle()
+			r.pass(2 * reunionTime)
+			r.wantHolder(a, 0)
+			r.order(model.MessageResume, a, "resume")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, withReunion)
+			a := key("a")
+			r.join(1)
+			h := model.HeldRun{Address: a, Run: r.startRun(a)}
+			r.turn(a, model.Turn{Running: true})
+			r.order(model.MessagePause, a, "pause")
+			r.settle()
+			r.wantAnswer("pause", "")
+			r.crashFenced()
+
+			r.rejoin(2)
+			r.rejoin(3)
+			r.settle()
+			do(r, a, h)
+			r.settle()
+			r.wantHolder(a, 1)
+		})
+	}
+
+	// The lane does not wait for ever.
+	r := newRig(t, withReunion)
+	a := key("a")
+	r.join(1)
+	r.startRun(a)
+	r.turn(a, model.Turn{Running: true})
+	r.order(model.MessagePause, a, "pause")
+	r.settle()
+	r.crashFenced()
+	r.rejoin(2)
+	r.settle()
+	r.order(model.MessageResume, a, "resume")
+	r.settle()
+	r.wantHolder(a, 0)
+	r.pass(reunionTime)
+	r.wantHolder(a, 2)
 }
 
 // Any worker gets a run whose worker does not come back, leaves again, or names another run. New
@@ -262,6 +325,40 @@ func TestReunionLastsWhileWorkersComeBack(t *testing.T) {
 		r.settle()
 		r.wantHolder(a, 1)
 	})
+}
+
+// The back-off of a parked run ends, a worker runs the next attempt, and the server dies. It has
+// stored nothing since, so the run is parked in the store. The next server nevertheless keeps
+// it for the worker, even if there is news.
+func TestReunionKeepsRunsAfterABackOff(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(r *rig, a model.Address){
+		"the timer": func(r *rig, _ model.Address) { r.pass(2 * time.Second) },
+		"a signal":  func(r *rig, a model.Address) { r.signal(a, "s", "signal"); r.settle() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, withReunion)
+			a := key("a")
+			r.join(1)
+			run := r.startRun(a)
+			failed := model.Command{Kind: model.CommandRetry, Delay: time.Second, Event: model.Event{ID: "x", Attempt: 1}}
+			r.turn(a, waitingTurn(failed))
+			r.settle()
+			r.release(a, "x")
+			r.pass(time.Second)
+			r.wantHolder(a, 1)
+			r.crashFenced()
+			r.rejoin(2)
+			r.settle()
+			do(r, a)
+			r.wantHolder(a, 0)
+
+			r.rejoin(1, model.HeldRun{Address: a, Run: run})
+			r.settle()
+			r.wantHolder(a, 1)
+		})
+	}
 }
 
 // Calls of an entity wait for the worker that makes them, also when another call comes before the

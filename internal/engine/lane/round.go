@@ -9,7 +9,7 @@ func (l *Lane) Take(spare Output) Output {
 	l.out = Output{
 		Loads: spare.Loads[:0], Calls: clearCalls(spare.Calls), Answers: clearAnswers(spare.Answers), Mail: spare.Mail[:0],
 		TaskCalls: clearTaskCalls(spare.TaskCalls), Hints: spare.Hints[:0], Freed: spare.Freed[:0], Verify: spare.Verify[:0],
-		Facts: clearFacts(spare.Facts), Operate: clearOperate(spare.Operate), Changes: clearChanges(spare.Changes),
+		Facts: clearFacts(spare.Facts), Operate: clearOperate(spare.Operate), Interrupts: spare.Interrupts[:0], Changes: clearChanges(spare.Changes),
 	}
 	return out
 }

@@ -28,11 +28,15 @@ func (l *Lane) reuse(b *building) {
 	clear(t.Closes)
 	clear(t.Events)
 	clear(t.Messages)
+	clear(t.Passed)
 	l.acked.reuse(t.Forgets)
 
 	*b = building{
 		entries: b.entries[:0], effects: b.effects[:0], pairs: b.pairs[:0], facts: b.facts[:0], trail: b.trail[:0], marked: b.marked[:0],
-		batch: store.Batch{Deletes: t.Deletes[:0], Starts: t.Starts[:0], Closes: t.Closes[:0], Events: t.Events[:0], Messages: t.Messages[:0]},
+		letters: b.letters[:0],
+		batch: store.Batch{
+			Deletes: t.Deletes[:0], Starts: t.Starts[:0], Closes: t.Closes[:0], Events: t.Events[:0], Messages: t.Messages[:0], Passed: t.Passed[:0],
+		},
 	}
 
 	l.spare = b
@@ -89,6 +93,7 @@ func (l *Lane) send(now model.Time, b *building) {
 			e.pending.mark = nil
 		}
 	}
+	l.writeLetters(b)
 	l.numberMessages(b)
 	for _, p := range b.pairs {
 		b.batch.Cursors = append(b.batch.Cursors, p.seal())

@@ -24,7 +24,8 @@ func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 	for _, s := range shards {
 		sh := &shard{
 			id: s.Shard, tenure: l.tenure, received: s.Received, sent: s.Sent, crashed: s.Crashed, foreign: s.Foreign, entries: map[*entry]struct{}{},
-			tokens: tokens{last: s.Tokens, reserved: s.Tokens},
+			underway: map[model.ShardID]int{},
+			tokens:   tokens{last: s.Tokens, reserved: s.Tokens},
 		}
 		if sh.received == nil {
 			sh.received = map[model.ShardID]int64{}
@@ -36,8 +37,8 @@ func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 		ids = append(ids, s.Shard)
 	}
 
-	if l.cfg.Reunion > 0 && slices.ContainsFunc(shards, func(s store.AcquiredShard) bool { return s.Foreign }) {
-		l.reunion.Begin(now, l.cfg.Reunion)
+	if d := max(l.cfg.Reunion, l.cfg.AskFor); d > 0 && slices.ContainsFunc(shards, func(s store.AcquiredShard) bool { return s.Foreign }) {
+		l.reunion.Begin(now, d)
 	}
 	slices.Sort(ids)
 	l.loads.add(&Load{Kind: LoadRunnable, Shards: ids, Limit: runnablePage, begun: l.tenure})
@@ -215,7 +216,7 @@ func (l *Lane) drainWake() model.Time {
 // dropShard forgets a shard that another node may own now.
 func (l *Lane) dropShard(sh *shard) {
 	sh.gone = true
-	for e := range sh.entries {
+	for _, e := range sh.sortedEntries() { // slots become free in the same order every time
 		delete(l.entries, e.address)
 		e.gone = true
 		if e.isEntity() {
@@ -223,6 +224,7 @@ func (l *Lane) dropShard(sh *shard) {
 			l.budget.weighMail(e)
 		}
 		l.workers.unstrand(e)
+		e.reading.endHistory()
 		l.unpost(l.now, e)
 	}
 

@@ -196,7 +196,7 @@ func TestMessagesToAShardThatMoves(t *testing.T) {
 		t.Fatalf("freed %v, hints %v", r.freed, r.mail)
 	}
 
-	r.wantEvents(to, "signal_received 1")
+	r.wantEvents(to, receivedNames(1, 2)...) // the second was in the batch that sent it
 	r.acquire(1)
 	r.settle()
 	r.wantEvents(to, receivedNames(1, 3)...)
@@ -394,7 +394,7 @@ func TestLeavingWorkerEndsItsStep(t *testing.T) {
 	r.join(1)
 	a := in(1, 0)
 	r.startRun(a)
-	r.l.Withdraw(1)
+	r.l.Withdraw(r.now, 1)
 	r.join(2)
 	r.signal(a, "go", "signal")
 	r.settle()

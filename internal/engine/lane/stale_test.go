@@ -9,9 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A worker that reports while the batch that takes its run away is in flight learns at once that it
-// no longer holds the run. If that batch is refused, the worker has let go anyway: the lane hands
-// the run over again.
+// A worker that reports while the batch that takes its run away is in flight learns with the
+// outcome of the batch that it no longer holds the run. It loses the run also if the batch is
+// refused, because the lane has not taken the report: the lane hands the run over again.
 func TestStaleWorkerBeforeARefusal(t *testing.T) {
 	t.Parallel()
 	for name, report := range map[string]func(r *rig, a model.Address){
@@ -29,10 +29,16 @@ func TestStaleWorkerBeforeARefusal(t *testing.T) {
 			r.flush()
 			r.order(model.MessageTerminate, a, "terminated")
 			r.signal(b, "s", "another") // so that the batch has halves
+
+			gen := r.held[r.current(a).Start.Run].gen
 			report(r, a)
-			r.wantHolder(a, 0)
+			r.wantHolder(a, 1)
 			r.commitNow()
 			r.fail(store.Refused)
+			if h := r.held[r.current(a).Start.Run]; h != nil && h.gen == gen {
+				t.Error("the worker still has the run in the generation of its lost report")
+			}
+
 			r.settle()
 			r.wantAnswer("terminated", "")
 			r.wantStatus(a, model.Terminated)

@@ -7,11 +7,14 @@ type States struct {
 	Bytes       int                     // of inputs that wait or are not committed
 	Quarantined int                     // addresses
 	Entities    map[string]EntityStates // by type
+	// RunsInLine and EntitiesInLine wait for a free slot of a worker.
+	RunsInLine, EntitiesInLine int
 }
 
 // States counts the state for metrics.
 func (l *Lane) States() States {
-	return States{Bytes: l.PendingBytes(), Quarantined: l.quarantined.len(), Entities: l.entityStates()}
+	runs, entities := l.workers.inLine()
+	return States{Bytes: l.PendingBytes(), Quarantined: l.quarantined.len(), Entities: l.entityStates(), RunsInLine: runs, EntitiesInLine: entities}
 }
 
 // EntityStates counts the entities of a type that a lane has in memory.

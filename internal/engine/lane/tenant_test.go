@@ -19,7 +19,7 @@ func TestWorkerOfEveryTenant(t *testing.T) {
 	for _, a := range []model.Address{early, foreign, own} {
 		r.startRun(a)
 	}
-	r.l.Join(r.now, 2, model.Offer{Tenant: model.EveryTenant, Workflows: []string{"wf"}})
+	r.l.Join(r.now, 2, model.Offer{Tenant: model.EveryTenant, Workflows: []string{"wf"}}, nil)
 	r.take()
 	r.settle()
 	late := of("globex", "wf")

@@ -73,8 +73,23 @@ func (l *Lane) acceptTimers(ld *Load, r LoadResult) {
 	l.timers.take(p, l.HasShard)
 }
 
+// ring fires the timer of an entity whose state may have expired.
+func (in *timerInput) ring(l *Lane, now model.Time, e *entry) {
+	d := e.actor.entity.Ring(in.id, now)
+	if !d.HasWrites() {
+		l.skip(e, in) // it is out of date, or an operation or a section ends first
+		return
+	}
+	l.record(e, in, &d)
+	l.operate(now, e)
+}
+
 // apply fires the timer, if its run is still the current one.
 func (in *timerInput) apply(l *Lane, now model.Time, e *entry) {
+	if e.isEntity() {
+		in.ring(l, now, e)
+		return
+	}
 	if e.x == nil || e.x.Start.Run != in.run {
 		l.skip(e, in) // the run has ended, and its timers with it
 		return

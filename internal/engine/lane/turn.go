@@ -42,9 +42,12 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 	}
 	x, d, err := core.Apply(e.x, t, now, next, l.cfg.Limits)
 	if err != nil {
-		l.blockOn(e, in, err)
+		if !l.tryAnother(now, e, in, err) {
+			l.blockOn(e, in, err)
+		}
 		return
 	}
+	e.wait.refused = nil
 	if d.Close == nil {
 		l.assign(now, e, x, &d)
 	}
@@ -74,15 +77,28 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 		}
 	case t.Blocked != nil:
 		if b != nil {
-			// The worker ended the run itself, so it needs no call.
+			// The worker ended the run itself, so it needs no eviction.
 			call := Call{Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen}
 			b.effects = append(b.effects, effect{kind: effBlocked, entry: e, call: call})
 			e.eviction.missed = nil
+		} else {
+			l.answerTurn(in.worker, t.Run, t.Generation)
 		}
 		l.letGoQuietly(e)
 		l.strand(e, t.Blocked.Bounded())
+	case len(d.Events) > 0: // the worker gets them back
+	case b == nil:
+		l.answerTurn(in.worker, t.Run, t.Generation)
+	default:
+		b.effects = append(b.effects, effect{kind: effTaken, entry: e, call: Call{Worker: in.worker, Run: t.Run, Generation: t.Generation}})
 	}
 	l.postChanges(now, e, &d, queue.Neither)
+}
+
+// answerTurn tells a worker that its turn is applied. A turn with events needs no such call,
+// because the worker gets the events back.
+func (l *Lane) answerTurn(w WorkerID, run model.RunID, gen uint64) {
+	l.out.Calls = append(l.out.Calls, Call{Kind: CallTaken, Worker: w, Run: run, Generation: gen})
 }
 
 // applyStaleTurn handles the turn of a worker that lost the run while the turn waited. The run
@@ -95,6 +111,31 @@ func (l *Lane) applyStaleTurn(now model.Time, e *entry, in *turnInput) {
 		l.dispatch(now, e)
 	}
 	l.maybeDrop(e)
+}
+
+// mostRefused is how many turns of a run in a row the lane refuses before it blocks the run.
+const mostRefused = 3
+
+// tryAnother takes a run from a worker whose turn cannot be applied and gives it to another one:
+// the fault may be the worker's alone. It returns false when no other worker is left to try, and
+// when the run has reached a limit, which stops every worker.
+func (l *Lane) tryAnother(now model.Time, e *entry, in *turnInput, err error) bool {
+	e.wait.refused = append(e.wait.refused, in.worker)
+	if fault.Is(err, fault.Exhausted) || len(e.wait.refused) > mostRefused || !l.workers.hasUntried(e, e.x.Pin) {
+		e.wait.refused = nil
+		return false
+	}
+	l.finishInput(in)
+
+	b := l.batchOf(e)
+	l.letGo(b, e, "its turn cannot be applied: "+model.Cut(err.Error(), model.MaxReasonText))
+	if b != nil {
+		// The lane has not taken the turn, so the worker cannot keep the run if the batch is
+		// refused.
+		b.effects[len(b.effects)-1].moot = true
+	}
+	l.dispatch(now, e)
+	return true
 }
 
 // blockOn blocks a run whose turn cannot be applied, and stores why: a second try would fail too.
@@ -174,12 +215,16 @@ func (l *Lane) noteTurn(now model.Time, e *entry, t *model.Turn) {
 	l.room.weigh(e)
 	l.room.tried = false
 
+	// The code continues with the events just committed.
+	continues := len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep)
 	switch {
 	case e.hold.busy:
 	case e.hold.withheld && !e.shard.draining: // drainShards handles a shard that is given up
 		l.takeBack(now, e, l.whyLeave(e))
 	case !l.mustLeave(e):
-		// The code continues with the events just committed.
-		e.hold.busy = len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep)
+		e.hold.busy = continues
+	}
+	if !e.hold.busy && !continues {
+		e.hold.seat.leave()
 	}
 }

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -19,6 +20,14 @@ type workers struct {
 	unserved map[kind][]*entry
 	here     map[WorkerID]bool
 	leaving  map[WorkerID]bool
+	away     map[WorkerID]bool // workers of other nodes
+
+	slots   map[WorkerID]Capacity // of workers that take a limited number
+	offered map[WorkerID][]ownOffer
+	lines   map[kind][]*slotLine // what waits for a free slot
+	round   int                  // for nextLine
+	freed   seat                 // a slot for the run or the entity that is being dispatched
+	lane    int
 
 	gen  uint64 // generation of the last hand-over
 	step uint64 // to the next one: the lanes of a node never use the same generation
@@ -29,21 +38,43 @@ type offer struct {
 	id      WorkerID
 	version string
 	pinned  bool // it continues only pinned runs of its version
+	away    bool // it belongs to another node
 
 	entity *model.EntityType // what it offers, when that is an entity or a service
 }
 
+// ownOffer is an offer with what it is for.
+type ownOffer struct {
+	kind kind
+	offer
+}
+
 // canContinue reports whether the worker may continue a run that is pinned to a version; empty for
-// a run that is not.
-func (o *offer) canContinue(pin string) bool { return pin == "" || o.version == pin || !o.pinned }
+// a run that is not. For an entity, the version is the one of its state.
+func (o *offer) canContinue(pin string) bool {
+	if o.entity != nil && pin != "" {
+		version, err := strconv.Atoi(pin) // of a state, see statePin
+		return err == nil && o.entity.ReadsState(version)
+	}
+	return pin == "" || o.version == pin || !o.pinned
+}
 
 // newWorkers returns an empty set. A generation is never used twice, not even by the next
 // incarnation of the node: the fence of each incarnation has a higher epoch.
 func newWorkers(cfg *Config) workers {
 	lanes := uint64(cfg.Lanes)
 	return workers{
-		offers: map[kind][]offer{}, turn: map[kind]int{}, unserved: map[kind][]*entry{}, here: map[WorkerID]bool{}, leaving: map[WorkerID]bool{},
+		offers: map[kind][]offer{}, turn: map[kind]int{}, unserved: map[kind][]*entry{}, here: map[WorkerID]bool{}, leaving: map[WorkerID]bool{}, away: map[WorkerID]bool{},
+		slots: map[WorkerID]Capacity{}, offered: map[WorkerID][]ownOffer{}, lines: map[kind][]*slotLine{}, lane: int(cfg.Ref.Lane),
 		gen: uint64(cfg.Ref.Epoch)<<32/lanes*lanes + uint64(cfg.Ref.Lane), step: lanes,
+	}
+}
+
+// add adds a worker; its slots are nil when it takes any number.
+func (w *workers) add(id WorkerID, s Capacity) {
+	w.here[id] = true
+	if s != nil {
+		w.slots[id] = s
 	}
 }
 
@@ -55,7 +86,9 @@ func (w *workers) nextGen() uint64 {
 
 // offer adds what a worker can run. It returns the runs that have waited for it.
 func (w *workers) offer(k kind, o offer) []*entry {
+	o.away = w.away[o.id]
 	w.offers[k] = append(w.offers[k], o)
+	w.offered[o.id] = append(w.offered[o.id], ownOffer{k, o})
 	if k.tenant != model.EveryTenant {
 		waiting := w.unserved[k]
 		delete(w.unserved, k)
@@ -85,6 +118,7 @@ func (w *workers) offersOf(k kind) []offer {
 
 // withdraw removes the offers of a worker. The worker keeps its runs.
 func (w *workers) withdraw(id WorkerID) {
+	delete(w.offered, id)
 	for k, ids := range w.offers {
 		if ids = slices.DeleteFunc(ids, func(o offer) bool { return o.id == id }); len(ids) == 0 {
 			delete(w.offers, k)
@@ -99,25 +133,49 @@ func (w *workers) remove(id WorkerID) {
 	w.withdraw(id)
 	delete(w.leaving, id)
 	delete(w.here, id)
+	delete(w.slots, id)
+	delete(w.away, id)
 }
 
 // pick chooses in turn among the workers that offer the kind and can continue a run that is pinned
-// to a version; 0 when there is none.
+// to a version; 0 when there is none. Workers of other nodes come last.
 func (w *workers) pick(k kind, pin string) WorkerID {
 	offers := w.offersOf(k)
-	for range offers {
-		w.turn[k]++
-		if o := offers[w.turn[k]%len(offers)]; o.canContinue(pin) {
-			return o.id
+	for _, away := range w.distances() {
+		for range offers {
+			w.turn[k]++
+			if o := &offers[w.turn[k]%len(offers)]; o.away == away && o.canContinue(pin) {
+				return o.id
+			}
 		}
 	}
 	return 0
 }
 
+// hasUntried reports whether a worker could continue a run, and no turn of it was refused.
+func (w *workers) hasUntried(e *entry, pin string) bool {
+	return slices.ContainsFunc(w.offersOf(e.kind()), func(o offer) bool {
+		return o.canContinue(pin) && !slices.Contains(e.wait.refused, o.id)
+	})
+}
+
+// isRefused reports whether another worker must try a run first, because a turn of this one was
+// refused.
+func (w *workers) isRefused(id WorkerID, e *entry, pin string) bool {
+	return len(e.wait.refused) > 0 && slices.Contains(e.wait.refused, id) && w.hasUntried(e, pin)
+}
+
 // canServe reports whether a worker offers the kind and can continue a run that is pinned to a
 // version.
 func (w *workers) canServe(id WorkerID, k kind, pin string) bool {
-	return slices.ContainsFunc(w.offersOf(k), func(o offer) bool { return o.id == id && o.canContinue(pin) })
+	for i := range w.offered[id] {
+		o := &w.offered[id][i]
+		serves := o.kind == k || o.kind == kind{model.EveryTenant, k.workflow} && len(w.offers[k]) == 0
+		if serves && o.canContinue(pin) {
+			return true
+		}
+	}
+	return false
 }
 
 // strand lets a run wait for a worker that can continue it.
@@ -129,8 +187,9 @@ func (w *workers) strand(e *entry) {
 	}
 }
 
-// unstrand ends the wait of a run for a worker.
+// unstrand ends the wait of a run for a worker, or for a slot of one.
 func (w *workers) unstrand(e *entry) {
+	w.leaveLine(e)
 	if e.wait.worker {
 		k := e.kind()
 		w.unserved[k] = slices.DeleteFunc(w.unserved[k], func(x *entry) bool { return x == e })

@@ -104,7 +104,7 @@ func TestWorkerWithdraws(t *testing.T) {
 	r.turn(idle, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal}}})
 	r.settle()
 	r.join(2)
-	r.l.Withdraw(1)
+	r.l.Withdraw(r.now, 1)
 	r.take()
 	r.startRun(key("new"))
 	if r.holder(key("new")) != 2 {
@@ -173,6 +173,67 @@ func TestBlockedRun(t *testing.T) {
 	r.join(3)
 	r.settle()
 	r.wantHolder(a, 3) // it is tried by the next owner
+}
+
+// A turn that contradicts the history takes the run from its worker, which learns why. Another
+// worker gets the run and goes on. Only if the turns of all workers are refused is the run blocked.
+func TestInvalidTurnOfOneWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	r.join(2)
+	nonsense := commandTurn(step("y"), model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 9}})
+	a, b := key("a"), key("b")
+	r.startRun(a)
+	first := r.holder(a)
+	r.turn(a, steps("x")) // in flight when the next one is refused
+	r.turn(a, nonsense)
+	r.settle()
+	r.wantHolder(a, 3-first)
+	r.turn(a, steps("y"))
+	r.settle()
+	r.wantEvents(a, "step_completed x", "step_completed y")
+	r.turn(a, nonsense) // the count began anew
+	r.settle()
+	r.wantHolder(a, first)
+
+	r.startRun(b)
+	r.turn(b, nonsense)
+	r.settle()
+	if r.current(b).Blocked != nil {
+		t.Error("the run is blocked although another worker has not tried it")
+	}
+	r.turn(b, nonsense)
+	r.settle()
+	if row := r.current(b); row.Blocked == nil || row.Blocked.Code != model.WaitMismatch {
+		t.Errorf("blocked by %v, want a mismatch", row.Blocked)
+	}
+}
+
+// The store refuses the batch that takes a run from a worker with an invalid turn. The worker loses
+// the run in that case too, because nothing else answers its turn.
+func TestInvalidTurnBeforeARefusal(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	r.join(2)
+	a, b := key("a"), key("b")
+	run := r.startRun(a)
+	r.startRun(b)
+	r.settle()
+	r.turn(b, steps("z")) // so that the batch has halves
+	r.turn(a, steps("x"))
+	gen := r.held[run].gen
+	r.turn(a, commandTurn(model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 9}}))
+	r.flush()
+	r.fail(store.Refused)
+	r.settle()
+	if h := r.held[run]; h == nil || h.gen == gen {
+		t.Errorf("the run is held as %+v, want a new generation", h)
+	}
+	r.turn(a, steps("x"))
+	r.settle()
+	r.wantEvents(a, "step_completed x")
 }
 
 // A turn that contradicts the history blocks the run with the reason, and none of it is written.
@@ -310,7 +371,7 @@ func TestEndThatRanAheadIsAnswered(t *testing.T) {
 		"news":         {before: news, kind: lane.CallDeliver},
 		"news later":   {after: func(r *rig, a model.Address) { r.signal(a, "s", "news") }, kind: lane.CallEvict, reason: "closed"},
 		"shard moves":  {after: func(r *rig, _ model.Address) { r.giveUp(1) }, kind: lane.CallEvict, reason: "closed"},
-		"worker goes":  {after: func(r *rig, _ model.Address) { r.l.Withdraw(1) }, kind: lane.CallEvict, reason: "closed"},
+		"worker goes":  {after: func(r *rig, _ model.Address) { r.l.Withdraw(r.now, 1) }, kind: lane.CallEvict, reason: "closed"},
 		"worker left":  {after: func(r *rig, _ model.Address) { r.l.Leave(r.now, 1) }, kind: lane.CallEvict, reason: "closed"},
 		"lane is dead": {after: func(r *rig, _ model.Address) { r.l.Die(store.ErrFenced) }, kind: lane.CallEvict, reason: "the node lost its lease"},
 		"refused": {
@@ -351,7 +412,7 @@ func TestEndThatRanAheadIsAnswered(t *testing.T) {
 			kind: lane.CallEvict, reason: "the shard moves",
 		},
 		"news, and the worker goes": {
-			before: news, after: func(r *rig, _ model.Address) { r.l.Withdraw(1) },
+			before: news, after: func(r *rig, _ model.Address) { r.l.Withdraw(r.now, 1) },
 			kind: lane.CallEvict, reason: "the worker leaves",
 		},
 		"a turn that contradicts the history": {
@@ -392,5 +453,43 @@ func TestEndThatRanAheadIsAnswered(t *testing.T) {
 
 			t.Errorf("calls after the turn: %+v, want the worker to hear %d %q", r.calls[told:], c.kind, c.reason)
 		})
+	}
+}
+
+// A run whose turn cannot be applied goes to a worker that has not had it, whatever other runs the
+// workers get in between. When all have failed, the run is blocked.
+func TestRefusedTurnGoesToAnotherWorker(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{0, 3} {
+		for others := range 4 {
+			r := newRig(t)
+			r.limit = limit
+			a := key("a")
+			r.join(1)
+			r.startRun(a)
+			r.join(2)
+			r.join(3)
+
+			bad := model.Turn{Commands: []model.Command{{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 9}}}}
+			had := map[lane.WorkerID]bool{}
+			for range 3 {
+				for n := range others {
+					b := key(fmt.Sprint("other", len(had), n))
+					r.startRun(b)
+					r.turn(b, model.Turn{Close: done()})
+				}
+				w := r.holder(a)
+				if w == 0 || had[w] {
+					t.Fatalf("slots %d, others %d: worker %d gets the run after %v", limit, others, w, had)
+				}
+				had[w] = true
+				r.turn(a, bad)
+				r.settle()
+			}
+			r.wantHolder(a, 0)
+			if row := r.current(a); row.Blocked == nil || row.Blocked.Code != model.WaitMismatch {
+				t.Errorf("slots %d, others %d: the run is blocked by %v", limit, others, row.Blocked)
+			}
+		}
 	}
 }

@@ -51,12 +51,9 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 		l.writeEntity(b, e, d)
 	}
 
-	// Messages to other addresses. They get their numbers when the batch is sealed.
+	// Messages to other addresses. passOn delivers them or writes them.
 	for i := range d.Messages {
-		out := &d.Messages[i]
-		b.batch.Messages = append(b.batch.Messages, store.MessageRow{
-			To: out.To.Shard(l.cfg.Shards), From: e.shard.id, Message: *out,
-		})
+		b.send(e.shard, &d.Messages[i])
 	}
 
 	// The input itself is consumed, and its answer remembered, in the same commit.
@@ -85,6 +82,8 @@ func (l *Lane) writeDeletes(b *building, e *entry, m *messageInput, d *core.Deci
 		}
 	}
 	if d.Erased {
+		// Only the row says whether the entity has a timer, and it may be unreadable.
+		b.batch.StopAll = append(b.batch.StopAll, store.RunKey{Shard: e.shard.id, Run: e.address.TimerRun()})
 		b.batch.EntityRemoves = append(b.batch.EntityRemoves, store.EntityKey{Shard: e.shard.id, Address: e.address})
 	}
 }
@@ -123,9 +122,9 @@ func (l *Lane) writeConsumed(b *building, e *entry, in input, d *core.Decision) 
 	from := in.source()
 	if from.pair != nil {
 		l.mail.consume(from.pair, b, from.seq)
-		if f := d.Answer.Failure; f != nil && from.message.Keep {
-			l.keepRefused(b, e, from.message, f)
-		}
+	}
+	if f := d.Answer.Failure; f != nil && from.message.Keep && (from.pair != nil || from.passed) {
+		l.keepRefused(b, e, from.message, f)
 	}
 	m, isMessage := in.(*messageInput)
 	if !from.inbox.IsZero() {
@@ -148,6 +147,9 @@ func (l *Lane) writeEntity(b *building, e *entry, d *core.Decision) {
 // writeTimers stops and starts timers. A timer that was started and stopped in the same batch needs
 // no write.
 func (l *Lane) writeTimers(b *building, e *entry, key store.RunKey, d *core.Decision) {
+	if len(d.StopTimers)+len(d.StartTimers) > 0 && e.isEntity() {
+		key.Run = e.address.TimerRun()
+	}
 	for _, id := range d.StopTimers {
 		if !b.unstartTimer(key.Run, id) {
 			b.batch.StopTimers = append(b.batch.StopTimers, store.TimerKey{RunKey: key, ID: id})

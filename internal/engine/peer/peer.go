@@ -42,6 +42,7 @@ type Handler interface {
 
 const (
 	mostWaiting = 4096             // messages that wait to be sent; further ones are lost
+	mostBytes   = 64 << 20         // their size, plus one more
 	page        = 256              // messages that are read at once
 	pageBytes   = 16 << 20         // their size
 	timeout     = 5 * time.Second  // of a call to the store
@@ -63,37 +64,46 @@ type Post struct {
 	hints   notify.Hub
 	log     *slog.Logger
 	handler Handler
+	direct  func(*store.PeerMail) bool
 
 	out     chan struct{} // capacity 1: there is something to send
 	lookout *notify.Lookout
 
 	mu       sync.Mutex
 	sending  []store.PeerMail
+	bytes    int // of the messages in sending
 	calls    map[model.RunID]chan []byte
 	expected time.Time // until when something may arrive
 }
 
 var _ Line = (*Post)(nil)
 
-// Config configures a Post. All fields are required.
+// Config configures a Post. All fields but Direct are required.
 type Config struct {
 	Self    model.NodeID
 	Mail    store.Peers
 	Hints   notify.Hub
 	Log     *slog.Logger
 	Handler Handler
+	// Direct sends a message over a connection to another node. It returns false if the message has
+	// to go through the store. Hear receives it on the other side. It may be nil.
+	Direct func(*store.PeerMail) bool
 }
 
 // New returns the line of a node; Run operates it.
 func New(cfg Config) *Post {
 	return &Post{
-		self: cfg.Self, mail: cfg.Mail, hints: cfg.Hints, log: cfg.Log, handler: cfg.Handler, out: make(chan struct{}, 1), lookout: notify.NewLookout(),
+		self: cfg.Self, mail: cfg.Mail, hints: cfg.Hints, log: cfg.Log, handler: cfg.Handler, direct: cfg.Direct, out: make(chan struct{}, 1), lookout: notify.NewLookout(),
 		calls: map[model.RunID]chan []byte{},
 	}
 }
 
 // Call asks a node.
 func (p *Post) Call(ctx context.Context, to model.NodeID, body []byte) ([]byte, error) {
+	return p.call(ctx, to, question, body)
+}
+
+func (p *Post) call(ctx context.Context, to model.NodeID, kind byte, body []byte) ([]byte, error) {
 	id := newID()
 	answered := make(chan []byte, 1)
 	p.mu.Lock()
@@ -106,7 +116,7 @@ func (p *Post) Call(ctx context.Context, to model.NodeID, body []byte) ([]byte, 
 		delete(p.calls, id)
 	}()
 
-	p.send(store.PeerMail{To: to, ID: id}, question, body)
+	p.send(store.PeerMail{To: to, ID: id}, kind, body)
 	select {
 	case a := <-answered:
 		return a, nil
@@ -122,9 +132,13 @@ func (p *Post) Tell(to model.NodeID, body []byte) {
 
 func (p *Post) send(m store.PeerMail, kind byte, body []byte) {
 	m.From, m.Body = p.self, append([]byte{kind}, body...)
+	if p.direct != nil && p.direct(&m) {
+		return
+	}
 	p.mu.Lock()
-	if len(p.sending) < mostWaiting {
+	if len(p.sending) < mostWaiting && p.bytes < mostBytes {
 		p.sending = append(p.sending, m)
+		p.bytes += len(m.Body)
 	}
 	p.expected = time.Now().Add(expectFor)
 	p.mu.Unlock()
@@ -167,7 +181,7 @@ func (p *Post) mayReceive() bool {
 func (p *Post) deliver(ctx context.Context) {
 	p.mu.Lock()
 	mail := p.sending
-	p.sending = nil
+	p.sending, p.bytes = nil, 0
 	p.mu.Unlock()
 	if len(mail) == 0 {
 		return
@@ -211,13 +225,13 @@ func (p *Post) receive(ctx context.Context) (more bool) {
 	size := 0
 	for i := range mail {
 		size += len(mail[i].Body)
-		p.hear(&mail[i])
+		p.Hear(&mail[i])
 	}
 	return (len(mail) == page || size > pageBytes/2) && ctx.Err() == nil
 }
 
-// hear passes one message to the handler, or to the call that waits for it.
-func (p *Post) hear(m *store.PeerMail) {
+// Hear passes one message to the handler, or to the call that waits for it.
+func (p *Post) Hear(m *store.PeerMail) {
 	if len(m.Body) == 0 {
 		return
 	}
@@ -231,6 +245,11 @@ func (p *Post) hear(m *store.PeerMail) {
 		p.handler.HandleNote(m.From, body)
 	case inquiry:
 		p.handleInquiry(m)
+	case crew:
+		if h, ok := p.handler.(Foreman); ok {
+			from, id := m.From, m.ID
+			h.HandleCrew(from, body, func(a []byte) { p.send(store.PeerMail{To: from, ID: newID(), Re: id}, answer, a) })
+		}
 	case answer:
 		p.mu.Lock()
 		answered := p.calls[m.Re]

@@ -11,6 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
@@ -84,6 +85,43 @@ func TestPost(t *testing.T) {
 				cancel()
 				time.Sleep(2 * time.Second)
 			})
+		})
+	}
+}
+
+// counting counts the messages that it gets.
+type counting struct {
+	*memory.Store
+	got chan int
+}
+
+func (c counting) PutPeerMail(_ context.Context, rows []store.PeerMail) error {
+	c.got <- len(rows)
+	return nil
+}
+
+// Messages that wait for the store are bounded in number and in bytes. Further ones are lost.
+func TestPostIsBounded(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int]int{1: 4096, 1 << 20: 64} {
+		synctest.Test(t, func(t *testing.T) {
+			st := counting{memory.New(memory.Options{}), make(chan int, 2)}
+			p := peer.New(peer.Config{Self: model.NodeID{1}, Mail: st, Hints: notify.NoHub{}, Log: slog.New(slog.DiscardHandler)})
+			body := make([]byte, size-1) // and a byte for the kind
+			for range 5000 {
+				p.Tell(model.NodeID{2}, body)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go p.Run(ctx)
+			if got := <-st.got; got != want {
+				t.Errorf("%d messages of %d bytes wait", got, size)
+			}
+
+			p.Tell(model.NodeID{2}, body)
+			if got := <-st.got; got != 1 {
+				t.Errorf("then %d", got)
+			}
 		})
 	}
 }

@@ -66,11 +66,11 @@ func (p *Proc) Deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 			if m.Kind == model.MessageQuery {
 				p.Cluster.Did(scenario.OpAskedRemote)
 			}
-			p.clerk.send(m, taken, reply)
+			p.sendDirectly(askFor(m, awaits, fresh), attempt{taken: taken && a.Token != nil}, reply)
 			return
 		case m.Kind != model.MessageQuery && !m.Brief && !a.Committed && (a.Answer.Existing || a.Answer.Failure != nil) && !inc.serving():
 			// the lane has answered from memory, which may be out of date
-			p.clerk.send(m, true, reply)
+			p.sendDirectly(askFor(m, awaits, fresh), attempt{taken: true}, reply)
 			return
 		case (m.Kind == model.MessageQuery || m.Brief && m.Name == scenario.DoRead) && !inc.serving():
 			// the lane's memory may be out of date
@@ -128,7 +128,13 @@ func (p *Proc) Await(a model.Address, run model.RunID, reply func(*lane.Answer))
 	shard := a.Shard(p.Cluster.Plan.Shards)
 	elsewhere := func(ans *lane.Answer) {
 		if ans.Result == nil && !p.Dead && (errors.Is(ans.Err, lane.ErrNotOwner) || fault.Is(ans.Err, fault.Unavailable)) {
-			p.clerk.await(a, run, reply)
+			p.ask(&ask{kind: askAwait, to: a, run: run}, 0, func(ans *lane.Answer, _ attempt) {
+				if ans.Result != nil || ans.Err != nil && !fault.Is(ans.Err, fault.Unavailable) {
+					reply(ans)
+					return
+				}
+				p.clerk.await(a, run, reply)
+			})
 			return
 		}
 		reply(ans)
@@ -213,25 +219,26 @@ type awaited struct {
 	last    func() bool    // tells that nothing can ask for the answer again; of an answer
 }
 
-// send asks the owner and waits for its answer. taken tells that an owner may have served the
-// request before, under the same id.
-func (k *clerk) send(m *model.Message, taken bool, reply func(*lane.Answer)) {
+// send asks the owner and waits for its answer. tried tells what became of the request before,
+// under the same id.
+func (k *clerk) send(m *model.Message, tried attempt, reply func(*lane.Answer)) {
 	asked := *m
 	if asked.RequestID == "" {
-		asked.RequestID, asked.Drawn, taken = k.p.Cluster.NewRun().String(), true, false
+		asked.RequestID, asked.Drawn, tried = k.p.Cluster.NewRun().String(), true, attempt{}
 	}
+	asked.Linked = tried.link
 	if asked.Kind == model.MessageCall {
 		k.p.Cluster.Ledger.Meant(&asked)
 	}
 	key := store.RequestKey{Shard: asked.To.Shard(k.p.Cluster.Plan.Shards), Address: asked.To, ID: asked.RequestID}
 	clean, again := false, false
 	c := NewCall(k.p, func(a *lane.Answer) {
-		if (again || taken) && (fault.Is(a.Err, fault.Exhausted) || fault.Is(a.Err, fault.Blocked) || fault.Is(a.Err, fault.Corrupt)) {
+		if (again || tried.taken) && (fault.Is(a.Err, fault.Exhausted) || fault.Is(a.Err, fault.Blocked) || fault.Is(a.Err, fault.Corrupt)) {
 			a.Err = fault.New(fault.Unavailable, "another copy of the message may arrive: %w", a.Err)
 		}
 		reply(a)
 	})
-	last := func() bool { return clean && asked.Drawn && !taken }
+	last := func() bool { return clean && asked.Drawn && !tried.taken }
 	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last})
 	id := k.p.Cluster.NewRun()
 	// when the owner has no room for it, or the id belongs to another request

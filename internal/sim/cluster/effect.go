@@ -28,7 +28,7 @@ func (sh *shell) checkCall(c *lane.Call) {
 			s.Fail("activation of %s with the start of another run", scenario.Short(c.Run))
 		}
 
-	case lane.CallQuery, lane.CallRecall:
+	case lane.CallQuery, lane.CallRecall, lane.CallTaken:
 		s.Stored(c.Run, nil, "a worker")
 
 	case lane.CallDeliver:

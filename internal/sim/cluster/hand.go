@@ -280,7 +280,7 @@ func (h *hand) send(r *model.TaskReport) {
 		}
 	default:
 		s.Did(scenario.OpReportMailed)
-		p.clerk.send(engine.ReportMessage(r), true, func(a *lane.Answer) {
+		p.clerk.send(engine.ReportMessage(r), attempt{taken: true}, func(a *lane.Answer) {
 			switch {
 			case errors.Is(a.Err, ErrCrashed):
 			default:

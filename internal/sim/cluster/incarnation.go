@@ -32,11 +32,14 @@ type incarnation struct {
 	ended    bool
 	lost     bool // it has lost its lease or its fence
 	label    string
-	board    *board         // nil when there are no tasks
-	purse    *purse         // nil if nodes do not lend each other slots
-	alive    []model.NodeID // the nodes that have a lease, as of the last renewal
-	ticks    int            // number of the last tick that was set
-	tickAt   int64          // when it is due
+	board    *board                       // nil when there are no tasks
+	purse    *purse                       // nil if nodes do not lend each other slots
+	alive    []model.NodeID               // the nodes that have a lease, as of the last renewal
+	owners   []store.ShardOwner           // likewise
+	links    map[*incarnation]model.RunID // connections to other nodes
+	tenure   int                          // counts how often it has acquired shards
+	ticks    int                          // number of the last tick that was set
+	tickAt   int64                        // when it is due
 	swept    store.DeadPlace
 	looked   int64 // when it first saw the other nodes
 	keeps    bool  // its lanes must delete nothing because of its age
@@ -341,6 +344,8 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 
 		a := inc.member.ApplyRenewal(p.mono(), v, err)
 		if err == nil {
+			inc.owners = v.Owners
+			inc.noteDrain(&v)
 			inc.alive = inc.alive[:0]
 			for i := range v.Members {
 				inc.alive = append(inc.alive, v.Members[i].ID)
@@ -429,13 +434,19 @@ func (inc *incarnation) acquire(shards []model.ShardID) {
 			if got, err = s.Disk.Mem.Acquire(context.Background(), inc.self.ID, inc.epoch, shards); err == nil {
 				inc.checkAlone(got)
 				for i := range got {
-					got[i].Foreign = inc.isForeign(got[i].Shard)
+					got[i].Foreign = p.foreign[got[i].Shard] || inc.isForeign(got[i].Shard)
+					p.foreign[got[i].Shard] = got[i].Foreign // until it hears of it
 				}
 				s.Ledger.Acquired(inc.self.ID, got)
 			}
 			done()
 		},
-		OK: func() { inc.acquired(got, err) }, Bad: func(e error) { inc.acquired(nil, e) },
+		OK: func() {
+			for i := range got {
+				delete(p.foreign, got[i].Shard)
+			}
+			inc.acquired(got, err)
+		}, Bad: func(e error) { inc.acquired(nil, e) },
 	})
 }
 
@@ -458,6 +469,7 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 			}
 		}
 
+		inc.tenure++
 		for _, g := range got {
 			inc.Owner[g.Shard] = true
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/perdure/perdure/internal/cluster"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
@@ -67,6 +68,10 @@ type Proc struct {
 	born    int64
 	rate    float64 // of its clock against the store's
 
+	// foreign has the shards that it took from another process and has not heard about yet.
+	foreign map[model.ShardID]bool
+
+	drained   bool  // an operator has drained it
 	leaving   bool  // it is shutting down in good order
 	Left      bool  // it has shut down
 	Newer     bool  // it is of the newer build
@@ -115,7 +120,7 @@ func (s *Cluster) Boot(slot int) {
 	}
 
 	s.pids++
-	p := &Proc{Cluster: s, Slot: slot, pid: s.pids, born: s.Now, rate: 1, Newer: s.Upgraded || !s.Plan.Upgrades}
+	p := &Proc{Cluster: s, Slot: slot, pid: s.pids, born: s.Now, rate: 1, foreign: map[model.ShardID]bool{}, Newer: s.Upgraded || !s.Plan.Upgrades}
 	p.Process = s.NewProcess(fmt.Sprintf("n%d.%d", slot, p.pid))
 	if s.Plan.Drift > 0 {
 		p.rate += s.Plan.Drift * (2*float64(s.Random()>>11)/(1<<53) - 1)
@@ -157,7 +162,11 @@ func (p *Proc) info() store.NodeInfo {
 	for i := range 8 { // rendezvous hashing needs ids that differ in more than a counter
 		id[8+i] = byte(p.Cluster.Random())
 	}
-	return store.NodeInfo{ID: model.NodeID(id), Host: "host", PID: p.pid, Version: "sim"}
+	info := store.NodeInfo{ID: model.NodeID(id), Host: "host", PID: p.pid, Version: "sim", Weight: cluster.DefaultWeight, Drained: p.drained}
+	if p.Cluster.Has(scenario.Drains) {
+		info.Weight = kernel.OneOf(p.Cluster, 1, 50, cluster.DefaultWeight, cluster.DefaultWeight, 400)
+	}
+	return info
 }
 
 // gone proves that a process on this host has ended.

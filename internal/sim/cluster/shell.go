@@ -443,7 +443,9 @@ func (sh *shell) mail(row *store.MessageRow) {
 		})
 		return
 	}
-	s.hintMail(row.To)
+	if !sh.inc.note(row) {
+		s.hintMail(row.To)
+	}
 }
 
 func (s *Cluster) hintIsLost() bool {

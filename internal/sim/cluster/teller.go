@@ -10,13 +10,23 @@ import (
 )
 
 // checkOperate checks the operations that a lane hands to a worker of entities: views run on
-// durable state (L10).
+// durable state (L10), and nothing begins before its cause is durable (L2).
 func (sh *shell) checkOperate(o *model.Operations) {
 	s := sh.s
-	if o.Entity.Stateless() || o.Calls[0].Name != scenario.DoRead {
+	for i := range o.Calls {
+		s.CheckBegun(sh.inc.self.ID, o.Entity, &o.Calls[i])
+	}
+	if o.Entity.Stateless() {
 		return
 	}
 	n := s.Ledger.HoldingOf(o.Entity)
+	// An operation makes an idle state live longer before that is in the store.
+	if s.Plan.EntityIdleTTL == 0 && o.Exists && n.IsOver(scenario.StampOf(scenario.AccountOf(o.State, true)), o.Now) {
+		s.Fail("X1: %s is called on a state that has expired", o.Entity)
+	}
+	if o.Calls[0].Name != scenario.DoRead {
+		return
+	}
 	if d, _ := scenario.DeedOf(o.Calls[0].Input); s.Ledger.Doings[d.ID] != nil && s.Ledger.Doings[d.ID].Section != "" {
 		return // in a section a view is an ordinary call
 	}
@@ -30,9 +40,9 @@ func (p *Proc) Engage() {
 	s := p.Cluster
 	p.nextTeller--
 	t := &worker.Teller{Oracle: s.Oracle, Process: p.Process, Host: p, ID: p.nextTeller}
-	accounts := model.EntityType{Type: scenario.AccountType, Views: []string{scenario.DoRead}, Idle: s.Plan.EntityIdle}
+	accounts := model.EntityType{Type: scenario.AccountType, Views: []string{scenario.DoRead}, Idle: s.Plan.EntityIdle, TTL: s.Plan.EntityTTL, IdleTTL: s.Plan.EntityIdleTTL}
 	desks := model.EntityType{Type: scenario.DeskType, Concurrency: s.Plan.Overlap, Idle: s.Plan.EntityIdle}
-	t.Offer = model.EntityOffer{Name: "sim", Tenant: scenario.Tenant, Types: []model.EntityType{accounts, desks}}
+	t.Offer = model.EntityOffer{Name: "sim", Tenant: scenario.Tenant, Types: []model.EntityType{accounts, desks}, Slots: s.Plan.Slots}
 	if !s.Healed && s.Chance(0.2) {
 		t.Offer.Types = t.Offer.Types[:1]
 	}
@@ -43,8 +53,9 @@ func (p *Proc) Engage() {
 }
 
 func (inc *incarnation) engage(t *worker.Teller) {
+	slots := inc.newSlots(t.ID, t.Offer.Slots, &t.Kept)
 	for _, sh := range inc.Shells {
-		sh.result(func(now model.Time) { sh.Lane.JoinEntities(now, t.ID, t.Offer) })
+		sh.result(func(now model.Time) { sh.Lane.JoinEntities(now, t.ID, t.Offer, slots) })
 	}
 }
 

@@ -43,7 +43,7 @@ func (sh *shell) mayGoOn(r *oracle.Run, what string) {
 func (p *Proc) Join(bad bool, version string) {
 	p.nextID++
 	w := &worker.Worker{Oracle: p.Cluster.Oracle, Process: p.Process, Host: p, ID: p.nextID, Bad: bad, Held: map[model.RunID]*worker.Hold{}}
-	w.Offer = model.Offer{Name: "sim", Tenant: scenario.Tenant, Workflows: scenario.Workflows[:]}
+	w.Offer = model.Offer{Name: "sim", Tenant: scenario.Tenant, Workflows: scenario.Workflows[:], Slots: p.Cluster.Plan.Slots}
 
 	if bad {
 		p.Cluster.Hurt(scenario.FaultBadWorker)
@@ -69,10 +69,11 @@ func (p *Proc) Join(bad bool, version string) {
 }
 
 func (inc *incarnation) join(w *worker.Worker) {
+	slots := inc.newSlots(w.ID, w.Offer.Slots, &w.Kept)
 	for i, sh := range inc.Shells {
 		id, offer := w.ID, w.Offer
 		offer.Held = inc.heldIn(i, offer.Held)
-		sh.result(func(now model.Time) { sh.Lane.Join(now, id, offer) })
+		sh.result(func(now model.Time) { sh.Lane.Join(now, id, offer, slots) })
 	}
 }
 
@@ -122,6 +123,8 @@ func (p *Proc) call(c *lane.Call) {
 			h.Query(*c.Query)
 		}
 	case lane.CallRecall: // see above
+	case lane.CallTaken:
+		p.taken(w, c)
 	case lane.CallEvict:
 		p.Cluster.Did(scenario.OpEvicted)
 		if h != nil {
@@ -130,6 +133,13 @@ func (p *Proc) call(c *lane.Call) {
 			}
 			h.Drop()
 		}
+	}
+}
+
+// taken fails if a turn without events is answered twice.
+func (p *Proc) taken(w *worker.Worker, c *lane.Call) {
+	if h := w.Held[c.Run]; h != nil && !h.Answer() {
+		p.Cluster.Fail("I22: worker %d of %s gets an answer about %s, and has reported no turn", w.ID, p.Name(), scenario.Short(c.Run))
 	}
 }
 

@@ -69,6 +69,11 @@ func Describe(b *store.Batch) string {
 		fmt.Fprintf(&t, " msg(%d>%d #%d %s %s)", m.From, m.To, m.Seq, m.Message.Kind, m.Message.To.Key)
 	}
 
+	for i := range b.Passed {
+		m := b.Passed[i].Message
+		fmt.Fprintf(&t, " passed(%d %s %s)", b.Passed[i].From, m.Kind, m.To.Key)
+	}
+
 	for _, c := range b.Cursors {
 		fmt.Fprintf(&t, " cursor(%d>%d %d..%d)", c.From, c.To, c.Prev, c.Next)
 	}

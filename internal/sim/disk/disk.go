@@ -298,6 +298,7 @@ func (d *Disk) apply(b *store.Batch) (store.Committed, error) {
 	s := d.s
 	if a := d.poisoned(b); a != nil && d.stands(b) {
 		s.Hurt(scenario.FaultPoison)
+		d.notePassed(b)
 		if s.Tracing {
 			s.Logf("store    refuses batch %d of %s: poison of %s", b.Number, s.Ledger.Name(b.Lane.Node), a.Name)
 		}
@@ -306,6 +307,7 @@ func (d *Disk) apply(b *store.Batch) (store.Committed, error) {
 
 	if d.tooLarge(b) && d.stands(b) {
 		s.Hurt(scenario.FaultLargeRefused)
+		d.notePassed(b)
 		return store.Committed{}, store.Errorf(store.Refused, "commit", "%d bytes are too many", batchSize(b))
 	}
 
@@ -327,6 +329,13 @@ func (d *Disk) apply(b *store.Batch) (store.Committed, error) {
 	s.Ledger.Apply(b, res)
 
 	return res, nil
+}
+
+// notePassed counts a refused batch in which a message has taken effect.
+func (d *Disk) notePassed(b *store.Batch) {
+	if len(b.Passed) > 0 {
+		d.s.Did(scenario.OpPassedInRefused)
+	}
 }
 
 // stands reports whether the fence lets the batch pass. A fenced lane cannot reach its data.
@@ -512,6 +521,9 @@ func mixBatch(s *kernel.Kernel, b *store.Batch, err error) {
 
 	for i := range b.Messages {
 		s.Mix(uint64(b.Messages[i].Message.Kind), uint64(b.Messages[i].To), uint64(b.Messages[i].From), uint64(b.Messages[i].Seq))
+	}
+	for i := range b.Passed {
+		s.Mix(uint64(b.Passed[i].Message.Kind), uint64(b.Passed[i].From))
 	}
 	for i := range b.Cursors {
 		s.Mix(uint64(b.Cursors[i].To), uint64(b.Cursors[i].From), uint64(b.Cursors[i].Next))

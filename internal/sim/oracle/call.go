@@ -18,6 +18,22 @@ type sending struct {
 
 // sent records a message between executions that needs an answer, or an answer.
 func (l *ledger) sent(m *model.Message) {
+	l.note(m)
+	if m.Kind == model.MessageAnswer {
+		l.answerCounts(m)
+	}
+}
+
+// answerCounts checks the answer to a call of an entity against what was applied.
+func (l *ledger) answerCounts(m *model.Message) {
+	if x := l.sends[model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}]; x.message.Kind == model.MessageCall {
+		d, _ := scenario.DeedOf(x.message.Input)
+		l.answeredCall(d.ID, &model.Answer{Output: m.Input, Failure: m.Failure})
+	}
+}
+
+// note records who has sent what, and who has got which answer.
+func (l *ledger) note(m *model.Message) {
 	if m.To.IsEntity() {
 		l.sentToEntity(m)
 	}
@@ -47,10 +63,6 @@ func (l *ledger) sent(m *model.Message) {
 		}
 		c := *m
 		x.answer = &c
-		if x.message.Kind == model.MessageCall {
-			d, _ := scenario.DeedOf(x.message.Input)
-			l.answeredCall(d.ID, &model.Answer{Output: m.Input, Failure: m.Failure})
-		}
 		if x.message.Kind == model.MessageUpdate {
 			if m.Failure == nil {
 				l.s.Did(scenario.OpCallAnswered)

@@ -150,13 +150,11 @@ func (l *ledger) fact(b *store.Batch, r *Run, e *model.Event) {
 		}
 		l.answeredStep(r, e)
 		l.s.Did(scenario.OpAnswered)
-	case model.EventStateSet, model.EventVersionMarked:
+	case model.EventStateSet, model.EventVersionMarked, model.EventNoted:
 		once(&h.noted, "is noted")
-		if e.Kind == model.EventStateSet {
-			l.s.Did(scenario.OpState)
-		} else {
-			l.s.Did(scenario.OpMarked)
-		}
+		l.s.Did(map[model.EventKind]scenario.OpKind{
+			model.EventStateSet: scenario.OpState, model.EventVersionMarked: scenario.OpMarked, model.EventNoted: scenario.OpNoted,
+		}[e.Kind])
 	case model.EventUpdateReceived:
 		l.updated(r, e)
 	case model.EventUpdateAnswered:
@@ -188,7 +186,7 @@ func (l *ledger) fact(b *store.Batch, r *Run, e *model.Event) {
 		l.sectionOver(b, r, e.Section)
 	case model.EventPinned:
 		l.pinned(r, e)
-	case model.EventStarted, model.EventClosed, model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut, model.EventNoted:
+	case model.EventStarted, model.EventClosed, model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
 		l.Fail("I3: a %s is stored as event %d of %s", e.Kind, e.Seq, r.ID)
 	}
 }

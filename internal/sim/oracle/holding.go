@@ -116,9 +116,13 @@ func (l *ledger) touched(b *store.Batch) (ns []*holding) {
 		}
 	}
 
-	for i := range b.Messages {
-		if x := l.answers(&b.Messages[i].Message); x != nil {
-			note(store.EntityKey{Shard: b.Messages[i].From, Address: x.message.To})
+	for _, m := range sentIn(b) {
+		if x := l.answers(m); x != nil {
+			note(store.EntityKey{Shard: x.message.To.Shard(l.s.Plan.Shards), Address: x.message.To})
+		}
+		// an entity may be locked and released again, and then has no other row
+		if m.Kind == model.MessageGrant {
+			note(store.EntityKey{Shard: m.From.Address.Shard(l.s.Plan.Shards), Address: m.From.Address})
 		}
 	}
 
@@ -199,8 +203,7 @@ func (l *ledger) traces(b *store.Batch, n *holding) *traces {
 		t.answers[id] = a
 	}
 
-	for i := range b.Messages {
-		m := &b.Messages[i].Message
+	for _, m := range sentIn(b) {
 		if x := l.answers(m); x != nil && x.message.To == n.Address.Name {
 			d, _ := scenario.DeedOf(x.message.Input)
 			t.answers[d.ID] = model.Answer{Output: m.Input, Failure: m.Failure}
@@ -224,6 +227,9 @@ func (l *ledger) came(b *store.Batch, n *holding) (ids []uint64) {
 		}
 	}
 
+	for i := range b.Passed {
+		note(b.Passed[i].Message)
+	}
 	for _, c := range b.Cursors {
 		rows := l.Channel(c.To, c.From).Rows
 		for i := c.Prev; i < min(c.Next, int64(len(rows))); i++ {
@@ -281,6 +287,12 @@ func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *tra
 	}
 	state := scenario.AccountOf(next.State, next.Exists)
 	path, ok := l.path(n, t, n.state, state, nil)
+	if !ok && l.s.Has(scenario.Expiring) {
+		l.sooner = true
+		path, ok = l.path(n, t, n.state, state, nil)
+		l.sooner = false
+	}
+	l.checkStateEnd(n, &next, path)
 	if !ok {
 		l.Fail("L2: %s goes from state %d to %d, which no operation produced", n.Address.Name, scenario.StampOf(n.state), scenario.StampOf(state))
 	}
@@ -297,6 +309,10 @@ func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *tra
 func (l *ledger) follow(b *store.Batch, n *holding, path []*scenario.Handover, t *traces) {
 	for _, h := range path {
 		h.Committed = true
+		if isStateEnd(h) {
+			l.destroyed += h.Base.Sum
+			l.s.Did(scenario.OpEntityExpired)
+		}
 		for i := range h.Calls {
 			l.applied(b, n, h, &h.Calls[i], t)
 		}
@@ -333,6 +349,12 @@ func (l *ledger) path(n *holding, t *traces, from, to *scenario.Account, before 
 		}
 		if rest, found := l.path(n, t, h.End, to, append(slices.Clone(before), h)); found && (!ok || len(rest)+1 >= len(best)) {
 			best, ok = append([]*scenario.Handover{h}, rest...), true
+		}
+	}
+
+	if from != nil && l.s.Has(scenario.Expiring) && (len(before) == 0 || l.sooner) {
+		if rest, found := l.path(n, t, nil, to, before); found && (!ok || len(rest) > len(best)) {
+			best, ok = append([]*scenario.Handover{stateEnd(from)}, rest...), true
 		}
 	}
 	return best, ok
@@ -430,9 +452,7 @@ func (l *ledger) applied(b *store.Batch, n *holding, h *scenario.Handover, c *sc
 
 	for i := range c.Result.Messages {
 		m := &c.Result.Messages[i]
-		if !slices.ContainsFunc(b.Messages, func(r store.MessageRow) bool {
-			return r.Message.Kind == m.Kind && r.Message.To == m.To && r.Message.Input.Equal(m.Input)
-		}) {
+		if !sendsAny(b, func(o *model.Message) bool { return o.Kind == m.Kind && o.To == m.To && o.Input.Equal(m.Input) }) {
 			l.Fail("L6: deed %x (%s) of %s is durable, and the %s that it sends to %s is not", c.ID, c.Name, n.Address.Name, m.Kind, m.To)
 		}
 	}

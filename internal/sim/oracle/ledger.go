@@ -41,6 +41,8 @@ type ledger struct {
 	requeueOrder []*requeued
 	holdings     map[model.Address]*holding
 	HoldingOrder []*holding
+	alarms       map[model.Address]model.Time // timers of entities
+	sooner       bool                         // a state may expire in the batch that writes it
 	Doings       map[uint64]*doing
 	requested    map[string]uint64 // deeds by the ids of their requests
 	released     map[lockOf]bool   // by messages
@@ -137,7 +139,7 @@ func newLedger(s *Oracle) *ledger {
 		Pairs: map[[2]model.ShardID]*channel{}, Inbox: map[model.RunID]*store.InboxRow{}, replies: map[store.RequestKey]string{}, replied: map[store.RequestKey]model.Time{}, forgotten: map[store.RequestKey]bool{}, told: map[string]bool{}, updates: map[string]*update{},
 		Owner: make([]model.NodeID, s.Plan.Shards), Nodes: map[model.NodeID]*Member{}, asked: map[model.Link]bool{}, sends: map[model.Link]*sending{},
 		tenure: make([]int, s.Plan.Shards), letters: map[store.DeadKey]*DeadTask{}, requeues: map[model.RunID]*requeued{},
-		holdings: map[model.Address]*holding{}, Doings: map[uint64]*doing{}, requested: map[string]uint64{}, released: map[lockOf]bool{},
+		holdings: map[model.Address]*holding{}, alarms: map[model.Address]model.Time{}, Doings: map[uint64]*doing{}, requested: map[string]uint64{}, released: map[lockOf]bool{},
 	}
 }
 
@@ -233,6 +235,7 @@ func (l *ledger) Apply(b *store.Batch, res store.Committed) {
 	for i := range b.Marks {
 		l.mark(b, &b.Marks[i])
 	}
+	l.pass(b)
 	for i := range b.Events {
 		l.event(b, &b.Events[i])
 	}
@@ -262,6 +265,7 @@ func (l *ledger) Apply(b *store.Batch, res store.Committed) {
 	l.closedWhole(b)
 	l.bornWhole(b)
 	l.entities(b)
+	l.checkAlarms(b)
 	l.deadLetters(b)
 	l.limited(b)
 	for i := range b.Messages {
@@ -274,6 +278,7 @@ func (l *ledger) Apply(b *store.Batch, res store.Committed) {
 	}
 
 	l.Acknowledged(b.Forgets)
+	l.arrivedInside(b)
 	for i := range b.Cursors {
 		l.consume(b, &b.Cursors[i])
 	}
@@ -503,6 +508,9 @@ func (r *Run) timer(id string) int {
 func (l *ledger) stopTimer(b *store.Batch, row *store.TimerKey) {
 	l.owns(b, row.Shard)
 	r := l.Runs[row.Run]
+	if r == nil && l.stopAlarm(row) {
+		return
+	}
 	if r == nil || r.timer(row.ID) < 0 {
 		l.Fail("I8: timer %q of %s is stopped and was not open", row.ID, row.Run)
 	}
@@ -513,6 +521,9 @@ func (l *ledger) stopTimer(b *store.Batch, row *store.TimerKey) {
 
 func (l *ledger) startTimer(b *store.Batch, row *store.Timer) {
 	l.owns(b, row.Shard)
+	if l.startAlarm(row) {
+		return
+	}
 	r := l.Runs[row.Run]
 	if r == nil || r.timer(row.ID) >= 0 {
 		l.Fail("I8: timer %q of %s is started twice, or its run never began", row.ID, row.Run)
@@ -541,10 +552,10 @@ func (l *ledger) closedWhole(b *store.Batch) {
 		}
 
 		told := func(k model.MessageKind, to model.Address, id string) bool {
-			return slices.ContainsFunc(b.Messages, func(m store.MessageRow) bool {
+			return sendsAny(b, func(m *model.Message) bool {
 				// the message names an earlier run
-				by := m.Message.From.Run == r.ID || k == model.MessageCancel && m.Message.From.Address == r.Address.Name
-				return m.Message.Kind == k && m.Message.To == to && m.Message.ID == id && by
+				by := m.From.Run == r.ID || k == model.MessageCancel && m.From.Address == r.Address.Name
+				return m.Kind == k && m.To == to && m.ID == id && by
 			})
 		}
 

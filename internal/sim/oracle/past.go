@@ -391,7 +391,7 @@ func (r *Run) inherit(e *model.Event) {
 		h.sent = true
 	case model.EventAnswered:
 		h.answered = true
-	case model.EventStateSet, model.EventVersionMarked:
+	case model.EventStateSet, model.EventVersionMarked, model.EventNoted:
 		h.noted = true
 	default:
 	}

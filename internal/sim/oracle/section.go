@@ -26,9 +26,7 @@ type locking struct {
 func (x *locking) asked() []model.Address { return x.locks[:min(x.granted+1, len(x.locks))] }
 
 func sends(b *store.Batch, kind model.MessageKind, to model.Address, from model.Link) bool {
-	return slices.ContainsFunc(b.Messages, func(r store.MessageRow) bool {
-		return r.Message.Kind == kind && r.Message.To == to && r.Message.From == from
-	})
+	return sendsAny(b, func(m *model.Message) bool { return m.Kind == kind && m.To == to && m.From == from })
 }
 
 // lockAsked records the start of a section.
@@ -64,7 +62,7 @@ func (l *ledger) lockGranted(b *store.Batch, r *Run, e *model.Event) {
 		l.Fail("L23: section %s of %s is granted %s, which it does not wait for", e.ID, r.ID, e.Target)
 	}
 	n := l.HoldingOf(e.Target)
-	if (n.Row.Holder != r.link(e.ID) || n.Row.Epoch != e.Ref) && n.forced < e.Ref {
+	if (n.Row.Holder != r.link(e.ID) || n.Row.Epoch != e.Ref) && n.forced < e.Ref && !isGranted(b, r.link(e.ID), e) {
 		l.Fail("L22: section %s of %s has %s, which %s of %s holds", e.ID, r.ID, e.Target, n.Row.Holder.ID, scenario.Short(n.Row.Holder.Run))
 	}
 	x.granted++
@@ -114,11 +112,9 @@ func (l *ledger) locked(b *store.Batch, n *holding, before *model.Entity, t *tra
 		had[before.Epoch] = before.Holder
 	}
 
-	for i := range b.Messages {
-		if m := &b.Messages[i].Message; m.Kind == model.MessageGrant && m.From.Address == name {
-			l.grants(b, n, m, taken)
-			had[m.Epoch] = n.owner
-		}
+	for _, m := range grantsIn(b, name) {
+		l.grants(b, n, m, taken)
+		had[m.Epoch] = n.owner
 	}
 
 	if n.Row.Locked() && (n.Row.Holder != n.owner || n.Row.Epoch != n.epoch) {

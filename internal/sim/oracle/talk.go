@@ -150,8 +150,8 @@ func (l *ledger) pause(r *Run, e *model.Event) {
 // told reports whether the batch has an answer for the sender of an update.
 func told(b *store.Batch, r *Run, u *model.Event) bool {
 	if w := u.Watcher; w.ID != "" {
-		return slices.ContainsFunc(b.Messages, func(m store.MessageRow) bool {
-			return m.Message.Kind == model.MessageAnswer && m.Message.To == w.Address && m.Message.ToRun == w.Run && m.Message.ID == w.ID
+		return sendsAny(b, func(m *model.Message) bool {
+			return m.Kind == model.MessageAnswer && m.To == w.Address && m.ToRun == w.Run && m.ID == w.ID
 		})
 	}
 	key := store.RequestKey{Shard: r.Address.Shard, Address: r.Address.Name, ID: u.RequestID}

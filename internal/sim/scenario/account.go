@@ -260,6 +260,15 @@ func (s *Scenario) drawEntities() {
 	s.Plan.EntityIdle = kernel.OneOf(s, 0, kernel.Microseconds(s.Between(5, 60)*kernel.Millisecond), kernel.Microseconds(s.Between(100, 500)*kernel.Millisecond))
 	s.Plan.Overlap = kernel.OneOf(s, 0, 1, 2)
 	s.Plan.EntityMoves = s.Pick(5)
+	if s.Has(Expiring) {
+		// Much longer than a commit takes: the oracle does not know states that the store never
+		// had.
+		life := kernel.Microseconds(s.Between(4000, 12_000) * kernel.Millisecond)
+		s.Plan.EntityTTL, s.Plan.EntityIdleTTL = kernel.OneOf(s, life, 0), life/2
+		if s.Plan.EntityTTL > 0 && s.Chance(0.5) {
+			s.Plan.EntityIdleTTL = 0
+		}
+	}
 }
 
 // NewDeed draws a deed for an account. A deed must not start a workflow that can cause the same

@@ -30,6 +30,10 @@ const (
 	StartOptions                     // starts have a delay, a time-out or a policy of retries
 	SignalOrders                     // operators drop and skip signals
 	Outliving                        // workers outlive the processes that serve them
+	Slots                            // workers take only so much at a time
+	Links                            // nodes ask each other over connections
+	Drains                           // operators drain nodes, which have weights
+	Expiring                         // states of accounts expire
 	allFeatures  = iota
 )
 
@@ -127,8 +131,9 @@ var table = [allFeatures]row{
 		about: "a user sends many large signals to one address, without waiting",
 	},
 	{
-		// Rates and breakers depend on the time. The oracle does not check them during jumps.
-		feature: ClockJumps, name: "clock-jumps", lots: []lot{eleventh(5), mix}, excludes: Gates, lasts: true,
+		// Rates, breakers and the ends of states depend on the time. The oracle does not check them
+		// during jumps.
+		feature: ClockJumps, name: "clock-jumps", lots: []lot{eleventh(5), mix}, excludes: Gates | Expiring, lasts: true,
 		about: "the store's clock jumps for a while or permanently, and machines are suspended",
 	},
 	{
@@ -154,6 +159,22 @@ var table = [allFeatures]row{
 	{
 		feature: Outliving, name: "outliving", lots: []lot{{of: 13, at: []uint64{3, 8}}}, late: true,
 		about: "workers of workflows are processes of their own: they outlive servers, and join another one with what they hold",
+	},
+	{
+		feature: Slots, name: "slots", lots: []lot{{of: 13, at: []uint64{2, 8, 11}}}, late: true,
+		about: "workers take one or two runs and hand-overs of calls at a time; the others wait",
+	},
+	{
+		feature: Links, name: "links", lots: []lot{{of: 17, at: []uint64{1, 3, 5, 7, 8, 10, 12, 14, 16}}}, late: true,
+		about: "nodes ask each other over connections that break, and get copies of requests late",
+	},
+	{
+		feature: Drains, name: "drains", lots: []lot{{of: 19, at: []uint64{2, 5, 9, 12, 16}}}, late: true,
+		about: "nodes have different weights, and operators drain them and withdraw that",
+	},
+	{
+		feature: Expiring, name: "expiring", lots: []lot{{of: 12, at: []uint64{6}}, {of: 21, at: []uint64{8}}}, needs: Entities, late: true,
+		about: "states of accounts expire, after they were created or after their last operation",
 	},
 }
 

@@ -115,7 +115,7 @@ func (m *Machine) Feed(e *model.Event) {
 		}
 	case model.EventCancelRequest:
 		m.cancel = true
-	case model.EventWatched, model.EventPaused, model.EventResumed, model.EventNoted:
+	case model.EventWatched, model.EventPaused, model.EventResumed:
 	case model.EventUpdateReceived:
 		m.Updates = append(m.Updates, openUpdate{*e, m.PC})
 	case model.EventUpdateAnswered:
@@ -125,7 +125,7 @@ func (m *Machine) Feed(e *model.Event) {
 			m.answer(e)
 		}
 	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventTimerFired, model.EventWithdrawn,
-		model.EventSignalTaken, model.EventChildStarted, model.EventChildClosed, model.EventSent, model.EventAnswered, model.EventVersionMarked, model.EventLabeled,
+		model.EventSignalTaken, model.EventChildStarted, model.EventChildClosed, model.EventSent, model.EventAnswered, model.EventVersionMarked, model.EventNoted, model.EventLabeled,
 		model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut,
 		model.EventLockAsked, model.EventLockGranted, model.EventUnlocked:
 		m.answer(e)
@@ -181,7 +181,8 @@ func (m *Machine) answer(e *model.Event) {
 		if a.Ref != e.Ref {
 			m.Broken = fmt.Errorf("event %d takes signal %d, the program took %d", e.Seq, e.Ref, a.Ref)
 		}
-	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked, model.EventLabeled, model.EventTaskScheduled, model.EventLockAsked:
+	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked, model.EventNoted, model.EventLabeled, model.EventTaskScheduled,
+		model.EventLockAsked:
 		a.Recorded = true
 	case model.EventUnlocked:
 		a.Recorded, a.Done = true, true

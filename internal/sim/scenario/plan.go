@@ -72,15 +72,21 @@ type plan struct {
 	Users, Actions int
 	Keys, children int
 	Pins           bool          // workers have versions, and workflows are pinned
+	Slots          int           // of each worker, for runs or for calls; 0 for any number
 	Grace          time.Duration // of claims without a worker
 	Hires          int           // how often hands come and go
 	KeepDead       time.Duration // how long dead tasks are kept; 0 means forever
 
 	Accounts, Desks int // entities that there are
 	// how long idle entities stay in memory; 0 means the default
-	EntityIdle  time.Duration
+	EntityIdle time.Duration
+	// how long states of accounts live, and how long after their last operation; 0 means forever
+	EntityTTL, EntityIdleTTL time.Duration
+
 	Overlap     int // calls of a desk that are made at once; 0 for any number
 	EntityMoves int // how often tellers come and go
+
+	Drains int // how often an operator drains a node, or withdraws that
 }
 
 func (s *Scenario) drawPlan() {
@@ -134,6 +140,9 @@ func (s *Scenario) drawPlan() {
 	if s.Has(Outliving) {
 		p.Lane.Reunion = kernel.OneOf(s, 100*time.Millisecond, 400*time.Millisecond, time.Second)
 	}
+	if s.Has(Slots) {
+		p.Slots = 1 + s.Pick(2)
+	}
 	if s.Opts.Calm {
 		return
 	}
@@ -150,6 +159,9 @@ func (s *Scenario) drawPlan() {
 	}
 	if p.Pins {
 		p.Deploys = s.Pick(3)
+	}
+	if s.Has(Drains) {
+		p.Drains = 1 + s.Pick(8)
 	}
 }
 

@@ -64,7 +64,8 @@ type Block struct {
 	wait     int64 // of the timer or deadline; 0 for none
 	Name     string
 	bit      uint8 // of the promise
-	version  bool  // a note that marks a version; otherwise it sets state
+	version  bool  // a note that marks a version
+	remark   bool  // a note that the engine only stores; otherwise it sets state
 	Named    bool  // a signal with a request id, sent once by all runs of an execution
 	Slow     bool  // a call that its receiver answers late
 	Target   model.Address
@@ -215,7 +216,7 @@ func (s *Scenario) drawBlock(root bool) Block {
 			b.wait = max(b.wait, 5*kernel.Millisecond)
 		}
 	case BlockNote:
-		b.Name, b.version = kernel.OneOf(s, stateNames[:]...), s.Chance(0.3)
+		b.Name, b.version, b.remark = kernel.OneOf(s, stateNames[:]...), s.Chance(0.3), s.Chance(0.3)
 	case BlockTask:
 		b.Errand, b.wait = s.drawErrand(), within
 	case BlockOperate, BlockTell:

@@ -75,11 +75,14 @@ const (
 	OpUpdateCut // its execution ended first
 	OpState
 	OpMarked
+	OpNoted
 	OpPaused
 	OpResumed
 	OpPausedOver // a run that was paused when it continued as new
 	OpAsked
 	OpAskedRemote
+	OpLinked   // a request that another node answered over a connection
+	OpMoved    // a request over a connection to a node that was not the owner
 	OpRecalled // a run that had ended
 	OpPinned
 	OpStranded   // was seen waiting for a worker of its version
@@ -166,9 +169,13 @@ const (
 	OpInterrupted // too rare to be demanded
 	OpViewed
 	OpPassed
+	OpPassedInside    // a message took effect in the batch that sent it
+	OpPassedInRefused // such a batch was refused
 	OpEntityGone
 	OpEntityDeleted
+	OpEntityExpired
 	OpTellerLeft
+	OpNoSlot // a run or a call found all workers busy
 	OpLockAsked
 	OpLockGranted
 	OpLocked
@@ -206,6 +213,8 @@ const (
 	OpNeighbours    // all other addresses continued while rows of one were refused
 	OpRejoined      // a worker outlived its server, and joined another one with what it holds
 	OpBodyKept      // a body outlived its server, and the next activation took it over
+	OpEmptied       // a node that an operator had drained gave its last shard up
+	OpUndrained     // an operator let a node take shards again
 
 	OpClosed // + status
 	_
@@ -223,8 +232,8 @@ var opNames = [opCount]string{
 	"quarantined", "continued", "reset", "shard freed", "shard acquired", "takeover by lease", "takeover by proof", "drained", "refence", "verify",
 	"unknown landed", "unknown resent", "careful", "started", "attached", "request repeated", "conflict", "not found", "refused full",
 	"remote", "awaited", "ran", "awaited remote", "read", "read refused", "ran ahead", "diverged", "released", "evicted", "stale turn", "worker left",
-	"swept", "went on", "timer restarted", "answered", "update", "update answered", "update carried", "update cut off", "state set", "version marked",
-	"paused", "resumed", "paused over runs", "asked", "asked remote", "recalled",
+	"swept", "went on", "timer restarted", "answered", "update", "update answered", "update carried", "update cut off", "state set", "version marked", "noted",
+	"paused", "resumed", "paused over runs", "asked", "asked remote", "asked over a link", "link to another owner", "recalled",
 	"pinned", "stranded", "unstranded", "unpinned", "forked", "edited", "imported", "imported closed", "retried", "reset with talk", "deleted", "exists",
 	"called", "call answered", "call refused", "call carried", "call cut off", "read again", "update again",
 	"submitted", "scheduled", "claimed at once", "claimed", "executed", "beat", "returned", "task completed", "attempt failed", "task withdrawn", "task canceled",
@@ -234,7 +243,7 @@ var opNames = [opCount]string{
 	"requeued before", "requeue undone", "purged",
 	"set", "setting race", "state saved", "state lost", "state adopted", "limited", "limit missing", "barred", "held anyhow", "breaker opened", "probe", "breaker recovered",
 	"retry after", "queue paused", "page written", "claim goes on to count", "", "the dead looked for", "the dead cleaned up",
-	"item stored", "deed applied", "deed sent by a step", "deed answered", "deed failed", "one way", "brief", "", "viewed", "passed on", "entity gone", "entity deleted", "teller left", "lock asked", "lock granted", "section locked", "entity granted", "deed in section", "lock withdrawn", "run ends in section", "unlocked by force", "request id misused", "request ids forgotten", "answers acknowledged", "set aside", "newer put off", "clock doubted", "clock cleared", "clock advanced", "clock went back", "woke up without its shards", "knocked", "polled", "poll not answered", "slots lent", "lent worker claims", "lent worker beats", "lent worker reports", "lent worker settled", "lent claim late", "", "start postponed", "", "execution timed out", "signal dropped", "", "run repeated", "neighbours ended", "worker rejoined", "body kept",
+	"item stored", "deed applied", "deed sent by a step", "deed answered", "deed failed", "one way", "brief", "", "viewed", "passed on", "passed inside a batch", "passed inside a refused batch", "entity gone", "entity deleted", "entity expired", "teller left", "no slot", "lock asked", "lock granted", "section locked", "entity granted", "deed in section", "lock withdrawn", "run ends in section", "unlocked by force", "request id misused", "request ids forgotten", "answers acknowledged", "set aside", "newer put off", "clock doubted", "clock cleared", "clock advanced", "clock went back", "woke up without its shards", "knocked", "polled", "poll not answered", "slots lent", "lent worker claims", "lent worker beats", "lent worker reports", "lent worker settled", "lent claim late", "", "start postponed", "", "execution timed out", "signal dropped", "", "run repeated", "neighbours ended", "worker rejoined", "body kept", "node emptied", "node undrained",
 	"", "", "closed completed", "closed failed", "closed canceled", "closed continued",
 	"closed terminated",
 }
@@ -304,7 +313,10 @@ const (
 	FaultJump
 	FaultJumpBack
 	FaultSuspend
-	FaultLie // a live node was declared dead
+	FaultLinkLost // a connection between nodes broke with a request on it
+	FaultLinkLate // a request took effect after its connection had broken
+	FaultLie      // a live node was declared dead
+	FaultDrain    // an operator drained a node
 	faultCount
 )
 
@@ -314,7 +326,7 @@ var faultNames = [faultCount]string{
 	"acquire fails", "fence lost", "fence fails", "refence lost", "refence fails", "verify fails", "register lost", "put lost", "put fails",
 	"replies fails", "crash", "crash cuts calls", "pause", "pause past lease", "leave", "worker moves", "bad worker", "fenced",
 	"gave up", "stale turn", "slow reply", "odd view", "deploy", "hand hangs", "reported twice", "letter odd", "setting fails", "setting lost",
-	"teller hangs", "calls handed back", "operated twice", "lasting poison", "flood", "large commit times out", "large commit refused", "request id of another", "upgrade", "newer event", "newer message", "damaged request", "rows passed over", "clock jumps", "clock jumps back", "suspend", "false proof of death",
+	"teller hangs", "calls handed back", "operated twice", "lasting poison", "flood", "large commit times out", "large commit refused", "request id of another", "upgrade", "newer event", "newer message", "damaged request", "rows passed over", "clock jumps", "clock jumps back", "suspend", "link lost", "link late", "false proof of death", "node drained",
 }
 
 // Stats counts what happened.

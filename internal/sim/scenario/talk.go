@@ -56,11 +56,14 @@ func (m *Machine) answered(e *model.Event) {
 	}
 }
 
-// Note returns the command of a block that sets state or marks a version.
+// Note returns the command of a block that sets state, marks a version, or notes something that the
+// engine does not interpret.
 func (b *Block) Note() model.Command {
 	e := model.Event{Kind: model.EventStateSet, Name: b.Name, Output: model.Payload{Data: []byte{b.bit, byte(b.Took)}}}
 	if b.version {
 		e = model.Event{Kind: model.EventVersionMarked, Name: b.Name, Ref: 1}
+	} else if b.remark {
+		e = model.Event{Kind: model.EventNoted, Name: b.Name, Input: model.Payload{Data: []byte{b.bit}}, Ref: int64(b.Took)}
 	}
 	return model.Command{Kind: model.CommandRecord, Event: e}
 }

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"slices"
+
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/sim/kernel"
@@ -27,6 +29,9 @@ type Hold struct {
 	lastSeen  int64          // the last event that the last turn had seen or assumed
 	replied   map[int64]bool // positions of updates that were answered in this activation
 	pinning   bool           // has asked to be pinned
+	active    bool           // the code has something to do, or a body runs
+	turns     int            // that it has reported
+	answers   int            // that it got for turns without events
 
 	// While a step runs inline, the code is inside it. Commands before it are kept here, and new
 	// events wait in mail.
@@ -81,6 +86,7 @@ func (w *Worker) Activate(a *model.Activation) {
 	h := &Hold{w: w, run: start.Run, Gen: a.Generation, since: a.Now, m: s.NewMachine(&start)}
 	h.m.Hide(a.Events)
 	w.Held[h.run] = h
+	h.awake()
 	for i := range a.Events {
 		h.m.Feed(&a.Events[i])
 	}
@@ -100,6 +106,9 @@ func (h *Hold) Deliver(events []model.Event) {
 	s := h.w.Oracle
 	if len(events) == 0 {
 		s.Fail("worker gets nothing for %s", scenario.Short(h.run))
+	}
+	if slices.ContainsFunc(events, func(e model.Event) bool { return e.Kind.News() }) {
+		h.awake()
 	}
 
 	if h.inline {
@@ -144,6 +153,26 @@ func (h *Hold) Deliver(events []model.Event) {
 	h.think()
 }
 
+// Answer notes that a turn without events is answered. It returns false if there was no such turn.
+func (h *Hold) Answer() bool {
+	h.answers++
+	return h.answers <= h.turns
+}
+
+// awake notes that the run has something to do, which takes a slot of the worker.
+func (h *Hold) awake() {
+	h.active = true
+	w, mine := h.w, 0
+	for _, o := range w.Held {
+		if o.active && o.Gen>>32 == h.Gen>>32 {
+			mine++
+		}
+	}
+	if n := w.Offer.Slots; n > 0 && mine > n && !w.Kept {
+		w.Oracle.Fail("I21: worker %d of %s works on %d runs and has %d slots", w.ID, w.Process.Name(), mine, n)
+	}
+}
+
 // reportedBy returns the mark of the command that produces an event.
 func reportedBy(k model.EventKind) mark {
 	switch k {
@@ -153,7 +182,7 @@ func reportedBy(k model.EventKind) mark {
 		return markWithdrawn
 	case model.EventSignalTaken:
 		return markTaken
-	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked, model.EventLabeled, model.EventTaskScheduled,
+	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked, model.EventNoted, model.EventLabeled, model.EventTaskScheduled,
 		model.EventLockAsked, model.EventUnlocked:
 		return markStarted
 	default:
@@ -165,6 +194,7 @@ func reportedBy(k model.EventKind) mark {
 func (h *Hold) Retry(id string) {
 	if b, a, ok := scenario.ParseAsk(id); ok {
 		h.marks[b][a] |= markRetry
+		h.awake()
 		h.think()
 	}
 }
@@ -264,8 +294,10 @@ func (h *Hold) send(t model.Turn) {
 	t.Run, t.Generation, t.Seen, t.Running = h.run, h.Gen, h.m.Seen, h.Wanted()
 	h.lastSeen = t.Seen + int64(t.Ahead)
 	h.reported = true
+	h.turns++
 	t.Close = h.retained(t.Close)
 	h.closed = t.Close != nil
+	h.active = !h.closed && (t.Running || len(t.Waits) == 0 || t.Waits[0].Code == model.WaitStep)
 	if len(t.Waits) > 0 {
 		h.lastWaits = t.Waits[0].Name
 	}

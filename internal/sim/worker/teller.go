@@ -21,6 +21,7 @@ type Teller struct {
 	ID      lane.WorkerID
 	Offer   model.EntityOffer
 	Held    []uint64 // generations of hand-overs that it has not reported
+	Kept    bool     // it has had something before it got a slot for it
 	leaving bool
 	gone    bool
 }
@@ -37,7 +38,7 @@ func (t *Teller) Leave() {
 		s.Logf("%s teller %d leaves", t.Process.Name(), t.ID)
 	}
 
-	t.Host.Tell(func(_ model.Time, l *lane.Lane) { l.Withdraw(t.ID) })
+	t.Host.Tell(func(now model.Time, l *lane.Lane) { l.Withdraw(now, t.ID) })
 	end := s.Now + s.Between(0, 50)*kernel.Millisecond
 	var wait func()
 	wait = func() {
@@ -68,6 +69,15 @@ func (t *Teller) Operate(o model.Operations) {
 	}
 
 	t.Held = append(t.Held, o.Generation)
+	mine := 0
+	for _, gen := range t.Held {
+		if gen>>32 == o.Generation>>32 {
+			mine++
+		}
+	}
+	if n := t.Offer.Slots; n > 0 && mine > n && !t.Kept {
+		s.Fail("I21: teller %d of %s has %d hand-overs and %d slots", t.ID, t.Process.Name(), mine, n)
+	}
 	took := kernel.OneOf(s, 0, s.Between(0, 2*kernel.Millisecond), s.Between(0, 30*kernel.Millisecond))
 	if !s.Healed && s.Chance(0.04) {
 		s.Hurt(scenario.FaultTellerHangs)

@@ -55,6 +55,7 @@ type Worker struct {
 	Host    host
 	ID      lane.WorkerID
 	Offer   model.Offer
+	Kept    bool // it has had something before it got a slot for it
 	Bad     bool // cannot run any program
 	Leaving bool
 	gone    bool
@@ -96,7 +97,7 @@ func (w *Worker) Leave() {
 		s.Logf("%s worker %d leaves", w.Process.Name(), w.ID)
 	}
 
-	w.Host.Tell(func(_ model.Time, l *lane.Lane) { l.Withdraw(w.ID) })
+	w.Host.Tell(func(now model.Time, l *lane.Lane) { l.Withdraw(now, w.ID) })
 	end := s.Now + s.Between(0, 100)*kernel.Millisecond
 	var wait func()
 	wait = func() {

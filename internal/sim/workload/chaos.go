@@ -93,6 +93,7 @@ func (s *Workload) scheduleChaos() {
 		}
 	})
 
+	at(s.Plan.Drains, s.drain)
 	s.Disk.PoisonMarks = s.Chance(0.3)
 	s.scheduleHardships(at)
 }

@@ -59,7 +59,7 @@ func (s *Workload) finished() bool {
 	}
 
 	for _, n := range s.Ledger.HoldingOrder {
-		if len(n.Box) > 0 {
+		if len(n.Box) > 0 || n.Expires() {
 			return false
 		}
 	}
@@ -107,6 +107,12 @@ func (s *Workload) failStuck() {
 		}
 	}
 
+	for _, n := range s.Ledger.HoldingOrder {
+		if n.Expires() {
+			fmt.Fprintf(&t, "\n  the state of %s expired at %d and is in the store", n.Address.Name, n.Row.Expires)
+		}
+	}
+
 	for id := range s.Ledger.Inbox {
 		fmt.Fprintf(&t, "\n  request %s waits", scenario.Short(id))
 	}
@@ -136,12 +142,16 @@ func (s *Workload) failStuck() {
 // comeToRest checks that lanes hold nothing in the end. A repeated report may wait for the end of a
 // quarantine, and a start whose caller has given up may start something that has to end too.
 func (s *Workload) comeToRest() {
-	s.RunUntil(s.Now+s.Plan.Patience, func() bool { return s.finished() && s.Holding() == "" && s.Away() == "" })
+	s.RunUntil(s.Now+s.Plan.Patience, func() bool { return s.finished() && s.Holding() == "" && s.Away() == "" && s.Misplaced() == "" })
 	if !s.finished() {
 		s.failStuck()
 	}
 	if what := s.Holding(); what != "" {
 		s.DumpIf()
 		s.Fail("L7: everything has ended, and %s", what)
+	}
+	if what := s.Misplaced(); what != "" {
+		s.DumpIf()
+		s.Fail("E47: everything has ended, and %s", what)
 	}
 }

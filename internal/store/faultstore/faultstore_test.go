@@ -65,11 +65,14 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.LoadSettings] = s.LoadSettings(ctx, 0)
 	errs[faultstore.PutPeerMail] = s.PutPeerMail(ctx, nil)
 	_, errs[faultstore.TakePeerMail] = s.TakePeerMail(ctx, n.ID, 1, 1)
+	errs[faultstore.PutAudit] = s.PutAudit(ctx, nil)
+	_, errs[faultstore.ListAudit] = s.ListAudit(ctx, store.AuditQuery{})
 	entity := store.EntityKey{Shard: a.Shard, Address: a.Start.Address}
 	_, errs[faultstore.LoadEntity] = s.LoadEntity(ctx, entity, 1, 1)
 	_, errs[faultstore.LoadMailbox] = s.LoadMailbox(ctx, entity, 0, 1, 1)
 	_, errs[faultstore.LoadMailboxes] = s.LoadMailboxes(ctx, nil, store.EntityKey{}, 1)
 	_, errs[faultstore.ListEntities] = s.ListEntities(ctx, store.EntityQuery{})
+	_, errs[faultstore.SetDrained] = s.SetDrained(ctx, n.ID, true)
 	_, errs[faultstore.FenceNode] = s.FenceNode(ctx, n.ID, n.Epoch, true)
 	errs[faultstore.Unregister] = s.Unregister(ctx, n.ID, n.Epoch)
 

@@ -47,6 +47,11 @@ func (f *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, sha
 	return call(ctx, f, Acquire, nil, func() ([]store.AcquiredShard, error) { return f.inner.Acquire(ctx, node, epoch, shards) })
 }
 
+// SetDrained stores or withdraws the order that a node hands its shards over.
+func (f *Store) SetDrained(ctx context.Context, node model.NodeID, drained bool) (bool, error) {
+	return call(ctx, f, SetDrained, nil, func() (bool, error) { return f.inner.SetDrained(ctx, node, drained) })
+}
+
 // Unregister removes a node after the commits that have begun on it.
 func (f *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) error {
 	_, err := call(ctx, f, Unregister, nil, func() (struct{}, error) {

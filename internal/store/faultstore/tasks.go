@@ -72,3 +72,14 @@ func (f *Store) PutPeerMail(ctx context.Context, rows []store.PeerMail) error {
 func (f *Store) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxBytes int) ([]store.PeerMail, error) {
 	return call(ctx, f, TakePeerMail, nil, func() ([]store.PeerMail, error) { return f.inner.TakePeerMail(ctx, node, limit, maxBytes) })
 }
+
+// PutAudit stores entries of the log of administrative actions.
+func (f *Store) PutAudit(ctx context.Context, rows []store.AuditRow) error {
+	_, err := call(ctx, f, PutAudit, nil, func() (struct{}, error) { return struct{}{}, f.inner.PutAudit(ctx, rows) })
+	return err
+}
+
+// ListAudit lists entries of the log of administrative actions.
+func (f *Store) ListAudit(ctx context.Context, q store.AuditQuery) ([]store.AuditRow, error) {
+	return call(ctx, f, ListAudit, nil, func() ([]store.AuditRow, error) { return f.inner.ListAudit(ctx, q) })
+}

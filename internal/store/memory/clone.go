@@ -129,7 +129,10 @@ func readBack(m model.Message, d *model.Damaged, row string, args ...any) (model
 }
 
 func cloneEntity(n model.Entity) model.Entity {
-	n.State = clonePayload(n.State)
+	n.State, n.Log = clonePayload(n.State), slices.Clone(n.Log)
+	for i := range n.Log {
+		n.Log[i].Input, n.Log[i].Failure = clonePayload(n.Log[i].Input), clonePointer(n.Log[i].Failure)
+	}
 	return n
 }
 

@@ -149,6 +149,19 @@ func (s *Store) FenceNode(ctx context.Context, id model.NodeID, epoch int64, pro
 	return true, nil
 }
 
+// SetDrained stores or withdraws the order that a node hands its shards over.
+func (s *Store) SetDrained(ctx context.Context, id model.NodeID, drained bool) (bool, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "set drained"); err != nil {
+		return false, err
+	}
+	i, found := s.find(id)
+	if found {
+		s.nodes[i].member.Drained = drained
+	}
+	return found, nil
+}
+
 // Unregister removes a node and frees its shards. It has no effect if the node is gone.
 func (s *Store) Unregister(ctx context.Context, id model.NodeID, epoch int64) error {
 	defer s.mu.Unlock()

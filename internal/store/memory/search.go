@@ -61,6 +61,12 @@ func (s *Store) Search(ctx context.Context, text string, found func(value []byte
 		return err
 	}
 
+	for i := range s.audit {
+		if err := look(s.audit[i].Body); err != nil {
+			return err
+		}
+	}
+
 	for _, chunk := range s.settings.rows.chunks {
 		for _, row := range chunk {
 			if err := look(row.Body); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -122,6 +123,9 @@ func (c Config) read() (*config, error) {
 	out.Name = orDefault(out.Name, "perdure")
 	if !schemaName.MatchString(out.Schema) {
 		problem("schema %q: small letters, digits and _ are allowed, at most 48, and no digit in front", out.Schema)
+	}
+	if strings.HasPrefix(out.Schema, "pg_") || out.Schema == "information_schema" {
+		problem("schema %q belongs to PostgreSQL: choose another name", out.Schema)
 	}
 	if out.Shards < 0 || out.Shards > model.MaxShards {
 		problem("%d shards: there are 1 to %d", out.Shards, model.MaxShards)

@@ -50,7 +50,8 @@ func (c *config) connConfig(s settings) *pgx.ConnConfig {
 // compatible with PostgreSQL can work.
 func (c *config) greet(ctx context.Context, conn *pgconn.PgConn, s settings) error {
 	const check = `select current_setting('server_version_num'), coalesce(current_setting('fsync', true), 'on'),
-  coalesce(current_setting('synchronous_commit', true), 'on'), coalesce(current_setting('full_page_writes', true), 'on'), pg_backend_pid()::text`
+  coalesce(current_setting('synchronous_commit', true), 'on'), coalesce(current_setting('full_page_writes', true), 'on'), pg_backend_pid()::text,
+  coalesce(current_setting('server_encoding', true), 'UTF8')`
 	result := conn.ExecParams(ctx, check, nil, nil, nil, nil).Read()
 	if result.Err != nil {
 		return result.Err
@@ -58,6 +59,10 @@ func (c *config) greet(ctx context.Context, conn *pgconn.PgConn, s settings) err
 	row := result.Rows[0]
 	if version, _ := strconv.Atoi(string(row[0])); version < 140000 {
 		return fault.New(fault.Invalid, "%s is PostgreSQL %s; 14 or newer is needed", c.server, row[0])
+	}
+	if encoding := string(row[5]); encoding != "UTF8" {
+		return fault.WithHint(fault.New(fault.Invalid, "%s has the encoding %s and cannot store every text", c.server, encoding),
+			"create a database with encoding 'UTF8', for example: create database app template template0 encoding 'UTF8'")
 	}
 	for i, name := range []string{"", "fsync", "synchronous_commit", "full_page_writes"} {
 		if i > 0 && string(row[i]) == "off" && !c.AllowUnsafe {
@@ -138,6 +143,10 @@ func connectError(server string, err error) error {
 		err = connect.Unwrap()
 	}
 
+	if errors.Is(err, pgconn.ErrReadOnlyConnection) {
+		return fault.WithHint(fault.New(fault.Unavailable, "connect to %s: the server or the role is read only (a standby, or default_transaction_read_only)", server),
+			"connect to the primary, or list all servers in the URL of the store")
+	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		err = pg
 		switch {

@@ -316,8 +316,14 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	epoch, _, err := s.Refence(ctx, l.Ref)
 	check(err)
 	l.Ref.Epoch = epoch
-	_, err = s.Sweep(ctx, store.SweepRequest{Shards: []model.ShardID{1}, RequestsBefore: storetest.Noon, LogsBefore: storetest.Noon, DeadLettersBefore: storetest.Noon, SettingsBefore: storetest.Noon, Limit: 10})
+	_, err = s.Sweep(ctx, store.SweepRequest{Shards: []model.ShardID{1}, RequestsBefore: storetest.Noon, LogsBefore: storetest.Noon, DeadLettersBefore: storetest.Noon, SettingsBefore: storetest.Noon, AuditBefore: storetest.Noon, Limit: 10})
 	check(err)
+	check(s.PutAudit(ctx, []store.AuditRow{{ID: a.Run, Tenant: model.DefaultTenant, Body: []byte("x")}}))
+	for _, q := range []store.AuditQuery{{All: true}, {Tenant: model.DefaultTenant}, {Tenant: "nobody", From: a.Run}, {Tenant: "nobody", Before: a.Run}} {
+		q.Limit, q.MaxBytes = 10, 1000
+		_, err = s.ListAudit(ctx, q)
+		check(err)
+	}
 }
 
 // tasks calls the methods that read dead tasks, data and logs of tasks, and settings.

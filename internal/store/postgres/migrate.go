@@ -156,10 +156,13 @@ type migrator struct {
 }
 
 // Wait times of a migration. It waits long for another process that migrates, but only a short time
-// for a lock on a table that is in use, because all other sessions queue behind us.
+// for a lock on a table that is in use, because all other sessions queue behind us. The server ends
+// a migration whose process is silent for longestSilence. This does not depend on the lease: with a
+// short one, a busy machine could not open its store.
 const (
 	waitForOthers  = time.Minute
 	waitForTables  = 3 * time.Second
+	longestSilence = 30 * time.Second
 	mostMigrations = 10 * time.Minute
 )
 
@@ -168,7 +171,9 @@ func newMigrator(ctx context.Context, cfg *config) (*migrator, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := pgx.ConnectConfig(ctx, cfg.connConfig(cfg.baseSettings(mostMigrations, waitForTables)))
+	settings := cfg.baseSettings(mostMigrations, waitForTables)
+	settings["idle_in_transaction_session_timeout"] = strconv.FormatInt(longestSilence.Milliseconds(), 10)
+	conn, err := pgx.ConnectConfig(ctx, cfg.connConfig(settings))
 	if err != nil {
 		return nil, awayError("open store", connectError(cfg.server, err))
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -71,6 +72,15 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // Info describes the store as it was opened.
 func (s *Store) Info() store.Info { return s.info }
+
+// LocalAddr returns the address of this end of a connection to the server.
+func (s *Store) LocalAddr(ctx context.Context) (addr net.Addr, err error) {
+	err = s.read(ctx, "find the local address", func(_ context.Context, c *pgx.Conn) error {
+		addr = c.PgConn().Conn().LocalAddr()
+		return nil
+	})
+	return addr, err
+}
 
 // Close releases all connections. Calls in flight end with an error.
 func (s *Store) Close() error {

@@ -32,10 +32,11 @@ func (s *Store) drawEpoch(ctx context.Context, c *pgx.Conn) (epoch int64, err er
 func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (r store.Registration, err error) {
 	const (
 		insertNode = `
-insert into {schema}.nodes (node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version)
-values ($1, $2, {now} + $3, false, $4, $5, $6, $7, $8, $9)
+insert into {schema}.nodes (node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version, link_address, link_key, weight, drained)
+values ($1, $2, {now} + $3, false, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 on conflict (node) do update set epoch = excluded.epoch, expires = excluded.expires, draining = false, host = excluded.host, boot = excluded.boot,
-  namespace = excluded.namespace, pid = excluded.pid, pid_start = excluded.pid_start, version = excluded.version
+  namespace = excluded.namespace, pid = excluded.pid, pid_start = excluded.pid_start, version = excluded.version,
+  link_address = excluded.link_address, link_key = excluded.link_key, weight = excluded.weight, drained = excluded.drained
 returning {now}`
 		deleteFences = `delete from {schema}.fences where node = $1`
 		insertFences = `insert into {schema}.fences (node, lane, epoch, batch) select $1, lane, $2, 0 from generate_series(0, $3::integer - 1) lane`
@@ -54,7 +55,8 @@ returning {now}`
 		}
 		var batch pgx.Batch
 		batch.Queue(s.sql(insertNode), pgtype.UUID{Bytes: n.ID, Valid: true}, r.Epoch, ttl.Microseconds(),
-			n.Host, n.BootID, n.Namespace, n.PID, n.PIDStart, n.Version).QueryRow(func(row pgx.Row) error { return row.Scan(&r.Now) })
+			n.Host, n.BootID, n.Namespace, n.PID, n.PIDStart, n.Version, n.LinkAddress, n.LinkKey, n.Weight, n.Drained).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&r.Now) })
 		batch.Queue(s.sql(deleteFences), nodeArg(n.ID))
 		batch.Queue(s.sql(insertFences), nodeArg(n.ID), r.Epoch, lanes)
 		return c.SendBatch(ctx, &batch).Close()
@@ -338,6 +340,17 @@ func readAcquired(results pgx.BatchResults, out *[]store.AcquiredShard) error {
 	}
 
 	return nil
+}
+
+// SetDrained stores or withdraws the order that a node hands its shards over. It may be repeated.
+func (s *Store) SetDrained(ctx context.Context, node model.NodeID, drained bool) (found bool, err error) {
+	const set = `update {schema}.nodes set drained = $2 where node = $1`
+	err = s.work(ctx, "set drained", true, func(ctx context.Context, c *pgx.Conn) error {
+		tag, err := c.Exec(ctx, s.sql(set), nodeArg(node), drained)
+		found = err == nil && tag.RowsAffected() == 1
+		return err
+	})
+	return found, err
 }
 
 // Unregister removes a node with its fences and frees the shards that it still owns.

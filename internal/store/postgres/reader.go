@@ -114,7 +114,7 @@ delete from {schema}.task_logs where ctid = any (array(
 		return 0, err
 	}
 	shards := sortedShards(r.Shards, 0)
-	if len(shards) == 0 && r.SettingsBefore == 0 && r.PeerMailBefore == 0 || r.Limit <= 0 {
+	if len(shards) == 0 && r.SettingsBefore == 0 && r.PeerMailBefore == 0 && r.AuditBefore == 0 || r.Limit <= 0 {
 		return answered, nil
 	}
 
@@ -168,6 +168,13 @@ delete from {schema}.task_logs where ctid = any (array(
 
 			if r.PeerMailBefore != 0 && swept < r.Limit {
 				if tag, err = tx.Exec(ctx, s.sql(sweepPeerMail), runArg(store.OldestID(r.PeerMailBefore)), r.Limit-swept); err != nil {
+					return err
+				}
+				swept += int(tag.RowsAffected())
+			}
+
+			if r.AuditBefore != 0 && swept < r.Limit {
+				if tag, err = tx.Exec(ctx, s.sql(sweepAudit), runArg(store.OldestID(r.AuditBefore)), r.Limit-swept); err != nil {
 					return err
 				}
 				swept += int(tag.RowsAffected())

@@ -16,7 +16,9 @@ const viewColumns = `
 select {now}, (select last from {schema}.settings_counter where id = 1), m.*, o.* from (
   select array_agg(node order by node), array_agg(epoch order by node), array_agg(expires order by node), array_agg(draining order by node),
     array_agg(host order by node), array_agg(boot order by node), array_agg(namespace order by node), array_agg(pid order by node),
-    array_agg(pid_start order by node), array_agg(version order by node), array_agg(serves order by node)
+    array_agg(pid_start order by node), array_agg(version order by node), array_agg(serves order by node),
+    array_agg(link_address order by node), array_agg(link_key order by node),
+    array_agg(weight order by node), array_agg(drained order by node)
   from {schema}.nodes
 ) m cross join (
   select array_agg(shard order by shard), array_agg(node order by shard), array_agg(epoch order by shard) from {schema}.shards
@@ -33,6 +35,9 @@ type viewRow struct {
 	pid             []int32
 	pidStart        []int64
 	version, serves []string
+	address, key    []string
+	weight          []int32
+	drained         []bool
 	shards          []int16
 	owners          []pgtype.UUID
 	ownerEpochs     []int64
@@ -40,7 +45,8 @@ type viewRow struct {
 
 func (v *viewRow) targets() []any {
 	return []any{
-		&v.now, &v.settings, &v.nodes, &v.epochs, &v.expires, &v.draining, &v.host, &v.boot, &v.ns, &v.pid, &v.pidStart, &v.version, &v.serves,
+		&v.now, &v.settings, &v.nodes, &v.epochs, &v.expires, &v.draining, &v.host, &v.boot, &v.ns, &v.pid, &v.pidStart, &v.version, &v.serves, &v.address, &v.key,
+		&v.weight, &v.drained,
 		&v.shards, &v.owners, &v.ownerEpochs,
 	}
 }
@@ -51,7 +57,8 @@ func (v *viewRow) view() store.View {
 		out.Members = append(out.Members, store.Member{
 			NodeInfo: store.NodeInfo{
 				ID: v.nodes[i].Bytes, Host: v.host[i], BootID: v.boot[i], Namespace: v.ns[i],
-				PID: int(v.pid[i]), PIDStart: v.pidStart[i], Version: v.version[i],
+				PID: int(v.pid[i]), PIDStart: v.pidStart[i], Version: v.version[i], LinkAddress: v.address[i], LinkKey: v.key[i],
+				Weight: int(v.weight[i]), Drained: v.drained[i],
 			},
 			Epoch: v.epochs[i], Expires: model.Time(v.expires[i]), Draining: v.draining[i], Serves: store.DecodeServed(v.serves[i]),
 		})
@@ -72,6 +79,26 @@ func (s *Store) Members(ctx context.Context) (view store.View, err error) {
 		return store.View{}, err
 	}
 	return v.view(), nil
+}
+
+// Inspect describes the connection to the database server.
+func (s *Store) Inspect(ctx context.Context) (found store.Inspection, err error) {
+	const query = `select current_user::text, coalesce((select rolsuper from pg_catalog.pg_roles where rolname = current_user), false),
+  pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid()`
+	err = s.read(ctx, "inspect", func(ctx context.Context, c *pgx.Conn) error {
+		var backend int64
+		if err := c.QueryRow(ctx, query).Scan(&found.Role, &found.Superuser, &found.Standby, &backend); err != nil {
+			return err
+		}
+		if backend != int64(c.PgConn().PID()) {
+			found.Pooler = "session"
+		}
+		return nil
+	})
+	if !s.cfg.prepare {
+		found.Pooler = "transaction"
+	}
+	return found, err
 }
 
 // senders are the shards that have messages for shard t.shard. The query jumps from one sender to

@@ -109,3 +109,7 @@ func itemSum(dst []byte, k store.MailboxKey, at model.Time) []byte {
 func settingSum(dst []byte, k store.SettingKey, version int64, at model.Time) []byte {
 	return appendText(appendText(appendText(appendNumber(appendNumber(append(dst, 'c'), version), int64(at)), k.Tenant), k.Kind), k.Name)
 }
+
+func auditSum(dst []byte, r *store.AuditRow) []byte {
+	return appendText(appendNumber(appendRun(dst, 'a', store.RunKey{Run: r.ID}), flag(r.Final)), r.Tenant)
+}

@@ -37,7 +37,9 @@ type Config struct {
 	// default discards them.
 	Logger *slog.Logger
 
-	vfs string // for tests: the name of a file system that injects faults
+	// fileSystem names the network file system of a directory, for tests.
+	fileSystem func(dir string) string
+	vfs        string // for tests: the name of a file system that injects faults
 }
 
 const (

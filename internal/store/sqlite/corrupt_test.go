@@ -110,6 +110,15 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		return damage(got.Changed[0].Damaged, err)
 	}
 
+	entry := store.AuditRow{ID: f.RunID(), Tenant: "x", Final: true, Body: []byte("{}")}
+	if err := s.PutAudit(t.Context(), []store.AuditRow{entry}); err != nil {
+		t.Fatal(err)
+	}
+	audit := func() error {
+		got, err := s.ListAudit(t.Context(), store.AuditQuery{All: true, Limit: 1})
+		return damage(got[0].Damaged, err)
+	}
+
 	entity := func() error {
 		got, err := s.LoadEntity(t.Context(), counter.EntityKey, 1, 1)
 		if err != nil {
@@ -185,6 +194,9 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		{"seq = 5", "perdure_mailbox", "seq = 2", mailbox, []string{"item 5"}},
 		{flip("body"), "perdure_settings", "true", settings, []string{"perdure_settings", "x/limit/l"}},
 		{"version = 7", "perdure_settings", "true", settings, []string{"perdure_settings"}},
+		{flip("body"), "perdure_audit", "true", audit, []string{"perdure_audit", entry.ID.String()}},
+		{"tenant = 'other'", "perdure_audit", "true", audit, []string{"perdure_audit"}},
+		{"final = 0", "perdure_audit", "true", audit, []string{"perdure_audit"}},
 	} {
 		if err := c.read(); err != nil {
 			t.Fatalf("%s of %s, before: %v", c.change, c.table, err)

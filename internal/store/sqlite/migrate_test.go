@@ -12,7 +12,7 @@ import (
 
 // dropTokens undoes migration 8, and dropEntities undoes the migrations from 7 on.
 const (
-	dropTokens   = `alter table perdure_shards drop column tokens;`
+	dropTokens   = `drop table perdure_audit; alter table perdure_shards drop column tokens;`
 	dropEntities = dropTokens + `drop table perdure_entities; drop table perdure_mailbox;`
 )
 

@@ -256,6 +256,11 @@ func checkPath(cfg *Config) error {
 	} else if !fi.IsDir() {
 		return &fault.Error{Kind: fault.Invalid, Text: dir + " is not a directory", Hint: "name a file in a directory"}
 	}
+	if !cfg.ReadOnly {
+		if err := checkPlace(cfg, dir); err != nil {
+			return err
+		}
+	}
 
 	fi, err := os.Stat(cfg.Path)
 	switch {
@@ -273,6 +278,11 @@ func checkPath(cfg *Config) error {
 		return fault.New(fault.NotFound, "%s is empty", cfg.Path)
 	case fi.Mode().Perm()&0o222 == 0 && !cfg.ReadOnly: // also for root, who could write it
 		return openFailed(cfg.Path, fs.ErrPermission)
+	}
+	if !cfg.ReadOnly {
+		if err := checkMode(cfg.Path, fi.Mode()); err != nil {
+			return err
+		}
 	}
 
 	return checkFile(cfg, fi.Size())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -248,6 +249,13 @@ const (
 		order by to_shard, from_shard limit 1`
 	sqlLastMessage = `select max(seq) from perdure_messages where to_shard = ?1 and from_shard = ?2`
 )
+
+// SetDrained refuses: only one process can have the file open, so no other node could take its
+// shards.
+func (s *Store) SetDrained(context.Context, model.NodeID, bool) (bool, error) {
+	return false, store.Errorf(store.Refused, "set drained", "%w",
+		fault.New(fault.Conflict, "only one process can open this store: no other node could take the shards"))
+}
 
 // Unregister removes a node with its fences and frees the shards that it still owns.
 func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) error {

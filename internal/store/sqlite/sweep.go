@@ -62,6 +62,10 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err
 		}
 
 		n, err := sweepSettings(w.conn, r.SettingsBefore, r.Limit-swept)
+		if swept += n; err != nil {
+			return err
+		}
+		n, err = sweepAudit(w.conn, r.AuditBefore, r.Limit-swept)
 		swept += n
 		return err
 	})

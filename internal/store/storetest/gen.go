@@ -168,7 +168,21 @@ func Entities() *rapid.Generator[model.Entity] {
 		return model.Entity{
 			State: Payloads().Draw(t, "state"), Exists: rapid.Bool().Draw(t, "exists"), Created: Times().Draw(t, "created"),
 			Holder: Links().Draw(t, "holder"), Held: Times().Draw(t, "held"), Epoch: numbers().Draw(t, "epoch"),
+			Expires: Times().Draw(t, "expires"), Alarm: Times().Draw(t, "alarm"), Log: records().Draw(t, "log"),
 		}
+	})
+}
+
+// records generates the log of an entity, which is nil when it is empty.
+func records() *rapid.Generator[[]model.OperationRecord] {
+	return rapid.Custom(func(t *rapid.T) (log []model.OperationRecord) {
+		for range rapid.IntRange(0, 2).Draw(t, "records") {
+			log = append(log, model.OperationRecord{
+				Name: Texts().Draw(t, "name"), At: Times().Draw(t, "at"), RequestID: Texts().Draw(t, "request"), From: Links().Draw(t, "from"),
+				Failure: Failures().Draw(t, "failure"), Input: Payloads().Draw(t, "input"), Bytes: rapid.IntRange(0, 9).Draw(t, "bytes"),
+			})
+		}
+		return log
 	})
 }
 

@@ -92,6 +92,9 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["Commit"] = s.Commit(ctx, b)
 	_, errs["Renew"] = s.Renew(ctx, store.RenewRequest{Node: n.ID, Epoch: n.Epoch, TTL: time.Hour})
 	_, errs["Acquire"] = s.Acquire(ctx, n.ID, n.Epoch, []model.ShardID{3})
+	if s.Info().Shared {
+		_, errs["SetDrained"] = s.SetDrained(ctx, n.ID, true)
+	}
 	_, _, errs["Refence"] = s.Refence(ctx, n.Lanes[1].Ref)
 	_, errs["LoadRunnable"] = s.LoadRunnable(ctx, shards, store.RunKey{}, 1)
 	_, errs["LoadExpired"] = s.LoadExpired(ctx, store.ExpiredRequest{Shards: shards, ClosedBefore: Noon, Now: Noon, Limit: 1})

@@ -20,6 +20,7 @@ var leaseTests = []test{
 	{name: "a node that is proven dead is fenced at once", run: testFenceProven},
 	{name: "register again replaces", run: testRegisterAgain},
 	{name: "unregister frees", run: testUnregister},
+	{name: "an order to drain is stored", run: testSetDrained},
 	{name: "a sole node removes all others", run: testSole},
 }
 
@@ -90,6 +91,10 @@ func testEpochs(x *suite) {
 func testMembers(x *suite) {
 	n := x.NodeID()
 	info := store.NodeInfo{ID: n, Host: "h", BootID: "b", Namespace: "ns", PID: 1, PIDStart: 2, Version: "v"}
+	if x.Store.Info().Shared {
+		info.LinkAddress, info.LinkKey = "127.0.0.1:4711", "a1b2"
+		info.Weight, info.Drained = 250, true
+	}
 	r := try(x.Store.Register(x.Context(), info, 1, time.Hour)).or(x)
 	m, now, ok := x.member(n)
 	if !ok {
@@ -324,6 +329,53 @@ func testUnregister(x *suite) {
 }
 
 // A process that has the store to itself does not wait for the leases of earlier processes.
+func testSetDrained(x *suite) {
+	n, other := x.Join(1), x.Join(1)
+	found, err := x.Store.SetDrained(x.Context(), n.ID, true)
+	if store.ClassOf(err) == store.Refused && !x.Store.Info().Shared {
+		return // only one process can open the store
+	}
+	if err != nil || !found {
+		x.Fatalf("drain: found %v, %v", found, err)
+	}
+
+	// Everyone sees the order, and renewals of the node do not change it.
+	for range 2 {
+		v := n.Renew(time.Hour)
+		for _, m := range v.Members {
+			if m.Drained != (m.ID == n.ID) || m.Draining {
+				x.Errorf("member %s: drained %v, draining %v", m.ID, m.Drained, m.Draining)
+			}
+		}
+	}
+	if m, _, _ := x.member(n.ID); !m.Drained {
+		x.Error("members do not show the order")
+	}
+
+	// It may be repeated and withdrawn.
+	for _, drained := range []bool{true, false, false} {
+		if found, err := x.Store.SetDrained(x.Context(), n.ID, drained); err != nil || !found {
+			x.Errorf("drained %v: found %v, %v", drained, found, err)
+		}
+		if m, _, _ := x.member(n.ID); m.Drained != drained {
+			x.Errorf("drained is %v, want %v", m.Drained, drained)
+		}
+	}
+
+	// A node that is gone cannot drain, and leaves no order for a node with the same id.
+	if _, err := x.Store.SetDrained(x.Context(), other.ID, true); err != nil {
+		x.Fatalf("drain: %v", err)
+	}
+	other.Fence()
+	if found, err := x.Store.SetDrained(x.Context(), other.ID, true); err != nil || found {
+		x.Errorf("a node that is gone: found %v, %v", found, err)
+	}
+	try(x.Store.Register(x.Context(), other.Info, 1, time.Hour)).or(x)
+	if m, _, _ := x.member(other.ID); m.Drained {
+		x.Error("a new registration is drained")
+	}
+}
+
 func testSole(x *suite) {
 	dead, alive := x.JoinFor(2, 100*365*24*time.Hour), x.Join(1)
 	dead.Acquire(3, 4)

@@ -91,6 +91,7 @@ func RunWith(t *testing.T, o Options) {
 		{"entities", entityTests},
 		{"settings", settingTests},
 		{"peer mail", peerTests},
+		{"audit", auditTests},
 		{"leases", leaseTests},
 		{"shards", shardTests},
 		{"concurrency", concurrencyTests},

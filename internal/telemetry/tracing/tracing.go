@@ -43,7 +43,8 @@ const (
 	attrMailbox  = attribute.Key("perdure.mailbox_wait_ms")
 )
 
-// Tracer creates spans; a nil Tracer creates none.
+// Tracer creates spans. A nil Tracer creates none, and passes on the trace of a caller in another
+// process.
 type Tracer struct{ t trace.Tracer }
 
 // New returns a tracer of a provider; nil without a provider.
@@ -73,6 +74,7 @@ func (s *Span) End(failure string) {
 // has a trace was kept for a while; its span continues that trace.
 func (t *Tracer) Send(ctx context.Context, m *model.Message) (context.Context, *Span) {
 	if t == nil {
+		passOn(ctx, m)
 		return ctx, nil
 	}
 	kind := trace.SpanKindProducer
@@ -89,6 +91,9 @@ func (t *Tracer) Send(ctx context.Context, m *model.Message) (context.Context, *
 // SendAll is Send for many starts: they share a span.
 func (t *Tracer) SendAll(ctx context.Context, ms []*model.Message) (context.Context, *Span) {
 	if t == nil || len(ms) == 0 {
+		for _, m := range ms {
+			passOn(ctx, m)
+		}
 		return ctx, nil
 	}
 	ctx, s := t.t.Start(ctx, ms[0].Kind.String()+" "+subject(ms[0]), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attributeOf(ms[0].To), attrCount.Int(len(ms))))
@@ -99,6 +104,13 @@ func (t *Tracer) SendAll(ctx context.Context, ms []*model.Message) (context.Cont
 	return ctx, &Span{s}
 }
 
+// passOn gives a message the trace of a caller in another process.
+func passOn(ctx context.Context, m *model.Message) {
+	if c := trace.SpanContextFromContext(ctx); c.IsRemote() && m.Trace == "" && !isInternal(m.To) {
+		m.Trace = textOf(c)
+	}
+}
+
 // isInternal reports whether an execution is one of our own, such as a schedule. It lives forever,
 // so it has no span; each execution that it starts has its own trace.
 func isInternal(a model.Address) bool { return model.IsBuiltIn(a.Type) }
@@ -106,6 +118,7 @@ func isInternal(a model.Address) bool { return model.IsBuiltIn(a.Type) }
 // Run starts the span of a caller that starts an execution and waits for its end.
 func (t *Tracer) Run(ctx context.Context, m *model.Message) (context.Context, *Span) {
 	if t == nil {
+		passOn(ctx, m)
 		return ctx, nil
 	}
 	ctx, s := t.t.Start(ctx, "run "+nameOf(m.To), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributeOf(m.To)))

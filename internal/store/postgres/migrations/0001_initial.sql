@@ -2,11 +2,13 @@
 --
 -- Times are microseconds since 1970; 0 means none. Bodies are CBOR (internal/model/codec.go).
 --
--- Every hot table has the shard first in its key, so that the tables can be spread by shard; there is no sequence, no trigger and no
--- foreign key. Columns are ordered by alignment where nothing else matters, texts compare by their bytes whatever the collation of the database. Every index
--- below is paid for by each write of its table; what it is for stands beside it. Secondary indexes have a condition that always holds ("is not null"): it hides them
--- from every query but those that say something about that column. Without it, a plan that was made while a table was empty might have chosen
--- the wrong one of two indexes that cost the same then, and walk through a million rows later.
+-- Every hot table has the shard first in its key, so that the tables can be spread by shard. There
+-- is no sequence, no trigger and no foreign key. Columns are ordered by alignment where nothing
+-- else matters. Texts compare by their bytes, whatever the collation of the database. Each write of
+-- a table pays for all its indexes, so a comment says what an index is for. Secondary indexes have
+-- a condition that always holds ("is not null"). It hides them from all queries except those that
+-- name that column. Without it, PostgreSQL may plan a query while the table is empty, choose the
+-- wrong one of two indexes that cost the same then, and walk through a million rows later.
 
 -- The one row of facts about the store.
 create table {schema}.meta (
@@ -17,9 +19,11 @@ create table {schema}.meta (
   cluster uuid     not null default gen_random_uuid()
 ) with (fillfactor = 50);
 
--- One row per run: inserted at its start, updated when it parks or wakes and at its close. None of these updates touches an indexed column, so
--- they leave the indexes alone as long as there is room on the page; and what changes stands behind what does not, so that little is written to the log. That is why the set of runnable runs is a table of its own and not a partial
--- index on state: the predicate of an index counts as an indexed column.
+-- One row per run. It is inserted at the start of the run, and updated when the run parks, wakes or
+-- closes. No update touches an indexed column, so updates leave the indexes alone as long as there
+-- is room on the page. Columns that change stand behind columns that do not, so that little is
+-- written to the log. The set of runnable runs is a table of its own, not a partial index on state,
+-- because the predicate of an index counts as an indexed column.
 create table {schema}.executions (
   started  bigint   not null,
   run      uuid     not null,
@@ -29,7 +33,7 @@ create table {schema}.executions (
   workflow text     collate "C" not null,
   key      text     collate "C" not null,
   start    bytea    not null,
-  state    smallint not null,                             -- 0 runnable, 1 parked, from 2 on closed: the number of its status
+  state    smallint not null,                             -- 0 runnable, 1 parked, 2 and more: closed
   closed   bigint   not null default 0,
   outcome  bytea,                                         -- null while open
   waits    bytea,                                         -- null when there is nothing to say
@@ -82,8 +86,9 @@ create table {schema}.messages (
   primary key (to_shard, from_shard, seq)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
--- How far the messages of a pair of shards have been consumed. Never deleted: a pair can always come back, and when all its
--- messages have been swept this row is what tells the sender where it stands.
+-- How far the messages of a pair of shards have been consumed. Rows are never deleted: a pair can
+-- always come back, and after all its messages have been swept, only this row tells the sender
+-- where it stands.
 create table {schema}.cursors (
   position   bigint   not null,
   to_shard   smallint not null,
@@ -102,7 +107,7 @@ create table {schema}.inbox (
   tenant     text     collate "C" not null,
   workflow   text     collate "C" not null,
   key        text     collate "C" not null,
-  request    text     collate "C" not null,               -- empty when the request cannot be remembered
+  request    text     collate "C" not null,               -- empty: cannot be remembered
   body       bytea    not null,
   primary key (shard, id)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
@@ -136,9 +141,11 @@ create table {schema}.nodes (
   version   text     not null
 ) with (fillfactor = 50, autovacuum_vacuum_threshold = 500);
 
--- One row per lane: a commit is the guarded update of batch n-1 to n. The number is part of the key, which looks wasteful (the update cannot be
--- heap-only) and is the point: a commit finds its row at once even when a long-running reader keeps a million dead versions of it alive.
--- With a key of (node, lane) it would walk through all of them. Fences of nodes that are gone are gone: no row, no commit.
+-- One row per lane: a commit is the guarded update of batch n-1 to n. The number is part of the
+-- key. This looks wasteful, because the update cannot be heap-only, but it lets a commit find its
+-- row at once even when a long-running reader keeps a million dead versions of the row alive. With
+-- a key of (node, lane) the commit would walk through all of them. When a node is removed, its
+-- fences are removed with it, so that it cannot commit.
 create table {schema}.fences (
   node  uuid    not null,
   epoch bigint  not null,

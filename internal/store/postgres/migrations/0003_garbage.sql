@@ -1,7 +1,8 @@
 -- Version 2.
 --
--- Runs that were deleted and whose events are still there: sweeps remove them page by page, and then the row here. So a delete costs the same
--- whatever the length of the history, and a crash leaves nothing behind that nobody knows of.
+-- Deleted runs that still have events. Sweeps remove the events page by page, and then the row
+-- here. So a delete costs the same whatever the length of the history, and a crash leaves no events
+-- without an owner.
 create table {schema}.garbage (
   run   uuid     not null,
   shard smallint not null,

@@ -1,6 +1,7 @@
 -- Version 2: labels, and the main reason why an open run does not move, for listings.
 
--- One row per label of a run that has any. tenant and started are those of the run, so that a listing by a label finds its rows in order here.
+-- One row per label of a run. tenant and started repeat the run, so that a list by label
+-- finds its rows in order here.
 create table {schema}.labels (
   started bigint   not null,
   run     uuid     not null,
@@ -14,12 +15,13 @@ create table {schema}.labels (
 -- Lists by a label, newest first.
 create index labels_value on {schema}.labels (tenant, name, value, started, run) where value is not null;
 
--- Null means that the run is ready for its turn, or closed. It is not indexed: it changes whenever a run parks, and an update that touches an
--- indexed column writes all indexes.
+-- Null means that the run is ready for its turn, or closed. It is not indexed: it changes whenever
+-- a run parks, and an update that touches an indexed column writes all indexes.
 alter table {schema}.executions add column reason text collate "C";
 
--- Runs that parked or were blocked before: a stored list of reasons begins with its length, the first map, key 1 and the code as a text of less
--- than 24 bytes, whose head is 96 and its length.
+-- Runs that parked or were blocked before this version. A stored list of reasons begins with its
+-- length, the first map, key 1 and the code as a text of less than 24 bytes; the head of the text
+-- is 96 plus its length.
 update {schema}.executions e
 set reason = nullif(nullif(convert_from(substring(b.body from b.head + 4 for get_byte(b.body, b.head + 2) - 96), 'UTF8'), ''), 'ready')
 from (
@@ -30,5 +32,6 @@ from (
 ) b
 where e.shard = b.shard and e.run = b.run;
 
--- The few runs that go on only when somebody changes something. Runs that are never blocked do not touch it, also not when they park.
+-- The few runs that continue only after a change by an operator. Runs that are never blocked do
+-- not touch this index, not even when they park.
 create index executions_blocked on {schema}.executions (tenant, started) where blocked is not null;

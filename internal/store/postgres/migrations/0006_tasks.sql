@@ -1,6 +1,7 @@
--- What is kept of tasks beside the history of their run, and settings that people edit at run time.
+-- Data of tasks beside the history of their run, and settings that people edit at run time.
 
--- Tasks that failed for good. A row outlives its run. What it is found by repeats what its body says.
+-- Dead tasks. A row outlives its run. The columns that queries use repeat what the
+-- body says.
 create table {schema}.dead (
   at          bigint   not null,
   requeued    bigint   not null,                          -- how often
@@ -22,7 +23,8 @@ create index dead_alike on {schema}.dead (tenant, fingerprint, at, run, task, ki
 -- What is old, by shard.
 create index dead_age on {schema}.dead (shard, at, run, task) where at is not null;
 
--- The last value per name that a task has reported; the empty name is its progress, which is rewritten often.
+-- The last value per name that a task has reported; the empty name is its progress, which is
+-- rewritten often.
 create table {schema}.task_data (
   run   uuid     not null,
   shard smallint not null,
@@ -32,7 +34,8 @@ create table {schema}.task_data (
   primary key (shard, run, task, name)
 ) with (fillfactor = 75, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
--- What tasks log. Epoch and batch are those of the commit, n is the position in it: times alone may be equal. Rows are never updated.
+-- Log lines of tasks. Epoch and batch name the commit, and n is the position in it, because times
+-- alone may be equal. Rows are never updated.
 create table {schema}.task_logs (
   at    bigint   not null,
   epoch bigint   not null,
@@ -50,7 +53,7 @@ create table {schema}.task_logs (
 -- Forgetting the oldest.
 create index task_logs_at on {schema}.task_logs (shard, at) where at is not null;
 
--- Named resources. The version is what the last change drew from the counter; a tombstone has no body.
+-- Named resources. Each change draws its version from the counter. A tombstone has no body.
 create table {schema}.settings (
   version bigint not null,
   at      bigint not null,
@@ -65,8 +68,9 @@ create table {schema}.settings (
 create unique index settings_version on {schema}.settings (version) where version is not null;
 create index settings_gone on {schema}.settings (at) where body is null;
 
--- The one row that every change of a setting locks first: so changes are committed in the order of their versions, and whoever reads up to a version
--- misses none below it. It is not in meta, where it would keep nodes from drawing epochs.
+-- The one row that every change of a setting locks first. So changes are committed in the order of
+-- their versions, and a reader that has read up to a version has missed none below it. The row is
+-- not in meta, because there the lock would stop nodes from drawing epochs.
 create table {schema}.settings_counter (
   id    smallint not null primary key check (id = 1),
   last  bigint   not null,                                -- the last version drawn

@@ -1,5 +1,6 @@
--- Closed runs whose workflow has a retention time of its own, and when they leave. All others are found without a row anywhere: ids are in the order
--- of their beginning, so the old ones stand at the beginning of each shard in the primary key of executions.
+-- Closed runs of workflows with a retention time of their own, and when each run may be deleted.
+-- The sweep finds all other runs without a row here: ids are in the order of their start, so old
+-- runs are at the beginning of each shard in the primary key of executions.
 create table {schema}.leaving (
   at    bigint   not null,
   run   uuid     not null,

@@ -1,4 +1,5 @@
--- Letters between two nodes that are alive. They are never the truth, so nothing is lost with them but time: the table is not logged, and is empty after a crash of the server.
+-- Messages between two live nodes. No durable fact depends on them, so only time is lost with them:
+-- the table is not logged, and is empty after a crash of the server.
 create unlogged table {schema}.peer_mail (
   node   uuid  not null,
   id     uuid  not null,

@@ -1,14 +1,16 @@
--- Entities, and what waits for them.
+-- Entities, and their waiting calls.
 
--- One row per entity that has a state or is locked; each change of the state writes it anew. No index has a column that such a change touches, so it leaves the
--- indexes alone as long as there is room on the page; and what changes stands behind what does not, so that little is written to the log.
+-- One row per entity that has a state or is locked. Each change of the state writes a new version
+-- of the row. The change touches no indexed column, so it leaves the indexes alone as long as there
+-- is room on the page. Columns that change stand behind columns that do not, so that little is
+-- written to the log.
 create table {schema}.entities (
   shard   smallint not null,
   locked  boolean  not null,                              -- a section holds it
   tenant  text     collate "C" not null,
   type    text     collate "C" not null,
   key     text     collate "C" not null,
-  version bigint   not null,                              -- counts the changes; every write names the one that it replaces
+  version bigint   not null,                              -- counts changes; a write names the one it replaces
   changed bigint   not null,
   body    bytea    not null,
   primary key (shard, key, type, tenant)
@@ -16,11 +18,11 @@ create table {schema}.entities (
 
 -- Lists.
 create index entities_listing on {schema}.entities (tenant, type, key) where locked is not null;
--- Lists of those that are locked.
+-- Lists of locked entities.
 create index entities_locked on {schema}.entities (tenant, type, key) where locked;
 
--- Calls and requests of locks that must not be lost, in their order. Rows are never updated. What waits for the entities of a shard is what its next owner
--- has to look for, in the order of the key.
+-- Calls and lock requests that must not be lost, in their order. Rows are never updated. The next
+-- owner of a shard reads the waiting calls of the entities of the shard, in the order of the key.
 create table {schema}.mailbox (
   seq    bigint   not null,
   at     bigint   not null,

@@ -1,20 +1,22 @@
 -- Version 1.
 --
--- Times are microseconds since 1970, 0 means none. Ids are 16 bytes. Runs are UUIDv7, so keys that begin with the run put
--- everything that is being worked on side by side, at the end of its tree, whatever the number of shards: a batch touches few pages.
--- Bodies are CBOR followed by the CRC-32C of their row in 4 bytes (see checksum.go).
--- Small columns come first: SQLite reads a row from its beginning only as far as it must.
+-- Times are microseconds since 1970; 0 means none. Ids are 16 bytes. Runs are UUIDv7. Keys that
+-- begin with the run put everything that is active side by side at the end of its tree, whatever
+-- the number of shards, so a batch touches few pages. Bodies are CBOR, followed by the CRC-32C of
+-- their row in 4 bytes (see checksum.go). Small columns come first, because SQLite reads a row from
+-- its beginning only as far as it must.
 
 create table perdure_meta (
   name  text not null primary key, -- schema, shards, cluster, epoch
   value any  not null
 ) strict, without rowid;
 
--- One row per run. Touched by an insert at its start, an update at its close, and an update when it parks or wakes.
+-- One row per run. Touched by an insert at its start, an update at its close, and an update when it
+-- parks or wakes.
 create table perdure_executions (
   run      blob    not null,
   shard    integer not null,
-  state    integer not null, -- 0 runnable, 1 parked, from 2 on closed: the number of its status
+  state    integer not null, -- 0 runnable, 1 parked, 2 and more: closed
   current  integer not null, -- 1 for the last run of its address
   started  integer not null,
   closed   integer not null, -- 0 while open
@@ -32,7 +34,8 @@ create unique index perdure_executions_current on perdure_executions (tenant, wo
 create index perdure_executions_runnable on perdure_executions (shard, run) where state = 0;
 create index perdure_executions_listing on perdure_executions (tenant, started, run);
 
--- Starts that are too large for the row of their run, which is rewritten whenever the run parks, wakes and closes.
+-- Starts that are too large for the row of their run, which is rewritten whenever the run parks,
+-- wakes and closes.
 create table perdure_starts (
   run   blob    not null,
   shard integer not null,
@@ -72,8 +75,9 @@ create table perdure_messages (
   primary key (to_shard, from_shard, seq)
 ) strict, without rowid;
 
--- The last message consumed, for each pair of shards. Never deleted: a pair can always come back, and where its sender stands is
--- known from here when every message row is gone.
+-- The last message consumed, for each pair of shards. Rows are never deleted: a pair can always
+-- come back, and after all its messages have been swept, only this row tells the sender where it
+-- stands.
 create table perdure_cursors (
   to_shard   integer not null,
   from_shard integer not null,

@@ -1,2 +1,2 @@
--- What the workers of a node can run, so that executions which nobody can continue are found.
+-- What the workers of a node can run, so that operators can find executions without a worker.
 alter table perdure_nodes add column serves text not null default '';

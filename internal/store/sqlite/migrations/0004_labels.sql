@@ -1,6 +1,6 @@
 -- Version 2: labels, and the main reason why an open run does not move, for listings.
 
--- One row per label of a run that has any. tenant and started are those of the run.
+-- One row per label of a run. tenant and started repeat the run.
 create table perdure_labels (
   run     blob    not null,
   shard   integer not null,
@@ -16,8 +16,9 @@ create index perdure_labels_value on perdure_labels (tenant, name, value, starte
 -- Null means that the run is ready for its turn, or closed.
 alter table perdure_executions add column reason text;
 
--- Runs that parked or were blocked before: a stored list of reasons begins with its length, the first map, key 1 and the code as a text of less
--- than 24 bytes, whose head is 96 and its length.
+-- Runs that parked or were blocked before this version. A stored list of reasons begins with its
+-- length, the first map, key 1 and the code as a text of less than 24 bytes; the head of the text
+-- is 96 plus its length.
 update perdure_executions set reason = (
   select cast(substr(body, head + 4, unicode(cast(substr(body, head + 3, 1) as text)) - 96) as text)
   from (select coalesce(blocked, waits) as body,
@@ -26,5 +27,5 @@ where state < 2 and (blocked is not null or (state = 1 and waits is not null));
 
 update perdure_executions set reason = null where reason in ('', 'ready');
 
--- The few runs that go on only when somebody changes something.
+-- The few runs that continue only after a change by an operator.
 create index perdure_executions_blocked on perdure_executions (tenant, started, run) where blocked is not null;

@@ -1,6 +1,8 @@
--- Version 5: what is kept of tasks beside the history of their run, and settings that people edit at run time.
+-- Version 5: data of tasks beside the history of their run, and settings that people edit at run
+-- time.
 
--- Tasks that failed for good. A row outlives its run. What it is found by repeats what its body says.
+-- Dead tasks. A row outlives its run. The columns that queries use repeat what the
+-- body says.
 create table perdure_dead (
   run         blob    not null,
   shard       integer not null,
@@ -30,7 +32,8 @@ create table perdure_task_data (
   primary key (run, shard, task, name)
 ) strict, without rowid;
 
--- What tasks log. Epoch and batch are those of the commit, n is the position in it: times alone may be equal.
+-- Log lines of tasks. Epoch and batch name the commit, and n is the position in it, because times
+-- alone may be equal.
 create table perdure_task_logs (
   run   blob    not null,
   shard integer not null,
@@ -46,7 +49,7 @@ create table perdure_task_logs (
 
 create index perdure_task_logs_age on perdure_task_logs (shard, at);
 
--- Named resources. The version is what the last change drew from the counter; a tombstone has no body.
+-- Named resources. Each change draws its version from the counter. A tombstone has no body.
 create table perdure_settings (
   tenant  text    not null,
   kind    text    not null,

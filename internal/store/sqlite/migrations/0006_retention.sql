@@ -1,5 +1,6 @@
--- Closed runs whose workflow has a retention time of its own, and when they leave. All others are found without a row anywhere: ids are in the order
--- of their beginning, so the old ones stand at the beginning of perdure_executions.
+-- Closed runs of workflows with a retention time of their own, and when each run may be deleted.
+-- The sweep finds all other runs without a row here: ids are in the order of their start, so old
+-- runs are at the beginning of perdure_executions.
 create table perdure_leaving (
   run   blob    not null,
   shard integer not null,
@@ -9,5 +10,5 @@ create table perdure_leaving (
 
 create index perdure_leaving_at on perdure_leaving (shard, at, run);
 
--- Requests that were refused and kept: whoever looks for the old ones meets nothing else.
+-- Requests that were refused and kept. A query for old ones reads nothing else.
 create index perdure_inbox_letters on perdure_inbox (shard, id) where not_before = 253402300799000000;

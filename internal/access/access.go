@@ -1,0 +1,204 @@
+// Package access counts and logs the requests that a server answers: how many by method and code,
+// how long they take, how many are open, and which ones the server refuses. All doors of a server
+// (gRPC, REST, Flovyn) share one Journal.
+//
+// A journal never sees a payload, a key of an execution or a credential. Methods come from the
+// lists of the doors; whatever a client invents is counted as one method.
+package access
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure/internal/telemetry"
+)
+
+// Doors of a server.
+const (
+	GRPC   = "grpc"
+	REST   = "rest"
+	Flovyn = "flovyn"
+)
+
+// Unknown is the method of requests that name none of the methods of a door.
+const Unknown = telemetry.Other
+
+// Reasons of refusals.
+const (
+	Unauthenticated = "unauthenticated"
+	Denied          = "denied"
+	Exhausted       = "exhausted"
+	Invalid         = "invalid"
+)
+
+// mostErrorLines is how many failed requests the journal logs in one second. A client that is
+// refused again and again must not fill the disk.
+const mostErrorLines = 100
+
+// Config configures a journal. All fields may be zero.
+type Config struct {
+	Meter *telemetry.Meter
+	Log   *slog.Logger
+	// Every logs one of so many requests that succeed, and every request that fails; 0 logs only
+	// requests that the server failed.
+	Every int
+}
+
+// Journal counts and logs requests. A nil journal does nothing.
+type Journal struct {
+	cfg       Config
+	succeeded atomic.Int64
+	open      sync.Map // of *atomic.Int64 by method
+	stop      func()
+
+	mu      sync.Mutex
+	second  int64 // of the last lines about failed requests
+	lines   int   // in that second
+	leftOut int   // since the last line
+}
+
+// method is a method of a door.
+type method struct{ door, name string }
+
+// New returns a journal. The meter asks it for the open requests until Close.
+func New(cfg Config) *Journal {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	j := &Journal{cfg: cfg}
+	j.stop = cfg.Meter.Watch(func(s *telemetry.States) {
+		j.open.Range(func(key, n any) bool {
+			m := key.(method)
+			s.Set(telemetry.DoorOpen, float64(n.(*atomic.Int64).Load()), m.door, m.name)
+			return true
+		})
+	})
+	return j
+}
+
+// Close ends the reports to the meter.
+func (j *Journal) Close() {
+	if j != nil {
+		j.stop()
+	}
+}
+
+// Outcome is how a request ended.
+type Outcome struct {
+	// Code is the status of the reply, as the door has it: OK, NotFound; 200, 404.
+	Code string
+	// Failed says that the request did not succeed, and Fault that this is the fault of the server.
+	Failed, Fault bool
+	// Refused is the reason of a refusal; empty for none.
+	Refused string
+	// Tenant and Caller made the request; empty when they are not known.
+	Tenant, Caller string
+}
+
+// Visit is a request that is being answered.
+type Visit struct {
+	journal *Journal
+	method  method
+	begin   time.Time
+	open    *atomic.Int64
+}
+
+// Begin counts a request as open until Visit.End.
+func (j *Journal) Begin(door, name string) Visit {
+	if j == nil {
+		return Visit{}
+	}
+	m := method{door, name}
+	n, ok := j.open.Load(m)
+	if !ok {
+		n, _ = j.open.LoadOrStore(m, new(atomic.Int64))
+	}
+	v := Visit{journal: j, method: m, begin: time.Now(), open: n.(*atomic.Int64)}
+	v.open.Add(1)
+	return v
+}
+
+// End counts a request with its outcome, and logs it if its turn has come.
+func (v *Visit) End(ctx context.Context, o Outcome) {
+	if v.journal == nil {
+		return
+	}
+	v.open.Add(-1)
+	v.journal.count(ctx, v.method, o, time.Since(v.begin))
+}
+
+// Refuse counts a request that the door refused before it began.
+func (j *Journal) Refuse(ctx context.Context, door, name string, o Outcome) {
+	if j != nil {
+		j.count(ctx, method{door, name}, o, 0)
+	}
+}
+
+func (j *Journal) count(ctx context.Context, m method, o Outcome, took time.Duration) {
+	meter := j.cfg.Meter
+	meter.Add(telemetry.DoorRequests, 1, m.door, m.name, o.Code)
+	meter.Took(telemetry.DoorSeconds, took, m.door, m.name)
+	if o.Refused != "" {
+		meter.Add(telemetry.DoorRefusals, 1, m.door, o.Refused)
+	}
+	j.log(ctx, m, o, took)
+}
+
+// log writes a line about a request, or not. Lines about requests that the server failed are
+// errors.
+func (j *Journal) log(ctx context.Context, m method, o Outcome, took time.Duration) {
+	level, wanted := slog.LevelInfo, false
+	switch {
+	case o.Fault:
+		level, wanted = slog.LevelError, true
+	case o.Failed:
+		wanted = j.cfg.Every > 0
+	case j.cfg.Every > 0:
+		wanted = j.succeeded.Add(1)%int64(j.cfg.Every) == 0
+	}
+	if !wanted && !j.cfg.Log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	if !wanted {
+		level = slog.LevelDebug
+	}
+
+	leftOut := 0
+	if wanted && o.Failed {
+		var room bool
+		if leftOut, room = j.roomForError(time.Now()); !room {
+			return
+		}
+	}
+	attrs := []slog.Attr{
+		slog.String("door", m.door), slog.String("method", m.name), slog.String("code", o.Code),
+		slog.String("tenant", o.Tenant), slog.String("caller", o.Caller), slog.Duration("duration", took),
+	}
+	if o.Refused != "" {
+		attrs = append(attrs, slog.String("refused", o.Refused))
+	}
+	if leftOut > 0 {
+		attrs = append(attrs, slog.Int("left_out", leftOut))
+	}
+	j.cfg.Log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+// roomForError reports whether there may be another line about a failed request in this second, and
+// how many were left out before it.
+func (j *Journal) roomForError(now time.Time) (leftOut int, room bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if s := now.Unix(); s != j.second {
+		j.second, j.lines = s, 0
+	}
+	if j.lines >= mostErrorLines {
+		j.leftOut++
+		return 0, false
+	}
+	j.lines++
+	leftOut, j.leftOut = j.leftOut, 0
+	return leftOut, true
+}

@@ -1,0 +1,68 @@
+package api
+
+import "github.com/perdure/perdure/internal/model"
+
+// Outcomes of audited actions.
+const (
+	// AuditDone means that the action succeeded.
+	AuditDone = "done"
+	// AuditFailed means that the action returned an error. It may have changed something when its
+	// answer was lost.
+	AuditFailed = "failed"
+	// AuditDenied means that the caller may not take the action. Nothing was changed.
+	AuditDenied = "denied"
+	// AuditUnknown means that the action was begun and its outcome was not recorded: it is under
+	// way, or the process died.
+	AuditUnknown = "unknown"
+)
+
+// AuditEntry is one administrative action, or an attempt at one.
+type AuditEntry struct {
+	ID model.RunID
+	At model.Time
+	// Tenant that the action concerns; empty for one that concerns the whole server.
+	Tenant string
+	// Caller is the name of the caller, CallerTenant the tenant that it acted in, and Admin whether
+	// it had an admin key.
+	Caller, CallerTenant string
+	Admin                bool
+	// Door is how the call came in, and From the address of the caller, if there is one.
+	Door, From string
+	// Action is that of the table of actions, such as "breaker:set". Call is the operation, such as
+	// "TripBreaker", and Resource what it acts on, such as "breaker smtp".
+	Action, Call, Resource string
+	// Reason and RequestID are those of the request.
+	Reason, RequestID string
+	// Before and After are JSON: what the action has replaced, and what it has set. They are empty
+	// where there is nothing to show.
+	Before, After []byte
+	Outcome       string
+	// Error is the kind and the text of the error.
+	Error string
+	// Unrecorded counts equal attempts of the same caller before this one that have no entry,
+	// because refused attempts are recorded at a bounded rate.
+	Unrecorded int64
+	// Unreadable is set if the stored entry is damaged. Only ID, At and Tenant are then known.
+	Unreadable bool
+}
+
+// AuditRequest selects entries. All conditions must hold; an empty field is no condition.
+type AuditRequest struct {
+	// Tenant that the actions concern. Callers of a tenant see only their own.
+	Tenant string
+	// From is the first instant, To the first one after the range.
+	From, To model.Time
+	Caller   string
+	// Action is an action, the operation, or the beginning of actions up to the colon: "breaker".
+	Action   string
+	Resource string
+	Outcome  string
+	Limit    int
+	Cursor   string // opaque, from the page before
+}
+
+// AuditPage is one page of entries, newest first. A page may be empty although more pages follow.
+type AuditPage struct {
+	Entries []AuditEntry
+	Cursor  string // empty on the last page
+}

@@ -1,0 +1,135 @@
+// Package apidocs shows an OpenAPI document with Swagger UI. The page and all its files come from
+// this process: it loads nothing from other servers. Only servers link it, because the files are
+// large.
+package apidocs
+
+import (
+	"compress/gzip"
+	"html/template"
+	"io"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/swaggest/swgui/v5/static"
+)
+
+// policy lets the page use the files of this server only. Swagger UI sets styles of its elements,
+// and has its icons in its style sheet.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+var page = template.Must(template.New("page").Parse(`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{.Title}}</title>
+<link rel="icon" type="image/png" href="{{.Base}}/favicon-32x32.png" sizes="32x32">
+<link rel="stylesheet" href="{{.Base}}/swagger-ui.css">
+<script src="{{.Base}}/swagger-ui-bundle.js" defer></script>
+<script src="{{.Base}}/start.js" defer></script>
+</head>
+<body data-document="{{.Document}}">
+<main id="swagger-ui"><p>Loading <a href="{{.Document}}">the OpenAPI document</a>.</p></main>
+</body>
+</html>
+`))
+
+// start shows the document that the page names.
+const start = `"use strict";
+SwaggerUIBundle({
+  url: document.body.dataset.document, dom_id: "#swagger-ui", deepLinking: true, validatorUrl: null, docExpansion: "list", persistAuthorization: false,
+});
+`
+
+// kinds are the media types of the files that the page loads.
+var kinds = map[string]string{
+	"swagger-ui.css": "text/css; charset=utf-8", "swagger-ui-bundle.js": "text/javascript; charset=utf-8",
+	"favicon-16x16.png": "image/png", "favicon-32x32.png": "image/png",
+}
+
+// Page is where the document of an API is shown, and where the document is.
+type Page struct {
+	Title string
+	// Base is the path of the page, without a slash at its end.
+	Base string
+	// Document is the path of the document.
+	Document string
+}
+
+// Handler serves the page and its files. Everything else below its path is not found.
+func (p Page) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+
+		name := strings.Trim(strings.TrimPrefix(r.URL.Path, p.Base), "/")
+		switch name {
+		case "":
+			h.Set("Content-Type", "text/html; charset=utf-8")
+			_ = page.Execute(w, p) // the client is gone if this fails
+		case "start.js":
+			h.Set("Content-Type", "text/javascript; charset=utf-8")
+			_, _ = io.WriteString(w, start) // the client is gone if this fails
+		default:
+			serveFile(w, r, name)
+		}
+	})
+}
+
+// serveFile sends a file of Swagger UI. Most of them are stored compressed.
+func serveFile(w http.ResponseWriter, r *http.Request, name string) {
+	kind, known := kinds[name]
+	if !known {
+		http.NotFound(w, r)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Cache-Control", "max-age=3600")
+
+	if path.Ext(name) == ".png" {
+		http.ServeFileFS(w, r, static.FS, name)
+		return
+	}
+
+	h.Set("Vary", "Accept-Encoding")
+	packed, err := static.FS.Open(name + ".gz")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer packed.Close()
+	if err := send(w, packed, acceptsGzip(r)); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// send sends a compressed file, as it is or unpacked.
+func send(w http.ResponseWriter, packed fs.File, asIs bool) error {
+	if asIs {
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = io.Copy(w, packed) // the client is gone if this fails
+		return nil
+	}
+	text, err := gzip.NewReader(packed)
+	if err != nil {
+		return err
+	}
+	_, _ = io.Copy(w, text) //nolint:gosec // the file is ours, and so is its size
+	return nil
+}
+
+// acceptsGzip reports whether a client takes compressed replies.
+func acceptsGzip(r *http.Request) bool {
+	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if strings.TrimSpace(name) == "gzip" {
+			return strings.ReplaceAll(weight, " ", "") != "q=0"
+		}
+	}
+	return false
+}

@@ -1,0 +1,176 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/perdure/perdure/internal/api"
+)
+
+// admin records the calls of api.Admin.
+type admin struct {
+	api.Admin
+
+	log *Log
+}
+
+// Admin returns the calls of an admin, recorded.
+func (l *Log) Admin(inner api.Admin) api.Admin { return &admin{inner, l} }
+
+// tenantValue is what an entry shows of a tenant.
+type tenantValue struct {
+	Note      string        `json:"note,omitempty"`
+	Disabled  bool          `json:"disabled,omitempty"`
+	Allowance api.Allowance `json:"allowance,omitzero"`
+}
+
+func showTenant(t *api.TenantInfo) any { return tenantValue{t.Note, t.Disabled, t.Allowance} }
+
+// tenant is what a tenant is before a change; nil if there is none.
+func (a *admin) tenant(ctx context.Context, name string) []byte {
+	if !a.log.records(ctx) {
+		return nil
+	}
+	t, err := a.Tenant(ctx, name)
+	if err != nil {
+		return nil
+	}
+	return value(showTenant(&t))
+}
+
+// CreateTenant records a tenant.
+func (a *admin) CreateTenant(ctx context.Context, c api.TenantChange) (t api.TenantInfo, err error) {
+	e := api.AuditEntry{Tenant: c.Name, Call: "CreateTenant", Resource: "tenant " + c.Name}
+	err = a.log.record(ctx, e, func(ctx context.Context) (any, error) {
+		t, err = a.Admin.CreateTenant(ctx, c)
+		return showTenant(&t), err
+	})
+	return t, err
+}
+
+// SetTenant changes a tenant.
+func (a *admin) SetTenant(ctx context.Context, c api.TenantChange) (t api.TenantInfo, err error) {
+	e := api.AuditEntry{Tenant: c.Name, Call: "SetTenant", Resource: "tenant " + c.Name, Before: a.tenant(ctx, c.Name)}
+	err = a.log.record(ctx, e, func(ctx context.Context) (any, error) {
+		t, err = a.Admin.SetTenant(ctx, c)
+		return showTenant(&t), err
+	})
+	return t, err
+}
+
+// keyValue is what an entry shows of a key. It never has the secret.
+type keyValue struct {
+	ID      string   `json:"id,omitempty"`
+	Admin   bool     `json:"admin,omitempty"`
+	Note    string   `json:"note,omitempty"`
+	Roles   []string `json:"roles,omitempty"`
+	Expires string   `json:"expires,omitempty"`
+}
+
+func showKey(k *api.KeyInfo) any {
+	v := keyValue{ID: k.ID, Admin: k.Admin, Note: k.Note, Roles: k.Roles}
+	if !k.Expires.IsZero() {
+		v.Expires = k.Expires.String()
+	}
+	return v
+}
+
+// key returns a key before it changes; only its id if it cannot be found.
+func (a *admin) key(ctx context.Context, id string) (k api.KeyInfo, before []byte) {
+	if !a.log.records(ctx) {
+		return api.KeyInfo{ID: id}, nil
+	}
+	all, err := a.Keys(ctx, "")
+	if err != nil {
+		return api.KeyInfo{ID: id}, nil
+	}
+	for i := range all {
+		if all[i].ID == id {
+			return all[i], value(showKey(&all[i]))
+		}
+	}
+	return api.KeyInfo{ID: id}, nil
+}
+
+// CreateKey creates a key.
+func (a *admin) CreateKey(ctx context.Context, r api.KeyRequest) (k api.NewKey, err error) {
+	e := api.AuditEntry{Tenant: r.Tenant, Call: "CreateKey", Resource: "key"}
+	err = a.log.record(ctx, e, func(ctx context.Context) (any, error) {
+		k, err = a.Admin.CreateKey(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return showKey(&k.KeyInfo), nil
+	})
+	return k, err
+}
+
+// RevokeKey ends a key.
+func (a *admin) RevokeKey(ctx context.Context, id string) error {
+	k, before := a.key(ctx, id)
+	e := api.AuditEntry{Tenant: k.Tenant, Call: "RevokeKey", Resource: "key " + id, Before: before}
+	return a.log.record(ctx, e, func(ctx context.Context) (any, error) { return nil, a.Admin.RevokeKey(ctx, id) })
+}
+
+// RotateKey replaces a key.
+func (a *admin) RotateKey(ctx context.Context, r api.RotateRequest) (k api.NewKey, err error) {
+	old, before := a.key(ctx, r.ID)
+	e := api.AuditEntry{Tenant: old.Tenant, Call: "RotateKey", Resource: "key " + r.ID, Before: before}
+	err = a.log.record(ctx, e, func(ctx context.Context) (any, error) {
+		k, err = a.Admin.RotateKey(ctx, r)
+		if k.ID == "" {
+			return nil, err
+		}
+		return showKey(&k.KeyInfo), err
+	})
+	return k, err
+}
+
+// SetSetting changes a setting.
+func (a *admin) SetSetting(ctx context.Context, c api.SettingChange) (s api.Setting, err error) {
+	e := api.AuditEntry{Tenant: c.Tenant, Call: "SetSetting", Resource: "setting " + c.Kind + "/" + c.Name}
+	if all, err := a.Settings(ctx, c.Tenant, c.Kind); err == nil {
+		for i := range all {
+			if all[i].Name == c.Name {
+				e.Before = value(json.RawMessage(all[i].Body))
+			}
+		}
+	}
+	err = a.log.record(ctx, e, func(ctx context.Context) (any, error) {
+		if s, err = a.Admin.SetSetting(ctx, c); err != nil || len(c.Body) == 0 {
+			return nil, err
+		}
+		return json.RawMessage(s.Body), nil
+	})
+	return s, err
+}
+
+// DrainWorker asks a worker to drain.
+func (a *admin) DrainWorker(ctx context.Context, r api.DrainRequest) error {
+	e := api.AuditEntry{Call: "DrainWorker", Resource: "worker session " + r.Session}
+	if all, err := a.WorkerSessions(ctx, ""); err == nil {
+		for i := range all {
+			if all[i].ID == r.Session {
+				e.Tenant = all[i].Tenant
+			}
+		}
+	}
+	return a.log.record(ctx, e, func(ctx context.Context) (any, error) { return nil, a.Admin.DrainWorker(ctx, r) })
+}
+
+// drainValue is what an entry shows of an order to a node.
+type drainValue struct {
+	Drained bool `json:"drained"`
+}
+
+// DrainNode asks a node to hand its shards over, or withdraws that.
+func (a *admin) DrainNode(ctx context.Context, r api.NodeDrain) error {
+	e := api.AuditEntry{Call: "DrainNode", Resource: "node " + r.Node.String()}
+	return a.log.record(ctx, e, func(ctx context.Context) (any, error) { return drainValue{!r.Undo}, a.Admin.DrainNode(ctx, r) })
+}
+
+// Rebalance makes nodes look whether shards should move.
+func (a *admin) Rebalance(ctx context.Context) error {
+	e := api.AuditEntry{Call: "Rebalance", Resource: "cluster"}
+	return a.log.record(ctx, e, func(ctx context.Context) (any, error) { return nil, a.Admin.Rebalance(ctx) })
+}

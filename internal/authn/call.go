@@ -1,0 +1,35 @@
+package authn
+
+import "context"
+
+// Doors: the ways in which a call reaches a server or a store.
+const (
+	DoorGRPC   = "grpc"
+	DoorREST   = "rest"
+	DoorFlovyn = "flovyn"
+	DoorSocket = "socket" // the socket beside a file that a program has open
+	DoorStore  = "store"  // a command that has opened the store itself
+)
+
+// Call is who makes a call, and how the call came in.
+type Call struct {
+	Identity
+
+	Door string
+	// From is the address of the caller; empty if the door knows none.
+	From string
+}
+
+type callKey struct{}
+
+// WithCall adds the caller to the context of a call.
+func WithCall(ctx context.Context, c Call) context.Context {
+	return context.WithValue(ctx, callKey{}, &c)
+}
+
+// CallOf returns who makes the call of the context; nil for a call that no door has let in, such as
+// one of the program itself.
+func CallOf(ctx context.Context) *Call {
+	c, _ := ctx.Value(callKey{}).(*Call)
+	return c
+}

@@ -1,0 +1,19 @@
+package cli
+
+// someProfiles has every field of a profile.
+var someProfiles = &profiles{Current: "prod", Named: map[string]profile{
+	"prod": {Server: "grpc://host:7800", Tenant: "acme", CA: "/ca.pem", KeyFile: "/key"},
+	"ci":   {Server: "grpc://host:7800", KeyEnv: "CI_KEY"},
+	"here": {Store: "postgres://ann:hidden@db/app"},
+}}
+
+// configPrinters print what the commands about profiles print.
+var configPrinters = map[string]func(o *options) error{
+	"config set":    func(o *options) error { return o.printProfile(someProfiles, "prod", "set") },
+	"config use":    func(o *options) error { return o.printProfile(someProfiles, "ci", "using") },
+	"config remove": func(o *options) error { return o.printProfile(someProfiles, "here", "removed") },
+	"config list":   func(o *options) error { return o.printProfiles(someProfiles) },
+	"config show": func(o *options) error {
+		return o.printSettings([]originLine{{"listen", ":7800", "perdure.toml:3"}}, true)
+	},
+}

@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/perdure/perdure/internal/telemetry"
+)
+
+// metricName matches names of metrics in a query.
+var metricName = regexp.MustCompile(`perdure_[a-z_]+`)
+
+// unknownMetrics returns the names in queries that no metric has. A histogram has the names that
+// Prometheus makes of it.
+func unknownMetrics(queries []string) (unknown []string) {
+	known := map[string]bool{}
+	for _, f := range telemetry.Families() {
+		if f.Kind != telemetry.Histogram {
+			known[f.Name] = true
+			continue
+		}
+		for _, end := range []string{"_bucket", "_sum", "_count"} {
+			known[f.Name+end] = true
+		}
+	}
+
+	for _, q := range queries {
+		names := metricName.FindAllString(q, -1)
+		if len(names) == 0 {
+			unknown = append(unknown, q)
+		}
+		for _, name := range names {
+			if !known[name] {
+				unknown = append(unknown, name)
+			}
+		}
+	}
+
+	return unknown
+}
+
+// The alerts and the dashboard only use metrics that exist.
+func TestAlertsAndDashboard(t *testing.T) {
+	t.Parallel()
+	var alerts struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr string
+				Labels      map[string]string
+				Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(readDoc(t, "deploy/prometheus/alerts.yaml")), &alerts); err != nil {
+		t.Fatal(err)
+	}
+	var queries []string
+	for _, g := range alerts.Groups {
+		for _, r := range g.Rules {
+			if r.Alert == "" || r.Labels["severity"] == "" || r.Annotations["summary"] == "" {
+				t.Errorf("rule %+v has no name, severity or summary", r)
+			}
+			queries = append(queries, r.Expr)
+		}
+	}
+	if len(queries) < 5 {
+		t.Errorf("there are %d alerts", len(queries))
+	}
+
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(readDoc(t, "deploy/grafana/perdure.json")), &board); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range board.Panels {
+		if p.Title == "" || len(p.Targets) == 0 {
+			t.Errorf("panel %+v has no title or no query", p)
+		}
+		for _, target := range p.Targets {
+			queries = append(queries, target.Expr)
+		}
+	}
+
+	if unknown := unknownMetrics(queries); len(unknown) > 0 {
+		t.Errorf("queries use metrics that do not exist: %q", unknown)
+	}
+	if got := unknownMetrics([]string{"perdure_commit_seconds", "perdure_nodes"}); !slices.Equal(got, []string{"perdure_commit_seconds"}) {
+		t.Errorf("the check finds %q", got)
+	}
+}
+
+// serveFlagsIn returns the flags after "serve" in a text.
+func serveFlagsIn(text string) (names []string) {
+	for _, m := range regexp.MustCompile(`(?m)(?:^|\s)--([a-z-]+)`).FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+// The files of docs/deployment.md can be parsed, and start the server with flags that it has.
+func TestDeploymentFiles(t *testing.T) {
+	t.Parallel()
+	known := newRoot(&options{})
+	serve, _, err := known.Find([]string{"serve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(name, text string, least int) {
+		t.Helper()
+		names := serveFlagsIn(text)
+		if len(names) < least {
+			t.Errorf("%s gives serve %d flags", name, len(names))
+		}
+		for _, flag := range names {
+			if serve.Flag(flag) == nil {
+				t.Errorf("%s gives serve the unknown flag --%s", name, flag)
+			}
+		}
+	}
+
+	var compose struct {
+		Services map[string]struct {
+			Command []string
+			Secrets []string
+		}
+		Secrets map[string]any
+	}
+	if err := yaml.Unmarshal([]byte(readDoc(t, "deploy/compose.yaml")), &compose); err != nil {
+		t.Fatal(err)
+	}
+	check("compose.yaml", strings.Join(compose.Services["perdure"].Command, " "), 4)
+	for name, s := range compose.Services {
+		for _, secret := range s.Secrets {
+			if compose.Secrets[secret] == nil {
+				t.Errorf("service %s uses the secret %s, which is not defined", name, secret)
+			}
+		}
+	}
+
+	unit := readDoc(t, "deploy/perdure.service")
+	start := regexp.MustCompile(`(?m)^ExecStart=.*$`).FindString(unit)
+	check("perdure.service", start, 2)
+	for _, want := range []string{"ProtectProc=invisible", "ProtectSystem=strict", "NoNewPrivileges=yes", "DynamicUser=yes"} {
+		if !strings.Contains(unit, "\n"+want+"\n") {
+			t.Errorf("perdure.service has no %s", want)
+		}
+	}
+
+	checkManifests(t, check)
+	checkWithTools(t, unit)
+	if out, err := exec.CommandContext(t.Context(), "bash", "-n", "../../scripts/release.sh").CombinedOutput(); err != nil {
+		t.Errorf("scripts/release.sh: %v\n%s", err, out)
+	}
+}
+
+// checkWithTools asks the tools of the files, where this machine has them: kubectl renders the
+// manifests without a cluster, and systemd checks the unit, with a program that exists.
+func checkWithTools(t *testing.T, unit string) {
+	t.Helper()
+	file := writeFile(t, t.TempDir(), "perdure.service", strings.ReplaceAll(unit, "/usr/local/bin/perdure", "/bin/sh"))
+	for _, command := range [][]string{{"kubectl", "kustomize", "../../deploy/kubernetes"}, {"systemd-analyze", "verify", file}} {
+		if _, err := exec.LookPath(command[0]); err != nil {
+			t.Logf("%s is not there, so the files are only parsed", command[0])
+			continue
+		}
+		if out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", strings.Join(command, " "), err, out)
+		}
+	}
+}
+
+// checkManifests parses all manifests, and compares the list of the kustomization with the files.
+func checkManifests(t *testing.T, check func(name, text string, least int)) {
+	t.Helper()
+	files, err := filepath.Glob("../../deploy/kubernetes/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	kinds := map[string]bool{}
+	for _, file := range files {
+		text, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer text.Close()
+
+		dec := yaml.NewDecoder(text)
+		for {
+			var m struct {
+				APIVersion string `yaml:"apiVersion"`
+				Kind       string
+				Resources  []string
+				Spec       struct {
+					Template struct {
+						Spec struct {
+							Containers []struct{ Args []string }
+						}
+					}
+				}
+			}
+			if err := dec.Decode(&m); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+
+			if m.APIVersion == "" || m.Kind == "" {
+				t.Errorf("%s has a document without a kind", file)
+			}
+			kinds[m.Kind], listed = true, append(listed, m.Resources...)
+			for _, c := range m.Spec.Template.Spec.Containers {
+				check(file, strings.Join(c.Args, " "), 5)
+			}
+		}
+	}
+
+	for _, kind := range []string{"Kustomization", "Namespace", "Deployment", "Service", "PodDisruptionBudget"} {
+		if !kinds[kind] {
+			t.Errorf("there is no %s", kind)
+		}
+	}
+	if len(listed) != len(files)-1 {
+		t.Errorf("the kustomization lists %q of %d files", listed, len(files)-1)
+	}
+	for _, name := range listed {
+		if !slices.Contains(files, "../../deploy/kubernetes/"+name) {
+			t.Errorf("the kustomization lists %s, which does not exist", name)
+		}
+	}
+}

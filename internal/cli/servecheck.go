@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/remote"
+)
+
+// serveParts are what the flags of serve say, read and checked.
+type serveParts struct {
+	log      *slog.Logger
+	secure   *tls.Config // nil for plain text
+	policies *policyFile
+	ring     *authn.Keyring
+	// stop ends what runs in the background: the key set of the identity provider.
+	stop func()
+}
+
+// checkServe reads everything that the flags name, and reports everything that is wrong at once. A
+// problem with a value of the configuration file has its line. It asks other machines only if
+// nothing is wrong here.
+func (o *options) checkServe(ctx context.Context, f *serveFlags) (*serveParts, error) {
+	var problems []error
+	add := func(key string, err error) {
+		if err = f.from.problem(key, err); err != nil {
+			problems = append(problems, err)
+		}
+	}
+
+	p := &serveParts{}
+	o.checkEveryServer(f, p, o.store, add)
+	listen := checkListen("--listen", f.listen)
+	add("listen", listen)
+	auth, err := adminAuth(f.keyFile)
+	add("admin_key_file", err)
+	if listen == nil && p.log != nil {
+		p.secure, err = f.tls(p.log)
+		add("tls_cert", err)
+	}
+	if err := joinProblems(problems); err != nil {
+		return nil, err
+	}
+
+	p.ring = authn.NewKeyring(auth)
+	p.stop, err = f.tokens.accept(ctx, p.ring, p.log)
+	return p, f.from.problem("jwt_keys", err)
+}
+
+// checkEveryServer is the part of the checks that does not depend on who configures the server.
+func (o *options) checkEveryServer(f *serveFlags, p *serveParts, url string, add func(key string, err error)) {
+	if remote.IsURL(url) {
+		add("store", fault.New(fault.Invalid, "--store is the URL of a server; serve needs that of a store, such as postgres://host/database"))
+	}
+
+	var err error
+	p.log, err = o.serverLog(f.logs)
+	add("log_format", err)
+	if p.log != nil {
+		add("store", f.checkPassword(url, p.log))
+	}
+
+	p.policies, err = readPolicyFile(f.policies, p.log)
+	add("policies", err)
+	add("", o.machine.checkFiles())
+	if f.accessLog < 0 {
+		add("access_log", fault.New(fault.Invalid, "--access-log is %d, must be >= 0", f.accessLog))
+	}
+	if f.adminListen != "" {
+		add("admin_listen", f.checkAdminListen())
+	}
+}
+
+// checkAdminListen refuses an address for profiles that cannot be right, or that other machines
+// reach in plain text.
+func (f *serveFlags) checkAdminListen() error {
+	if err := checkListen("--admin-listen", f.adminListen); err != nil {
+		return err
+	}
+	if f.cert == "" && !f.plain && !isLoopback(f.adminListen) {
+		return fault.WithHint(fault.New(fault.Invalid, "--admin-listen %s can be reached from other machines, and there is no certificate", f.adminListen),
+			"listen on 127.0.0.1, or give --tls-cert and --tls-key")
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"log/slog"
+	"math"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// leastFiles is the least number of files and connections that a server must be able to have open.
+const leastFiles = 4096
+
+// machine is what a server asks the machine that it runs on. Tests replace it.
+type machine struct {
+	// openFiles returns how many files this process may have open; false if it cannot be told.
+	openFiles func() (uint64, bool)
+	// memory returns how many bytes this process may use; false if there is no limit.
+	memory func() (uint64, bool)
+}
+
+// thisMachine asks the operating system.
+func thisMachine() machine {
+	return machine{openFiles: openFileLimit, memory: func() (uint64, bool) { return memoryLimit("/sys/fs/cgroup") }}
+}
+
+// checkFiles refuses a limit of open files that a server reaches soon. Go has raised the limit as
+// far as it may.
+func (m machine) checkFiles() error {
+	n, ok := m.openFiles()
+	if !ok || n >= leastFiles {
+		return nil
+	}
+	return fault.WithHint(fault.New(fault.Invalid, "this process may have %d files and connections open, must be >= %d", n, leastFiles),
+		"raise the limit: ulimit -n 65536, LimitNOFILE=65536 in a unit of systemd, or --ulimit nofile=65536 of a container")
+}
+
+// memoryShare is the part of the memory of a container that Go may use before it collects garbage
+// more often. The rest is for what Go does not count.
+const memoryShare = 0.9
+
+// limitMemory lets Go know how much memory the container has, unless $GOMEMLIMIT says it.
+func (m machine) limitMemory(log *slog.Logger) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	if n, ok := m.memory(); ok {
+		limit := int64(min(float64(n)*memoryShare, math.MaxInt64/2))
+		debug.SetMemoryLimit(limit)
+		log.Info("the memory of this process is limited; set $GOMEMLIMIT for another limit", "container", n, "limit", limit)
+	}
+}
+
+// memoryLimit reads the limit of the control group, of version 2 or 1.
+func memoryLimit(root string) (uint64, bool) {
+	for _, file := range []string{"/memory.max", "/memory/memory.limit_in_bytes"} {
+		text, err := os.ReadFile(root + file)
+		if err != nil {
+			continue
+		}
+		n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+		const unlimited = 1 << 60 // version 1 has a large number for no limit
+		return n, err == nil && n > 0 && n < unlimited
+	}
+	return 0, false
+}

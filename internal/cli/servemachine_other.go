@@ -1,0 +1,6 @@
+//go:build !unix
+
+package cli
+
+// openFileLimit returns how many files this process may have open. Here there is no such limit.
+func openFileLimit() (uint64, bool) { return 0, false }

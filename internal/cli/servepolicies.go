@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/authz/policy"
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// policiesEvery is how often the server looks whether its policies have changed.
+const policiesEvery = 10 * time.Second
+
+// policyFile is the file of policies, which the server reads again when it changes, or when it gets
+// SIGHUP. If the new policies cannot be used, the old ones stay, and the health of the server says
+// so.
+type policyFile struct {
+	*policy.Policies
+
+	file string // empty for the default policies
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	text    []byte // of the policies that decide
+	refused []byte // what was read last and could not be used
+	problem string // why not; empty if the policies are those of the file
+}
+
+// readPolicyFile reads the policies of a server.
+func readPolicyFile(file string, log *slog.Logger) (*policyFile, error) {
+	p := &policyFile{file: file, log: log}
+	var err error
+	if file == "" {
+		p.Policies, err = policy.Default()
+		return p, err
+	}
+	if p.text, err = os.ReadFile(file); err != nil {
+		return nil, fault.New(fault.Invalid, "read the policies: %w", err)
+	}
+	p.Policies, err = policy.Parse(file, p.text)
+	return p, err
+}
+
+// problems returns why the policies of the file are not used.
+func (p *policyFile) problems() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.problem == "" {
+		return nil
+	}
+	return []string{p.problem}
+}
+
+// noteFunc records that the policies have changed.
+type noteFunc func(ctx context.Context, e api.AuditEntry) error
+
+// watch reads the file again when it changes, until ctx ends. It also keeps SIGHUP from ending the
+// server.
+func (p *policyFile) watch(ctx context.Context, note noteFunc) {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP)
+	defer signal.Stop(again)
+	tick := time.NewTicker(policiesEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+			p.log.Info("SIGHUP: the policies are read again if their file has changed")
+		case <-tick.C:
+		}
+		p.reload(ctx, note)
+	}
+}
+
+// reload reads the file and uses it if it has changed. It reads the text instead of comparing
+// times, because two changes can have the same time.
+func (p *policyFile) reload(ctx context.Context, note noteFunc) {
+	if p.file == "" {
+		return
+	}
+	text, err := os.ReadFile(p.file)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err == nil && bytes.Equal(text, p.text):
+		if p.problem != "" {
+			p.log.Info("the file of policies is again the one in use", "file", p.file)
+		}
+		p.problem, p.refused = "", nil
+		return
+	case err == nil && p.refused != nil && bytes.Equal(text, p.refused):
+		return // the log has it already
+	case err == nil:
+		err = p.Replace(p.file, text)
+	}
+
+	if err != nil {
+		problem := "the policies in " + p.file + " cannot be used, so the former ones stay: " + err.Error()
+		if problem != p.problem {
+			p.log.Error("the policies cannot be used; the former ones stay", "file", p.file, "error", err)
+			p.note(ctx, note, text, err)
+		}
+		p.problem, p.refused = problem, text
+		return
+	}
+	p.log.Info("the policies were read again", "file", p.file)
+	p.note(ctx, note, text, nil)
+	p.text, p.problem, p.refused = text, "", nil
+}
+
+// note records a change of policies, or an attempt at one, with the digests of the texts.
+func (p *policyFile) note(ctx context.Context, note noteFunc, text []byte, failed error) {
+	e := api.AuditEntry{
+		Caller: "server", Door: "file", Action: "policy:reload", Call: "ReloadPolicies", Resource: "policies " + p.file, Outcome: api.AuditDone,
+		Before: digest(p.text), After: digest(text),
+	}
+	if failed != nil {
+		e.Outcome, e.Error = api.AuditFailed, failed.Error()
+	}
+	if err := note(ctx, e); err != nil {
+		p.log.Error("the audit log has no entry for the change of policies", "error", err)
+	}
+}
+
+// digest returns the digest of a text as JSON; nil for no text.
+func digest(text []byte) []byte {
+	if text == nil {
+		return nil
+	}
+	sum := sha256.Sum256(text)
+	return []byte(`"sha256:` + hex.EncodeToString(sum[:]) + `"`)
+}

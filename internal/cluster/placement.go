@@ -1,0 +1,123 @@
+package cluster
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Move is a shard that should have another owner.
+type Move struct {
+	Shard model.ShardID
+	// From is zero for a shard that has no owner, and To is zero if no node can take the shard.
+	From, To model.NodeID
+}
+
+// Plan returns which shards of a view should move, in order. It is what the nodes of the view work
+// toward by themselves. They give a shard up in order before another node takes it.
+func Plan(v *store.View) (moves []Move) {
+	proposed := Propose(len(v.Owners), takers(livingIn(v)))
+	registered := map[model.NodeID]int64{}
+	for i := range v.Members {
+		registered[v.Members[i].ID] = v.Members[i].Epoch
+	}
+
+	for _, o := range v.Owners {
+		from := o.Node
+		if epoch, ok := registered[from]; !ok || epoch != o.Epoch {
+			from = model.NodeID{}
+		}
+		if to := proposed[o.Shard]; to != from {
+			moves = append(moves, Move{o.Shard, from, to})
+		}
+	}
+	return moves
+}
+
+// livingIn returns the nodes of a view whose lease has not expired and that do not stop.
+func livingIn(v *store.View) (live []store.Member) {
+	for _, n := range v.Members {
+		if n.Expires >= v.Now && !n.Draining {
+			live = append(live, n)
+		}
+	}
+	return live
+}
+
+// MayDrain returns why the shards of a node cannot go to other nodes; empty if they can.
+func MayDrain(v *store.View, node model.NodeID) string {
+	live := livingIn(v)
+	capable := mostCapable(slices.Clone(live))
+	switch {
+	case len(live) == 1 && live[0].ID == node:
+		return "it is the only node"
+	case hasOlder(capable):
+		return "a node of an older version is in the cluster, which cannot take part in a drain"
+	case !slices.ContainsFunc(capable, func(n store.Member) bool { return n.ID == node }):
+		return "" // it should own no shards anyway
+	case !slices.ContainsFunc(capable, func(n store.Member) bool { return n.ID != node && !n.Drained }):
+		return "no other node that is not drained can run as much as it does"
+	}
+	return ""
+}
+
+// takers returns the nodes that shards are distributed to: the ones that can run the most, without
+// the ones that an operator has drained. If all of them are drained, they keep the shards: no shard
+// may be left without an owner. A node of an older build does not know about drains, so while there
+// is one, orders to drain wait.
+func takers(live []store.Member) []store.Member {
+	capable := mostCapable(live)
+	if hasOlder(capable) {
+		return capable
+	}
+	left := slices.DeleteFunc(slices.Clone(capable), func(n store.Member) bool { return n.Drained })
+	if len(left) == 0 {
+		return capable
+	}
+	return left
+}
+
+// mostCapable returns the nodes that can run the most: the nodes that run user workflows; without
+// any, the nodes that execute tasks; and so on. The owner of a run should have its code. A process
+// that only executes tasks lends its slots to the owners. A process that only starts and submits
+// would keep its runs from the nodes that can run them.
+func mostCapable(nodes []store.Member) []store.Member {
+	most := runsNothing
+	for i := range nodes {
+		most = max(most, rankOf(&nodes[i]))
+	}
+	return slices.DeleteFunc(nodes, func(n store.Member) bool { return rankOf(&n) < most })
+}
+
+// rank is what a node can run.
+type rank uint8
+
+const (
+	runsNothing rank = iota
+	runsOurs         // built-in workflows that every app has: schedules
+	runsTasks
+	runsWorkflows
+)
+
+// rankOf ignores whether the workers of the node accept work now. Workers that drain or are under
+// pressure come back, and shards should not move for that.
+func rankOf(n *store.Member) rank {
+	r := runsNothing
+	for i := range n.Serves {
+		switch s := &n.Serves[i]; {
+		case s.Tenant == model.EveryTenant:
+			// A server keeps its rank whatever its workers do: shards must not move when they
+			// connect.
+			return runsWorkflows
+		case s.Worker != "":
+			r = max(r, runsTasks)
+		case model.IsBuiltIn(s.Workflow):
+			r = max(r, runsOurs)
+		default:
+			return runsWorkflows
+		}
+	}
+
+	return r
+}

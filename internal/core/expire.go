@@ -1,0 +1,114 @@
+package core
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Life says how long the state of an entity is kept: TTL after it was created, and Idle after its
+// last successful operation. Zero is no limit.
+type Life struct{ TTL, Idle time.Duration }
+
+// end returns when a state expires after an operation; zero when it does not.
+func (l Life) end(created, now model.Time) (at model.Time) {
+	if l.TTL > 0 {
+		at = created.Add(l.TTL)
+	}
+	if idle := now.Add(l.Idle); l.Idle > 0 && (at == 0 || idle < at) {
+		at = idle
+	}
+	return at
+}
+
+// HandOver is what the operations of one hand-over share, if the state expires or the entity keeps
+// a log.
+type HandOver struct {
+	Life Life
+	// Fresh says that the state had expired when the calls were handed over: the worker got none.
+	Fresh bool
+	// Log is how many operations the entity keeps, and LogInputs whether with their inputs.
+	Log       int
+	LogInputs bool
+}
+
+// Attach notes at a hand-over how long the state lives, and how many operations the entity keeps.
+func Attach(items []*Item, h HandOver) {
+	for _, it := range items {
+		it.hand = &h
+	}
+}
+
+// prolong decides when the state expires after operations that were made as one hand-over. Without
+// a note at the hand-over, the state does not expire.
+func (n *Entity) prolong(h *HandOver, now model.Time) {
+	if h != nil && n.Row.Exists {
+		n.Row.Expires = h.Life.end(n.Row.Created, now)
+	}
+}
+
+// expire removes the state when its time is over, unless an operation runs or a section holds the
+// lock. Then the decision that ends the operation or the section does it.
+func (n *Entity) expire(now model.Time) {
+	if n.busy == 0 && n.Row.Expired(now) {
+		n.clearState()
+	}
+}
+
+// clearState removes the state.
+func (n *Entity) clearState() {
+	n.Row.State, n.Row.Exists, n.Row.Created, n.Row.Expires, n.Row.Log = model.Payload{}, false, 0, 0, nil
+}
+
+// log adds operations to the log of the entity, if it keeps one. The log goes with the state.
+func (n *Entity) log(made []*Item, r *model.Operated, now model.Time) {
+	if len(made) == 0 || made[0].hand == nil || made[0].hand.Log == 0 {
+		return
+	}
+	h := made[0].hand
+	more := make([]model.OperationRecord, len(made))
+	for i, it := range made {
+		more[i] = model.RecordOf(it.Message, r.Results[i].Failure, now, h.LogInputs)
+	}
+	n.Row.Log = model.AppendLog(n.Row.Log, more, h.Log)
+}
+
+// sameLog reports whether two logs are the same memory. That is enough, because logs are never
+// changed in place.
+func sameLog(a, b []model.OperationRecord) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// Ring applies the timer of the entity. A timer that is not the one of the row is out of date.
+func (n *Entity) Ring(id string, now model.Time) Decision {
+	var d Decision
+	if n.Row.Alarm == 0 || id != alarmID(n.Row.Alarm) {
+		return d
+	}
+	before := n.Row
+	n.expire(now)
+	n.change(&d, &before, now)
+	return d
+}
+
+// arm gives the row a timer for the time when its state expires. While the state is prolonged, the
+// timer stays as it is: when it fires too early, it is set again. So operations do not pay for it.
+func (n *Entity) arm(d *Decision, now model.Time) {
+	r := &n.Row
+	stop, start := r.Alarm != 0 && r.Expires == 0, r.Expires != 0 && (r.Alarm == 0 || r.Expires < r.Alarm)
+	if r.Alarm != 0 && r.Alarm <= now && r.Expires > now { // it has fired
+		start = true
+	}
+	if r.Alarm != 0 && (stop || start) {
+		d.StopTimers = append(d.StopTimers, alarmID(r.Alarm))
+		r.Alarm = 0
+	}
+	if start {
+		r.Alarm = r.Expires
+		d.StartTimers = append(d.StartTimers, Timer{ID: alarmID(r.Alarm), Due: r.Alarm})
+	}
+}
+
+// alarmID names the timer of an entity that is due at a time.
+func alarmID(at model.Time) string { return "expires-" + strconv.FormatInt(int64(at), 10) }

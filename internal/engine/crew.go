@@ -1,0 +1,297 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/crew"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// askFor is how long a node that has acquired shards waits until the other nodes have said what
+// their workers hold of the last owner. Usually all of them answer at once.
+const askFor = 2 * time.Second
+
+// lent is what a worker of this process has of the node, for other nodes.
+type lent struct {
+	room    atomic.Pointer[slots] // in the current incarnation; nil when it takes any number
+	leaving atomic.Bool
+}
+
+func (t *lent) slots() crew.SharedSlots {
+	if s := t.room.Load(); s != nil {
+		return s
+	}
+	return nil
+}
+
+// newCrew lets workers run code for other nodes.
+func (inc *incarnation) newCrew() {
+	line, log := peer.Crew{Post: inc.peers}, inc.eng.cfg.Log
+	inc.crewOwner = crew.NewOwnerSide(line, crewEngine{inc}, log)
+	inc.crewHost = crew.NewHostSide(inc.self.ID, line, inc.eng.lendable, log)
+}
+
+func (inc *incarnation) crewHandler() crew.Dispatcher {
+	return crew.Dispatcher{Owner: inc.crewOwner, Host: inc.crewHost, Log: inc.eng.cfg.Log}
+}
+
+// HandleCrew receives what other nodes say about workers.
+func (h peerHandler) HandleCrew(from model.NodeID, question []byte, answer func([]byte)) {
+	h.inc.crewHandler().Handle(from, question, answer)
+}
+
+// runCrew serves workers of other nodes, and lends workers to them. The returned function ends
+// that, and waits for the end.
+func (inc *incarnation) runCrew(ctx context.Context) (end func()) {
+	if inc.crewHost == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { inc.crewOwner.Run(ctx) })
+	wg.Go(func() { inc.crewHost.Run(ctx) })
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// lendable returns the workers of this process that other nodes may use.
+func (e *Engine) lendable() []crew.Hands {
+	var all []crew.Hands
+	for _, s := range e.workers.all() {
+		if !s.isAway() && !s.leaving.Load() && s.offer.Tenant != model.EveryTenant {
+			all = append(all, s.hands)
+		}
+	}
+	for _, s := range e.entityWorkers.all() {
+		if !s.isAway() && !s.leaving.Load() && s.offer.Tenant != model.EveryTenant {
+			all = append(all, s.hands)
+		}
+	}
+	return all
+}
+
+// lend offers a worker that has joined to other nodes.
+func (inc *incarnation) lend(t *lent, s *slots) {
+	t.room.Store(s)
+	if inc.crewHost != nil {
+		inc.crewHost.Sync()
+	}
+}
+
+// withdrawLent lets a worker that wants to leave get nothing new from other nodes.
+func (inc *incarnation) withdrawLent(ctx context.Context, t *lent, w crew.Hands) {
+	t.leaving.Store(true)
+	if inc.crewHost != nil {
+		inc.crewHost.Withdraw(ctx, w)
+	}
+}
+
+// leaveLent takes a worker from other nodes.
+func (inc *incarnation) leaveLent(w crew.Hands) {
+	if inc.crewHost != nil {
+		inc.crewHost.Leave(w)
+	}
+}
+
+// tellCrew passes on which nodes are alive, and which code they have.
+func (inc *incarnation) tellCrew(v *store.View) {
+	if inc.crewHost == nil {
+		return
+	}
+	inc.crewOwner.SetAlive(func(node model.NodeID) bool {
+		for i := range v.Members {
+			if m := &v.Members[i]; m.ID == node {
+				return m.Expires >= v.Now
+			}
+		}
+		return false
+	})
+	inc.crewHost.SetMembers(v)
+	if !inc.eng.mixed.Load() && crew.Differ(v.Members) {
+		inc.eng.mixed.Store(true)
+	}
+}
+
+// mayBeHeld reports whether workers that outlive the last owner of a shard may hold its runs:
+// remote workers of a server, and workers of other nodes if the nodes have had different code.
+func (inc *incarnation) mayBeHeld() bool {
+	if inc.eng.cfg.Lane.Reunion > 0 {
+		return true
+	}
+	return inc.crewHost != nil && inc.eng.mixed.Load() && (len(inc.others()) > 0 || inc.eng.holdsLeft())
+}
+
+// others returns the other live nodes.
+func (inc *incarnation) others() (all []model.NodeID) {
+	for i := range inc.seen {
+		if inc.seen[i].ID != inc.self.ID {
+			all = append(all, inc.seen[i].ID)
+		}
+	}
+	return all
+}
+
+// holdsLeft reports whether a worker of this process holds something of a lost owner.
+func (e *Engine) holdsLeft() bool {
+	for _, s := range e.workers.all() {
+		if !s.isAway() && len(s.hands.Left()) > 0 {
+			return true
+		}
+	}
+	for _, s := range e.entityWorkers.all() {
+		if !s.isAway() && len(s.hands.Left()) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// reunite finds out which workers hold something of the last owners of acquired shards. The lanes
+// keep what they find there until then.
+func (inc *incarnation) reunite() {
+	if inc.crewHost == nil || !inc.eng.mixed.Load() {
+		return
+	}
+	for _, s := range inc.eng.workers.all() {
+		if !s.isAway() {
+			inc.meet(s.id, s.hands.Left())
+		}
+	}
+	for _, s := range inc.eng.entityWorkers.all() {
+		if !s.isAway() {
+			inc.meet(-s.id, s.hands.Left())
+		}
+	}
+
+	tenure, others := inc.tenure.Load(), inc.others()
+	inc.eng.beside.run(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, askFor)
+		defer cancel()
+		crew.Ask(ctx, peer.Crew{Post: inc.peers}, others)
+		if inc.tenure.Load() == tenure { // otherwise a later question ends it
+			inc.everywhere(func(l *lane.Lane, now model.Time) { l.EndReunion(now) })
+		}
+	})
+}
+
+// meet tells the lanes what a worker holds in their shards.
+func (inc *incarnation) meet(id lane.WorkerID, held []model.HeldRun) {
+	held = inc.ours(held)
+	if len(held) == 0 {
+		return
+	}
+	for i, s := range inc.lanes {
+		if mine := inc.heldIn(i, held); len(mine) > 0 {
+			s.inbox.result(func(l *lane.Lane, now model.Time) { l.Meet(now, id, mine) })
+		}
+	}
+}
+
+// ours returns what belongs to shards of this node.
+func (inc *incarnation) ours(held []model.HeldRun) (mine []model.HeldRun) {
+	for _, h := range held {
+		if inc.lane(h.Address.Shard(len(inc.owner))) != nil {
+			mine = append(mine, h)
+		}
+	}
+	return mine
+}
+
+// crewEngine implements crew.Workplace for an incarnation.
+type crewEngine struct{ inc *incarnation }
+
+// Join implements crew.Workplace.
+func (c crewEngine) Join(node model.NodeID, w crew.RunWorker, o model.Offer, credit *crew.Credit) crew.RunSession {
+	inc := c.inc
+	o.Held = inc.ours(o.Held)
+	s := inc.eng.workers.add(func(id lane.WorkerID) *Session {
+		return &Session{eng: inc.eng, id: id, worker: w, offer: o, node: node}
+	})
+	room := inc.serve(credit, s.id)
+	for i, shell := range inc.lanes {
+		offer := o
+		offer.Held = inc.heldIn(i, o.Held)
+		shell.inbox.result(func(l *lane.Lane, now model.Time) { l.JoinAway(now, s.id, offer, room) })
+	}
+	return awaySession{s, awayMember{inc, s.id}}
+}
+
+// JoinEntities implements crew.Workplace.
+func (c crewEngine) JoinEntities(node model.NodeID, w crew.CallWorker, o model.EntityOffer, credit *crew.Credit) crew.CallSession {
+	inc := c.inc
+	o.Held = inc.ours(o.Held)
+	s := inc.eng.entityWorkers.add(func(id lane.WorkerID) *EntitySession {
+		return &EntitySession{eng: inc.eng, id: id, worker: w, offer: o, node: node}
+	})
+	room := inc.serve(credit, -s.id)
+	for i, shell := range inc.lanes {
+		offer := o
+		offer.Held = inc.heldIn(i, o.Held)
+		shell.inbox.result(func(l *lane.Lane, now model.Time) { l.JoinEntitiesAway(now, -s.id, offer, room) })
+	}
+	return awayEntitySession{s, awayMember{inc, -s.id}}
+}
+
+// serve lets the slots of a worker of another node wake the lanes.
+func (inc *incarnation) serve(credit *crew.Credit, id lane.WorkerID) lane.Capacity {
+	if credit == nil {
+		return nil
+	}
+	credit.Serve(len(inc.lanes), func(i int) {
+		inc.lanes[i].inbox.result(func(l *lane.Lane, now model.Time) { l.HandOut(now, id) })
+	})
+	return credit
+}
+
+// awayMember is what the sessions of both kinds of workers of other nodes have in common.
+type awayMember struct {
+	inc *incarnation
+	id  lane.WorkerID
+}
+
+// Hold implements crew.Membership.
+func (m awayMember) Hold(held []model.HeldRun) { m.inc.meet(m.id, held) }
+
+// Withdraw implements crew.Membership.
+func (m awayMember) Withdraw(ctx context.Context) {
+	m.inc.everywhere(func(l *lane.Lane, now model.Time) { l.Withdraw(now, m.id) })
+	m.inc.waitForLanes(ctx)
+}
+
+func (m awayMember) lose() {
+	for _, shell := range m.inc.lanes { // after its last report
+		shell.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Leave(now, m.id) }})
+	}
+}
+
+// awaySession is the session of a worker of another node.
+type awaySession struct {
+	*Session
+	awayMember
+}
+
+// Lose implements crew.Membership.
+func (s awaySession) Lose() {
+	s.lose()
+	s.eng.workers.remove(s.Session.id)
+}
+
+// awayEntitySession is the session of a worker of entities of another node.
+type awayEntitySession struct {
+	*EntitySession
+	awayMember
+}
+
+// Lose implements crew.Membership.
+func (s awayEntitySession) Lose() {
+	s.lose()
+	s.eng.entityWorkers.remove(s.EntitySession.id)
+}

@@ -1,0 +1,198 @@
+package crew
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+// EntityHands is Hands of a worker of entities and services.
+type EntityHands struct {
+	worker        CallWorker
+	offer         model.EntityOffer
+	hold, release func(generation uint64)
+	room          func() SharedSlots
+
+	mu    sync.Mutex
+	last  uint64
+	calls map[uint64]*lentCalls // hand-overs that are not reported, by the worker's generation
+	// running counts the hand-overs of lost owners that still run, by entity. Their results have no
+	// effect.
+	running map[model.Address]int
+	// waiting are hand-overs of the next owner that wait until those have ended.
+	waiting map[model.Address][]lentCalls
+}
+
+// lentCalls is a hand-over of calls by another node.
+type lentCalls struct {
+	by   *outlet // nil when the owner is gone
+	work model.Operations
+	// generation as the owner counts
+	generation uint64
+}
+
+// NewEntityHands returns what a worker does for other owners: nothing yet.
+func NewEntityHands(w CallWorker, o model.EntityOffer, cfg HandsConfig) *EntityHands {
+	return &EntityHands{
+		worker: w, offer: o, room: cfg.Slots,
+		hold:    func(g uint64) { cfg.Hold(model.RunID{}, g) },
+		release: func(g uint64) { cfg.Release(model.RunID{}, g) },
+		calls:   map[uint64]*lentCalls{}, running: map[model.Address]int{}, waiting: map[model.Address][]lentCalls{},
+	}
+}
+
+func (h *EntityHands) tenant() string { return h.offer.Tenant }
+func (h *EntityHands) class() string {
+	return fmt.Sprintf("e%q", []any{h.offer.Tenant, h.offer.Types})
+}
+func (h *EntityHands) slots() SharedSlots { return h.room() }
+
+func (h *EntityHands) names() []string {
+	all := make([]string, len(h.offer.Types))
+	for i := range h.offer.Types {
+		all[i] = h.offer.Types[i].Type
+	}
+	return all
+}
+
+// isServed reports whether an owner has the code itself. Entities have no versions.
+func (h *EntityHands) isServed(name string, s *codeOf) bool { return s.has(h.offer.Tenant, name, "") }
+
+func (h *EntityHands) join(names []string) parcel {
+	o := h.offer
+	o.Types = nil
+	for i := range h.offer.Types {
+		for _, n := range names {
+			if h.offer.Types[i].Type == n {
+				o.Types = append(o.Types, h.offer.Types[i])
+			}
+		}
+	}
+	j := wire.EntityJoin(&o)
+	j.HeldEntities = h.heldEntities()
+	return parcel{Kind: joinEntities, Tenant: o.Tenant, Body: pack(j)}
+}
+
+func (h *EntityHands) heldEntities() (all []*pb.Address) {
+	for _, r := range h.Left() {
+		all = append(all, wire.Address(r.Address))
+	}
+	return all
+}
+
+func (h *EntityHands) held() (parcel, bool) {
+	entities := h.heldEntities()
+	return parcel{Kind: holds, Body: pack(&pb.Join{HeldEntities: entities})}, len(entities) > 0
+}
+
+func (h *EntityHands) heldNames() map[string]bool {
+	names := map[string]bool{}
+	for _, r := range h.Left() {
+		names[r.Address.Type] = true
+	}
+	return names
+}
+
+// Left returns the entities of lost owners whose calls still run.
+func (h *EntityHands) Left() []model.HeldRun {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]model.HeldRun, 0, len(h.running))
+	for a := range h.running {
+		all = append(all, model.HeldRun{Address: a})
+	}
+	return all
+}
+
+func (h *EntityHands) take(o *outlet, item *pb.ServerItem) error {
+	m := item.GetOperations()
+	if m == nil {
+		return nil // of a newer build
+	}
+	work := wire.ReadOperations(h.offer.Tenant, m)
+	c := lentCalls{by: o, work: work, generation: work.Generation}
+
+	h.mu.Lock()
+	if h.running[work.Entity] > 0 {
+		h.waiting[work.Entity] = append(h.waiting[work.Entity], c)
+		h.mu.Unlock()
+		return nil
+	}
+	h.mu.Unlock()
+	h.begin(c)
+	return nil
+}
+
+// begin gives the worker calls.
+func (h *EntityHands) begin(c lentCalls) {
+	work := c.work
+	c.work = model.Operations{Entity: work.Entity} // the worker has the rest
+	h.mu.Lock()
+	h.last++
+	work.Generation = h.last | lent
+	h.calls[work.Generation] = &c
+	h.mu.Unlock()
+	h.hold(work.Generation)
+	h.worker.Operate(work)
+}
+
+func (h *EntityHands) lose(*outlet, *pb.Evict) error { return nil }
+
+// lost notes that an owner is gone. What runs for it continues and has no effect.
+func (h *EntityHands) lost(o *outlet) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.calls {
+		if c.by == o {
+			c.by = nil
+			h.running[c.work.Entity]++
+		}
+	}
+	for a, all := range h.waiting {
+		kept := all[:0:0]
+		for _, c := range all {
+			if c.by != o {
+				kept = append(kept, c)
+			}
+		}
+		h.waiting[a] = kept
+		if len(kept) == 0 {
+			delete(h.waiting, a)
+		}
+	}
+}
+
+// FinishCalls sends the results of calls to the owner of the entity.
+func (h *EntityHands) FinishCalls(ctx context.Context, r model.Operated) error {
+	defer h.release(r.Generation)
+	h.mu.Lock()
+	c := h.calls[r.Generation]
+	delete(h.calls, r.Generation)
+	if c == nil {
+		h.mu.Unlock()
+		return nil
+	}
+	by := c.by
+	var next []lentCalls
+	if by == nil {
+		if h.running[r.Entity]--; h.running[r.Entity] <= 0 {
+			delete(h.running, r.Entity)
+			next = h.waiting[r.Entity]
+			delete(h.waiting, r.Entity)
+		}
+	}
+	h.mu.Unlock()
+
+	if by == nil {
+		for _, c := range next {
+			h.begin(c)
+		}
+		return nil
+	}
+	r.Generation = c.generation
+	return by.wait(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: wire.Operated(&r)}})
+}

@@ -1,0 +1,357 @@
+package crew
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+// lent marks the generations of hand-overs by other nodes. Lanes of this node count from the epochs
+// of their fences, which never come near it.
+const lent = 1 << 63
+
+// IsLent reports whether another node has handed something over under a generation.
+func IsLent(generation uint64) bool { return generation&lent != 0 }
+
+// keepFor is how long a worker keeps what it holds of a lost owner. See replay.Worker.Lose.
+const keepFor = time.Minute
+
+// SharedSlots are the slots of a worker, which its own node and other owners share.
+type SharedSlots interface {
+	// TakeFor takes a free slot. When none is free, wake is called as soon as one is: once, and
+	// under a lock, so it must not block. The key identifies who waits.
+	TakeFor(key any, wake func()) bool
+	// Free gives a slot back.
+	Free()
+	// Forget says that a key no longer waits.
+	Forget(key any)
+}
+
+// Hands is what one worker of this process does for owners on other nodes.
+type Hands interface {
+	// tenant, class and names describe the worker. Workers of a class are alike.
+	tenant() string
+	class() string
+	names() []string
+	isServed(name string, s *codeOf) bool
+
+	// join returns the parcel with which the worker joins for some of its names.
+	join(names []string) parcel
+	// held returns the parcel that says what the worker holds of lost owners. ok is false if it
+	// holds nothing.
+	held() (p parcel, ok bool)
+	// heldNames returns the names of what it holds.
+	heldNames() map[string]bool
+
+	// take receives what an owner says, lose that a run has another owner, and lost that the owner
+	// itself is gone.
+	take(o *outlet, item *pb.ServerItem) error
+	lose(o *outlet, e *pb.Evict) error
+	lost(o *outlet)
+
+	slots() SharedSlots
+}
+
+// WorkflowHands is Hands of a worker of workflows.
+type WorkflowHands struct {
+	worker RunWorker
+	offer  model.Offer
+	// Hold and Release note that the worker holds a run, so that it can be waited for.
+	hold, release func(run model.RunID, generation uint64)
+	room          func() SharedSlots
+
+	mu    sync.Mutex
+	last  uint64
+	runs  map[uint64]*lentRun // by the generation that the worker knows
+	now   map[model.RunID]uint64
+	left  map[model.RunID]leftRun
+	asked map[uint64]*lentRun // recalls, by the generation that the worker knows
+}
+
+// lentRun is a run of another node that the worker holds.
+type lentRun struct {
+	by         *outlet
+	address    model.Address
+	run        model.RunID
+	generation uint64 // as the owner counts
+}
+
+// leftRun is a run of an owner that is gone.
+type leftRun struct {
+	address model.Address
+	since   time.Time
+}
+
+// HandsConfig is what Hands need of their engine.
+type HandsConfig struct {
+	Hold, Release func(run model.RunID, generation uint64)
+	// Slots returns the slots of the worker in the current incarnation; nil if it takes any number.
+	Slots func() SharedSlots
+}
+
+// NewWorkflowHands returns what a worker does for other owners: nothing yet.
+func NewWorkflowHands(w RunWorker, o model.Offer, cfg HandsConfig) *WorkflowHands {
+	return &WorkflowHands{
+		worker: w, offer: o, hold: cfg.Hold, release: cfg.Release, room: cfg.Slots,
+		runs: map[uint64]*lentRun{}, now: map[model.RunID]uint64{}, left: map[model.RunID]leftRun{}, asked: map[uint64]*lentRun{},
+	}
+}
+
+func (h *WorkflowHands) tenant() string { return h.offer.Tenant }
+func (h *WorkflowHands) class() string {
+	return fmt.Sprintf("w%q", []any{h.offer.Tenant, h.offer.Version, h.offer.Workflows, h.offer.Pinned})
+}
+func (h *WorkflowHands) names() []string    { return h.offer.Workflows }
+func (h *WorkflowHands) slots() SharedSlots { return h.room() }
+
+// isServed reports whether an owner has the code itself, in the same version.
+func (h *WorkflowHands) isServed(name string, s *codeOf) bool {
+	return s.has(h.offer.Tenant, name, h.offer.Version)
+}
+
+func (h *WorkflowHands) join(names []string) parcel {
+	o := h.offer
+	o.Workflows, o.Pinned = names, nil
+	for _, p := range h.offer.Pinned {
+		for _, n := range names {
+			if n == p {
+				o.Pinned = append(o.Pinned, p)
+			}
+		}
+	}
+	j := wire.WorkflowJoin(&o)
+	j.HeldRuns = h.heldRuns()
+	return parcel{Kind: joinWorkflows, Tenant: o.Tenant, Body: pack(j)}
+}
+
+func (h *WorkflowHands) heldRuns() (all []*pb.HeldRun) {
+	for _, r := range h.Left() {
+		all = append(all, wire.HeldRun(r))
+	}
+	return all
+}
+
+func (h *WorkflowHands) held() (parcel, bool) {
+	runs := h.heldRuns()
+	return parcel{Kind: holds, Body: pack(&pb.Join{HeldRuns: runs})}, len(runs) > 0
+}
+
+func (h *WorkflowHands) heldNames() map[string]bool {
+	names := map[string]bool{}
+	for _, r := range h.Left() {
+		names[r.Address.Type] = true
+	}
+	return names
+}
+
+// Left returns the runs that the worker holds of lost owners.
+func (h *WorkflowHands) Left() []model.HeldRun {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.left, func(_ model.RunID, l leftRun) bool { return time.Since(l.since) > keepFor })
+	all := make([]model.HeldRun, 0, len(h.left))
+	for run, l := range h.left {
+		all = append(all, model.HeldRun{Address: l.address, Run: run})
+	}
+	return all
+}
+
+// take receives what an owner says.
+func (h *WorkflowHands) take(o *outlet, item *pb.ServerItem) error {
+	switch it := item.GetItem().(type) {
+	case *pb.ServerItem_Activation:
+		a, err := wire.ReadActivation(h.offer.Tenant, it.Activation)
+		if err != nil {
+			return err
+		}
+		h.activate(o, &a)
+
+	case *pb.ServerItem_Recall:
+		run, err := wire.ReadRun(it.Recall.GetRun())
+		if err != nil {
+			return err
+		}
+		a := wire.ReadAddress(h.offer.Tenant, it.Recall.GetAddress())
+		h.mu.Lock()
+		h.last++
+		generation := h.last | lent
+		h.asked[generation] = &lentRun{by: o, address: a, run: run, generation: it.Recall.GetGeneration()}
+		h.mu.Unlock()
+		h.worker.Recall(a, run, generation, model.Query{ID: it.Recall.GetId(), Name: it.Recall.GetName(), Input: wire.ReadPayload(it.Recall.GetInput())})
+	case *pb.ServerItem_Deliver:
+		events, err := wire.ReadEvents(it.Deliver.GetEvents())
+		if err != nil {
+			return err
+		}
+		return h.about(o, it.Deliver, func(run model.RunID, generation uint64) { h.worker.Deliver(run, generation, events) })
+	case *pb.ServerItem_RetryStep:
+		return h.about(o, it.RetryStep, func(run model.RunID, generation uint64) { h.worker.Retry(run, generation, it.RetryStep.GetId()) })
+	case *pb.ServerItem_TurnTaken:
+		return h.about(o, it.TurnTaken, h.worker.Taken)
+	case *pb.ServerItem_Query:
+		q := model.Query{ID: it.Query.GetId(), Name: it.Query.GetName(), Input: wire.ReadPayload(it.Query.GetInput())}
+		return h.about(o, it.Query, func(run model.RunID, generation uint64) { h.worker.Query(run, generation, q) })
+	case *pb.ServerItem_Evict:
+		return h.about(o, it.Evict, func(run model.RunID, generation uint64) {
+			h.forget(run, generation)
+			h.worker.Evict(run, generation, it.Evict.GetReason())
+			h.release(run, generation)
+		})
+	default: // of a newer build
+	}
+	return nil
+}
+
+// activate gives the worker a run of another owner.
+func (h *WorkflowHands) activate(o *outlet, a *model.Activation) {
+	run := a.Start.Run
+	h.mu.Lock()
+	h.last++
+	generation := h.last | lent
+	h.runs[generation] = &lentRun{by: o, address: a.Start.Address, run: run, generation: a.Generation}
+	h.now[run] = generation
+	delete(h.left, run)
+	h.mu.Unlock()
+
+	h.hold(run, generation)
+	a.Generation = generation
+	h.worker.Activate(a)
+}
+
+// handed is a message about a hand-over.
+type handed interface {
+	GetRun() []byte
+	GetGeneration() uint64
+}
+
+// about calls do for the run that a message is about, unless the worker no longer holds it.
+func (h *WorkflowHands) about(o *outlet, m handed, do func(run model.RunID, generation uint64)) error {
+	run, err := wire.ReadRun(m.GetRun())
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	generation := h.now[run]
+	r := h.runs[generation]
+	found := r != nil && r.by == o && r.generation == m.GetGeneration()
+	h.mu.Unlock()
+	if found {
+		do(run, generation)
+	}
+	return nil
+}
+
+// forget forgets a run that the worker no longer holds.
+func (h *WorkflowHands) forget(run model.RunID, generation uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.runs, generation)
+	if h.now[run] == generation {
+		delete(h.now, run)
+	}
+}
+
+// lose takes a run away that gets another owner.
+func (h *WorkflowHands) lose(o *outlet, e *pb.Evict) error {
+	return h.about(o, e, func(run model.RunID, generation uint64) { h.keep(run, generation) })
+}
+
+// keep takes a run from its worker, which keeps the bodies that run for the next owner.
+func (h *WorkflowHands) keep(run model.RunID, generation uint64) {
+	survivor, ok := h.worker.(Survivor)
+	h.mu.Lock()
+	if r := h.runs[generation]; r != nil && ok {
+		h.left[run] = leftRun{r.address, time.Now()}
+	}
+	h.mu.Unlock()
+	h.forget(run, generation)
+	if ok {
+		survivor.Lose(run, generation)
+	} else {
+		h.worker.Evict(run, generation, "the owner of the run is lost")
+	}
+	h.release(run, generation)
+}
+
+// lost takes all runs of an owner away that is gone.
+func (h *WorkflowHands) lost(o *outlet) {
+	h.mu.Lock()
+	var all []uint64
+	for generation, r := range h.runs {
+		if r.by == o {
+			all = append(all, generation)
+		}
+	}
+	maps.DeleteFunc(h.asked, func(_ uint64, r *lentRun) bool { return r.by == o })
+	runs := make([]model.RunID, len(all))
+	for i, generation := range all {
+		runs[i] = h.runs[generation].run
+	}
+	h.mu.Unlock()
+	for i, generation := range all {
+		h.keep(runs[i], generation)
+	}
+}
+
+// find returns the run of a generation, which the owner counts differently; nil if the worker no
+// longer holds it.
+func (h *WorkflowHands) find(generation uint64) *lentRun {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.runs[generation]
+}
+
+// Report sends a turn to the owner of the run. It blocks while the owner takes nothing.
+func (h *WorkflowHands) Report(ctx context.Context, t model.Turn) error {
+	local := t.Generation
+	r := h.find(local)
+	if r == nil {
+		return nil // the worker has been told
+	}
+	t.Generation = r.generation
+	if err := r.by.wait(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Turn{Turn: wire.Turn(&t)}}); err != nil {
+		return err
+	}
+	if t.Blocked != nil {
+		h.forget(t.Run, local)
+		h.release(t.Run, local)
+	}
+	return nil
+}
+
+// Release gives a run back to its owner.
+func (h *WorkflowHands) Release(run model.RunID, generation uint64, seen int64, waits []model.Reason) {
+	r := h.find(generation)
+	if r == nil {
+		return
+	}
+	m := &pb.Release{Run: wire.Run(run), Generation: r.generation, Seen: seen}
+	if len(waits) > 0 {
+		m.Waits = model.AppendReasons(nil, waits)
+	}
+	r.by.post(&pb.WorkerItem{Item: &pb.WorkerItem_Release{Release: m}})
+}
+
+// Answer sends the answer of the code to the owner that has asked.
+//
+//arch:parameters the protocol of workers, see api.Session
+func (h *WorkflowHands) Answer(run model.RunID, generation, id uint64, out model.Payload, f *model.Failure) {
+	r := h.find(generation)
+	if r == nil {
+		h.mu.Lock()
+		r = h.asked[generation]
+		delete(h.asked, generation)
+		h.mu.Unlock()
+	}
+	if r != nil {
+		r.by.post(&pb.WorkerItem{Item: &pb.WorkerItem_QueryAnswer{QueryAnswer: &pb.QueryAnswer{
+			Run: wire.Run(run), Generation: r.generation, Id: id, Output: wire.Payload(out), Failure: wire.Failure(f),
+		}}})
+	}
+}

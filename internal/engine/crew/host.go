@@ -1,0 +1,529 @@
+package crew
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// mostAlike is how many workers that are alike join one owner.
+const mostAlike = 64
+
+// HostSide is the side of a node that has workers: it lets them join owners that lack their code.
+type HostSide struct {
+	line Carrier
+	self model.NodeID
+	log  *slog.Logger
+	// workers returns the workers of this process.
+	workers func() []Hands
+
+	mu      sync.Mutex
+	ctx     context.Context //nolint:containedctx // of the incarnation; nil before Run
+	closed  bool
+	owners  map[model.NodeID]*codeOf // the live nodes that own something, or may
+	deals   map[model.NodeID]*deal
+	running sync.WaitGroup
+}
+
+// codeOf is the code that a node has.
+type codeOf struct{ offers []store.Served }
+
+// has reports whether the node has some code in a version.
+func (s *codeOf) has(tenant, name, version string) bool {
+	return slices.ContainsFunc(s.offers, func(o store.Served) bool {
+		return o.Worker == "" && o.Workflow == name && o.Version == version && (o.Tenant == tenant || o.Tenant == model.EveryTenant)
+	})
+}
+
+// Differ reports whether nodes have different code. A node without any code has just started.
+func Differ(members []store.Member) bool {
+	var first *store.Member
+	for i := range members {
+		m := &members[i]
+		if len(m.Serves) == 0 {
+			continue
+		}
+		if first == nil {
+			first = m
+		}
+		if !slices.Equal(ownCode(first), ownCode(m)) {
+			return true
+		}
+	}
+	return false
+}
+
+// ownCode returns what the programs of a node have registered, in the order of the lease: tenant,
+// name and version.
+func ownCode(m *store.Member) (code [][3]string) {
+	for _, s := range m.Serves {
+		if s.Worker == "" && s.Tenant != model.EveryTenant && !model.IsBuiltIn(s.Workflow) {
+			code = append(code, [3]string{s.Tenant, s.Workflow, s.Version})
+		}
+	}
+	return code
+}
+
+// deal is the session with one owner.
+type deal struct {
+	*exchange
+
+	host *HostSide
+
+	// mu is taken inside that of the host.
+	mu      sync.Mutex
+	last    uint64
+	outlets map[uint64]*outlet
+}
+
+// outlet is one worker at one owner.
+type outlet struct {
+	deal  *deal
+	id    uint64
+	hands Hands
+	names map[string]bool // that it has joined for
+	slots SharedSlots     // nil when the worker takes any number
+
+	mu        sync.Mutex
+	wanted    int // slots that the owner needs and has not got
+	granted   int
+	over      bool
+	withdrawn chan struct{} // closed when the owner hands nothing more over
+	answered  bool
+}
+
+// NewHostSide returns the side of a host; Run operates it.
+func NewHostSide(self model.NodeID, line Carrier, workers func() []Hands, log *slog.Logger) *HostSide {
+	return &HostSide{line: line, self: self, workers: workers, log: log, owners: map[model.NodeID]*codeOf{}, deals: map[model.NodeID]*deal{}}
+}
+
+// Run serves until ctx ends. Then it ends all sessions, and waits for that.
+func (h *HostSide) Run(ctx context.Context) {
+	h.mu.Lock()
+	h.ctx = ctx
+	h.mu.Unlock()
+	h.Sync()
+	<-ctx.Done()
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.running.Wait()
+}
+
+// SetMembers says which nodes are alive, and which code they have.
+func (h *HostSide) SetMembers(v *store.View) {
+	h.mu.Lock()
+	clear(h.owners)
+	for i := range v.Members {
+		// A node without any code has just started, or owns nothing.
+		if m := &v.Members[i]; m.ID != h.self && m.Expires >= v.Now && len(m.Serves) > 0 {
+			h.owners[m.ID] = &codeOf{m.Serves}
+		}
+	}
+	for node, d := range h.deals {
+		if !slices.ContainsFunc(v.Members, func(m store.Member) bool { return m.ID == node && m.Expires >= v.Now }) {
+			d.end(errGone)
+		}
+	}
+	h.mu.Unlock()
+	h.Sync()
+}
+
+// Lost says that the connection to a node is lost, and frames with it.
+func (h *HostSide) Lost(node model.NodeID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if d := h.deals[node]; d != nil {
+		ring(d.again)
+	}
+}
+
+// Sync lets workers join the owners that lack their code. It is called when workers or nodes have
+// come.
+func (h *HostSide) Sync() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx == nil || h.closed {
+		return
+	}
+	all := h.workers()
+	for node, s := range h.owners {
+		h.offer(node, s, all, nil)
+	}
+}
+
+// offer lets workers join an owner for the code that it lacks, and for what they hold. The caller
+// holds the lock.
+func (h *HostSide) offer(node model.NodeID, s *codeOf, all []Hands, held map[Hands]bool) {
+	d := h.deals[node]
+	alike := map[string]int{}
+	for _, w := range all {
+		var joined map[string]bool
+		if d != nil {
+			joined = d.joined(w)
+		}
+		keeps := map[string]bool{}
+		if held[w] {
+			keeps = w.heldNames()
+		}
+
+		var names []string
+		for _, name := range w.names() {
+			if !joined[name] && !model.IsBuiltIn(name) && (keeps[name] || !w.isServed(name, s)) {
+				names = append(names, name)
+			}
+		}
+		if len(names)+len(joined) == 0 {
+			continue
+		}
+		if alike[w.class()]++; alike[w.class()] > mostAlike && len(keeps) == 0 || len(names) == 0 {
+			continue
+		}
+
+		if d == nil {
+			d = h.begin(node)
+		}
+		d.join(w, names)
+	}
+}
+
+// begin begins a session with an owner. The caller holds the lock.
+func (h *HostSide) begin(node model.NodeID) *deal {
+	d := &deal{exchange: newExchange(h.line, node, model.RunID(uuid.Must(uuid.NewV7())), bySender), host: h, outlets: map[uint64]*outlet{}}
+	d.take, d.ended, d.beats = d.receive, d.close, true
+	h.deals[node] = d
+	ctx := h.ctx
+	h.running.Go(func() { d.run(ctx) })
+	return d
+}
+
+// joined returns the names for which a worker has joined.
+func (d *deal) joined(w Hands) map[string]bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var names map[string]bool
+	for _, o := range d.outlets {
+		if o.hands != w {
+			continue
+		}
+		if names == nil {
+			names = map[string]bool{}
+		}
+		for n := range o.names {
+			names[n] = true
+		}
+	}
+	return names
+}
+
+// join lets a worker join the owner.
+func (d *deal) join(w Hands, names []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last++
+	o := &outlet{deal: d, id: d.last, hands: w, names: map[string]bool{}, slots: w.slots(), withdrawn: make(chan struct{})}
+	for _, n := range names {
+		o.names[n] = true
+	}
+	d.outlets[o.id] = o
+	p := w.join(names)
+	p.Role = o.id
+	d.post(p)
+}
+
+// close takes everything of an owner away that is gone, and begins anew if it is not.
+func (d *deal) close(why error) {
+	h := d.host
+	h.log.Info("the workers of this node no longer work for another one", "node", d.to.String(), "reason", why.Error())
+	d.mu.Lock()
+	all := d.outlets
+	d.outlets = map[uint64]*outlet{}
+	d.mu.Unlock()
+	for _, o := range all {
+		o.end()
+		o.hands.lost(o)
+	}
+
+	h.mu.Lock()
+	if h.deals[d.to] == d {
+		delete(h.deals, d.to)
+	}
+	ctx := h.ctx
+	h.mu.Unlock()
+	if pause(ctx, patience/20) {
+		h.Sync()
+	}
+}
+
+// receive takes a parcel of the owner.
+func (d *deal) receive(_ context.Context, p *parcel) error {
+	d.mu.Lock()
+	o := d.outlets[p.Role]
+	d.mu.Unlock()
+	if o == nil {
+		return nil // it has left
+	}
+
+	switch p.Kind {
+	case toWorker:
+		item, err := unpack(p, &pb.ServerItem{})
+		if err != nil {
+			return err
+		}
+		return o.hands.take(o, item)
+	case lose:
+		e, err := unpack(p, &pb.Evict{})
+		if err != nil {
+			return err
+		}
+		return o.hands.lose(o, e)
+	case withdrawn:
+		o.hearWithdrawn()
+	case need:
+		o.need(p.N)
+	case returned:
+		o.takeBack(p.N)
+	default: // of a newer build
+	}
+	return nil
+}
+
+// wait sends what the worker says. It blocks while the owner takes nothing.
+func (o *outlet) wait(ctx context.Context, item *pb.WorkerItem) error {
+	return o.deal.wait(ctx, parcel{Kind: fromWorker, Role: o.id, Body: pack(item)})
+}
+
+// post is wait for what must not block.
+func (o *outlet) post(item *pb.WorkerItem) {
+	o.deal.post(parcel{Kind: fromWorker, Role: o.id, Body: pack(item)})
+}
+
+// need notes that the owner needs slots, and grants the free ones.
+func (o *outlet) need(n int) {
+	o.mu.Lock()
+	o.wanted += max(0, n)
+	o.mu.Unlock()
+	o.grant()
+}
+
+// grant gives the owner slots, as many as it needs and as are free.
+func (o *outlet) grant() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := 0
+	for o.wanted > 0 && !o.over && (o.slots == nil || o.slots.TakeFor(o, func() { go o.grant() })) {
+		o.wanted--
+		n++
+	}
+	if n > 0 {
+		o.granted += n
+		o.deal.post(parcel{Kind: granted, Role: o.id, N: n})
+	}
+}
+
+// takeBack takes slots that the owner does not need.
+func (o *outlet) takeBack(n int) {
+	o.mu.Lock()
+	n = min(max(0, n), o.granted)
+	o.granted -= n
+	o.mu.Unlock()
+	o.free(n)
+}
+
+func (o *outlet) free(n int) {
+	if o.slots == nil {
+		return
+	}
+	for range n {
+		o.slots.Free()
+	}
+}
+
+// end takes all slots back.
+func (o *outlet) end() {
+	o.mu.Lock()
+	n := o.granted
+	o.granted, o.over = 0, true
+	o.mu.Unlock()
+	if o.slots != nil {
+		o.slots.Forget(o)
+	}
+	o.free(n)
+	o.hearWithdrawn()
+}
+
+func (o *outlet) hearWithdrawn() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.answered {
+		o.answered = true
+		close(o.withdrawn)
+	}
+}
+
+// outletsOf returns where a worker works.
+func (h *HostSide) outletsOf(w Hands) (all []*outlet) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range h.deals {
+		d.mu.Lock()
+		for _, o := range d.outlets {
+			if o.hands == w {
+				all = append(all, o)
+			}
+		}
+		d.mu.Unlock()
+	}
+	return all
+}
+
+// Withdraw says that a worker takes nothing new, and waits until nothing is on its way to it.
+func (h *HostSide) Withdraw(ctx context.Context, w Hands) {
+	all := h.outletsOf(w)
+	for _, o := range all {
+		o.deal.post(parcel{Kind: withdraw, Role: o.id})
+	}
+	for _, o := range all {
+		select {
+		case <-o.withdrawn:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Leave ends what a worker does for other owners.
+func (h *HostSide) Leave(w Hands) {
+	for _, o := range h.outletsOf(w) {
+		d := o.deal
+		d.post(parcel{Kind: leave, Role: o.id})
+		d.mu.Lock()
+		delete(d.outlets, o.id)
+		d.mu.Unlock()
+		o.end()
+		w.lost(o)
+	}
+}
+
+// hear receives a frame of an owner.
+func (h *HostSide) hear(from model.NodeID, f *frame, answer func([]byte)) {
+	if f.Side == asking {
+		h.hearQuestion(from, answer)
+		return
+	}
+	h.mu.Lock()
+	d := h.deals[from]
+	h.mu.Unlock()
+	if d == nil || d.id != f.Session || d.isOver() {
+		answer([]byte{unknown})
+		return
+	}
+	d.hear(f, answer)
+}
+
+// hearQuestion tells a node that has acquired shards what the workers here hold of owners that are
+// gone. It answers when the node knows that.
+func (h *HostSide) hearQuestion(from model.NodeID, answer func([]byte)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx == nil || h.closed {
+		return
+	}
+	all := h.workers()
+	held := map[Hands]bool{}
+	for _, w := range all {
+		if _, ok := w.held(); ok {
+			held[w] = true
+		}
+	}
+	if len(held) == 0 {
+		answer([]byte{taken})
+		return
+	}
+
+	s := h.owners[from]
+	if s == nil {
+		s = &codeOf{}
+	}
+	if d := h.deals[from]; d != nil {
+		d.tellHeld(held)
+	}
+	h.offer(from, s, all, held)
+	d, ctx := h.deals[from], h.ctx
+	if d == nil {
+		answer([]byte{taken})
+		return
+	}
+	h.running.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, grace)
+		defer cancel()
+		d.rest(ctx)
+		answer([]byte{taken})
+	})
+}
+
+// tellHeld says what workers hold that have joined before.
+func (d *deal) tellHeld(held map[Hands]bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, o := range d.outlets {
+		if p, ok := o.hands.held(); ok && held[o.hands] {
+			p.Role = o.id
+			d.post(p)
+		}
+	}
+}
+
+// Dispatcher receives what other nodes say, for both sides of a node.
+type Dispatcher struct {
+	Owner *OwnerSide
+	Host  *HostSide
+	Log   *slog.Logger
+}
+
+// Handle receives a frame of another node. It does not block.
+func (h Dispatcher) Handle(from model.NodeID, body []byte, answer func([]byte)) {
+	f, err := decodeFrame(body)
+	if err != nil {
+		h.Log.Warn("cannot read what another node says about workers; is it of another version?", "node", from.String(), "error", err)
+		return
+	}
+	if f.Side == bySender {
+		h.Owner.hear(from, &f, answer)
+		return
+	}
+	h.Host.hear(from, &f, answer)
+}
+
+// Lost says that the connection to a node is lost.
+func (h Dispatcher) Lost(node model.NodeID) {
+	h.Owner.Lost(node)
+	h.Host.Lost(node)
+}
+
+// Ask asks other nodes what their workers hold of owners that are gone, and waits until this node
+// knows that. It gives up when ctx ends.
+func Ask(ctx context.Context, line Carrier, nodes []model.NodeID) {
+	body := (&frame{Side: asking}).encode()
+	var wg sync.WaitGroup
+	for _, node := range nodes {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				brief, cancel := context.WithTimeout(ctx, patience)
+				_, err := line.Call(brief, node, body)
+				cancel()
+				if err == nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/peerlink"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// A node sends a request for a shard of another node over their connection. The owner treats it as
+// it treats a request of its own process, and the answer comes back over the connection. If there
+// is no connection, if it breaks, or if the owner does not own the shard any longer, the request
+// goes through the store, under the same request id.
+
+// attempt says what became of a request before it goes through the store.
+type attempt struct {
+	taken bool // an owner may have applied it
+	// link is the connection that was lost with it. The owner may still have the request in its
+	// memory.
+	link model.RunID
+}
+
+// mapPatience is how long a caller waits for a newer map of the shards.
+const mapPatience = time.Second
+
+// ownerOf returns the node that owned a shard at the last renewal, and its epoch; zero if no other
+// node did.
+func (inc *incarnation) ownerOf(shard model.ShardID) (model.NodeID, int64) {
+	owners := inc.shardMap.Load()
+	if owners == nil || int(shard) >= len(*owners) || (*owners)[shard].Node == inc.self.ID {
+		return model.NodeID{}, 0
+	}
+	o := &(*owners)[shard]
+	return o.Node, o.Epoch
+}
+
+// readMap waits for the next renewal of the lease, which brings the map of the shards. It returns
+// false if ctx has ended.
+func (inc *incarnation) readMap(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, mapPatience)
+	defer cancel()
+	renewed := inc.renewals.listen()
+	inc.post(inc.member.RenewNow)
+	return inc.eng.await(ctx, renewed)
+}
+
+// askDirectly asks the owner of a shard over a connection. It returns lane.ErrNotOwner if the
+// request has to go through the store, and then what is known about the attempt. An owner that has
+// given up the shard says so without an effect; then askDirectly asks the next owner, once.
+func (e *Engine) askDirectly(ctx context.Context, q *ask) (lane.Answer, attempt, error) {
+	for try := 0; ; try++ {
+		inc := e.current()
+		if inc == nil || inc.links == nil {
+			return lane.Answer{}, attempt{}, lane.ErrNotOwner
+		}
+		to, epoch := inc.ownerOf(q.to().Shard(len(inc.owner)))
+		if to.IsZero() {
+			return lane.Answer{}, attempt{}, lane.ErrNotOwner
+		}
+
+		q.Epoch = epoch
+		body, link, err := inc.links.Call(ctx, to, q.encode())
+		switch {
+		case errors.Is(err, peerlink.ErrUnsent):
+			return lane.Answer{}, attempt{}, lane.ErrNotOwner
+		case errors.Is(err, peerlink.ErrLost):
+			return lane.Answer{}, attempt{taken: true, link: link}, lane.ErrNotOwner
+		case err != nil:
+			return lane.Answer{}, attempt{taken: !link.IsZero()}, fault.New(fault.KindOf(err), "%s: %w", q, err)
+		}
+
+		t, err := decodeTold(body)
+		if err != nil {
+			e.cfg.Log.Warn("cannot read the answer of another node; the request goes through the store", "node", to.String(), "error", err)
+			return lane.Answer{}, attempt{taken: true, link: link}, lane.ErrNotOwner
+		}
+		if !t.Moved || t.Taken || t.Begun || try > 0 || !inc.readMap(ctx) {
+			a, err := t.answer()
+			return a, attempt{taken: t.Taken}, err
+		}
+	}
+}
+
+// sendDirectly is askDirectly for a message. tried is what became of an earlier attempt.
+func (e *Engine) sendDirectly(ctx context.Context, what askKind, m *model.Message, fresh bool, tried attempt) (lane.Answer, attempt, error) {
+	a, now, err := e.askDirectly(ctx, &ask{Kind: what, Fresh: fresh && !tried.taken, message: m})
+	// The owner keeps the answer to a request whose id it does not know to be drawn. It is useless
+	// now, unless a second copy of the request exists.
+	if m.Drawn && err == nil && !tried.taken && !now.taken {
+		e.clerk.acknowledge(store.RequestKey{Shard: m.To.Shard(e.cfg.Store.Info().Shards), Address: m.To, ID: m.RequestID})
+	}
+
+	tried.taken = tried.taken || now.taken
+	if tried.link.IsZero() {
+		// A later attempt is not fresh: the owner looks it up anyway.
+		tried.link = now.link
+	}
+	return a, tried, err
+}

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/peerlink"
+)
+
+// newLanes returns an incarnation with lanes that have the given room and are not run.
+func newLanes(t *testing.T, room ...int) *incarnation {
+	t.Helper()
+	inc := newLife(true)
+	inc.eng.beside.open(t.Context())
+	inc.owner = make([]atomic.Int32, len(room))
+	for i, n := range room {
+		inc.lanes = append(inc.lanes, &laneShell{inc: inc, index: i, inbox: newInbox(n, 1<<20)})
+		inc.owner[i].Store(int32(i) + 1)
+	}
+	return inc
+}
+
+// askIn returns a request for a shard of a lane.
+func askIn(kind askKind, shard model.ShardID, shards int) ask {
+	for n := 0; ; n++ {
+		a := model.Address{Tenant: "default", Type: "order", Key: fmt.Sprint(n)}
+		if a.Shard(shards) != shard {
+			continue
+		}
+		q := ask{Kind: kind, Address: a}
+		if kind != askAwait {
+			q.message = &model.Message{Kind: model.MessageSignal, To: a, Name: "s", RequestID: fmt.Sprint(n)}
+		}
+		return q
+	}
+}
+
+// A lane without room does not delay requests to other lanes of the node, however many wait for it.
+// What has no room in its line goes through the store.
+func TestFullLaneDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []askKind{askSend, askAwait} {
+		synctest.Test(t, func(t *testing.T) {
+			inc := newLanes(t, 1, 100)
+			full, other := inc.lanes[0], inc.lanes[1]
+			caller := linkTo(t, &linkHandler{inc: inc})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+
+			var wg sync.WaitGroup
+			var moved atomic.Int64
+			send := func(q ask) {
+				wg.Go(func() {
+					body, _, err := caller.Call(ctx, model.NodeID{2}, q.encode())
+					if err != nil {
+						return
+					}
+					if got, err := decodeTold(body); err == nil && got.Moved && got.Taken {
+						moved.Add(1)
+					}
+				})
+			}
+			const more = 100
+			// the inbox, the line, one that has left the line, the rest
+			for range 1 + maxLine + 1 + more {
+				send(askIn(kind, 0, 2))
+			}
+			synctest.Wait()
+			if n := moved.Load(); n != more {
+				t.Errorf("%d requests go through the store, want %d", n, more)
+			}
+			send(askIn(kind, 1, 2))
+			synctest.Wait()
+			if n := other.inbox.len(); n != 1 {
+				t.Errorf("%d requests have reached the other lane", n)
+			}
+
+			// The lane gets them in order when it has room.
+			got := 0
+			for range maxLine + 2 {
+				ops, _ := full.inbox.take(false, nil, nil)
+				got += len(ops)
+				for i := range ops {
+					full.inbox.releaseBytes(ops[i].bytes)
+				}
+				synctest.Wait()
+			}
+			if got != maxLine+2 {
+				t.Errorf("the lane got %d requests, want %d", got, maxLine+2)
+			}
+			cancel()
+			wg.Wait()
+			inc.eng.beside.wg.Wait()
+		})
+	}
+}
+
+// late is a handler that sees requests late.
+type late struct {
+	*linkHandler
+	gate chan struct{}
+}
+
+func (l late) HandleRequest(ctx context.Context, r *peerlink.Request, taken func()) {
+	<-l.gate
+	l.linkHandler.HandleRequest(ctx, r, taken)
+}
+
+// A request whose caller has gone before the node looked at it has no effect: the caller may have
+// sent it through the store, to another owner, and this node may own the shard again.
+func TestRequestOfALostCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inc := newLanes(t, 10)
+		h := late{&linkHandler{inc: inc}, make(chan struct{})}
+		caller := linkTo(t, h)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		q := askIn(askSend, 0, 1)
+		if _, _, err := caller.Call(ctx, model.NodeID{2}, q.encode()); err == nil {
+			t.Fatal("the request has an answer")
+		}
+		synctest.Wait()
+		close(h.gate)
+		synctest.Wait()
+		if n := inc.lanes[0].inbox.len(); n != 0 {
+			t.Errorf("the lane got %d requests", n)
+		}
+
+		// One whose caller waits has its tenure.
+		inc.tenure.Store(7)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _, _ = caller.Call(ctx, model.NodeID{2}, q.encode())
+		ops, _ := inc.lanes[0].inbox.take(false, nil, nil)
+		if len(ops) == 0 || ops[0].tenure != 7 {
+			t.Errorf("the lane got %+v", ops)
+		}
+	})
+}
+
+// Awaits of other nodes are looked up a few at a time. The others wait, and block nothing.
+func TestManyLooks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &Engine{}
+		e.beside.open(t.Context())
+		var k looks
+		var running, most, done atomic.Int64
+		gate := make(chan struct{})
+		for range 5 * maxLooks {
+			k.start(e, func(context.Context) {
+				most.Store(max(most.Load(), running.Add(1)))
+				<-gate
+				running.Add(-1)
+				done.Add(1)
+			})
+		}
+		synctest.Wait()
+		if n := running.Load(); n != maxLooks {
+			t.Errorf("%d reads run", n)
+		}
+		close(gate)
+		e.beside.wg.Wait()
+		if done.Load() != 5*maxLooks || most.Load() > maxLooks || k.running != 0 {
+			t.Errorf("%d reads are done, at most %d at a time, %d still run", done.Load(), most.Load(), k.running)
+		}
+	})
+}

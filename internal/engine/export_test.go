@@ -1,0 +1,17 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/storeclock"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// SkewClock moves the wall clock of a node that does not run yet.
+func (e *Engine) SkewClock(ahead time.Duration) {
+	c := e.clock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keeper = storeclock.New(c.cfg, c.mono(), model.TimeOf(time.Now().Add(ahead)))
+	c.publish(new(face))
+}

@@ -1,0 +1,122 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// A message whose receiver belongs to this lane takes effect in the batch that sends it. It needs
+// no row, no cursor and no commit of its own. The lane passes a message on only if its receiver is
+// in memory and can take it now, and if no earlier message between the two shards is still on its
+// way. Any other message is written, and its receiver gets it after the commit.
+//
+// A passed message is not durable before its batch is. So nothing that it lets through may begin
+// before: a call waits for its own batch (core.Arrival), and calls that a released lock lets
+// through wait for the batch of the release (pending.freed). If the store refuses the batch, the
+// lane drops the state of sender and receiver. It then applies the input of the sender again and
+// writes the messages, so that each receiver has a batch of its own (see careful.go).
+
+// letter is a message that a decision sends, until the lane knows whether it is written.
+type letter struct {
+	from    *shard
+	message model.Message
+}
+
+// send queues a message that a decision sends.
+func (b *building) send(from *shard, m *model.Message) {
+	b.letters = append(b.letters, letter{from, *m})
+}
+
+// passOn delivers the messages that the last input has sent, and the messages that follow from
+// them, in order. It writes each message that it cannot deliver now.
+func (l *Lane) passOn(now model.Time) {
+	if l.passing {
+		return // an input that another one has caused: the outer call delivers its messages
+	}
+	l.passing = true
+	defer func() { l.passing = false }()
+
+	b := l.open
+	for i := 0; i < len(b.letters); i++ {
+		e, in := l.receiver(&b.letters[i])
+		if in == nil {
+			l.writeLetter(b, &b.letters[i])
+			continue
+		}
+		b.batch.Passed = append(b.batch.Passed, store.PassedMessage{
+			From: b.letters[i].from.id, Message: in.origin.message, Behind: len(b.batch.Messages),
+		})
+		b.bytes -= in.origin.message.Size()
+		in.since = now
+		l.applyWatched(now, e, in)
+	}
+
+	clear(b.letters)
+	b.letters = b.letters[:0]
+}
+
+// writeLetter gives a message a row. It gets its number when the batch is sealed.
+func (l *Lane) writeLetter(b *building, t *letter) {
+	to := t.message.To.Shard(l.cfg.Shards)
+	t.from.underway[to]++
+	b.batch.Messages = append(b.batch.Messages, store.MessageRow{To: to, From: t.from.id, Message: t.message})
+}
+
+// writeLetters writes the messages that no input has passed on.
+func (l *Lane) writeLetters(b *building) {
+	for i := range b.letters {
+		l.writeLetter(b, &b.letters[i])
+	}
+	clear(b.letters)
+	b.letters = b.letters[:0]
+}
+
+// receiver returns the address of a message that takes effect now, with the input for it. The input
+// is nil if the message must be written.
+func (l *Lane) receiver(t *letter) (*entry, *messageInput) {
+	m := &t.message
+	e := l.entries[m.To]
+	if e == nil || !e.known || e.quarantine.why != nil || len(e.backlog.inputs) > 0 || !mayPass(m) || !l.isClear(t.from, e.shard) {
+		return nil, nil
+	}
+
+	passed := &struct {
+		messageInput
+		message model.Message
+	}{message: *m}
+	passed.address, passed.origin = m.To, source{message: &passed.message, passed: true}
+	if !l.ready(e, &passed.messageInput) {
+		return nil, nil
+	}
+	return e, &passed.messageInput
+}
+
+// isClear reports whether no message from one shard to another is on its way. A later message must
+// not overtake it.
+func (l *Lane) isClear(from, to *shard) bool {
+	return !to.draining && from.underway[to.id] == 0 && l.pair(to.id, from.id).applied == from.sent[to.id]
+}
+
+// mayPass reports whether a message of this kind may take effect in the batch that sends it. A
+// request id must be looked up in the store first. The other kinds are rare, or need a read.
+func mayPass(m *model.Message) bool {
+	if m.RequestID != "" {
+		return false
+	}
+	switch m.Kind {
+	case model.MessageCall, model.MessageLock, model.MessageRelease:
+		return m.To.IsEntity()
+	case model.MessageGrant, model.MessageAnswer, model.MessageClosed, model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageWatch:
+		return !m.To.IsEntity()
+	default:
+		return false
+	}
+}
+
+// arrive notes that the messages of a batch are no longer on their way into the store.
+func (l *Lane) arrive(b *building) {
+	for i := range b.batch.Messages {
+		row := &b.batch.Messages[i]
+		l.shards[row.From].underway[row.To]--
+	}
+}

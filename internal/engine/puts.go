@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Requests of a process that go through the store share transactions: while one is in flight, the
+// next ones gather.
+
+// Bounds of one transaction.
+const (
+	maxPuts     = 500
+	maxPutBytes = 4 << 20 // plus one request
+)
+
+// puts are the requests that wait for a transaction. Each has a caller that waits, which bounds
+// them.
+type puts struct {
+	mu      sync.Mutex
+	waiting []*putting
+	busy    bool // a goroutine sends them
+}
+
+// putting is a request on its way to the store.
+type putting struct {
+	row  *store.InboxRow
+	done chan error // capacity 1
+}
+
+// take removes the requests of the next transaction. Without any, the goroutine that sends them
+// ends.
+func (p *puts) take() []*putting {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, size := 0, 0
+	for n < len(p.waiting) && n < maxPuts && (n == 0 || size < maxPutBytes) {
+		size += p.waiting[n].row.Message.Size()
+		n++
+	}
+	taken := p.waiting[:n:n]
+	if p.waiting = p.waiting[n:]; len(p.waiting) == 0 {
+		p.waiting = nil
+	}
+	p.busy = n > 0
+	return taken
+}
+
+// putRow stores a request together with others that wait. If ctx ends first, the store may still
+// take it.
+func (k *clerk) putRow(ctx context.Context, row *store.InboxRow) error {
+	p := &putting{row, make(chan error, 1)}
+	k.puts.mu.Lock()
+	k.puts.waiting = append(k.puts.waiting, p)
+	begin := !k.puts.busy
+	k.puts.busy = true
+	k.puts.mu.Unlock()
+	if begin && !k.eng.beside.run(k.putAll) {
+		k.putAll(ctx) // the engine is not running
+	}
+
+	select {
+	case err := <-p.done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// putAll stores requests until none waits.
+func (k *clerk) putAll(ctx context.Context) {
+	for batch := k.puts.take(); len(batch) > 0; batch = k.puts.take() {
+		k.putTogether(ctx, batch)
+	}
+}
+
+// putTogether stores requests in one transaction. If the store refuses that, it stores them one by
+// one, so that only the callers of bad requests get the error.
+func (k *clerk) putTogether(ctx context.Context, batch []*putting) {
+	rows := make([]store.InboxRow, len(batch))
+	for i, p := range batch {
+		rows[i] = *p.row
+	}
+	brief, cancel := context.WithTimeout(ctx, k.eng.cfg.CommitTimeout)
+	err := k.eng.cfg.Store.PutInbox(brief, rows)
+	cancel()
+
+	if err != nil && len(batch) > 1 && !transient(err) {
+		for i := range batch {
+			k.putTogether(ctx, batch[i:i+1])
+		}
+		return
+	}
+	for _, p := range batch {
+		p.done <- err
+	}
+}

@@ -1,0 +1,319 @@
+package flovyn
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure/internal/access"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/authz"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Authenticator says who is calling. Names of headers are in lower case.
+type Authenticator interface {
+	// Authenticate returns the caller, or an error that refuses the request.
+	Authenticate(ctx context.Context, header map[string][]string) (authn.Identity, error)
+}
+
+// Config configures a door. A zero time has the default that its comment names.
+type Config struct {
+	Backend api.Backend
+	// Caller returns who makes the call of a context.
+	Caller func(context.Context) (authn.Identity, bool)
+	// Orgs are the organizations that the door knows.
+	Orgs *Orgs
+	// AnyOrg lets callers name organizations that do not exist: a server without keys has none.
+	AnyOrg bool
+	// Authenticator says who makes an HTTP request, from its headers.
+	Authenticator Authenticator
+	// Authorizer says what callers may do over HTTP; nil for admins only. The server asks it about
+	// calls of gRPC.
+	Authorizer authz.Authorizer
+	// Admin creates tenants and keys; nil for a door that cannot.
+	Admin api.Admin
+	// Connections knows which clients are connected; nil when all are.
+	Connections *Connections
+	// Ready returns why the server cannot serve; nil when it can.
+	Ready func() error
+	// Docs shows the OpenAPI document at /api/docs; nil for a plain list of the requests.
+	Docs http.Handler
+	// Warnings are shown on the health page.
+	Warnings []string
+	// Log; nil for none.
+	Log *slog.Logger
+	// Journal counts and logs HTTP requests; nil for none. The server has the calls of gRPC.
+	Journal *access.Journal
+	// MaxPayload is the largest payload in bytes; 2 MiB.
+	MaxPayload int
+
+	// MaxHistories is how many bytes of histories the door keeps in memory; 256 MiB. It reads
+	// others from the store when a worker asks for them.
+	MaxHistories int64
+
+	// Unconfirmed is how long an activation waits for the first sign that the worker has it; 5 s.
+	Unconfirmed time.Duration
+	// Silence is how long a worker that sends heartbeats may be silent before others get its work;
+	// 60 s.
+	Silence time.Duration
+	// Patience is how long a worker may take for an activation; 5 min. A task goes to another
+	// worker when the connection of its worker has been closed for as long.
+	Patience time.Duration
+	// Longest is how long a worker may have a task without a call about it; 1 h, or as long as the
+	// worker said at its registration. The reply that brought the task may have been lost.
+	Longest time.Duration
+	// LongestNative is the same for a worker that calls itself by the id of its registration, while
+	// its connection is open; 24 h. Such a worker neither ends tasks by itself nor gives up a poll
+	// while it lives, so only the end of its connection shows that it has lost a task. The bound is
+	// for connections that something between the two keeps open.
+	LongestNative time.Duration
+	// ShortPoll is how long such a worker waits for work; 100 ms.
+	ShortPoll time.Duration
+	// Park is how long the door keeps a task for the next poll when the engine has claimed it for a
+	// poll that has ended; 1 s.
+	Park time.Duration
+	// Idle is how long the door keeps runs that wait; 5 s. It leaves a queue after twelve times as
+	// long without a poll.
+	Idle time.Duration
+	// LateSignal is how long after its end a completed run still takes signals, which have no
+	// effect; 10 s.
+	LateSignal time.Duration
+	// Tick is the time between two looks at all of the above; 1 s.
+	Tick time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	if c.Authorizer == nil {
+		c.Authorizer = authz.Admins{}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Orgs == nil {
+		c.Orgs = NewOrgs()
+	}
+	c.MaxPayload = cmp.Or(c.MaxPayload, 2<<20)
+	c.MaxHistories = cmp.Or(c.MaxHistories, maxHistories)
+	c.Unconfirmed = cmp.Or(c.Unconfirmed, 5*time.Second)
+	c.Silence = cmp.Or(c.Silence, time.Minute)
+	c.Patience = cmp.Or(c.Patience, 5*time.Minute)
+	c.Longest = cmp.Or(c.Longest, time.Hour)
+	c.LongestNative = cmp.Or(c.LongestNative, 24*time.Hour)
+	c.ShortPoll = cmp.Or(c.ShortPoll, 100*time.Millisecond)
+	c.Park = cmp.Or(c.Park, time.Second)
+	c.Idle = cmp.Or(c.Idle, 5*time.Second)
+	c.LateSignal = cmp.Or(c.LateSignal, 10*time.Second)
+	c.Tick = cmp.Or(c.Tick, time.Second)
+
+	return c
+}
+
+// Bounds of what the door keeps in memory.
+const (
+	// maxPolls is how many calls may wait for work of one queue.
+	maxPolls = 10_000
+	// maxQueues is how many queues of all tenants the door serves at a time.
+	maxQueues = 10_000
+	// maxActive is how many runs of one queue wait for workers or are with them at a time. Further
+	// runs wait in the engine.
+	maxActive = 1_000
+	// maxHistories is how many bytes of histories it keeps for workers.
+	maxHistories = 256 << 20
+	// longestPoll is how long one call waits for work.
+	longestPoll = time.Minute
+)
+
+// Door serves the Flovyn protocol.
+type Door struct {
+	cfg     Config
+	backend api.Backend
+	log     *slog.Logger
+	places  *places
+	workers *workers
+	bytes   atomic.Int64 // of the histories that the door keeps
+
+	// open ends when the door takes no new work: calls that wait for work return without any.
+	open  context.Context //nolint:containedctx // the life of the door, not of a call
+	drain context.CancelFunc
+	// life guards over, which says that nothing may begin beside the calls.
+	life  sync.Mutex
+	over  bool
+	ended sync.WaitGroup
+
+	mu    sync.Mutex
+	flows map[site]*flowQueue
+	tasks map[site]*taskQueue
+	keys  map[string]*keyWorker // by tenant
+}
+
+// site is a queue of a tenant.
+type site struct{ tenant, queue string }
+
+// New returns a door. It joins the engine when the first call needs it.
+func New(cfg Config) *Door {
+	d := &Door{
+		cfg: cfg.withDefaults(), backend: cfg.Backend, places: newPlaces(), workers: newWorkers(),
+		flows: map[site]*flowQueue{}, tasks: map[site]*taskQueue{}, keys: map[string]*keyWorker{},
+	}
+	d.log = d.cfg.Log
+	d.open, d.drain = context.WithCancel(context.Background())
+	d.ended.Go(d.watch)
+	return d
+}
+
+// Drain ends the calls that wait for work.
+func (d *Door) Drain() { d.drain() }
+
+// Close gives everything back to the engine that workers have not finished.
+func (d *Door) Close(ctx context.Context) {
+	d.drain()
+	d.mu.Lock()
+	flows, tasks, keys := d.flows, d.tasks, d.keys
+	d.flows, d.tasks, d.keys = nil, nil, nil
+	d.mu.Unlock()
+
+	for _, q := range flows {
+		q.leave(ctx)
+	}
+	for _, q := range tasks {
+		q.leave(ctx)
+	}
+	for _, k := range keys {
+		k.leave(ctx)
+	}
+	d.life.Lock()
+	d.over = true
+	d.life.Unlock()
+	d.ended.Wait()
+}
+
+// beside runs something that its caller does not wait for. A door that is closed runs nothing: it
+// has given everything back.
+func (d *Door) beside(do func()) {
+	d.life.Lock()
+	defer d.life.Unlock()
+	if !d.over {
+		d.ended.Go(do)
+	}
+}
+
+var errClosed = fault.New(fault.Unavailable, "the server shuts down")
+
+// watch looks after everything that time changes.
+func (d *Door) watch() {
+	tick := time.NewTicker(d.cfg.Tick)
+	defer tick.Stop()
+	swept := time.Now()
+	for {
+		select {
+		case <-d.open.Done():
+			return
+		case now := <-tick.C:
+			d.look(now)
+			if now.Sub(swept) > sweepEvery {
+				swept = now
+				d.beside(d.sweepKeys)
+			}
+		}
+	}
+}
+
+// look takes work back from workers that are gone, and leaves queues without polls.
+func (d *Door) look(now time.Time) {
+	d.mu.Lock()
+	var flows []*flowQueue
+	for at, q := range d.flows {
+		if q.look(now) {
+			flows = append(flows, q)
+			delete(d.flows, at)
+		}
+	}
+	var tasks []*taskQueue
+	for at, q := range d.tasks {
+		if q.look(now) {
+			tasks = append(tasks, q)
+			delete(d.tasks, at)
+		}
+	}
+	d.mu.Unlock()
+
+	for _, q := range flows {
+		d.beside(func() { q.leave(d.open) })
+	}
+	for _, q := range tasks {
+		d.beside(func() { q.leave(d.open) })
+	}
+}
+
+// flow returns the queue of workflows, and joins the engine for it if necessary.
+func (d *Door) flow(ctx context.Context, at site) (*flowQueue, error) {
+	d.mu.Lock()
+	if d.flows == nil {
+		d.mu.Unlock()
+		return nil, errClosed
+	}
+
+	q := d.flows[at]
+	if q == nil {
+		if len(d.flows) >= maxQueues {
+			d.mu.Unlock()
+			return nil, fault.New(fault.Exhausted, "the server serves %d queues already", maxQueues)
+		}
+		q = newFlowQueue(d, at)
+		d.flows[at] = q
+	}
+
+	q.touch(time.Now())
+	d.mu.Unlock()
+	return q, q.join(ctx)
+}
+
+// task returns the queue of tasks, and joins the engine for it if necessary.
+func (d *Door) task(ctx context.Context, at site) (*taskQueue, error) {
+	d.mu.Lock()
+	if d.tasks == nil {
+		d.mu.Unlock()
+		return nil, errClosed
+	}
+
+	q := d.tasks[at]
+	if q == nil {
+		if len(d.tasks) >= maxQueues {
+			d.mu.Unlock()
+			return nil, fault.New(fault.Exhausted, "the server serves %d queues of tasks already", maxQueues)
+		}
+		q = newTaskQueue(d, at)
+		d.tasks[at] = q
+	}
+
+	q.touch(time.Now())
+	d.mu.Unlock()
+	return q, q.join(ctx)
+}
+
+// held returns the queue that holds the run of an execution; nil when the door does not hold it.
+func (d *Door) held(a model.Address) *flowQueue {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.flows[site{a.Tenant, queueOf(a)}]
+}
+
+// queuesOf returns the queues of tasks of a tenant.
+func (d *Door) queuesOf(tenant string) []*taskQueue {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []*taskQueue
+	for at, q := range d.tasks {
+		if at.tenant == tenant {
+			all = append(all, q)
+		}
+	}
+	return all
+}

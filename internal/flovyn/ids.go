@@ -1,0 +1,86 @@
+package flovyn
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Prefix begins the type of the executions of this protocol, and the names of their task queues.
+// The name of the queue follows, because workers find code by queue.
+const Prefix = "flovyn:"
+
+// defaultQueue is the queue of a request that names none.
+const defaultQueue = "default"
+
+// flowAddress is the address of an execution.
+func flowAddress(tenant, queue, id string) model.Address {
+	return model.Address{Tenant: tenant, Type: Prefix + queue, Key: id}
+}
+
+// taskAddress is the address of a task.
+func taskAddress(tenant, kind, id string) model.Address {
+	return model.Address{Tenant: tenant, Type: model.TaskPrefix + kind, Key: id}
+}
+
+// queueOf returns the queue of an execution.
+func queueOf(a model.Address) string { return strings.TrimPrefix(a.Type, Prefix) }
+
+// newID draws the id of an execution or a task. Ids sort by the time of their creation.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// parseID returns an id in its canonical form.
+func parseID(what, text string) (string, error) {
+	id, err := uuid.Parse(text)
+	if err != nil || len(text) != 36 {
+		return "", fault.New(fault.Invalid, "the id of the %s is %.80q, must be a UUID", what, text)
+	}
+	return id.String(), nil
+}
+
+// Promise ids are made of the id of their execution, so that no table is needed to find it: the
+// first twelve bytes are the same, and the last four are changed by the number of the promise.
+
+// promiseID returns the id of promise n of an execution, from 1.
+func promiseID(execution string, n int) string {
+	id, err := uuid.Parse(execution)
+	if err != nil { // an execution that another client of the engine started
+		sum := sha256.Sum256([]byte(execution))
+		copy(id[:], sum[:])
+	}
+	last := binary.BigEndian.Uint32(id[12:])
+	binary.BigEndian.PutUint32(id[12:], last^uint32(n))
+	return id.String()
+}
+
+// promisePrefix returns how the id of the execution of a promise begins.
+func promisePrefix(promise string) string { return promise[:28] }
+
+// workerID returns the id of a worker. The same name gets the same id, and the id shows that this
+// function made it, so that no table is needed.
+func workerID(tenant, name string) string {
+	var id uuid.UUID
+	first := sha256.Sum256([]byte("worker\x00" + tenant + "\x00" + name))
+	copy(id[:8], first[:8])
+	id[6] = id[6]&0x0f | 0x80 // version 8: bits of our own
+	seal := sha256.Sum256(append([]byte("worker id\x00"+tenant+"\x00"), id[:8]...))
+	copy(id[8:], seal[:8])
+	id[8] = id[8]&0x3f | 0x80
+	return id.String()
+}
+
+// isWorkerID reports whether workerID has made an id for a tenant.
+func isWorkerID(tenant, text string) bool {
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return false
+	}
+	seal := sha256.Sum256(append([]byte("worker id\x00"+tenant+"\x00"), id[:8]...))
+	seal[0] = seal[0]&0x3f | 0x80
+	return string(id[8:]) == string(seal[:8])
+}

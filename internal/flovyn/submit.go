@@ -1,0 +1,175 @@
+package flovyn
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	pb "github.com/perdure/perdure/api/flovyn/v1"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// submit applies the commands of a worker as one turn, and returns when they are durable.
+func (q *flowQueue) submit(ctx context.Context, id string, m *pb.SubmitWorkflowCommandsRequest) error {
+	r, err := q.beginSubmit(id)
+	if err != nil {
+		return err
+	}
+	q.d.workers.see(q.at.tenant, r.worker, time.Now())
+
+	// The turn goes on when the client leaves: half of it is never applied.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	turn, err := q.translate(ctx, r, m)
+	if err != nil {
+		q.refuse(r)
+		return err
+	}
+
+	mark := ""
+	if turn.Close == nil {
+		mark = turn.Commands[len(turn.Commands)-1].Event.ID
+	}
+	s := q.mark(r, mark)
+	if err := q.session.Report(ctx, turn); err != nil {
+		q.refuse(r)
+		return err
+	}
+	if turn.Close != nil {
+		return q.awaitClose(ctx, r)
+	}
+
+	select {
+	case err := <-s.done:
+		return err
+	case <-r.evicted:
+		return q.afterEviction(ctx, r, mark)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// mark notes by which event the commit of a submission is recognized.
+func (q *flowQueue) mark(r *run, id string) *submission {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r.submitting.mark = id
+	return r.submitting
+}
+
+// beginSubmit finds the run, which a worker must have.
+func (q *flowQueue) beginSubmit(id string) (*run, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r := q.byKey[id]
+	if r == nil || r.state != handed || r.submitting != nil || r.ended {
+		return nil, notRunning(id)
+	}
+	r.submitting = &submission{done: make(chan error, 1)}
+	return r, nil
+}
+
+func notRunning(id string) error {
+	return fault.New(fault.Conflict, "workflow execution %s is not running: no worker has it, or its worker was silent for too long", id)
+}
+
+// longestRefusal bounds the pause before a run is handed out again whose commands were refused.
+const longestRefusal = time.Minute
+
+// refuse takes back a run whose commands cannot be applied. The client does not repeat them, so
+// another activation may. The pause grows, because it will probably end the same way.
+func (q *flowQueue) refuse(r *run) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r.submitting = nil
+	r.notBefore = time.Now().Add(min(time.Second<<min(r.refusals, 10), longestRefusal))
+	r.refusals++
+	r.journal.news = true
+	q.putBack(r)
+}
+
+// awaitClose waits until the end of a run is durable.
+func (q *flowQueue) awaitClose(ctx context.Context, r *run) error {
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		_, err := q.d.backend.Await(ctx, api.Target{Address: r.address(), Run: r.start.Run})
+		ended <- err
+	}()
+
+	var err error
+	select {
+	case err = <-ended:
+	case <-r.evicted: // it has ended, or the engine refused the turn
+		info, derr := q.d.backend.Describe(ctx, api.Target{Address: r.address(), Run: r.start.Run})
+		if err = derr; err == nil && !info.Outcome.Status.Closed() {
+			err = takenAway(r)
+		}
+	}
+
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r.submitting, r.ended = nil, err == nil
+	q.drop(r)
+	return err
+}
+
+// afterEviction finds out whether a turn was applied before the engine took the run back.
+func (q *flowQueue) afterEviction(ctx context.Context, r *run, mark string) error {
+	target := api.Target{Address: r.address(), Run: r.start.Run}
+	for after := r.claimed; ; {
+		page, err := q.d.backend.History(ctx, api.HistoryRequest{Target: target, After: after})
+		if err != nil {
+			return err
+		}
+		for i := range page.Events {
+			after = page.Events[i].Seq
+			if page.Events[i].ID == mark {
+				return nil
+			}
+		}
+		if !page.More || len(page.Events) == 0 {
+			return takenAway(r)
+		}
+	}
+}
+
+func takenAway(r *run) error {
+	return fault.New(fault.Unavailable, "workflow execution %s was taken from its worker before its commands were stored", r.address().Key)
+}
+
+// events returns the event log of a run that a worker has; false when no worker has it, or when
+// only the store has the events. A call on
+// the connection of the worker shows that the worker has received the run. Others may ask as well,
+// such as a client that waits for the result, and show nothing.
+func (q *flowQueue) events(ctx context.Context, id string, older bool) (*journal, bool) {
+	q.mu.Lock()
+	r := q.byKey[id]
+	if r == nil || r.state != handed {
+		q.mu.Unlock()
+		return nil, false
+	}
+	shed := r.shed
+	confirms := !r.confirmed && r.client == clientOf(ctx)
+	if confirms {
+		r.confirmed, r.at = true, time.Now()
+	}
+	start, events, worker := r.start, slices.Clip(r.events), r.worker
+	q.mu.Unlock()
+
+	if confirms {
+		q.d.workers.see(q.at.tenant, worker, time.Now())
+	}
+	if shed {
+		return nil, false
+	}
+	j := newJournal(id, older)
+	j.add(&model.Event{Kind: model.EventStarted, At: start.Zero(), Input: start.Input})
+	for i := range events {
+		j.add(&events[i])
+	}
+	return j, true
+}

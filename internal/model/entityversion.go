@@ -1,0 +1,52 @@
+package model
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// EntityVersion names one state of an entity. The number alone is not enough: it begins again when
+// the row was removed in between.
+type EntityVersion struct {
+	Number int64
+	// Changed is the time of the change; zero if the reader does not care.
+	Changed Time
+}
+
+// VersionNow returns the version that the entity has now. An entity without a row has version 0.
+func (n *Entity) VersionNow() EntityVersion {
+	if n.Empty() {
+		return EntityVersion{}
+	}
+	return EntityVersion{n.Version, n.Changed}
+}
+
+// String returns the version as clients have it, such as 3-1789000000000000.
+func (v EntityVersion) String() string {
+	if v.Changed == 0 {
+		return strconv.FormatInt(v.Number, 10)
+	}
+	return fmt.Sprintf("%d-%d", v.Number, v.Changed)
+}
+
+// Fits reports whether a state has the expected version v.
+func (v EntityVersion) Fits(has EntityVersion) bool {
+	return v.Number == has.Number && (v.Changed == 0 || v.Changed == has.Changed)
+}
+
+// ParseEntityVersion reads a version: the number, or the number and the time.
+func ParseEntityVersion(text string) (v EntityVersion, ok bool) {
+	number, changed, exact := strings.Cut(text, "-")
+	n, err := strconv.ParseUint(number, 10, 63)
+	if err != nil {
+		return v, false
+	}
+	v.Number = int64(n)
+	if !exact {
+		return v, true
+	}
+	at, err := strconv.ParseUint(changed, 10, 63)
+	v.Changed = Time(at)
+	return v, err == nil && at != 0 && n != 0
+}

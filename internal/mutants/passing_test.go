@@ -1,0 +1,96 @@
+package mutants
+
+// passing lists mutants of messages that take effect in the batch that sends them.
+var passing = []mutant{
+	{
+		name:  "a message overtakes one that is committed and not consumed",
+		file:  "internal/engine/lane/pass.go",
+		old:   " && l.pair(to.id, from.id).applied == from.sent[to.id]",
+		new:   "",
+		tests: [][]string{laneTest("TestNoMessageOvertakesALine$")},
+	},
+	{
+		name:  "a message overtakes one in a batch that is not committed",
+		file:  "internal/engine/lane/pass.go",
+		old:   "from.underway[to.id] == 0 && ",
+		new:   "",
+		tests: [][]string{laneTest("TestNoMessageOvertakes$")},
+	},
+	{
+		name:  "a refused batch leaves its messages on their way",
+		file:  "internal/engine/lane/careful.go",
+		old:   "	l.arrive(b)\n",
+		new:   "",
+		tests: [][]string{laneTest("TestRefusedBatchWithPassedMessages$")},
+	},
+	{
+		name:  "a passed call begins before its sender is durable",
+		file:  "internal/engine/lane/entity.go",
+		old:   "		a.Held, a.Early = true, true\n",
+		new:   "",
+		tests: [][]string{laneTest("TestPassedCallWaitsForItsCommit$")},
+	},
+	{
+		name:  "a passed view begins before its sender is durable",
+		file:  "internal/engine/lane/entity.go",
+		old:   "		a.Held, a.Early = true, true\n",
+		new:   "		a.Held = true\n",
+		tests: [][]string{laneTest("TestPassedViewWaitsForItsCommit$")},
+	},
+	{
+		name:  "a later call is made before a passed one",
+		file:  "internal/core/entity.go",
+		old:   "	return it.early && !it.View &&",
+		new:   "	return false && it.early && !it.View &&",
+		tests: [][]string{laneTest("TestPassedCallWaitsForItsCommit$")},
+	},
+	{
+		name:  "a call begins before the release of the lock is durable",
+		file:  "internal/engine/lane/entity.go",
+		old:   "	if e.pending.freed != nil {\n",
+		new:   "	if e.pending.freed != nil && false {\n",
+		tests: [][]string{laneTest("TestReleaseLetsCallsBeginAfterItsCommit$")},
+	},
+	{
+		name:  "calls that wait for the release of a lock are forgotten",
+		file:  "internal/engine/lane/effects.go",
+		old:   "			l.endFreeing(now, e, b)\n",
+		new:   "",
+		tests: [][]string{laneTest("TestReleaseLetsCallsBeginAfterItsCommit$")},
+	},
+	{
+		name:  "the sender is quarantined for what a passed message did",
+		file:  "internal/engine/lane/careful.go",
+		old:   "	case len(first) == 1 && (freed || passed):\n",
+		new:   "	case len(first) == 1 && (freed || passed && false):\n",
+		tests: [][]string{laneTest("TestRefusedBatchWithPassedMessages$")},
+	},
+	{
+		name:  "a late batch keeps the messages that it has passed on",
+		file:  "internal/engine/lane/careful.go",
+		old:   "!(passed && len(first) == 1)",
+		new:   "!(passed && len(first) == 1 && false)",
+		tests: [][]string{laneTest("TestLateBatchWithPassedMessages$")},
+	},
+	{
+		name:  "a split batch applies a passed message a second time",
+		file:  "internal/engine/lane/record.go",
+		old:   "	if from == nil || !from.passed { // otherwise the input of the sender produces it again\n",
+		new:   "	if from == nil || from.message != nil {\n",
+		tests: [][]string{laneTest("TestLateBatchWithPassedMessages$")},
+	},
+	{
+		name:  "a message to a shard that is given up takes effect there",
+		file:  "internal/engine/lane/pass.go",
+		old:   "	return !to.draining && ",
+		new:   "	return ",
+		tests: [][]string{laneTest("TestNothingIsPassedToAShardThatIsGivenUp$")},
+	},
+	{
+		name:  "messages inside a lane need commits of their own",
+		file:  "internal/engine/lane/pass.go",
+		old:   "	if m.RequestID != \"\" {\n",
+		new:   "	if m != nil {\n",
+		tests: [][]string{laneTest("TestCommitsInsideALane$")},
+	},
+}

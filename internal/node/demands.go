@@ -1,0 +1,95 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/postgres"
+)
+
+// What a server demands of a shared store.
+const (
+	// mostSkew is how much the clocks of the store and of this machine may differ.
+	mostSkew = 5 * time.Second
+	// noticeSkew is a difference that the server logs.
+	noticeSkew = 500 * time.Millisecond
+	// tripsPerLease is how many round trips to the store a lease must have room for: a node renews
+	// it three times, and each renewal may be repeated.
+	tripsPerLease = 12
+	// looks is how often the server asks the store for the time. The fastest answer counts.
+	looks = 5
+)
+
+// checkStore refuses a store that a server cannot rely on. The view is the store as the node uses
+// it.
+func (cfg *Config) checkStore(ctx context.Context, st, view store.Store) error {
+	if !st.Info().Shared {
+		return nil
+	}
+	if err := cfg.checkRole(ctx, st); err != nil {
+		return err
+	}
+	skew, trip, err := compareClocks(ctx, view)
+	if err != nil {
+		return err
+	}
+	return cfg.judgeClock(skew, trip)
+}
+
+// checkRole refuses, in production, a role that may do everything in the database server.
+func (cfg *Config) checkRole(ctx context.Context, st store.Store) error {
+	inspected, ok := st.(store.Inspected)
+	if !ok {
+		return nil
+	}
+	about, err := inspected.Inspect(ctx)
+	if err != nil || !about.Superuser {
+		return err
+	}
+	if cfg.Production {
+		return fault.WithHint(fault.New(fault.Invalid, "the store uses the role %s, which is a superuser of the database", about.Role),
+			"create a role that only owns the schema of the store, or serve without --production")
+	}
+	cfg.Log.Warn("the store uses a superuser of the database; a role that owns its schema is enough", "role", about.Role)
+	return nil
+}
+
+// compareClocks returns how much the clock of the store is ahead of ours, and how long a round trip
+// to the store takes.
+func compareClocks(ctx context.Context, view store.Store) (skew, trip time.Duration, err error) {
+	for i := range looks {
+		sent := time.Now()
+		seen, err := view.Members(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		took := time.Since(sent)
+		if i == 0 || took < trip {
+			skew, trip = seen.Now.Std().Sub(sent.Add(took/2)), took
+		}
+	}
+	return skew, trip, nil
+}
+
+// judgeClock refuses a clock that is wrong, and a lease that ends before a node can renew it. A
+// difference that the round trip may explain is none.
+func (cfg *Config) judgeClock(skew, trip time.Duration) error {
+	sure := max(0, skew.Abs()-trip/2)
+	switch {
+	case sure > mostSkew:
+		return fault.WithHint(fault.New(fault.Invalid, "the clocks of the store and of this machine differ by %s, must differ by <= %s", skew.Round(time.Millisecond), mostSkew),
+			"synchronize both clocks, for example with chrony")
+	case sure > noticeSkew:
+		cfg.Log.Warn("the clocks of the store and of this machine differ", "by", skew.Round(time.Millisecond))
+	}
+
+	lease := cmp.Or(cfg.LeaseTTL, postgres.DefaultLease)
+	if trip*tripsPerLease > lease {
+		return fault.WithHint(fault.New(fault.Invalid, "a round trip to the store takes %s; a lease of %s is too short for it", trip.Round(time.Millisecond), lease),
+			"set --lease to %s or more, or move the server closer to the store", (trip*tripsPerLease).Round(time.Second)+time.Second)
+	}
+	return nil
+}

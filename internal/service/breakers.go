@@ -1,0 +1,110 @@
+package service
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// mostNames is the largest number of known names that an error lists.
+const mostNames = 20
+
+// knownBreakers returns the names of breakers that exist: with a state, with a rule, or in an
+// activity of a live worker. A name that ends in * stands for all names with this prefix.
+func (s *Service) knownBreakers(ctx context.Context, tenant string) ([]string, error) {
+	st, err := s.flow().State(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range st.Breakers {
+		names = append(names, st.Breakers[i].ID.Name)
+	}
+	rules, err := s.BreakerRules(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	for i := range rules {
+		names = append(names, rules[i].Name)
+	}
+
+	workers, err := s.ListWorkers(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	for i := range workers {
+		names = append(names, workers[i].Breakers...)
+	}
+	// The store learns about a worker of this process some seconds after it has joined.
+	if s.engine != nil {
+		_, serves, _ := s.engine.Self()
+		for i := range serves {
+			if serves[i].Tenant == tenant {
+				names = append(names, serves[i].Breakers...)
+			}
+		}
+	}
+
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// checkBreaker refuses the name of a breaker that does not exist. A breaker comes into existence
+// when an activity names it, so an order to a misspelt name would change nothing.
+func (s *Service) checkBreaker(ctx context.Context, op, tenant, name string) error {
+	names, err := s.knownBreakers(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	for _, known := range names {
+		if begin, open := strings.CutSuffix(known, "*"); known == name || open && strings.HasPrefix(name, begin) {
+			return nil
+		}
+	}
+	err = fault.New(fault.NotFound, "%s: there is no breaker %.80s", op, name)
+	return fault.WithHint(err, "%s; set a rule for a new name first", breakerHint(name, names))
+}
+
+// breakerHint names the breakers that are most like a name, or all if none is.
+func breakerHint(name string, known []string) string {
+	if len(known) == 0 {
+		return "there are no breakers yet"
+	}
+	var near []string
+	for _, k := range known {
+		if distance(name, k) <= (len(name)+2)/3 {
+			near = append(near, k)
+		}
+	}
+	if len(near) > 0 {
+		return "did you mean " + strings.Join(near[:min(len(near), 3)], " or ") + "?"
+	}
+	more := ""
+	if len(known) > mostNames {
+		known, more = known[:mostNames], ", …"
+	}
+	return "known breakers: " + strings.Join(known, ", ") + more
+}
+
+// distance is how many bytes must be inserted, removed or replaced to make one text of another.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := before
+			if a[i] != b[j] {
+				replaced++
+			}
+			before = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,32 @@
+package sorter
+
+import (
+	"encoding/json"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// MaxReceivers is how many receivers [Numbers] count for.
+const MaxReceivers = 100_000
+
+// Numbers number the messages of a sender, separately for each receiver. They use no clock. A
+// sender that can store them keeps them with what it sends. A sender that cannot begins with a
+// greater epoch whenever it starts, such as the time of its start. Receivers are compared byte by
+// byte.
+type Numbers struct {
+	Sender string           `json:"sender"`
+	Epoch  int64            `json:"epoch,omitempty"`
+	Last   map[string]int64 `json:"last,omitempty"` // by receiver
+}
+
+// Next returns the next message to a receiver. It fails only when there are too many receivers.
+func (n *Numbers) Next(receiver string, body json.RawMessage) (Message, error) {
+	if _, known := n.Last[receiver]; !known && len(n.Last) >= MaxReceivers {
+		return Message{}, fault.New(fault.Exhausted, "sender %q counts for %d receivers, which is the limit: begin a new epoch", n.Sender, len(n.Last))
+	}
+	if n.Last == nil {
+		n.Last = map[string]int64{}
+	}
+	n.Last[receiver]++
+	return Message{Sender: n.Sender, Epoch: n.Epoch, Number: n.Last[receiver], Body: body}, nil
+}
