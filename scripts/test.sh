@@ -79,9 +79,13 @@ packages() { go list ./... | grep -vE "$long" | grep "$@"; }
 # SQLite is C code that was translated to Go. With the detector it takes eight times as long, and a
 # race in it would not be ours: goroutines never share a connection. The detector still watches the
 # packages that call it.
+#
+# The slowest packages mostly wait for servers. They come first, so that they wait while the others
+# compile. `go test` runs a package once, also when it is named twice.
+slowest='./internal/store/postgres ./internal/engine ./internal/flovyn . ./internal/engine/peer'
 # shellcheck disable=SC2046,SC2086 # flags and packages are meant to be split
 race() {
-	CGO_ENABLED=1 PERDURE_TEST_DIAL=also tested -race -short -parallel 4 -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' $(packages -vE "$plain|$heavy")
+	CGO_ENABLED=1 PERDURE_TEST_DIAL=also tested -race -short -parallel 4 -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' $slowest $(packages -vE "$plain|$heavy")
 }
 # shellcheck disable=SC2046,SC2086
 whole() {

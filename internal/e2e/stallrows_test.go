@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/model"
@@ -13,7 +14,7 @@ const stallSlots = 3
 
 // definitions returns code that blocks until the test ends.
 func (w *stalls) definitions() []perdure.Definition {
-	alley := perdure.NewEntity[int]("alley")
+	alley := perdure.NewEntity[int]("alley", perdure.OperationTimeout(time.Hour)) // longer than any test
 	w.squeeze = perdure.NewOperation(alley, "squeeze", func(_ perdure.EntityCtx, n *int, by int) (int, error) {
 		<-w.free
 		*n += by
@@ -65,6 +66,9 @@ func (w *stalls) startRefused(owner *perdure.App, flow *perdure.Workflow[string,
 		x := d.Execution(perdure.RawKey("k"))
 		err := stallWord.Send(c, x, "go on")
 		wantError(t, "a signal to "+x.Ref.Workflow, err, perdure.ErrBlocked, "not this one")
+		// The quarantine ends after a minute, and nobody repeats a refused signal. The store keeps
+		// the signal of a workflow, which starts the quarantine again, however slow the test is.
+		mustStart(t, c, flow, "remind "+x.Ref.Workflow, perdure.RawKey("reminds-"+x.Ref.Workflow))
 	}
 	call := func(name, key, because string) {
 		t.Helper()

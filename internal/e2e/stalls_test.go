@@ -94,6 +94,9 @@ func (w *stalls) flow(held *perdure.Activity[string, string]) *perdure.Workflow[
 		case "put":
 			_, err := stallPut.Call(ctx, arg, 1)
 			return "", err
+		case "remind":
+			x := perdure.DeclareWorkflow[string, string](arg).Execution(perdure.RawKey("k"))
+			return "", stallWord.Send(ctx, x, "go on")
 		case "squeeze":
 			_, err := w.squeeze.Call(ctx, arg, 1)
 			return "", err
