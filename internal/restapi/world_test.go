@@ -43,6 +43,12 @@ type world struct {
 // newWorld opens a server on a store in memory. The function changes its REST API.
 func newWorld(t testing.TB, change func(*restapi.Config)) *world {
 	t.Helper()
+	return newWorldOn(t, "memory:", change)
+}
+
+// newWorldOn is newWorld on the store of a URL.
+func newWorldOn(t testing.TB, url string, change func(*restapi.Config)) *world {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	static, err := authn.NewAdminKey(adminKey, model.DefaultTenant)
@@ -56,7 +62,7 @@ func newWorld(t testing.TB, change func(*restapi.Config)) *world {
 
 	w := &world{t: t, ctx: ctx, token: adminKey, client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
 	w.server, err = node.Serve(ctx, node.ServerConfig{
-		Node: node.Config{URL: "memory:", Shards: 4, Version: "test"}, Listen: "127.0.0.1:0", Authenticator: authn.NewKeyring(static), Authorizer: policies, Tenant: model.DefaultTenant,
+		Node: node.Config{URL: url, Shards: 4, Version: "test"}, Listen: "127.0.0.1:0", Authenticator: authn.NewKeyring(static), Authorizer: policies, Tenant: model.DefaultTenant,
 		Web: func(p node.Parts) (node.Web, error) {
 			cfg := restapi.Config{Backend: p.Backend, Admin: p.Admin, Authenticator: p.Authenticator, Authorizer: p.Authorizer, Log: p.Log, Version: p.Version}
 			if change != nil {

@@ -92,6 +92,30 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 	if err := v.Err(); err != nil {
 		return api.Description{}, err
 	}
+	row, err := s.execution(ctx, "describe", t)
+	if err != nil {
+		return api.Description{}, err
+	}
+	if row.Outcome.Status.Closed() {
+		return s.describeClosed(ctx, row)
+	}
+	return s.describeOpen(ctx, t)
+}
+
+// describeClosed describes a run that has ended. Nothing about it changes, so no owner is asked.
+func (s *Service) describeClosed(ctx context.Context, row *store.Execution) (api.Description, error) {
+	d := describe(row)
+	key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
+	if err := s.label(ctx, []store.RunKey{key}, []*api.Description{&d}); err != nil {
+		return d, err
+	}
+	last, err := s.store.LastEvent(ctx, key)
+	d.Events = max(last, int64(len(row.Start.Carried))) + 2 // event 0 and the end have no row
+	return d, err
+}
+
+// describeOpen describes a run that was open a moment ago, and says why it does not move.
+func (s *Service) describeOpen(ctx context.Context, t api.Target) (api.Description, error) {
 	// Ask the owner first: whatever it no longer holds is in the store by then.
 	j, err := s.judge(ctx, t.Address.Tenant)
 	if err != nil {
@@ -102,21 +126,20 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 	if err != nil {
 		return api.Description{}, err
 	}
+	if row.Outcome.Status.Closed() {
+		return s.describeClosed(ctx, row)
+	}
 
 	d := describe(row)
 	key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
 	if err := s.label(ctx, []store.RunKey{key}, []*api.Description{&d}); err != nil {
 		return d, err
 	}
-	d.Events, err = s.countEvents(ctx, key, int64(len(row.Start.Carried)))
-	damage := err
-	if err != nil && (!fault.Is(err, fault.Corrupt) || row.Outcome.Status.Closed()) {
+	last, err := s.store.LastEvent(ctx, key)
+	if err != nil {
 		return d, err
 	}
-	if row.Outcome.Status.Closed() {
-		d.Events++
-		return d, nil
-	}
+	d.Events = max(last, int64(len(row.Start.Carried))) + 1 // event 0 has no row
 
 	timers, err := s.store.LoadRunTimers(ctx, key)
 	if err != nil {
@@ -128,9 +151,9 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 		}
 		d.Timers = append(d.Timers, api.Timer{ID: tm.ID, Due: tm.Due})
 	}
-	open, err := s.openTasks(ctx, row)
-	if err != nil && damage == nil {
-		return d, err
+	open, damage := s.openTasks(ctx, row)
+	if damage != nil && !fault.Is(damage, fault.Corrupt) {
+		return d, damage
 	}
 	if d.Tasks, err = s.tasks(ctx, row, open); err != nil {
 		return d, err
@@ -150,21 +173,6 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 	d.Chain = j.follow(ctx, &row.Start, d.Reasons)
 	d.Alive = j.aliveFor(&d)
 	return d, nil
-}
-
-// countEvents counts the events of a run: event 0, the carried ones, and the stored ones.
-func (s *Service) countEvents(ctx context.Context, key store.RunKey, carried int64) (int64, error) {
-	last := carried
-	for {
-		page, err := s.store.LoadEvents(ctx, key, last, historyPage, 4<<20)
-		if err != nil {
-			return 0, err
-		}
-		if len(page) == 0 {
-			return last + 1, nil
-		}
-		last = page[len(page)-1].Seq
-	}
 }
 
 func describe(row *store.Execution) api.Description {

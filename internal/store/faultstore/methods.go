@@ -172,6 +172,11 @@ func (f *Store) Count(ctx context.Context, q store.Query) (int64, error) {
 	return call(ctx, f, Count, nil, func() (int64, error) { return f.inner.Count(ctx, q) })
 }
 
+// LastEvent returns the highest position of the events of a run.
+func (f *Store) LastEvent(ctx context.Context, key store.RunKey) (int64, error) {
+	return call(ctx, f, LastEvent, nil, func() (int64, error) { return f.inner.LastEvent(ctx, key) })
+}
+
 // LoadEventsOf loads events of a run that are of one kind.
 func (f *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.EventKind, before int64, limit int) ([]model.Event, error) {
 	return call(ctx, f, LoadEventsOf, nil, func() ([]model.Event, error) { return f.inner.LoadEventsOf(ctx, key, kind, before, limit) })

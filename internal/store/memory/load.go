@@ -164,6 +164,19 @@ func (s *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.E
 	return cloneEvents(out), nil
 }
 
+// LastEvent returns the highest position of the stored events of a run.
+func (s *Store) LastEvent(ctx context.Context, key store.RunKey) (int64, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "count events"); err != nil {
+		return 0, err
+	}
+	r := s.look(key)
+	if r == nil || len(r.events) == 0 {
+		return 0, nil
+	}
+	return r.events[len(r.events)-1].Seq, nil
+}
+
 // LoadRun returns what the engine needs to continue a run.
 //
 //arch:parameters the signature is part of the store port

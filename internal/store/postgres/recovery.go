@@ -221,6 +221,18 @@ select seq, at, kind, body from {schema}.history where shard = $1 and run = $2 a
 	return s.events(ctx, key, load, before, int16(kind), limit)
 }
 
+// LastEvent returns the highest position of the stored events of a run.
+func (s *Store) LastEvent(ctx context.Context, key store.RunKey) (last int64, err error) {
+	if key.Shard >= model.MaxShards {
+		return 0, nil
+	}
+	const load = `select coalesce(max(seq), 0) from {schema}.history where shard = $1 and run = $2`
+	err = s.read(ctx, "count events", func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, s.sql(load), int16(key.Shard), runArg(key.Run)).Scan(&last)
+	})
+	return last, err
+}
+
 // events reads events of a run: seq, at, kind, body.
 func (s *Store) events(ctx context.Context, key store.RunKey, load string, args ...any) ([]model.Event, error) {
 	if key.Shard >= model.MaxShards {

@@ -15,6 +15,7 @@ const (
 		where shard = ?1 and run > ?2 and state = 0 order by run`
 	sqlLoadEvents = `select seq, at, kind, body from perdure_history where run = ?1 and shard = ?2 and seq > ?3 order by seq limit ?4`
 	sqlEventsOf   = `select seq, at, kind, body from perdure_history where run = ?1 and shard = ?2 and seq < ?3 and kind = ?4 order by seq desc limit ?5`
+	sqlLastEvent  = `select max(seq) from perdure_history where run = ?1 and shard = ?2`
 	sqlLoadTimers = `select due, run, id, tenant, workflow, key from perdure_timers
 		where shard = ?1 and (due, run, id) > (?2, ?3, ?4) and due <= ?5 order by due, run, id`
 	sqlRunTimers = `select due, run, id, tenant, workflow, key from perdure_timers where run = ?1 and shard = ?2 order by id`
@@ -108,6 +109,17 @@ func (s *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.E
 		return nil, err
 	}
 	return out, nil
+}
+
+// LastEvent returns the highest position of the stored events of a run.
+func (s *Store) LastEvent(ctx context.Context, key store.RunKey) (last int64, err error) {
+	err = s.read(ctx, "count events", func(c *conn) error {
+		return c.query(sqlLastEvent, func(q *stmt) error {
+			last = q.int(0) // null is 0
+			return nil
+		}, key.Run[:], int(key.Shard))
+	})
+	return last, err
 }
 
 // eventOf decodes the event of a row: seq, at, kind, body.

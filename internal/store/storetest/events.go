@@ -107,6 +107,8 @@ func testEventOrder(x *suite) {
 			b.Events = append(b.Events, a.Event(seq), c.Event(seq+1))
 		}
 	})
+	last := func(s Subject) int64 { return try(x.Store.LastEvent(x.Context(), s.RunKey)).or(x) }
+	x.Want("the last positions", []int64{10, 11, 0}, []int64{last(a), last(c), last(x.SubjectIn(3))})
 
 	l.Write(func(b *store.Batch) { b.Events = []store.EventRow{a.Event(3), a.Event(100)} })
 	var got []int64
