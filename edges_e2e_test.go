@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
@@ -69,7 +70,7 @@ func TestMistakesOfCallsAreRefused(t *testing.T) {
 // Errors name executions and entities as users write them.
 func TestErrorsNameAddressesAsUsersDo(t *testing.T) {
 	t.Parallel()
-	accounts := perdure.NewEntity[int]("account", perdure.MailboxSize(1))
+	accounts := perdure.NewEntity[int]("account", perdure.MailboxSize(1), perdure.OperationTimeout(time.Hour))
 	hold := make(chan struct{})
 	deposit := perdure.NewOperation(accounts, "deposit", func(perdure.EntityCtx, *int, int) (int, error) { <-hold; return 0, nil })
 	note := perdure.NewSignal[int]("note")

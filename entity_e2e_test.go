@@ -362,7 +362,7 @@ func TestOperationsOfOneKeyRunAlone(t *testing.T) {
 func TestViewsBesideABusyEntity(t *testing.T) {
 	t.Parallel()
 	begun, open := make(chan struct{}), make(chan struct{})
-	boxes := perdure.NewEntity[string]("box")
+	boxes := perdure.NewEntity[string]("box", perdure.OperationTimeout(time.Hour))
 	put := perdure.NewOperation(boxes, "put", func(_ perdure.EntityCtx, s *string, v string) (string, error) {
 		*s = v
 		if v == "slow" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
@@ -15,7 +16,7 @@ import (
 func TestBoundedMailbox(t *testing.T) {
 	t.Parallel()
 	release, begun := make(chan struct{}), make(chan struct{})
-	notes := perdure.NewEntity[int]("note", perdure.MailboxSize(1500), perdure.MailboxBytes(1<<20))
+	notes := perdure.NewEntity[int]("note", perdure.MailboxSize(1500), perdure.MailboxBytes(1<<20), perdure.OperationTimeout(time.Hour))
 	add := perdure.NewOperation(notes, "add", func(_ perdure.EntityCtx, n *int, text string) (int, error) {
 		if text == "wait" {
 			begun <- struct{}{}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure"
 )
@@ -35,7 +36,7 @@ type program struct {
 func newProgram(name string) *program {
 	p := &program{
 		stage: perdure.NewQuery[perdure.Void, string]("stage"), add: perdure.NewUpdate[int, int]("add"), finish: perdure.NewSignal[int]("finish"),
-		counters: perdure.NewEntity[int]("counter-" + name),
+		counters: perdure.NewEntity[int]("counter-"+name, perdure.OperationTimeout(time.Hour)),
 	}
 	p.count = perdure.NewOperation(p.counters, "count", func(_ perdure.EntityCtx, s *int, n int) (int, error) {
 		*s += n

@@ -15,7 +15,7 @@ func TestOperatorRepairsAnEntity(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
 		began := make(chan struct{}, 1)
-		tanks := perdure.NewEntity[int]("tank", perdure.OperationLog(5))
+		tanks := perdure.NewEntity[int]("tank", perdure.OperationLog(5), perdure.OperationTimeout(time.Hour))
 		fill := perdure.NewOperation(tanks, "fill", func(_ perdure.EntityCtx, liters *int, n int) (int, error) {
 			*liters += n
 			return *liters, nil

@@ -231,7 +231,7 @@ func heapUpdates(t *testing.T, h hostile, dir string) {
 
 func heapCalls(t *testing.T, h hostile, dir string) {
 	over := make(chan struct{})
-	count := perdure.NewEntity[int]("count")
+	count := perdure.NewEntity[int]("count", perdure.OperationTimeout(time.Hour))
 	add := perdure.NewOperation(count, "add", func(_ perdure.EntityCtx, n *int, s string) (int, error) {
 		<-over
 		*n += len(s)

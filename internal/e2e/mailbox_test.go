@@ -17,7 +17,7 @@ func TestOperatorManagesAMailbox(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
 		began, goOn := make(chan string, 10), make(chan struct{})
-		gates := perdure.NewEntity[string]("gate", perdure.MailboxSize(3))
+		gates := perdure.NewEntity[string]("gate", perdure.MailboxSize(3), perdure.OperationTimeout(time.Hour))
 		enter := perdure.NewOperation(gates, "enter", func(_ perdure.EntityCtx, state *string, who string) (string, error) {
 			began <- who
 			<-goOn

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
@@ -40,7 +41,7 @@ func TestSlotsOfAProcess(t *testing.T) {
 		return sum, nil
 	})
 	busy := perdure.NewWorkflow("busy", func(ctx perdure.WorkflowCtx, name string) (string, error) { return hold.Run(ctx, name) })
-	desk := perdure.NewEntity[int]("desk")
+	desk := perdure.NewEntity[int]("desk", perdure.OperationTimeout(time.Hour))
 	wait := perdure.NewOperation(desk, "wait", func(_ perdure.EntityCtx, _ *int, name string) (string, error) {
 		return body(context.Background(), name)
 	})

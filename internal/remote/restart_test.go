@@ -173,7 +173,7 @@ func outlive(t *testing.T, signal os.Signal, late bool) {
 		return x + y, err
 	})
 	tasks := perdure.NewWorkflow("tasks", func(ctx perdure.WorkflowCtx, n int) (int, error) { return task.Run(ctx, n) })
-	account := perdure.NewEntity[int]("account")
+	account := perdure.NewEntity[int]("account", perdure.OperationTimeout(time.Hour))
 	deposit := perdure.NewOperation(account, "deposit", func(ctx perdure.EntityCtx, balance *int, n int) (int, error) {
 		*balance += n
 		return *balance, called.pass(context.Background())

@@ -53,7 +53,7 @@ func (w *world) shop() *perdure.App {
 		return total + n, nil
 	})
 
-	account := perdure.NewEntity[int]("account")
+	account := perdure.NewEntity[int]("account", perdure.OperationTimeout(time.Hour))
 	deposit := perdure.NewOperation(account, "deposit", func(_ perdure.EntityCtx, s *int, n int) (int, error) {
 		*s += n
 		return *s, nil
