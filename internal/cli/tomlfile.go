@@ -11,6 +11,7 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/spelling"
 )
 
 // tomlFile is a parsed file that remembers the line of every key.
@@ -84,7 +85,7 @@ func (f *tomlFile) inOrder(prefix string, table map[string]any) []string {
 // unknownKey refuses a key and names the nearest known one, or all if none is near.
 func (f *tomlFile) unknownKey(prefix, key string, known []string) error {
 	err := fault.New(fault.Invalid, "%s: unknown key %q", f.at(prefix+key), key)
-	if near := nearest(key, known); distance(key, near) <= (len(key)+1)/2 {
+	if near := spelling.Nearest(key, known); spelling.Distance(key, near) <= (len(key)+1)/2 {
 		return fault.WithHint(err, "did you mean %s?", near)
 	}
 	return fault.WithHint(err, "known keys: %s", strings.Join(known, ", "))
@@ -99,33 +100,4 @@ func joinProblems(problems []error) error {
 		return problems[0]
 	}
 	return fault.New(fault.Invalid, "%d problems:\n%w", len(problems), errors.Join(problems...))
-}
-
-// nearest returns the known word that is most like another one.
-func nearest(word string, known []string) string {
-	return slices.MinFunc(known, func(a, b string) int { return distance(word, a) - distance(word, b) })
-}
-
-// distance is how many characters must be inserted, removed or replaced to make one text of
-// another.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := before
-			if a[i] != b[j] {
-				replaced++
-			}
-			before = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-
-	return row[len(b)]
 }

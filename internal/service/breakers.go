@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/spelling"
 )
 
 // mostNames is the largest number of known names that an error lists.
@@ -74,7 +75,7 @@ func breakerHint(name string, known []string) string {
 	}
 	var near []string
 	for _, k := range known {
-		if distance(name, k) <= (len(name)+2)/3 {
+		if spelling.Distance(name, k) <= (len(name)+2)/3 {
 			near = append(near, k)
 		}
 	}
@@ -86,25 +87,4 @@ func breakerHint(name string, known []string) string {
 		known, more = known[:mostNames], ", …"
 	}
 	return "known breakers: " + strings.Join(known, ", ") + more
-}
-
-// distance is how many bytes must be inserted, removed or replaced to make one text of another.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := before
-			if a[i] != b[j] {
-				replaced++
-			}
-			before = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

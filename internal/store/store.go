@@ -225,8 +225,8 @@ type Reader interface {
 	// LoadEventsOf returns the stored events of a run that have the kind and a position below
 	// before, newest first, at most limit.
 	LoadEventsOf(ctx context.Context, key RunKey, kind model.EventKind, before int64, limit int) ([]model.Event, error)
-	// LastEvent returns the highest position of the stored events of a run, and 0 if it has none. It
-	// reads no event.
+	// LastEvent returns the highest position of the stored events of a run, and 0 if it has none.
+	// It reads no event.
 	LastEvent(ctx context.Context, key RunKey) (int64, error)
 	// LoadLabels returns the present labels of the runs, ordered by shard, run and name. It omits
 	// unknown runs.
