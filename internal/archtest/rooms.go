@@ -86,7 +86,7 @@ var rooms = []room{
 	// Wake-up hints, never truth.
 	{path: "internal/notify", imports: []string{"internal/model"}},
 	{path: "internal/notify/postgres", imports: []string{"internal/episode", "internal/model", "internal/notify", "internal/pooler"}},
-	{path: "internal/notify/nats", imports: []string{"internal/model", "internal/notify"}},
+	{path: "internal/notify/nats", imports: join(vocabulary, "internal/episode", "internal/notify")},
 
 	// Direct connections between nodes.
 	{path: "internal/peerlink", imports: vocabulary},
@@ -164,7 +164,7 @@ var rooms = []room{
 	{
 		path: "internal/cli",
 		imports: join(
-			vocabulary, "internal/api", "internal/history", "internal/query", "internal/spelling", "internal/batch", "internal/cadence", "internal/schedule", "internal/config", "internal/deploy", "internal/console", "internal/authn", "internal/authn/jwt", "internal/authz", "internal/authz/policy", "internal/restapi", "internal/flovyn", "internal/apidocs", "internal/node", "internal/remote", "internal/telemetry", "internal/telemetry/otlp", "internal/telemetry/prom", "internal/telemetry/tracing", generated,
+			vocabulary, "internal/api", "internal/history", "internal/query", "internal/spelling", "internal/batch", "internal/cadence", "internal/schedule", "internal/config", "internal/deploy", "internal/console", "internal/authn", "internal/authn/jwt", "internal/authz", "internal/authz/policy", "internal/restapi", "internal/flovyn", "internal/apidocs", "internal/node", "internal/notify/nats", "internal/remote", "internal/telemetry", "internal/telemetry/otlp", "internal/telemetry/prom", "internal/telemetry/tracing", generated,
 			".",                  // keys are hashed as programs do
 			"internal/attach",    // stress runs a program of its own
 			"internal/core/rule", // rates are read as rules have them

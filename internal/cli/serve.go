@@ -26,6 +26,7 @@ import (
 	"github.com/perdure/perdure/internal/flovyn"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/notify/nats"
 	"github.com/perdure/perdure/internal/restapi"
 	"github.com/perdure/perdure/internal/telemetry"
 	"github.com/perdure/perdure/internal/telemetry/otlp"
@@ -54,6 +55,7 @@ type serveFlags struct {
 	tokens                         tokenFlags
 	from                           origins
 	retainAudit                    time.Duration
+	nats                           nats.Config
 }
 
 func newServe(o *options) *cobra.Command {
@@ -103,6 +105,9 @@ Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or
 	flags.Var(span(&f.drain, 20*time.Second), "drain-timeout", "how long running calls may take when the server stops")
 	flags.Var(span(&f.lease, 0), "lease", "how long other nodes wait before they take over from this one (default 10s)")
 	flags.Var(span(&f.retainAudit, node.DefaultRetainAudit), "retain-audit", "how long the audit log keeps entries; 0 for no limit")
+	flags.StringVar(&f.nats.URL, "nats", "", "URL of NATS servers that carry hints between servers and changes to subscribers, such as nats://localhost:4222 ($PERDURE_NATS)")
+	flags.StringVar(&f.nats.Credentials, "nats-credentials", "", "file with the credentials of a NATS user")
+	flags.StringVar(&f.nats.Prefix, "nats-prefix", nats.DefaultPrefix, "first words of the subjects on NATS")
 	flags.StringVar(&f.collector, "otlp-endpoint", "", "URL of an OpenTelemetry collector for metrics and spans, such as http://localhost:4318 ($OTEL_EXPORTER_OTLP_ENDPOINT)")
 	flags.BoolVar(&f.tenantMetrics, "metrics-by-tenant", false, "add the tenant as a label to the metrics of workflows, tasks, queues, limits and entities")
 	flags.BoolVar(&f.flovyn, "flovyn-contract", false, "take the configuration as containers of Flovyn servers do: $DATABASE_URL, $SERVER_PORT, $GRPC_SERVER_PORT, $CONFIG_FILE")
@@ -139,6 +144,13 @@ func (o *options) runServer(ctx context.Context, f *serveFlags, cfg node.ServerC
 	log := cfg.Node.Log
 	if cfg.Node.RetainAudit = f.retainAudit; f.retainAudit == 0 {
 		cfg.Node.RetainAudit = -1 // no limit
+	}
+	if f.nats.URL != "" {
+		cfg.Node.Carrier = func(cluster string) (node.Carrier, error) {
+			c := f.nats
+			c.Cluster, c.Log = cluster, log
+			return nats.Open(c)
+		}
 	}
 	o.machine.limitMemory(log)
 	cfg.AccessLog, cfg.AdminListen, cfg.Profiles = f.accessLog, f.adminListen, profiler()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/fault"
@@ -69,9 +71,31 @@ func (o *options) checkEveryServer(f *serveFlags, p *serveParts, url string, add
 	if f.accessLog < 0 {
 		add("access_log", fault.New(fault.Invalid, "--access-log is %d, must be >= 0", f.accessLog))
 	}
+	add("nats", f.checkNATS())
 	if f.adminListen != "" {
 		add("admin_listen", f.checkAdminListen())
 	}
+}
+
+// checkNATS refuses settings of NATS that cannot work, and a password that others can read.
+func (f *serveFlags) checkNATS() error {
+	if f.nats.URL == "" {
+		if f.nats.Credentials != "" {
+			return fault.New(fault.Invalid, "--nats-credentials needs --nats")
+		}
+		return nil
+	}
+	if err := f.nats.Check(); err != nil {
+		return err
+	}
+	switch secret := slices.ContainsFunc(strings.Split(f.nats.URL, ","), hasPassword); {
+	case secret && f.production && f.from["nats"] == flagOrigin:
+		return fault.WithHint(fault.New(fault.Invalid, "--nats has a password, and other users of this machine can read the arguments of a process"),
+			"use $PERDURE_NATS or --nats-credentials")
+	case secret && f.from.file("nats"):
+		return checkPrivate("the password of NATS", configFile(f.config))
+	}
+	return nil
 }
 
 // checkAdminListen refuses an address for profiles that cannot be right, or that other machines

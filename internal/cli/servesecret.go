@@ -7,11 +7,11 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// hasPassword reports whether the URL of a store has a password.
-func hasPassword(store string) bool {
-	u, err := url.Parse(store)
+// hasPassword reports whether a URL has a password.
+func hasPassword(text string) bool {
+	u, err := url.Parse(text)
 	if err != nil {
-		return false // opening the store says what is wrong
+		return false // whoever opens it says what is wrong
 	}
 	_, in := u.User.Password()
 	return in || u.Query().Has("password")

@@ -17,6 +17,7 @@ import (
 	"github.com/perdure/perdure/internal/cluster"
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/feed"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/fault"
@@ -56,6 +57,9 @@ type Config struct {
 	// Weight is the share of the shards that this node should own, relative to the other nodes.
 	// Default 100, at least 1 and at most 10,000.
 	Weight int
+	// Carrier connects the node with another carrier of hints and changes; nil for none. The node
+	// closes what it returns. cluster is the id of the store.
+	Carrier func(cluster string) (Carrier, error)
 	// AllowUnsafe accepts a PostgreSQL server that loses acknowledged commits in a crash. For
 	// tests.
 	AllowUnsafe bool
@@ -92,6 +96,17 @@ type Config struct {
 	Wrap func(store.Store) store.Store
 }
 
+// Carrier carries hints between nodes, beside the database, and changes to subscribers. Both are
+// never the truth, so it may lose them.
+type Carrier interface {
+	notify.Hub
+
+	// Changed publishes changes that are durable. It must not block, and must not keep the slice.
+	Changed(changes []model.Change)
+	// Close ends the connection.
+	Close() error
+}
+
 // Node is a running node.
 type Node struct {
 	store   store.Store
@@ -100,6 +115,7 @@ type Node struct {
 	audit   *audit.Log // nil if the store is open for reading only
 	records bool       // whether Backend and Admin record
 	hints   closer
+	carrier Carrier            // nil without one
 	peers   *peerlink.Endpoint // nil if other nodes cannot connect
 	unwatch func()             // ends the service's reports to the meter
 	stop    context.CancelFunc
@@ -227,6 +243,14 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
+	var changes feed.Config
+	if cfg.Carrier != nil {
+		if n.carrier, err = cfg.Carrier(st.Info().Cluster); err != nil {
+			return nil, errors.Join(err, n.close())
+		}
+		changes.Tap = n.carrier.Changed
+		hub = notify.Several{hub, n.carrier}
+	}
 	if n.peers, err = listenForPeers(ctx, &cfg, st); err != nil {
 		return nil, errors.Join(err, n.close())
 	}
@@ -238,7 +262,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n.engine = engine.New(engine.Config{
 		Store: n.store, Hints: hub, Peers: n.peers, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane, Weight: cfg.Weight,
 		Guest: cfg.Guest && st.Info().Shared, Retention: cfg.Retention, RetainDead: cfg.RetainDead, RetainRequest: cfg.RetainRequest, RetainAudit: cfg.RetainAudit,
-		Meter: cfg.Meter, Tracer: cfg.Tracer, Limits: cfg.limits(),
+		Meter: cfg.Meter, Tracer: cfg.Tracer, Limits: cfg.limits(), Feed: changes,
 	})
 
 	n.service = service.New(n.engine, n.store, service.Limits{Payload: cfg.MaxPayload})
@@ -368,6 +392,9 @@ func (n *Node) close() (err error) {
 	}
 	if n.hints != nil {
 		err = errors.Join(err, n.hints.Close())
+	}
+	if n.carrier != nil {
+		err = errors.Join(err, n.carrier.Close())
 	}
 	return errors.Join(err, n.store.Close())
 }

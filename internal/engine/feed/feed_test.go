@@ -105,6 +105,30 @@ func changes(tenant string, keys ...string) (all []model.Change) {
 	return all
 }
 
+// A tap gets all changes of all tenants, with watchers or without.
+func TestTap(t *testing.T) {
+	t.Parallel()
+	var got []string
+	d := newDesk(t, func(c *feed.Config) {
+		c.Tap = func(all []model.Change) {
+			for i := range all {
+				got = append(got, all[i].Address.Tenant+all[i].Address.Key)
+			}
+		}
+	})
+	if !d.On() {
+		t.Error("changes are not wanted although there is a tap")
+	}
+	d.Publish(append(changes("a", "1", "2"), changes("b", "x")...))
+	w := d.watch("a", "")
+	d.want(w, "")
+	d.Publish(changes("a", "3"))
+	d.want(w, "3")
+	if want := "a1 a2 bx a3"; strings.Join(got, " ") != want {
+		t.Errorf("the tap has got %q, want %q", got, want)
+	}
+}
+
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -30,6 +30,9 @@ type Config struct {
 	Watchers, TenantWatchers int
 	Changes, Bytes, Total    int
 	Linger                   time.Duration
+	// Tap, if set, gets every change of every tenant, in the order of the feed; one call at a time.
+	// It must not block, and must not keep the slice.
+	Tap func(changes []model.Change)
 	// Now returns a time that never goes back. It must be set.
 	Now func() time.Duration
 }
@@ -71,12 +74,15 @@ func New(cfg Config) *Hub {
 }
 
 // On reports whether any changes are wanted. It costs one atomic load.
-func (h *Hub) On() bool { return h.on.Load() }
+func (h *Hub) On() bool { return h.cfg.Tap != nil || h.on.Load() }
 
 // Publish adds changes that are durable, in order. It never waits for a watcher.
 func (h *Hub) Publish(changes []model.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.cfg.Tap != nil {
+		h.cfg.Tap(changes)
+	}
 	if now := h.cfg.Now(); now >= h.sweepAt {
 		h.sweep(now)
 	}

@@ -54,7 +54,7 @@ type Config struct {
 
 // Bounds.
 const (
-	mostPending    = 10_000 // hints that wait; further ones are dropped
+	mostPayload    = 7900 // bytes; PostgreSQL takes a little more
 	connectTimeout = 5 * time.Second
 	sendTimeout    = 5 * time.Second
 	probeTimeout   = 2 * time.Second
@@ -76,9 +76,7 @@ type Hub struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu      sync.Mutex
-	pending map[notify.Hint]struct{}
-	wake    chan struct{}
+	pending *notify.Pending
 
 	changed sync.Mutex    // held during Config.Changed
 	own     atomic.Uint32 // the server process that sends our hints
@@ -121,7 +119,7 @@ func Open(c Config) (*Hub, error) {
 	dialer := &net.Dialer{Timeout: connectTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 	conn.DialFunc = dialer.DialContext
 	h := &Hub{
-		cfg: c, conn: conn, channel: "perdure_hint_" + c.Schema, pending: make(map[notify.Hint]struct{}), wake: make(chan struct{}, 1),
+		cfg: c, conn: conn, channel: "perdure_hint_" + c.Schema, pending: notify.NewPending(),
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -148,26 +146,7 @@ func (h *Hub) Close() error {
 func (h *Hub) Subscribe(fn func(notify.Hint)) func() { return h.local.Subscribe(fn) }
 
 // Publish adds a hint to the next ones to send.
-func (h *Hub) Publish(hint notify.Hint) {
-	h.mu.Lock()
-	if len(h.pending) < mostPending {
-		h.pending[hint] = struct{}{}
-	}
-	h.mu.Unlock()
-	select {
-	case h.wake <- struct{}{}:
-	default:
-	}
-}
-
-// take returns the waiting hints and empties the list.
-func (h *Hub) take() map[notify.Hint]struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	taken := h.pending
-	h.pending = make(map[notify.Hint]struct{})
-	return taken
-}
+func (h *Hub) Publish(hint notify.Hint) { h.pending.Add(hint) }
 
 // send sends hints until the hub is closed.
 func (h *Hub) send() {
@@ -178,11 +157,11 @@ func (h *Hub) send() {
 		select {
 		case <-h.ctx.Done():
 			return
-		case <-h.wake:
+		case <-h.pending.Wake():
 		}
 
-		hints := h.take()
-		err := h.deliver(&conn, encode(hints))
+		hints := h.pending.Take()
+		err := h.deliver(&conn, notify.Encode(hints, mostPayload))
 		if err == nil {
 			h.sending.OK()
 			pause = firstPause
@@ -279,7 +258,7 @@ func (h *Hub) listenOnce(first bool) error {
 			return err
 		}
 		if n.PID != h.own.Load() && n.PID != backend {
-			for _, hint := range decode(n.Payload) {
+			for _, hint := range notify.Decode(n.Payload) {
 				h.local.Publish(hint)
 			}
 		}
@@ -339,7 +318,7 @@ func (h *Hub) probe(ctx context.Context, conn, sender *pgx.Conn) error {
 		case n.Payload == greeting:
 			return nil
 		}
-		for _, hint := range decode(n.Payload) {
+		for _, hint := range notify.Decode(n.Payload) {
 			h.local.Publish(hint)
 		}
 	}

@@ -1,4 +1,4 @@
-package postgres
+package notify
 
 import (
 	"encoding/base64"
@@ -7,32 +7,28 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/notify"
 )
 
 // A payload is a list of hints, separated by spaces: m and a shard, c and a node, p and a node, v,
 // s and a node. A reader skips words that it does not know, so that nodes of different versions can
 // talk.
 
-// mostPayload is the maximum size of a payload in PostgreSQL, with some room.
-const mostPayload = 7900
-
 var nodeText = base64.RawURLEncoding
 
-// encode returns the hints in as few payloads as possible.
-func encode(hints map[notify.Hint]struct{}) (payloads []string) {
+// Encode returns the hints in as few payloads as possible, each of at most the given size.
+func Encode(hints map[Hint]struct{}, most int) (payloads []string) {
 	var words []string
 	for h := range hints {
 		switch h.Kind {
-		case notify.Mail:
+		case Mail:
 			words = append(words, "m"+strconv.Itoa(int(h.Shard)))
-		case notify.Closed:
+		case Closed:
 			words = append(words, "c"+nodeText.EncodeToString(h.Node[:]))
-		case notify.Peer:
+		case Peer:
 			words = append(words, "p"+nodeText.EncodeToString(h.Node[:]))
-		case notify.Membership:
+		case Membership:
 			words = append(words, "v")
-		case notify.Settings:
+		case Settings:
 			words = append(words, "s"+nodeText.EncodeToString(h.Node[:]))
 		}
 	}
@@ -40,7 +36,7 @@ func encode(hints map[notify.Hint]struct{}) (payloads []string) {
 	slices.Sort(words)
 	var b strings.Builder
 	for _, w := range words {
-		if b.Len()+len(w)+1 > mostPayload {
+		if b.Len()+len(w)+1 > most {
 			payloads = append(payloads, b.String())
 			b.Reset()
 		}
@@ -56,21 +52,21 @@ func encode(hints map[notify.Hint]struct{}) (payloads []string) {
 	return payloads
 }
 
-// decode reads a payload.
-func decode(payload string) (hints []notify.Hint) {
+// Decode reads a payload.
+func Decode(payload string) (hints []Hint) {
 	for word := range strings.FieldsSeq(payload) {
 		switch kind, rest := word[0], word[1:]; kind {
 		case 'm':
 			if shard, err := strconv.ParseUint(rest, 10, 16); err == nil && shard < model.MaxShards {
-				hints = append(hints, notify.Hint{Kind: notify.Mail, Shard: model.ShardID(shard)})
+				hints = append(hints, Hint{Kind: Mail, Shard: model.ShardID(shard)})
 			}
 		case 'c', 's', 'p':
-			h := notify.Hint{Kind: notify.Closed}
+			h := Hint{Kind: Closed}
 			switch kind {
 			case 's':
-				h.Kind = notify.Settings
+				h.Kind = Settings
 			case 'p':
-				h.Kind = notify.Peer
+				h.Kind = Peer
 			}
 			if raw, err := nodeText.DecodeString(rest); err == nil && len(raw) == len(h.Node) {
 				copy(h.Node[:], raw)
@@ -78,7 +74,7 @@ func decode(payload string) (hints []notify.Hint) {
 			}
 		case 'v':
 			if rest == "" {
-				hints = append(hints, notify.Hint{Kind: notify.Membership})
+				hints = append(hints, Hint{Kind: Membership})
 			}
 		}
 	}

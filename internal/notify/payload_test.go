@@ -1,4 +1,4 @@
-package postgres
+package notify_test
 
 import (
 	"math/rand/v2"
@@ -10,9 +10,11 @@ import (
 	"github.com/perdure/perdure/internal/notify"
 )
 
+const mostPayload = 7900
+
 func TestPayloads(t *testing.T) {
 	t.Parallel()
-	if got := encode(nil); got != nil {
+	if got := notify.Encode(nil, 100); got != nil {
 		t.Errorf("nothing became %q", got)
 	}
 
@@ -27,7 +29,7 @@ func TestPayloads(t *testing.T) {
 	}
 
 	hints[notify.Hint{Kind: notify.Membership}] = struct{}{}
-	payloads := encode(hints)
+	payloads := notify.Encode(hints, mostPayload)
 	if len(payloads) < 2 || len(payloads) > 5 {
 		t.Errorf("%d payloads", len(payloads))
 	}
@@ -37,7 +39,7 @@ func TestPayloads(t *testing.T) {
 		if len(p) > mostPayload {
 			t.Errorf("a payload of %d bytes", len(p))
 		}
-		for _, h := range decode(p) {
+		for _, h := range notify.Decode(p) {
 			got[h] = struct{}{}
 		}
 	}
@@ -53,7 +55,7 @@ func TestPayloads(t *testing.T) {
 	}
 
 	// A newer node may send more, and a payload may be anything.
-	if got := decode("x12 m7 v2 c!! m-1 m99999 v"); !slices.Equal(got, []notify.Hint{{Kind: notify.Mail, Shard: 7}, {Kind: notify.Membership}}) {
+	if got := notify.Decode("x12 m7 v2 c!! m-1 m99999 v"); !slices.Equal(got, []notify.Hint{{Kind: notify.Mail, Shard: 7}, {Kind: notify.Membership}}) {
 		t.Errorf("decoded %+v", got)
 	}
 }
@@ -65,16 +67,16 @@ func FuzzDecode(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, payload string) {
 		hints := make(map[notify.Hint]struct{})
-		for _, h := range decode(payload) {
-			if h.Shard >= model.MaxShards || h.Kind < notify.Mail || h.Kind > notify.Membership {
+		for _, h := range notify.Decode(payload) {
+			if h.Shard >= model.MaxShards || h.Kind < notify.Mail || h.Kind > notify.Peer {
 				t.Fatalf("%+v", h)
 			}
 			hints[h] = struct{}{}
 		}
 
 		again := make(map[notify.Hint]struct{})
-		for _, p := range encode(hints) {
-			for _, h := range decode(p) {
+		for _, p := range notify.Encode(hints, mostPayload) {
+			for _, h := range notify.Decode(p) {
 				again[h] = struct{}{}
 			}
 		}
