@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -23,15 +24,30 @@ import (
 // at once, only one migrates. A process that is killed half-way leaves nothing behind. It also
 // works through a pooler. (goose would need database/sql, an exclusive session, and a rewritten
 // file per schema name, and would save about a hundred lines.)
+//
+// A migration that older builds do not notice, such as a new table or a column with a default, says
+// so with the number of the oldest migration that a build must know to use the schema:
+//
+//	-- compatible: 14
+//
+// Such a build may open the store although it is newer. So releases that differ by such migrations
+// run side by side, in any order of starts.
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
 type migration struct {
-	version int
-	name    string
-	sql     string
+	version    int
+	name       string
+	sql        string
+	compatible int // what its line says; 0 if it has none
 }
+
+// firstCompatible is the first migration that records which older builds can use the schema.
+const firstCompatible = 14
+
+// compatibleLine is the line of a migration that older builds do not notice.
+var compatibleLine = regexp.MustCompile(`(?m)^-- compatible: (\d{1,6})$`)
 
 // Latest is the version of the schema that this build reads and writes.
 func Latest() (int, error) {
@@ -58,7 +74,11 @@ func migrations() ([]migration, error) {
 		if err != nil || version != i+1 {
 			return nil, fmt.Errorf("migration %s does not follow migration %d", name, i)
 		}
-		out = append(out, migration{version, name, string(text)})
+		one := migration{version: version, name: name, sql: string(text)}
+		if line := compatibleLine.FindStringSubmatch(one.sql); line != nil {
+			one.compatible, _ = strconv.Atoi(line[1]) // digits
+		}
+		out = append(out, one)
 	}
 
 	return out, nil
@@ -78,8 +98,8 @@ type Status struct {
 	Store string
 }
 
-// Check reads the version of the schema and changes nothing. A schema that is newer than this build
-// is an error.
+// Check reads the version of the schema and changes nothing. A schema that is too new for this
+// build is an error.
 func Check(ctx context.Context, c Config) (Status, error) {
 	cfg, err := c.read()
 	if err != nil {
@@ -194,12 +214,16 @@ func (m *migrator) status(ctx context.Context) (Status, error) {
 		return st, m.openError(ctx, err)
 	}
 
-	if st.Version > st.Known {
+	newer, err := m.isTooNew(ctx, &st)
+	if err != nil {
+		return st, m.openError(ctx, err)
+	}
+	if newer {
 		return st, fault.WithHint(fault.New(fault.Conflict, "%s has version %d of the schema and this build knows up to %d", st.Store, st.Version, st.Known),
 			"it was upgraded by a newer build: run that one, or restore a backup")
 	}
 
-	for _, one := range m.all[st.Version:] {
+	for _, one := range m.all[min(st.Version, st.Known):] {
 		st.Pending = append(st.Pending, one.name)
 	}
 
@@ -212,6 +236,18 @@ func (m *migrator) status(ctx context.Context) (Status, error) {
 	}
 
 	return st, nil
+}
+
+// isTooNew reports whether the schema has a migration that this build does not know and would
+// notice.
+func (m *migrator) isTooNew(ctx context.Context, st *Status) (bool, error) {
+	if st.Version <= st.Known {
+		return false, nil
+	}
+	const look = `select bool_or(compatible = 0 or compatible > $1) from {schema}.migrations where version > $1`
+	var newer bool
+	err := m.conn.QueryRow(ctx, expand(m.cfg.schema, look), st.Known).Scan(&newer)
+	return newer, err
 }
 
 func (m *migrator) openError(ctx context.Context, err error) error {
@@ -289,6 +325,12 @@ func (m *migrator) upgradeOnce(ctx context.Context) error {
 				return fmt.Errorf("migration %s: %w", one.name, err)
 			}
 			if err = exec(`insert into {schema}.migrations (version, name, at) values ($1, $2, {now})`, one.version, one.name); err != nil {
+				return err
+			}
+			if one.version < firstCompatible {
+				continue
+			}
+			if err = exec(`update {schema}.migrations set compatible = $2 where version = $1`, one.version, one.compatible); err != nil {
 				return err
 			}
 		}
