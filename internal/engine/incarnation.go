@@ -483,7 +483,10 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 		inc.board.reunite(d)
 	}
 
-	inc.tenure.Add(1)
+	tenure := inc.tenure.Add(1)
+	if inc.links != nil {
+		inc.links.Mark(uint64(tenure))
+	}
 	for i, s := range inc.lanes {
 		var mine []store.AcquiredShard
 		for _, g := range got {
