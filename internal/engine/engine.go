@@ -446,6 +446,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		self.LinkAddress, self.LinkKey = end.Address(), end.Fingerprint()
 	}
 	e.lives[self.ID] = true
+	early := e.readEarly(ctx)
 	asleep, sent := e.clock.notice(), e.clock.mono()
 	reg, err := e.cfg.Store.Register(ctx, self, e.cfg.Lanes, e.cfg.LeaseTTL)
 	if err != nil {
@@ -454,6 +455,9 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 
 	e.clock.notice()
 	verdict := e.clock.read(sent, e.clock.mono(), reg.Now)
+	if early.Change == storeclock.Adopted && verdict.Change == storeclock.Agrees {
+		verdict = early
+	}
 	inc := &incarnation{
 		eng: e, self: self, epoch: reg.Epoch, wake: make(chan struct{}, 1),
 		lanes: make([]*laneShell, e.cfg.Lanes), owner: make([]atomic.Int32, e.cfg.Store.Info().Shards),
