@@ -13,6 +13,8 @@ SEEDS  ?= 20000
 STORM  ?= 1000000
 BENCH  ?= .
 COUNT  ?= 1
+FAULTS ?= 60
+SEED   ?= 0
 
 GO_FILES = $$(git ls-files --cached --others --exclude-standard '*.go' ':!*.pb.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done)
 
@@ -69,6 +71,10 @@ storm: ## a million timers due at the same moment, on SQLite and on PostgreSQL (
 .PHONY: bank
 bank: ## move money between locked accounts while processes are killed, stopped, drained and cut off
 	go test -tags long -run LongBank -count 1 -v -timeout 30m ./internal/chaos
+
+.PHONY: chaos
+chaos: ## three nodes, four workers and eight clients under fire (FAULTS=60 SEED=0: a random one)
+	go test -tags long -run LongCluster -count 1 -v -timeout 4h ./internal/chaos -cluster-faults=$(FAULTS) -cluster-seed=$(SEED) $(CHAOSFLAGS)
 
 .PHONY: sim
 sim: ## seeded simulation of a cluster (SEEDS=20000)
