@@ -162,6 +162,7 @@ type Engine struct {
 	// foreign are shards that the process has tried to acquire from another process, and has not
 	// served since. An attempt may succeed without an answer. Only Run uses it.
 	foreign map[model.ShardID]bool
+	former  former // only Run uses it
 	// drained says that an operator has drained this node. Its next life begins so. Only Run uses
 	// it.
 	drained  bool
