@@ -57,12 +57,13 @@ test-dial: ## the suites of apps, and the examples, with a server between every 
 	PERDURE_TEST_DIAL=all go test -count 1 -p 1 -timeout 30m . ./internal/e2e ./internal/txtest ./examples/...
 
 .PHONY: fuzz
-fuzz: ## 100,000 malformed inputs each: REST, gRPC, configuration, tokens, the query language
+fuzz: ## 100,000 malformed inputs each: REST, gRPC, configuration, tokens, the query language, frames between nodes
 	go test -count 1 -timeout 60m -run FuzzRequests ./internal/restapi -rounds=1200
 	go test -count 1 -timeout 60m -run FuzzCalls ./internal/grpcapi -rounds=600
 	go test -run XXX -fuzz FuzzConfig -fuzztime 100000x ./internal/cli
 	go test -run XXX -fuzz FuzzToken -fuzztime 100000x ./internal/authn/jwt
 	go test -run XXX -fuzz FuzzParse -fuzztime 100000x ./internal/query
+	go test -run XXX -fuzz FuzzFrame -fuzztime 100000x ./internal/engine/crew
 
 .PHONY: storm
 storm: ## a million timers due at the same moment, on SQLite and on PostgreSQL (STORM=1000000)

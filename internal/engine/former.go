@@ -57,10 +57,10 @@ func mayServe(m *store.Member) bool {
 	return len(m.Serves) == 0
 }
 
-// hasHanded reports whether no remote worker is on its way that holds something of the last owner of
-// a shard. Either the owner is no server, and its workers have ended with it or work for it through
-// other nodes. Or it has freed the shard and lives: then it has taken everything back from its
-// workers. A server that stops says so before it frees a shard.
+// hasHanded reports whether no remote worker is on its way that holds something of the last owner
+// of a shard. Either the owner is no server, and its workers have ended with it or work for it
+// through other nodes. Or it has freed the shard and lives: then it has taken everything back from
+// its workers. A server that stops says so before it frees a shard.
 func (f *former) hasHanded(shard model.ShardID, now model.NodeID) bool {
 	m, known := f.members[f.owners[shard]]
 	return known && (!m.server || m.lives && now.IsZero())

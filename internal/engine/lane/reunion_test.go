@@ -243,6 +243,7 @@ func TestReunionOfAShardThatWasHandedOver(t *testing.T) {
 			for i := 0; a.Shard(4) == 3; i++ {
 				a = key(string(rune('b' + i)))
 			}
+
 			h := r.dieDuringStep(a)
 			r.rejoin(2)
 			r.settle()
