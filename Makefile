@@ -13,6 +13,8 @@ SEEDS  ?= 20000
 STORM  ?= 1000000
 BENCH  ?= .
 COUNT  ?= 1
+FAULTS ?= 60
+SEED   ?= 0
 
 GO_FILES = $$(git ls-files --cached --others --exclude-standard '*.go' ':!*.pb.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done)
 
@@ -55,12 +57,13 @@ test-dial: ## the suites of apps, and the examples, with a server between every 
 	PERDURE_TEST_DIAL=all go test -count 1 -p 1 -timeout 30m . ./internal/e2e ./internal/txtest ./examples/...
 
 .PHONY: fuzz
-fuzz: ## 100,000 malformed inputs each: REST, gRPC, configuration, tokens, the query language
+fuzz: ## 100,000 malformed inputs each: REST, gRPC, configuration, tokens, the query language, frames between nodes
 	go test -count 1 -timeout 60m -run FuzzRequests ./internal/restapi -rounds=1200
 	go test -count 1 -timeout 60m -run FuzzCalls ./internal/grpcapi -rounds=600
 	go test -run XXX -fuzz FuzzConfig -fuzztime 100000x ./internal/cli
 	go test -run XXX -fuzz FuzzToken -fuzztime 100000x ./internal/authn/jwt
 	go test -run XXX -fuzz FuzzParse -fuzztime 100000x ./internal/query
+	go test -run XXX -fuzz FuzzFrame -fuzztime 100000x ./internal/engine/crew
 
 .PHONY: storm
 storm: ## a million timers due at the same moment, on SQLite and on PostgreSQL (STORM=1000000)
@@ -69,6 +72,10 @@ storm: ## a million timers due at the same moment, on SQLite and on PostgreSQL (
 .PHONY: bank
 bank: ## move money between locked accounts while processes are killed, stopped, drained and cut off
 	go test -tags long -run LongBank -count 1 -v -timeout 30m ./internal/chaos
+
+.PHONY: chaos
+chaos: ## three nodes, four workers and eight clients under fire (FAULTS=60 SEED=0: a random one)
+	go test -tags long -run LongCluster -count 1 -v -timeout 4h ./internal/chaos -cluster-faults=$(FAULTS) -cluster-seed=$(SEED) $(CHAOSFLAGS)
 
 .PHONY: sim
 sim: ## seeded simulation of a cluster (SEEDS=20000)

@@ -118,6 +118,9 @@ type Config struct {
 	// this process reaches the database. Processes that cannot connect use the database instead,
 	// which is slower. See docs/cluster.md.
 	PeerListen string
+	// PeerAdvertise is the address at which the other processes reach PeerListen, host:port, for a
+	// process behind a proxy or in a container. The default is where the process listens.
+	PeerAdvertise string
 	// NoPeerLink opens no port for other processes, and no connection to them.
 	NoPeerLink bool
 	// Weight is the share of the executions and entities that this process should own, relative to
@@ -178,7 +181,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	cfg := node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
 		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version, RetainDead: c.KeepDead,
-		RetainRequest: c.KeepRequests, PeerListen: c.PeerListen, NoPeerLink: c.NoPeerLink, Weight: c.Weight,
+		RetainRequest: c.KeepRequests, PeerListen: c.PeerListen, PeerAdvertise: c.PeerAdvertise, NoPeerLink: c.NoPeerLink, Weight: c.Weight,
 		RetainAudit: retainAudit(url),
 		Retention:   c.Retention, Meter: meter, Tracer: tracer, MaxHistory: c.MaxHistory, MaxUnread: c.MaxUnread, MaxLoaded: c.MaxLoadedBytes,
 	}

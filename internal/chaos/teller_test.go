@@ -181,7 +181,8 @@ func (b *bank) insist(ctx context.Context, d deed, enough func() bool) (reply, b
 		r := reply{ID: d.ID, Begun: time.Now().UnixNano()}
 		waits, cancel := context.WithTimeout(ctx, patience)
 		err := b.do(waits, &d, &r)
-		late := waits.Err() != nil
+		// A server may be the first to say that the time is over.
+		late := waits.Err() != nil || errors.Is(err, context.DeadlineExceeded)
 		cancel()
 		r.End = time.Now().UnixNano()
 		var remote *perdure.RemoteError
@@ -189,8 +190,8 @@ func (b *bank) insist(ctx context.Context, d deed, enough func() bool) (reply, b
 		switch {
 		case err == nil:
 			return r, true
-		case late, errors.Is(err, perdure.ErrUnavailable):
-			// the answer is lost
+		case late, errors.Is(err, perdure.ErrUnavailable), errors.Is(err, perdure.ErrExhausted):
+			// the answer is lost, or too many calls wait for code that no process has
 		case errors.As(err, &remote):
 			r.Refused = remote.Message
 			return r, true

@@ -47,7 +47,8 @@ type serveFlags struct {
 	tenantMetrics                  bool
 	config, collector, policies    string
 	flovyn                         bool
-	peerListen, adminListen        string
+	peerListen, peerAdvertise      string
+	adminListen                    string
 	accessLog                      int
 	noPeerLink                     bool
 	weight                         int
@@ -90,6 +91,7 @@ Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or
 	flags.StringVar(&f.config, "config", "", "configuration file in TOML ($"+configVariable+")")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:7800", "address to listen on")
 	flags.StringVar(&f.peerListen, "peer-listen", "", "address on which the other servers of the cluster connect to this one, host:port or :port (default: a free port on the address that reaches the database)")
+	flags.StringVar(&f.peerAdvertise, "peer-advertise", "", "address at which the other servers of the cluster reach --peer-listen, host:port (default: the address that it listens on)")
 	flags.BoolVar(&f.noPeerLink, "no-peer-link", false, "open no connections between the servers of the cluster; they use the database instead")
 	flags.IntVar(&f.weight, "weight", 100, "share of the shards that this server should own, relative to the other nodes of the cluster; 1 to 10000")
 	flags.StringVar(&f.keyFile, "admin-key-file", "", "file that has the admin key ($"+adminKeyVariable+" otherwise)")
@@ -134,7 +136,7 @@ func (o *options) serve(ctx context.Context, f *serveFlags) error {
 // nodeConfig is the node behind a server.
 func (o *options) nodeConfig(f *serveFlags, log *slog.Logger) node.Config {
 	return node.Config{
-		URL: o.store, Schema: o.schema, Log: log, Version: Version(), NoMigrate: f.noMigrate, LeaseTTL: f.lease, PeerListen: f.peerListen, NoPeerLink: f.noPeerLink, Weight: f.weight,
+		URL: o.store, Schema: o.schema, Log: log, Version: Version(), NoMigrate: f.noMigrate, LeaseTTL: f.lease, PeerListen: f.peerListen, PeerAdvertise: f.peerAdvertise, NoPeerLink: f.noPeerLink, Weight: f.weight,
 		Production: f.production, Wrap: o.wrap,
 	}
 }

@@ -49,7 +49,10 @@ type Membership struct {
 	cfg      Config
 	epoch    int64
 	draining bool
-	serves   []store.Served
+	// said and announced: the renewal in flight, and the last one that succeeded, say that the node
+	// stops. It gives up nothing before, so that the next owners know why it does.
+	said, announced bool
+	serves          []store.Served
 
 	validUntil time.Duration // mono time until which the lease surely holds
 	nextRenew  time.Duration
@@ -150,7 +153,7 @@ func (m *Membership) Tick(mono time.Duration) (a Actions) {
 		return a
 	}
 	if !m.renewing && mono >= m.nextRenew {
-		m.renewing, m.sentAt = true, mono
+		m.renewing, m.sentAt, m.said = true, mono, m.draining
 		a.Renew = &store.RenewRequest{
 			Node: m.cfg.Self.ID, Epoch: m.epoch, TTL: m.cfg.TTL, Draining: m.draining, Shards: sortedShards(m.owned), Serves: m.serves,
 		}
@@ -189,7 +192,7 @@ func (m *Membership) ApplyRenewal(mono time.Duration, v store.View, err error) (
 	}
 
 	m.validUntil = max(m.validUntil, m.sentAt+m.cfg.TTL-m.cfg.Margin)
-	m.view = v
+	m.view, m.announced = v, m.announced || m.said
 	if m.again {
 		m.again, m.nextRenew = false, mono
 	}
@@ -255,7 +258,7 @@ func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member 
 			}
 			continue
 		}
-		if !n.Draining && (!self || !m.draining) {
+		if !n.Draining && (!self || !m.announced) {
 			live = append(live, n)
 		}
 	}

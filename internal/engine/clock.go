@@ -81,6 +81,14 @@ func (c *clock) read(sent, got time.Duration, at model.Time) storeclock.Verdict 
 	return v
 }
 
+// isSet reports whether the store's clock has been read.
+func (c *clock) isSet() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.keeper.IsSet()
+}
+
 // doubt reports whether the store's clock has jumped and is not followed. mayDelete says whether
 // the node may delete things because of their age.
 func (c *clock) doubt() (doubted, mayDelete bool) {

@@ -1,12 +1,14 @@
 package engine_test
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
@@ -27,6 +29,45 @@ func TestClockIsPutForward(t *testing.T) {
 		h.until(func() bool { return len(h.claims) == 1 })
 		if d := time.Since(began); d > 11*time.Minute {
 			t.Errorf("it begins %s after the clock was put forward", d)
+		}
+	})
+}
+
+// slowly is a store that several nodes share, and that takes long to register one.
+type slowly struct {
+	store.Store
+	takes time.Duration
+}
+
+func (s slowly) Info() store.Info {
+	i := s.Store.Info()
+	i.Shared = true
+	return i
+}
+
+func (s slowly) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (store.Registration, error) {
+	time.Sleep(s.takes)
+	return s.Store.Register(ctx, n, lanes, ttl)
+}
+
+// Another node has started a run that sleeps. It moves to a node that needed long to register. Its
+// timer does not fire early by the clock of that node.
+func TestTimerOfANodeThatStartedSlowly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(memory.Options{})
+		first, stop := open(t, slowly{st, 0})
+		if _, err := first.Send(t.Context(), submit("later", model.TaskSpec{Delay: 10 * time.Second})); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		stop()
+		second, stop := open(t, slowly{st, 2 * time.Second})
+		defer stop()
+		h := newHand(second, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+		h.until(func() bool { return len(h.claims) == 1 })
+		if d := time.Since(began); d < 10*time.Second-50*time.Millisecond {
+			t.Errorf("it begins after %s", d)
 		}
 	})
 }

@@ -62,7 +62,13 @@ func TestForgetsAfterTheRequest(t *testing.T) {
 // test.
 func linkTo(t *testing.T, handler peerlink.Handler) *peerlink.Net {
 	t.Helper()
-	net := &lan.LAN{}
+	caller, _ := linkIn(t, &lan.LAN{}, handler)
+	return caller
+}
+
+// linkIn is linkTo in a network. It also returns the side of the handler.
+func linkIn(t *testing.T, net *lan.LAN, handler peerlink.Handler) (caller, own *peerlink.Net) {
+	t.Helper()
 	handlers := map[byte]peerlink.Handler{1: nil, 2: handler}
 	nets := map[byte]*peerlink.Net{}
 	var peers []peerlink.Peer
@@ -96,5 +102,5 @@ func linkTo(t *testing.T, handler peerlink.Handler) *peerlink.Net {
 	for !nets[1].Connected(model.NodeID{2}) || !nets[2].Connected(model.NodeID{1}) {
 		time.Sleep(time.Millisecond)
 	}
-	return nets[1]
+	return nets[1], nets[2]
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,8 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/peerlink"
+	"github.com/perdure/perdure/internal/peerlink/lan"
 )
 
 // newLanes returns an incarnation with lanes that have the given room and are not run.
@@ -119,7 +122,7 @@ func TestRequestOfALostCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inc := newLanes(t, 10)
 		h := late{&linkHandler{inc: inc}, make(chan struct{})}
-		caller := linkTo(t, h)
+		caller, own := linkIn(t, &lan.LAN{}, h)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		q := askIn(askSend, 0, 1)
@@ -135,12 +138,52 @@ func TestRequestOfALostCaller(t *testing.T) {
 
 		// One whose caller waits has its tenure.
 		inc.tenure.Store(7)
+		own.Mark(7)
+		synctest.Wait()
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, _, _ = caller.Call(ctx, model.NodeID{2}, q.encode())
 		ops, _ := inc.lanes[0].inbox.take(false, nil, nil)
 		if len(ops) == 0 || ops[0].tenure != 7 {
 			t.Errorf("the lane got %+v", ops)
+		}
+	})
+}
+
+// A request is on its way to the owner when its sender gives the connection up. The sender sends a
+// copy through the store. The shard moves to another node, which applies the copy, and back. Then
+// the request arrives. The owner must not believe that its id was never used.
+func TestRequestThatIsOvertakenByItsCopy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inc := newLanes(t, 10)
+		inc.lanes[0].lane = &lane.Lane{}
+		var delay lan.Late
+		network := &lan.LAN{}
+		network.Bend(delay.Wrap)
+		caller, own := linkIn(t, network, &linkHandler{inc: inc})
+
+		delay.Hold()
+		lost := make(chan error, 1)
+		q := askIn(askSend, 0, 1)
+		q.Fresh = true
+		go func() {
+			_, _, err := caller.Call(t.Context(), model.NodeID{2}, q.encode())
+			lost <- err
+		}()
+		synctest.Wait()
+		caller.SetPeers(nil)
+		if err := <-lost; !errors.Is(err, peerlink.ErrLost) {
+			t.Fatalf("the request: %v", err)
+		}
+
+		own.Mark(uint64(inc.tenure.Add(1))) // as when the node acquires shards
+		synctest.Wait()
+		delay.Release()
+		synctest.Wait()
+		ops, _ := inc.lanes[0].inbox.take(false, nil, nil)
+		if len(ops) != 1 || ops[0].message == nil || inc.lanes[0].isFresh(&ops[0]) {
+			t.Errorf("the lane got %d requests, and believes that the first one is fresh", len(ops))
 		}
 	})
 }

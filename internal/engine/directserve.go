@@ -64,10 +64,6 @@ func isEnding(err error) bool {
 
 // HandleRequest implements peerlink.Handler.
 func (h *linkHandler) HandleRequest(ctx context.Context, r *peerlink.Request, taken func()) {
-	// The tenure must be older than the last moment at which the connection was in use. After that
-	// moment, the caller may send a copy through the store to another owner, and this node may get
-	// the shard back afterwards.
-	tenure := h.inc.tenure.Load()
 	if !r.IsWaiting() {
 		taken()
 		return
@@ -101,7 +97,10 @@ func (h *linkHandler) HandleRequest(ctx context.Context, r *peerlink.Request, ta
 	m := q.message
 	m.Linked = r.Link
 	to, awaits, awaited := m.To, q.Kind == askRun, isAwaited(m)
-	o := op{message: m, fresh: q.Fresh, token: token, awaits: awaits, tenure: tenure, arrived: h.inc.eng.clock.now()}
+	// The request belongs to the tenure in which the caller certainly still used the connection. A
+	// caller that has given the connection up may have sent a copy through the store to another
+	// owner, and this node may have got the shard back afterwards.
+	o := op{message: m, fresh: q.Fresh, token: token, awaits: awaits, tenure: int64(r.Since), arrived: h.inc.eng.clock.now()}
 	s.line.put(ctx, s, o, func(err error) {
 		defer taken()
 		switch {

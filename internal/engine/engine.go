@@ -162,6 +162,7 @@ type Engine struct {
 	// foreign are shards that the process has tried to acquire from another process, and has not
 	// served since. An attempt may succeed without an answer. Only Run uses it.
 	foreign map[model.ShardID]bool
+	former  former // only Run uses it
 	// drained says that an operator has drained this node. Its next life begins so. Only Run uses
 	// it.
 	drained  bool
@@ -446,6 +447,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		self.LinkAddress, self.LinkKey = end.Address(), end.Fingerprint()
 	}
 	e.lives[self.ID] = true
+	early := e.readEarly(ctx)
 	asleep, sent := e.clock.notice(), e.clock.mono()
 	reg, err := e.cfg.Store.Register(ctx, self, e.cfg.Lanes, e.cfg.LeaseTTL)
 	if err != nil {
@@ -454,6 +456,9 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 
 	e.clock.notice()
 	verdict := e.clock.read(sent, e.clock.mono(), reg.Now)
+	if early.Change == storeclock.Adopted && verdict.Change == storeclock.Agrees {
+		verdict = early
+	}
 	inc := &incarnation{
 		eng: e, self: self, epoch: reg.Epoch, wake: make(chan struct{}, 1),
 		lanes: make([]*laneShell, e.cfg.Lanes), owner: make([]atomic.Int32, e.cfg.Store.Info().Shards),

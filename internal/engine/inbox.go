@@ -19,7 +19,8 @@ type op struct {
 	worker  lane.WorkerID
 	token   any
 	awaits  bool // the message is a start, and the token waits for the end
-	// tenure is how often the node had acquired shards when another node's message arrived.
+	// tenure is how often the node had acquired shards when the sender of another node's message
+	// certainly still used their connection.
 	tenure  int64
 	arrived model.Time // when it arrived
 	bytes   int        // of the message, which the inbox sets, or of what do brings

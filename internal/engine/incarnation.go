@@ -380,6 +380,7 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 		}
 		inc.alive.Store(&alive)
 		inc.owners = v.Owners
+		inc.eng.former.note(&v)
 		inc.noteDrain(&v)
 		inc.linkWith(&v)
 		inc.noteMembers(&v)
@@ -476,6 +477,7 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 		// a server runs no calls itself
 		got[i].Crashed = inc.isOrphaned(got[i].Shard) && inc.eng.cfg.Lane.Reunion == 0
 		got[i].Foreign = inc.takeForeign(got[i].Shard) && inc.mayBeHeld()
+		got[i].Handed = got[i].Foreign && inc.eng.cfg.Lane.Reunion > 0 && inc.eng.former.hasHanded(got[i].Shard, inc.lastOwner(got[i].Shard))
 	}
 	foreign := slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Foreign })
 
@@ -483,7 +485,10 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 		inc.board.reunite(d)
 	}
 
-	inc.tenure.Add(1)
+	tenure := inc.tenure.Add(1)
+	if inc.links != nil {
+		inc.links.Mark(uint64(tenure))
+	}
 	for i, s := range inc.lanes {
 		var mine []store.AcquiredShard
 		for _, g := range got {

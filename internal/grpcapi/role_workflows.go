@@ -131,6 +131,21 @@ func (r *workflowRole) Retry(run model.RunID, generation uint64, id string) {
 }
 
 func (r *workflowRole) Evict(run model.RunID, generation uint64, reason string) {
+	r.takeBack(run, generation)
+	r.s.post(evicted(run, generation, reason))
+}
+
+// Lose implements api.Survivor: the worker keeps what it runs for the next owner of the run. A
+// worker of an older build takes it for an Evict.
+func (r *workflowRole) Lose(run model.RunID, generation uint64) {
+	r.takeBack(run, generation)
+	item := evicted(run, generation, "the owner of the run is lost")
+	item.GetEvict().Lost = true
+	r.s.post(item)
+}
+
+// takeBack forgets a run of the worker.
+func (r *workflowRole) takeBack(run model.RunID, generation uint64) {
 	r.mu.Lock()
 	if r.held[run] == generation {
 		delete(r.held, run)
@@ -138,7 +153,6 @@ func (r *workflowRole) Evict(run model.RunID, generation uint64, reason string) 
 	// it answers none
 	maps.DeleteFunc(r.asked, func(_ uint64, of model.RunID) bool { return of == run })
 	r.mu.Unlock()
-	r.s.post(evicted(run, generation, reason))
 }
 
 func evicted(run model.RunID, generation uint64, reason string) *pb.ServerItem {

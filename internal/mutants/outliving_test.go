@@ -103,8 +103,8 @@ var outliving = []mutant{
 	{
 		name:  "a reunion ends before the lane has read what is left",
 		file:  "internal/engine/lane/reunion.go",
-		old:   " || now < r.until || !l.hasReadForeign() {",
-		new:   " || now < r.until {",
+		old:   "	if !asked && !over || !l.hasReadForeign() {",
+		new:   "	if !asked && !over {",
 		tests: [][]string{laneTest("TestReunionLastsWhileWorkersComeBack$")},
 	},
 	{

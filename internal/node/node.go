@@ -52,6 +52,9 @@ type Config struct {
 	// PeerListen is where other nodes of the cluster connect to this one: host:port, or :port.
 	// Default: a free port on the address from which this process reaches the database.
 	PeerListen string
+	// PeerAdvertise is the address at which other nodes reach PeerListen, host:port. Default: where
+	// the node listens.
+	PeerAdvertise string
 	// NoPeerLink opens no connections between nodes. They then use only the store.
 	NoPeerLink bool
 	// Weight is the share of the shards that this node should own, relative to the other nodes.
@@ -188,6 +191,8 @@ func (cfg *Config) check() error {
 		return fault.New(fault.Invalid, "%d shards: at least 1 and at most %d", cfg.Shards, model.MaxShards)
 	case cfg.PeerListen != "" && !isAddress(cfg.PeerListen):
 		return fault.New(fault.Invalid, "the address for other nodes is %q, must be host:port or :port", cfg.PeerListen)
+	case cfg.PeerAdvertise != "" && !isReachable(cfg.PeerAdvertise):
+		return fault.New(fault.Invalid, "the address that other nodes connect to is %q, must be host:port", cfg.PeerAdvertise)
 	case cfg.Weight < 0 || cfg.Weight > cluster.MaxWeight:
 		return fault.New(fault.Invalid, "the weight of the node is %d, must be at least 1 and at most %d", cfg.Weight, cluster.MaxWeight)
 	case cfg.MaxPayload < 0:

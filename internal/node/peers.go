@@ -25,6 +25,17 @@ func isAddress(text string) bool {
 	return err == nil
 }
 
+// isReachable reports whether a text is host:port, with a host and a port that a process on another
+// machine can connect to.
+func isReachable(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil || host == "" || port == "0" || !isAddress(text) {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip == nil || !ip.IsUnspecified()
+}
+
 // listenForPeers opens the port on which other nodes of the cluster connect to this one. It returns
 // nil if there can be none. A node works without the port, through the store, so an address that
 // the node has chosen itself is no reason to fail.
@@ -35,7 +46,7 @@ func listenForPeers(ctx context.Context, cfg *Config, st store.Store) (*peerlink
 	address, err := peerAddress(ctx, cfg.PeerListen, st)
 	if err == nil {
 		var end *peerlink.Endpoint
-		if end, err = peerlink.Listen(peerlink.Config{Address: address, Log: cfg.Log}); err == nil {
+		if end, err = peerlink.Listen(peerlink.Config{Address: address, Advertise: cfg.PeerAdvertise, Log: cfg.Log}); err == nil {
 			return end, nil
 		}
 	}

@@ -65,6 +65,9 @@ type conn struct {
 	serving    map[uint64]*Request
 	takenItems int // credit to give back
 	takenBytes int
+	marks      bool   // it returns marks
+	heard      uint64 // the last mark that it has returned
+	owed       uint64 // the mark to return; 0 for none
 }
 
 // call is a request that waits for its reply.
@@ -78,13 +81,15 @@ type call struct {
 type stream struct {
 	*tls.Conn
 
-	r *bufio.Reader
+	r     *bufio.Reader
+	marks bool   // the other side returns marks
+	mark  uint64 // the last mark before the other side could send anything
 }
 
 func newConn(n *Net, peer model.NodeID, id model.RunID, s stream) *conn {
 	return &conn{
 		net: n, peer: peer, id: id, raw: s.Conn, r: s.r, wake: make(chan struct{}, 1), work: make(chan struct{}, 1), ended: make(chan struct{}),
-		calls: map[uint64]*call{}, serving: map[uint64]*Request{},
+		calls: map[uint64]*call{}, serving: map[uint64]*Request{}, marks: s.marks, heard: s.mark,
 	}
 }
 
@@ -293,6 +298,10 @@ func (c *conn) take(items []item) []item {
 	if n > 0 || c.owesCredit() {
 		items = c.appendCredit(items)
 	}
+	if c.owed > 0 {
+		items = append(items, item{kind: itemEcho, number: c.owed})
+		c.owed = 0
+	}
 
 	items = append(items, c.out[:n]...)
 	left := copy(c.out, c.out[n:])
@@ -362,7 +371,13 @@ func (c *conn) receive(it item) error {
 			k.reply, k.err = nil, ErrLost
 		}
 		close(k.done)
+	case itemMark:
+		c.owed = it.number
+		ring(c.wake)
+	case itemEcho:
+		c.heard = max(c.heard, it.number)
 	case itemRequest, itemNote:
+		it.since = c.heard
 		c.queue = append(c.queue, it)
 		c.queueBytes += len(it.body)
 		if len(c.queue)+c.heldItems+c.takenItems > creditItems || c.queueBytes+c.heldBytes > creditBytes+maxItem {
@@ -430,6 +445,15 @@ func (c *conn) serve(ctx context.Context) {
 	}
 }
 
+// sendMark sends a mark, unless the other side does not know marks.
+func (c *conn) sendMark(mark uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.why == nil && c.marks && c.heard < mark {
+		c.add(item{kind: itemMark, number: mark})
+	}
+}
+
 // giveBack notes that the handler has taken an item: the other side may send another one.
 func (c *conn) giveBack(bytes int) {
 	c.mu.Lock()
@@ -471,7 +495,7 @@ func (c *conn) open(it item) *Request {
 		c.add(item{kind: itemNone, number: it.number}) // the caller uses the store
 		return nil
 	}
-	r := &Request{From: c.peer, Link: c.id, Body: it.body, conn: c, number: it.number}
+	r := &Request{From: c.peer, Link: c.id, Since: it.since, Body: it.body, conn: c, number: it.number}
 	c.serving[it.number] = r
 	return r
 }

@@ -21,7 +21,9 @@ import (
 type Config struct {
 	// Address is where to listen: host:port. Port 0 lets the system choose one.
 	Address string
-	Log     *slog.Logger
+	// Advertise is where other nodes reach that address; empty if it is the address itself.
+	Advertise string
+	Log       *slog.Logger
 	// Listener and Dial replace the network in tests; nil uses TCP.
 	Listener net.Listener
 	Dial     func(ctx context.Context, address string) (net.Conn, error)
@@ -33,6 +35,7 @@ type Endpoint struct {
 	cert        tls.Certificate
 	fingerprint string
 	listener    net.Listener
+	advertised  string
 	dial        func(ctx context.Context, address string) (net.Conn, error)
 	log         sparse
 	handshakes  chan struct{} // bounds the connections that have not said who they are
@@ -68,15 +71,20 @@ func Listen(cfg Config) (*Endpoint, error) {
 	}
 
 	e := &Endpoint{
-		cert: cert, fingerprint: fingerprint, listener: cfg.Listener, dial: cfg.Dial, log: sparse{log: cfg.Log}, handshakes: make(chan struct{}, maxHandshakes),
+		cert: cert, fingerprint: fingerprint, listener: cfg.Listener, advertised: cfg.Advertise, dial: cfg.Dial, log: sparse{log: cfg.Log}, handshakes: make(chan struct{}, maxHandshakes),
 	}
 	e.closed, e.close = context.WithCancel(context.Background())
 	e.wg.Go(e.accept)
 	return e, nil
 }
 
-// Address is where the endpoint listens.
-func (e *Endpoint) Address() string { return e.listener.Addr().String() }
+// Address is where other nodes reach the endpoint.
+func (e *Endpoint) Address() string {
+	if e.advertised != "" {
+		return e.advertised
+	}
+	return e.listener.Addr().String()
+}
 
 // Fingerprint is that of the certificate of the process.
 func (e *Endpoint) Fingerprint() string { return e.fingerprint }
@@ -164,11 +172,12 @@ func (e *Endpoint) meet(raw net.Conn) (*Net, stream, *hello, error) {
 
 	n := e.current()
 	if n == nil {
-		if err := writeValue(c, welcome{"the connection, because it is starting"}); err != nil {
+		if err := writeValue(c, welcome{Refusal: "the connection, because it is starting"}); err != nil {
 			return nil, stream{}, nil, err
 		}
 		return nil, stream{}, nil, errStarting
 	}
+	mark := n.lastMark() // before the other side may send a request
 	state := c.ConnectionState()
 	fingerprint := presented(&state)
 	refusal := n.member.refusal(&h)
@@ -180,13 +189,13 @@ func (e *Endpoint) meet(raw net.Conn) (*Net, stream, *hello, error) {
 		told = plainRefusal
 	}
 
-	if err := writeValue(c, welcome{told}); err != nil {
+	if err := writeValue(c, welcome{Refusal: told, Marks: true}); err != nil {
 		return nil, stream{}, nil, err
 	}
 	if refusal != "" {
 		return nil, stream{}, nil, fault.New(fault.Denied, "this node refuses %s", refusal)
 	}
-	return n, stream{c, r}, &h, c.SetDeadline(time.Time{})
+	return n, stream{Conn: c, r: r, marks: h.Marks, mark: mark}, &h, c.SetDeadline(time.Time{})
 }
 
 // plainRefusal is what a stranger gets. The log of this node has the reason.

@@ -24,6 +24,8 @@ const (
 	itemCancel  = 'c' // the sender no longer waits for the reply to its request
 	itemNote    = 'n'
 	itemCredit  = 'g' // the number is how many items were taken, the body how many bytes they had
+	itemMark    = 'm' // the other side returns the number as an echo
+	itemEcho    = 'e'
 )
 
 // item is something to send. It has a body, or a function that appends the body.
@@ -32,7 +34,8 @@ type item struct {
 	number uint64
 	body   []byte
 	append func(dst []byte) []byte
-	size   int // of the body, roughly
+	size   int    // of the body, roughly
+	since  uint64 // the last mark that had come back when it arrived
 }
 
 // appendItem appends an item to a frame.

@@ -30,11 +30,13 @@ type hello struct {
 	From     model.NodeID `cbor:"4,keyasint"`
 	To       model.NodeID `cbor:"5,keyasint"`
 	Link     model.RunID  `cbor:"6,keyasint"`
+	Marks    bool         `cbor:"7,keyasint,omitempty"` // it returns marks
 }
 
 // welcome is the first frame of the accepting side. An empty refusal accepts the connection.
 type welcome struct {
 	Refusal string `cbor:"1,keyasint,omitempty"`
+	Marks   bool   `cbor:"2,keyasint,omitempty"`
 }
 
 // refusal returns why a node refuses a hello; empty when it does not.
@@ -87,7 +89,7 @@ func (m *Member) greet(raw net.Conn, config *tls.Config, p *Peer, link model.Run
 	if err := c.Handshake(); err != nil {
 		return stream{}, err
 	}
-	if err := writeValue(c, hello{Protocol: protocol, Cluster: m.Cluster, Schema: m.Schema, From: m.Self, To: p.Node, Link: link}); err != nil {
+	if err := writeValue(c, hello{Protocol: protocol, Cluster: m.Cluster, Schema: m.Schema, From: m.Self, To: p.Node, Link: link, Marks: true}); err != nil {
 		return stream{}, err
 	}
 	var w welcome
@@ -97,5 +99,5 @@ func (m *Member) greet(raw net.Conn, config *tls.Config, p *Peer, link model.Run
 	if w.Refusal != "" {
 		return stream{}, fault.New(fault.Denied, "the node refuses %s", w.Refusal)
 	}
-	return stream{c, r}, c.SetDeadline(time.Time{})
+	return stream{Conn: c, r: r, marks: w.Marks}, c.SetDeadline(time.Time{})
 }

@@ -70,6 +70,7 @@ type Net struct {
 	conns   map[model.NodeID]*conn
 	changed chan struct{} // closed when the peers change
 	ended   bool
+	mark    uint64
 	early   []Peer          // peers that were set before Run
 	ctx     context.Context //nolint:containedctx // that of Run; nil before
 	wg      sync.WaitGroup
@@ -232,11 +233,12 @@ func (n *Net) dial(ctx context.Context, p Peer) (held bool, err error) {
 	defer raw.Close()
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	defer stop()
-	link := model.RunID(uuid.Must(uuid.NewV7()))
+	link, mark := model.RunID(uuid.Must(uuid.NewV7())), n.lastMark()
 	s, err := n.member.greet(raw, clientTLS(n.end.cert, p.Fingerprint), &p, link)
 	if err != nil {
 		return false, err
 	}
+	s.mark = mark
 	n.serve(newConn(n, p.Node, link, s))
 	return true, nil
 }
@@ -245,7 +247,7 @@ func (n *Net) dial(ctx context.Context, p Peer) (held bool, err error) {
 // replaces an old one, whose end the other node has noticed first.
 func (n *Net) serve(c *conn) {
 	n.mu.Lock()
-	ctx, ended, old := n.ctx, n.ended || n.peers[c.peer] == nil, n.conns[c.peer]
+	ctx, ended, old, mark := n.ctx, n.ended || n.peers[c.peer] == nil, n.conns[c.peer], n.mark
 	if !ended {
 		n.conns[c.peer] = c
 		n.wg.Add(1)
@@ -259,6 +261,7 @@ func (n *Net) serve(c *conn) {
 		old.fail(errors.New("the node has connected again"))
 	}
 
+	c.sendMark(mark) // there may be a new one since the handshake
 	c.run(ctx)
 	n.mu.Lock()
 	if n.conns[c.peer] == c {
@@ -266,6 +269,26 @@ func (n *Net) serve(c *conn) {
 	}
 	n.mu.Unlock()
 	n.member.Handler.HandleLoss(c.peer)
+}
+
+// Mark sends a mark to all other nodes, which return it. A later mark has a higher number. A
+// request says which mark came back before it (Request.Since). Its sender still used the connection
+// when it returned that mark, so it had not sent the request by another way then. Without marks, a
+// request could be on its way while its sender has already given the connection up.
+func (n *Net) Mark(mark uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mark = max(n.mark, mark)
+	for _, c := range n.conns {
+		c.sendMark(n.mark)
+	}
+}
+
+// lastMark returns the last mark that was sent.
+func (n *Net) lastMark() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mark
 }
 
 // to returns the connection to a node; nil when there is none.

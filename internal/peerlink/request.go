@@ -11,7 +11,10 @@ import (
 type Request struct {
 	From model.NodeID
 	Link model.RunID // the connection that brought it
-	Body []byte      // only until HandleRequest returns
+	// Since is the last mark that the other node had returned before it sent the request. When it
+	// returned the mark, it still used the connection. See Net.Mark.
+	Since uint64
+	Body  []byte // only until HandleRequest returns
 
 	conn   *conn
 	number uint64

@@ -224,11 +224,28 @@ func (r *workflowRole) evict(m *pb.Evict) error {
 	if err != nil {
 		return err
 	}
-	if generation, ok := r.local(run, m.GetGeneration()); ok {
-		r.drop(run, generation)
-		r.worker.Evict(run, generation, m.GetReason())
+	generation, ok := r.local(run, m.GetGeneration())
+	if !ok {
+		return nil
 	}
+	if survivor, ok := r.worker.(api.Survivor); ok && m.GetLost() {
+		r.keep(run)
+		r.drop(run, generation)
+		survivor.Lose(run, generation)
+		return nil
+	}
+	r.drop(run, generation)
+	r.worker.Evict(run, generation, m.GetReason())
 	return nil
+}
+
+// keep notes that the worker keeps what it runs of a run, unless it has never seen the run.
+func (r *workflowRole) keep(run model.RunID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h, ok := r.held[run]; ok && r.loading[run] == nil {
+		r.left[run] = leftRun{h.address, time.Now()}
+	}
 }
 
 // drop forgets a run that the worker no longer holds.

@@ -144,6 +144,10 @@ type AcquiredShard struct {
 	Tokens int64
 	// Foreign says that another process owned the shard last. The engine sets it.
 	Foreign bool
+	// Handed says that no worker is on its way that holds something of that owner: the owner has
+	// handed the shard over and lives, or its workers have ended with it. Only workers of live
+	// nodes may hold something. The engine sets it.
+	Handed bool
 }
 
 // LaneRef names a fence.

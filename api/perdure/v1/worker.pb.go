@@ -2085,10 +2085,13 @@ func (x *RetryStep) GetId() string {
 
 // Evict takes a run back.
 type Evict struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Run           []byte                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Run        []byte                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Generation uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Reason     string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// lost says that the owner of the run is gone, and that the next one asks for what the worker
+	// holds. The worker keeps the bodies that run, and outcomes that were not confirmed.
+	Lost          bool `protobuf:"varint,4,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2142,6 +2145,13 @@ func (x *Evict) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Evict) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
 }
 
 // Query asks the code of a run that the worker holds.
@@ -4701,13 +4711,14 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x12\x0e\n" +
-	"\x02id\x18\x03 \x01(\tR\x02id\"Q\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\"e\n" +
 	"\x05Evict\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x88\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04lost\x18\x04 \x01(\bR\x04lost\"\x88\x01\n" +
 	"\x05Query\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x1e\n" +
 	"\n" +

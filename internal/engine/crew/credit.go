@@ -83,8 +83,9 @@ func (c *Credit) grant(n int) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	n = min(max(0, n), c.asked) // a host gives no more than the owner has asked for
 	c.granted += n
-	c.asked = max(0, c.asked-n)
+	c.asked -= n
 	c.offer()
 }
 

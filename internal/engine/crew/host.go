@@ -308,7 +308,7 @@ func (o *outlet) post(item *pb.WorkerItem) {
 // need notes that the owner needs slots, and grants the free ones.
 func (o *outlet) need(n int) {
 	o.mu.Lock()
-	o.wanted += max(0, n)
+	o.wanted = min(o.wanted+min(max(0, n), mostAsked), mostAsked)
 	o.mu.Unlock()
 	o.grant()
 }

@@ -3,6 +3,7 @@ package crew
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
@@ -88,12 +89,14 @@ type OwnerSide struct {
 	ctx       context.Context //nolint:containedctx // of the incarnation; nil before Run
 	closed    bool
 	contracts map[model.NodeID]*contract
-	running   sync.WaitGroup
+	// latest is the last session that each live node has begun. A frame of an earlier one is late.
+	latest  map[model.NodeID]model.RunID
+	running sync.WaitGroup
 }
 
 // NewOwnerSide returns the side of an owner; Run operates it.
 func NewOwnerSide(line Carrier, e Workplace, log *slog.Logger) *OwnerSide {
-	return &OwnerSide{line: line, engine: e, log: log, contracts: map[model.NodeID]*contract{}}
+	return &OwnerSide{line: line, engine: e, log: log, contracts: map[model.NodeID]*contract{}, latest: map[model.NodeID]model.RunID{}}
 }
 
 // contract is the session with one host.
@@ -133,6 +136,7 @@ func (o *OwnerSide) SetAlive(alive func(model.NodeID) bool) {
 			c.end(errGone)
 		}
 	}
+	maps.DeleteFunc(o.latest, func(node model.NodeID, _ model.RunID) bool { return !alive(node) })
 }
 
 // Lost says that the connection to a node is lost, and frames with it.
@@ -144,14 +148,16 @@ func (o *OwnerSide) Lost(node model.NodeID) {
 	}
 }
 
-// hear receives a frame of a host. A first frame begins a session, and ends the one before.
+// hear receives a frame of a host. A first frame begins a session, and ends the one before. The ids
+// of the sessions of a node grow. A copy of a first frame that arrives late begins nothing: the
+// host does not have that session any longer.
 func (o *OwnerSide) hear(from model.NodeID, f *frame, answer func([]byte)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c := o.contracts[from]
 	switch {
 	case c != nil && c.id == f.Session && !c.isOver():
-	case f.Number != 1:
+	case f.Number != 1 || f.Session.Compare(o.latest[from]) <= 0:
 		answer([]byte{unknown})
 		return
 	case o.ctx == nil || o.closed:
@@ -163,7 +169,7 @@ func (o *OwnerSide) hear(from model.NodeID, f *frame, answer func([]byte)) {
 		}
 		c = &contract{exchange: newExchange(o.line, from, f.Session, byOwner), owner: o, roles: map[uint64]role{}}
 		c.take, c.ended = c.receive, c.close
-		o.contracts[from] = c
+		o.contracts[from], o.latest[from] = c, f.Session
 		ctx := o.ctx
 		o.running.Go(func() { c.run(ctx) })
 	}

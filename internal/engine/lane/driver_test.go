@@ -27,6 +27,7 @@ type rig struct {
 	lease int64 // epoch of the registration; that of the fence may be a later one
 	// crashed tells that the owner before did not give up the shards that are acquired next.
 	crashed bool
+	inOrder bool // shards were handed over, see store.AcquiredShard
 
 	ids   int
 	lives int
@@ -174,6 +175,7 @@ func (r *rig) acquire(ids ...model.ShardID) {
 	for i := range got {
 		got[i].Crashed = r.crashed
 		got[i].Foreign = r.lives > 0
+		got[i].Handed = r.inOrder
 	}
 	r.l.Acquire(r.now, got)
 	r.take()

@@ -143,6 +143,7 @@ type shard struct {
 	// likewise its entities with calls
 	mailListed bool
 	foreign    bool // another process owned it last
+	handed     bool // see store.AcquiredShard
 
 	alone    bool       // a batch that was to free it was refused: the next one does only that
 	refusals int        // of such batches

@@ -21,8 +21,12 @@ import (
 //
 // The reunion does not end before the lane has read what the last owner left: until then it must
 // remember who holds it.
+//
+// Shards that were handed over (store.AcquiredShard.Handed) have a shorter reunion: until all live
+// nodes have said what their workers hold.
 type reunion struct {
 	ReunionTime
+	asking model.Time // until when the lane waits for that; zero when it does not
 	// What the last owner left and no worker has asked for yet. Entities have no run.
 	waiting map[model.Address]model.RunID
 	// Workers that hold what the lane has not given out since. Some stay after the reunion, until
@@ -42,10 +46,28 @@ func (r *reunion) lasts() bool { return r.until != 0 }
 // reunionWake returns when the reunion ends; zero when nothing depends on the time.
 func (l *Lane) reunionWake() model.Time {
 	r := &l.reunion
-	if len(r.waiting)+len(r.holders)+len(r.early) == 0 || r.until <= l.now && !l.hasReadForeign() {
+	wake := r.until
+	if r.asking != 0 && (wake == 0 || r.asking < wake) {
+		wake = r.asking
+	}
+	if len(r.waiting)+len(r.holders)+len(r.early) == 0 || wake <= l.now && !l.hasReadForeign() {
 		return 0
 	}
-	return r.until
+	return wake
+}
+
+// keeps reports whether the lane keeps what the last owner of a shard left.
+func (l *Lane) keeps(sh *shard) bool {
+	if sh.handed {
+		return l.reunion.asking != 0
+	}
+	return l.reunion.lasts()
+}
+
+// isKept reports whether the lane keeps what the last owner left at an address.
+func (l *Lane) isKept(a model.Address) bool {
+	sh := l.shards[a.Shard(l.cfg.Shards)]
+	return sh != nil && l.keeps(sh)
 }
 
 // hasReadForeign reports whether the lane has read what the last owners of its shards left.
@@ -86,7 +108,7 @@ func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 	r := &l.reunion
 	e.listed = true
 	delete(r.early, e.address)
-	if !r.lasts() || !l.hasHolder(e) {
+	if !l.keeps(e.shard) || !l.hasHolder(e) {
 		return false
 	}
 	if _, here := r.holders[model.HeldRun{Address: e.address, Run: run}]; here {
@@ -109,7 +131,7 @@ func (l *Lane) isEarly(e *entry) bool {
 	if e.isEntity() {
 		read = e.shard.mailListed
 	}
-	if read || e.listed || !l.reunion.lasts() || !l.hasHolder(e) {
+	if read || e.listed || !l.keeps(e.shard) || !l.hasHolder(e) {
 		return false
 	}
 	l.reunion.early[e.address] = true
@@ -171,7 +193,7 @@ func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
 	}
 	for _, h := range held {
 		owned := l.shards[h.Address.Shard(l.cfg.Shards)] != nil
-		if l.runs[h.Run] != nil || owned && !l.reunion.lasts() {
+		if l.runs[h.Run] != nil || owned && !l.isKept(h.Address) {
 			continue // another worker has it by now, or may have it
 		}
 		l.reunion.holders[h] = id
@@ -220,17 +242,31 @@ func (l *Lane) EndReunion(now model.Time) {
 	if l.cfg.Reunion == 0 && l.reunion.until > now {
 		l.reunion.until = now
 	}
+	if l.reunion.asking > now {
+		l.reunion.asking = now
+	}
 }
 
 // endReunion gives out what no worker has come back for in time.
 func (l *Lane) endReunion(now model.Time) {
 	r := &l.reunion
-	if r.until == 0 || now < r.until || !l.hasReadForeign() {
+	asked := r.asking != 0 && now >= r.asking
+	over := r.until != 0 && now >= r.until
+	if !asked && !over || !l.hasReadForeign() {
 		return
 	}
-	r.ReunionTime = ReunionTime{}
+	if asked {
+		r.asking = 0
+	}
+	if over {
+		r.ReunionTime = ReunionTime{}
+	}
+
 	late := slices.AppendSeq(slices.Collect(maps.Keys(r.waiting)), maps.Keys(r.early))
-	l.giveOut(now, late)
+	l.giveOut(now, slices.DeleteFunc(late, l.isKept))
+	if r.lasts() || r.asking != 0 {
+		return
+	}
 	// A worker that has come back may still run a step of a paused run when that is resumed.
 	maps.DeleteFunc(r.holders, func(h model.HeldRun, _ WorkerID) bool {
 		return h.Address.IsEntity() || l.shards[h.Address.Shard(l.cfg.Shards)] == nil
@@ -243,7 +279,7 @@ func (l *Lane) endReunion(now model.Time) {
 // holder counts only for runs that were paused: only these wait longer.
 func (l *Lane) seatForHolder(e *entry, s seat, events []model.Event) (seat, bool) {
 	id, held := l.reunion.holders[model.HeldRun{Address: e.address, Run: e.run()}]
-	held = held && (l.reunion.lasts() || hasKind(events, model.EventPaused))
+	held = held && (l.keeps(e.shard) || e.shard.handed || hasKind(events, model.EventPaused))
 	switch {
 	case held && l.workers.canServe(id, e.kind(), e.x.Pin) && !l.workers.isRefused(id, e, e.x.Pin):
 		s.leave()
@@ -270,7 +306,7 @@ func (l *Lane) callNumber(it *core.Item) int64 {
 // hand-overs, so its holder stays until the end of the reunion.
 func (l *Lane) seatForCalls(e *entry, on *model.Entity) (seat, bool) {
 	pin := statePin(on)
-	if id, held := l.reunion.holders[model.HeldRun{Address: e.address}]; held && l.reunion.until != 0 && l.workers.canServe(id, e.kind(), pin) {
+	if id, held := l.reunion.holders[model.HeldRun{Address: e.address}]; held && l.keeps(e.shard) && l.workers.canServe(id, e.kind(), pin) {
 		return l.workers.keepSeat(id), true
 	}
 	if s := e.reading.seat.move(); l.workers.canServe(s.worker, e.kind(), pin) {

@@ -204,6 +204,57 @@ func TestReunionEnds(t *testing.T) {
 	r.wantHolder(kept, 1)
 }
 
+// Nobody is on the way that holds something of a shard that was handed over. So the lane keeps what
+// it finds there only until the live nodes have said what their workers hold.
+func TestReunionOfAShardThatWasHandedOver(t *testing.T) {
+	t.Parallel()
+	const askFor = 2 * time.Second
+	for name, do := range map[string]func(r *rig, a model.Address, h model.HeldRun) (holder lane.WorkerID){
+		"all have answered": func(r *rig, _ model.Address, _ model.HeldRun) lane.WorkerID {
+			r.l.EndReunion(r.now)
+			r.take()
+			return 2
+		},
+		"one does not answer": func(r *rig, _ model.Address, _ model.HeldRun) lane.WorkerID {
+			r.pass(askFor)
+			return 2
+		},
+		"one holds the run": func(r *rig, _ model.Address, h model.HeldRun) lane.WorkerID {
+			r.rejoin(1, h)
+			r.l.EndReunion(r.now)
+			r.take()
+			return 1
+		},
+		"a longer reunion begins": func(r *rig, _ model.Address, h model.HeldRun) lane.WorkerID {
+			r.inOrder = false
+			r.giveUp(3)
+			r.settle()
+			r.acquire(3)
+			r.l.EndReunion(r.now)
+			r.take()
+			return 2
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(c *lane.Config) { c.Reunion, c.AskFor = reunionTime, askFor })
+			r.inOrder = true
+			a := key("a")
+			for i := 0; a.Shard(4) == 3; i++ {
+				a = key(string(rune('b' + i)))
+			}
+
+			h := r.dieDuringStep(a)
+			r.rejoin(2)
+			r.settle()
+			r.wantHolder(a, 0)
+			want := do(r, a, h)
+			r.settle()
+			r.wantHolder(a, want)
+		})
+	}
+}
+
 // A run that is kept for its worker may end, be paused, or move to another node in the meantime.
 func TestKeptRunsChange(t *testing.T) {
 	t.Parallel()

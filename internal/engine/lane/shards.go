@@ -23,7 +23,7 @@ func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 	ids := make([]model.ShardID, 0, len(shards))
 	for _, s := range shards {
 		sh := &shard{
-			id: s.Shard, tenure: l.tenure, received: s.Received, sent: s.Sent, crashed: s.Crashed, foreign: s.Foreign, entries: map[*entry]struct{}{},
+			id: s.Shard, tenure: l.tenure, received: s.Received, sent: s.Sent, crashed: s.Crashed, foreign: s.Foreign, handed: s.Handed, entries: map[*entry]struct{}{},
 			underway: map[model.ShardID]int{},
 			tokens:   tokens{last: s.Tokens, reserved: s.Tokens},
 		}
@@ -37,8 +37,11 @@ func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 		ids = append(ids, s.Shard)
 	}
 
-	if d := max(l.cfg.Reunion, l.cfg.AskFor); d > 0 && slices.ContainsFunc(shards, func(s store.AcquiredShard) bool { return s.Foreign }) {
+	if d := max(l.cfg.Reunion, l.cfg.AskFor); d > 0 && slices.ContainsFunc(shards, func(s store.AcquiredShard) bool { return s.Foreign && !s.Handed }) {
 		l.reunion.Begin(now, d)
+	}
+	if d := l.cfg.AskFor; d > 0 && slices.ContainsFunc(shards, func(s store.AcquiredShard) bool { return s.Foreign && s.Handed }) {
+		l.reunion.asking = max(l.reunion.asking, now.Add(d))
 	}
 	slices.Sort(ids)
 	l.loads.add(&Load{Kind: LoadRunnable, Shards: ids, Limit: runnablePage, begun: l.tenure})

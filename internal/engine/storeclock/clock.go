@@ -93,6 +93,9 @@ func (c *Clock) Mapping() Mapping { return c.line }
 // Now returns the store's time at a moment of the node's own time.
 func (c *Clock) Now(own time.Duration) model.Time { return c.line.Now(own) }
 
+// IsSet reports whether there has been a reading.
+func (c *Clock) IsSet() bool { return c.set }
+
 // InDoubt reports whether the store's clock has jumped and the jump is not accepted yet.
 func (c *Clock) InDoubt() bool { return c.doubt != nil }
 

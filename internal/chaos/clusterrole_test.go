@@ -1,0 +1,88 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/cli"
+)
+
+// The processes of the cluster. The variables say what a process is.
+const (
+	envRole      = "PERDURE_CHAOS_ROLE"
+	envCode      = "PERDURE_CHAOS_CODE"      // parts of the code, with commas
+	envAdvertise = "PERDURE_CHAOS_ADVERTISE" // where other nodes reach this one
+	envPeer      = "PERDURE_CHAOS_PEER"      // where it listens for them
+	envListen    = "PERDURE_CHAOS_LISTEN"    // where a server listens
+
+	roleServer   = "server"
+	roleEmbedded = "embedded"
+	roleWorker   = "worker"
+
+	clusterKey = "chaos-admin-key-of-a-test"
+)
+
+// play is the main function of a process of the cluster.
+func play(role, url string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	lease := os.Getenv(envLease)
+	if role == roleServer {
+		return cli.Main(ctx, []string{
+			"serve", "--listen", os.Getenv(envListen), "--peer-listen", os.Getenv(envPeer), "--peer-advertise", os.Getenv(envAdvertise), "--lease", lease, "--worker-grace", "3s",
+		}, cli.Standard())
+	}
+
+	l := ledger{os.Getenv(envLedger)}
+	defs := clusterDefinitions(os.Getenv(envCode), l)
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	app, err := openRole(ctx, role, url, log, defs)
+	if err != nil {
+		fmt.Println("open:", err)
+		return 1
+	}
+	fmt.Println("up")
+	if prefix := os.Getenv(envBank); prefix != "" {
+		quiet := make(chan os.Signal, 1)
+		signal.Notify(quiet, syscall.SIGUSR1, syscall.SIGTERM)
+		serveBank(context.Background(), app, bankLedger(l), prefix, quiet)
+	}
+	<-ctx.Done()
+	if err := app.Close(); err != nil {
+		fmt.Println("close:", err)
+		return 1
+	}
+	fmt.Println("closed")
+	return 0
+}
+
+// bankLedger is where the tellers write, beside the ledger of the workflows.
+func bankLedger(l ledger) ledger { return ledger{l.path + ".bank"} }
+
+// openRole opens the app of an embedded node or of a worker. A worker tries until there is a
+// server.
+func openRole(ctx context.Context, role, url string, log *slog.Logger, defs perdure.Group) (*perdure.App, error) {
+	lease, err := time.ParseDuration(os.Getenv(envLease))
+	if err != nil {
+		return nil, err
+	}
+	if role == roleEmbedded {
+		cfg := embedded.Config{LeaseTTL: lease, PeerListen: os.Getenv(envPeer), PeerAdvertise: os.Getenv(envAdvertise), Logger: log}
+		return cfg.Open(ctx, url, defs)
+	}
+	for {
+		app, err := perdure.Dialer{Token: clusterKey, Logger: log}.Dial(ctx, url, defs)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, perdure.ErrUnavailable) {
+			return app, err
+		}
+		fmt.Println("dial:", err)
+	}
+}

@@ -1,0 +1,397 @@
+package crew
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+// pair is two sides of a session over a line that loses and repeats frames.
+type pair struct {
+	a, b *exchange
+	fate func() fate
+	sent int
+	mu   sync.Mutex
+}
+
+// Call implements Carrier: a frame of one side arrives at the other.
+func (p *pair) Call(ctx context.Context, to model.NodeID, question []byte) ([]byte, error) {
+	f, err := decodeFrame(question)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	what := p.fate()
+	p.sent++
+	p.mu.Unlock()
+
+	side := p.a
+	if to == nodeID(2) {
+		side = p.b
+	}
+	answers := make(chan []byte, 2)
+	answer := func(b []byte) { answers <- b }
+	if what != lostQuestion {
+		side.hear(&f, answer)
+	}
+	if what == arrivesTwice {
+		again := f
+		side.hear(&again, answer)
+	}
+	heard := answers
+	if what == lostAnswer {
+		heard = nil
+	}
+	select {
+	case b := <-heard:
+		return b, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// open opens both sides. got receives the parcels of both directions.
+func (p *pair) open(ctx context.Context, got func(by side, p *parcel)) (wait func() [2]error) {
+	var why [2]error
+	var wg sync.WaitGroup
+	p.a, p.b = newExchange(p, nodeID(2), model.RunID{1}, bySender), newExchange(p, nodeID(1), model.RunID{1}, byOwner)
+	for i, x := range []*exchange{p.a, p.b} {
+		from := []side{byOwner, bySender}[i]
+		x.take = func(_ context.Context, c *parcel) error {
+			got(from, c)
+			return nil
+		}
+		x.ended = func(err error) { why[i] = err }
+		wg.Go(func() { x.run(ctx) })
+	}
+	return func() [2]error {
+		wg.Wait()
+		return why
+	}
+}
+
+// Frames and answers get lost and arrive twice. Each parcel arrives once, in order, in both
+// directions, also one that is larger than a frame.
+func TestParcelsArriveOnceInOrder(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			losses := rand.New(rand.NewPCG(seed, 2)) // only Call uses it, under the lock
+			p := &pair{fate: func() fate { return fate(losses.IntN(4)) }}
+			ctx, cancel := context.WithCancel(t.Context())
+			var mu sync.Mutex
+			got := map[side][]string{}
+			wait := p.open(ctx, func(by side, c *parcel) {
+				mu.Lock()
+				defer mu.Unlock()
+				got[by] = append(got[by], fmt.Sprint(c.Role, " ", len(c.Body), " ", bytes.Count(c.Body, []byte{byte(c.Role)})))
+			})
+
+			const n = 40
+			want := map[side][]string{}
+			for i := range n {
+				for by, x := range map[side]*exchange{bySender: p.a, byOwner: p.b} {
+					size := rnd.IntN(100)
+					if i%13 == 0 {
+						size = frameBytes + rnd.IntN(2*frameBytes)
+					}
+					body := bytes.Repeat([]byte{byte(i)}, size)
+					if err := x.wait(ctx, parcel{Kind: fromWorker, Role: uint64(i), Body: body}); err != nil {
+						t.Fatal(err)
+					}
+					want[by] = append(want[by], fmt.Sprint(i, " ", size, " ", size))
+				}
+				time.Sleep(time.Duration(rnd.IntN(100)) * time.Millisecond)
+			}
+			p.a.rest(ctx)
+			p.b.rest(ctx)
+			cancel()
+			wait()
+			for by := range want {
+				if fmt.Sprint(got[by]) != fmt.Sprint(want[by]) {
+					t.Errorf("seed %d: of side %c arrived %v, want %v", seed, by, got[by], want[by])
+				}
+			}
+		})
+	}
+}
+
+// A frame whose connection is lost is sent again at once. Without that, the sender waits for its
+// patience.
+func TestFrameOfALostConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		losses := 1
+		p := &pair{fate: func() fate {
+			losses--
+			if losses >= 0 {
+				return lostQuestion
+			}
+			return arrives
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		wait := p.open(ctx, func(side, *parcel) {})
+		begun := time.Now()
+		p.a.post(parcel{Kind: fromWorker})
+		synctest.Wait()
+		ring(p.a.again)
+		p.a.rest(ctx)
+		if took := time.Since(begun); took >= patience {
+			t.Errorf("the frame arrived after %s", took)
+		}
+		cancel()
+		wait()
+	})
+}
+
+// A node that lives and does not answer loses the session after the grace, not before.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &pair{fate: func() fate { return lostQuestion }}
+		wait := p.open(t.Context(), func(side, *parcel) {})
+		begun := time.Now()
+		p.a.post(parcel{Kind: fromWorker})
+		<-p.a.done
+		if took := time.Since(begun); took < grace || took > grace+3*patience {
+			t.Errorf("the session ended after %s", took)
+		}
+		p.b.end(errClosed)
+		if why := wait(); !errors.Is(why[0], errSilent) {
+			t.Errorf("the session ended: %v", why)
+		}
+	})
+}
+
+// activation returns a hand-over of a run.
+func activation(run model.RunID, generation uint64) *model.Activation {
+	return &model.Activation{Start: model.Start{Run: run, Address: model.Address{Tenant: "default", Type: "order", Key: "1"}}, Generation: generation}
+}
+
+// events returns events of a run.
+func events(n int) (all []model.Event) {
+	for i := range n {
+		all = append(all, model.Event{Kind: model.EventSignalReceived, Seq: int64(i + 1), Name: "s"})
+	}
+	return all
+}
+
+// An owner dies when it has a turn that it has not stored. The worker keeps the run with its
+// outcomes, and says so to the next owner. The dead owner has no further effect.
+func TestOwnerDiesWithATurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var o office
+		worker := &hand{}
+		hands := worker.hands()
+		host, first, second := nodeID(1), nodeID(2), nodeID(3)
+		var at, next place
+		h, _ := o.add(t, host, nil, func() []Hands { return []Hands{hands} })
+		_, die := o.add(t, first, &at, func() []Hands { return nil })
+		h.SetMembers(view(host, first))
+		until(t, "the worker joins", func() bool { return at.only() != nil })
+
+		run := model.RunID{9}
+		at.only().worker.Activate(activation(run, 77))
+		until(t, "the worker gets the run", func() bool { worker.mu.Lock(); defer worker.mu.Unlock(); return len(worker.activated) == 1 })
+		a := worker.activated[0]
+		if !IsLent(a.Generation) {
+			t.Errorf("the generation is %d", a.Generation)
+		}
+		if err := hands.Report(t.Context(), model.Turn{Run: run, Generation: a.Generation}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the owner has the turn", func() bool { at.mu.Lock(); defer at.mu.Unlock(); return len(at.turns) == 1 })
+		if got := at.turns[0].Generation; got != 77 {
+			t.Errorf("the owner got a turn of generation %d", got)
+		}
+
+		dead := at.only()
+		die()
+		h.SetMembers(view(host, second))
+		until(t, "the worker keeps the run", func() bool { worker.mu.Lock(); defer worker.mu.Unlock(); return len(worker.lost) == 1 })
+		o.add(t, second, &next, func() []Hands { return nil })
+		Ask(t.Context(), desk{&o, second}, []model.NodeID{host})
+		next.mu.Lock()
+		held := next.held
+		next.mu.Unlock()
+		if len(held) == 0 || held[0].Run != run {
+			t.Errorf("the next owner knows of %v", held)
+		}
+
+		// The next owner hands the run over. What the dead one says has no effect.
+		next.only().worker.Activate(activation(run, 5))
+		dead.worker.Evict(run, 77, "late")
+		until(t, "the worker gets the run again", func() bool { worker.mu.Lock(); defer worker.mu.Unlock(); return len(worker.activated) == 2 })
+		if len(worker.evicted) > 0 || len(hands.Left()) > 0 {
+			t.Errorf("evicted %v, left %v", worker.evicted, hands.Left())
+		}
+		if err := hands.Report(t.Context(), model.Turn{Run: run, Generation: a.Generation}); err != nil {
+			t.Fatal(err)
+		}
+		if err := hands.Report(t.Context(), model.Turn{Run: run, Generation: worker.activated[1].Generation}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the next owner has the turn", func() bool { next.mu.Lock(); defer next.mu.Unlock(); return len(next.turns) > 0 })
+		if len(next.turns) != 1 || next.turns[0].Generation != 5 {
+			t.Errorf("the next owner got %+v", next.turns)
+		}
+	})
+}
+
+// An owner that has forgotten the session, because its node has a new incarnation or did not hear
+// the host, says so. The host takes everything back and begins another session.
+func TestForgottenSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var o office
+		worker := &hand{}
+		hands := worker.hands()
+		host, owner := nodeID(1), nodeID(2)
+		var at place
+		h, _ := o.add(t, host, nil, func() []Hands { return []Hands{hands} })
+		_, end := o.add(t, owner, &at, func() []Hands { return nil })
+		h.SetMembers(view(host, owner))
+		until(t, "the worker joins", func() bool { return at.only() != nil })
+		at.only().worker.Activate(activation(model.RunID{9}, 1))
+		until(t, "the worker gets the run", func() bool { worker.mu.Lock(); defer worker.mu.Unlock(); return len(worker.activated) == 1 })
+
+		end()
+		var again place
+		o.add(t, owner, &again, func() []Hands { return nil })
+		until(t, "the worker joins again", func() bool { return again.only() != nil })
+		worker.mu.Lock()
+		defer worker.mu.Unlock()
+		if len(worker.lost) != 1 || len(again.held) != 1 {
+			t.Errorf("the worker has lost %v, and the owner knows of %v", worker.lost, again.held)
+		}
+	})
+}
+
+// Frames that belong to no session, copies that are late, and garbage change nothing.
+func TestForeignFrames(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var o office
+		worker := &hand{}
+		hands := worker.hands()
+		host, owner := nodeID(1), nodeID(2)
+		var at place
+		h, _ := o.add(t, host, nil, func() []Hands { return []Hands{hands} })
+		o.add(t, owner, &at, func() []Hands { return nil })
+		h.SetMembers(view(host, owner))
+		until(t, "the worker joins", func() bool { return at.only() != nil })
+		joined := o.kept[0]
+
+		// The session ends and another one begins. Then the first frame arrives once more.
+		h.mu.Lock()
+		h.deals[owner].end(errSilent)
+		h.mu.Unlock()
+		until(t, "the worker joins again", func() bool { at.mu.Lock(); defer at.mu.Unlock(); return at.came == 2 && len(at.runs) == 1 })
+		g := at.only()
+		tell := func(to model.NodeID, from model.NodeID, body []byte) (answer []byte) {
+			o.nodes[to].Handle(from, body, func(b []byte) { answer = b })
+			synctest.Wait()
+			return answer
+		}
+		if a := tell(owner, host, joined); len(a) != 1 || a[0] != unknown {
+			t.Errorf("a late copy of a first frame is answered with %q", a)
+		}
+
+		evict := parcel{Kind: toWorker, Role: 2, Body: pack(&pb.ServerItem{Item: &pb.ServerItem_Evict{Evict: &pb.Evict{Run: wire.Run(model.RunID{9}), Generation: 1}}})}
+		for name, f := range map[string]*frame{
+			"of another session":      {Session: model.RunID{1}, Side: byOwner, Number: 1, Parcels: []parcel{evict}},
+			"of a session to come":    {Session: model.RunID{0xff}, Side: bySender, Number: 3},
+			"of a session without id": {Side: bySender, Number: 1},
+		} {
+			to, from := host, owner
+			if f.Side == bySender {
+				to, from = owner, host
+			}
+			if a := tell(to, from, f.encode()); len(a) != 1 || a[0] != unknown {
+				t.Errorf("a frame %s is answered with %q", name, a)
+			}
+		}
+		for _, garbage := range [][]byte{nil, {0}, []byte("hello"), bytes.Repeat([]byte{0x9f}, 100), (&frame{Side: 'z', Number: 1}).encode()} {
+			tell(owner, host, garbage)
+			tell(host, owner, garbage)
+		}
+
+		at.mu.Lock()
+		defer at.mu.Unlock()
+		if at.came != 2 || !at.runs[g] || len(worker.evicted)+len(worker.lost) > 0 {
+			t.Errorf("the worker joined %d times, and lost %v %v", at.came, worker.evicted, worker.lost)
+		}
+	})
+}
+
+// A run is handed to the worker by two owners, because the first does not know yet that it is none.
+// What the first says afterwards does not concern the hand-over of the second.
+func TestTwoOwners(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var o office
+		worker := &hand{}
+		hands := worker.hands()
+		host := nodeID(1)
+		places := []*place{{}, {}}
+		h, _ := o.add(t, host, nil, func() []Hands { return []Hands{hands} })
+		for i, p := range places {
+			o.add(t, nodeID(byte(2+i)), p, func() []Hands { return nil })
+		}
+		h.SetMembers(view(host, nodeID(2), nodeID(3)))
+		for _, p := range places {
+			until(t, "the worker joins", func() bool { return p.only() != nil })
+		}
+
+		run := model.RunID{9}
+		for i, p := range places {
+			p.only().worker.Activate(activation(run, 1)) // both count from one
+			until(t, "the worker gets the run", func() bool { worker.mu.Lock(); defer worker.mu.Unlock(); return len(worker.activated) == i+1 })
+		}
+		old := places[0].only().worker
+		old.Evict(run, 1, "late")
+		old.Deliver(run, 1, events(3))
+		places[1].only().worker.Deliver(run, 1, events(1))
+		until(t, "the worker gets the event", func() bool { worker.mu.Lock(); defer worker.mu.Unlock(); return worker.events > 0 })
+		if worker.events != 1 || len(worker.evicted) > 0 {
+			t.Errorf("the worker got %d events, and lost %v", worker.events, worker.evicted)
+		}
+	})
+}
+
+// Nodes with the same code have no session. A node that has just started offers no code, and gets
+// none.
+func TestDiffer(t *testing.T) {
+	t.Parallel()
+	same := func(names ...string) (all []store.Member) {
+		for _, n := range names {
+			m := store.Member{}
+			if n != "" {
+				m.Serves = []store.Served{{Tenant: "default", Workflow: n}}
+			}
+			all = append(all, m)
+		}
+		return all
+	}
+	for _, c := range []struct {
+		want    bool
+		members []store.Member
+	}{{false, same("a", "a")}, {false, same("a", "", "a")}, {true, same("a", "", "b")}, {false, nil}} {
+		if got := Differ(c.members); got != c.want {
+			t.Errorf("%+v differ: %t", c.members, got)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package crew
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// fate is what happens to a question between nodes.
+type fate int
+
+const (
+	arrives fate = iota
+	lostQuestion
+	lostAnswer
+	arrivesTwice
+)
+
+// office is a network between nodes in memory.
+type office struct {
+	mu    sync.Mutex
+	nodes map[model.NodeID]Dispatcher
+	fate  func(to model.NodeID, question []byte) fate // nil lets everything arrive
+	kept  [][]byte                                    // all questions
+}
+
+// desk is one node in an office.
+type desk struct {
+	*office
+
+	from model.NodeID
+}
+
+// Call implements Carrier.
+func (d desk) Call(ctx context.Context, to model.NodeID, question []byte) ([]byte, error) {
+	d.mu.Lock()
+	n, ok := d.nodes[to]
+	what := arrives
+	if d.fate != nil {
+		what = d.fate(to, question)
+	}
+	d.kept = append(d.kept, question)
+	d.mu.Unlock()
+
+	answered := make(chan []byte, 2)
+	if ok && what != lostQuestion {
+		n.Handle(d.from, slices.Clone(question), func(b []byte) { answered <- b })
+	}
+	if ok && what == arrivesTwice {
+		n.Handle(d.from, slices.Clone(question), func(b []byte) { answered <- b })
+	}
+	heard := answered
+	if what == lostAnswer {
+		heard = nil
+	}
+	select {
+	case b := <-heard:
+		return b, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// add adds a node that works for others and has others work for it, until the returned function
+// ends it.
+func (o *office) add(t *testing.T, id model.NodeID, work Workplace, workers func() []Hands) (h *HostSide, end func()) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	d := Dispatcher{Owner: NewOwnerSide(desk{o, id}, work, log), Host: NewHostSide(id, desk{o, id}, workers, log), Log: log}
+	o.mu.Lock()
+	if o.nodes == nil {
+		o.nodes = map[model.NodeID]Dispatcher{}
+	}
+	o.nodes[id] = d
+	o.mu.Unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { d.Owner.Run(ctx) })
+	wg.Go(func() { d.Host.Run(ctx) })
+	end = func() {
+		o.mu.Lock()
+		delete(o.nodes, id)
+		o.mu.Unlock()
+		cancel()
+		wg.Wait()
+	}
+	t.Cleanup(end)
+	return d.Host, end
+}
+
+// view is what a node sees: these nodes live, and each has the code of another.
+func view(nodes ...model.NodeID) *store.View {
+	v := &store.View{Now: 1}
+	for _, n := range nodes {
+		v.Members = append(v.Members, store.Member{
+			NodeInfo: store.NodeInfo{ID: n}, Expires: 10, Serves: []store.Served{{Tenant: "default", Workflow: "code-of-" + n.String()}},
+		})
+	}
+	return v
+}
+
+// place is the engine of an owner. It notes what workers of other nodes say.
+type place struct {
+	mu    sync.Mutex
+	runs  map[*guest]bool
+	turns []model.Turn
+	held  []model.HeldRun
+	came  int
+}
+
+// guest is a worker of another node at a place.
+type guest struct {
+	p      *place
+	worker RunWorker
+}
+
+func (p *place) Join(_ model.NodeID, w RunWorker, o model.Offer, _ *Credit) RunSession {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := &guest{p, w}
+	if p.runs == nil {
+		p.runs = map[*guest]bool{}
+	}
+	p.runs[g] = true
+	p.came++
+	p.held = append(p.held, o.Held...)
+	return g
+}
+
+func (p *place) JoinEntities(model.NodeID, CallWorker, model.EntityOffer, *Credit) CallSession {
+	return callGuest{&guest{p: p}}
+}
+
+// only returns the only worker that is there; nil if there is not exactly one.
+func (p *place) only() *guest {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.runs) != 1 {
+		return nil
+	}
+	for g := range p.runs {
+		return g
+	}
+	return nil
+}
+
+func (g *guest) Report(_ context.Context, t model.Turn) error {
+	g.p.mu.Lock()
+	defer g.p.mu.Unlock()
+	g.p.turns = append(g.p.turns, t)
+	return nil
+}
+func (g *guest) Release(model.RunID, uint64, int64, []model.Reason) {}
+
+// Answer implements RunSession.
+//
+//arch:parameters the protocol of workers
+func (g *guest) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}
+
+func (g *guest) Hold(held []model.HeldRun) {
+	g.p.mu.Lock()
+	defer g.p.mu.Unlock()
+	g.p.held = append(g.p.held, held...)
+}
+func (g *guest) Withdraw(context.Context) {}
+
+func (g *guest) Lose() {
+	g.p.mu.Lock()
+	defer g.p.mu.Unlock()
+	delete(g.p.runs, g)
+}
+
+// callGuest is a worker of entities of another node at a place.
+type callGuest struct{ *guest }
+
+func (callGuest) FinishCalls(context.Context, model.Operated) error { return nil }
+
+// hand is a worker of workflows. It notes what owners say.
+type hand struct {
+	mu        sync.Mutex
+	activated []model.Activation
+	evicted   []model.RunID
+	lost      []model.RunID
+	events    int
+}
+
+func (h *hand) Activate(a *model.Activation) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.activated = append(h.activated, *a)
+}
+
+func (h *hand) Deliver(_ model.RunID, _ uint64, events []model.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events += len(events)
+}
+
+func (h *hand) Evict(run model.RunID, _ uint64, _ string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.evicted = append(h.evicted, run)
+}
+
+func (h *hand) Lose(run model.RunID, _ uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lost = append(h.lost, run)
+}
+
+func (h *hand) Retry(model.RunID, uint64, string)                      {}
+func (h *hand) Query(model.RunID, uint64, model.Query)                 {}
+func (h *hand) Taken(model.RunID, uint64)                              {}
+func (h *hand) Recall(model.Address, model.RunID, uint64, model.Query) {}
+func (h *hand) hands() *WorkflowHands {
+	none := func(model.RunID, uint64) {}
+	return NewWorkflowHands(h, model.Offer{Tenant: "default", Workflows: []string{"order"}}, HandsConfig{Hold: none, Release: none, Slots: func() SharedSlots { return nil }})
+}
+
+// nodeID returns the id of a node of the tests.
+func nodeID(n byte) model.NodeID { return model.NodeID{n} }
+
+// until waits for a fact, in virtual time.
+func until(t *testing.T, what string, fact func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * grace); !fact(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
