@@ -135,6 +135,7 @@ func New(cfg Config) *Server {
 	to := counted{s.grpc, s}
 	pb.RegisterClientServiceServer(to, &client{
 		backend: s.config.Backend, version: s.config.Version, maxMessage: s.config.MaxMessage, maxPayload: s.config.MaxPayload,
+		receipts: newReceipts(),
 	})
 	s.work = NewWork(WorkConfig{Backend: s.config.Backend, Tenant: tenantOf, Log: s.config.Log, Grace: s.config.Grace, MaxFrame: s.config.MaxMessage, Restarts: s.config.Restarts})
 	pb.RegisterWorkerServiceServer(to, s.work)

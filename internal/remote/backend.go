@@ -36,6 +36,7 @@ type Backend struct {
 	cluster   string
 	remembers time.Duration
 	limits    request.Limits // of the server
+	receipts  receipts
 }
 
 // Dial connects to a server and asks it who the caller is. It fails when no server answers before
@@ -60,7 +61,9 @@ func Dial(ctx context.Context, cfg Config) (*Backend, error) {
 
 func newBackend(conn grpc.ClientConnInterface, cfg Config) *Backend {
 	work := NewWork(conn, WorkConfig{Log: cfg.Log, Agent: cfg.Version, Broken: cfg.Broken})
-	return &Backend{Work: work, conn: conn, log: cfg.Log, client: pb.NewClientServiceClient(conn), patience: cfg.Patience}
+	b := &Backend{Work: work, conn: conn, log: cfg.Log, client: pb.NewClientServiceClient(conn), patience: cfg.Patience}
+	b.receipts.send = b.sendReceipts
+	return b
 }
 
 // introduce asks the server who the caller is.
@@ -104,6 +107,7 @@ func (b *Backend) Connected() bool {
 // Close ends the connection. Calls that are under way fail.
 func (b *Backend) Close() error {
 	b.Work.Close()
+	b.receipts.close()
 	return b.close()
 }
 
