@@ -128,7 +128,10 @@ func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), tx *
 		typeFor[I]("input of activity " + a.name), typeFor[O]("output of activity " + a.name),
 	}}
 	if a.hasQueue() {
-		d.queue, d.limits, d.breaker = a.opts.task.queue, a.opts.task.limits, a.opts.task.breaker
+		d.queue = a.opts.task.queue
+	}
+	if t := a.opts.task; t != nil { // inline activities have limits and breakers too
+		d.limits, d.breaker = t.limits, t.breaker
 	}
 	switch {
 	case fn != nil:

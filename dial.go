@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	server "github.com/perdure/perdure/internal/remote"
+	"github.com/perdure/perdure/internal/telemetry"
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 	"github.com/perdure/perdure/payload"
 )
@@ -33,6 +34,11 @@ type Dialer struct {
 	// Logger gets what an operator should know: broken connections, lost sessions. It gets no
 	// payloads. Nil logs nothing.
 	Logger *slog.Logger
+	// Metrics is where this process registers its metrics until it closes, such as
+	// prom.Metrics(prometheus.DefaultRegisterer). They are those of the process itself: its
+	// activities, its tasks and its connection. The server has the others. Nil counts nothing. See
+	// docs/observability.md.
+	Metrics Metrics
 	// Tracer creates spans for starts, messages and executed code, such as
 	// otel.GetTracerProvider(). The server passes their context on to other programs. Nil creates
 	// no spans. See docs/observability.md.
@@ -104,22 +110,36 @@ func (d Dialer) dial(ctx context.Context, url string, defs ...Definition) (*App,
 		cfg.PlainText, cfg.PlainTextToken = true, true
 	}
 
-	return dialServer(ctx, cfg, attachment{
+	meter, unregister, err := startMetrics(d.Metrics)
+	if err != nil {
+		return nil, err
+	}
+
+	app, err := dialServer(ctx, cfg, attachment{
 		Logger: d.Logger, IdleAfter: d.IdleAfter, MaxLoaded: d.MaxLoaded, MaxSteps: d.MaxSteps, MaxCalls: d.MaxCalls, MaxPayload: d.MaxPayload,
-		DrainTimeout: d.DrainTimeout, Tasks: d.Tasks, Version: d.Version, Payloads: d.Payloads, Name: d.Name, PruneSchedules: d.PruneSchedules, Tracer: tracing.New(d.Tracer),
+		DrainTimeout: d.DrainTimeout, Tasks: d.Tasks, Version: d.Version, Payloads: d.Payloads, Name: d.Name, PruneSchedules: d.PruneSchedules,
+		Meter: meter, Tracer: tracing.New(d.Tracer), OnClose: func() error { unregister(); return nil },
 	}, defs...)
+	if err != nil {
+		unregister()
+		return nil, err
+	}
+	return app, nil
 }
 
 // dialServer connects to a server and joins an app with it. The app calls OnClose after it has
 // closed the connection.
 func dialServer(ctx context.Context, cfg server.Config, a attachment, defs ...Definition) (*App, error) {
+	cfg.Broken = func() { a.Meter.Add(telemetry.StreamsBroken, 1) }
 	b, err := server.Dial(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
+	stopReporting := reportConnection(a.Meter, b)
 	closed := a.OnClose
 	a.Backend, a.Tenant, a.Served = b, b.Tenant(), true
 	a.OnClose = func() error {
+		stopReporting()
 		err := b.Close()
 		if closed != nil {
 			err = errors.Join(err, closed())
@@ -129,6 +149,7 @@ func dialServer(ctx context.Context, cfg server.Config, a attachment, defs ...De
 
 	app, err := attach(ctx, a, defs...)
 	if err != nil {
+		stopReporting()
 		return nil, errors.Join(err, b.Close())
 	}
 	return app, nil

@@ -513,3 +513,23 @@ func TestLimitIsNotKeptForThePaused(t *testing.T) {
 		}
 	}, both, one, other)
 }
+
+// An operator can trip the breaker of an inline activity before the activity has run, and a wrong
+// name is answered with the right one.
+func TestTripTheBreakerOfAnInlineActivity(t *testing.T) {
+	t.Parallel()
+	charge := perdure.NewActivity("charge", func(_ context.Context, n int) (int, error) { return n, nil }, perdure.Breaker("bank"), perdure.Limit("accounts"))
+	order := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, n int) (int, error) { return charge.Run(ctx, n) })
+	app, err := embedded.Open(t.Context(), "memory:", order, charge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+
+	if err := app.Breakers().Trip(t.Context(), "bnak", "a typing error"); !errors.Is(err, perdure.ErrNotFound) || !strings.Contains(err.Error(), "did you mean bank?") {
+		t.Errorf("tripped a breaker that does not exist: %v", err)
+	}
+	if err := app.Breakers().Trip(t.Context(), "bank", "the bank is closed"); err != nil {
+		t.Errorf("trip the breaker of an inline activity: %v", err)
+	}
+}

@@ -25,16 +25,16 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 	queues := slices.Clone(cfg.Queues)
 	var limits, breakers []string
 	for name, d := range r.activities {
+		limits = append(limits, d.limits...)
+		if d.breaker != "" {
+			breakers = append(breakers, d.breaker)
+		}
 		if d.handler == nil {
 			continue
 		}
 		handlers[name] = a.watch(d.handler(a.host))
 		if d.queue != "" {
 			queues = append(queues, d.queue)
-		}
-		limits = append(limits, d.limits...)
-		if d.breaker != "" {
-			breakers = append(breakers, d.breaker)
 		}
 	}
 

@@ -12,6 +12,7 @@ var withoutExample = map[string]string{
 	"Target":         "sealed; an Execution or a Ref",
 	"Waitable":       "sealed; a Future",
 	"Client":         "what App.With returns; every example has one",
+	"Metrics":        "what prom.Metrics returns, which has an example",
 	"WorkflowOption": "sealed; Uses and Pinned are shown",
 	"ActivityOption": "sealed; see Activity",
 	"StartOption":    "sealed; see Key, Reuse, ParentClose, Signal.With",

@@ -137,7 +137,7 @@ func (o *options) run(ctx context.Context, args []string) int {
 	began := false
 	o.prepare(root, &began)
 	err := fang.Execute(ctx, root, fang.WithVersion(Version()), fang.WithoutManpage(), fang.WithNotifySignal(os.Interrupt), fang.WithErrorHandler(func(w io.Writer, styles fang.Styles, err error) {
-		complain(w, styles, err, !began)
+		complain(w, styles, explainMistake(root, err), !began)
 	}))
 	if err != nil && !began && fault.KindOf(err) == fault.Internal {
 		// The library reports errors of flags and arguments before the command runs.
@@ -151,6 +151,7 @@ func (o *options) run(ctx context.Context, args []string) int {
 // the store or the server that the command would use.
 func (o *options) prepare(cmd *cobra.Command, began *bool) {
 	cmd.Long = joinLines(cmd.Long)
+	explainArguments(cmd)
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			*began = true
@@ -159,7 +160,7 @@ func (o *options) prepare(cmd *cobra.Command, began *bool) {
 	} else if cmd.HasParent() && cmd.HasSubCommands() {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fault.New(fault.Invalid, "unknown command %q for %q: see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath())
+				return unknownCommand(cmd, args[0])
 			}
 			return cmd.Help()
 		}
@@ -194,7 +195,10 @@ func joinLines(text string) string {
 // complain prints an error unchanged. The error handler of the library capitalises the first word,
 // which is often the name of the subject.
 func complain(w io.Writer, styles fang.Styles, err error, usage bool) {
-	text := err.Error() + "."
+	text := err.Error()
+	if !strings.HasSuffix(text, "?") {
+		text += "."
+	}
 	if usage && fault.KindOf(err) == fault.Internal {
 		text += "\nTry --help for usage."
 	}
@@ -213,8 +217,9 @@ func newRoot(o *options) *cobra.Command {
 		Example: `  perdure workflow list
   perdure workflow explain greet/hello-1 --store file:perdure.db
   perdure doctor --store postgres://localhost/app`,
-		SilenceUsage: true,
+		SilenceUsage: true, DisableSuggestions: true, // explainMistake has better ones
 	}
+	root.SetFlagErrorFunc(explainFlag)
 
 	def := cmp.Or(os.Getenv("PERDURE_STORE"), os.Getenv(serverVariable), defaultStore)
 	root.PersistentFlags().StringVar(&o.store, "store", def, "store: file:<path> or postgres://… ($PERDURE_STORE)")

@@ -54,16 +54,10 @@ const socketLimit = 2 * time.Second
 // dialSocket connects to the program that has a file open, if there is one. A socket that a dead
 // program has left refuses connections at once.
 func dialSocket(ctx context.Context, c node.Config) (session, bool) {
-	path, ok := node.SocketPath(c.URL)
-	if !ok || !node.TrustedSocket(c.URL, path) {
+	if !programListens(ctx, c.URL) {
 		return nil, false
 	}
-	var d net.Dialer
-	probe, err := d.DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, false
-	}
-	_ = probe.Close()
+	path, _ := node.SocketPath(c.URL)
 
 	ctx, cancel := context.WithTimeout(ctx, socketLimit)
 	defer cancel()
@@ -72,6 +66,21 @@ func dialSocket(ctx context.Context, c node.Config) (session, bool) {
 		return nil, false
 	}
 	return dialed{b}, true
+}
+
+// programListens reports whether a program listens on the socket beside a file.
+func programListens(ctx context.Context, url string) bool {
+	path, ok := node.SocketPath(url)
+	if !ok || !node.TrustedSocket(url, path) {
+		return false
+	}
+	var d net.Dialer
+	probe, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return false
+	}
+	_ = probe.Close()
+	return true
 }
 
 func (d dialed) Backend() api.Backend { return d.b }

@@ -429,7 +429,7 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 
 	switch {
 	case how.Canary && !how.DryRun && o.alone():
-		return fault.New(fault.Invalid, "--canary waits for a task to end, but no program can execute tasks while this command has the file open: requeue one task by its id, let the program run, then requeue the others")
+		return fault.New(fault.Invalid, "--canary waits for a task to end, but no program that executes tasks has the file open: start it, or requeue one task by its id, let the program run, then requeue the others")
 	}
 
 	f.requeued = "no"

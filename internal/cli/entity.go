@@ -427,15 +427,14 @@ func newEntityCall(o *options) *cobra.Command {
 		Use: "call entity/key operation", Short: "Call an operation, a view or an RPC, and print the answer",
 		Long: `Call an operation, a view or an RPC, and print the answer.
 
-The code runs in your program. On PostgreSQL the command sends the call to the program that owns the entity. A file has one process at a time, so no
-program can run the code while this command has the file open: use perdure entity send, which stores the call for the program.`,
+The code runs in your program. On PostgreSQL the command sends the call to the program that owns the entity. On a file it sends the call to the program that has the file open. If no program has, no code can run: use perdure entity send, which stores the call for the program.`,
 		Example: `  perdure entity call account/42 deposit --input '{"Cents": 100}' --request-id d-1
   perdure entity call account/42 cents
   perdure entity call service:gateway/eu get_profile`,
 	}, func(r *api.CallRequest) error {
 		if o.alone() {
-			return fault.WithHint(fault.New(fault.Invalid, "no program can run the code of %s while this command has the file open", entityWord(r.Address.Type)),
-				"call it from the program, or store the call for the program with `perdure entity send`")
+			return fault.WithHint(fault.New(fault.Invalid, "no program that runs the code of %s has the file open", entityWord(r.Address.Type)),
+				"start the program, or store the call for it with `perdure entity send`")
 		}
 		return nil
 	}, func(_ *api.CallRequest, out model.Payload) error { return o.value(out) })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,22 @@ func bankDemo() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// On a file a command calls entities of the program that has the file open, through its socket.
+func TestEntitiesOfAProgramOnAFile(t *testing.T) {
+	t.Parallel()
+	url := "file:" + filepath.Join(t.TempDir(), "bank.db")
+	app, err := embedded.Open(t.Context(), url, accounts, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+
+	do := on(t, url)
+	do("100", 0, "entity", "call", "account/eu-1", "deposit", "--input", `{"Cents": 100}`)
+	do("zone eu", 0, "entity", "call", "service:clock/eu", "zone")
+	do("insufficient funds", 1, "entity", "call", "account/eu-1", "deposit", "--input", `{"Cents": -200}`)
 }
 
 // On PostgreSQL a command calls entities of a running program. The code can reject the call.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,7 +46,7 @@ func (l *callLine) caller() string {
 	switch {
 	case l.From != "":
 		return l.From
-	case l.RequestID != "":
+	case l.RequestID != "" && !strings.HasPrefix(l.RequestID, model.DrawnIDs): // an id that a person has given
 		return "client, request " + l.RequestID
 	}
 

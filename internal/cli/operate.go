@@ -35,9 +35,11 @@ func (o *options) act(ctx context.Context) (session, error) {
 	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, Guest: true, Log: o.log(), Version: Version()})
 }
 
-// alone reports whether only one process at a time can open the store. This command is then the
-// only one.
-func (o *options) alone() bool { return strings.HasPrefix(o.store, "file:") }
+// alone reports whether this command is the only process that has the store open: the store is a
+// file, and no program listens on the socket beside it.
+func (o *options) alone() bool {
+	return strings.HasPrefix(o.store, "file:") && (o.tenant != model.DefaultTenant || !programListens(context.Background(), o.store))
+}
 
 // patience adds the flag for how long the command waits for an answer.
 func patience(cmd *cobra.Command, d *time.Duration) {

@@ -22,6 +22,23 @@ func TestWrongUsage(t *testing.T) {
 	do("x.db does not exist", 3, "task", "show", "Mail/Ann")
 }
 
+// An error about arguments says how the command is used, and names the nearest known name.
+func TestWrongUsageNamesTheRightOne(t *testing.T) {
+	t.Parallel()
+	do := on(t, "file:"+filepath.Join(t.TempDir(), "x.db"))
+	for want, args := range map[string][]string{
+		"describe does not work with 0 arguments; usage: perdure workflow describe w": {"workflow", "describe"},
+		"describe does not work with 2 arguments; usage: perdure workflow describe w": {"workflow", "describe", "a/b", "c"},
+		`list does not work with the argument "extra"; usage: perdure node list`:      {"node", "list", "extra"},
+		`unknown command "workfow" for "perdure"; did you mean workflow?`:             {"workfow", "list"},
+		`unknown command "descrbe" for "perdure workflow"; did you mean describe?`:    {"workflow", "descrbe", "a/b"},
+		"unknown flag: --querry; did you mean --query?":                               {"workflow", "list", "--querry", "x"},
+		"signal needs either workflow/key name, or --query q name":                    {"workflow", "signal"},
+	} {
+		do(want, 2, args...)
+	}
+}
+
 // Impossible numbers and times are wrong usage and change nothing. For example, a negative --older
 // does not purge new tasks.
 func TestNumbersThatMakeNoSense(t *testing.T) {

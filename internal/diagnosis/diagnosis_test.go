@@ -78,6 +78,16 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Several steps may wait for the same thing. That is one reason.
+func TestJudgeNamesAReasonOnce(t *testing.T) {
+	t.Parallel()
+	bank, mail := model.Reason{Code: model.WaitPermit, Name: "bank"}, model.Reason{Code: model.WaitPermit, Name: "mail"}
+	got := town().Judge(&diagnosis.Run{Address: at("order"), Waits: []model.Reason{bank, mail, bank}})
+	if len(got) != 2 || got[0] != bank || got[1] != mail {
+		t.Errorf("got %v", got)
+	}
+}
+
 // For a store that no process has open, what an execution waits for comes first.
 func TestJudgeWithoutProcesses(t *testing.T) {
 	t.Parallel()

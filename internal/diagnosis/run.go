@@ -23,9 +23,12 @@ type Run struct {
 // from working on the run comes before what its code waits for. The exception is that no process is
 // alive at all, which comes last.
 func (w *World) Judge(r *Run) []model.Reason {
-	waits := slices.Clone(r.Waits)
-	for i := range waits {
-		waits[i] = w.addServed(r, waits[i])
+	var waits []model.Reason
+	for _, why := range r.Waits {
+		// Several steps may wait for the same thing, which is one reason.
+		if why = w.addServed(r, why); !slices.Contains(waits, why) {
+			waits = append(waits, why)
+		}
 	}
 
 	if len(waits) > 0 && unreadable(waits[0].Code) {

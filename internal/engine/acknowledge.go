@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
 
@@ -61,4 +62,16 @@ func (k *clerk) tidyLast(ctx context.Context) {
 
 	k.tidied = time.Time{}
 	k.tidy(ctx)
+}
+
+// fillReceipt tells the server of a client how to remove the remembered answer to a request, when
+// the client has received it. sole says that there is an answer, and that no other copy of the
+// request can arrive.
+func (e *Engine) fillReceipt(ctx context.Context, m *model.Message, sole bool) {
+	r := model.ReceiptOf(ctx)
+	if r == nil || !sole || m.RequestID == "" {
+		return
+	}
+	key := store.RequestKey{Shard: m.To.Shard(e.cfg.Store.Info().Shards), Address: m.To, ID: m.RequestID}
+	r.Forget = func() { e.clerk.acknowledge(key) }
 }

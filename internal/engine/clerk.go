@@ -217,6 +217,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message, tried attempt) (mode
 			if asked.Drawn && first && !tried.taken {
 				k.acknowledge(c.reply)
 			}
+			k.eng.fillReceipt(ctx, &asked, c.answer.Err == nil && first && !tried.taken)
 			return c.answer.Answer, unsure(c.answer.Err, !first)
 		case <-look.C:
 			if err := k.limitReached(ctx, &asked); err != nil {

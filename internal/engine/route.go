@@ -59,6 +59,7 @@ func (e *Engine) send(ctx context.Context, m *model.Message, fresh bool, tried a
 		a, err := e.sendLocal(ctx, m, fresh, false)
 		stale := e.mayBeStale(inc, &a)
 		if !errors.Is(err, lane.ErrNotOwner) && !stale {
+			e.fillReceipt(ctx, m, err == nil && !tried.taken)
 			return a.Answer, unsure(err, tried.taken)
 		}
 		// An owner that has lost its lease since may have taken it.
@@ -67,6 +68,7 @@ func (e *Engine) send(ctx context.Context, m *model.Message, fresh bool, tried a
 		if e.cfg.Store.Info().Shared {
 			a, tried, err := e.sendDirectly(ctx, askSend, m, fresh, tried)
 			if !errors.Is(err, lane.ErrNotOwner) {
+				e.fillReceipt(ctx, m, err == nil && !tried.taken)
 				return a.Answer, unsure(err, tried.taken)
 			}
 			answer, err := e.clerk.send(ctx, m, tried)

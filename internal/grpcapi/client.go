@@ -17,6 +17,7 @@ type client struct {
 	version    string
 	maxMessage int
 	maxPayload int
+	receipts   *receipts
 }
 
 // ask reads a request, makes the call, and writes the reply.
@@ -69,6 +70,7 @@ func (c *client) Server(ctx context.Context, m *pb.ServerRequest) (*pb.ServerRep
 			return nil, err
 		}
 	}
+	c.receipts.confirm(tenantOf(ctx), m.GetReceived())
 	r := &pb.ServerReply{Protocol: wire.Protocol, Version: c.version, Tenant: tenantOf(ctx), MaxMessage: int64(c.maxMessage), MaxPayload: int64(c.maxPayload)}
 	r.Cluster, r.Remembers = c.backend.Cluster(), int64(c.backend.RequestRetention())
 	return r, nil
@@ -96,12 +98,16 @@ func (c *client) Await(ctx context.Context, m *pb.AwaitRequest) (*pb.Result, err
 
 // Signal sends a signal.
 func (c *client) Signal(ctx context.Context, m *pb.SignalRequest) (*pb.Done, error) {
-	return tell(ctx, m, wire.ReadSignalRequest, c.backend.Signal)
+	return withReceipt(ctx, c, m.GetRequestId(), func(ctx context.Context) (*pb.Done, error) {
+		return tell(ctx, m, wire.ReadSignalRequest, c.backend.Signal)
+	})
 }
 
 // Settle resolves or rejects a promise.
 func (c *client) Settle(ctx context.Context, m *pb.SettleRequest) (*pb.Done, error) {
-	return tell(ctx, m, wire.ReadSettleRequest, c.backend.Settle)
+	return withReceipt(ctx, c, m.GetRequestId(), func(ctx context.Context) (*pb.Done, error) {
+		return tell(ctx, m, wire.ReadSettleRequest, c.backend.Settle)
+	})
 }
 
 // Cancel asks an execution to end.
@@ -131,7 +137,9 @@ func (c *client) Signals(ctx context.Context, m *pb.SignalsRequest) (*pb.Mailbox
 
 // Update asks the code of an execution for a change.
 func (c *client) Update(ctx context.Context, m *pb.UpdateRequest) (*pb.ValueReply, error) {
-	return ask(ctx, m, wire.ReadUpdateRequest, c.backend.Update, wire.ValueReply)
+	return withReceipt(ctx, c, m.GetRequestId(), func(ctx context.Context) (*pb.ValueReply, error) {
+		return ask(ctx, m, wire.ReadUpdateRequest, c.backend.Update, wire.ValueReply)
+	})
 }
 
 // Query asks the code of an execution.
@@ -202,7 +210,9 @@ func (c *client) Reset(ctx context.Context, m *pb.PastRequest) (*pb.PastReply, e
 
 // Call calls an operation.
 func (c *client) Call(ctx context.Context, m *pb.CallRequest) (*pb.ValueReply, error) {
-	return ask(ctx, m, wire.ReadCallRequest, c.backend.Call, wire.ValueReply)
+	return withReceipt(ctx, c, m.GetRequestId(), func(ctx context.Context) (*pb.ValueReply, error) {
+		return ask(ctx, m, wire.ReadCallRequest, c.backend.Call, wire.ValueReply)
+	})
 }
 
 // Entity describes an entity.

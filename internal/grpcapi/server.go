@@ -41,6 +41,10 @@ const (
 	DefaultMaxStreams = 10_000
 )
 
+// readBuffer is what a connection keeps for reading, in bytes. The default of gRPC is 32 KiB, which
+// would be a third of a gigabyte for 10,000 workers that wait. Larger frames are read past it.
+const readBuffer = 4 << 10
+
 // Times of connections. Connections have no maximum age: workers keep theirs for months.
 const (
 	handshakeTime = 20 * time.Second
@@ -135,6 +139,7 @@ func New(cfg Config) *Server {
 	to := counted{s.grpc, s}
 	pb.RegisterClientServiceServer(to, &client{
 		backend: s.config.Backend, version: s.config.Version, maxMessage: s.config.MaxMessage, maxPayload: s.config.MaxPayload,
+		receipts: newReceipts(),
 	})
 	s.work = NewWork(WorkConfig{Backend: s.config.Backend, Tenant: tenantOf, Log: s.config.Log, Grace: s.config.Grace, MaxFrame: s.config.MaxMessage, Restarts: s.config.Restarts})
 	pb.RegisterWorkerServiceServer(to, s.work)
@@ -167,6 +172,8 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(c.MaxMessage), grpc.MaxSendMsgSize(c.MaxReply),
 		grpc.MaxConcurrentStreams(uint32(min(max(c.MaxStreams, 1), math.MaxInt32))),
 		grpc.ConnectionTimeout(handshakeTime),
+		// A connection has a buffer for writing only while it writes.
+		grpc.ReadBufferSize(readBuffer), grpc.SharedWriteBuffer(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silence, Timeout: patience}),
 		grpc.InTapHandle(s.admit),

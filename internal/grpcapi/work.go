@@ -98,6 +98,9 @@ func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame])
 	if err != nil {
 		return wire.Status(err)
 	}
+	if !resumed { // not under the lock of all sessions: the log may be slow
+		w.cfg.Log.Info("worker connected", "session", s.id, "tenant", tenant, "agent", s.agent)
+	}
 	ctx, attached := s.attach(st.Context())
 	defer attached()
 
@@ -172,7 +175,6 @@ func (w *Work) open(caller, tenant string, h *pb.Hello) (s *session, resumed boo
 		go old.end(errRenewed)
 	}
 	w.workers[s.key()] = s
-	w.cfg.Log.Info("worker connected", "session", s.id, "tenant", tenant, "agent", s.agent)
 	return s, false, nil
 }
 

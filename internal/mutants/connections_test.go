@@ -78,8 +78,8 @@ var connections = []mutant{
 	{
 		name:  "a signal without a request id is sent again without one",
 		file:  "internal/remote/client.go",
-		old:   "	r.RequestID = requestID(r.RequestID)\n	return tell(ctx, b, b.client.Signal, wire.SignalRequest(r))",
-		new:   "	return tell(ctx, b, b.client.Signal, wire.SignalRequest(r))",
+		old:   "		r.RequestID = id\n		return wire.SignalRequest(r)",
+		new:   "		return wire.SignalRequest(r)",
 		tests: remoteTest("TestLostAnswers$"),
 	},
 	{

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/fault"
@@ -35,6 +36,7 @@ type Backend struct {
 	cluster   string
 	remembers time.Duration
 	limits    request.Limits // of the server
+	receipts  receipts
 }
 
 // Dial connects to a server and asks it who the caller is. It fails when no server answers before
@@ -58,8 +60,10 @@ func Dial(ctx context.Context, cfg Config) (*Backend, error) {
 }
 
 func newBackend(conn grpc.ClientConnInterface, cfg Config) *Backend {
-	work := NewWork(conn, WorkConfig{Log: cfg.Log, Agent: cfg.Version})
-	return &Backend{Work: work, conn: conn, log: cfg.Log, client: pb.NewClientServiceClient(conn), patience: cfg.Patience}
+	work := NewWork(conn, WorkConfig{Log: cfg.Log, Agent: cfg.Version, Broken: cfg.Broken})
+	b := &Backend{Work: work, conn: conn, log: cfg.Log, client: pb.NewClientServiceClient(conn), patience: cfg.Patience}
+	b.receipts.send = b.sendReceipts
+	return b
 }
 
 // introduce asks the server who the caller is.
@@ -89,9 +93,21 @@ func (b *Backend) server(ctx context.Context, m *pb.ServerRequest) (*pb.ServerRe
 // Tenant returns the tenant that the server acts in for this caller.
 func (b *Backend) Tenant() string { return b.tenant }
 
+// Connected reports whether the connection to a server works, as far as the client knows. A
+// connection that no call needs may be closed; it counts as working.
+func (b *Backend) Connected() bool {
+	c, ok := b.conn.(interface{ GetState() connectivity.State })
+	if !ok {
+		return true
+	}
+	s := c.GetState()
+	return s == connectivity.Ready || s == connectivity.Idle
+}
+
 // Close ends the connection. Calls that are under way fail.
 func (b *Backend) Close() error {
 	b.Work.Close()
+	b.receipts.close()
 	return b.close()
 }
 

@@ -72,8 +72,11 @@ func (b *Backend) Signal(ctx context.Context, r api.SignalRequest) error {
 	if err := b.own(r.Target.Address.Tenant); err != nil {
 		return err
 	}
-	r.RequestID = requestID(r.RequestID)
-	return tell(ctx, b, b.client.Signal, wire.SignalRequest(r))
+	_, err := askUnder(ctx, b, ask(b.client.Signal, done), r.RequestID, func(id string) *pb.SignalRequest {
+		r.RequestID = id
+		return wire.SignalRequest(r)
+	})
+	return err
 }
 
 // Settle resolves or rejects a promise.
@@ -81,8 +84,11 @@ func (b *Backend) Settle(ctx context.Context, r api.SettleRequest) error {
 	if err := b.own(r.Target.Address.Tenant); err != nil {
 		return err
 	}
-	r.RequestID = requestID(r.RequestID)
-	return tell(ctx, b, b.client.Settle, wire.SettleRequest(r))
+	_, err := askUnder(ctx, b, ask(b.client.Settle, done), r.RequestID, func(id string) *pb.SettleRequest {
+		r.RequestID = id
+		return wire.SettleRequest(r)
+	})
+	return err
 }
 
 // Cancel asks an execution to end.
@@ -128,8 +134,10 @@ func (b *Backend) Update(ctx context.Context, r api.UpdateRequest) (model.Payloa
 	if err := b.own(r.Target.Address.Tenant); err != nil {
 		return model.Payload{}, err
 	}
-	r.RequestID = requestID(r.RequestID)
-	return ask(b.client.Update, wire.ReadValueReply).do(ctx, b, wire.UpdateRequest(r))
+	return askUnder(ctx, b, ask(b.client.Update, wire.ReadValueReply), r.RequestID, func(id string) *pb.UpdateRequest {
+		r.RequestID = id
+		return wire.UpdateRequest(r)
+	})
 }
 
 // Query asks the code of an execution.
@@ -220,8 +228,10 @@ func (b *Backend) Call(ctx context.Context, r api.CallRequest) (model.Payload, e
 	if r.Brief {
 		return askOnce(b.client.Call, wire.ReadValueReply).do(ctx, b, wire.CallRequest(r))
 	}
-	r.RequestID = requestID(r.RequestID)
-	return ask(b.client.Call, wire.ReadValueReply).do(ctx, b, wire.CallRequest(r))
+	return askUnder(ctx, b, ask(b.client.Call, wire.ReadValueReply), r.RequestID, func(id string) *pb.CallRequest {
+		r.RequestID = id
+		return wire.CallRequest(r)
+	})
 }
 
 // Entity describes an entity.

@@ -68,6 +68,8 @@ type Config struct {
 	Patience time.Duration
 	// MaxReply is the largest reply that the client accepts, in bytes. Default 65 MiB.
 	MaxReply int
+	// Broken is called when a stream of the worker has ended and is opened again; nil for none.
+	Broken func()
 	// Dial opens the connections to an address; nil for the network. For tests and tunnels.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }

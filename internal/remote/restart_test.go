@@ -26,6 +26,7 @@ import (
 const (
 	envServerStore  = "PERDURE_TEST_SERVER_STORE"
 	envServerListen = "PERDURE_TEST_SERVER_LISTEN"
+	envServerLease  = "PERDURE_TEST_SERVER_LEASE" // short, unless it is set
 )
 
 // serveUntilKilled is the main function of a server that tests kill.
@@ -33,8 +34,12 @@ func serveUntilKilled() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	lease := 2 * time.Second
+	if d, err := time.ParseDuration(os.Getenv(envServerLease)); err == nil {
+		lease = d
+	}
 	s, err := node.Serve(context.Background(), node.ServerConfig{
-		Node:   node.Config{URL: os.Getenv(envServerStore), Log: log, LeaseTTL: 2 * time.Second},
+		Node:   node.Config{URL: os.Getenv(envServerStore), Log: log, LeaseTTL: lease},
 		Listen: os.Getenv(envServerListen), Authenticator: authn.Open{Tenant: model.DefaultTenant},
 	})
 	if err != nil {

@@ -28,6 +28,8 @@ type WorkConfig struct {
 	// long as the one before, up to MaxBackoff (2 s), and up to half of it is left out at random. A
 	// server that was restarted waits some seconds for its workers.
 	Backoff, MaxBackoff time.Duration
+	// Broken is called when a stream has ended and will be opened again; nil for none.
+	Broken func()
 	// Link bounds what is kept for the server.
 	Link link.Config
 }
@@ -73,6 +75,9 @@ func NewWork(conn grpc.ClientConnInterface, cfg WorkConfig) *Work {
 	}
 	if cfg.MaxBackoff == 0 {
 		cfg.MaxBackoff = 2 * time.Second
+	}
+	if cfg.Broken == nil {
+		cfg.Broken = func() {}
 	}
 	w := &Work{cfg: cfg, client: pb.NewWorkerServiceClient(conn), id: crand.Text(), done: make(chan struct{}), changed: make(chan struct{})}
 	w.renew()
@@ -167,6 +172,7 @@ func (w *Work) run(ctx context.Context) {
 
 		if connected {
 			pause = w.cfg.Backoff
+			w.cfg.Broken()
 		} else if k := fault.KindOf(err); k == fault.Unauthenticated || k == fault.Denied || k == fault.Invalid {
 			w.failJoins(err) // trying again would not help
 		}

@@ -123,6 +123,9 @@ const (
 	DoorOpen
 	DoorRefusals
 
+	ServerConnected
+	StreamsBroken
+
 	numFamilies
 )
 
@@ -332,6 +335,9 @@ var families = [numFamilies]Family{
 		[]string{labelDoor, labelReason},
 		nil,
 	},
+
+	ServerConnected: {"perdure_server_connected", "1 while an app of Dial has a connection to its server, 0 while it tries to get one.", Gauge, nil, nil},
+	StreamsBroken:   {"perdure_server_streams_broken_total", "How often the stream of such an app to its server has broken.", Counter, nil, nil},
 }
 
 // Families returns the table.

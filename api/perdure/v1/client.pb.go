@@ -789,7 +789,10 @@ func (*Done) Descriptor() ([]byte, []int) {
 type ServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Fail unless the server can take messages now: its engine serves, and its store answers.
-	Reach         bool `protobuf:"varint,1,opt,name=reach,proto3" json:"reach,omitempty"`
+	Reach bool `protobuf:"varint,1,opt,name=reach,proto3" json:"reach,omitempty"`
+	// Ids of requests whose answers the client has received, and that it sent once. The client has
+	// drawn these ids, so they begin with "~". The server need not remember the answers any longer.
+	Received      []string `protobuf:"bytes,2,rep,name=received,proto3" json:"received,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -829,6 +832,13 @@ func (x *ServerRequest) GetReach() bool {
 		return x.Reach
 	}
 	return false
+}
+
+func (x *ServerRequest) GetReceived() []string {
+	if x != nil {
+		return x.Received
+	}
+	return nil
 }
 
 // ServerReply describes the server.
@@ -8005,9 +8015,10 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\n" +
 	"unreadable\x18\x04 \x01(\bR\n" +
 	"unreadable\"\x06\n" +
-	"\x04Done\"%\n" +
+	"\x04Done\"A\n" +
 	"\rServerRequest\x12\x14\n" +
-	"\x05reach\x18\x01 \x01(\bR\x05reach\"\xd5\x01\n" +
+	"\x05reach\x18\x01 \x01(\bR\x05reach\x12\x1a\n" +
+	"\breceived\x18\x02 \x03(\tR\breceived\"\xd5\x01\n" +
 	"\vServerReply\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x16\n" +

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// The library says of a wrong number of arguments only how many there were. The functions here add
+// what belongs there, and the nearest known name for a name that does not exist.
+
+// explainArguments makes a command say how it is used if the number of its arguments is wrong.
+func explainArguments(cmd *cobra.Command) {
+	check := cmd.Args
+	if check == nil || cmd.HasSubCommands() {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		err := check(cmd, args)
+		if err == nil || fault.KindOf(err) != fault.Internal { // the command itself says more
+			return err
+		}
+
+		given := fmt.Sprintf("%d arguments", len(args))
+		if len(args) == 1 {
+			given = fmt.Sprintf("the argument %.100q", args[0])
+		}
+		return fmt.Errorf("%s does not work with %s; usage: %s", cmd.Name(), given, cmd.UseLine())
+	}
+}
+
+// unknownCommand refuses a word that is no command of a group.
+func unknownCommand(group *cobra.Command, word string) error {
+	var names []string
+	for _, c := range group.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return fmt.Errorf("unknown command %.100q for %q%s", word, group.CommandPath(), didYouMean(word, names, ""))
+}
+
+// unknownWord finds the word in the error of the library for the first word of a command line.
+var unknownWord = regexp.MustCompile(`^unknown command "([^"]*)" for "perdure"`)
+
+// explainMistake adds the nearest known command to an error of the library.
+func explainMistake(root *cobra.Command, err error) error {
+	if m := unknownWord.FindStringSubmatch(err.Error()); m != nil && fault.KindOf(err) == fault.Internal {
+		return unknownCommand(root, m[1])
+	}
+	return err
+}
+
+// explainFlag adds the nearest known flag to the error about a flag.
+func explainFlag(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return fmt.Errorf("%w%s", err, didYouMean(unknown.GetSpecifiedName(), names, "--"))
+}
+
+// didYouMean asks for the known word that is near another one; empty if none is.
+func didYouMean(word string, known []string, prefix string) string {
+	if len(known) == 0 {
+		return ""
+	}
+	if near := nearest(word, known); distance(strings.ToLower(word), near) <= (len(word)+2)/3 {
+		return "; did you mean " + prefix + near + "?"
+	}
+	return ""
+}

@@ -1,0 +1,70 @@
+package grpcapi
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// maxReceipts bounds the answers that clients have not confirmed. Older ones stay in the store
+// until the engine forgets them by age.
+const maxReceipts = 50_000
+
+// receipts are answers to requests whose ids clients have drawn. A client that has received an
+// answer says so (ServerRequest.received). Then no client can send the request again, and the
+// remembered answer is removed from the store.
+type receipts struct {
+	mu     sync.Mutex
+	forget map[receipt]func()
+	order  []receipt // as they came; may name receipts that are gone
+}
+
+// receipt identifies a request of a client.
+type receipt struct{ tenant, id string }
+
+func newReceipts() *receipts { return &receipts{forget: map[receipt]func(){}} }
+
+// add keeps how to remove an answer.
+func (r *receipts) add(of receipt, forget func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.forget[of] == nil {
+		r.order = append(r.order, of)
+	}
+	r.forget[of] = forget
+
+	for len(r.order) > maxReceipts {
+		delete(r.forget, r.order[0])
+		r.order = r.order[1:]
+	}
+}
+
+// confirm removes the answers that a client has received.
+func (r *receipts) confirm(tenant string, ids []string) {
+	for _, id := range ids {
+		of := receipt{tenant, id}
+		r.mu.Lock()
+		forget := r.forget[of]
+		delete(r.forget, of)
+		r.mu.Unlock()
+		if forget != nil {
+			forget()
+		}
+	}
+}
+
+// withReceipt makes a call, and keeps how to remove its answer if the client has drawn its id.
+func withReceipt[R any](ctx context.Context, c *client, id string, call func(context.Context) (R, error)) (R, error) {
+	if !strings.HasPrefix(id, model.DrawnIDs) {
+		return call(ctx)
+	}
+
+	var r model.Receipt
+	reply, err := call(model.WithReceipt(ctx, &r))
+	if r.Forget != nil {
+		c.receipts.add(receipt{tenantOf(ctx), id}, r.Forget)
+	}
+	return reply, err
+}

@@ -1,0 +1,103 @@
+package remote
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/model"
+)
+
+const (
+	// this many receipts are sent without waiting for more
+	receiptBatch = 256
+	// further answers stay at the server until it forgets them by age
+	receiptMost  = 10_000
+	receiptPause = 500 * time.Millisecond // how long receipts wait for others
+	receiptTime  = 5 * time.Second        // how long one attempt to send them takes
+)
+
+// receipts are the ids of requests whose answers the client has. It has drawn the ids itself, and
+// sent each request once, so no copy of them can arrive later. The server then need not remember
+// the answers.
+type receipts struct {
+	send func(ctx context.Context, ids []string)
+
+	mu      sync.Mutex
+	ids     []string
+	timer   *time.Timer // runs while there are ids
+	closed  bool
+	sending sync.WaitGroup
+}
+
+// add notes that the client has an answer.
+func (r *receipts) add(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || len(r.ids) >= receiptMost {
+		return
+	}
+	r.ids = append(r.ids, id)
+
+	switch len(r.ids) {
+	case 1:
+		r.sending.Add(1)
+		r.timer = time.AfterFunc(receiptPause, r.flush)
+	case receiptBatch:
+		if r.timer.Stop() {
+			r.timer.Reset(0)
+		}
+	}
+}
+
+// flush sends the receipts. One that is lost costs a row until the server forgets it by age.
+func (r *receipts) flush() {
+	defer r.sending.Done()
+	r.mu.Lock()
+	ids := r.ids
+	r.ids = nil
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), receiptTime)
+	defer cancel()
+	r.send(ctx, ids)
+}
+
+// close sends the last receipts.
+func (r *receipts) close() {
+	r.mu.Lock()
+	r.closed = true
+	early := len(r.ids) > 0 && r.timer.Stop()
+	r.mu.Unlock()
+	if early {
+		r.flush()
+	}
+	r.sending.Wait()
+}
+
+// sendReceipts tells the server which answers the client has.
+func (b *Backend) sendReceipts(ctx context.Context, ids []string) {
+	_, _ = b.client.Server(ctx, &pb.ServerRequest{Received: ids}) // not needed, see flush
+}
+
+// askUnder makes a call under a request id: the one that the caller gave, or one that the client
+// draws. After a call under a drawn id, the server learns that the client has the answer.
+func askUnder[M, R, Out any](ctx context.Context, b *Backend, v verb[M, R, Out], given string, request func(id string) *M) (Out, error) {
+	if given != "" {
+		return v.do(ctx, b, request(given))
+	}
+
+	id, tries, call := model.DrawnIDs+rand.Text(), 0, v.call
+	v.call = func(ctx context.Context, m *M, opts ...grpc.CallOption) (*R, error) {
+		tries++
+		return call(ctx, m, opts...)
+	}
+	out, err := v.do(ctx, b, request(id))
+	if tries == 1 { // a copy of a repeated request may still be on its way
+		b.receipts.add(id)
+	}
+	return out, err
+}

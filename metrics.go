@@ -1,0 +1,35 @@
+package perdure
+
+import (
+	server "github.com/perdure/perdure/internal/remote"
+	"github.com/perdure/perdure/internal/telemetry"
+)
+
+// Metrics is where an app of Dial registers its metrics until it closes. Package prom makes one of
+// a Prometheus registry. This package does not link the client library of Prometheus, so that
+// workers without metrics stay small.
+type Metrics interface {
+	// Register adds the metrics of an app, until remove is called.
+	Register(m *telemetry.Meter) (remove func(), err error)
+}
+
+// startMetrics returns the meter of an app, or nil when there is no place for its metrics.
+func startMetrics(to Metrics) (m *telemetry.Meter, remove func(), err error) {
+	if to == nil {
+		return nil, func() {}, nil
+	}
+	m = telemetry.New()
+	remove, err = to.Register(m)
+	return m, remove, err
+}
+
+// reportConnection tells the meter whether the app is connected, until stop is called.
+func reportConnection(m *telemetry.Meter, b *server.Backend) (stop func()) {
+	return m.Watch(func(g *telemetry.States) {
+		connected := 0.0
+		if b.Connected() {
+			connected = 1
+		}
+		g.Set(telemetry.ServerConnected, connected)
+	})
+}

@@ -1,0 +1,25 @@
+package prom_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/prom"
+)
+
+// A worker of a server registers its metrics with Prometheus, as an app with a store of its own
+// does with embedded.Config.Metrics.
+func ExampleMetrics() {
+	dialer := perdure.Dialer{Metrics: prom.Metrics(prometheus.NewRegistry())}
+	connect := func(ctx context.Context, defs ...perdure.Definition) (*perdure.App, error) {
+		return dialer.Dial(ctx, "grpc://127.0.0.1:7800", defs...)
+	}
+	_ = connect
+
+	_, err := perdure.Dialer{Metrics: prom.Metrics(nil)}.Dial(context.Background(), "grpc://127.0.0.1:7800")
+	fmt.Println(err)
+	// Output: the registry for the metrics is nil
+}
