@@ -24,24 +24,28 @@ func quote(s string) ([]byte, error) {
 		if n == len(s) {
 			return append(out, '"'), nil
 		}
-		if begin = n + 1; s[n] < utf8.RuneSelf {
-			out = appendEscape(out, s[n])
-		} else {
-			r, size := utf8.DecodeRuneInString(s[n:])
-			switch {
-			case r == utf8.RuneError && size == 1:
-				return nil, errText
-			case r == '\u2028':
-				out = append(out, `\u2028`...)
-			case r == '\u2029':
-				out = append(out, `\u2029`...)
-			default:
-				out = append(out, s[n:n+size]...)
-			}
-			begin = n + size
+		r, size := utf8.DecodeRuneInString(s[n:])
+		if r == utf8.RuneError && size == 1 {
+			return nil, errText
 		}
+
+		out = appendRune(out, r)
+		begin = n + size
 		n = clean(s, begin)
 	}
+}
+
+// appendRune writes a character at which clean stops.
+func appendRune(out []byte, r rune) []byte {
+	switch {
+	case r < utf8.RuneSelf:
+		return appendEscape(out, byte(r))
+	case r == '\u2028':
+		return append(out, `\u2028`...)
+	case r == '\u2029':
+		return append(out, `\u2029`...)
+	}
+	return utf8.AppendRune(out, r)
 }
 
 // quoteBytes encodes bytes as encoding/json does.
@@ -176,6 +180,7 @@ func unescape(out *strings.Builder, s []byte) int {
 	if len(s) < 2 {
 		return 0
 	}
+
 	switch c := s[1]; c {
 	case '"', '\\', '/':
 		out.WriteByte(c)

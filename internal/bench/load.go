@@ -13,8 +13,8 @@ import (
 // nothing is the body of a step without effect.
 func nothing(int) {}
 
-// load measures workflows of three steps, with small or large values, or calls of entities. Each client waits for one result
-// before it starts the next workflow or call.
+// load measures workflows of three steps, with small or large values, or calls of entities. Each
+// client waits for one result before it starts the next workflow or call.
 func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) error {
 	m, err := openMeter(ctx, j.Place)
 	if err != nil {

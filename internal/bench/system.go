@@ -35,8 +35,8 @@ type Carrier interface {
 
 // Alarm is a system that tells when sleeping workflows continue.
 type Alarm interface {
-	// SleepMany starts workflows that sleep until a time each. Each calls woken with its number when
-	// it continues.
+	// SleepMany starts workflows that sleep until a time each. Each calls woken with its number
+	// when it continues.
 	SleepMany(ctx context.Context, until []time.Time, woken func(int)) error
 }
 

@@ -11,7 +11,7 @@ import (
 const (
 	alarms     = 10_000                 // workflows that sleep
 	alarmsIn   = 600 * time.Millisecond // the time in which all of them are due
-	alarmsWarm = 500                    // workflows that do not sleep, to learn how long starts take
+	alarmsWarm = 500                    // workflows that show how long starts take
 )
 
 // timers measures how late workflows continue that sleep until almost the same moment.

@@ -179,10 +179,10 @@ type Recovery interface {
 	// round trip. On an error LoadRun also returns what it has read so far.
 	LoadRun(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID, limit, maxBytes int) (Run, error)
 
-	// LoadRuns returns what LoadRun returns, for the current runs of several addresses, in few round
-	// trips. It returns the runs of the first keys, in their order: the page ends when the bodies
-	// of the rows reach maxBytes, but has at least one run. Each run has at most limit events. A
-	// row that cannot be decoded is an error of kind fault.Corrupt, and the page is lost.
+	// LoadRuns returns what LoadRun returns, for the current runs of several addresses, in few
+	// round trips. It returns the runs of the first keys, in their order: the page ends when the
+	// bodies of the rows reach maxBytes, but has at least one run. Each run has at most limit
+	// events. A row that cannot be decoded is an error of kind fault.Corrupt, and the page is lost.
 	LoadRuns(ctx context.Context, keys []AddressKey, limit, maxBytes int) ([]Run, error)
 
 	// LoadTimers returns timers of the shards with after < (Due, Run, ID) and Due <= until, ordered
