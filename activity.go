@@ -83,6 +83,9 @@ func (a *Activity[I, O]) Run(ctx WorkflowCtx, in I, opts ...CallOption) (out O, 
 	if err != nil {
 		return out, remote(err)
 	}
+	if v, ok := kept[O](s, p); ok {
+		return v, nil
+	}
 	return decodeRecorded[O](ctx, "output of activity", a.name, p), nil
 }
 
@@ -207,7 +210,11 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 			if err != nil {
 				return model.Payload{}, err
 			}
-			return result(ctx, h, "output of activity", a.name, out)
+			p, err := result(ctx, h, "output of activity", a.name, out)
+			if err == nil {
+				keep(h, s, out, p)
+			}
+			return p, err
 		}
 	}
 	return s, nil

@@ -87,7 +87,7 @@ func unmarshal[T any](h *host, kind, name string, p model.Payload) (v T, err err
 // readJSON reads a value of any type. It is a function of its own because the value moves to the
 // heap here.
 func readJSON[T any](data []byte) (v T, err error) {
-	err = json.Unmarshal(data, &v)
+	err = payload.JSON.Unmarshal(data, &v)
 	return v, err
 }
 
@@ -108,12 +108,15 @@ func readPlain[T any](data []byte) (v T, ok bool) {
 			return any(text == "true").(T), true
 		}
 	case string:
-		if isPlainText(data) {
+		if len(data) <= shortText && isPlainText(data) {
 			return any(string(data[1 : len(data)-1])).(T), true
 		}
 	}
 	return v, false
 }
+
+// shortText is the longest text that is read here. The format reads longer ones faster.
+const shortText = 128
 
 // plainInteger reads an integer of at most 18 digits in the syntax of JSON.
 func plainInteger(data []byte) (n int64, ok bool) {

@@ -117,12 +117,19 @@ func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error)
 		if err != nil {
 			return model.Payload{}, err
 		}
-		return result(ctx, h, "result of step", name, v)
+		p, err := result(ctx, h, "result of step", name, v)
+		if err == nil {
+			keep(h, s, v, p)
+		}
+		return p, err
 	}
 
 	p, err := ctx.x.Step(s)
 	if err != nil {
 		return out, remote(err)
+	}
+	if v, ok := kept[T](s, p); ok {
+		return v, nil
 	}
 	return decodeRecorded[T](ctx, "result of step", name, p), nil
 }

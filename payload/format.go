@@ -32,6 +32,32 @@ var (
 
 type jsonFormat struct{}
 
-func (jsonFormat) Name() string                       { return "json" }
-func (jsonFormat) Marshal(v any) ([]byte, error)      { return marshalJSON(v) }
-func (jsonFormat) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
+func (jsonFormat) Name() string { return "json" }
+
+func (jsonFormat) Marshal(v any) ([]byte, error) {
+	switch v := v.(type) {
+	case string:
+		return quote(v)
+	case []byte:
+		return quoteBytes(v), nil
+	}
+	return marshalJSON(v)
+}
+
+// Unmarshal reads large texts and bytes itself, because encoding/json goes through them several
+// times.
+func (jsonFormat) Unmarshal(data []byte, v any) error {
+	switch v := v.(type) {
+	case *string:
+		if s, ok := unquote(data); ok {
+			*v = s
+			return nil
+		}
+	case *[]byte:
+		if b, ok := unquoteBytes(data); ok {
+			*v = b
+			return nil
+		}
+	}
+	return json.Unmarshal(data, v)
+}

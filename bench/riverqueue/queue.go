@@ -32,6 +32,7 @@ type Database[Tx any] struct {
 type queue[Tx any] struct {
 	db     Database[Tx]
 	client *river.Client[Tx]
+	works  bool // otherwise it only submits
 }
 
 // noopArgs are the arguments of a job.
@@ -81,18 +82,19 @@ func Open[Tx any](ctx context.Context, db Database[Tx], o bench.QueueOptions) (_
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &noopWorker{body: o.Body})
 
-	client, err := river.NewClient(db.Driver, &river.Config{
-		FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
-		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: slots}}, Workers: workers,
-	})
-	if err != nil {
-		return nil, err
+	config := &river.Config{FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+	if slots > 0 {
+		config.Queues, config.Workers = map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: slots}}, workers
+	}
+	client, err := river.NewClient(db.Driver, config)
+	if err != nil || slots == 0 {
+		return &queue[Tx]{db: db, client: client}, err
 	}
 
 	if err := client.Start(ctx); err != nil {
 		return nil, err
 	}
-	return &queue[Tx]{db: db, client: client}, nil
+	return &queue[Tx]{db: db, client: client, works: true}, nil
 }
 
 // SubmitMany implements bench.Queue.
@@ -120,7 +122,10 @@ func (q *queue[Tx]) Open(ctx context.Context) (int, error) {
 func (q *queue[Tx]) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	err := q.client.Stop(ctx)
+	err := error(nil)
+	if q.works {
+		err = q.client.Stop(ctx)
+	}
 	q.db.Close()
 	if errors.Is(err, context.Canceled) { // it stops when the context of its start ends
 		return nil

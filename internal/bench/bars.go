@@ -57,11 +57,11 @@ const (
 )
 
 // demand is what one kind of store must reach; 0 means no demand.
-type demand struct{ cpu, throughput, latency, fanOut, tasks float64 }
+type demand struct{ cpu, throughput, latency, fanOut, tasks, payload float64 }
 
 var demands = map[Kind]demand{
-	Postgres: {cpu: 0.25, throughput: 7, latency: 0.7, fanOut: 0.1, tasks: 1.5},
-	SQLite:   {cpu: 0.15, throughput: 15, fanOut: 0.05, tasks: 3},
+	Postgres: {cpu: 0.25, throughput: 7, latency: 0.7, fanOut: 0.1, tasks: 1.5, payload: 1800},
+	SQLite:   {cpu: 0.15, throughput: 15, fanOut: 0.05, tasks: 3, payload: 1500},
 }
 
 // Judge compares the measurements with the bars. It skips bars of workloads that did not run, and
@@ -109,7 +109,10 @@ func (r *Report) Judge(workloads []Workload) {
 		add(History, "cost of a step at 10,000 steps of history against 10", false, tolerance, "×", ours(History, growth))
 		add(Open, fmt.Sprintf("cost of a step beside %s open executions against 10", thousands(r.Sleepers)), false, tolerance, "×", ours(Open, growth))
 		add(Open, "memory per sleeping execution", false, 1024, " B", ours(Open, func(r Result) float64 { return float64(r.Sleeper) }))
+		add(Payload, fmt.Sprintf("workflows with values of %d KiB, %d clients", largeBytes>>10, r.Clients), true, d.payload, "/s", ours(Payload, rate))
+		add(Timers, fmt.Sprintf("p99 of how late %s timers due within %s are", thousands(alarms), alarmsIn), false, 200, " ms", ours(Timers, p99))
 		if beside(River) {
+			add(Backlog, fmt.Sprintf("tasks of a backlog against River, %d slots", slots), true, d.tasks, "×", against(River, Backlog, rate))
 			add(Tasks, fmt.Sprintf("throughput of no-op tasks against River, %d slots", slots), true, d.tasks, "×", against(River, Tasks, rate))
 		}
 		add(Pickup, "p50 from the commit of a task to its start, 20 tasks/s", false, 1, " ms", ours(Pickup, p50))

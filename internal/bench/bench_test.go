@@ -22,6 +22,15 @@ func (f *fake) FanOut(context.Context, string, int) error               { return
 func (f *fake) StartSleep(context.Context, string, time.Duration) error { return nil }
 func (f *fake) Close() error                                            { return nil }
 
+func (f *fake) Carry(context.Context, string, string) error { f.three.Add(1); return nil }
+
+func (f *fake) SleepMany(_ context.Context, until []time.Time, woken func(int)) error {
+	for i := range until {
+		woken(i)
+	}
+	return nil
+}
+
 func (f *fake) Chain(_ context.Context, _ string, n int) error {
 	for i := range n {
 		f.body(i)
@@ -55,11 +64,11 @@ func openFakeQueue(_ context.Context, _ Place, o QueueOptions) (Queue, error) {
 	return &fakeQueue{body: o.Body}, nil
 }
 
-var fakePeer = Peer{Workflows: openFake, Queue: openFakeQueue}
+var fakePeer = Peer{Workflows: openFake, Queue: openFakeQueue, Values: true}
 
 func TestWorkloadsMeasureWhatTheyClaim(t *testing.T) {
 	t.Parallel()
-	for _, w := range []Workload{Throughput, Latency, FanOut, Sequence, Open, Tasks, Limited, Pickup} {
+	for _, w := range []Workload{Throughput, Latency, Payload, FanOut, Sequence, Open, Timers, Tasks, Limited, Backlog, Pickup} {
 		t.Run(string(w), func(t *testing.T) {
 			t.Parallel()
 			place := Place{Kind: SQLite, Path: filepath.Join(t.TempDir(), "bench.db")}
@@ -70,7 +79,7 @@ func TestWorkloadsMeasureWhatTheyClaim(t *testing.T) {
 			}
 
 			switch w {
-			case Throughput, Latency:
+			case Throughput, Latency, Payload:
 				if r.Operations == 0 || r.Elapsed < job.Duration || r.P99 < r.P50 {
 					t.Errorf("got %+v", r)
 				}
@@ -81,6 +90,10 @@ func TestWorkloadsMeasureWhatTheyClaim(t *testing.T) {
 			case Open:
 				if len(r.Points) != 3 || r.Points[2].Size != job.Sleepers {
 					t.Errorf("got points %+v", r.Points)
+				}
+			case Timers: // the fake wakes them at once
+				if r.Operations != alarms || r.P99 >= 0 {
+					t.Errorf("got %+v", r)
 				}
 			case Tasks, Limited:
 				// the fake completes nothing before the second read

@@ -35,7 +35,7 @@ func Child(ctx context.Context, systems map[string]Peer) error {
 	system, known := systems[job.System]
 	switch job.System {
 	case Perdure:
-		system, known = Peer{Workflows: openPerdure, Queue: openPerdureQueue, Entities: true}, true
+		system, known = Peer{Workflows: openPerdure, Queue: openPerdureQueue, Entities: true, Values: true}, true
 	case Dial:
 		system, known = DialPeer, true
 	}

@@ -11,6 +11,7 @@
 //   - latency (W2): the same with one client.
 //   - calls: calls of entities, 64 clients that wait for the answer, each with an entity of its
 //     own.
+//   - payload: the workflows of throughput, with an input and results of 64 KiB.
 //   - fan-out (W3): one workflow, 1,000 parallel no-op steps.
 //   - sequence (W6): one workflow, 2,000 sequential steps. Between any two of them runs a bare
 //     commit: fence and one row, without an engine, on a separate connection. So both are measured
@@ -19,9 +20,12 @@
 //     start of the next process to its first new step.
 //   - history: the cost of a step at 10, 1,000 and 10,000 steps of history, compared with bare
 //     commits.
+//   - timers: 10,000 workflows that sleep and are due within 0.6 s. The results are how late their
+//     code continues.
 //   - tasks: no-op tasks that are submitted 5,000 at a time while 64 slots drain them, until all
 //     are recorded as completed.
 //   - limit: the same with a limit of 40 that all tasks share.
+//   - backlog: the same number of tasks, submitted before the process that executes them is opened.
 //   - pickup: one task at a time, 20 per second. The results are the times from the return of the
 //     submission, and from its call, to the start of the code. A task that starts before the
 //     submission returns counts as started at once.

@@ -19,6 +19,7 @@ const (
 	Throughput Workload = "throughput"
 	Latency    Workload = "latency"
 	Calls      Workload = "calls"
+	Payload    Workload = "payload"
 	FanOut     Workload = "fan-out"
 	Sequence   Workload = "sequence"
 	Recovery   Workload = "recovery"
@@ -27,25 +28,29 @@ const (
 	Tasks      Workload = "tasks"
 	Limited    Workload = "limit"
 	Pickup     Workload = "pickup"
+	Backlog    Workload = "backlog"
+	Timers     Workload = "timers"
 
 	crash Workload = "crash" // the first half of Recovery: ends with the death of the process
 )
 
 // Workloads are all workloads in the order in which they run.
-var Workloads = []Workload{Throughput, Latency, Calls, FanOut, Sequence, Recovery, History, Open, Tasks, Limited, Pickup}
+var Workloads = []Workload{Throughput, Latency, Calls, Payload, FanOut, Sequence, Recovery, History, Open, Timers, Tasks, Limited, Backlog, Pickup}
 
 // queued reports whether the workload needs a Queue.
-func (w Workload) queued() bool { return w == Tasks || w == Limited || w == Pickup }
+func (w Workload) queued() bool {
+	return w == Tasks || w == Limited || w == Backlog || w == Pickup
+}
 
 // Job is one measurement that a child process runs.
 type Job struct {
 	System   string
 	Workload Workload
 	Place    Place
-	Duration time.Duration // of Throughput, Latency, Calls and Pickup
-	Clients  int           // of Throughput and Calls
+	Duration time.Duration // of Throughput, Latency, Calls, Payload and Pickup
+	Clients  int           // of Throughput, Calls and Payload
 	Sleepers int           // of Open: the largest number of sleeping executions
-	Tasks    int           // of Tasks and Limited: how many
+	Tasks    int           // of Tasks, Limited and Backlog: how many
 	Profile  string        // directory for profiles, or ""
 }
 
@@ -58,7 +63,7 @@ type Result struct {
 	Operations int           // workflows, calls or tasks that ended within Elapsed
 	Elapsed    time.Duration // wall time
 	// of a workflow; of FanOut: the median and the longest; of Pickup: from the return of the
-	// submission to the start
+	// submission to the start; of Timers: how late
 	P50, P99 time.Duration
 	Usage    Usage
 
@@ -97,14 +102,17 @@ func (j Job) run(ctx context.Context, p Peer) (Result, error) {
 		Throughput: func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, j.Clients, r) },
 		Latency:    func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, 1, r) },
 		Calls:      func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, j.Clients, r) },
+		Payload:    func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, j.Clients, r) },
 		FanOut:     j.fanOut,
 		Sequence:   j.sequence,
 		crash:      j.crash,
 		Recovery:   j.recovery,
 		History:    j.history,
 		Open:       j.open,
+		Timers:     j.timers,
 		Tasks:      queue(j.tasks),
 		Limited:    queue(j.tasks),
+		Backlog:    queue(j.backlog),
 		Pickup:     queue(j.pickup),
 	}[j.Workload]
 	if work == nil {

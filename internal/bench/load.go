@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -12,8 +13,8 @@ import (
 // nothing is the body of a step without effect.
 func nothing(int) {}
 
-// load measures workflows of three steps, or calls of entities. Each client waits for one result
-// before it starts the next workflow or call.
+// load measures workflows of three steps, with small or large values, or calls of entities. Each
+// client waits for one result before it starts the next workflow or call.
 func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) error {
 	m, err := openMeter(ctx, j.Place)
 	if err != nil {
@@ -32,12 +33,22 @@ func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) erro
 	}()
 	m.parts, _ = system.(parted)
 	do := func(c, i int, name string) error { return system.Three(ctx, fmt.Sprintf("%s-%d-%d", name, c, i)) }
-	if j.Workload == Calls {
+	switch j.Workload {
+	case Calls:
 		caller, ok := system.(Caller)
 		if !ok {
 			return fmt.Errorf("%s has no entities", j.System)
 		}
 		do = func(c, _ int, _ string) error { return caller.Call(ctx, fmt.Sprint(c)) }
+	case Payload:
+		carrier, ok := system.(Carrier)
+		if !ok {
+			return fmt.Errorf("%s has no workflow with large values", j.System)
+		}
+		body := largeValue()
+		do = func(c, i int, name string) error {
+			return carrier.Carry(ctx, fmt.Sprintf("%s-%d-%d", name, c, i), body)
+		}
 	}
 
 	created := sqliteCommits(j.Place.Path)
@@ -73,6 +84,15 @@ func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) erro
 	r.Usage.Flushes = float64(flushes) / float64(len(times)+len(warm))
 	return err
 }
+
+// largeValue returns a text as it is common in documents: mostly plain, with some characters that
+// JSON escapes.
+func largeValue() string {
+	const line = "an order of 3 items, \"express\", for the usual customer at the usual place\n"
+	return strings.Repeat(line, largeBytes/len(line)+1)[:largeBytes]
+}
+
+const largeBytes = 64 << 10
 
 // crowd lets clients do something again and again for some time, and returns how long each took. A
 // client finishes what it has started. do gets the numbers of the client and of the repetition.

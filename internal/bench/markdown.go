@@ -97,10 +97,12 @@ func (r *Report) store(p *page, s *Store) {
 	}
 
 	s.calls(p, r)
+	s.payload(p, r)
 	if systems := s.systems(r, FanOut, Sequence, Recovery); len(systems) > 0 {
 		s.one(p, systems)
 	}
 	s.growth(p)
+	s.timers(p, r)
 	s.tasks(p, r)
 	s.limits(p)
 }
@@ -117,6 +119,38 @@ func (s *Store) calls(p *page, r *Report) {
 	for _, system := range systems {
 		cell := s.cells(system, Calls)
 		p.row(system, cell(rate), cell(p50), cell(p99), cpuCell(system, cell, micro), cell(others), cell(alone))
+	}
+}
+
+// payload writes the measurements of large values.
+func (s *Store) payload(p *page, r *Report) {
+	systems := s.systems(r, Payload)
+	if len(systems) == 0 {
+		return
+	}
+	p.line("")
+	p.line("### Three sequential steps, input and results of %d KiB each, clients waiting for the result: %d", largeBytes>>10, r.Clients)
+	p.table("system", "workflows/s", "p50 ms", "p99 ms", "CPU ms / workflow: "+cpuParts, "written KiB / workflow", "allocations / workflow (KiB)", "others' CPU %", "workflows/s without them (estimate)")
+	for _, system := range systems {
+		cell := s.cells(system, Payload)
+		p.row(system, cell(rate), cell(p50), cell(p99), cpuCell(system, cell, same), cell(func(r Result) float64 { return taskWritten(r) / 1024 }),
+			cell(allocs)+" ("+cell(garbage)+")", cell(others), cell(alone))
+	}
+}
+
+// timers writes how late workflows continue that sleep until almost the same moment.
+func (s *Store) timers(p *page, r *Report) {
+	systems := s.systems(r, Timers)
+	if len(systems) == 0 {
+		return
+	}
+	p.line("")
+	p.line("### %s workflows that sleep and are due within %s", thousands(alarms), alarmsIn)
+	p.table("system", "late: p50 ms", "p99 ms", "all have continued after s", "CPU µs / workflow: "+cpuParts, "allocations / workflow (KiB)", "others' CPU %")
+	for _, system := range systems {
+		cell := s.cells(system, Timers)
+		p.row(system, cell(p50), cell(p99), cell(func(r Result) float64 { return r.Elapsed.Seconds() }), cpuCell(system, cell, micro),
+			cell(allocs)+" ("+cell(garbage)+")", cell(others))
 	}
 }
 
@@ -153,7 +187,7 @@ func (s *Store) one(p *page, systems []string) {
 
 // tasks writes the measurements of queues.
 func (s *Store) tasks(p *page, r *Report) {
-	for _, w := range []Workload{Tasks, Limited} {
+	for _, w := range []Workload{Tasks, Limited, Backlog} {
 		systems := s.systems(r, w)
 		if len(systems) == 0 {
 			continue
@@ -164,8 +198,12 @@ func (s *Store) tasks(p *page, r *Report) {
 		}
 		p.line("")
 		under := ""
-		if w == Limited {
+		switch w {
+		case Limited:
 			under = fmt.Sprintf(", under a limit of %d for all", atOnce)
+		case Backlog:
+			under = ", by a process that is opened after the submission"
+		default:
 		}
 		p.line("### %s no-op tasks from submission, %s at a time, to recorded completion, %d slots%s", thousands(r.Tasks), thousands(bulk), slots, under)
 		p.table("system", "tasks/s", "ours is faster by", "of its rate without a limit", "CPU µs / task: "+cpuParts, "rows / task", flush, bytes, "allocations / task (KiB)", "RSS MiB", "others' CPU %", "tasks/s without them (estimate)")

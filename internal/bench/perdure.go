@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -19,6 +20,9 @@ type perdureSystem struct {
 	fanOut *perdure.Workflow[int, int]
 	sleep  *perdure.Workflow[time.Duration, perdure.Void]
 	noop   *perdure.Activity[int, int]
+	carry  *perdure.Workflow[string, string]
+	alarm  *perdure.Workflow[alarm, perdure.Void]
+	woken  atomic.Pointer[func(int)]
 
 	counter *perdure.Entity[int]
 	add     *perdure.Operation[int, int]
@@ -29,7 +33,7 @@ func newPerdureSystem(body func(int)) *perdureSystem {
 	noop := perdure.NewActivity("noop", func(_ context.Context, in int) (int, error) { return in, nil })
 	counter := perdure.NewEntity[int]("counter")
 
-	return &perdureSystem{
+	s := &perdureSystem{
 		noop: noop, counter: counter,
 		add: perdure.NewOperation(counter, "add", func(_ perdure.EntityCtx, sum *int, n int) (int, error) {
 			*sum += n
@@ -63,12 +67,52 @@ func newPerdureSystem(body func(int)) *perdureSystem {
 		sleep: perdure.NewWorkflow("sleep", func(ctx perdure.WorkflowCtx, d time.Duration) (perdure.Void, error) {
 			return perdure.Void{}, ctx.Sleep(d)
 		}),
+		carry: perdure.NewWorkflow("carry", func(ctx perdure.WorkflowCtx, value string) (out string, err error) {
+			for _, name := range [...]string{"first", "second", "third"} {
+				if out, err = perdure.Do(ctx, name, func(context.Context) (string, error) { return value, nil }); err != nil {
+					return "", err
+				}
+			}
+			return out, nil
+		}),
 	}
+
+	s.alarm = perdure.NewWorkflow("alarm", func(ctx perdure.WorkflowCtx, a alarm) (perdure.Void, error) {
+		err := ctx.Sleep(a.Due.Sub(ctx.Now()))
+		if woken := s.woken.Load(); woken != nil {
+			(*woken)(a.Nr)
+		}
+		return perdure.Void{}, err
+	})
+	return s
+}
+
+// alarm is when a workflow continues.
+type alarm struct {
+	Nr  int
+	Due time.Time
+}
+
+// Carry implements Carrier.
+func (s *perdureSystem) Carry(ctx context.Context, key, value string) error {
+	_, err := s.carry.Run(s.app.With(ctx), value, perdure.RawKey(key))
+	return err
+}
+
+// SleepMany implements Alarm.
+func (s *perdureSystem) SleepMany(ctx context.Context, until []time.Time, woken func(int)) error {
+	s.woken.Store(&woken)
+	ins := make([]alarm, len(until))
+	for i := range ins {
+		ins[i] = alarm{i, until[i]}
+	}
+	_, err := s.alarm.StartMany(s.app.With(ctx), ins)
+	return err
 }
 
 // definitions returns all of the code.
 func (s *perdureSystem) definitions() []perdure.Definition {
-	return []perdure.Definition{s.three, s.chain, s.fanOut, s.sleep, s.noop, s.counter}
+	return []perdure.Definition{s.three, s.chain, s.fanOut, s.sleep, s.noop, s.counter, s.carry, s.alarm}
 }
 
 // openPerdure opens Perdure with its defaults.
@@ -138,6 +182,9 @@ func newPerdureQueue(body func(int)) *perdureQueue {
 // sets the rule.
 func openPerdureQueue(ctx context.Context, place Place, o QueueOptions) (Queue, error) {
 	q := newPerdureQueue(o.Body)
+	if o.Slots == 0 {
+		o.Slots = -1
+	}
 	var err error
 	if q.app, err = (embedded.Config{Tasks: perdure.TaskConfig{Slots: o.Slots}}).Open(ctx, address(place), q.noop); err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ type Queue interface {
 
 // QueueOptions are the options for opening a queue.
 type QueueOptions struct {
-	Slots int            // for tasks
+	Slots int            // for tasks; 0 for a process that only submits
 	Limit int            // how many of them run at once in all processes together; 0 for no limit
 	Body  func(task int) // each task calls it with its number and does nothing else
 }
@@ -55,8 +55,7 @@ func (b *bodies) body(int) {
 	}
 }
 
-// drain submits n tasks in bulks and waits until all are recorded as completed. It does not read
-// the store before the last task has started, so that its reads do not slow the tasks down.
+// drain submits n tasks in bulks and waits until all are recorded as completed.
 func (b *bodies) drain(ctx context.Context, q Queue, first, n int) error {
 	b.want.Store(int64(first + n))
 	for done := 0; done < n; done += bulk {
@@ -64,7 +63,12 @@ func (b *bodies) drain(ctx context.Context, q Queue, first, n int) error {
 			return err
 		}
 	}
+	return b.wait(ctx, q)
+}
 
+// wait waits until all tasks are recorded as completed. It does not read the store before the last
+// task has started, so that its reads do not slow the tasks down.
+func (b *bodies) wait(ctx context.Context, q Queue) error {
 	select {
 	case <-b.news:
 	case <-ctx.Done():
@@ -139,6 +143,45 @@ func (j Job) tasks(ctx context.Context, open QueueOpener, r *Result) error {
 	rows, err := m.lifeRows(ctx)
 	r.Usage.Rows = float64(rows) / all
 	return err
+}
+
+// backlog measures how fast a process completes tasks that were submitted before it was opened.
+func (j Job) backlog(ctx context.Context, open QueueOpener, r *Result) error {
+	m, err := openMeter(ctx, j.Place)
+	if err != nil {
+		return err
+	}
+	defer m.close(ctx)
+	b := &bodies{news: make(chan struct{}, 1)}
+	b.want.Store(int64(j.Tasks))
+	q, err := open(ctx, j.Place, QueueOptions{Body: b.body})
+	if err != nil {
+		return err
+	}
+	for done := 0; done < j.Tasks && err == nil; done += bulk {
+		err = q.SubmitMany(ctx, done, min(bulk, j.Tasks-done))
+	}
+	if err := errors.Join(err, q.Close()); err != nil {
+		return err
+	}
+
+	before, err := m.read(ctx)
+	if err != nil {
+		return err
+	}
+	perr := j.profiled(func() {
+		if q, err = open(ctx, j.Place, QueueOptions{Slots: slots, Body: b.body}); err == nil {
+			err = b.wait(ctx, q)
+		}
+	})
+	if err != nil || perr != nil {
+		return errors.Join(err, perr)
+	}
+	after, err := m.read(ctx)
+	r.Usage = between(before, after)
+	r.Operations, r.Elapsed = j.Tasks, after.at.Sub(before.at)
+	r.Repeated = int(b.begun.Load()) - j.Tasks
+	return errors.Join(err, q.Close())
 }
 
 // pickup measures how soon a task starts on an idle system.

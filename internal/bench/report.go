@@ -183,9 +183,9 @@ func (r Result) brief(err error) string {
 	switch {
 	case err != nil:
 		return "FAILED: " + err.Error()
-	case r.Workload == Throughput || r.Workload == Latency || r.Workload == Calls:
+	case r.Workload == Throughput || r.Workload == Latency || r.Workload == Calls || r.Workload == Payload || r.Workload == Timers:
 		return fmt.Sprintf("%.0f/s, p50 %.2f ms, p99 %.2f ms, CPU %.3f ms each", rate(r), p50(r), p99(r), cpu(r))
-	case r.Workload == Tasks || r.Workload == Limited:
+	case r.Workload == Tasks || r.Workload == Limited || r.Workload == Backlog:
 		return fmt.Sprintf("%.0f/s, CPU %.1f µs per task", rate(r), micro(cpu)(r))
 	case r.Workload == Pickup:
 		return fmt.Sprintf("p50 %.3f ms, p99 %.3f ms after the commit; %.3f and %.3f ms after the call", p50(r), p99(r), fromCall50(r), fromCall99(r))

@@ -26,6 +26,20 @@ type Caller interface {
 	Call(ctx context.Context, key string) error
 }
 
+// Carrier is a system that carries large values.
+type Carrier interface {
+	// Carry runs a workflow with a large input. Each of its three steps returns the same value, and
+	// so does the workflow.
+	Carry(ctx context.Context, key, value string) error
+}
+
+// Alarm is a system that tells when sleeping workflows continue.
+type Alarm interface {
+	// SleepMany starts workflows that sleep until a time each. Each calls woken with its number
+	// when it continues.
+	SleepMany(ctx context.Context, until []time.Time, woken func(int)) error
+}
+
 // parted is a system whose server and worker are separate processes.
 type parted interface {
 	// pids returns the ids of both processes.
@@ -41,6 +55,7 @@ type Peer struct {
 	Workflows Opener      // nil when it runs none
 	Queue     QueueOpener // nil when it has none
 	Entities  bool        // its systems are Callers
+	Values    bool        // its systems are Carriers and Alarms
 
 	// Only are the workloads that it takes part in; nil for all that it can.
 	Only []Workload
@@ -59,6 +74,8 @@ func (p Peer) takes(w Workload) bool {
 		return p.Queue != nil
 	case w == Calls:
 		return p.Entities
+	case w == Payload || w == Timers:
+		return p.Values
 	default:
 		return p.Workflows != nil
 	}

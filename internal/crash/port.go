@@ -109,6 +109,11 @@ func (p *port) LoadRun(ctx context.Context, shard model.ShardID, a model.Address
 	return x, p.end(faultstore.LoadRun, fmt.Sprintf(" %s/%s: %d", a.Type, a.Key, len(x.Events)), err)
 }
 
+func (p *port) LoadRuns(ctx context.Context, keys []store.AddressKey, limit, maxBytes int) ([]store.Run, error) {
+	x, err := p.Store.LoadRuns(ctx, keys, limit, maxBytes)
+	return x, p.end(faultstore.LoadRuns, fmt.Sprintf(": %d of %d", len(x), len(keys)), err)
+}
+
 func (p *port) LoadRunTimers(ctx context.Context, key store.RunKey) ([]store.Timer, error) {
 	ts, err := p.Store.LoadRunTimers(ctx, key)
 	return ts, p.end(faultstore.LoadRunTimers, fmt.Sprintf(": %d", len(ts)), err)

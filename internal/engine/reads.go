@@ -12,28 +12,77 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// loader makes the reads that the lane asks for.
+// loader makes the reads that the lane asks for. It reads runs together that wait together.
 func (s *laneShell) loader(ctx context.Context, source *episode.Source) {
 	defer source.Leave()
+	var runs []lane.Load
 	for ld := range s.loads {
-		if ctx.Err() != nil {
-			continue
+		other := []lane.Load{ld}
+		runs = runs[:0]
+		if ld.Kind == lane.LoadRun {
+			runs, other = s.gather(append(runs, ld))
 		}
-		p := s.pages.open(ctx)
-		if p == nil {
-			continue
-		}
-
-		r := read(ctx, s.eng.cfg.Store, ld, s.eng.clock.now(), p.grow)
-		s.noteRead(ctx, source, ld.Kind, r.Err)
-		heard := s.inbox.result(func(l *lane.Lane, now model.Time) {
-			l.FinishLoad(now, ld.ID, r)
-			p.close()
-		})
-		if !heard {
-			p.close()
+		for _, left := range [][]lane.Load{runs, other} {
+			for len(left) > 0 && ctx.Err() == nil {
+				left = left[s.readPage(ctx, source, left):]
+			}
 		}
 	}
+}
+
+// mostTogether is how many runs a loader reads at once.
+const mostTogether = 64
+
+// gather takes the reads of runs that wait, without waiting for more. It also returns the read of
+// another kind that it has met.
+func (s *laneShell) gather(runs []lane.Load) (all, other []lane.Load) {
+	for len(runs) < mostTogether {
+		select {
+		case ld, ok := <-s.loads:
+			switch {
+			case !ok:
+				return runs, nil
+			case ld.Kind != lane.LoadRun:
+				return runs, []lane.Load{ld}
+			}
+			runs = append(runs, ld)
+		default:
+			return runs, nil
+		}
+	}
+	return runs, nil
+}
+
+// readPage makes the first of the reads, or several of them if they are reads of runs, and returns
+// how many. It gives the results to the lane.
+func (s *laneShell) readPage(ctx context.Context, source *episode.Source, loads []lane.Load) int {
+	p := s.pages.open(ctx)
+	if p == nil {
+		return len(loads)
+	}
+
+	var results []lane.LoadResult
+	if len(loads) > 1 {
+		results = readRuns(ctx, s.eng.cfg.Store, loads, p.grow)
+	} else {
+		results = []lane.LoadResult{read(ctx, s.eng.cfg.Store, loads[0], s.eng.clock.now(), p.grow)}
+	}
+	s.noteRead(ctx, source, loads[0].Kind, results[0].Err)
+
+	ids := make([]uint64, len(results))
+	for i := range ids {
+		ids[i] = loads[i].ID
+	}
+	heard := s.inbox.result(func(l *lane.Lane, now model.Time) {
+		for i := range ids {
+			l.FinishLoad(now, ids[i], results[i])
+		}
+		p.close()
+	})
+	if !heard {
+		p.close()
+	}
+	return len(results)
 }
 
 // noteRead counts a read and logs its failure.
@@ -207,6 +256,42 @@ func readItems(ctx context.Context, st store.Store, key store.EntityKey, to *sto
 		}
 		to.Mailbox = append(to.Mailbox, page...)
 	}
+}
+
+// groupEvents bounds the events of a run that is read together with others. Runs with more events
+// are read alone.
+const groupEvents = 100
+
+// readRuns reads the first of several runs, as many as fit into a page. A run that does not fit is
+// read alone, with all its pages.
+func readRuns(ctx context.Context, st store.Store, loads []lane.Load, grow func() bool) []lane.LoadResult {
+	if len(loads) == 1 {
+		return []lane.LoadResult{readRun(ctx, st, loads[0], grow)}
+	}
+	keys := make([]store.AddressKey, len(loads))
+	for i := range loads {
+		keys[i] = store.AddressKey{Shard: loads[i].Shard, Address: loads[i].Address}
+	}
+
+	runs, err := st.LoadRuns(ctx, keys, groupEvents, eventPageBytes)
+	if fault.Is(err, fault.Corrupt) { // one of them
+		return readRuns(ctx, st, loads[:len(loads)/2], grow)
+	}
+	if err != nil {
+		runs = make([]store.Run, len(loads))
+	}
+
+	results := make([]lane.LoadResult, 0, len(runs))
+	for i := range runs {
+		if runs[i].More {
+			break
+		}
+		results = append(results, lane.LoadResult{Execution: runs[i].Execution, Events: runs[i].Events, Timers: runs[i].Timers, Err: err})
+	}
+	if len(results) == 0 {
+		results = append(results, readRun(ctx, st, loads[0], grow))
+	}
+	return results
 }
 
 // readRun reads a run with its history and its timers.

@@ -2,10 +2,12 @@ package engine
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"testing/synctest"
 
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -76,4 +78,87 @@ func TestOneLargeReadAtATime(t *testing.T) {
 			t.Error("it has grown although another one is large")
 		}
 	})
+}
+
+// shelf has runs by their key. One cannot be decoded, and one has several pages.
+type shelf struct {
+	store.Store
+	damaged, long string
+	together      int // reads of several runs
+}
+
+func (s *shelf) run(key string, whole bool) (store.Run, error) {
+	if key == s.damaged {
+		return store.Run{}, fault.New(fault.Corrupt, "run %s", key)
+	}
+	x := &store.Execution{Start: model.Start{Address: model.Address{Key: key}}}
+	return store.Run{Execution: x, Events: []model.Event{{Seq: 1, Name: key}}, More: key == s.long && (whole || s.together > 0)}, nil
+}
+
+// LoadRuns returns the first three runs.
+func (s *shelf) LoadRuns(_ context.Context, keys []store.AddressKey, _, _ int) (runs []store.Run, err error) {
+	s.together++
+	for _, k := range keys[:min(3, len(keys))] {
+		r, err := s.run(k.Address.Key, false)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, r)
+	}
+	return runs, nil
+}
+
+// LoadRun returns one run.
+//
+//arch:parameters given by store.Store
+func (s *shelf) LoadRun(_ context.Context, _ model.ShardID, a model.Address, _ model.RunID, _, _ int) (store.Run, error) {
+	return s.run(a.Key, true)
+}
+
+// LoadEvents returns the second and last page of a run.
+//
+//arch:parameters given by store.Store
+func (s *shelf) LoadEvents(_ context.Context, _ store.RunKey, after int64, _, _ int) ([]model.Event, error) {
+	if after > 1 {
+		return nil, nil
+	}
+	return []model.Event{{Seq: 2, Name: s.long}}, nil
+}
+
+// Runs that are read together have the results that they would have alone: one that cannot be
+// decoded does not fail the others, and one with several pages has all of them.
+func TestRunsAreReadTogether(t *testing.T) {
+	t.Parallel()
+	s := &shelf{damaged: "7", long: "4"}
+	var left []lane.Load
+	for i := range 12 {
+		left = append(left, lane.Load{ID: uint64(i), Kind: lane.LoadRun, Address: model.Address{Key: strconv.Itoa(i)}})
+	}
+
+	grown := 0
+	for len(left) > 0 {
+		results := readRuns(t.Context(), s, left, func() bool { grown++; return true })
+		if len(results) == 0 || len(results) > len(left) {
+			t.Fatalf("%d results for %d runs", len(results), len(left))
+		}
+		for i, r := range results {
+			key, want := left[i].Address.Key, 1
+			if key == s.damaged {
+				if !fault.Is(r.Err, fault.Corrupt) {
+					t.Errorf("run %s: %+v", key, r)
+				}
+				continue
+			}
+			if key == s.long {
+				want = 2
+			}
+			if r.Err != nil || r.Execution.Start.Address.Key != key || len(r.Events) != want || r.Events[want-1].Name != key {
+				t.Errorf("run %s: %+v", key, r)
+			}
+		}
+		left = left[len(results):]
+	}
+	if s.together < 4 || s.together > 12 || grown == 0 {
+		t.Errorf("%d reads of several runs, %d further pages", s.together, grown)
+	}
 }

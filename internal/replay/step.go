@@ -43,10 +43,18 @@ type Step struct {
 	Pass *model.TaskSpec
 	// Body does the work; nil without code for it here. It may run on any goroutine.
 	Body func(context.Context) (model.Payload, error)
+	// Kept is the value that Body has returned last, if Body keeps it.
+	Kept atomic.Pointer[Kept]
 	// Settle makes the failure that ends the step final in the place outside the history that
 	// stores its outcome. It returns the outcome that is stored there: this failure, or an earlier
 	// outcome. It is nil for steps whose outcome only the history stores. See settle.go.
 	Settle func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error)
+}
+
+// Kept is a value next to its encoding.
+type Kept struct {
+	Value any
+	Data  []byte // not empty
 }
 
 // attemptGrace is how long a body may exceed its attempt timeout before the attempt is given up and

@@ -98,6 +98,12 @@ func DecodeServed(text string) (s []Served) {
 	return s
 }
 
+// AddressKey names an address and its shard.
+type AddressKey struct {
+	Shard   model.ShardID
+	Address model.Address
+}
+
 // ShardOwner is a row of the shard table. A zero Node means that the shard is free.
 type ShardOwner struct {
 	Shard model.ShardID
@@ -194,6 +200,20 @@ type Run struct {
 	Events    []model.Event
 	More      bool // there may be more events
 	Timers    []Timer
+}
+
+// size returns roughly the bytes of the bodies of its rows.
+func (r *Run) size() (n int) {
+	if x := r.Execution; x != nil {
+		n = x.Start.Input.Size() + x.Outcome.Output.Size()
+		for i := range x.Start.Carried {
+			n += x.Start.Carried[i].Size()
+		}
+	}
+	for i := range r.Events {
+		n += r.Events[i].Size()
+	}
+	return n
 }
 
 // Unreadable fills in what the columns tell about a run whose body cannot be decoded. A listing

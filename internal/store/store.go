@@ -179,6 +179,12 @@ type Recovery interface {
 	// round trip. On an error LoadRun also returns what it has read so far.
 	LoadRun(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID, limit, maxBytes int) (Run, error)
 
+	// LoadRuns returns what LoadRun returns, for the current runs of several addresses, in few
+	// round trips. It returns the runs of the first keys, in their order: the page ends when the
+	// bodies of the rows reach maxBytes, but has at least one run. Each run has at most limit
+	// events. A row that cannot be decoded is an error of kind fault.Corrupt, and the page is lost.
+	LoadRuns(ctx context.Context, keys []AddressKey, limit, maxBytes int) ([]Run, error)
+
 	// LoadTimers returns timers of the shards with after < (Due, Run, ID) and Due <= until, ordered
 	// by (Due, Run, ID), at most limit.
 	LoadTimers(ctx context.Context, shards []model.ShardID, after TimerMark, until model.Time, limit int) ([]Timer, error)
@@ -272,4 +278,28 @@ func LoadRunByParts(ctx context.Context, s Store, shard model.ShardID, address m
 	r.More = len(r.Events) > 0
 	r.Timers, err = s.LoadRunTimers(ctx, key)
 	return r, err
+}
+
+// LoadRunsByParts implements LoadRuns with LoadRun, for stores where a read costs next to nothing.
+//
+//arch:parameters these are the parameters of LoadRuns
+func LoadRunsByParts(ctx context.Context, s Store, keys []AddressKey, limit, maxBytes int) (runs []Run, err error) {
+	for _, k := range keys {
+		if maxBytes <= 0 && len(runs) > 0 {
+			break
+		}
+		r, err := s.LoadRun(ctx, k.Shard, k.Address, model.RunID{}, limit, maxBytes)
+		if err == nil && r.More {
+			var next []model.Event
+			key := RunKey{Shard: r.Execution.Shard, Run: r.Execution.Start.Run}
+			next, err = s.LoadEvents(ctx, key, r.Events[len(r.Events)-1].Seq, 1, 1)
+			r.More = len(next) > 0
+		}
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, r)
+		maxBytes -= r.size()
+	}
+	return runs, nil
 }

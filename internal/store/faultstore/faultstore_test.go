@@ -37,6 +37,7 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.LoadEvents] = s.LoadEvents(ctx, a.RunKey, 0, 1, 1)
 	_, errs[faultstore.LoadTimers] = s.LoadTimers(ctx, nil, store.TimerMark{}, 1, 1)
 	_, errs[faultstore.LoadRun] = s.LoadRun(ctx, a.Shard, a.Start.Address, model.RunID{}, 1, 1)
+	_, errs[faultstore.LoadRuns] = s.LoadRuns(ctx, []store.AddressKey{{Shard: a.Shard, Address: a.Start.Address}}, 1, 1)
 	_, errs[faultstore.LoadRunTimers] = s.LoadRunTimers(ctx, a.RunKey)
 	_, _, errs[faultstore.LoadMessages] = s.LoadMessages(ctx, nil, 1, 1)
 	_, _, errs[faultstore.LoadInbox] = s.LoadInbox(ctx, nil, 1, 1, 1)

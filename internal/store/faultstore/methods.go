@@ -112,6 +112,11 @@ func (f *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Addres
 	return call(ctx, f, LoadRun, nil, func() (store.Run, error) { return f.inner.LoadRun(ctx, shard, a, run, limit, maxBytes) })
 }
 
+// LoadRuns loads what the engine needs to continue several runs.
+func (f *Store) LoadRuns(ctx context.Context, keys []store.AddressKey, limit, maxBytes int) ([]store.Run, error) {
+	return call(ctx, f, LoadRuns, nil, func() ([]store.Run, error) { return f.inner.LoadRuns(ctx, keys, limit, maxBytes) })
+}
+
 // LoadRunTimers loads timers of a run.
 func (f *Store) LoadRunTimers(ctx context.Context, key store.RunKey) ([]store.Timer, error) {
 	return call(ctx, f, LoadRunTimers, nil, func() ([]store.Timer, error) { return f.inner.LoadRunTimers(ctx, key) })

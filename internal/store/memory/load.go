@@ -184,6 +184,11 @@ func (s *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Addres
 	return store.LoadRunByParts(ctx, s, shard, a, run, limit, maxBytes)
 }
 
+// LoadRuns returns what the engine needs to continue several runs.
+func (s *Store) LoadRuns(ctx context.Context, keys []store.AddressKey, limit, maxBytes int) ([]store.Run, error) {
+	return store.LoadRunsByParts(ctx, s, keys, limit, maxBytes)
+}
+
 // LoadTimers returns timers in the order of (due, run, id).
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) ([]store.Timer, error) {
 	defer s.mu.Unlock()

@@ -71,7 +71,7 @@ type writer struct {
 func (l *lane) write(ctx context.Context, b *store.Batch) (*writer, error) {
 	w := &l.writer
 	w.encoder, w.lane, w.batch, w.existing, w.missing, w.earlier, w.making = &l.encoder, l, b, nil, nil, nil, w.making[:0]
-	w.reset()
+	w.reset(b.Bytes)
 	w.fence()
 	w.patience()
 	w.writeDeletes()

@@ -260,6 +260,8 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 		check(err)
 	}
 
+	_, err = s.LoadRuns(ctx, []store.AddressKey{{Shard: a.Shard, Address: a.Start.Address}}, 10, 1000)
+	check(err)
 	_, err = s.LoadTimers(ctx, f.Shards(), store.TimerMark{}, storetest.Noon+1, 10)
 	check(err)
 	_, err = s.LoadRunTimers(ctx, a.RunKey)

@@ -67,24 +67,29 @@ func (r *executionRow) unreadable(e *store.Execution, why error) {
 // unreadable is set and fills it in.
 func scanExecutions(rows pgx.Rows, unreadable func(*executionRow, *store.Execution, error)) ([]store.Execution, error) {
 	var out []store.Execution
-	var r executionRow
-	var run pgtype.UUID
-	var start, outcome, waits, blocked pgtype.DriverBytes
-
-	_, err := pgx.ForEachRow(rows, []any{
-		&r.shard, &run, &r.started, &r.state, &r.closed, &r.current, &r.tenant, &r.workflow, &r.key, &start, &outcome, &waits, &blocked,
-	}, func() error {
-		r.run, r.start, r.outcome, r.waits, r.blocked = run.Bytes, start, outcome, waits, blocked
+	err := eachExecution(rows, nil, func(r *executionRow) error {
 		e, err := r.execution()
 		if err != nil && unreadable != nil {
-			unreadable(&r, &e, err)
+			unreadable(r, &e, err)
 			err = nil
 		}
 		out = append(out, e)
 		return err
 	})
-
 	return out, err
+}
+
+// eachExecution reads rows of executionColumns, with other columns before them.
+func eachExecution(rows pgx.Rows, before []any, each func(*executionRow) error) error {
+	var r executionRow
+	var run pgtype.UUID
+	var start, outcome, waits, blocked pgtype.DriverBytes
+	to := append(before, &r.shard, &run, &r.started, &r.state, &r.closed, &r.current, &r.tenant, &r.workflow, &r.key, &start, &outcome, &waits, &blocked)
+	_, err := pgx.ForEachRow(rows, to, func() error {
+		r.run, r.start, r.outcome, r.waits, r.blocked = run.Bytes, start, outcome, waits, blocked
+		return each(&r)
+	})
+	return err
 }
 
 // decodeExisting reads a row of stStartIfAbsent in binary form: the index of a start, and the

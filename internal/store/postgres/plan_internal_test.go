@@ -130,7 +130,7 @@ func TestKeptPlans(t *testing.T) {
 		}
 		exec(`analyze`)
 
-		for name, texts := range map[string][]string{"named": loadNamed[:], "current": loadCurrent[:], "entity": {loadEntity, loadMailbox}} {
+		for name, texts := range map[string][]string{"named": loadNamed[:], "current": loadCurrent[:], "entity": {loadEntity, loadMailbox}, "runs": {loadHeads, loadEventsOf, loadTimersOf}} {
 			for i, text := range texts {
 				nulls := "null"
 				for n := 2; strings.Contains(text, fmt.Sprintf("$%d", n)); n++ {
@@ -139,7 +139,7 @@ func TestKeptPlans(t *testing.T) {
 				exec(fmt.Sprintf("prepare p as %s", expand(s.cfg.schema, text)))
 				var plans []struct{ Plan node }
 				var raw []byte
-				if err := conn.QueryRow(t.Context(), "explain (format json) execute p("+nulls+")").Scan(&raw); err != nil {
+				if err := conn.QueryRow(t.Context(), "explain (verbose, format json) execute p("+nulls+")").Scan(&raw); err != nil {
 					t.Fatal(err)
 				}
 

@@ -260,10 +260,7 @@ func scanEvents(rows pgx.Rows, run model.RunID) (out []model.Event, size int, er
 	var body pgtype.DriverBytes
 
 	_, err = pgx.ForEachRow(rows, []any{&seq, &at, &kind, &body}, func() error {
-		if kind < 0 || kind > math.MaxUint8 {
-			kind = 0 // not a kind of any build
-		}
-		e, err := model.DecodeEvent(seq, at, model.EventKind(kind), body)
+		e, err := decodeEvent(seq, at, kind, body)
 		if err != nil {
 			return fault.New(fault.Corrupt, "run %s, event %d: %w", run, seq, err)
 		}
@@ -272,6 +269,13 @@ func scanEvents(rows pgx.Rows, run model.RunID) (out []model.Event, size int, er
 	})
 
 	return out, size, err
+}
+
+func decodeEvent(seq int64, at model.Time, kind int16, body []byte) (model.Event, error) {
+	if kind < 0 || kind > math.MaxUint8 {
+		kind = 0 // not a kind of any build
+	}
+	return model.DecodeEvent(seq, at, model.EventKind(kind), body)
 }
 
 // LoadTimers returns timers of the shards up to a horizon, ordered by time.

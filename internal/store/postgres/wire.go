@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -38,12 +39,13 @@ type encoder struct {
 	err   error        // the first error; if set, the pipeline must not be sent
 }
 
-func (e *encoder) reset() {
-	const keep = 1 << 20
-	if cap(e.buf) > keep {
+// reset makes room for about size bytes. It keeps large memory only as long as batches need it.
+func (e *encoder) reset(size int) {
+	const small, most = 1 << 20, 16 << 20
+	if have := cap(e.buf); have > most || have > small && len(e.buf) < have/4 {
 		e.buf = nil
 	}
-	e.buf, e.sent, e.err = e.buf[:0], e.sent[:0], nil
+	e.buf, e.sent, e.err = slices.Grow(e.buf[:0], min(size+size/8, most)), e.sent[:0], nil
 }
 
 // parse sends the text of a statement. An empty name is the unnamed statement, which lasts until

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/perdure/perdure/internal/model"
@@ -20,14 +21,14 @@ type bodies struct {
 // connection gets.
 const maxBody = 64 << 20
 
-// reset forgets all bodies. It keeps their memory for reuse, unless the batch was huge.
-func (e *bodies) reset() {
-	// The pool would otherwise keep the memory of the largest batch ever seen.
-	const most = 4 << 20
-	if cap(e.data) > most {
+// reset forgets all bodies and makes room for about size bytes. It keeps large memory only as long
+// as batches need it. The pool would otherwise keep the memory of the largest batch ever seen.
+func (e *bodies) reset(size int) {
+	const small, most = 1 << 20, 16 << 20
+	if have := cap(e.data); have > most || have > small && len(e.data) < have/4 {
 		e.data = nil
 	}
-	e.data, e.ends, e.at, e.pos = e.data[:0], e.ends[:0], 0, 0
+	e.data, e.ends, e.at, e.pos = slices.Grow(e.data[:0], min(size+size/8, most)), e.ends[:0], 0, 0
 }
 
 // next returns the next body, nil for null.
@@ -71,7 +72,7 @@ func (e *bodies) encode(b *store.Batch) error {
 	// The order is that of batchWriter.apply, because next returns the bodies one after the other.
 	// Each body is sealed with the columns of its row, so a body under the wrong key is found when
 	// it is read.
-	e.reset()
+	e.reset(b.Bytes)
 	for i := range b.Starts {
 		r := &b.Starts[i]
 		e.columns = startColumns(e.columns[:0], store.RunKey{Shard: r.Shard, Run: r.Start.Run}, r.Start.Address, r.Start.At)

@@ -104,17 +104,22 @@ func currentRun(c *conn, a model.Address) (*store.Execution, error) {
 // LoadExecution returns the current run of an address, or the given run.
 func (s *Store) LoadExecution(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (found *store.Execution, err error) {
 	err = s.read(ctx, "load execution", func(c *conn) (err error) {
-		// An address has one current run, wherever the caller thinks it is. The shard is checked
-		// afterwards.
-		if run.IsZero() {
-			if found, err = currentRun(c, a); found != nil && found.Shard != shard {
-				found = nil // the caller has the wrong shard
-			}
-		} else {
-			found, err = oneExecution(c, sqlRun, run[:], int(shard))
-		}
+		found, err = loadExecution(c, shard, a, run)
 		return err
 	})
+	return found, err
+}
+
+func loadExecution(c *conn, shard model.ShardID, a model.Address, run model.RunID) (*store.Execution, error) {
+	if !run.IsZero() {
+		return oneExecution(c, sqlRun, run[:], int(shard))
+	}
+	// An address has one current run, wherever the caller thinks it is. The shard is checked
+	// afterwards.
+	found, err := currentRun(c, a)
+	if found != nil && found.Shard != shard {
+		found = nil // the caller has the wrong shard
+	}
 	return found, err
 }
 

@@ -266,7 +266,7 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	const op = "put inbox"
 	enc := bodyPool.Get().(*bodies)
 	defer bodyPool.Put(enc)
-	enc.reset()
+	enc.reset(0)
 
 	for i := range rows {
 		enc.columns = inboxColumns(enc.columns[:0], rows[i].Shard, rows[i].ID)

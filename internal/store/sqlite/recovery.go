@@ -78,22 +78,42 @@ func heads(out *[]store.RunHead, shard model.ShardID, limit int, skipped *store.
 // LoadEvents returns stored events of a run.
 func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, limit, maxBytes int) (out []model.Event, err error) {
 	err = s.read(ctx, "load events", func(c *conn) error {
-		size := 0
-		return c.query(sqlLoadEvents, func(q *stmt) error {
-			// The first event is always returned, however large it is: otherwise the run could
-			// never be loaded.
-			if size += len(q.raw(3)); size > maxBytes && len(out) > 0 {
-				return errStop
-			}
-			e, err := eventOf(q, key)
-			out = append(out, e)
-			return err
-		}, key.Run[:], int(key.Shard), after, limit)
+		p, err := loadEvents(c, key, after, limit, maxBytes)
+		out = p.events
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// eventPage is a page of events of a run.
+type eventPage struct {
+	events []model.Event
+	size   int  // of their bodies
+	more   bool // there may be more
+}
+
+// loadEvents reads a page of events.
+//
+//arch:parameters the connection, and the parameters of LoadEvents
+func loadEvents(c *conn, key store.RunKey, after int64, limit, maxBytes int) (p eventPage, err error) {
+	err = c.query(sqlLoadEvents, func(q *stmt) error {
+		// The first event is always returned, however large it is: otherwise the run could never
+		// be loaded.
+		n := len(q.raw(3))
+		if p.size+n > maxBytes && len(p.events) > 0 {
+			p.more = true
+			return errStop
+		}
+		p.size += n
+		e, err := eventOf(q, key)
+		p.events = append(p.events, e)
+		return err
+	}, key.Run[:], int(key.Shard), after, limit)
+	p.more = p.more || len(p.events) == limit
+	return p, err
 }
 
 // LoadEventsOf returns stored events of one kind, newest first.
@@ -143,8 +163,67 @@ func eventOf(q *stmt, key store.RunKey) (model.Event, error) {
 // LoadRun returns what the engine needs to continue a run.
 //
 //arch:parameters the signature is part of the store port
-func (s *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (store.Run, error) {
-	return store.LoadRunByParts(ctx, s, shard, a, run, limit, maxBytes)
+func (s *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (r store.Run, err error) {
+	err = s.read(ctx, "load run", func(c *conn) error {
+		x, err := loadExecution(c, shard, a, run)
+		if err == nil {
+			r, _, err = loadRest(c, x, limit, maxBytes)
+		}
+		return err
+	})
+	return r, err
+}
+
+// LoadRuns returns what the engine needs to continue several runs.
+func (s *Store) LoadRuns(ctx context.Context, keys []store.AddressKey, limit, maxBytes int) (runs []store.Run, err error) {
+	err = s.read(ctx, "load runs", func(c *conn) error {
+		runs = make([]store.Run, 0, len(keys))
+		left := maxBytes
+		for i := range keys {
+			if left <= 0 && i > 0 {
+				break
+			}
+			x, err := loadExecution(c, keys[i].Shard, keys[i].Address, model.RunID{})
+			if err != nil {
+				return err
+			}
+			r, size, err := loadRest(c, x, limit, left)
+			if err != nil {
+				return err
+			}
+			runs = append(runs, r)
+			left -= size
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return runs, nil
+}
+
+// loadRest reads the events and the timers of an open run. It returns the size of what is in memory
+// now.
+func loadRest(c *conn, x *store.Execution, limit, maxBytes int) (r store.Run, size int, err error) {
+	if x == nil {
+		return r, 0, nil
+	}
+	r.Execution = x
+	size = x.Start.Input.Size() + x.Outcome.Output.Size()
+	for i := range x.Start.Carried {
+		size += x.Start.Carried[i].Size()
+	}
+	if x.Outcome.Status.Closed() {
+		return r, size, nil
+	}
+
+	key := store.RunKey{Shard: x.Shard, Run: x.Start.Run}
+	p, err := loadEvents(c, key, 0, limit, maxBytes-size)
+	r.Events, r.More = p.events, p.more
+	if err == nil {
+		r.Timers, err = loadRunTimers(c, key)
+	}
+	return r, size + p.size, err
 }
 
 // LoadTimers returns timers in the order in which they are due.
@@ -245,17 +324,23 @@ func compareTimers(a, b store.Timer) int {
 
 // LoadRunTimers returns the open timers of one run.
 func (s *Store) LoadRunTimers(ctx context.Context, key store.RunKey) (out []store.Timer, err error) {
-	err = s.read(ctx, "load timers of a run", func(c *conn) error {
-		return c.query(sqlRunTimers, func(q *stmt) error {
-			t, err := scanTimer(q, key.Shard)
-			out = append(out, t)
-			return err
-		}, key.Run[:], int(key.Shard))
+	err = s.read(ctx, "load timers of a run", func(c *conn) (err error) {
+		out, err = loadRunTimers(c, key)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+func loadRunTimers(c *conn, key store.RunKey) (out []store.Timer, err error) {
+	err = c.query(sqlRunTimers, func(q *stmt) error {
+		t, err := scanTimer(q, key.Shard)
+		out = append(out, t)
+		return err
+	}, key.Run[:], int(key.Shard))
+	return out, err
 }
 
 // scanTimer reads a timer: due, run, id and the address.

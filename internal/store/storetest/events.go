@@ -19,6 +19,7 @@ var eventTests = []test{
 	{name: "large bodies", run: testLargeBodies},
 	{name: "events of one kind, the newest first", run: testEventsOfKind},
 	{name: "a run with its events and timers", run: testLoadRun},
+	{name: "several runs with their events and timers", run: testLoadRuns},
 }
 
 // events returns all stored events of a run.
@@ -314,4 +315,74 @@ func testLoadRun(x *suite) {
 	x.Want("nobody", store.Run{}, load(open, x.Address(), model.RunID{}, 100, 1<<20))
 	x.Want("no such run", store.Run{}, load(open, open.Start.Address, x.RunID(), 100, 1<<20))
 	x.Want("a shard beyond all", store.Run{}, try(x.Store.LoadRun(x.Context(), model.MaxShards, open.Start.Address, open.Run, 100, 1<<20)).or(x))
+}
+
+func testLoadRuns(x *suite) {
+	l := x.Join(1).Lanes[0]
+	const n = 3
+	var all []Subject
+	var keys []store.AddressKey
+	for i := range 6 {
+		all = append(all, x.SubjectIn(model.ShardID(i%4)))
+		keys = append(keys, store.AddressKey{Shard: all[i].Shard, Address: all[i].Start.Address})
+	}
+	many, closed, bare, timed, continued, next := all[0], all[1], all[2], all[3], all[4], all[5]
+	next = x.SubjectOf(continued.Start.Address)
+	keys[5] = store.AddressKey{Shard: many.Shard, Address: x.Address()} // nobody
+
+	var events []model.Event
+	l.Write(func(b *store.Batch) {
+		for _, s := range []Subject{many, closed, bare, timed, continued} {
+			b.Starts = append(b.Starts, s.StartRow())
+		}
+		for seq := range int64(n) {
+			events = append(events, many.Event(seq+1).Event)
+			b.Events = append(b.Events, many.Event(seq+1), closed.Event(seq+1), continued.Event(seq+1))
+		}
+		b.Events = append(b.Events, timed.Event(1))
+		b.Timers = []store.Timer{timed.Timer("2", Noon), timed.Timer("1", Noon+1)}
+	})
+	l.Write(func(b *store.Batch) {
+		b.Starts = []store.StartRow{next.Replace(continued.Run)}
+		b.Closes = []store.CloseRow{closed.Close(model.Completed), continued.Close(model.Continued)}
+	})
+
+	load := func(keys []store.AddressKey, limit, maxBytes int) []store.Run {
+		x.Helper()
+		return try(x.Store.LoadRuns(x.Context(), keys, limit, maxBytes)).or(x)
+	}
+	whole := []store.Run{
+		{Execution: x.row(many), Events: events},
+		{Execution: x.row(closed)},
+		{Execution: x.row(bare)},
+		{Execution: x.row(timed), Events: []model.Event{timed.Event(1).Event}, Timers: []store.Timer{timed.Timer("1", Noon+1), timed.Timer("2", Noon)}},
+		{Execution: x.row(next)},
+		{},
+	}
+	x.Want("all", whole, load(keys, 100, 1<<20))
+	x.Want("none", 0, len(load(nil, 100, 1<<20)))
+
+	// The limit holds for each run alone.
+	short := load(keys, n-1, 1<<20)
+	x.Want("the first events", events[:n-1], short[0].Events)
+	x.Want("more", true, short[0].More)
+	x.Want("the others", whole[1:], short[1:])
+
+	// The bytes hold for all together, and each page continues behind the last one.
+	pages := 0
+	for left := keys; len(left) > 0; pages++ {
+		page := load(left, 100, 1)
+		if len(page) == 0 || len(page) > len(left) {
+			x.Fatalf("%d runs in a page for %d keys", len(page), len(left))
+		}
+		for i := range page {
+			x.Want("row", whole[len(keys)-len(left)+i].Execution, page[i].Execution)
+		}
+		left = left[len(page):]
+	}
+	if pages < 2 {
+		x.Error("a page of one byte has all runs")
+	}
+	beyond := []store.AddressKey{{Shard: model.MaxShards, Address: many.Start.Address}, keys[3]}
+	x.Want("a shard beyond all", []store.Run{{}, whole[3]}, load(beyond, 100, 1<<20))
 }

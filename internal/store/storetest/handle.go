@@ -102,6 +102,7 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["LoadEvents"] = s.LoadEvents(ctx, a.RunKey, 0, 1, 1)
 	_, errs["LoadTimers"] = s.LoadTimers(ctx, shards, store.TimerMark{}, Noon, 1)
 	_, errs["LoadRun"] = s.LoadRun(ctx, a.Shard, a.Start.Address, model.RunID{}, 1, 1)
+	_, errs["LoadRuns"] = s.LoadRuns(ctx, []store.AddressKey{{Shard: a.Shard, Address: a.Start.Address}}, 1, 1)
 	_, errs["LoadRunTimers"] = s.LoadRunTimers(ctx, a.RunKey)
 	_, _, errs["LoadMessages"] = s.LoadMessages(ctx, shards, 1, 1)
 	_, _, errs["LoadInbox"] = s.LoadInbox(ctx, shards, Noon, 1, 1)

@@ -1,0 +1,97 @@
+package perdure
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// keepFrom is the size of an encoded result from which it costs more to decode the result than to
+// keep the value.
+const keepFrom = 256
+
+// keep lets a step return the value that its body has just returned, so that the code does not
+// decode what it has encoded a moment ago. On replay it decodes the recorded bytes, so both must
+// give the same value: see isExact.
+func keep[T any](h *host, s *replay.Step, v T, p model.Payload) {
+	if h.plain && len(p.Data) >= keepFrom && isExact(reflect.TypeFor[T]()) {
+		s.Kept.Store(&replay.Kept{Value: v, Data: p.Data})
+	}
+}
+
+// kept returns the value whose encoding was recorded as the outcome of the step. The recorded bytes
+// must be those of the kept value, in the same place: an attempt that was given up may have kept
+// another one since.
+func kept[T any](s *replay.Step, p model.Payload) (v T, ok bool) {
+	k := s.Kept.Load()
+	if k == nil || p.Encoding != model.JSON || len(k.Data) != len(p.Data) || &k.Data[0] != &p.Data[0] {
+		return v, false
+	}
+	v, ok = k.Value.(T)
+	return v, ok
+}
+
+var jsonNumber = reflect.TypeFor[json.Number]()
+
+// exactTypes remembers the answers of isExact.
+var exactTypes sync.Map // reflect.Type to bool
+
+// isExact reports whether a value of a type equals what is decoded from its JSON, and shares no
+// memory that could change: texts, numbers, truth values, and structs of them.
+func isExact(t reflect.Type) bool {
+	if known, ok := exactTypes.Load(t); ok {
+		return known.(bool)
+	}
+	exact := checkExact(t)
+	exactTypes.Store(t, exact)
+	return exact
+}
+
+func checkExact(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	for _, own := range []reflect.Type{jsonMarshaler, jsonUnmarshaler, textMarshaler, textUnmarshaler} {
+		if p.Implements(own) {
+			return false
+		}
+	}
+
+	switch k := t.Kind(); {
+	case t == jsonNumber:
+		return false // its text is written as it is
+	case k == reflect.String || k == reflect.Bool || k == reflect.Float32 || k == reflect.Float64 || isInteger(k):
+		return true
+	case k != reflect.Struct:
+		return false
+	}
+
+	names := map[string]bool{}
+	for f := range t.Fields() {
+		tag, tagged := f.Tag.Lookup("json")
+		name := strings.ToLower(f.Name)
+		if !f.IsExported() || f.Anonymous || tagged && !isName(tag) || !checkExact(f.Type) {
+			return false
+		}
+		if tagged {
+			name = strings.ToLower(tag)
+		}
+		if names[name] { // JSON may leave both out, or mix them up
+			return false
+		}
+		names[name] = true
+	}
+	return true
+}
+
+// isName reports whether the tag of a field is only a simple name.
+func isName(tag string) bool {
+	for _, c := range []byte(tag) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return tag != ""
+}

@@ -1,0 +1,230 @@
+package payload
+
+import (
+	"encoding/base64"
+	"strings"
+	"unicode/utf8"
+)
+
+// quote encodes a text as encoding/json does, byte for byte, in one pass. It refuses a text that is
+// not valid UTF-8.
+func quote(s string) ([]byte, error) {
+	n := clean(s, 0)
+	if n == len(s) {
+		out := make([]byte, 0, len(s)+2)
+		out = append(out, '"')
+		out = append(out, s...)
+		return append(out, '"'), nil
+	}
+
+	out := make([]byte, 0, len(s)+len(s)/16+16)
+	out = append(out, '"')
+	for begin := 0; ; {
+		out = append(out, s[begin:n]...)
+		if n == len(s) {
+			return append(out, '"'), nil
+		}
+		r, size := utf8.DecodeRuneInString(s[n:])
+		if r == utf8.RuneError && size == 1 {
+			return nil, errText
+		}
+
+		out = appendRune(out, r)
+		begin = n + size
+		n = clean(s, begin)
+	}
+}
+
+// appendRune writes a character at which clean stops.
+func appendRune(out []byte, r rune) []byte {
+	switch {
+	case r < utf8.RuneSelf:
+		return appendEscape(out, byte(r))
+	case r == '\u2028':
+		return append(out, `\u2028`...)
+	case r == '\u2029':
+		return append(out, `\u2029`...)
+	}
+	return utf8.AppendRune(out, r)
+}
+
+// quoteBytes encodes bytes as encoding/json does.
+func quoteBytes(b []byte) []byte {
+	if b == nil {
+		return []byte("null")
+	}
+	out := make([]byte, 0, base64.StdEncoding.EncodedLen(len(b))+2)
+	out = append(out, '"')
+	out = base64.StdEncoding.AppendEncode(out, b)
+	return append(out, '"')
+}
+
+// unquoteBytes reads bytes as encoding/json does. It returns false for everything that
+// encoding/json must judge.
+func unquoteBytes(data []byte) ([]byte, bool) {
+	last := len(data) - 1
+	if last < 1 || data[0] != '"' || data[last] != '"' || plain(data[1:last], 0) != last-1 {
+		return nil, false
+	}
+	out := make([]byte, base64.StdEncoding.DecodedLen(last-1))
+	n, err := base64.StdEncoding.Decode(out, data[1:last])
+	return out[:n], err == nil
+}
+
+// appendEscape writes a character that cannot stand for itself.
+func appendEscape(out []byte, c byte) []byte {
+	const hex = "0123456789abcdef"
+	switch c {
+	case '\\', '"':
+		return append(out, '\\', c)
+	case '\b':
+		return append(out, '\\', 'b')
+	case '\f':
+		return append(out, '\\', 'f')
+	case '\n':
+		return append(out, '\\', 'n')
+	case '\r':
+		return append(out, '\\', 'r')
+	case '\t':
+		return append(out, '\\', 't')
+	}
+	return append(out, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+}
+
+// Each constant has the same byte eight times.
+const (
+	ones  = 0x0101010101010101
+	highs = 0x80 * ones
+)
+
+// zeros has a bit for the first zero byte of x. Higher bits may be wrong.
+func zeros(x uint64) uint64 { return (x - ones) &^ x & highs }
+
+// word returns eight bytes of a text.
+func word[T string | []byte](s T, i int) uint64 {
+	_ = s[i+7]
+	return uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+		uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+}
+
+// clean returns the position of the first byte from i on that quote does not copy: a control
+// character, a part of a longer character, or one of " & < > \.
+func clean(s string, i int) int {
+	for ; i+8 <= len(s); i += 8 {
+		x := word(s, i)
+		// " and & differ in one bit, and so do < and >.
+		if (x|(x-0x20*ones)&^x)&highs|zeros((x|0x04*ones)^0x26*ones)|zeros((x|0x02*ones)^0x3e*ones)|zeros(x^0x5c*ones) != 0 {
+			break
+		}
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '&' || c == '<' || c == '>' || c == '\\' {
+			return i
+		}
+	}
+	return i
+}
+
+// unquote reads a text of JSON as encoding/json does. It returns false for everything that
+// encoding/json must judge: an error, bytes that it would replace, or rare escapes.
+func unquote(data []byte) (string, bool) {
+	last := len(data) - 1
+	if last < 1 || data[0] != '"' || data[last] != '"' {
+		return "", false
+	}
+	data = data[1:last]
+	n := plain(data, 0)
+	if n == len(data) {
+		return string(data), utf8.Valid(data)
+	}
+
+	var out strings.Builder
+	out.Grow(len(data))
+	for begin := 0; ; {
+		out.Write(data[begin:n])
+		if n == len(data) {
+			return out.String(), utf8.Valid(data)
+		}
+		if data[n] != '\\' {
+			return "", false
+		}
+		size := unescape(&out, data[n:])
+		if size == 0 {
+			return "", false
+		}
+		begin = n + size
+		n = plain(data, begin)
+	}
+}
+
+// plain returns the position of the first byte from i on that does not stand for itself: a control
+// character, a quote or a backslash.
+func plain(s []byte, i int) int {
+	for ; i+8 <= len(s); i += 8 {
+		x := word(s, i)
+		if (x-0x20*ones)&^x&highs|zeros(x^0x22*ones)|zeros(x^0x5c*ones) != 0 {
+			break
+		}
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' {
+			return i
+		}
+	}
+	return i
+}
+
+// unescape writes the character of an escape and returns the length of the escape; 0 for one that
+// it does not know.
+func unescape(out *strings.Builder, s []byte) int {
+	if len(s) < 2 {
+		return 0
+	}
+
+	switch c := s[1]; c {
+	case '"', '\\', '/':
+		out.WriteByte(c)
+	case 'b':
+		out.WriteByte('\b')
+	case 'f':
+		out.WriteByte('\f')
+	case 'n':
+		out.WriteByte('\n')
+	case 'r':
+		out.WriteByte('\r')
+	case 't':
+		out.WriteByte('\t')
+	case 'u':
+		r, ok := hexRune(s[2:])
+		if !ok {
+			return 0
+		}
+		out.WriteRune(r)
+		return 6
+	default:
+		return 0
+	}
+	return 2
+}
+
+// hexRune reads four hexadecimal digits. It does not read halves of pairs, which stand for longer
+// characters together.
+func hexRune(s []byte) (r rune, ok bool) {
+	if len(s) < 4 {
+		return 0, false
+	}
+	for _, c := range s[:4] {
+		switch {
+		case '0' <= c && c <= '9':
+			c -= '0'
+		case 'a' <= c && c <= 'f':
+			c -= 'a' - 10
+		case 'A' <= c && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, r < 0xd800 || r > 0xdfff
+}
