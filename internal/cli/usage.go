@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/spelling"
 )
 
 // The library says of a wrong number of arguments only how many there were. The functions here add
@@ -78,7 +79,7 @@ func didYouMean(word string, known []string, prefix string) string {
 	if len(known) == 0 {
 		return ""
 	}
-	if near := nearest(word, known); distance(strings.ToLower(word), near) <= (len(word)+2)/3 {
+	if near := spelling.Nearest(word, known); spelling.Distance(strings.ToLower(word), near) <= (len(word)+2)/3 {
 		return "; did you mean " + prefix + near + "?"
 	}
 	return ""
