@@ -3,6 +3,7 @@ package perdure
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -53,10 +54,8 @@ func isExact(t reflect.Type) bool {
 
 func checkExact(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
-	for _, own := range []reflect.Type{jsonMarshaler, jsonUnmarshaler, textMarshaler, textUnmarshaler} {
-		if p.Implements(own) {
-			return false
-		}
+	if slices.ContainsFunc([]reflect.Type{jsonMarshaler, jsonUnmarshaler, textMarshaler, textUnmarshaler}, p.Implements) {
+		return false
 	}
 
 	switch k := t.Kind(); {

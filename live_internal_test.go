@@ -46,16 +46,31 @@ func TestExactValuesAreReadBackUnchanged(t *testing.T) {
 func TestOtherTypesAreNotExact(t *testing.T) {
 	t.Parallel()
 	for _, v := range []any{
-		[]byte{}, []string{}, map[string]int{}, new(int), time.Time{}, json.RawMessage{}, json.Number(""), [1]*int{},
-		struct{ hidden int }{}, struct {
+		[]byte{},
+		[]string{},
+		map[string]int{},
+		new(int),
+		time.Time{},
+		json.RawMessage{},
+		json.Number(""),
+		[1]*int{},
+		struct{ hidden int }{},
+		struct {
 			A int `json:"-"`
-		}{}, struct {
+		}{},
+		struct {
 			A int `json:"a,omitempty"`
 			B int
-		}{}, struct {
+		}{},
+		struct {
 			A int `json:"B"`
 			B int
-		}{}, struct{ Ab, AB int }{}, struct{ exactOrder }{}, struct{ A any }{}, struct{ A []int }{}, struct{ A time.Time }{},
+		}{},
+		struct{ Ab, AB int }{},
+		struct{ exactOrder }{},
+		struct{ A any }{},
+		struct{ A []int }{},
+		struct{ A time.Time }{},
 	} {
 		if typ := reflect.TypeOf(v); isExact(typ) {
 			t.Errorf("%s is exact", typ)

@@ -49,6 +49,7 @@ func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) erro
 		do = func(c, i int, name string) error {
 			return carrier.Carry(ctx, fmt.Sprintf("%s-%d-%d", name, c, i), body)
 		}
+	default: // three steps
 	}
 
 	created := sqliteCommits(j.Place.Path)

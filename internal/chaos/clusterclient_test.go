@@ -40,8 +40,6 @@ type cellOp struct {
 type crowd struct {
 	ctx      context.Context //nolint:containedctx // ends all calls
 	ledger   ledger
-	bank     func(app *perdure.App, prefix string) *bank
-	rnd      func(client int) *rand.Rand
 	stopping chan struct{}
 	people   sync.WaitGroup
 	values   atomic.Int64 // of registers, each used once
@@ -52,7 +50,6 @@ type crowd struct {
 	ops      []cellOp
 	alarms   []string
 	waiting  map[int]string // what a client works on
-	errs     map[string]int // how often attempts failed, by text
 }
 
 // The kinds of work of a client.

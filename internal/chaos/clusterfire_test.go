@@ -302,14 +302,6 @@ func (w *crowd) progress() string {
 	return text.String()
 }
 
-// sum returns how many errands are done.
-func (w *crowd) sum() (n int64) {
-	for i := range w.done {
-		n += w.done[i].Load()
-	}
-	return n
-}
-
 // awaitWork waits until the cluster works: the first errands of each kind are done.
 func (f *clusterFire) awaitWork(within time.Duration) {
 	f.t.Helper()

@@ -46,7 +46,8 @@ func TestServeWithNATS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if res.Body.Close(); res.StatusCode != http.StatusCreated {
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusCreated {
 			t.Fatalf("the start has the status %d", res.StatusCode)
 		}
 	}

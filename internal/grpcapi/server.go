@@ -172,8 +172,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(c.MaxMessage), grpc.MaxSendMsgSize(c.MaxReply),
 		grpc.MaxConcurrentStreams(uint32(min(max(c.MaxStreams, 1), math.MaxInt32))),
 		grpc.ConnectionTimeout(handshakeTime),
-		// A connection has a buffer for writing only while it writes.
-		grpc.ReadBufferSize(readBuffer), grpc.SharedWriteBuffer(true),
+		grpc.ReadBufferSize(readBuffer),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silence, Timeout: patience}),
 		grpc.InTapHandle(s.admit),

@@ -326,8 +326,8 @@ func testLoadRuns(x *suite) {
 		all = append(all, x.SubjectIn(model.ShardID(i%4)))
 		keys = append(keys, store.AddressKey{Shard: all[i].Shard, Address: all[i].Start.Address})
 	}
-	many, closed, bare, timed, continued, next := all[0], all[1], all[2], all[3], all[4], all[5]
-	next = x.SubjectOf(continued.Start.Address)
+	many, closed, bare, timed, continued := all[0], all[1], all[2], all[3], all[4]
+	next := x.SubjectOf(continued.Start.Address)
 	keys[5] = store.AddressKey{Shard: many.Shard, Address: x.Address()} // nobody
 
 	var events []model.Event
