@@ -169,7 +169,7 @@ func (a *App) join(ctx context.Context, r *registry) error {
 		},
 	})
 
-	offer := api.Offer{Tenant: cfg.Tenant, Workflows: sortedKeys(code), Version: cfg.Version, Slots: worker.Capacity()}
+	offer := api.Offer{Tenant: cfg.Tenant, Workflows: sortedKeys(code), Version: cfg.Version, Slots: worker.Capacity(), BuiltIn: !cfg.Served}
 	for _, name := range offer.Workflows {
 		if pinned[name] {
 			offer.Pinned = append(offer.Pinned, name)

@@ -41,6 +41,9 @@ func (h *host) forReplay() *host {
 	return &dry
 }
 
+// BatchClient returns the calls that batch jobs make.
+func (h *host) BatchClient() api.Client { return h.backend }
+
 // schedules returns the schedules of the app's tenant.
 func (h *host) schedules() schedule.Schedules { return schedule.In(h.backend, h.tenant) }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/batchjob"
 	"github.com/perdure/perdure/internal/delayed"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -86,6 +87,7 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 	switch n := len(r.problems); n {
 	case 0:
 		r.workflows[schedule.Type] = workflowDefinition{name: schedule.Type, code: schedule.Code, bound: true}
+		r.workflows[model.BatchType] = workflowDefinition{name: model.BatchType, code: batchjob.Code, bound: true}
 		r.workflows[delayed.Type] = workflowDefinition{name: delayed.Type, code: delayed.Code, bound: true, retain: delayed.Retention}
 		return r, nil
 	case 1:

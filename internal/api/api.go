@@ -85,6 +85,7 @@ type Client interface {
 	// It returns nil when a process would.
 	Missing(ctx context.Context, a model.Address, t *model.TaskSpec) (*model.Reason, error)
 	Histories
+	Batches
 	Entities
 	DeadTasks
 	TaskData

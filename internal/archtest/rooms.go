@@ -69,6 +69,9 @@ var rooms = []room{
 	// it.
 	{path: "internal/singleton", imports: join(vocabulary, "internal/api", "internal/entity", "internal/episode", "internal/replay", "internal/schedule")},
 
+	// Executions that apply one verb to all executions that a query selects.
+	{path: "internal/batchjob", imports: join(vocabulary, "internal/api", "internal/batch", "internal/query", "internal/replay")},
+
 	// Failures that repeat, logged as episodes.
 	{path: "internal/episode", imports: []string{"internal/model"}},
 	// Whether a connection pooler shares server connections between transactions.
@@ -136,7 +139,7 @@ var rooms = []room{
 	{path: "internal/batch", imports: join(vocabulary, "internal/api")},
 	// What a request must look like, and the message that it becomes.
 	{path: "internal/request", imports: join(vocabulary, "internal/api")},
-	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/request", "internal/cluster", "internal/core/...", "internal/diagnosis", "internal/engine", "internal/engine/flow", "internal/engine/gate", "internal/engine/peer", "internal/history", "internal/spelling", "internal/store", "internal/audit", "internal/authn", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
+	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/batch", "internal/query", "internal/request", "internal/cluster", "internal/core/...", "internal/diagnosis", "internal/engine", "internal/engine/flow", "internal/engine/gate", "internal/engine/peer", "internal/history", "internal/spelling", "internal/store", "internal/audit", "internal/authn", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
 	// Who has taken which administrative action.
 	{path: "internal/audit", imports: join(vocabulary, "internal/api", "internal/authn", "internal/authz", "internal/store")},
 	{path: "internal/authn", imports: vocabulary},
@@ -164,7 +167,7 @@ var rooms = []room{
 	{
 		path: "internal/cli",
 		imports: join(
-			vocabulary, "internal/api", "internal/history", "internal/query", "internal/spelling", "internal/batch", "internal/cadence", "internal/schedule", "internal/config", "internal/deploy", "internal/console", "internal/authn", "internal/authn/jwt", "internal/authz", "internal/authz/policy", "internal/restapi", "internal/flovyn", "internal/apidocs", "internal/node", "internal/notify/nats", "internal/remote", "internal/telemetry", "internal/telemetry/otlp", "internal/telemetry/prom", "internal/telemetry/tracing", generated,
+			vocabulary, "internal/api", "internal/history", "internal/query", "internal/spelling", "internal/batch", "internal/batchjob", "internal/cadence", "internal/schedule", "internal/config", "internal/deploy", "internal/console", "internal/authn", "internal/authn/jwt", "internal/authz", "internal/authz/policy", "internal/restapi", "internal/flovyn", "internal/apidocs", "internal/node", "internal/notify/nats", "internal/remote", "internal/telemetry", "internal/telemetry/otlp", "internal/telemetry/prom", "internal/telemetry/tracing", generated,
 			".",                  // keys are hashed as programs do
 			"internal/attach",    // stress runs a program of its own
 			"internal/core/rule", // rates are read as rules have them
@@ -201,7 +204,7 @@ var rooms = []room{
 	{
 		path: ".",
 		imports: join(
-			vocabulary, "internal/attach/seam", "internal/replay", "internal/pool", "internal/entity", "internal/episode", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/remote", "internal/codec", "internal/delayed", "internal/schedule", "internal/singleton",
+			vocabulary, "internal/attach/seam", "internal/replay", "internal/pool", "internal/entity", "internal/episode", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/batchjob", "internal/remote", "internal/codec", "internal/delayed", "internal/schedule", "internal/singleton",
 			"internal/userdb", "internal/telemetry", "internal/telemetry/tracing", "payload",
 		),
 		public: true,
@@ -258,7 +261,7 @@ var rooms = []room{
 	{path: "internal/sim/cluster", imports: join(simulated, "internal/sim/kernel", "internal/sim/scenario", "internal/sim/oracle", "internal/sim/disk", "internal/sim/worker"), testing: true},
 	{path: "internal/sim/workload", imports: join(simulated, "internal/sim/kernel", "internal/sim/scenario", "internal/sim/oracle", "internal/sim/disk", "internal/sim/worker", "internal/sim/cluster"), testing: true},
 	{path: "internal/sim", imports: []string{"internal/sim/..."}, testing: true},
-	{path: "internal/dialtest", imports: []string{".", "internal/api", "internal/attach", "internal/authn", "internal/codec", "internal/grpcapi", "internal/delayed", "internal/schedule", "internal/singleton"}, testing: true},
+	{path: "internal/dialtest", imports: []string{".", "internal/api", "internal/attach", "internal/authn", "internal/batchjob", "internal/codec", "internal/grpcapi", "internal/delayed", "internal/schedule", "internal/singleton"}, testing: true},
 	{path: "internal/tenanttest", imports: join(vocabulary, ".", "internal/api", "internal/attach", "internal/core/rule", "internal/history"), testing: true},
 	{path: "internal/wrong", testing: true},
 	{path: "internal/txtest", testing: true},

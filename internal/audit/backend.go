@@ -271,6 +271,45 @@ func (b *backend) Delete(ctx context.Context, r api.DeleteRequest) (reply api.De
 	return reply, err
 }
 
+// batchValue is what an entry shows of a batch job.
+type batchValue struct {
+	Verb    string `json:"verb"`
+	Query   string `json:"query"`
+	Matched int64  `json:"matched"`
+}
+
+// StartBatch records batch jobs. What a batch does to each execution is not recorded again: the
+// history of the execution names the batch.
+func (b *backend) StartBatch(ctx context.Context, r api.BatchRequest) (got api.Batch, err error) {
+	if r.DryRun {
+		return b.Backend.StartBatch(ctx, r)
+	}
+	e := api.AuditEntry{Tenant: r.Tenant, Call: "StartBatch", Resource: "batch of " + r.Verb, Reason: r.Reason, RequestID: r.RequestID}
+	if r.ID != "" {
+		e.Resource = "batch " + r.ID
+	}
+	e.Before = value(batchValue{Verb: r.Verb, Query: r.Query})
+	err = b.log.record(ctx, e, func(ctx context.Context) (any, error) {
+		if got, err = b.Backend.StartBatch(ctx, r); err != nil {
+			return nil, err
+		}
+		return startedBatch{got.ID, batchValue{got.Verb, got.Selects, got.Progress.Matched}}, nil
+	})
+	return got, err
+}
+
+// startedBatch is what an entry shows of a batch that has started.
+type startedBatch struct {
+	ID string `json:"id"`
+	batchValue
+}
+
+// CancelBatch ends a batch job.
+func (b *backend) CancelBatch(ctx context.Context, t api.BatchTarget) error {
+	e := api.AuditEntry{Tenant: t.Tenant, Call: "CancelBatch", Resource: "batch " + t.ID, Reason: t.Reason, RequestID: t.RequestID}
+	return b.log.record(ctx, e, func(ctx context.Context) (any, error) { return nil, b.Backend.CancelBatch(ctx, t) })
+}
+
 // Requeue starts a dead task again.
 func (b *backend) Requeue(ctx context.Context, r api.RequeueRequest) (reply api.RequeueReply, err error) {
 	if r.DryRun {

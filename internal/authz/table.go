@@ -36,6 +36,9 @@ var table = []Rule{
 	{"execution:fork", Operate, "Execution", client("Fork", "Retry", "Reset"), []string{"fork-execution", "retry-execution", "reset-execution"}},
 	{"execution:import", Operate, "Execution", client("Import"), []string{"import-execution"}},
 	{"execution:delete", Operate, "Execution", client("Delete"), []string{"delete-execution"}},
+	{"batch:read", Read, "Batch", client("Batch", "ListBatches"), []string{"list-batches", "get-batch"}},
+	{"batch:start", Operate, "Batch", client("StartBatch"), []string{"start-batch"}},
+	{"batch:cancel", Operate, "Batch", client("CancelBatch"), []string{"cancel-batch"}},
 	{"promise:settle", Use, "Promise", slices.Concat(client("Settle"), prefixed(flovynFlows, "ResolvePromise", "RejectPromise")), []string{"resolve-promise", "reject-promise"}},
 
 	{"entity:read", Read, "Entity", client("Entity", "ListEntities"), []string{"list-entities", "get-entity", "list-locks"}},
@@ -85,6 +88,17 @@ var table = []Rule{
 	{"audit:read", Audit, "Audit", admin("Audit"), []string{"list-audit"}},
 	{"session:drain", Administer, Server, admin("DrainWorker"), []string{"drain-worker"}},
 }
+
+// batchActions are the actions of the verbs of batch jobs.
+var batchActions = map[string]Action{
+	"cancel": "execution:cancel", "terminate": "execution:terminate", "signal": "execution:signal", "pause": "execution:pause", "resume": "execution:pause",
+	"retry": "execution:fork", "reset": "execution:fork", "delete": "execution:delete",
+}
+
+// BatchActions returns what a caller must be allowed to do, beside batch:start, to start a batch
+// job with a verb: to find executions, and to do to one of them what the batch does to all. The
+// action of an unknown verb does not exist, so every authorizer refuses it.
+func BatchActions(verb string) []Action { return []Action{"execution:read", batchActions[verb]} }
 
 // The methods of server reflection, in its two versions.
 const (

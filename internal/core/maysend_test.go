@@ -30,6 +30,7 @@ func TestEntityMaySendAndNothingElse(t *testing.T) {
 		"update":          {model.Message{Kind: model.MessageUpdate, To: here}, "workers may not send"},
 		"answer":          {model.Message{Kind: model.MessageAnswer, To: here}, "workers may not send"},
 		"abroad":          {model.Message{Kind: model.MessageCall, To: abroad, OneWay: true}, "another tenant"},
+		"a batch job":     {model.Message{Kind: model.MessageStart, To: model.Address{Tenant: here.Tenant, Type: model.BatchType, Key: "b"}}, "of a batch job"},
 		"with a past":     {model.Message{Kind: model.MessageStart, To: here, Past: &model.Past{}}, "with the past of a run"},
 		"with an order":   {model.Message{Kind: model.MessageSignal, To: here, DeadTask: &model.DeadTaskOrder{}}, "with an order about a task"},
 		"of a run":        {model.Message{Kind: model.MessageSignal, To: here, From: link(1, "s")}, "in the name of a run"},

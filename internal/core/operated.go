@@ -63,9 +63,12 @@ func (n *Entity) improper(m *model.Message) string {
 
 // Overreach returns what a message carries that code of users may not send; empty when there is
 // nothing. A past, an order about a dead task, the report of a claim and the runs of a removal name
-// runs by their ids alone, so the receiver would act on runs that the sender may not reach.
+// runs by their ids alone, so the receiver would act on runs that the sender may not reach. A batch
+// job acts with rights that its sender may not have.
 func Overreach(m *model.Message) string {
 	switch {
+	case m.Kind == model.MessageStart && m.To.Type == model.BatchType:
+		return "of a batch job"
 	case m.Past != nil:
 		return "with the past of a run"
 	case m.DeadTask != nil || m.Report != nil || m.Write != nil:

@@ -223,6 +223,14 @@ func (r *rules) tenant(what string, a model.Address) error {
 	return nil
 }
 
+// start checks the address of an execution that the code starts.
+func (r *rules) start(a model.Address) error {
+	if a.Type == model.BatchType {
+		return r.violation("starts a batch job, which only callers of the API may start")
+	}
+	return r.tenant("starts", a)
+}
+
 // entity checks an address that is locked or called.
 func (r *rules) entity(what string, a model.Address) error {
 	if !a.IsEntity() {

@@ -214,7 +214,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 			timers++
 		case model.CommandRetry, model.CommandStopTimer:
 		case model.CommandStartChild:
-			if err := rules.tenant("starts", c.Event.Target); err != nil {
+			if err := rules.start(c.Event.Target); err != nil {
 				return err
 			}
 		case model.CommandWatch:

@@ -26,6 +26,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/batchjob"
 	"github.com/perdure/perdure/internal/codec"
 	"github.com/perdure/perdure/internal/delayed"
 	"github.com/perdure/perdure/internal/grpcapi"
@@ -153,13 +154,14 @@ type server struct {
 	stopSchedules func()
 	stopCalls     func() // that are delayed
 	stopRegisters func() // of singletons
+	stopBatches   func()
 	ended         sync.WaitGroup
 }
 
 // serve starts a server in front of an engine, as node.Serve does.
 func serve(ctx context.Context, cfg attach.Config) (*server, error) {
 	host, ok := cfg.Backend.(interface {
-		schedule.Host
+		batchjob.Host
 		singleton.Host
 	})
 	if !ok {
@@ -188,6 +190,12 @@ func serve(ctx context.Context, cfg attach.Config) (*server, error) {
 		s.stopCalls()
 		return nil, err
 	}
+	if s.stopBatches, err = batchjob.ServeAll(ctx, host, log); err != nil {
+		s.stopSchedules()
+		s.stopCalls()
+		s.stopRegisters()
+		return nil, err
+	}
 	s.ended.Go(func() { _ = s.grpc.Serve(s.listener) }) // it ends with close
 	return s, nil
 }
@@ -200,4 +208,5 @@ func (s *server) close() {
 	s.stopSchedules()
 	s.stopCalls()
 	s.stopRegisters()
+	s.stopBatches()
 }

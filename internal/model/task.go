@@ -22,6 +22,10 @@ func IsBuiltIn(typ string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(typ, EntityPrefix), ReservedPrefix)
 }
 
+// BatchType is the workflow of batch jobs. A batch job acts with the rights of the caller that
+// asked for it, so no other request and no code may start one.
+const BatchType = ReservedPrefix + "batch"
+
 // DefaultQueue is the queue of a task that names none.
 const DefaultQueue = "default"
 

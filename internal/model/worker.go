@@ -44,6 +44,9 @@ type Offer struct {
 	Version string
 	// Slots is how many runs the worker works on at a time; 0 for any number. See api.Worker.
 	Slots int
+	// BuiltIn says that the worker runs the code of batch jobs, which act with rights of their
+	// callers. Only the process of the engine says so: it does not travel.
+	BuiltIn bool
 	// Held are the runs that the worker holds from an owner that has lost it.
 	Held []HeldRun
 }

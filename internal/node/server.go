@@ -107,8 +107,8 @@ type Server struct {
 	http    *http.Server
 	web     Web // nil without a REST API
 	door    *flovyn.Door
-	// stopBuiltIns ends the workers that run the schedules, the delayed calls and the registers of
-	// singletons of all tenants.
+	// stopBuiltIns ends the workers that run the schedules, the batch jobs, the delayed calls and
+	// the registers of singletons of all tenants.
 	stopBuiltIns []func()
 	// stopUses ends the record of which keys are used; nil without a keyring.
 	stopUses func()
@@ -161,6 +161,7 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		s.stopUses = n.recordKeyUses(ring, cfg.Node.Log)
 	}
 	_, anyone := cfg.Authenticator.(authn.Open)
+	n.service.Authorize(cfg.Authorizer)
 	backend := n.audit.Backend(n.service)
 	connections := flovyn.NewConnections()
 	s.door = flovyn.New(flovyn.Config{
@@ -240,6 +241,13 @@ func (s *Server) serveBuiltIns(ctx context.Context, n *Node, log *slog.Logger) e
 		return err
 	}
 	s.stopBuiltIns = append(s.stopBuiltIns, registers)
+
+	batches, err := n.ServeBatches(ctx, log)
+	if err != nil {
+		s.endBuiltIns()
+		return err
+	}
+	s.stopBuiltIns = append(s.stopBuiltIns, batches)
 	return nil
 }
 

@@ -87,7 +87,7 @@ func TestEveryMethodOverTheWire(t *testing.T) {
 		name string
 		run  func(*world)
 	}{
-		{"executions", executions}, {"histories", histories}, {"tasks", tasks}, {"entities", entities}, {"settings", settings}, {"watch", watches},
+		{"executions", executions}, {"histories", histories}, {"tasks", tasks}, {"entities", entities}, {"settings", settings}, {"batches", batches}, {"watch", watches},
 	} {
 		if part.run(w); t.Failed() {
 			t.Fatalf("in %s", part.name)

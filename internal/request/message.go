@@ -36,6 +36,7 @@ func (l Limits) Start(r *api.StartRequest) (*model.Message, error) {
 	m := &model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: r.Labels, Task: r.Task, Terms: r.Terms}
 	v := l.Check("start " + r.Address.Type)
 	v.Address(r.Address)
+	v.NoBatch(r.Address)
 	v.Task(r)
 	v.Payload("input", r.Input)
 	v.RequestID(r.RequestID)

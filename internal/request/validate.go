@@ -136,6 +136,14 @@ func (v *Validator) Workflow(a model.Address, what string) {
 	}
 }
 
+// NoBatch refuses the address of a batch job. A batch job acts with the rights of the caller that
+// asked for it, so only the call for batch jobs starts one.
+func (v *Validator) NoBatch(a model.Address) {
+	if a.Type == model.BatchType {
+		v.Wrong("%s is a batch job: start a batch to begin one", a)
+	}
+}
+
 // Payload checks the size of a payload.
 func (v *Validator) Payload(what string, p model.Payload) { v.Size(what, p.Size()) }
 

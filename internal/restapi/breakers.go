@@ -116,7 +116,7 @@ type pauseBreakerInput struct {
 	NamePath
 
 	Body struct {
-		Until  time.Time `json:"until" doc:"A time in the past ends the pause"`
+		Until  time.Time `json:"until" example:"2099-01-01T00:00:00Z" doc:"A time in the past ends the pause"`
 		Reason string    `json:"reason,omitempty"`
 	}
 }

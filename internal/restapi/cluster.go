@@ -194,7 +194,7 @@ func (s *Server) listSessions(ctx context.Context, _ *authn.Identity, in *sessio
 }
 
 type drainInput struct {
-	Session string `path:"session"`
+	Session string `path:"session" example:"session_K7X2M9"`
 	Body    *struct {
 		Patience string `json:"patience,omitempty" example:"5m" doc:"How long the worker may take"`
 	} `required:"false"`

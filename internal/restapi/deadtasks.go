@@ -174,7 +174,7 @@ func (s *Server) groupDead(ctx context.Context, who *authn.Identity, in *groupDe
 
 // DeadPath names a dead task.
 type DeadPath struct {
-	ID string `path:"id" doc:"The id of the dead task, such as dead_7_06g5v0zkv0s00000000000000c"`
+	ID string `path:"id" example:"dead_7_06g5v0zkv0s00000000000000c" doc:"The id of the dead task"`
 }
 
 func (s *Server) showDead(ctx context.Context, who *authn.Identity, in *DeadPath) (*reply[deadTask], error) {

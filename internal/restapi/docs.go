@@ -1,6 +1,7 @@
 package restapi
 
 import (
+	"bytes"
 	"embed"
 	"encoding/json"
 	"net/http"
@@ -21,6 +22,16 @@ func (s *Server) addDocs() {
 	s.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
 		_ = json.NewEncoder(w).Encode(s.api.OpenAPI()) // the client is gone if this fails
+	})
+
+	s.mux.HandleFunc("GET /v1/openapi-3.0.json", func(w http.ResponseWriter, _ *http.Request) {
+		text, err := s.api.OpenAPI().Downgrade()
+		if err != nil {
+			writeProblem(w, problemOf(err))
+			return
+		}
+		w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.0")
+		_, _ = w.Write(text) // the client is gone if this fails
 	})
 
 	for path, file := range map[string]struct{ name, media string }{
@@ -45,3 +56,14 @@ func (s *Server) addDocs() {
 
 // Document returns the OpenAPI document as JSON.
 func (s *Server) Document() ([]byte, error) { return json.MarshalIndent(s.api.OpenAPI(), "", "  ") }
+
+// Document30 returns the document in version 3.0 of OpenAPI, for generators that do not read 3.1.
+func (s *Server) Document30() ([]byte, error) {
+	text, err := s.api.OpenAPI().Downgrade()
+	if err != nil {
+		return nil, err
+	}
+	var indented bytes.Buffer
+	err = json.Indent(&indented, text, "", "  ")
+	return indented.Bytes(), err
+}

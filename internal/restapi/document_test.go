@@ -1,9 +1,13 @@
 package restapi_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
+	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,27 +20,36 @@ import (
 
 var update = flag.Bool("update", false, "write the golden document")
 
-// The OpenAPI document is the recorded one: a change of the contract is a change of this file.
+// The OpenAPI documents are the recorded ones: a change of the contract is a change of these files.
+// The clients in clients/ are generated from them.
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	got, err := newWorld(t, nil).rest.Document()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join("testdata", "openapi.json")
-
-	if *update {
-		if err := os.WriteFile(file, got, 0o600); err != nil {
+	w := newWorld(t, nil)
+	for name, document := range map[string]func() ([]byte, error){"openapi.json": w.rest.Document, "openapi-3.0.json": w.rest.Document30} {
+		got, err := document()
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
+		file := filepath.Join("testdata", name)
 
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("the document has changed (-update writes it):\n%s", diff)
+		if *update {
+			if err := os.WriteFile(file, got, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s has changed (-update writes it):\n%s", name, diff)
+		}
+		served := w.send(http.MethodGet, "/v1/"+name, "")
+		var compact, same bytes.Buffer
+		if err := errors.Join(json.Compact(&compact, got), json.Compact(&same, []byte(served.body))); err != nil || compact.String() != same.String() {
+			t.Errorf("%s is served in another form: %v", name, err)
+		}
 	}
 }
 
@@ -129,8 +142,8 @@ func TestDocsPage(t *testing.T) {
 	}
 }
 
-// The examples of the document are requests that the server understands: it may not find what they
-// name, but nothing about their form is wrong.
+// All examples of the document are in requests that the server understands: it may not find what
+// they name, but nothing about their form is wrong.
 func TestExamplesAreUnderstood(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -144,26 +157,51 @@ func TestExamplesAreUnderstood(t *testing.T) {
 			parameters, _ := op["parameters"].([]any)
 			for _, p := range parameters {
 				p := p.(map[string]any)
-				if text, ok := p["example"].(string); ok {
-					examples[p["name"].(string)] = text
+				schema, _ := p["schema"].(map[string]any)
+				if all, _ := schema["examples"].([]any); len(all) > 0 {
+					examples[p["name"].(string)] = fmt.Sprint(all[0])
 				}
 			}
 
 			body := exampleBody(doc, op)
-			if op["operationId"] == "watch-changes" || !complete(path, examples) || method != "get" && body == "" {
+			if op["operationId"] == "watch-changes" { // TestChanges
 				continue
 			}
+			request, _ := op["requestBody"].(map[string]any)
+			if !complete(path, examples) || request["required"] == true && body == "" {
+				if len(examples) > 0 || body != "" {
+					t.Errorf("%s has examples that make no request: its path has %v, its body %q", op["operationId"], examples, body)
+				}
+				continue
+			}
+
 			tried++
-			a := w.send(strings.ToUpper(method), fill(path, func(name string) string { return examples[name] }), body)
+			a := w.send(strings.ToUpper(method), fill(path, func(name string) string { return examples[name] })+queryOf(op, examples), body)
 			if a.status == http.StatusUnprocessableEntity || a.status >= 500 {
 				t.Errorf("%s %s %s: %d %s", method, path, body, a.status, a.body)
 			}
 		}
 	}
 
-	if tried < 25 {
+	if tried < 60 {
 		t.Errorf("%d examples", tried)
 	}
+}
+
+// queryOf returns the parameters of a query that have examples.
+func queryOf(op map[string]any, examples map[string]string) string {
+	q := url.Values{}
+	parameters, _ := op["parameters"].([]any)
+	for _, p := range parameters {
+		p := p.(map[string]any)
+		if name := p["name"].(string); p["in"] == "query" && examples[name] != "" {
+			q.Set(name, examples[name])
+		}
+	}
+	if len(q) == 0 {
+		return ""
+	}
+	return "?" + q.Encode()
 }
 
 func complete(path string, examples map[string]string) bool {
@@ -182,26 +220,42 @@ func exampleBody(doc, op map[string]any) string {
 	content, _ := request["content"].(map[string]any)
 	media, _ := content["application/json"].(map[string]any)
 	schema, _ := media["schema"].(map[string]any)
+	body, ok := exampleOf(doc, schema)
+	if object, _ := body.(map[string]any); !ok || len(object) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(body)
+	return string(text)
+}
+
+// exampleOf makes a value of the examples of a schema. It reports false when an example is missing.
+func exampleOf(doc, schema map[string]any) (any, bool) {
 	if ref, ok := schema["$ref"].(string); ok {
 		schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)
 		schema, _ = schemas[ref[strings.LastIndex(ref, "/")+1:]].(map[string]any)
 	}
-	properties, _ := schema["properties"].(map[string]any)
-	required, _ := schema["required"].([]any)
-	if len(properties) == 0 {
-		return ""
+	examples, _ := schema["examples"].([]any)
+	properties, object := schema["properties"].(map[string]any)
+	switch {
+	case len(examples) > 0:
+		return examples[0], true
+	case !object:
+		return 1, schema["type"] == nil // any JSON
 	}
 
+	required, _ := schema["required"].([]any)
 	body := map[string]any{}
 	for name, p := range properties {
-		examples, _ := p.(map[string]any)["examples"].([]any)
-		switch {
-		case len(examples) > 0:
-			body[name] = examples[0]
-		case slices.Contains(required, any(name)):
-			return ""
+		must := slices.Contains(required, any(name))
+		part := p.(map[string]any)
+		if part["examples"] == nil && !must {
+			continue
 		}
+		value, ok := exampleOf(doc, part)
+		if !ok {
+			return nil, false
+		}
+		body[name] = value
 	}
-	text, _ := json.Marshal(body)
-	return string(text)
+	return body, true
 }

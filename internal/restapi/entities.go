@@ -323,7 +323,7 @@ func (s *Server) interruptEntity(ctx context.Context, who *authn.Identity, in *i
 type mailboxItemInput struct {
 	EntityPath
 
-	ID string `path:"id" doc:"The id of the waiting call"`
+	ID string `path:"id" example:"7-3f9a0c41d2e7" doc:"The id of the waiting call"`
 }
 
 // addMailboxVerb adds an operation on one waiting call.

@@ -164,6 +164,26 @@ func TestEveryOperation(t *testing.T) {
 	do("reject-promise", 204, "", post, "/executions/order/45/promises/approval/reject", `{"message":"no"}`)
 	w.eventually(`"message":"no"`, "/v1/executions/order/45/result?wait=10s")
 
+	// Batches.
+	do("start-execution", 201, "", post, "/executions", `{"workflow":"order","key":"50","input":1,"labels":{"lot":"a"}}`)
+	const lot = `{"id":"lot-a","verb":"cancel","query":"label.lot = \"a\"","reason":"recalled"`
+	do("start-batch", 200, `"matched":1`, post, "/batches", lot+`,"dry_run":true}`)
+	w.want(404, "there is no batch", get, "/v1/batches/lot-a", "")
+	made = do("start-batch", 201, `"id":"lot-a"`, post, "/batches", lot+"}")
+	if made.header.Get("Location") != "/v1/batches/lot-a" {
+		t.Errorf("location %q", made.header.Get("Location"))
+	}
+	w.eventually(`"status":"completed"`, "/v1/batches/lot-a")
+	do("get-batch", 200, `"done":1`, get, "/batches/lot-a", "")
+	w.want(201, `"done":1`, post, "/v1/batches", lot+"}")
+	w.want(409, "", post, "/v1/batches", strings.Replace(lot, "cancel", "pause", 1)+"}")
+	w.want(400, "status", post, "/v1/batches", `{"verb":"cancel","query":"status = \"failed\""}`)
+	w.want(422, "", post, "/v1/batches", `{"verb":"explode","query":"status = \"failed\""}`)
+	do("list-batches", 200, `"by":"admin"`, get, "/batches?limit=5", "")
+	w.want(200, `{"items":[]}`, get, "/v1/batches?open=true", "")
+	do("cancel-batch", 409, "", post, "/batches/lot-a/cancel", `{"reason":"late"}`)
+	w.eventually("recalled", "/v1/executions/order/50/history")
+
 	// Entities and locks.
 	do("call-entity", 200, `{"value":7}`, post, "/entities/account/eu-1/call", `{"operation":"deposit","input":7}`, "Idempotency-Key", "d-1")
 	do("send-entity", 202, "", post, "/entities/account/eu-1/send", `{"operation":"deposit","input":1}`)

@@ -112,7 +112,7 @@ type rejectInput struct {
 
 	Name string `path:"name" example:"approval"`
 	Body struct {
-		Message string `json:"message" minLength:"1"`
+		Message string `json:"message" minLength:"1" example:"the bank has declined"`
 		Type    string `json:"type,omitempty" doc:"What the code can match the error by"`
 	}
 }

@@ -95,7 +95,7 @@ func (s *Server) schedule(ctx context.Context, who *authn.Identity, in *NamePath
 type scheduleInput struct {
 	NamePath
 
-	Verb string        `path:"verb" enum:"pause,resume,trigger,backfill,delete"`
+	Verb string        `path:"verb" enum:"pause,resume,trigger,backfill,delete" example:"pause"`
 	Body *scheduleVerb `required:"false"`
 }
 

@@ -89,6 +89,7 @@ func New(cfg Config) (*Server, error) {
 	s.addExecutions()
 	s.addOrders()
 	s.addPasts()
+	s.addBatches()
 	s.addUnread()
 	s.addEntities()
 	s.addTasks()

@@ -24,7 +24,7 @@ type unreadInput struct {
 	TargetPath
 	RequestHeader
 
-	ID     string `path:"id" doc:"The id of the signal"`
+	ID     string `path:"id" example:"7-3f9a0c41d2e7" doc:"The id of the signal"`
 	Reason string `query:"reason"`
 }
 

@@ -35,9 +35,11 @@ type world struct {
 	server *node.Server
 	rest   *restapi.Server
 	admin  api.Admin
-	client *http.Client
-	url    string
-	token  string // what calls present; none when it is empty
+	// policies decide what callers may do.
+	policies *policy.Policies
+	client   *http.Client
+	url      string
+	token    string // what calls present; none when it is empty
 }
 
 // newWorld opens a server on a store in memory. The function changes its REST API.
@@ -60,7 +62,7 @@ func newWorldOn(t testing.TB, url string, change func(*restapi.Config)) *world {
 		t.Fatal(err)
 	}
 
-	w := &world{t: t, ctx: ctx, token: adminKey, client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
+	w := &world{t: t, ctx: ctx, policies: policies, token: adminKey, client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
 	w.server, err = node.Serve(ctx, node.ServerConfig{
 		Node: node.Config{URL: url, Shards: 4, Version: "test"}, Listen: "127.0.0.1:0", Authenticator: authn.NewKeyring(static), Authorizer: policies, Tenant: model.DefaultTenant,
 		Web: func(p node.Parts) (node.Web, error) {

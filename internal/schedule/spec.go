@@ -118,51 +118,8 @@ func (j *Job) Type() string {
 	return j.Name
 }
 
-// Payload is a stored payload inside JSON: JSON as it is, text as text, so that a reference to a
-// blob is found in it, and everything else in base64.
-type Payload struct{ model.Payload }
-
-type payloadForm struct {
-	JSON     json.RawMessage `json:"json,omitempty"`
-	Text     string          `json:"text,omitempty"`
-	Bytes    []byte          `json:"bytes,omitempty"`
-	Encoding string          `json:"encoding,omitempty"`
-}
-
-// IsZero reports whether there is no payload.
-func (p Payload) IsZero() bool { return len(p.Data) == 0 && p.Encoding == "" }
-
-// MarshalJSON writes the shortest of these forms.
-func (p Payload) MarshalJSON() ([]byte, error) {
-	f := payloadForm{Encoding: p.Encoding}
-	switch {
-	case p.Encoding == model.JSON && json.Valid(p.Data):
-		f.JSON = json.RawMessage(p.Data)
-	case utf8.Valid(p.Data):
-		f.Text = string(p.Data)
-	default:
-		f.Bytes = p.Data
-	}
-	return json.Marshal(f)
-}
-
-// UnmarshalJSON reads all of these forms.
-func (p *Payload) UnmarshalJSON(data []byte) error {
-	var f payloadForm
-	if err := json.Unmarshal(data, &f); err != nil {
-		return err
-	}
-	p.Encoding = f.Encoding
-	switch {
-	case f.JSON != nil:
-		p.Data = f.JSON
-	case f.Text != "":
-		p.Data = []byte(f.Text)
-	default:
-		p.Data = f.Bytes
-	}
-	return nil
-}
+// Payload is a stored payload inside JSON.
+type Payload = model.JSONPayload
 
 // Cadence returns the cadence of the definition.
 func (s *Spec) Cadence() (cadence.Cadence, error) {

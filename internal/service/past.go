@@ -29,6 +29,7 @@ func (s *Service) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, e
 	to.Key = r.Key
 	v := s.check("fork")
 	v.Address(to)
+	v.NoBatch(to)
 	v.Workflow(r.Source.Address, "a past to begin with: submit it again")
 	v.past(&r)
 	if err := v.Err(); err != nil {
@@ -73,6 +74,7 @@ func (s *Service) Reset(ctx context.Context, r api.PastRequest) (api.PastReply, 
 // read; then takeOver reads it again.
 func (s *Service) takeOver(ctx context.Context, op string, mode history.Mode, r api.PastRequest) (api.PastReply, error) {
 	v := s.check(op)
+	v.NoBatch(r.Source.Address)
 	v.past(&r)
 	if err := v.Err(); err != nil {
 		return api.PastReply{}, err
@@ -131,6 +133,7 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 	}
 	v := s.check("import")
 	v.Address(to)
+	v.NoBatch(to)
 	if to.Tenant != r.Tenant {
 		v.Wrong("the history is of tenant %q, not of %q", to.Tenant, r.Tenant)
 	}

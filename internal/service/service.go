@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/authz"
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -23,6 +24,8 @@ type Service struct {
 	limits Limits
 	tracer *tracing.Tracer // nil without tracing
 
+	authorizer authz.Authorizer // of callers that start batch jobs; nil for authz.Admins
+
 	ask       AskFunc // nil if other nodes cannot be asked
 	askQueues AskQueuesFunc
 }
@@ -35,6 +38,10 @@ func New(e *engine.Engine, st store.Store, limits Limits) *Service {
 // Trace makes the service create spans for what it sends. The caller must call it before the
 // service is used.
 func (s *Service) Trace(t *tracing.Tracer) { s.tracer = t }
+
+// Authorize makes the service ask whether a caller may do what its batch job does. Without it, only
+// admins may. The caller must call it before the service is used.
+func (s *Service) Authorize(a authz.Authorizer) { s.authorizer = a }
 
 var _ api.Backend = (*Service)(nil)
 
@@ -303,6 +310,9 @@ func (s *Service) Join(_ context.Context, w api.Worker, offer api.Offer) (api.Se
 	v.Tenant(offer.Tenant)
 	for _, name := range offer.Workflows {
 		v.Name("workflow", name)
+		if name == model.BatchType && !offer.BuiltIn {
+			v.Wrong("workflow %s is built in: only servers and embedded apps run it", name)
+		}
 	}
 	if offer.Slots < 0 {
 		v.Wrong("it has %d slots", offer.Slots)

@@ -22,7 +22,7 @@ func Fill(t *testing.T, b api.Backend, tenant string) *IDs {
 		Workflow: "order", Activity: "pay", Entity: model.EntityPrefix + "account", Limit: "bank", Breaker: "mail", Queue: "payments", Schedule: "nightly",
 		Secret: "secret-of-" + tenant, Marker: "key-of-" + tenant,
 	}
-	ids.Key, ids.Closed = ids.Marker, "closed-"+ids.Marker
+	ids.Key, ids.Closed, ids.Batch = ids.Marker, "closed-"+ids.Marker, "batch-"+ids.Marker
 	d := define(ids)
 	app, err := attach.Open(t.Context(), attach.Config{Backend: b, Tenant: tenant}, d.order, d.pay, d.account, d.schedule)
 	if err != nil {
@@ -37,6 +37,7 @@ func Fill(t *testing.T, b api.Backend, tenant string) *IDs {
 	d.run(t, app, ids)
 	ids.lookUp(t, b, tenant)
 	ids.steer(t, app)
+	ids.startBatch(t, b, tenant)
 	return ids
 }
 
@@ -159,6 +160,19 @@ func (ids *IDs) steer(t *testing.T, app *perdure.App) {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
+}
+
+// startBatch starts a batch that finds nothing to do.
+func (ids *IDs) startBatch(t *testing.T, b api.Client, tenant string) {
+	t.Helper()
+	r := api.BatchRequest{Tenant: tenant, ID: ids.Batch, Verb: api.BatchResume, Query: `workflow = "none"`, Reason: ids.Secret}
+	if _, err := b.StartBatch(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the batch has ended", func() bool {
+		got, err := b.Batch(t.Context(), api.BatchTarget{Tenant: tenant, ID: ids.Batch})
+		return err != nil || got.Status.Closed()
+	})
 }
 
 // Snapshot describes everything that Fill has put into a tenant, without times and counters that

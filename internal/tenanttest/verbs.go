@@ -26,6 +26,7 @@ type IDs struct {
 	Breaker       string
 	Queue         string // paused
 	Schedule      string
+	Batch         string        // a batch job
 	History       model.History // of the open execution
 	// Cursors come from pages of the tenant.
 	ListCursor, DeadCursor, EntityCursor, WatchCursor string
@@ -77,7 +78,7 @@ func none(err error) (any, error) { return nil, err }
 // Verbs are all methods of api.Client. Lists come first, because the other verbs create things
 // under the names that they probe.
 func Verbs() []Verb {
-	verbs := slices.Concat(executionVerbs(), historyVerbs(), entityVerbs(), taskVerbs(), flowVerbs())
+	verbs := slices.Concat(executionVerbs(), historyVerbs(), batchVerbs(), entityVerbs(), taskVerbs(), flowVerbs())
 	slices.SortStableFunc(verbs, func(a, b Verb) int {
 		if a.Lists == b.Lists {
 			return 0
@@ -170,6 +171,31 @@ func historyVerbs() []Verb {
 		}},
 		{Name: "Delete", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return c.Delete(ctx, api.DeleteRequest{Target: of.closedTarget(tenant), Force: true, Export: io.Discard})
+		}},
+	}
+}
+
+// batchVerbs ask for a batch of the other tenant. A batch that a caller starts must leave the
+// executions of the other tenant alone, although its query names them.
+func batchVerbs() []Verb {
+	return []Verb{
+		{Name: "StartBatch", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			b, err := c.StartBatch(ctx, api.BatchRequest{Tenant: tenant, Verb: api.BatchTerminate, Query: `workflow = "` + of.Workflow + `" and key = "` + of.Key + `"`})
+			return b.Progress, err
+		}},
+		{Name: "Batch", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Batch(ctx, api.BatchTarget{Tenant: tenant, ID: of.Batch})
+		}},
+		{Name: "ListBatches", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			page, err := c.ListBatches(ctx, api.BatchListRequest{Tenant: tenant, Cursor: of.ListCursor})
+			// The caller's own batch names the key of the other tenant.
+			for i := range page.Batches {
+				page.Batches[i].Query, page.Batches[i].Selects = "", ""
+			}
+			return page, err
+		}},
+		{Name: "CancelBatch", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.CancelBatch(ctx, api.BatchTarget{Tenant: tenant, ID: of.Batch}))
 		}},
 	}
 }

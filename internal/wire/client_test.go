@@ -75,6 +75,12 @@ func allTrips() trips {
 	add(all, wire.DeleteRequest, wire.ReadDeleteRequest, cmpopts.IgnoreFields(api.DeleteRequest{}, "Export"))
 	add(all, wire.DeleteReply, wire.ReadDeleteReply)
 
+	add(all, wire.BatchRequest, wire.ReadBatchRequest)
+	add(all, wire.BatchTarget, wire.ReadBatchTarget)
+	add(all, wire.ListBatchesRequest, wire.ReadListBatchesRequest)
+	add(all, wire.Batch, wire.ReadBatch)
+	add(all, wire.BatchPage, wire.ReadBatchPage)
+
 	add(all, wire.CallRequest, wire.ReadCallRequest)
 	add(all, wire.EntityInfo, wire.ReadEntityInfo)
 	add(all, wire.ListEntitiesRequest, wire.ReadListEntitiesRequest)

@@ -130,6 +130,11 @@ func (f filler) walk(v reflect.Value) {
 
 // isSkipped are fields that do not travel by design.
 func isSkipped(t reflect.Type, field string) bool {
-	// decided by the engine, never stored
-	return t == reflect.TypeFor[model.Message]() && field == "Drawn"
+	switch t {
+	case reflect.TypeFor[model.Message](): // decided by the engine, never stored
+		return field == "Drawn"
+	case reflect.TypeFor[model.Offer](): // a worker of another process may not run batch jobs
+		return field == "BuiltIn"
+	}
+	return false
 }

@@ -3479,6 +3479,621 @@ func (x *DeleteReply) GetRuns() [][]byte {
 	return nil
 }
 
+// BatchRequest starts a batch job.
+type BatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for an id that the server makes. With a request id and no id, the server makes the same
+	// id for the same request id.
+	Id        string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// cancel, terminate, signal, pause, resume, retry, reset or delete.
+	Verb string `protobuf:"bytes,3,opt,name=verb,proto3" json:"verb,omitempty"`
+	// Selects executions. Distances such as -24h count from the start of the batch.
+	Query  string `protobuf:"bytes,4,opt,name=query,proto3" json:"query,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The name and the value of the signal, for the verb signal.
+	Signal string   `protobuf:"bytes,6,opt,name=signal,proto3" json:"signal,omitempty"`
+	Input  *Payload `protobuf:"bytes,7,opt,name=input,proto3" json:"input,omitempty"`
+	// Where the verb reset starts again; see PastRequest.
+	Before string `protobuf:"bytes,8,opt,name=before,proto3" json:"before,omitempty"`
+	After  int64  `protobuf:"varint,9,opt,name=after,proto3" json:"after,omitempty"`
+	Placed bool   `protobuf:"varint,10,opt,name=placed,proto3" json:"placed,omitempty"`
+	// Start nothing, and only count the executions.
+	DryRun        bool `protobuf:"varint,11,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchRequest) Reset() {
+	*x = BatchRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchRequest) ProtoMessage() {}
+
+func (x *BatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchRequest.ProtoReflect.Descriptor instead.
+func (*BatchRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *BatchRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *BatchRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *BatchRequest) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *BatchRequest) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+func (x *BatchRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BatchRequest) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *BatchRequest) GetInput() *Payload {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
+func (x *BatchRequest) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
+func (x *BatchRequest) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *BatchRequest) GetPlaced() bool {
+	if x != nil {
+		return x.Placed
+	}
+	return false
+}
+
+func (x *BatchRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// BatchTarget names a batch job. The reason and the request id are those of a cancel.
+type BatchTarget struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	RequestId     string                 `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchTarget) Reset() {
+	*x = BatchTarget{}
+	mi := &file_perdure_v1_client_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchTarget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchTarget) ProtoMessage() {}
+
+func (x *BatchTarget) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchTarget.ProtoReflect.Descriptor instead.
+func (*BatchTarget) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *BatchTarget) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *BatchTarget) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BatchTarget) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// ListBatchesRequest selects batch jobs.
+type ListBatchesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only batches that have not ended.
+	Open          bool   `protobuf:"varint,1,opt,name=open,proto3" json:"open,omitempty"`
+	Limit         int64  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	Cursor        string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBatchesRequest) Reset() {
+	*x = ListBatchesRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBatchesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBatchesRequest) ProtoMessage() {}
+
+func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
+func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ListBatchesRequest) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
+func (x *ListBatchesRequest) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListBatchesRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// BatchJob is a batch job.
+type BatchJob struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Verb  string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
+	// What the caller asked for.
+	Query string `protobuf:"bytes,3,opt,name=query,proto3" json:"query,omitempty"`
+	// The whole selection, with absolute times.
+	Selects string `protobuf:"bytes,4,opt,name=selects,proto3" json:"selects,omitempty"`
+	Reason  string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Signal  string `protobuf:"bytes,6,opt,name=signal,proto3" json:"signal,omitempty"`
+	// The caller that started it.
+	By      string `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`
+	Started int64  `protobuf:"varint,8,opt,name=started,proto3" json:"started,omitempty"`
+	Ended   int64  `protobuf:"varint,9,opt,name=ended,proto3" json:"ended,omitempty"`
+	// Unspecified for a dry run.
+	Status Status `protobuf:"varint,10,opt,name=status,proto3,enum=perdure.v1.Status" json:"status,omitempty"`
+	// Why it failed or was canceled.
+	Failure *Failure `protobuf:"bytes,11,opt,name=failure,proto3" json:"failure,omitempty"`
+	// Why it waits; only of one batch, not in a list.
+	Reasons       []*Reason      `protobuf:"bytes,12,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	Progress      *BatchProgress `protobuf:"bytes,13,opt,name=progress,proto3" json:"progress,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchJob) Reset() {
+	*x = BatchJob{}
+	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchJob) ProtoMessage() {}
+
+func (x *BatchJob) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchJob.ProtoReflect.Descriptor instead.
+func (*BatchJob) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *BatchJob) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *BatchJob) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *BatchJob) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+func (x *BatchJob) GetSelects() string {
+	if x != nil {
+		return x.Selects
+	}
+	return ""
+}
+
+func (x *BatchJob) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BatchJob) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *BatchJob) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *BatchJob) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *BatchJob) GetEnded() int64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *BatchJob) GetStatus() Status {
+	if x != nil {
+		return x.Status
+	}
+	return Status_STATUS_UNSPECIFIED
+}
+
+func (x *BatchJob) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *BatchJob) GetReasons() []*Reason {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+func (x *BatchJob) GetProgress() *BatchProgress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+// BatchProgress says how far a batch job is.
+type BatchProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Executions that the query selected when the batch started.
+	Matched int64 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
+	// Executions that the verb was applied to.
+	Done int64 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	// Executions that had ended or were removed before their turn came.
+	Skipped int64 `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// Executions that refused it, or could not be reached.
+	Failed int64 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	// The last errors.
+	Errors        []*BatchError `protobuf:"bytes,5,rep,name=errors,proto3" json:"errors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchProgress) Reset() {
+	*x = BatchProgress{}
+	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchProgress) ProtoMessage() {}
+
+func (x *BatchProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchProgress.ProtoReflect.Descriptor instead.
+func (*BatchProgress) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *BatchProgress) GetMatched() int64 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *BatchProgress) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *BatchProgress) GetSkipped() int64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *BatchProgress) GetFailed() int64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *BatchProgress) GetErrors() []*BatchError {
+	if x != nil {
+		return x.Errors
+	}
+	return nil
+}
+
+// BatchError is why a batch job failed for one execution.
+type BatchError struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workflow      string                 `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Run           []byte                 `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchError) Reset() {
+	*x = BatchError{}
+	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchError) ProtoMessage() {}
+
+func (x *BatchError) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchError.ProtoReflect.Descriptor instead.
+func (*BatchError) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *BatchError) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *BatchError) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *BatchError) GetRun() []byte {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *BatchError) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *BatchError) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// BatchPage is a page of batch jobs.
+type BatchPage struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Batches []*BatchJob            `protobuf:"bytes,1,rep,name=batches,proto3" json:"batches,omitempty"`
+	// Empty on the last page.
+	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchPage) Reset() {
+	*x = BatchPage{}
+	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchPage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchPage) ProtoMessage() {}
+
+func (x *BatchPage) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchPage.ProtoReflect.Descriptor instead.
+func (*BatchPage) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *BatchPage) GetBatches() []*BatchJob {
+	if x != nil {
+		return x.Batches
+	}
+	return nil
+}
+
+func (x *BatchPage) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
 // CallRequest calls an operation.
 type CallRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -3499,7 +4114,7 @@ type CallRequest struct {
 
 func (x *CallRequest) Reset() {
 	*x = CallRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[46]
+	mi := &file_perdure_v1_client_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3511,7 +4126,7 @@ func (x *CallRequest) String() string {
 func (*CallRequest) ProtoMessage() {}
 
 func (x *CallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[46]
+	mi := &file_perdure_v1_client_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3524,7 +4139,7 @@ func (x *CallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRequest.ProtoReflect.Descriptor instead.
 func (*CallRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{46}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CallRequest) GetAddress() *Address {
@@ -3586,7 +4201,7 @@ type EntityRequest struct {
 
 func (x *EntityRequest) Reset() {
 	*x = EntityRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[47]
+	mi := &file_perdure_v1_client_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3598,7 +4213,7 @@ func (x *EntityRequest) String() string {
 func (*EntityRequest) ProtoMessage() {}
 
 func (x *EntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[47]
+	mi := &file_perdure_v1_client_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +4226,7 @@ func (x *EntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityRequest.ProtoReflect.Descriptor instead.
 func (*EntityRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{47}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *EntityRequest) GetAddress() *Address {
@@ -3648,7 +4263,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_perdure_v1_client_proto_msgTypes[48]
+	mi := &file_perdure_v1_client_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3660,7 +4275,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[48]
+	mi := &file_perdure_v1_client_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3673,7 +4288,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{48}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Entity) GetAddress() *Address {
@@ -3782,7 +4397,7 @@ type OperationRecord struct {
 
 func (x *OperationRecord) Reset() {
 	*x = OperationRecord{}
-	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	mi := &file_perdure_v1_client_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3794,7 +4409,7 @@ func (x *OperationRecord) String() string {
 func (*OperationRecord) ProtoMessage() {}
 
 func (x *OperationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	mi := &file_perdure_v1_client_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3807,7 +4422,7 @@ func (x *OperationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRecord.ProtoReflect.Descriptor instead.
 func (*OperationRecord) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{49}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *OperationRecord) GetName() string {
@@ -3872,7 +4487,7 @@ type Damaged struct {
 
 func (x *Damaged) Reset() {
 	*x = Damaged{}
-	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	mi := &file_perdure_v1_client_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3884,7 +4499,7 @@ func (x *Damaged) String() string {
 func (*Damaged) ProtoMessage() {}
 
 func (x *Damaged) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	mi := &file_perdure_v1_client_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3897,7 +4512,7 @@ func (x *Damaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damaged.ProtoReflect.Descriptor instead.
 func (*Damaged) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{50}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Damaged) GetRaw() []byte {
@@ -3937,7 +4552,7 @@ type MailboxItem struct {
 
 func (x *MailboxItem) Reset() {
 	*x = MailboxItem{}
-	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	mi := &file_perdure_v1_client_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3949,7 +4564,7 @@ func (x *MailboxItem) String() string {
 func (*MailboxItem) ProtoMessage() {}
 
 func (x *MailboxItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	mi := &file_perdure_v1_client_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3962,7 +4577,7 @@ func (x *MailboxItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxItem.ProtoReflect.Descriptor instead.
 func (*MailboxItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{51}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *MailboxItem) GetPosition() int64 {
@@ -4007,7 +4622,7 @@ type EntityInfo struct {
 
 func (x *EntityInfo) Reset() {
 	*x = EntityInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	mi := &file_perdure_v1_client_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4019,7 +4634,7 @@ func (x *EntityInfo) String() string {
 func (*EntityInfo) ProtoMessage() {}
 
 func (x *EntityInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	mi := &file_perdure_v1_client_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4032,7 +4647,7 @@ func (x *EntityInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityInfo.ProtoReflect.Descriptor instead.
 func (*EntityInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{52}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *EntityInfo) GetEntity() *Entity {
@@ -4090,7 +4705,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[53]
+	mi := &file_perdure_v1_client_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4102,7 +4717,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[53]
+	mi := &file_perdure_v1_client_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4115,7 +4730,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{53}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListEntitiesRequest) GetType() string {
@@ -4215,7 +4830,7 @@ type EntityPage struct {
 
 func (x *EntityPage) Reset() {
 	*x = EntityPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[54]
+	mi := &file_perdure_v1_client_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4227,7 +4842,7 @@ func (x *EntityPage) String() string {
 func (*EntityPage) ProtoMessage() {}
 
 func (x *EntityPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[54]
+	mi := &file_perdure_v1_client_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4240,7 +4855,7 @@ func (x *EntityPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityPage.ProtoReflect.Descriptor instead.
 func (*EntityPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{54}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *EntityPage) GetEntities() []*Entity {
@@ -4270,7 +4885,7 @@ type UnlockRequest struct {
 
 func (x *UnlockRequest) Reset() {
 	*x = UnlockRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	mi := &file_perdure_v1_client_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4282,7 +4897,7 @@ func (x *UnlockRequest) String() string {
 func (*UnlockRequest) ProtoMessage() {}
 
 func (x *UnlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	mi := &file_perdure_v1_client_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4295,7 +4910,7 @@ func (x *UnlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockRequest.ProtoReflect.Descriptor instead.
 func (*UnlockRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{55}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *UnlockRequest) GetAddress() *Address {
@@ -4335,7 +4950,7 @@ type MailboxRequest struct {
 
 func (x *MailboxRequest) Reset() {
 	*x = MailboxRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[56]
+	mi := &file_perdure_v1_client_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4347,7 +4962,7 @@ func (x *MailboxRequest) String() string {
 func (*MailboxRequest) ProtoMessage() {}
 
 func (x *MailboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[56]
+	mi := &file_perdure_v1_client_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4360,7 +4975,7 @@ func (x *MailboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxRequest.ProtoReflect.Descriptor instead.
 func (*MailboxRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{56}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *MailboxRequest) GetAddress() *Address {
@@ -4412,7 +5027,7 @@ type EntityVersion struct {
 
 func (x *EntityVersion) Reset() {
 	*x = EntityVersion{}
-	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	mi := &file_perdure_v1_client_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4424,7 +5039,7 @@ func (x *EntityVersion) String() string {
 func (*EntityVersion) ProtoMessage() {}
 
 func (x *EntityVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	mi := &file_perdure_v1_client_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4437,7 +5052,7 @@ func (x *EntityVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityVersion.ProtoReflect.Descriptor instead.
 func (*EntityVersion) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{57}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *EntityVersion) GetNumber() int64 {
@@ -4468,7 +5083,7 @@ type EditEntityRequest struct {
 
 func (x *EditEntityRequest) Reset() {
 	*x = EditEntityRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	mi := &file_perdure_v1_client_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4480,7 +5095,7 @@ func (x *EditEntityRequest) String() string {
 func (*EditEntityRequest) ProtoMessage() {}
 
 func (x *EditEntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	mi := &file_perdure_v1_client_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4493,7 +5108,7 @@ func (x *EditEntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditEntityRequest.ProtoReflect.Descriptor instead.
 func (*EditEntityRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{58}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *EditEntityRequest) GetAddress() *Address {
@@ -4534,7 +5149,7 @@ type EditEntityReply struct {
 
 func (x *EditEntityReply) Reset() {
 	*x = EditEntityReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	mi := &file_perdure_v1_client_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4546,7 +5161,7 @@ func (x *EditEntityReply) String() string {
 func (*EditEntityReply) ProtoMessage() {}
 
 func (x *EditEntityReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	mi := &file_perdure_v1_client_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4559,7 +5174,7 @@ func (x *EditEntityReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditEntityReply.ProtoReflect.Descriptor instead.
 func (*EditEntityReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{59}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *EditEntityReply) GetVersion() *EntityVersion {
@@ -4581,7 +5196,7 @@ type DeadID struct {
 
 func (x *DeadID) Reset() {
 	*x = DeadID{}
-	mi := &file_perdure_v1_client_proto_msgTypes[60]
+	mi := &file_perdure_v1_client_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4593,7 +5208,7 @@ func (x *DeadID) String() string {
 func (*DeadID) ProtoMessage() {}
 
 func (x *DeadID) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[60]
+	mi := &file_perdure_v1_client_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4606,7 +5221,7 @@ func (x *DeadID) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadID.ProtoReflect.Descriptor instead.
 func (*DeadID) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{60}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DeadID) GetShard() uint32 {
@@ -4649,7 +5264,7 @@ type ListDeadRequest struct {
 
 func (x *ListDeadRequest) Reset() {
 	*x = ListDeadRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[61]
+	mi := &file_perdure_v1_client_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4661,7 +5276,7 @@ func (x *ListDeadRequest) String() string {
 func (*ListDeadRequest) ProtoMessage() {}
 
 func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[61]
+	mi := &file_perdure_v1_client_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4674,7 +5289,7 @@ func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{61}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListDeadRequest) GetActivities() []string {
@@ -4747,7 +5362,7 @@ type FailedAttempt struct {
 
 func (x *FailedAttempt) Reset() {
 	*x = FailedAttempt{}
-	mi := &file_perdure_v1_client_proto_msgTypes[62]
+	mi := &file_perdure_v1_client_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4759,7 +5374,7 @@ func (x *FailedAttempt) String() string {
 func (*FailedAttempt) ProtoMessage() {}
 
 func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[62]
+	mi := &file_perdure_v1_client_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4772,7 +5387,7 @@ func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedAttempt.ProtoReflect.Descriptor instead.
 func (*FailedAttempt) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{62}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *FailedAttempt) GetAttempt() int64 {
@@ -4832,7 +5447,7 @@ type DeadTask struct {
 
 func (x *DeadTask) Reset() {
 	*x = DeadTask{}
-	mi := &file_perdure_v1_client_proto_msgTypes[63]
+	mi := &file_perdure_v1_client_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4844,7 +5459,7 @@ func (x *DeadTask) String() string {
 func (*DeadTask) ProtoMessage() {}
 
 func (x *DeadTask) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[63]
+	mi := &file_perdure_v1_client_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4857,7 +5472,7 @@ func (x *DeadTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTask.ProtoReflect.Descriptor instead.
 func (*DeadTask) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{63}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DeadTask) GetId() *DeadID {
@@ -4977,7 +5592,7 @@ type DeadPage struct {
 
 func (x *DeadPage) Reset() {
 	*x = DeadPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[64]
+	mi := &file_perdure_v1_client_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4989,7 +5604,7 @@ func (x *DeadPage) String() string {
 func (*DeadPage) ProtoMessage() {}
 
 func (x *DeadPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[64]
+	mi := &file_perdure_v1_client_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5002,7 +5617,7 @@ func (x *DeadPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadPage.ProtoReflect.Descriptor instead.
 func (*DeadPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{64}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DeadPage) GetTasks() []*DeadTask {
@@ -5035,7 +5650,7 @@ type DeadGroup struct {
 
 func (x *DeadGroup) Reset() {
 	*x = DeadGroup{}
-	mi := &file_perdure_v1_client_proto_msgTypes[65]
+	mi := &file_perdure_v1_client_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5047,7 +5662,7 @@ func (x *DeadGroup) String() string {
 func (*DeadGroup) ProtoMessage() {}
 
 func (x *DeadGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[65]
+	mi := &file_perdure_v1_client_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5060,7 +5675,7 @@ func (x *DeadGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroup.ProtoReflect.Descriptor instead.
 func (*DeadGroup) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{65}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *DeadGroup) GetActivity() string {
@@ -5115,7 +5730,7 @@ type DeadGroups struct {
 
 func (x *DeadGroups) Reset() {
 	*x = DeadGroups{}
-	mi := &file_perdure_v1_client_proto_msgTypes[66]
+	mi := &file_perdure_v1_client_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5127,7 +5742,7 @@ func (x *DeadGroups) String() string {
 func (*DeadGroups) ProtoMessage() {}
 
 func (x *DeadGroups) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[66]
+	mi := &file_perdure_v1_client_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5140,7 +5755,7 @@ func (x *DeadGroups) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroups.ProtoReflect.Descriptor instead.
 func (*DeadGroups) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{66}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DeadGroups) GetGroups() []*DeadGroup {
@@ -5160,7 +5775,7 @@ type DeadTaskRequest struct {
 
 func (x *DeadTaskRequest) Reset() {
 	*x = DeadTaskRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[67]
+	mi := &file_perdure_v1_client_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5172,7 +5787,7 @@ func (x *DeadTaskRequest) String() string {
 func (*DeadTaskRequest) ProtoMessage() {}
 
 func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[67]
+	mi := &file_perdure_v1_client_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5185,7 +5800,7 @@ func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeadTaskRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{67}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *DeadTaskRequest) GetId() *DeadID {
@@ -5212,7 +5827,7 @@ type RequeueRequest struct {
 
 func (x *RequeueRequest) Reset() {
 	*x = RequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[68]
+	mi := &file_perdure_v1_client_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5224,7 +5839,7 @@ func (x *RequeueRequest) String() string {
 func (*RequeueRequest) ProtoMessage() {}
 
 func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[68]
+	mi := &file_perdure_v1_client_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5237,7 +5852,7 @@ func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueRequest.ProtoReflect.Descriptor instead.
 func (*RequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{68}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RequeueRequest) GetId() *DeadID {
@@ -5289,7 +5904,7 @@ type RequeueReply struct {
 
 func (x *RequeueReply) Reset() {
 	*x = RequeueReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[69]
+	mi := &file_perdure_v1_client_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5301,7 +5916,7 @@ func (x *RequeueReply) String() string {
 func (*RequeueReply) ProtoMessage() {}
 
 func (x *RequeueReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[69]
+	mi := &file_perdure_v1_client_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5314,7 +5929,7 @@ func (x *RequeueReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueReply.ProtoReflect.Descriptor instead.
 func (*RequeueReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{69}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RequeueReply) GetAddress() *Address {
@@ -5349,7 +5964,7 @@ type UndoRequeueRequest struct {
 
 func (x *UndoRequeueRequest) Reset() {
 	*x = UndoRequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[70]
+	mi := &file_perdure_v1_client_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5361,7 +5976,7 @@ func (x *UndoRequeueRequest) String() string {
 func (*UndoRequeueRequest) ProtoMessage() {}
 
 func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[70]
+	mi := &file_perdure_v1_client_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5374,7 +5989,7 @@ func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequeueRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{70}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *UndoRequeueRequest) GetId() *DeadID {
@@ -5403,7 +6018,7 @@ type TaskTarget struct {
 
 func (x *TaskTarget) Reset() {
 	*x = TaskTarget{}
-	mi := &file_perdure_v1_client_proto_msgTypes[71]
+	mi := &file_perdure_v1_client_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5415,7 +6030,7 @@ func (x *TaskTarget) String() string {
 func (*TaskTarget) ProtoMessage() {}
 
 func (x *TaskTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[71]
+	mi := &file_perdure_v1_client_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5428,7 +6043,7 @@ func (x *TaskTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskTarget.ProtoReflect.Descriptor instead.
 func (*TaskTarget) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{71}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *TaskTarget) GetTarget() *Target {
@@ -5455,7 +6070,7 @@ type TaskStatesRequest struct {
 
 func (x *TaskStatesRequest) Reset() {
 	*x = TaskStatesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[72]
+	mi := &file_perdure_v1_client_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5467,7 +6082,7 @@ func (x *TaskStatesRequest) String() string {
 func (*TaskStatesRequest) ProtoMessage() {}
 
 func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[72]
+	mi := &file_perdure_v1_client_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5480,7 +6095,7 @@ func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesRequest.ProtoReflect.Descriptor instead.
 func (*TaskStatesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{72}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *TaskStatesRequest) GetTask() *TaskTarget {
@@ -5501,7 +6116,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_perdure_v1_client_proto_msgTypes[73]
+	mi := &file_perdure_v1_client_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5513,7 +6128,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[73]
+	mi := &file_perdure_v1_client_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5526,7 +6141,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{73}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *TaskState) GetName() string {
@@ -5554,7 +6169,7 @@ type TaskStatesReply struct {
 
 func (x *TaskStatesReply) Reset() {
 	*x = TaskStatesReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[74]
+	mi := &file_perdure_v1_client_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5566,7 +6181,7 @@ func (x *TaskStatesReply) String() string {
 func (*TaskStatesReply) ProtoMessage() {}
 
 func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[74]
+	mi := &file_perdure_v1_client_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5579,7 +6194,7 @@ func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesReply.ProtoReflect.Descriptor instead.
 func (*TaskStatesReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{74}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *TaskStatesReply) GetRun() []byte {
@@ -5613,7 +6228,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[75]
+	mi := &file_perdure_v1_client_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5625,7 +6240,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[75]
+	mi := &file_perdure_v1_client_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5638,7 +6253,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{75}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *TaskLogsRequest) GetTask() *TaskTarget {
@@ -5690,7 +6305,7 @@ type TaskLine struct {
 
 func (x *TaskLine) Reset() {
 	*x = TaskLine{}
-	mi := &file_perdure_v1_client_proto_msgTypes[76]
+	mi := &file_perdure_v1_client_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5702,7 +6317,7 @@ func (x *TaskLine) String() string {
 func (*TaskLine) ProtoMessage() {}
 
 func (x *TaskLine) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[76]
+	mi := &file_perdure_v1_client_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5715,7 +6330,7 @@ func (x *TaskLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLine.ProtoReflect.Descriptor instead.
 func (*TaskLine) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{76}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *TaskLine) GetStep() string {
@@ -5760,7 +6375,7 @@ type TaskLogsPage struct {
 
 func (x *TaskLogsPage) Reset() {
 	*x = TaskLogsPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[77]
+	mi := &file_perdure_v1_client_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5772,7 +6387,7 @@ func (x *TaskLogsPage) String() string {
 func (*TaskLogsPage) ProtoMessage() {}
 
 func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[77]
+	mi := &file_perdure_v1_client_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5785,7 +6400,7 @@ func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsPage.ProtoReflect.Descriptor instead.
 func (*TaskLogsPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{77}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *TaskLogsPage) GetRun() []byte {
@@ -5833,7 +6448,7 @@ type TaskStreamRequest struct {
 
 func (x *TaskStreamRequest) Reset() {
 	*x = TaskStreamRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[78]
+	mi := &file_perdure_v1_client_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5845,7 +6460,7 @@ func (x *TaskStreamRequest) String() string {
 func (*TaskStreamRequest) ProtoMessage() {}
 
 func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[78]
+	mi := &file_perdure_v1_client_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5858,7 +6473,7 @@ func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamRequest.ProtoReflect.Descriptor instead.
 func (*TaskStreamRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{78}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *TaskStreamRequest) GetTask() *TaskTarget {
@@ -5910,7 +6525,7 @@ type StreamItem struct {
 
 func (x *StreamItem) Reset() {
 	*x = StreamItem{}
-	mi := &file_perdure_v1_client_proto_msgTypes[79]
+	mi := &file_perdure_v1_client_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5922,7 +6537,7 @@ func (x *StreamItem) String() string {
 func (*StreamItem) ProtoMessage() {}
 
 func (x *StreamItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[79]
+	mi := &file_perdure_v1_client_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5935,7 +6550,7 @@ func (x *StreamItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamItem.ProtoReflect.Descriptor instead.
 func (*StreamItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{79}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *StreamItem) GetPosition() int64 {
@@ -5980,7 +6595,7 @@ type TaskStreamPage struct {
 
 func (x *TaskStreamPage) Reset() {
 	*x = TaskStreamPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[80]
+	mi := &file_perdure_v1_client_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5992,7 +6607,7 @@ func (x *TaskStreamPage) String() string {
 func (*TaskStreamPage) ProtoMessage() {}
 
 func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[80]
+	mi := &file_perdure_v1_client_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6005,7 +6620,7 @@ func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamPage.ProtoReflect.Descriptor instead.
 func (*TaskStreamPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{80}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *TaskStreamPage) GetRun() []byte {
@@ -6038,7 +6653,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[81]
+	mi := &file_perdure_v1_client_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6050,7 +6665,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[81]
+	mi := &file_perdure_v1_client_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6063,7 +6678,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{81}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{88}
 }
 
 // WorkerInfo is a worker of a node.
@@ -6094,7 +6709,7 @@ type WorkerInfo struct {
 
 func (x *WorkerInfo) Reset() {
 	*x = WorkerInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[82]
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6106,7 +6721,7 @@ func (x *WorkerInfo) String() string {
 func (*WorkerInfo) ProtoMessage() {}
 
 func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[82]
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6119,7 +6734,7 @@ func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerInfo.ProtoReflect.Descriptor instead.
 func (*WorkerInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{82}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WorkerInfo) GetNode() []byte {
@@ -6223,7 +6838,7 @@ type WorkerList struct {
 
 func (x *WorkerList) Reset() {
 	*x = WorkerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[83]
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6235,7 +6850,7 @@ func (x *WorkerList) String() string {
 func (*WorkerList) ProtoMessage() {}
 
 func (x *WorkerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[83]
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6248,7 +6863,7 @@ func (x *WorkerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerList.ProtoReflect.Descriptor instead.
 func (*WorkerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{83}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *WorkerList) GetWorkers() []*WorkerInfo {
@@ -6267,7 +6882,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[84]
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6279,7 +6894,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[84]
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6292,7 +6907,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{84}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
 }
 
 // QueueInfo describes a queue.
@@ -6317,7 +6932,7 @@ type QueueInfo struct {
 
 func (x *QueueInfo) Reset() {
 	*x = QueueInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[85]
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6329,7 +6944,7 @@ func (x *QueueInfo) String() string {
 func (*QueueInfo) ProtoMessage() {}
 
 func (x *QueueInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[85]
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6342,7 +6957,7 @@ func (x *QueueInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueInfo.ProtoReflect.Descriptor instead.
 func (*QueueInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{85}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *QueueInfo) GetName() string {
@@ -6427,7 +7042,7 @@ type QueueList struct {
 
 func (x *QueueList) Reset() {
 	*x = QueueList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[86]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6439,7 +7054,7 @@ func (x *QueueList) String() string {
 func (*QueueList) ProtoMessage() {}
 
 func (x *QueueList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[86]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6452,7 +7067,7 @@ func (x *QueueList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueList.ProtoReflect.Descriptor instead.
 func (*QueueList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{86}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *QueueList) GetQueues() []*QueueInfo {
@@ -6478,7 +7093,7 @@ type LimitsRequest struct {
 
 func (x *LimitsRequest) Reset() {
 	*x = LimitsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[87]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6490,7 +7105,7 @@ func (x *LimitsRequest) String() string {
 func (*LimitsRequest) ProtoMessage() {}
 
 func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[87]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6503,7 +7118,7 @@ func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
 func (*LimitsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{87}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
 }
 
 // Limit says how many tasks may run at a time, and how many may begin in a time.
@@ -6529,7 +7144,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_perdure_v1_client_proto_msgTypes[88]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6541,7 +7156,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[88]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6554,7 +7169,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{88}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Limit) GetName() string {
@@ -6635,7 +7250,7 @@ type LimitUse struct {
 
 func (x *LimitUse) Reset() {
 	*x = LimitUse{}
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6647,7 +7262,7 @@ func (x *LimitUse) String() string {
 func (*LimitUse) ProtoMessage() {}
 
 func (x *LimitUse) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6660,7 +7275,7 @@ func (x *LimitUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitUse.ProtoReflect.Descriptor instead.
 func (*LimitUse) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *LimitUse) GetKey() string {
@@ -6715,7 +7330,7 @@ type LimitStatus struct {
 
 func (x *LimitStatus) Reset() {
 	*x = LimitStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6727,7 +7342,7 @@ func (x *LimitStatus) String() string {
 func (*LimitStatus) ProtoMessage() {}
 
 func (x *LimitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6740,7 +7355,7 @@ func (x *LimitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitStatus.ProtoReflect.Descriptor instead.
 func (*LimitStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *LimitStatus) GetRule() *Limit {
@@ -6795,7 +7410,7 @@ type LimitList struct {
 
 func (x *LimitList) Reset() {
 	*x = LimitList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6807,7 +7422,7 @@ func (x *LimitList) String() string {
 func (*LimitList) ProtoMessage() {}
 
 func (x *LimitList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6820,7 +7435,7 @@ func (x *LimitList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitList.ProtoReflect.Descriptor instead.
 func (*LimitList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *LimitList) GetLimits() []*LimitStatus {
@@ -6842,7 +7457,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6854,7 +7469,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6867,7 +7482,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *SetLimitRequest) GetLimit() *Limit {
@@ -6894,7 +7509,7 @@ type DeleteLimitRequest struct {
 
 func (x *DeleteLimitRequest) Reset() {
 	*x = DeleteLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6906,7 +7521,7 @@ func (x *DeleteLimitRequest) String() string {
 func (*DeleteLimitRequest) ProtoMessage() {}
 
 func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6919,7 +7534,7 @@ func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *DeleteLimitRequest) GetName() string {
@@ -6938,7 +7553,7 @@ type BreakersRequest struct {
 
 func (x *BreakersRequest) Reset() {
 	*x = BreakersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6950,7 +7565,7 @@ func (x *BreakersRequest) String() string {
 func (*BreakersRequest) ProtoMessage() {}
 
 func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6963,7 +7578,7 @@ func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakersRequest.ProtoReflect.Descriptor instead.
 func (*BreakersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
 }
 
 // BreakerRule says when circuit breakers open and how they close again. Zero has its default.
@@ -6993,7 +7608,7 @@ type BreakerRule struct {
 
 func (x *BreakerRule) Reset() {
 	*x = BreakerRule{}
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7005,7 +7620,7 @@ func (x *BreakerRule) String() string {
 func (*BreakerRule) ProtoMessage() {}
 
 func (x *BreakerRule) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7018,7 +7633,7 @@ func (x *BreakerRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRule.ProtoReflect.Descriptor instead.
 func (*BreakerRule) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *BreakerRule) GetName() string {
@@ -7101,7 +7716,7 @@ type BreakerRuleList struct {
 
 func (x *BreakerRuleList) Reset() {
 	*x = BreakerRuleList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7113,7 +7728,7 @@ func (x *BreakerRuleList) String() string {
 func (*BreakerRuleList) ProtoMessage() {}
 
 func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7126,7 +7741,7 @@ func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRuleList.ProtoReflect.Descriptor instead.
 func (*BreakerRuleList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *BreakerRuleList) GetRules() []*BreakerRule {
@@ -7159,7 +7774,7 @@ type BreakerStatus struct {
 
 func (x *BreakerStatus) Reset() {
 	*x = BreakerStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7171,7 +7786,7 @@ func (x *BreakerStatus) String() string {
 func (*BreakerStatus) ProtoMessage() {}
 
 func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7184,7 +7799,7 @@ func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerStatus.ProtoReflect.Descriptor instead.
 func (*BreakerStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *BreakerStatus) GetName() string {
@@ -7274,7 +7889,7 @@ type BreakerList struct {
 
 func (x *BreakerList) Reset() {
 	*x = BreakerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7286,7 +7901,7 @@ func (x *BreakerList) String() string {
 func (*BreakerList) ProtoMessage() {}
 
 func (x *BreakerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7299,7 +7914,7 @@ func (x *BreakerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerList.ProtoReflect.Descriptor instead.
 func (*BreakerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *BreakerList) GetBreakers() []*BreakerStatus {
@@ -7319,7 +7934,7 @@ type DeleteBreakerRequest struct {
 
 func (x *DeleteBreakerRequest) Reset() {
 	*x = DeleteBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7331,7 +7946,7 @@ func (x *DeleteBreakerRequest) String() string {
 func (*DeleteBreakerRequest) ProtoMessage() {}
 
 func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7344,7 +7959,7 @@ func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBreakerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *DeleteBreakerRequest) GetName() string {
@@ -7365,7 +7980,7 @@ type TripBreakerRequest struct {
 
 func (x *TripBreakerRequest) Reset() {
 	*x = TripBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7377,7 +7992,7 @@ func (x *TripBreakerRequest) String() string {
 func (*TripBreakerRequest) ProtoMessage() {}
 
 func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7390,7 +8005,7 @@ func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TripBreakerRequest.ProtoReflect.Descriptor instead.
 func (*TripBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *TripBreakerRequest) GetName() string {
@@ -7417,7 +8032,7 @@ type ResetBreakerRequest struct {
 
 func (x *ResetBreakerRequest) Reset() {
 	*x = ResetBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7429,7 +8044,7 @@ func (x *ResetBreakerRequest) String() string {
 func (*ResetBreakerRequest) ProtoMessage() {}
 
 func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7442,7 +8057,7 @@ func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetBreakerRequest.ProtoReflect.Descriptor instead.
 func (*ResetBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ResetBreakerRequest) GetName() string {
@@ -7465,7 +8080,7 @@ type PauseBreakerRequest struct {
 
 func (x *PauseBreakerRequest) Reset() {
 	*x = PauseBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7477,7 +8092,7 @@ func (x *PauseBreakerRequest) String() string {
 func (*PauseBreakerRequest) ProtoMessage() {}
 
 func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7490,7 +8105,7 @@ func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBreakerRequest.ProtoReflect.Descriptor instead.
 func (*PauseBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *PauseBreakerRequest) GetName() string {
@@ -7523,7 +8138,7 @@ type QueuesRequest struct {
 
 func (x *QueuesRequest) Reset() {
 	*x = QueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7535,7 +8150,7 @@ func (x *QueuesRequest) String() string {
 func (*QueuesRequest) ProtoMessage() {}
 
 func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7548,7 +8163,7 @@ func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuesRequest.ProtoReflect.Descriptor instead.
 func (*QueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{110}
 }
 
 // QueueStatus is how a queue stands on the server that answers.
@@ -7571,7 +8186,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[104]
+	mi := &file_perdure_v1_client_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7583,7 +8198,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[104]
+	mi := &file_perdure_v1_client_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7596,7 +8211,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{104}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *QueueStatus) GetName() string {
@@ -7679,7 +8294,7 @@ type QueueStatusList struct {
 
 func (x *QueueStatusList) Reset() {
 	*x = QueueStatusList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[105]
+	mi := &file_perdure_v1_client_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7691,7 +8306,7 @@ func (x *QueueStatusList) String() string {
 func (*QueueStatusList) ProtoMessage() {}
 
 func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[105]
+	mi := &file_perdure_v1_client_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7704,7 +8319,7 @@ func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatusList.ProtoReflect.Descriptor instead.
 func (*QueueStatusList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{105}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *QueueStatusList) GetQueues() []*QueueStatus {
@@ -7723,7 +8338,7 @@ type AllowanceRequest struct {
 
 func (x *AllowanceRequest) Reset() {
 	*x = AllowanceRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[106]
+	mi := &file_perdure_v1_client_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7735,7 +8350,7 @@ func (x *AllowanceRequest) String() string {
 func (*AllowanceRequest) ProtoMessage() {}
 
 func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[106]
+	mi := &file_perdure_v1_client_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7748,7 +8363,7 @@ func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceRequest.ProtoReflect.Descriptor instead.
 func (*AllowanceRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{106}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{113}
 }
 
 // AllowanceValue is how much of the system a tenant may use. A zero field sets no bound.
@@ -7768,7 +8383,7 @@ type AllowanceValue struct {
 
 func (x *AllowanceValue) Reset() {
 	*x = AllowanceValue{}
-	mi := &file_perdure_v1_client_proto_msgTypes[107]
+	mi := &file_perdure_v1_client_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7780,7 +8395,7 @@ func (x *AllowanceValue) String() string {
 func (*AllowanceValue) ProtoMessage() {}
 
 func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[107]
+	mi := &file_perdure_v1_client_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7793,7 +8408,7 @@ func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceValue.ProtoReflect.Descriptor instead.
 func (*AllowanceValue) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{107}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *AllowanceValue) GetOpen() int64 {
@@ -7835,7 +8450,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[108]
+	mi := &file_perdure_v1_client_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7847,7 +8462,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[108]
+	mi := &file_perdure_v1_client_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7860,7 +8475,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{108}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *PauseQueueRequest) GetName() string {
@@ -7887,7 +8502,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[109]
+	mi := &file_perdure_v1_client_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7899,7 +8514,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[109]
+	mi := &file_perdure_v1_client_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7912,7 +8527,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{109}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ResumeQueueRequest) GetName() string {
@@ -7933,7 +8548,7 @@ type DeliverRequest struct {
 
 func (x *DeliverRequest) Reset() {
 	*x = DeliverRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[110]
+	mi := &file_perdure_v1_client_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7945,7 +8560,7 @@ func (x *DeliverRequest) String() string {
 func (*DeliverRequest) ProtoMessage() {}
 
 func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[110]
+	mi := &file_perdure_v1_client_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7958,7 +8573,7 @@ func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverRequest.ProtoReflect.Descriptor instead.
 func (*DeliverRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{110}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *DeliverRequest) GetMessage() []byte {
@@ -8225,7 +8840,61 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x05reply\x18\x03 \x01(\v2\x17.perdure.v1.DeleteReplyH\x00R\x05replyB\x06\n" +
 	"\x04part\"!\n" +
 	"\vDeleteReply\x12\x12\n" +
-	"\x04runs\x18\x01 \x03(\fR\x04runs\"\xdd\x01\n" +
+	"\x04runs\x18\x01 \x03(\fR\x04runs\"\xa1\x02\n" +
+	"\fBatchRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12\x12\n" +
+	"\x04verb\x18\x03 \x01(\tR\x04verb\x12\x14\n" +
+	"\x05query\x18\x04 \x01(\tR\x05query\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06signal\x18\x06 \x01(\tR\x06signal\x12)\n" +
+	"\x05input\x18\a \x01(\v2\x13.perdure.v1.PayloadR\x05input\x12\x16\n" +
+	"\x06before\x18\b \x01(\tR\x06before\x12\x14\n" +
+	"\x05after\x18\t \x01(\x03R\x05after\x12\x16\n" +
+	"\x06placed\x18\n" +
+	" \x01(\bR\x06placed\x12\x17\n" +
+	"\adry_run\x18\v \x01(\bR\x06dryRun\"T\n" +
+	"\vBatchTarget\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"V\n" +
+	"\x12ListBatchesRequest\x12\x12\n" +
+	"\x04open\x18\x01 \x01(\bR\x04open\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x03R\x05limit\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"\x8e\x03\n" +
+	"\bBatchJob\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x14\n" +
+	"\x05query\x18\x03 \x01(\tR\x05query\x12\x18\n" +
+	"\aselects\x18\x04 \x01(\tR\aselects\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06signal\x18\x06 \x01(\tR\x06signal\x12\x0e\n" +
+	"\x02by\x18\a \x01(\tR\x02by\x12\x18\n" +
+	"\astarted\x18\b \x01(\x03R\astarted\x12\x14\n" +
+	"\x05ended\x18\t \x01(\x03R\x05ended\x12*\n" +
+	"\x06status\x18\n" +
+	" \x01(\x0e2\x12.perdure.v1.StatusR\x06status\x12-\n" +
+	"\afailure\x18\v \x01(\v2\x13.perdure.v1.FailureR\afailure\x12,\n" +
+	"\areasons\x18\f \x03(\v2\x12.perdure.v1.ReasonR\areasons\x125\n" +
+	"\bprogress\x18\r \x01(\v2\x19.perdure.v1.BatchProgressR\bprogress\"\x9f\x01\n" +
+	"\rBatchProgress\x12\x18\n" +
+	"\amatched\x18\x01 \x01(\x03R\amatched\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x18\n" +
+	"\askipped\x18\x03 \x01(\x03R\askipped\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\x03R\x06failed\x12.\n" +
+	"\x06errors\x18\x05 \x03(\v2\x16.perdure.v1.BatchErrorR\x06errors\"t\n" +
+	"\n" +
+	"BatchError\x12\x1a\n" +
+	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\fR\x03run\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\"S\n" +
+	"\tBatchPage\x12.\n" +
+	"\abatches\x18\x01 \x03(\v2\x14.perdure.v1.BatchJobR\abatches\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\xdd\x01\n" +
 	"\vCallRequest\x12-\n" +
 	"\aaddress\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\aaddress\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12)\n" +
@@ -8600,7 +9269,7 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x19BREAKER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BREAKER_STATE_CLOSED\x10\x01\x12\x16\n" +
 	"\x12BREAKER_STATE_OPEN\x10\x02\x12\x1b\n" +
-	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xce\x1e\n" +
+	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xc4 \n" +
 	"\rClientService\x12<\n" +
 	"\x06Server\x12\x19.perdure.v1.ServerRequest\x1a\x17.perdure.v1.ServerReply\x129\n" +
 	"\x05Start\x12\x18.perdure.v1.StartRequest\x1a\x16.perdure.v1.StartReply\x12E\n" +
@@ -8627,7 +9296,12 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x05Retry\x12\x17.perdure.v1.PastRequest\x1a\x15.perdure.v1.PastReply\x127\n" +
 	"\x05Reset\x12\x17.perdure.v1.PastRequest\x1a\x15.perdure.v1.PastReply\x12<\n" +
 	"\x06Import\x12\x19.perdure.v1.ImportRequest\x1a\x15.perdure.v1.PastReply(\x01\x12?\n" +
-	"\x06Delete\x12\x19.perdure.v1.DeleteRequest\x1a\x16.perdure.v1.DeletePart(\x010\x01\x127\n" +
+	"\x06Delete\x12\x19.perdure.v1.DeleteRequest\x1a\x16.perdure.v1.DeletePart(\x010\x01\x12<\n" +
+	"\n" +
+	"StartBatch\x12\x18.perdure.v1.BatchRequest\x1a\x14.perdure.v1.BatchJob\x126\n" +
+	"\x05Batch\x12\x17.perdure.v1.BatchTarget\x1a\x14.perdure.v1.BatchJob\x12D\n" +
+	"\vListBatches\x12\x1e.perdure.v1.ListBatchesRequest\x1a\x15.perdure.v1.BatchPage\x128\n" +
+	"\vCancelBatch\x12\x17.perdure.v1.BatchTarget\x1a\x10.perdure.v1.Done\x127\n" +
 	"\x04Call\x12\x17.perdure.v1.CallRequest\x1a\x16.perdure.v1.ValueReply\x12;\n" +
 	"\x06Entity\x12\x19.perdure.v1.EntityRequest\x1a\x16.perdure.v1.EntityInfo\x12G\n" +
 	"\fListEntities\x12\x1f.perdure.v1.ListEntitiesRequest\x1a\x16.perdure.v1.EntityPage\x125\n" +
@@ -8684,7 +9358,7 @@ func file_perdure_v1_client_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_client_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
+var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
 var file_perdure_v1_client_proto_goTypes = []any{
 	(MailboxVerb)(0),             // 0: perdure.v1.MailboxVerb
 	(StreamKind)(0),              // 1: perdure.v1.StreamKind
@@ -8736,342 +9410,364 @@ var file_perdure_v1_client_proto_goTypes = []any{
 	(*DeleteRequest)(nil),        // 47: perdure.v1.DeleteRequest
 	(*DeletePart)(nil),           // 48: perdure.v1.DeletePart
 	(*DeleteReply)(nil),          // 49: perdure.v1.DeleteReply
-	(*CallRequest)(nil),          // 50: perdure.v1.CallRequest
-	(*EntityRequest)(nil),        // 51: perdure.v1.EntityRequest
-	(*Entity)(nil),               // 52: perdure.v1.Entity
-	(*OperationRecord)(nil),      // 53: perdure.v1.OperationRecord
-	(*Damaged)(nil),              // 54: perdure.v1.Damaged
-	(*MailboxItem)(nil),          // 55: perdure.v1.MailboxItem
-	(*EntityInfo)(nil),           // 56: perdure.v1.EntityInfo
-	(*ListEntitiesRequest)(nil),  // 57: perdure.v1.ListEntitiesRequest
-	(*EntityPage)(nil),           // 58: perdure.v1.EntityPage
-	(*UnlockRequest)(nil),        // 59: perdure.v1.UnlockRequest
-	(*MailboxRequest)(nil),       // 60: perdure.v1.MailboxRequest
-	(*EntityVersion)(nil),        // 61: perdure.v1.EntityVersion
-	(*EditEntityRequest)(nil),    // 62: perdure.v1.EditEntityRequest
-	(*EditEntityReply)(nil),      // 63: perdure.v1.EditEntityReply
-	(*DeadID)(nil),               // 64: perdure.v1.DeadID
-	(*ListDeadRequest)(nil),      // 65: perdure.v1.ListDeadRequest
-	(*FailedAttempt)(nil),        // 66: perdure.v1.FailedAttempt
-	(*DeadTask)(nil),             // 67: perdure.v1.DeadTask
-	(*DeadPage)(nil),             // 68: perdure.v1.DeadPage
-	(*DeadGroup)(nil),            // 69: perdure.v1.DeadGroup
-	(*DeadGroups)(nil),           // 70: perdure.v1.DeadGroups
-	(*DeadTaskRequest)(nil),      // 71: perdure.v1.DeadTaskRequest
-	(*RequeueRequest)(nil),       // 72: perdure.v1.RequeueRequest
-	(*RequeueReply)(nil),         // 73: perdure.v1.RequeueReply
-	(*UndoRequeueRequest)(nil),   // 74: perdure.v1.UndoRequeueRequest
-	(*TaskTarget)(nil),           // 75: perdure.v1.TaskTarget
-	(*TaskStatesRequest)(nil),    // 76: perdure.v1.TaskStatesRequest
-	(*TaskState)(nil),            // 77: perdure.v1.TaskState
-	(*TaskStatesReply)(nil),      // 78: perdure.v1.TaskStatesReply
-	(*TaskLogsRequest)(nil),      // 79: perdure.v1.TaskLogsRequest
-	(*TaskLine)(nil),             // 80: perdure.v1.TaskLine
-	(*TaskLogsPage)(nil),         // 81: perdure.v1.TaskLogsPage
-	(*TaskStreamRequest)(nil),    // 82: perdure.v1.TaskStreamRequest
-	(*StreamItem)(nil),           // 83: perdure.v1.StreamItem
-	(*TaskStreamPage)(nil),       // 84: perdure.v1.TaskStreamPage
-	(*ListWorkersRequest)(nil),   // 85: perdure.v1.ListWorkersRequest
-	(*WorkerInfo)(nil),           // 86: perdure.v1.WorkerInfo
-	(*WorkerList)(nil),           // 87: perdure.v1.WorkerList
-	(*ListQueuesRequest)(nil),    // 88: perdure.v1.ListQueuesRequest
-	(*QueueInfo)(nil),            // 89: perdure.v1.QueueInfo
-	(*QueueList)(nil),            // 90: perdure.v1.QueueList
-	(*LimitsRequest)(nil),        // 91: perdure.v1.LimitsRequest
-	(*Limit)(nil),                // 92: perdure.v1.Limit
-	(*LimitUse)(nil),             // 93: perdure.v1.LimitUse
-	(*LimitStatus)(nil),          // 94: perdure.v1.LimitStatus
-	(*LimitList)(nil),            // 95: perdure.v1.LimitList
-	(*SetLimitRequest)(nil),      // 96: perdure.v1.SetLimitRequest
-	(*DeleteLimitRequest)(nil),   // 97: perdure.v1.DeleteLimitRequest
-	(*BreakersRequest)(nil),      // 98: perdure.v1.BreakersRequest
-	(*BreakerRule)(nil),          // 99: perdure.v1.BreakerRule
-	(*BreakerRuleList)(nil),      // 100: perdure.v1.BreakerRuleList
-	(*BreakerStatus)(nil),        // 101: perdure.v1.BreakerStatus
-	(*BreakerList)(nil),          // 102: perdure.v1.BreakerList
-	(*DeleteBreakerRequest)(nil), // 103: perdure.v1.DeleteBreakerRequest
-	(*TripBreakerRequest)(nil),   // 104: perdure.v1.TripBreakerRequest
-	(*ResetBreakerRequest)(nil),  // 105: perdure.v1.ResetBreakerRequest
-	(*PauseBreakerRequest)(nil),  // 106: perdure.v1.PauseBreakerRequest
-	(*QueuesRequest)(nil),        // 107: perdure.v1.QueuesRequest
-	(*QueueStatus)(nil),          // 108: perdure.v1.QueueStatus
-	(*QueueStatusList)(nil),      // 109: perdure.v1.QueueStatusList
-	(*AllowanceRequest)(nil),     // 110: perdure.v1.AllowanceRequest
-	(*AllowanceValue)(nil),       // 111: perdure.v1.AllowanceValue
-	(*PauseQueueRequest)(nil),    // 112: perdure.v1.PauseQueueRequest
-	(*ResumeQueueRequest)(nil),   // 113: perdure.v1.ResumeQueueRequest
-	(*DeliverRequest)(nil),       // 114: perdure.v1.DeliverRequest
-	(Status)(0),                  // 115: perdure.v1.Status
-	(*Address)(nil),              // 116: perdure.v1.Address
-	(*Payload)(nil),              // 117: perdure.v1.Payload
-	(ReusePolicy)(0),             // 118: perdure.v1.ReusePolicy
-	(*Label)(nil),                // 119: perdure.v1.Label
-	(*TaskSpec)(nil),             // 120: perdure.v1.TaskSpec
-	(*Terms)(nil),                // 121: perdure.v1.Terms
-	(*ErrorDetail)(nil),          // 122: perdure.v1.ErrorDetail
-	(*Outcome)(nil),              // 123: perdure.v1.Outcome
-	(*Failure)(nil),              // 124: perdure.v1.Failure
-	(*Link)(nil),                 // 125: perdure.v1.Link
-	(*HistoryEvent)(nil),         // 126: perdure.v1.HistoryEvent
-	(*Description)(nil),          // 127: perdure.v1.Description
-	(*Reason)(nil),               // 128: perdure.v1.Reason
-	(*Start)(nil),                // 129: perdure.v1.Start
-	(*TaskRef)(nil),              // 130: perdure.v1.TaskRef
+	(*BatchRequest)(nil),         // 50: perdure.v1.BatchRequest
+	(*BatchTarget)(nil),          // 51: perdure.v1.BatchTarget
+	(*ListBatchesRequest)(nil),   // 52: perdure.v1.ListBatchesRequest
+	(*BatchJob)(nil),             // 53: perdure.v1.BatchJob
+	(*BatchProgress)(nil),        // 54: perdure.v1.BatchProgress
+	(*BatchError)(nil),           // 55: perdure.v1.BatchError
+	(*BatchPage)(nil),            // 56: perdure.v1.BatchPage
+	(*CallRequest)(nil),          // 57: perdure.v1.CallRequest
+	(*EntityRequest)(nil),        // 58: perdure.v1.EntityRequest
+	(*Entity)(nil),               // 59: perdure.v1.Entity
+	(*OperationRecord)(nil),      // 60: perdure.v1.OperationRecord
+	(*Damaged)(nil),              // 61: perdure.v1.Damaged
+	(*MailboxItem)(nil),          // 62: perdure.v1.MailboxItem
+	(*EntityInfo)(nil),           // 63: perdure.v1.EntityInfo
+	(*ListEntitiesRequest)(nil),  // 64: perdure.v1.ListEntitiesRequest
+	(*EntityPage)(nil),           // 65: perdure.v1.EntityPage
+	(*UnlockRequest)(nil),        // 66: perdure.v1.UnlockRequest
+	(*MailboxRequest)(nil),       // 67: perdure.v1.MailboxRequest
+	(*EntityVersion)(nil),        // 68: perdure.v1.EntityVersion
+	(*EditEntityRequest)(nil),    // 69: perdure.v1.EditEntityRequest
+	(*EditEntityReply)(nil),      // 70: perdure.v1.EditEntityReply
+	(*DeadID)(nil),               // 71: perdure.v1.DeadID
+	(*ListDeadRequest)(nil),      // 72: perdure.v1.ListDeadRequest
+	(*FailedAttempt)(nil),        // 73: perdure.v1.FailedAttempt
+	(*DeadTask)(nil),             // 74: perdure.v1.DeadTask
+	(*DeadPage)(nil),             // 75: perdure.v1.DeadPage
+	(*DeadGroup)(nil),            // 76: perdure.v1.DeadGroup
+	(*DeadGroups)(nil),           // 77: perdure.v1.DeadGroups
+	(*DeadTaskRequest)(nil),      // 78: perdure.v1.DeadTaskRequest
+	(*RequeueRequest)(nil),       // 79: perdure.v1.RequeueRequest
+	(*RequeueReply)(nil),         // 80: perdure.v1.RequeueReply
+	(*UndoRequeueRequest)(nil),   // 81: perdure.v1.UndoRequeueRequest
+	(*TaskTarget)(nil),           // 82: perdure.v1.TaskTarget
+	(*TaskStatesRequest)(nil),    // 83: perdure.v1.TaskStatesRequest
+	(*TaskState)(nil),            // 84: perdure.v1.TaskState
+	(*TaskStatesReply)(nil),      // 85: perdure.v1.TaskStatesReply
+	(*TaskLogsRequest)(nil),      // 86: perdure.v1.TaskLogsRequest
+	(*TaskLine)(nil),             // 87: perdure.v1.TaskLine
+	(*TaskLogsPage)(nil),         // 88: perdure.v1.TaskLogsPage
+	(*TaskStreamRequest)(nil),    // 89: perdure.v1.TaskStreamRequest
+	(*StreamItem)(nil),           // 90: perdure.v1.StreamItem
+	(*TaskStreamPage)(nil),       // 91: perdure.v1.TaskStreamPage
+	(*ListWorkersRequest)(nil),   // 92: perdure.v1.ListWorkersRequest
+	(*WorkerInfo)(nil),           // 93: perdure.v1.WorkerInfo
+	(*WorkerList)(nil),           // 94: perdure.v1.WorkerList
+	(*ListQueuesRequest)(nil),    // 95: perdure.v1.ListQueuesRequest
+	(*QueueInfo)(nil),            // 96: perdure.v1.QueueInfo
+	(*QueueList)(nil),            // 97: perdure.v1.QueueList
+	(*LimitsRequest)(nil),        // 98: perdure.v1.LimitsRequest
+	(*Limit)(nil),                // 99: perdure.v1.Limit
+	(*LimitUse)(nil),             // 100: perdure.v1.LimitUse
+	(*LimitStatus)(nil),          // 101: perdure.v1.LimitStatus
+	(*LimitList)(nil),            // 102: perdure.v1.LimitList
+	(*SetLimitRequest)(nil),      // 103: perdure.v1.SetLimitRequest
+	(*DeleteLimitRequest)(nil),   // 104: perdure.v1.DeleteLimitRequest
+	(*BreakersRequest)(nil),      // 105: perdure.v1.BreakersRequest
+	(*BreakerRule)(nil),          // 106: perdure.v1.BreakerRule
+	(*BreakerRuleList)(nil),      // 107: perdure.v1.BreakerRuleList
+	(*BreakerStatus)(nil),        // 108: perdure.v1.BreakerStatus
+	(*BreakerList)(nil),          // 109: perdure.v1.BreakerList
+	(*DeleteBreakerRequest)(nil), // 110: perdure.v1.DeleteBreakerRequest
+	(*TripBreakerRequest)(nil),   // 111: perdure.v1.TripBreakerRequest
+	(*ResetBreakerRequest)(nil),  // 112: perdure.v1.ResetBreakerRequest
+	(*PauseBreakerRequest)(nil),  // 113: perdure.v1.PauseBreakerRequest
+	(*QueuesRequest)(nil),        // 114: perdure.v1.QueuesRequest
+	(*QueueStatus)(nil),          // 115: perdure.v1.QueueStatus
+	(*QueueStatusList)(nil),      // 116: perdure.v1.QueueStatusList
+	(*AllowanceRequest)(nil),     // 117: perdure.v1.AllowanceRequest
+	(*AllowanceValue)(nil),       // 118: perdure.v1.AllowanceValue
+	(*PauseQueueRequest)(nil),    // 119: perdure.v1.PauseQueueRequest
+	(*ResumeQueueRequest)(nil),   // 120: perdure.v1.ResumeQueueRequest
+	(*DeliverRequest)(nil),       // 121: perdure.v1.DeliverRequest
+	(Status)(0),                  // 122: perdure.v1.Status
+	(*Address)(nil),              // 123: perdure.v1.Address
+	(*Payload)(nil),              // 124: perdure.v1.Payload
+	(ReusePolicy)(0),             // 125: perdure.v1.ReusePolicy
+	(*Label)(nil),                // 126: perdure.v1.Label
+	(*TaskSpec)(nil),             // 127: perdure.v1.TaskSpec
+	(*Terms)(nil),                // 128: perdure.v1.Terms
+	(*ErrorDetail)(nil),          // 129: perdure.v1.ErrorDetail
+	(*Outcome)(nil),              // 130: perdure.v1.Outcome
+	(*Failure)(nil),              // 131: perdure.v1.Failure
+	(*Link)(nil),                 // 132: perdure.v1.Link
+	(*HistoryEvent)(nil),         // 133: perdure.v1.HistoryEvent
+	(*Description)(nil),          // 134: perdure.v1.Description
+	(*Reason)(nil),               // 135: perdure.v1.Reason
+	(*Start)(nil),                // 136: perdure.v1.Start
+	(*TaskRef)(nil),              // 137: perdure.v1.TaskRef
 }
 var file_perdure_v1_client_proto_depIdxs = []int32{
-	115, // 0: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
+	122, // 0: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
 	6,   // 1: perdure.v1.ChangePage.changes:type_name -> perdure.v1.Change
-	116, // 2: perdure.v1.Change.address:type_name -> perdure.v1.Address
-	115, // 3: perdure.v1.Change.status:type_name -> perdure.v1.Status
+	123, // 2: perdure.v1.Change.address:type_name -> perdure.v1.Address
+	122, // 3: perdure.v1.Change.status:type_name -> perdure.v1.Status
 	9,   // 4: perdure.v1.DeadLetterList.letters:type_name -> perdure.v1.DeadLetter
-	116, // 5: perdure.v1.Target.address:type_name -> perdure.v1.Address
-	117, // 6: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
-	116, // 7: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
-	117, // 8: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
-	118, // 9: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	123, // 5: perdure.v1.Target.address:type_name -> perdure.v1.Address
+	124, // 6: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
+	123, // 7: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
+	124, // 8: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
+	125, // 9: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
 	14,  // 10: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
-	119, // 11: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
-	120, // 12: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
-	121, // 13: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
-	115, // 14: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
+	126, // 11: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
+	127, // 12: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
+	128, // 13: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
+	122, // 14: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
 	15,  // 15: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
 	16,  // 16: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
-	122, // 17: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
+	129, // 17: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
 	18,  // 18: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
 	13,  // 19: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
-	123, // 20: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
+	130, // 20: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
 	13,  // 21: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
-	117, // 22: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
+	124, // 22: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
 	13,  // 23: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
-	117, // 24: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
-	124, // 25: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
+	124, // 24: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
+	131, // 25: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
 	13,  // 26: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
 	13,  // 27: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
 	0,   // 28: perdure.v1.SignalsRequest.verb:type_name -> perdure.v1.MailboxVerb
-	125, // 29: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
-	117, // 30: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
+	132, // 29: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
+	124, // 30: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
 	26,  // 31: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
 	13,  // 32: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
-	117, // 33: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
+	124, // 33: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
 	13,  // 34: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
-	117, // 35: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
-	117, // 36: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
+	124, // 35: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
+	124, // 36: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
 	13,  // 37: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
-	117, // 38: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
+	124, // 38: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
 	13,  // 39: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
 	13,  // 40: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
-	126, // 41: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
-	115, // 42: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
+	133, // 41: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
+	122, // 42: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
 	36,  // 43: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
-	127, // 44: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
-	116, // 45: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
-	120, // 46: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
-	128, // 47: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
-	117, // 48: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
+	134, // 44: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
+	123, // 45: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
+	127, // 46: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
+	135, // 47: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
+	124, // 48: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
 	13,  // 49: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
 	43,  // 50: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
-	118, // 51: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	116, // 52: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
-	115, // 53: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
-	126, // 54: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
-	126, // 55: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
-	126, // 56: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
-	129, // 57: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
-	123, // 58: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
-	118, // 59: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	126, // 60: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
+	125, // 51: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	123, // 52: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
+	122, // 53: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
+	133, // 54: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
+	133, // 55: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
+	133, // 56: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
+	136, // 57: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
+	130, // 58: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
+	125, // 59: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	133, // 60: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
 	13,  // 61: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
 	49,  // 62: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
-	116, // 63: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
-	117, // 64: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
-	116, // 65: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
-	116, // 66: perdure.v1.Entity.address:type_name -> perdure.v1.Address
-	117, // 67: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
-	125, // 68: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
-	53,  // 69: perdure.v1.Entity.log:type_name -> perdure.v1.OperationRecord
-	125, // 70: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
-	124, // 71: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
-	117, // 72: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
-	54,  // 73: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
-	52,  // 74: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
-	55,  // 75: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
-	128, // 76: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
-	52,  // 77: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
-	116, // 78: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
-	116, // 79: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
-	0,   // 80: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
-	116, // 81: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
-	61,  // 82: perdure.v1.EditEntityRequest.version:type_name -> perdure.v1.EntityVersion
-	117, // 83: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
-	61,  // 84: perdure.v1.EditEntityReply.version:type_name -> perdure.v1.EntityVersion
-	124, // 85: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
-	64,  // 86: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
-	116, // 87: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
-	120, // 88: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
-	117, // 89: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
-	66,  // 90: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
-	124, // 91: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
-	116, // 92: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
-	67,  // 93: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
-	69,  // 94: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
-	64,  // 95: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
-	64,  // 96: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
-	117, // 97: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
-	116, // 98: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
-	64,  // 99: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
-	13,  // 100: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
-	75,  // 101: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
-	117, // 102: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
-	77,  // 103: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
-	75,  // 104: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
-	80,  // 105: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
-	75,  // 106: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
-	1,   // 107: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
-	117, // 108: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
-	83,  // 109: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
-	86,  // 110: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
-	89,  // 111: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
-	2,   // 112: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
-	130, // 113: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
-	130, // 114: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
-	92,  // 115: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
-	93,  // 116: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
-	94,  // 117: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
-	92,  // 118: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
-	99,  // 119: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
-	3,   // 120: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
-	99,  // 121: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
-	101, // 122: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
-	108, // 123: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
-	11,  // 124: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
-	15,  // 125: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
-	17,  // 126: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
-	15,  // 127: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
-	20,  // 128: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
-	22,  // 129: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
-	23,  // 130: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
-	24,  // 131: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
-	24,  // 132: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
-	24,  // 133: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
-	24,  // 134: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
-	25,  // 135: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
-	28,  // 136: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
-	29,  // 137: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
-	31,  // 138: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
-	33,  // 139: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
-	34,  // 140: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
-	37,  // 141: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
-	37,  // 142: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
-	40,  // 143: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
-	41,  // 144: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
-	44,  // 145: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
-	44,  // 146: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
-	44,  // 147: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
-	46,  // 148: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
-	47,  // 149: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
-	50,  // 150: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
-	51,  // 151: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
-	57,  // 152: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
-	59,  // 153: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
-	60,  // 154: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
-	62,  // 155: perdure.v1.ClientService.EditEntity:input_type -> perdure.v1.EditEntityRequest
-	65,  // 156: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
-	65,  // 157: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
-	65,  // 158: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
-	71,  // 159: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
-	72,  // 160: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
-	74,  // 161: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
-	71,  // 162: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
-	76,  // 163: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
-	79,  // 164: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
-	82,  // 165: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
-	85,  // 166: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
-	88,  // 167: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
-	91,  // 168: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
-	96,  // 169: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
-	97,  // 170: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
-	98,  // 171: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
-	98,  // 172: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
-	99,  // 173: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
-	103, // 174: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
-	104, // 175: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
-	105, // 176: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
-	106, // 177: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
-	107, // 178: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
-	110, // 179: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
-	111, // 180: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
-	112, // 181: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
-	113, // 182: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
-	4,   // 183: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
-	114, // 184: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
-	7,   // 185: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
-	12,  // 186: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
-	16,  // 187: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
-	19,  // 188: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
-	21,  // 189: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
-	21,  // 190: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
-	10,  // 191: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
-	10,  // 192: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
-	10,  // 193: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
-	10,  // 194: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
-	10,  // 195: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
-	10,  // 196: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
-	27,  // 197: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
-	30,  // 198: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
-	30,  // 199: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
-	32,  // 200: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
-	127, // 201: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
-	35,  // 202: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
-	38,  // 203: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
-	39,  // 204: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
-	38,  // 205: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
-	42,  // 206: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
-	45,  // 207: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
-	45,  // 208: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
-	45,  // 209: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
-	45,  // 210: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
-	48,  // 211: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
-	30,  // 212: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
-	56,  // 213: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
-	58,  // 214: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
-	10,  // 215: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
-	27,  // 216: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
-	63,  // 217: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
-	68,  // 218: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
-	39,  // 219: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
-	70,  // 220: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
-	67,  // 221: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
-	73,  // 222: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
-	10,  // 223: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
-	10,  // 224: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
-	78,  // 225: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
-	81,  // 226: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
-	84,  // 227: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
-	87,  // 228: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
-	90,  // 229: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
-	95,  // 230: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
-	10,  // 231: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
-	10,  // 232: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
-	102, // 233: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
-	100, // 234: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
-	10,  // 235: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
-	10,  // 236: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
-	10,  // 237: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
-	10,  // 238: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
-	10,  // 239: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
-	109, // 240: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
-	111, // 241: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
-	10,  // 242: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
-	10,  // 243: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
-	10,  // 244: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
-	5,   // 245: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
-	10,  // 246: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
-	8,   // 247: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
-	186, // [186:248] is the sub-list for method output_type
-	124, // [124:186] is the sub-list for method input_type
-	124, // [124:124] is the sub-list for extension type_name
-	124, // [124:124] is the sub-list for extension extendee
-	0,   // [0:124] is the sub-list for field type_name
+	124, // 63: perdure.v1.BatchRequest.input:type_name -> perdure.v1.Payload
+	122, // 64: perdure.v1.BatchJob.status:type_name -> perdure.v1.Status
+	131, // 65: perdure.v1.BatchJob.failure:type_name -> perdure.v1.Failure
+	135, // 66: perdure.v1.BatchJob.reasons:type_name -> perdure.v1.Reason
+	54,  // 67: perdure.v1.BatchJob.progress:type_name -> perdure.v1.BatchProgress
+	55,  // 68: perdure.v1.BatchProgress.errors:type_name -> perdure.v1.BatchError
+	53,  // 69: perdure.v1.BatchPage.batches:type_name -> perdure.v1.BatchJob
+	123, // 70: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
+	124, // 71: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
+	123, // 72: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
+	123, // 73: perdure.v1.Entity.address:type_name -> perdure.v1.Address
+	124, // 74: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
+	132, // 75: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
+	60,  // 76: perdure.v1.Entity.log:type_name -> perdure.v1.OperationRecord
+	132, // 77: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
+	131, // 78: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
+	124, // 79: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
+	61,  // 80: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
+	59,  // 81: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
+	62,  // 82: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
+	135, // 83: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
+	59,  // 84: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
+	123, // 85: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
+	123, // 86: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
+	0,   // 87: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
+	123, // 88: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
+	68,  // 89: perdure.v1.EditEntityRequest.version:type_name -> perdure.v1.EntityVersion
+	124, // 90: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
+	68,  // 91: perdure.v1.EditEntityReply.version:type_name -> perdure.v1.EntityVersion
+	131, // 92: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
+	71,  // 93: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
+	123, // 94: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
+	127, // 95: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
+	124, // 96: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
+	73,  // 97: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
+	131, // 98: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
+	123, // 99: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
+	74,  // 100: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
+	76,  // 101: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
+	71,  // 102: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
+	71,  // 103: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
+	124, // 104: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
+	123, // 105: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
+	71,  // 106: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
+	13,  // 107: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
+	82,  // 108: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
+	124, // 109: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
+	84,  // 110: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
+	82,  // 111: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
+	87,  // 112: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
+	82,  // 113: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
+	1,   // 114: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
+	124, // 115: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
+	90,  // 116: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
+	93,  // 117: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
+	96,  // 118: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
+	2,   // 119: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
+	137, // 120: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
+	137, // 121: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
+	99,  // 122: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
+	100, // 123: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
+	101, // 124: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
+	99,  // 125: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
+	106, // 126: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
+	3,   // 127: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
+	106, // 128: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
+	108, // 129: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
+	115, // 130: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
+	11,  // 131: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
+	15,  // 132: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
+	17,  // 133: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
+	15,  // 134: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
+	20,  // 135: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
+	22,  // 136: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
+	23,  // 137: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
+	24,  // 138: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
+	24,  // 139: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
+	24,  // 140: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
+	24,  // 141: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
+	25,  // 142: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
+	28,  // 143: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
+	29,  // 144: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
+	31,  // 145: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
+	33,  // 146: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
+	34,  // 147: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
+	37,  // 148: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
+	37,  // 149: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
+	40,  // 150: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
+	41,  // 151: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
+	44,  // 152: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
+	44,  // 153: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
+	44,  // 154: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
+	46,  // 155: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
+	47,  // 156: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
+	50,  // 157: perdure.v1.ClientService.StartBatch:input_type -> perdure.v1.BatchRequest
+	51,  // 158: perdure.v1.ClientService.Batch:input_type -> perdure.v1.BatchTarget
+	52,  // 159: perdure.v1.ClientService.ListBatches:input_type -> perdure.v1.ListBatchesRequest
+	51,  // 160: perdure.v1.ClientService.CancelBatch:input_type -> perdure.v1.BatchTarget
+	57,  // 161: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
+	58,  // 162: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
+	64,  // 163: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
+	66,  // 164: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
+	67,  // 165: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
+	69,  // 166: perdure.v1.ClientService.EditEntity:input_type -> perdure.v1.EditEntityRequest
+	72,  // 167: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
+	72,  // 168: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
+	72,  // 169: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
+	78,  // 170: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
+	79,  // 171: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
+	81,  // 172: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
+	78,  // 173: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
+	83,  // 174: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
+	86,  // 175: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
+	89,  // 176: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
+	92,  // 177: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
+	95,  // 178: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
+	98,  // 179: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
+	103, // 180: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
+	104, // 181: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
+	105, // 182: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
+	105, // 183: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
+	106, // 184: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
+	110, // 185: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
+	111, // 186: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
+	112, // 187: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
+	113, // 188: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
+	114, // 189: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
+	117, // 190: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
+	118, // 191: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
+	119, // 192: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
+	120, // 193: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
+	4,   // 194: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
+	121, // 195: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
+	7,   // 196: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
+	12,  // 197: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
+	16,  // 198: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
+	19,  // 199: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
+	21,  // 200: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
+	21,  // 201: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
+	10,  // 202: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
+	10,  // 203: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
+	10,  // 204: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
+	10,  // 205: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
+	10,  // 206: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
+	10,  // 207: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
+	27,  // 208: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
+	30,  // 209: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
+	30,  // 210: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
+	32,  // 211: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
+	134, // 212: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
+	35,  // 213: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
+	38,  // 214: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
+	39,  // 215: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
+	38,  // 216: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
+	42,  // 217: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
+	45,  // 218: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
+	45,  // 219: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
+	45,  // 220: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
+	45,  // 221: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
+	48,  // 222: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
+	53,  // 223: perdure.v1.ClientService.StartBatch:output_type -> perdure.v1.BatchJob
+	53,  // 224: perdure.v1.ClientService.Batch:output_type -> perdure.v1.BatchJob
+	56,  // 225: perdure.v1.ClientService.ListBatches:output_type -> perdure.v1.BatchPage
+	10,  // 226: perdure.v1.ClientService.CancelBatch:output_type -> perdure.v1.Done
+	30,  // 227: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
+	63,  // 228: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
+	65,  // 229: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
+	10,  // 230: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
+	27,  // 231: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
+	70,  // 232: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
+	75,  // 233: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
+	39,  // 234: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
+	77,  // 235: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
+	74,  // 236: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
+	80,  // 237: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
+	10,  // 238: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
+	10,  // 239: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
+	85,  // 240: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
+	88,  // 241: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
+	91,  // 242: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
+	94,  // 243: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
+	97,  // 244: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
+	102, // 245: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
+	10,  // 246: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
+	10,  // 247: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
+	109, // 248: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
+	107, // 249: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
+	10,  // 250: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
+	10,  // 251: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
+	10,  // 252: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
+	10,  // 253: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
+	10,  // 254: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
+	116, // 255: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
+	118, // 256: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
+	10,  // 257: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
+	10,  // 258: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
+	10,  // 259: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
+	5,   // 260: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
+	10,  // 261: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
+	8,   // 262: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
+	197, // [197:263] is the sub-list for method output_type
+	131, // [131:197] is the sub-list for method input_type
+	131, // [131:131] is the sub-list for extension type_name
+	131, // [131:131] is the sub-list for extension extendee
+	0,   // [0:131] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_client_proto_init() }
@@ -9086,14 +9782,14 @@ func file_perdure_v1_client_proto_init() {
 		(*DeletePart_AllRowsSent)(nil),
 		(*DeletePart_Reply)(nil),
 	}
-	file_perdure_v1_client_proto_msgTypes[61].OneofWrappers = []any{}
+	file_perdure_v1_client_proto_msgTypes[68].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_client_proto_rawDesc), len(file_perdure_v1_client_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   111,
+			NumMessages:   118,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

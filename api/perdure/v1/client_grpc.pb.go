@@ -45,6 +45,10 @@ const (
 	ClientService_Reset_FullMethodName         = "/perdure.v1.ClientService/Reset"
 	ClientService_Import_FullMethodName        = "/perdure.v1.ClientService/Import"
 	ClientService_Delete_FullMethodName        = "/perdure.v1.ClientService/Delete"
+	ClientService_StartBatch_FullMethodName    = "/perdure.v1.ClientService/StartBatch"
+	ClientService_Batch_FullMethodName         = "/perdure.v1.ClientService/Batch"
+	ClientService_ListBatches_FullMethodName   = "/perdure.v1.ClientService/ListBatches"
+	ClientService_CancelBatch_FullMethodName   = "/perdure.v1.ClientService/CancelBatch"
 	ClientService_Call_FullMethodName          = "/perdure.v1.ClientService/Call"
 	ClientService_Entity_FullMethodName        = "/perdure.v1.ClientService/Entity"
 	ClientService_ListEntities_FullMethodName  = "/perdure.v1.ClientService/ListEntities"
@@ -152,6 +156,16 @@ type ClientServiceClient interface {
 	// When it asks for an export, the server sends the rows, then a message with all_rows_sent, and
 	// removes nothing before the client has answered with rows_saved. The last message has the reply.
 	Delete(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[DeleteRequest, DeletePart], error)
+	// StartBatch starts a job on the server that applies one verb to every execution that a query
+	// selects. The caller must be allowed to do that to a single execution. The same request with the
+	// same id again returns the batch that the first one started.
+	StartBatch(ctx context.Context, in *BatchRequest, opts ...grpc.CallOption) (*BatchJob, error)
+	// Batch returns a batch job and its progress.
+	Batch(ctx context.Context, in *BatchTarget, opts ...grpc.CallOption) (*BatchJob, error)
+	// ListBatches returns a page of batch jobs, newest first.
+	ListBatches(ctx context.Context, in *ListBatchesRequest, opts ...grpc.CallOption) (*BatchPage, error)
+	// CancelBatch ends a batch job after the page that it works on.
+	CancelBatch(ctx context.Context, in *BatchTarget, opts ...grpc.CallOption) (*Done, error)
 	// Call runs an operation, a view or an RPC of an entity or a service and waits for its result.
 	Call(ctx context.Context, in *CallRequest, opts ...grpc.CallOption) (*ValueReply, error)
 	// Entity returns the committed state of an entity.
@@ -524,6 +538,46 @@ func (c *clientServiceClient) Delete(ctx context.Context, opts ...grpc.CallOptio
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ClientService_DeleteClient = grpc.BidiStreamingClient[DeleteRequest, DeletePart]
+
+func (c *clientServiceClient) StartBatch(ctx context.Context, in *BatchRequest, opts ...grpc.CallOption) (*BatchJob, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BatchJob)
+	err := c.cc.Invoke(ctx, ClientService_StartBatch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) Batch(ctx context.Context, in *BatchTarget, opts ...grpc.CallOption) (*BatchJob, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BatchJob)
+	err := c.cc.Invoke(ctx, ClientService_Batch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) ListBatches(ctx context.Context, in *ListBatchesRequest, opts ...grpc.CallOption) (*BatchPage, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BatchPage)
+	err := c.cc.Invoke(ctx, ClientService_ListBatches_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) CancelBatch(ctx context.Context, in *BatchTarget, opts ...grpc.CallOption) (*Done, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Done)
+	err := c.cc.Invoke(ctx, ClientService_CancelBatch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *clientServiceClient) Call(ctx context.Context, in *CallRequest, opts ...grpc.CallOption) (*ValueReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -981,6 +1035,16 @@ type ClientServiceServer interface {
 	// When it asks for an export, the server sends the rows, then a message with all_rows_sent, and
 	// removes nothing before the client has answered with rows_saved. The last message has the reply.
 	Delete(grpc.BidiStreamingServer[DeleteRequest, DeletePart]) error
+	// StartBatch starts a job on the server that applies one verb to every execution that a query
+	// selects. The caller must be allowed to do that to a single execution. The same request with the
+	// same id again returns the batch that the first one started.
+	StartBatch(context.Context, *BatchRequest) (*BatchJob, error)
+	// Batch returns a batch job and its progress.
+	Batch(context.Context, *BatchTarget) (*BatchJob, error)
+	// ListBatches returns a page of batch jobs, newest first.
+	ListBatches(context.Context, *ListBatchesRequest) (*BatchPage, error)
+	// CancelBatch ends a batch job after the page that it works on.
+	CancelBatch(context.Context, *BatchTarget) (*Done, error)
 	// Call runs an operation, a view or an RPC of an entity or a service and waits for its result.
 	Call(context.Context, *CallRequest) (*ValueReply, error)
 	// Entity returns the committed state of an entity.
@@ -1147,6 +1211,18 @@ func (UnimplementedClientServiceServer) Import(grpc.ClientStreamingServer[Import
 }
 func (UnimplementedClientServiceServer) Delete(grpc.BidiStreamingServer[DeleteRequest, DeletePart]) error {
 	return status.Error(codes.Unimplemented, "method Delete not implemented")
+}
+func (UnimplementedClientServiceServer) StartBatch(context.Context, *BatchRequest) (*BatchJob, error) {
+	return nil, status.Error(codes.Unimplemented, "method StartBatch not implemented")
+}
+func (UnimplementedClientServiceServer) Batch(context.Context, *BatchTarget) (*BatchJob, error) {
+	return nil, status.Error(codes.Unimplemented, "method Batch not implemented")
+}
+func (UnimplementedClientServiceServer) ListBatches(context.Context, *ListBatchesRequest) (*BatchPage, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListBatches not implemented")
+}
+func (UnimplementedClientServiceServer) CancelBatch(context.Context, *BatchTarget) (*Done, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelBatch not implemented")
 }
 func (UnimplementedClientServiceServer) Call(context.Context, *CallRequest) (*ValueReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Call not implemented")
@@ -1708,6 +1784,78 @@ func _ClientService_Delete_Handler(srv interface{}, stream grpc.ServerStream) er
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ClientService_DeleteServer = grpc.BidiStreamingServer[DeleteRequest, DeletePart]
+
+func _ClientService_StartBatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).StartBatch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_StartBatch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).StartBatch(ctx, req.(*BatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_Batch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BatchTarget)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).Batch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_Batch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).Batch(ctx, req.(*BatchTarget))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_ListBatches_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListBatchesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).ListBatches(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_ListBatches_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).ListBatches(ctx, req.(*ListBatchesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_CancelBatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BatchTarget)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).CancelBatch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_CancelBatch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).CancelBatch(ctx, req.(*BatchTarget))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _ClientService_Call_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CallRequest)
@@ -2430,6 +2578,22 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reset",
 			Handler:    _ClientService_Reset_Handler,
+		},
+		{
+			MethodName: "StartBatch",
+			Handler:    _ClientService_StartBatch_Handler,
+		},
+		{
+			MethodName: "Batch",
+			Handler:    _ClientService_Batch_Handler,
+		},
+		{
+			MethodName: "ListBatches",
+			Handler:    _ClientService_ListBatches_Handler,
+		},
+		{
+			MethodName: "CancelBatch",
+			Handler:    _ClientService_CancelBatch_Handler,
 		},
 		{
 			MethodName: "Call",

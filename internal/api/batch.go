@@ -1,0 +1,130 @@
+package api
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Batches has the calls of batch jobs. A batch job applies one verb to every execution that a query
+// selects. It is an execution of the workflow model.BatchType, so it survives crashes and acts on
+// each execution once.
+type Batches interface {
+	// StartBatch starts a batch job. The caller must be allowed to do to a single execution what
+	// the batch does to all. A second call with the same id and the same request returns the batch
+	// that the first one started; another request with that id is a Conflict. A dry run starts
+	// nothing and returns how many executions the query selects.
+	StartBatch(ctx context.Context, r BatchRequest) (Batch, error)
+	// Batch returns a batch job and its progress, or NotFound.
+	Batch(ctx context.Context, r BatchTarget) (Batch, error)
+	// ListBatches returns batch jobs, newest first.
+	ListBatches(ctx context.Context, r BatchListRequest) (BatchPage, error)
+	// CancelBatch ends a batch job after the page that it works on. It returns Conflict when the
+	// batch has ended.
+	CancelBatch(ctx context.Context, r BatchTarget) error
+}
+
+// The verbs of batch jobs. Each does what the method of Client with that name does.
+const (
+	BatchCancel    = "cancel"
+	BatchTerminate = "terminate"
+	BatchSignal    = "signal"
+	BatchPause     = "pause"
+	BatchResume    = "resume"
+	BatchRetry     = "retry"
+	BatchReset     = "reset"
+	BatchDelete    = "delete"
+)
+
+// BatchVerbs lists the verbs.
+func BatchVerbs() []string {
+	return []string{BatchCancel, BatchTerminate, BatchSignal, BatchPause, BatchResume, BatchRetry, BatchReset, BatchDelete}
+}
+
+// BatchRequest starts a batch job.
+type BatchRequest struct {
+	Tenant string
+	// ID of the batch; empty for one that the server makes. With a RequestID and no ID, the server
+	// makes the same ID for the same RequestID.
+	ID        string
+	RequestID string
+	// Verb is one of the constants.
+	Verb string
+	// Query selects the executions. Distances such as -24h count from the start of the batch.
+	Query string
+	// Reason of the batch, and of its orders to executions.
+	Reason string
+	// Signal is the name of the signal that BatchSignal sends, and Input its value.
+	Signal string
+	Input  model.Payload
+	// Before, After and Placed say where BatchReset starts again; see PastRequest.
+	Before string
+	After  int64
+	Placed bool
+	// DryRun starts nothing.
+	DryRun bool
+}
+
+// BatchTarget names a batch job, and says why it is canceled.
+type BatchTarget struct {
+	Tenant, ID string
+	Reason     string
+	RequestID  string
+}
+
+// BatchListRequest selects batch jobs.
+type BatchListRequest struct {
+	Tenant string
+	// Open selects only batches that have not ended.
+	Open   bool
+	Limit  int
+	Cursor string // opaque, from the page before
+}
+
+// Batch is a batch job.
+type Batch struct {
+	ID   string
+	Verb string
+	// Query is what the caller asked for. Selects is the whole selection, with absolute times.
+	Query, Selects string
+	Reason         string
+	Signal         string
+	// By is the caller that started the batch; empty for the program itself.
+	By             string
+	Started, Ended model.Time
+	// Status of the batch; 0 for a dry run.
+	Status model.Status
+	// Failure is why the batch failed or was canceled.
+	Failure *model.Failure
+	// Reasons say why an open batch waits. Only StartBatch and Batch fill them.
+	Reasons  []model.Reason
+	Progress BatchProgress
+}
+
+// BatchProgress says how far a batch is.
+type BatchProgress struct {
+	// Matched is how many executions the query selected when the batch started.
+	Matched int64
+	// Done counts the executions that the verb was applied to. Skipped counts executions that had
+	// ended or were removed before their turn came. Failed counts executions that refused the verb,
+	// or could not be reached.
+	Done, Skipped, Failed int64
+	// Errors are the last errors, at most MaxBatchErrors.
+	Errors []BatchError
+}
+
+// MaxBatchErrors is how many errors a batch keeps.
+const MaxBatchErrors = 20
+
+// BatchError is why a batch failed for one execution.
+type BatchError struct {
+	Workflow, Key string
+	Run           model.RunID
+	Kind, Text    string
+}
+
+// BatchPage is one page of batch jobs.
+type BatchPage struct {
+	Batches []Batch
+	Cursor  string // empty on the last page
+}

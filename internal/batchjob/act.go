@@ -1,0 +1,177 @@
+package batchjob
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/batch"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/query"
+)
+
+// Bounds of a page.
+const (
+	// pageSize is how many executions are listed at once, and maxPageBytes how many bytes their
+	// names may have.
+	pageSize     = 100
+	maxPageBytes = 128 << 10
+	// workers is how many executions a batch acts on at once.
+	workers = 8
+	// itemTime is how long an act may take.
+	itemTime = 30 * time.Second
+	// maxTries is how often a batch acts on a page before it counts executions as failed that
+	// cannot be reached.
+	maxTries = 5
+	// maxErrorText bounds the text of an error.
+	maxErrorText = 300
+)
+
+// work is what a batch does in one process.
+type work struct {
+	client     api.Client
+	tenant, id string
+	spec       *batch.Spec
+}
+
+// list returns the executions of the next page, without executions of Perdure itself, and the
+// cursor of the page after it.
+func (w *work) list(ctx context.Context, cursor string) (items []batch.Item, next string, err error) {
+	q, err := query.Parse(w.spec.Selects, time.Now()) // its times are absolute
+	if err != nil {
+		return nil, "", err
+	}
+	r := q.Request(w.tenant)
+	r.Cursor = cursor
+
+	for r.Limit = pageSize; ; r.Limit /= 2 {
+		list, err := w.client.List(ctx, r)
+		if err != nil {
+			return nil, "", err
+		}
+		items, size := []batch.Item{}, 0
+		for i := range list.Executions {
+			s := &list.Executions[i].Start
+			if model.IsBuiltIn(s.Address.Type) {
+				continue
+			}
+			items = append(items, batch.Item{Workflow: s.Address.Type, Key: s.Address.Key, Run: s.Run.String()})
+			size += len(s.Address.Type) + len(s.Address.Key)
+		}
+		if size <= maxPageBytes || r.Limit == 1 {
+			return items, list.Cursor, nil
+		}
+	}
+}
+
+// act acts on the items of a page, several at once. An error means that some of them could not be
+// reached, and that the page must be tried again. The last try counts them as failed instead.
+func (w *work) act(ctx context.Context, items []batch.Item, last bool) (batch.Progress, error) {
+	errs := make([]error, len(items))
+	turns := make(chan int)
+	var busy sync.WaitGroup
+	for range min(workers, len(items)) {
+		busy.Go(func() {
+			for i := range turns {
+				errs[i] = w.one(ctx, &items[i])
+			}
+		})
+	}
+	for i := range items {
+		turns <- i
+	}
+	close(turns)
+	busy.Wait()
+
+	var p batch.Progress
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			p.Done++
+		case fault.Is(err, fault.NotFound), fault.Is(err, fault.Conflict):
+			p.Skipped++
+		case ctx.Err() != nil:
+			return p, context.Cause(ctx)
+		case isPassing(err) && !last:
+			return p, fault.New(fault.KindOf(err), "%s/%s: %w", items[i].Workflow, items[i].Key, err)
+		default:
+			p.Failed++
+			p.Errors = append(p.Errors, errorOf(items[i], err))
+		}
+	}
+	p.Errors = p.Errors[max(0, len(p.Errors)-api.MaxBatchErrors):]
+	return p, nil
+}
+
+// isPassing reports whether an error may be gone at the next try.
+func isPassing(err error) bool {
+	switch fault.KindOf(err) {
+	case fault.Unavailable, fault.Timeout, fault.Exhausted, fault.Canceled:
+		return true
+	default:
+		return errors.Is(err, context.DeadlineExceeded)
+	}
+}
+
+// one acts on one execution. The request id makes a repetition harmless.
+func (w *work) one(ctx context.Context, item *batch.Item) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // nothing new begins
+	}
+	ctx, cancel := context.WithTimeout(ctx, itemTime)
+	defer cancel()
+	run, err := model.ParseRunID(item.Run)
+	if err != nil {
+		return err
+	}
+
+	s := w.spec
+	t := api.Target{Address: model.Address{Tenant: w.tenant, Type: item.Workflow, Key: item.Key}, Run: run}
+	request := "batch/" + w.id + "/" + item.Run
+	order := api.CancelRequest{Target: t, Reason: s.Reason, RequestID: request}
+	if order.Reason == "" {
+		order.Reason = "batch " + w.id
+	}
+
+	switch s.Verb {
+	case api.BatchCancel:
+		return w.client.Cancel(ctx, order)
+	case api.BatchTerminate:
+		return w.client.Terminate(ctx, order)
+	case api.BatchPause:
+		return w.client.Pause(ctx, order)
+	case api.BatchResume:
+		return w.client.Resume(ctx, order)
+	case api.BatchSignal:
+		return w.client.Signal(ctx, api.SignalRequest{Target: t, Name: s.Signal, Input: s.Input.Payload, RequestID: request})
+	case api.BatchRetry:
+		_, err = w.client.Retry(ctx, api.PastRequest{Source: t, RequestID: request})
+	case api.BatchReset:
+		_, err = w.client.Reset(ctx, api.PastRequest{Source: t, Before: s.Before, After: s.After, Placed: s.Placed, RequestID: request})
+	case api.BatchDelete:
+		return w.remove(ctx, t, request)
+	default:
+		err = fault.New(fault.Invalid, "this build does not know the verb %.40q", s.Verb)
+	}
+	return err
+}
+
+// remove deletes an execution with all its runs. If it is gone, this batch or another caller has
+// removed it, so it counts as done.
+func (w *work) remove(ctx context.Context, t api.Target, request string) error {
+	d, err := w.client.Describe(ctx, t)
+	if err == nil && !d.Current {
+		return fault.New(fault.Conflict, "run %s of %s is not the current one", t.Run, t.Address)
+	}
+	if err == nil {
+		t.Run = model.RunID{}
+		_, err = w.client.Delete(ctx, api.DeleteRequest{Target: t, RequestID: request})
+	}
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,150 @@
+package batchjob
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/batch"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// refusing answers each act as the key of the execution says.
+type refusing struct {
+	api.Client
+	acts     atomic.Int64
+	most, in atomic.Int64
+}
+
+func (r *refusing) answer(key string) error {
+	r.acts.Add(1)
+	r.most.Store(max(r.most.Load(), r.in.Add(1)))
+	defer r.in.Add(-1)
+	for _, k := range []fault.Kind{fault.NotFound, fault.Conflict, fault.Unavailable, fault.Timeout, fault.Exhausted, fault.Invalid, fault.Corrupt, fault.Blocked} {
+		if strings.HasPrefix(key, k.String()) {
+			return fault.New(k, "%s: %s", key, strings.Repeat("x", 1000))
+		}
+	}
+	return nil
+}
+
+func (r *refusing) Cancel(_ context.Context, c api.CancelRequest) error {
+	return r.answer(c.Target.Address.Key)
+}
+
+func (r *refusing) Describe(_ context.Context, t api.Target) (api.Description, error) {
+	return api.Description{Current: t.Address.Key != "replaced"}, r.answer(t.Address.Key)
+}
+
+func (r *refusing) Delete(_ context.Context, d api.DeleteRequest) (api.DeleteReply, error) {
+	return api.DeleteReply{}, r.answer(d.Target.Address.Key)
+}
+
+func items(keys ...string) (all []batch.Item) {
+	for _, key := range keys {
+		all = append(all, batch.Item{Workflow: "w", Key: key, Run: model.RunID{1}.String()})
+	}
+	return all
+}
+
+// What an execution answers decides how it counts, and whether the page is tried again.
+func TestAnswersOfExecutions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		verb, key string
+		last      bool
+		want      batch.Progress
+		again     bool
+	}{
+		{api.BatchCancel, "fine", false, batch.Progress{Done: 1}, false},
+		{api.BatchCancel, fault.NotFound.String(), false, batch.Progress{Skipped: 1}, false},
+		{api.BatchCancel, fault.Conflict.String(), false, batch.Progress{Skipped: 1}, false},
+		{api.BatchCancel, fault.Invalid.String(), false, batch.Progress{Failed: 1}, false},
+		{api.BatchCancel, fault.Corrupt.String(), false, batch.Progress{Failed: 1}, false},
+		{api.BatchCancel, fault.Blocked.String(), false, batch.Progress{Failed: 1}, false},
+		{api.BatchCancel, fault.Unavailable.String(), false, batch.Progress{}, true},
+		{api.BatchCancel, fault.Timeout.String(), false, batch.Progress{}, true},
+		{api.BatchCancel, fault.Exhausted.String(), false, batch.Progress{}, true},
+		{api.BatchCancel, fault.Unavailable.String(), true, batch.Progress{Failed: 1}, false},
+		{api.BatchDelete, "fine", false, batch.Progress{Done: 1}, false},
+		{api.BatchDelete, fault.NotFound.String(), false, batch.Progress{Done: 1}, false},
+		{api.BatchDelete, "replaced", false, batch.Progress{Skipped: 1}, false},
+		{"unknown", "fine", false, batch.Progress{Failed: 1}, false},
+	} {
+		// One execution per page shows what its answer does.
+		w := &work{client: &refusing{}, tenant: "acme", id: "b", spec: &batch.Spec{Verb: c.verb}}
+		got, err := w.act(t.Context(), items(c.key), c.last)
+		if (err != nil) != c.again || err == nil && (got.Done != c.want.Done || got.Skipped != c.want.Skipped || got.Failed != c.want.Failed) {
+			t.Errorf("%s of %s: %+v, %v", c.verb, c.key, got, err)
+		}
+
+		if got.Failed > 0 && (len(got.Errors) != 1 || got.Errors[0].Key != c.key || len(got.Errors[0].Text) > maxErrorText+10) {
+			t.Errorf("%s of %s: %+v", c.verb, c.key, got.Errors)
+		}
+	}
+}
+
+// A page keeps the last errors only, and acts on a bounded number of executions at once.
+func TestErrorsAndWorkersAreBounded(t *testing.T) {
+	t.Parallel()
+	var keys []string
+	for i := range 100 {
+		keys = append(keys, fmt.Sprintf("%s-%02d", fault.Invalid, i))
+	}
+	c := &refusing{}
+	w := &work{client: c, tenant: "acme", id: "b", spec: &batch.Spec{Verb: api.BatchCancel}}
+	var all batch.Progress
+	for range 3 {
+		got, err := w.act(t.Context(), items(keys...), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Add(&got)
+	}
+	last := all.Errors[len(all.Errors)-1].Key
+	if all.Failed != 300 || len(all.Errors) != api.MaxBatchErrors || last != keys[99] || c.acts.Load() != 300 || c.most.Load() > workers {
+		t.Errorf("%d failed, %d errors, the last of %s, %d acts, %d at once", all.Failed, len(all.Errors), last, c.acts.Load(), c.most.Load())
+	}
+}
+
+// long lists executions with long keys.
+type long struct {
+	api.Client
+	limits []int
+}
+
+func (l *long) List(_ context.Context, r api.ListRequest) (page api.ListPage, err error) {
+	l.limits = append(l.limits, r.Limit)
+	for range r.Limit {
+		page.Executions = append(page.Executions, api.Description{Start: model.Start{Address: model.Address{Type: "w", Key: strings.Repeat("k", 4000)}}})
+	}
+	page.Cursor = "next"
+	return page, nil
+}
+
+// A page of long names is smaller.
+func TestPageIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	c := &long{}
+	w := &work{client: c, tenant: "acme", id: "b", spec: &batch.Spec{Verb: api.BatchCancel, Selects: `workflow = "w"`}}
+	got, next, err := w.list(t.Context(), "")
+	if err != nil || next != "next" || len(got) != 25 || len(c.limits) != 3 {
+		t.Errorf("%d items, cursor %s, %v; asked for %v", len(got), next, err, c.limits)
+	}
+}
+
+// A page that is interrupted is not recorded.
+func TestInterruptedPageIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := &refusing{}
+	w := &work{client: c, tenant: "acme", id: "b", spec: &batch.Spec{Verb: api.BatchCancel}}
+	if got, err := w.act(ctx, items("a", "b"), true); err == nil || c.acts.Load() != 0 {
+		t.Errorf("%+v, %d acts", got, c.acts.Load())
+	}
+}
