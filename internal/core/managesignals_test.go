@@ -125,8 +125,8 @@ func TestDropNamedSignals(t *testing.T) {
 	}
 }
 
-// Workers of another protocol read signals from the event log. A signal that an operator skips would
-// be there twice, and one that is dropped would still be there, so both are refused.
+// Workers of another protocol read signals from the event log. A signal that an operator skips
+// would be there twice, and one that is dropped would still be there, so both are refused.
 func TestSignalsOfAnEventLogStay(t *testing.T) {
 	t.Parallel()
 	k := newSignalDeskOf(t, model.FlovynPrefix+"orders")
