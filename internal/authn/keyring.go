@@ -132,6 +132,9 @@ func (r *Keyring) Authenticate(_ context.Context, header map[string][]string) (I
 	if r.unsigned && strings.Count(secret, ".") == 2 {
 		return r.unsignedUser(secret, header)
 	}
+	if r.unsigned && placeholderToken.MatchString(secret) {
+		return r.unnamedUser(header)
+	}
 
 	if r.verifier != nil && isToken(secret) {
 		return r.authenticateToken(secret, header)

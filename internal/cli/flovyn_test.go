@@ -68,8 +68,9 @@ func TestFlovynContract(t *testing.T) {
 	if got, err := who("flovyn_wk_test_0123456789abcdef"); err != nil || got.Tenant != "acme" || got.Admin {
 		t.Errorf("the static key: %+v, %v", got, err)
 	}
-	token := "e30.eyJzdWIiOiJ1In0.x" // {"sub":"u"}, without a signature
-	for _, key := range []string{"another key of the same length!!", token} {
+	token := "e30.eyJzdWIiOiJ1In0.x"                                      // {"sub":"u"}, without a signature
+	placeholder := "fct_placeholder-0f7c1c1e-5b5a-4c3e-9a35-2f6a52f7a111" // of clients without a token
+	for _, key := range []string{"another key of the same length!!", token, placeholder} {
 		if _, err := who(key); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("key %q: %v", key, err)
 		}
@@ -82,6 +83,12 @@ func TestFlovynContract(t *testing.T) {
 	}
 	if got, err := who(token); err != nil || !got.Older || !got.Admin {
 		t.Errorf("a token: %+v, %v", got, err)
+	}
+	if got, err := who(placeholder); err != nil || got.Older || !got.Admin {
+		t.Errorf("a placeholder: %+v, %v", got, err)
+	}
+	if _, err := who(placeholder + "0"); !fault.Is(err, fault.Unauthenticated) {
+		t.Errorf("a longer placeholder: %v", err)
 	}
 	// {"sub":"u","exp":1}
 	if _, err := who("e30.eyJzdWIiOiJ1IiwiZXhwIjoxfQ.x"); !fault.Is(err, fault.Unauthenticated) {

@@ -42,6 +42,11 @@ process at a time: stop your program before you change its file.`,
 // target parses workflow/key and the --run flag.
 func (o *options) target(arg, run string) (subject, error) {
 	name, key, ok := strings.Cut(arg, "/")
+	if strings.HasPrefix(name, model.FlovynPrefix) {
+		// Names of queues may contain slashes, and ids do not.
+		end := strings.LastIndexByte(arg, '/')
+		name, key = arg[:max(end, 0)], arg[end+1:]
+	}
 	if !ok || name == "" || key == "" {
 		return subject{}, fault.New(fault.Invalid, "%q is not the name of an execution: write workflow/key", arg)
 	}

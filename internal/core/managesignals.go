@@ -72,6 +72,10 @@ func (x *Execution) notUnread(m *model.Message) string {
 // manageSignal skips or drops a signal. The caller has made sure that no worker may be about to
 // take it: a turn that takes a removed signal would contradict the history.
 func (x *Execution) manageSignal(d *Decision, m *model.Message, now model.Time, lim Limits) {
+	if m.To.ReadsLog() {
+		d.refuse(fault.Invalid, fmt.Sprintf("workers read the signals of %s from its event log, in which they stay: they cannot be skipped or dropped", m.To))
+		return
+	}
 	if m.Name == model.MailboxDropNamed {
 		x.dropNamed(d, m, now, lim)
 		return

@@ -12,20 +12,26 @@ import (
 // signalDesk is an execution whose operator looks at its signals.
 type signalDesk struct {
 	t   *testing.T
+	typ string
 	x   *core.Execution
 	all []model.Event
 }
 
 func newSignalDesk(t *testing.T) *signalDesk {
 	t.Helper()
-	k := &signalDesk{t: t}
+	return newSignalDeskOf(t, "order")
+}
+
+func newSignalDeskOf(t *testing.T, typ string) *signalDesk {
+	t.Helper()
+	k := &signalDesk{t: t, typ: typ}
 	k.send(&model.Message{Kind: model.MessageStart, Input: model.Payload{}})
 	return k
 }
 
 func (k *signalDesk) send(m *model.Message) core.Decision {
 	k.t.Helper()
-	m.To = model.Address{Tenant: "default", Type: "order", Key: "a"}
+	m.To = model.Address{Tenant: "default", Type: k.typ, Key: "a"}
 	x, d := core.Deliver(k.x, m, 5, model.RunID{1}, core.DefaultLimits)
 	k.x, k.all = x, append(k.all, d.Events...)
 	return d
@@ -115,6 +121,24 @@ func TestDropNamedSignals(t *testing.T) {
 		k.reload()
 	}
 	if got := k.names(); got != "stop" {
+		t.Errorf("%q is left", got)
+	}
+}
+
+// Workers of another protocol read signals from the event log. A signal that an operator skips
+// would be there twice, and one that is dropped would still be there, so both are refused.
+func TestSignalsOfAnEventLogStay(t *testing.T) {
+	t.Parallel()
+	k := newSignalDeskOf(t, model.FlovynPrefix+"orders")
+	k.signal("go")
+	id := k.list()[0].ID
+	for order, what := range map[string]string{model.MailboxSkip: id, model.MailboxDrop: id, model.MailboxDropNamed: "go"} {
+		d := k.send(&model.Message{Kind: model.MessageMailbox, Name: order, ID: what, Failure: &model.Failure{Message: "why"}})
+		if err := d.Refusal(); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "from its event log") || d.HasWrites() {
+			t.Errorf("%s: %v", order, err)
+		}
+	}
+	if got := k.names(); got != "go" {
 		t.Errorf("%q is left", got)
 	}
 }

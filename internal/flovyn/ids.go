@@ -13,7 +13,7 @@ import (
 
 // Prefix begins the type of the executions of this protocol, and the names of their task queues.
 // The name of the queue follows, because workers find code by queue.
-const Prefix = "flovyn:"
+const Prefix = model.FlovynPrefix
 
 // defaultQueue is the queue of a request that names none.
 const defaultQueue = "default"

@@ -314,8 +314,12 @@ func (j *journal) note(e *model.Event) {
 func (j *journal) notePromise(e *model.Event) {
 	var n promiseNote
 	_ = json.Unmarshal(e.Input.Data, &n) // the door wrote it
-	p := &promise{id: n.ID, name: n.Name, key: n.Key}
-	j.promises, j.byID[n.ID] = append(j.promises, p), p
+	// A fork has the notes of its source, and promises of its own: by an id that leads to the
+	// source, clients would settle the promise of that one. Events before the fork have the other
+	// id.
+	p := &promise{id: promiseID(j.execution, len(j.promises)+1), name: n.Name, key: n.Key}
+	j.promises = append(j.promises, p)
+	j.byID[p.id], j.byID[n.ID] = p, p
 	o := j.promiseObject(p)
 	if n.TimeoutMs != nil {
 		o.number("timeoutMs", *n.TimeoutMs)

@@ -26,6 +26,14 @@ func IsBuiltIn(typ string) bool {
 // asked for it, so no other request and no code may start one.
 const BatchType = ReservedPrefix + "batch"
 
+// FlovynPrefix begins the type of executions whose workers speak the Flovyn protocol. The name of
+// their queue follows.
+const FlovynPrefix = "flovyn:"
+
+// ReadsLog reports whether workers read the history of an execution as the event log of another
+// protocol. They number its events, so nothing that they have seen may disappear from it.
+func (a Address) ReadsLog() bool { return strings.HasPrefix(a.Type, FlovynPrefix) }
+
 // DefaultQueue is the queue of a task that names none.
 const DefaultQueue = "default"
 
