@@ -45,6 +45,7 @@ func TestExactValuesAreReadBackUnchanged(t *testing.T) {
 // These may change on their way through JSON, or share memory that the body of a step can change.
 func TestOtherTypesAreNotExact(t *testing.T) {
 	t.Parallel()
+
 	for _, v := range []any{
 		[]byte{},
 		[]string{},

@@ -582,7 +582,7 @@ func TestPayloadsInJSON(t *testing.T) {
 	for _, p := range []model.Payload{
 		{}, {Data: []byte(`{"a":1}`)}, {Data: []byte("perdure-blob:1:ab/cd:12:ef"), Encoding: "json+offload;sum=x"}, {Data: []byte{0xff, 0}, Encoding: "json+aes-gcm"}, {Data: []byte("x"), Encoding: "text"},
 	} {
-		s := Spec{Job: Job{Input: Payload{p}}}
+		s := Spec{Job: Job{Input: Payload{Payload: p}}}
 		data, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
