@@ -16,7 +16,7 @@ COUNT  ?= 1
 FAULTS ?= 60
 SEED   ?= 0
 
-GO_FILES = $$(git ls-files --cached --others --exclude-standard '*.go' ':!*.pb.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done)
+GO_FILES = $$(git ls-files --cached --others --exclude-standard '*.go' ':!*.pb.go' ':!*.gen.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done)
 
 .PHONY: help
 help: ## list the targets
@@ -51,6 +51,10 @@ test-long: ## crash rounds, chaos and other tests that are too slow for every ch
 	PERDURE_TEST_QUIET=1 go test -p 1 -timeout 60m ./internal/chaos ./internal/crashwalk ./internal/e2e ./internal/txtest ./internal/bench
 	go test -tags long -run Long -timeout 60m $(PKG)
 	go test -race -timeout 30m ./examples/... && go test -race -run EveryFrameBoundary ./internal/remote
+
+.PHONY: clients
+clients: ## compile and test the clients that are generated from the OpenAPI document
+	scripts/clients.sh
 
 .PHONY: test-dial
 test-dial: ## the suites of apps, and the examples, with a server between every app and its engine

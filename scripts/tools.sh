@@ -18,6 +18,8 @@ tools=(
 	"golangci-lint|github.com/golangci/golangci-lint/v2/cmd/golangci-lint|v2.14.0"
 	# golangci-lint formats too, but a formatter that builds in seconds is kinder to `make fmt`.
 	"gofumpt|mvdan.cc/gofumpt|v0.12.0"
+	# scripts/clients.sh generates the Go client of the REST API with it.
+	"oapi-codegen|github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen|v2.8.1"
 )
 
 bin=$PWD/.bin

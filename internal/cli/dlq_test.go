@@ -142,7 +142,7 @@ func TestDlqBesideANode(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 
-	do("workflows perdure.schedule, perdure.send, shop", 0, "worker", "list")
+	do("workflows perdure.batch, perdure.schedule, perdure.send, shop", 0, "worker", "list")
 	do("v7", 0, "worker", "list", "-o", "json")
 	do(`"written to bob"`, 0, "task", "submit", "letter", "--queue", "post", "--input", `"bob"`, "--wait")
 	list := ids(t, do("", 0, "dlq", "list", "-o", "json"))

@@ -1,9 +1,9 @@
 package restapi
 
 import (
-	"bytes"
 	"embed"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"reflect"
 )
@@ -25,7 +25,7 @@ func (s *Server) addDocs() {
 	})
 
 	s.mux.HandleFunc("GET /v1/openapi-3.0.json", func(w http.ResponseWriter, _ *http.Request) {
-		text, err := s.api.OpenAPI().Downgrade()
+		text, err := s.Document30()
 		if err != nil {
 			writeProblem(w, problemOf(err))
 			return
@@ -63,7 +63,30 @@ func (s *Server) Document30() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var indented bytes.Buffer
-	err = json.Indent(&indented, text, "", "  ")
-	return indented.Bytes(), err
+	var document any
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, err
+	}
+	remove31(document)
+	return json.MarshalIndent(document, "", "  ")
+}
+
+// remove31 removes what version 3.0 does not have: everything beside a reference, and the types of
+// the content of texts.
+func remove31(part any) {
+	switch p := part.(type) {
+	case map[string]any:
+		if _, ok := p["$ref"].(string); ok {
+			maps.DeleteFunc(p, func(name string, _ any) bool { return name != "$ref" })
+			return
+		}
+		delete(p, "contentMediaType")
+		for _, inner := range p {
+			remove31(inner)
+		}
+	case []any:
+		for _, inner := range p {
+			remove31(inner)
+		}
+	}
 }

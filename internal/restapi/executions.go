@@ -269,7 +269,7 @@ func (s *Server) explain(ctx context.Context, who *authn.Identity, in *TargetPat
 type awaitInput struct {
 	TargetPath
 
-	Wait string `query:"wait" doc:"How long to wait, at most 10m; 30s by default"`
+	Wait string `query:"wait" example:"1s" doc:"How long to wait, at most 10m; 30s by default"`
 }
 
 // result is how an execution ended, or that it has not ended yet.
