@@ -351,7 +351,7 @@ func journeyOver(t *testing.T, at cut) (bodies map[string]int, kinds []string, r
 	j := &journey{bodies: map[string]int{}}
 	d := j.definitions()
 	app, err := attach.Open(t.Context(), attach.Config{
-		Backend: backend{n.Backend(), work}, Tenant: tenant, IdleAfter: time.Second, OnClose: func() error { work.Close(); return nil },
+		Backend: backend{n.Backend(), work}, Served: true, Tenant: tenant, IdleAfter: time.Second, OnClose: func() error { work.Close(); return nil },
 	}, d.all()...)
 	if err != nil {
 		t.Fatal(err)

@@ -123,7 +123,7 @@ func (s *server) open(t *testing.T, defs ...perdure.Definition) *perdure.App {
 	t.Helper()
 	work := remote.NewWork(s.conn, remote.WorkConfig{Backoff: time.Millisecond})
 	app, err := attach.Open(t.Context(), attach.Config{
-		Backend: backend{s.node.Backend(), work}, Tenant: model.DefaultTenant,
+		Backend: backend{s.node.Backend(), work}, Served: true, Tenant: model.DefaultTenant,
 		OnClose: func() error { work.Close(); return nil },
 	}, defs...)
 	if err != nil {
