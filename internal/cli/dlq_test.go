@@ -112,7 +112,7 @@ func TestDlqOnAFile(t *testing.T) {
 	do("cancel requested: task:letter/bad-1", 0, "task", "cancel", "letter/bad-1", "--reason", "enough")
 	do("is a task", 2, "workflow", "signal", "task:letter/bad-1", "x")
 	do("is a task", 2, "workflow", "fork", "task:letter/bad-1", "--key", "x")
-	do("no program can execute tasks", 2, "dlq", "requeue", "--all", "--canary", "--yes")
+	do("no program that executes tasks has the file open", 2, "dlq", "requeue", "--all", "--canary", "--yes")
 	do("2 selected; nothing changed", 0, "dlq", "purge", "--older", "1ns", "--dry-run")
 	do("select 2 dead tasks", 2, "dlq", "purge", "--activity", "letter")
 	do("2 done", 0, "dlq", "purge", "--activity", "letter", "--yes")
