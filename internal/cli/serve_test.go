@@ -342,7 +342,7 @@ func TestServeRefuses(t *testing.T) {
 		{"must be a text, a number or a truth value", 2, []string{"--config", writeFile(t, dir, "d.toml", "[listen]\na = 1")}},
 		{"serve needs that of a store", 2, []string{"--store", "grpc://localhost:7800"}},
 		{"is not known", 2, []string{"--store", "mysql://x"}},
-		{"unknown command", 2, []string{"now"}},
+		{"does not work with the argument \"now\"", 2, []string{"now"}},
 		{"address already in use", 5, []string{"--listen", taken.Addr().String()}},
 		{"connection refused", 5, []string{"--store", "postgres://127.0.0.1:1/none?connect_timeout=1"}},
 	} {
