@@ -82,7 +82,7 @@ packages() { go list ./... | grep -vE "$long" | grep "$@"; }
 #
 # The slowest packages mostly wait for servers. They come first, so that they wait while the others
 # compile. `go test` runs a package once, also when it is named twice.
-slowest='./internal/store/postgres ./internal/engine ./internal/flovyn . ./internal/engine/peer'
+slowest='./internal/engine ./internal/flovyn . ./internal/engine/peer'
 # shellcheck disable=SC2046,SC2086 # flags and packages are meant to be split
 race() {
 	CGO_ENABLED=1 PERDURE_TEST_DIAL=also tested -race -short -parallel 4 -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' $slowest $(packages -vE "$plain|$heavy")

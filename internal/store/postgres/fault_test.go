@@ -483,7 +483,7 @@ func TestReadOnlyServer(t *testing.T) {
 func TestCommitHasTimeForItsBytes(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
-	const size, rate = 768 << 10, 384 << 10 // two seconds; a small batch has 800 ms
+	const size, rate = 768 << 10, 384 << 10 // two seconds; a small batch has 1.6 s
 	for name, limit := range map[string]func(b *store.Batch){
 		"bytes":    func(b *store.Batch) { b.Bytes = size },
 		"patience": func(b *store.Batch) { b.Patience = 3 },
@@ -491,7 +491,7 @@ func TestCommitHasTimeForItsBytes(t *testing.T) {
 		for _, prepared := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, ", prepared ", prepared), func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, server, func(c *postgres.Config) { c.Lease, c.NoPrepare = time.Second, !prepared })
+				r := newRig(t, server, func(c *postgres.Config) { c.Lease, c.NoPrepare = 2*time.Second, !prepared })
 				r.proxy.Throttle(rate)
 				large := r.batch(limit, func(b *store.Batch) { b.Events[0].Event.Output.Data = make([]byte, size) })
 				r.commit(large)
