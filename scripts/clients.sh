@@ -5,7 +5,8 @@
 #   scripts/clients.sh generate    write their generated code again
 #   scripts/clients.sh fresh       fail if the committed code is not what the generators write now
 #
-# The TypeScript client needs node and npm. Without them the script says so and leaves it out.
+# The TypeScript client needs node, npm and its packages. Without them the script says so and leaves
+# it out.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -28,15 +29,18 @@ trap cleanup EXIT
 
 have_node() { command -v node >/dev/null && command -v npm >/dev/null; }
 
-# packages: installs what clients/typescript/package-lock.json names, unless it is installed.
+# packages: installs what clients/typescript/package-lock.json names, unless it is installed. It
+# fails without node and npm, and if npm cannot get the packages.
 packages() {
+	have_node || { say 'node and npm are not installed: the TypeScript client is left out' && return 1; }
 	local lock
 	lock=$(sha256sum clients/typescript/package-lock.json)
 	if grep -q '"resolved"' clients/typescript/package-lock.json; then
 		die 'clients/typescript/package-lock.json names the hosts of packages: remove its "resolved" lines'
 	fi
 	if [ "$(cat clients/typescript/node_modules/.lock 2>/dev/null)" != "$lock" ]; then
-		(cd clients/typescript && npm ci --no-audit --no-fund --loglevel=error)
+		(cd clients/typescript && npm ci --no-audit --no-fund --loglevel=error) ||
+			{ say 'npm cannot install the packages: the TypeScript client is left out' && return 1; }
 		printf '%s\n' "$lock" >clients/typescript/node_modules/.lock
 	fi
 }
@@ -46,11 +50,9 @@ packages() {
 generate() {
 	scripts/tools.sh oapi-codegen
 	.bin/oapi-codegen -config clients/go/oapi-codegen.yaml -o "$1" "$documents/openapi-3.0.json"
-	if have_node; then
-		packages
+	if packages; then
 		clients/typescript/node_modules/.bin/openapi-typescript "$documents/openapi.json" --output "$2" >/dev/null
-	else
-		say 'node and npm are not installed: the TypeScript client is left out'
+	elif [ "$2" != clients/typescript/src/schema.ts ]; then
 		cp clients/typescript/src/schema.ts "$2"
 	fi
 }
@@ -78,11 +80,8 @@ test)
 	export PERDURE_URL=${url%/v1}
 
 	(cd clients/go && go vet ./... && go test -count 1 ./...)
-	if have_node; then
-		packages
+	if packages; then
 		(cd clients/typescript && node_modules/.bin/tsc && npm test --silent)
-	else
-		say 'node and npm are not installed: the TypeScript client is not tested'
 	fi
 	;;
 *)
