@@ -14,8 +14,8 @@ import (
 // workerTokenPrefix begins the worker tokens of the older Flovyn dialect. A key follows.
 const workerTokenPrefix = "fwt_"
 
-// placeholderToken matches what native bindings of Flovyn SDKs present when nobody has given them a
-// token. Clients of the Kotlin SDK have no way to be given one.
+// placeholderToken matches what native bindings of Flovyn SDKs present when they have no token.
+// Programs cannot give a token to the client of the Kotlin SDK.
 var placeholderToken = regexp.MustCompile(`^f[wc]t_placeholder-[0-9a-f-]{36}$`)
 
 // Trust adds a static key of a tenant. It must be called before the server runs.

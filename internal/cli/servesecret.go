@@ -11,7 +11,7 @@ import (
 func hasPassword(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil {
-		return false // whoever opens it says what is wrong
+		return false // the code that opens it says what is wrong
 	}
 	_, in := u.User.Password()
 	return in || u.Query().Has("password")

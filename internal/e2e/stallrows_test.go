@@ -66,8 +66,8 @@ func (w *stalls) startRefused(owner *perdure.App, flow *perdure.Workflow[string,
 		x := d.Execution(perdure.RawKey("k"))
 		err := stallWord.Send(c, x, "go on")
 		wantError(t, "a signal to "+x.Ref.Workflow, err, perdure.ErrBlocked, "not this one")
-		// The quarantine ends after a minute, and nobody repeats a refused signal. The store keeps
-		// the signal of a workflow, which starts the quarantine again, however slow the test is.
+		// The quarantine ends after a minute, and a client does not repeat a refused signal. The
+		// store keeps the signal of a workflow, and that signal starts the quarantine again.
 		mustStart(t, c, flow, "remind "+x.Ref.Workflow, perdure.RawKey("reminds-"+x.Ref.Workflow))
 	}
 	call := func(name, key, because string) {
