@@ -48,7 +48,7 @@ test: ## tests with the race detector; starts its own PostgreSQL (PKG=./internal
 
 .PHONY: test-long
 test-long: ## crash rounds, chaos and other tests that are too slow for every change
-	PERDURE_TEST_QUIET=1 go test -p 1 -timeout 60m ./internal/chaos ./internal/crashwalk ./internal/e2e ./internal/txtest ./internal/bench
+	PERDURE_TEST_QUIET=1 go test -p 1 -timeout 60m ./internal/chaos ./internal/crashwalk ./internal/e2e ./internal/flovyn ./internal/txtest ./internal/bench
 	go test -tags long -run Long -timeout 60m $(PKG)
 	go test -race -timeout 30m ./examples/... && go test -race -run EveryFrameBoundary ./internal/remote
 
@@ -61,9 +61,10 @@ test-dial: ## the suites of apps, and the examples, with a server between every 
 	PERDURE_TEST_DIAL=all go test -count 1 -p 1 -timeout 30m . ./internal/e2e ./internal/txtest ./examples/...
 
 .PHONY: fuzz
-fuzz: ## 100,000 malformed inputs each: REST, gRPC, configuration, tokens, the query language, frames between nodes
+fuzz: ## 100,000 malformed inputs each: REST, gRPC, Flovyn, configuration, tokens, the query language, frames between nodes
 	go test -count 1 -timeout 60m -run FuzzRequests ./internal/restapi -rounds=1200
 	go test -count 1 -timeout 60m -run FuzzCalls ./internal/grpcapi -rounds=600
+	go test -count 1 -timeout 60m -run TestMalformedCalls ./internal/flovyn -rounds=1200
 	go test -run XXX -fuzz FuzzConfig -fuzztime 100000x ./internal/cli
 	go test -run XXX -fuzz FuzzToken -fuzztime 100000x ./internal/authn/jwt
 	go test -run XXX -fuzz FuzzParse -fuzztime 100000x ./internal/query

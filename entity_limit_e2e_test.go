@@ -9,6 +9,59 @@ import (
 	"github.com/perdure/perdure"
 )
 
+// The caller of an operation gets its answer when the operation has ended. It does not wait for the
+// operations behind it, however many wait for the key.
+func TestSlowOperationsAreAnsweredOneByOne(t *testing.T) {
+	t.Parallel()
+	accounts := perdure.NewEntity[account]("slow")
+	gates := []chan struct{}{make(chan struct{}), make(chan struct{})}
+	hold := perdure.NewOperation(accounts, "hold", func(_ perdure.EntityCtx, a *account, gate int) (int, error) {
+		<-gates[gate]
+		a.Cents++
+		return a.Cents, nil
+	})
+	slow := perdure.NewOperation(accounts, "slow", func(_ perdure.EntityCtx, a *account, _ int) (int, error) {
+		time.Sleep(50 * time.Millisecond) //perdure:allow clock the operation is slow on purpose
+		a.Cents++
+		return a.Cents, nil
+	})
+
+	inFile(t, perdure.Group{accounts}, func(t *testing.T, c perdure.Client, app *perdure.App) {
+		t.Helper()
+		answers := make(chan int, 3)
+		line := func(n int, call func() (int, error)) {
+			go func() {
+				got, err := call()
+				if err != nil {
+					t.Error(err)
+				}
+				answers <- got
+			}()
+			for waiting := 0; waiting != n; time.Sleep(time.Millisecond) {
+				waiting = 0
+				for _, err := range app.Mailboxes().List(t.Context(), accounts.Ref("a")) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					waiting++
+				}
+			}
+		}
+		line(1, func() (int, error) { return hold.Call(c, "a", 0) })
+		line(2, func() (int, error) { return slow.Call(c, "a", 0) })
+		line(3, func() (int, error) { return hold.Call(c, "a", 1) })
+
+		close(gates[0])
+		if first, second := <-answers, <-answers; first+second != 3 {
+			t.Errorf("the answers are %d and %d", first, second)
+		}
+		close(gates[1])
+		if third := <-answers; third != 3 {
+			t.Errorf("the last answer is %d", third)
+		}
+	})
+}
+
 // An operation that does not return blocks neither its caller nor its key: the caller gets a
 // definite failure, the state does not change, and the next call runs. The engine ignores what the
 // hung code does later.

@@ -71,7 +71,7 @@ func decode[T any, R reader](r R, kind, name string, p model.Payload) (v T, err 
 func unmarshal[T any](h *host, kind, name string, p model.Payload) (v T, err error) {
 	switch {
 	case p.Encoding != model.JSON:
-		err = h.codec.Unmarshal(p, &v)
+		v, err = readEncoded[T](h, p)
 	case len(p.Data) > 0:
 		var ok bool
 		if v, ok = readPlain[T](p.Data); !ok {
@@ -84,8 +84,14 @@ func unmarshal[T any](h *host, kind, name string, p model.Payload) (v T, err err
 	return v, nil
 }
 
-// readJSON reads a value of any type. It is a function of its own because the value moves to the
-// heap here.
+// readEncoded reads a value in the encoding that its payload names. In this function and the next
+// one the value moves to the heap; the callers keep it on the stack.
+func readEncoded[T any](h *host, p model.Payload) (v T, err error) {
+	err = h.codec.Unmarshal(p, &v)
+	return v, err
+}
+
+// readJSON reads a value of any type.
 func readJSON[T any](data []byte) (v T, err error) {
 	err = payload.JSON.Unmarshal(data, &v)
 	return v, err

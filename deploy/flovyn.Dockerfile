@@ -6,10 +6,14 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -o /perdure ./cmd/perdure
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w -buildid=' -o /out/perdure ./cmd/perdure \
+ && mkdir -p /out/app
 
-FROM gcr.io/distroless/static-debian12:nonroot
-COPY --from=build /perdure /perdure
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=build /out/perdure /perdure
+COPY --from=build --chown=65532:65532 /out/app /app
+USER 65532:65532
 WORKDIR /app
 EXPOSE 8000 9090
 ENTRYPOINT ["/perdure", "serve", "--flovyn-contract"]

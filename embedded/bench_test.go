@@ -2,8 +2,10 @@ package embedded_test
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -25,8 +27,8 @@ var benchStores = []struct {
 }
 
 // BenchmarkThreeSteps runs workflows of three no-op steps for 64 clients that wait for the result,
-// and reports the processor time of this process. It leaves out the time of PostgreSQL, which
-// bench/ measures.
+// and reports the processor time of this process and the bytes that it writes. It leaves out the
+// time of PostgreSQL, which bench/ measures.
 func BenchmarkThreeSteps(b *testing.B) {
 	three := perdure.NewWorkflow("three", func(ctx perdure.WorkflowCtx, in int) (out int, err error) {
 		for _, name := range [...]string{"first", "second", "third"} {
@@ -48,7 +50,7 @@ func BenchmarkThreeSteps(b *testing.B) {
 			b.ReportAllocs()
 			b.SetParallelism(32)
 			b.ResetTimer()
-			before := processorTime(b)
+			before, written := processorTime(b), writtenBytes()
 
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
@@ -60,6 +62,7 @@ func BenchmarkThreeSteps(b *testing.B) {
 			})
 
 			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(writtenBytes()-written)/float64(b.N), "written-B/op")
 		})
 	}
 }
@@ -143,4 +146,19 @@ func processorTime(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// writtenBytes returns how many bytes this process has written to files and sockets, 0 where the
+// system does not count them.
+func writtenBytes() (n int64) {
+	text, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, "wchar: "); found {
+			n, _ = strconv.ParseInt(strings.TrimSpace(value), 10, 64) // digits
+		}
+	}
+	return n
 }

@@ -56,7 +56,7 @@ step() {
 plain='/(examples/.*|internal/(api|archtest|cadence|cluster(/host)?|codec|core(/.*)?|diagnosis|engine/(gate|lane|ledger|loan|queue|storeclock)|fault|history|model|mutants|query|schedule|sim/scenario|store|wire)|payload/zstd|perdurevet|cmd/perdurevet|scripts/tally)$'
 # Tests that do less in short mode (random inputs, the conformance of a store, damaged files, seeds
 # of the simulator) run a second time, in full without the detector.
-both='/internal/(replay|sim|store/(memory|faultstore|sqlite))$'
+both='/internal/(batchjob|replay|sim|store/(memory|faultstore|sqlite))$'
 # Tests that start processes, break servers, or measure run without the detector, because it makes
 # them too slow for their time limits.
 heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
@@ -90,7 +90,8 @@ race() {
 # shellcheck disable=SC2046,SC2086
 whole() {
 	tested $(packages -E "$plain|$both") &&
-		tested -run 'WithoutPreparedStatements|AYearOfNights|EveryFrameBoundary' ./internal/store/postgres ./perduretest ./internal/remote
+		tested -run 'WithoutPreparedStatements|AYearOfNights|EveryFrameBoundary' ./internal/store/postgres ./perduretest ./internal/remote &&
+		tested -run 'TestConformance$' ./internal/flovyn
 }
 # Most of these tests wait for leases, servers and processes, so more of them run at once. The
 # longest package starts first, so that it does not run alone at the end.

@@ -275,6 +275,51 @@ func (e PastBodyReuse) Valid() bool {
 	}
 }
 
+// Defines values for ReferenceKind.
+const (
+	ReferenceKindBreaker   ReferenceKind = "breaker"
+	ReferenceKindCode      ReferenceKind = "code"
+	ReferenceKindEntity    ReferenceKind = "entity"
+	ReferenceKindExecution ReferenceKind = "execution"
+	ReferenceKindLimit     ReferenceKind = "limit"
+	ReferenceKindPromise   ReferenceKind = "promise"
+	ReferenceKindQueue     ReferenceKind = "queue"
+	ReferenceKindShard     ReferenceKind = "shard"
+	ReferenceKindSignal    ReferenceKind = "signal"
+	ReferenceKindStep      ReferenceKind = "step"
+	ReferenceKindUpdate    ReferenceKind = "update"
+)
+
+// Valid indicates whether the value is a known member of the ReferenceKind enum.
+func (e ReferenceKind) Valid() bool {
+	switch e {
+	case ReferenceKindBreaker:
+		return true
+	case ReferenceKindCode:
+		return true
+	case ReferenceKindEntity:
+		return true
+	case ReferenceKindExecution:
+		return true
+	case ReferenceKindLimit:
+		return true
+	case ReferenceKindPromise:
+		return true
+	case ReferenceKindQueue:
+		return true
+	case ReferenceKindShard:
+		return true
+	case ReferenceKindSignal:
+		return true
+	case ReferenceKindStep:
+		return true
+	case ReferenceKindUpdate:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ScheduleBodyKind.
 const (
 	ScheduleBodyKindTask     ScheduleBodyKind = "task"
@@ -329,6 +374,36 @@ func (e StartBodyReuse) Valid() bool {
 	case StartBodyReuseIfFailed:
 		return true
 	case StartBodyReuseNever:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TickOutcome.
+const (
+	TickOutcomeDue     TickOutcome = "due"
+	TickOutcomeNone    TickOutcome = "none"
+	TickOutcomePaused  TickOutcome = "paused"
+	TickOutcomeStarted TickOutcome = "started"
+	TickOutcomeUnknown TickOutcome = "unknown"
+	TickOutcomeWaiting TickOutcome = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the TickOutcome enum.
+func (e TickOutcome) Valid() bool {
+	switch e {
+	case TickOutcomeDue:
+		return true
+	case TickOutcomeNone:
+		return true
+	case TickOutcomePaused:
+		return true
+	case TickOutcomeStarted:
+		return true
+	case TickOutcomeUnknown:
+		return true
+	case TickOutcomeWaiting:
 		return true
 	default:
 		return false
@@ -407,6 +482,24 @@ func (e ListDeadTasksParamsRequeued) Valid() bool {
 	case ListDeadTasksParamsRequeuedFalse:
 		return true
 	case ListDeadTasksParamsRequeuedTrue:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetEventBytesParamsField.
+const (
+	Input  GetEventBytesParamsField = "input"
+	Output GetEventBytesParamsField = "output"
+)
+
+// Valid indicates whether the value is a known member of the GetEventBytesParamsField enum.
+func (e GetEventBytesParamsField) Valid() bool {
+	switch e {
+	case Input:
+		return true
+	case Output:
 		return true
 	default:
 		return false
@@ -719,7 +812,9 @@ type ChangePage struct {
 
 // Counted defines model for Counted.
 type Counted struct {
-	Count int64 `json:"count"`
+	// AtLeast The count has reached its bound: there may be more
+	AtLeast *bool `json:"at_least,omitempty"`
+	Count   int64 `json:"count"`
 }
 
 // CreateKeyInputBody defines model for CreateKeyInputBody.
@@ -737,6 +832,14 @@ type CreateKeyInputBody struct {
 	//
 	// Example: acme
 	Tenant *string `json:"tenant,omitempty"`
+}
+
+// CreateSessionInputBody defines model for CreateSessionInputBody.
+type CreateSessionInputBody struct {
+	// Lifetime 12h by default, at most 168h, and never longer than the key or the token
+	//
+	// Example: 8h
+	Lifetime *string `json:"lifetime,omitempty"`
 }
 
 // CreateTenantInputBody defines model for CreateTenantInputBody.
@@ -925,6 +1028,12 @@ type Event struct {
 	Target *string `json:"target,omitempty"`
 }
 
+// EventLine defines model for EventLine.
+type EventLine struct {
+	Input  *Preview `json:"input,omitempty"`
+	Output *Preview `json:"output,omitempty"`
+}
+
 // Execution defines model for Execution.
 type Execution struct {
 	// Attempt 2 and more: the runs before it failed
@@ -991,6 +1100,56 @@ type Fire struct {
 
 // FireKind defines model for Fire.Kind.
 type FireKind string
+
+// Graph defines model for Graph.
+type Graph struct {
+	// Alive Which code the live processes have, when code is missing
+	Alive []string `json:"alive"`
+
+	// Cut The graph goes on beyond the depth, or beyond 200 nodes or 1,000 edges
+	Cut   bool        `json:"cut"`
+	Edges []GraphEdge `json:"edges"`
+
+	// Nodes The first one is the execution
+	Nodes []GraphNode `json:"nodes"`
+}
+
+// GraphEdge defines model for GraphEdge.
+type GraphEdge struct {
+	// From The position of a node
+	From int64 `json:"from"`
+
+	// HeldBy The first node is an entity that the second one has locked
+	HeldBy *bool `json:"held_by,omitempty"`
+
+	// Reason The position in the reasons of the first node
+	Reason *int64 `json:"reason,omitempty"`
+	To     int64  `json:"to"`
+}
+
+// GraphNode defines model for GraphNode.
+type GraphNode struct {
+	Of Reference `json:"of"`
+
+	// Reasons Why it makes no progress, the main reason first
+	Reasons []Reason `json:"reasons"`
+	Run     *string  `json:"run,omitempty"`
+
+	// Status Of an execution
+	Status *string `json:"status,omitempty"`
+
+	// Unknown Why nothing more is known about it
+	Unknown *string `json:"unknown,omitempty"`
+}
+
+// Guarded defines model for Guarded.
+type Guarded struct {
+	Expires *time.Time `json:"expires"`
+
+	// Guard Send it as Perdure-Guard with every request that changes something
+	Guard string `json:"guard"`
+	Id    string `json:"id"`
+}
 
 // Health defines model for Health.
 type Health struct {
@@ -1125,14 +1284,41 @@ type LogLine struct {
 	Text  string  `json:"text"`
 }
 
+// Login defines model for Login.
+type Login struct {
+	Admin bool `json:"admin"`
+
+	// Caller Who has signed in
+	Caller  string     `json:"caller"`
+	Created *time.Time `json:"created,omitempty"`
+
+	// Credential What the caller has presented to sign in
+	Credential string     `json:"credential"`
+	Expires    *time.Time `json:"expires"`
+	Id         string     `json:"id"`
+	Roles      *[]string  `json:"roles,omitempty"`
+
+	// Tenant Absent for a session of an admin
+	Tenant *string `json:"tenant,omitempty"`
+}
+
 // Me defines model for Me.
 type Me struct {
 	// Actions What the caller may do
 	Actions []string `json:"actions"`
 	Admin   bool     `json:"admin"`
-	Name    string   `json:"name"`
-	Roles   []string `json:"roles"`
-	Tenant  string   `json:"tenant"`
+
+	// Expires When the key, the token or the session ends
+	Expires *time.Time `json:"expires,omitempty"`
+	Name    string     `json:"name"`
+	Roles   []string   `json:"roles"`
+
+	// Session The id of the session; absent for a caller with a key or a token
+	Session *string `json:"session,omitempty"`
+	Tenant  string  `json:"tenant"`
+
+	// Tenants The tenants that the caller may act in, at most 1,000
+	Tenants []string `json:"tenants"`
 }
 
 // NamedRule defines model for NamedRule.
@@ -1324,6 +1510,13 @@ type PageLimit struct {
 	Items  []Limit `json:"items"`
 }
 
+// PageLogin defines model for PageLogin.
+type PageLogin struct {
+	// Cursor Ask for the next page with it; absent on the last page
+	Cursor *string `json:"cursor,omitempty"`
+	Items  []Login `json:"items"`
+}
+
 // PageNamedRule defines model for PageNamedRule.
 type PageNamedRule struct {
 	// Cursor Ask for the next page with it; absent on the last page
@@ -1364,6 +1557,13 @@ type PageTenant struct {
 	// Cursor Ask for the next page with it; absent on the last page
 	Cursor *string  `json:"cursor,omitempty"`
 	Items  []Tenant `json:"items"`
+}
+
+// PageViewInfo defines model for PageViewInfo.
+type PageViewInfo struct {
+	// Cursor Ask for the next page with it; absent on the last page
+	Cursor *string    `json:"cursor,omitempty"`
+	Items  []ViewInfo `json:"items"`
 }
 
 // PageWorker defines model for PageWorker.
@@ -1420,6 +1620,18 @@ type Place struct {
 	// Location Such as body.input or query.limit
 	Location *string `json:"location,omitempty"`
 	Message  string  `json:"message"`
+}
+
+// Preview defines model for Preview.
+type Preview struct {
+	// Bytes The size of the whole value
+	Bytes int64 `json:"bytes"`
+
+	// Encoding Absent for JSON
+	Encoding *string `json:"encoding,omitempty"`
+
+	// Text Its beginning; absent if it is not text
+	Text *string `json:"text,omitempty"`
 }
 
 // Problem defines model for Problem.
@@ -1479,6 +1691,9 @@ type Reason struct {
 	Detail *string `json:"detail,omitempty"`
 	Name   *string `json:"name,omitempty"`
 
+	// Refs What the reason is about
+	Refs *[]Reference `json:"refs,omitempty"`
+
 	// Text Example: waits for signal paid
 	Text  string     `json:"text"`
 	Until *time.Time `json:"until,omitempty"`
@@ -1488,6 +1703,23 @@ type Reason struct {
 type ReasonBody struct {
 	Reason *string `json:"reason,omitempty"`
 }
+
+// Reference defines model for Reference.
+type Reference struct {
+	// Entity Of an entity, or service: and the name of a service
+	Entity *string       `json:"entity,omitempty"`
+	Key    *string       `json:"key,omitempty"`
+	Kind   ReferenceKind `json:"kind"`
+
+	// Name Of everything else
+	Name *string `json:"name,omitempty"`
+
+	// Workflow Of an execution
+	Workflow *string `json:"workflow,omitempty"`
+}
+
+// ReferenceKind defines model for Reference.Kind.
+type ReferenceKind string
 
 // RejectInputBody defines model for RejectInputBody.
 type RejectInputBody struct {
@@ -1604,6 +1836,31 @@ type SendInputBody struct {
 
 	// Operation Example: deposit
 	Operation string `json:"operation"`
+}
+
+// SeriesBody defines model for SeriesBody.
+type SeriesBody struct {
+	// From The beginning of the first point
+	From *time.Time `json:"from"`
+
+	// Lines Numbers by name, the oldest point first; the last point is the current one
+	Lines map[string][]int64 `json:"lines"`
+
+	// Nodes The live nodes that own executions
+	Nodes []SeriesNode `json:"nodes"`
+
+	// Partial A node has not answered, or has counted for less than the whole time
+	Partial bool   `json:"partial"`
+	Step    string `json:"step"`
+}
+
+// SeriesNode defines model for SeriesNode.
+type SeriesNode struct {
+	Answered bool   `json:"answered"`
+	Node     string `json:"node"`
+
+	// Since When it began to count
+	Since *time.Time `json:"since,omitempty"`
 }
 
 // Session defines model for Session.
@@ -1728,6 +1985,25 @@ type StreamItem struct {
 	Value    interface{} `json:"value"`
 }
 
+// Tally defines model for Tally.
+type Tally struct {
+	// Groups The largest first, at most 1,000
+	Groups []TallyGroup `json:"groups"`
+
+	// Others Executions of groups that are not listed
+	Others *int64 `json:"others,omitempty"`
+}
+
+// TallyGroup defines model for TallyGroup.
+type TallyGroup struct {
+	Count int64 `json:"count"`
+
+	// Reason The code of the main reason as far as the store knows it; absent for closed executions
+	Reason   *string `json:"reason,omitempty"`
+	Status   *string `json:"status,omitempty"`
+	Workflow *string `json:"workflow,omitempty"`
+}
+
 // TaskLogs defines model for TaskLogs.
 type TaskLogs struct {
 	Cursor *string `json:"cursor,omitempty"`
@@ -1787,6 +2063,33 @@ type TenantChange struct {
 	Weight    *int64  `json:"weight,omitempty"`
 }
 
+// Tick defines model for Tick.
+type Tick struct {
+	At  time.Time `json:"at"`
+	Key string    `json:"key"`
+
+	// Outcome none: no execution of it exists; unknown: it lies before the last change of the schedule
+	Outcome TickOutcome `json:"outcome"`
+
+	// Status Of that execution
+	Status *string `json:"status,omitempty"`
+
+	// Workflow Of the execution that it starts
+	Workflow string `json:"workflow"`
+}
+
+// TickOutcome none: no execution of it exists; unknown: it lies before the last change of the schedule
+type TickOutcome string
+
+// TickList defines model for TickList.
+type TickList struct {
+	// Items The oldest first
+	Items []Tick `json:"items"`
+
+	// More There are others: ask again from behind the last one
+	More bool `json:"more"`
+}
+
 // Timer defines model for Timer.
 type Timer struct {
 	Due *time.Time `json:"due"`
@@ -1806,6 +2109,34 @@ type Use struct {
 type ValueBody struct {
 	// Value JSON as it is, text as a string, other bytes as an object with encoding, size and base64
 	Value interface{} `json:"value"`
+}
+
+// ViewBody defines model for ViewBody.
+type ViewBody struct {
+	// Display What else a console keeps with it: any JSON of at most 8 KiB
+	Display interface{} `json:"display,omitempty"`
+	Note    *string     `json:"note,omitempty"`
+
+	// Page What it is a view of; the server checks queries of executions
+	//
+	// Example: executions
+	Page *string `json:"page,omitempty"`
+
+	// Query Example: status = "failed"
+	Query *string `json:"query,omitempty"`
+}
+
+// ViewInfo defines model for ViewInfo.
+type ViewInfo struct {
+	Changed *time.Time `json:"changed"`
+	Created *time.Time `json:"created"`
+	Name    string     `json:"name"`
+
+	// Owner Who created it
+	Owner *string `json:"owner,omitempty"`
+
+	// Version Its ETag
+	Version int64 `json:"version"`
 }
 
 // WaitedCall defines model for WaitedCall.
@@ -2090,6 +2421,24 @@ type CountExecutionsParams struct {
 
 	// AllRuns Include earlier runs of a chain
 	AllRuns *bool `form:"all_runs,omitempty" json:"all_runs,omitempty"`
+
+	// Bound Stop counting here; 0 counts all executions, however long that takes
+	Bound *int64 `form:"bound,omitempty" json:"bound,omitempty"`
+}
+
+// TallyExecutionsParams defines parameters for TallyExecutions.
+type TallyExecutionsParams struct {
+	// Query Conditions such as workflow = "order" and status = "open"
+	Query *string `form:"query,omitempty" json:"query,omitempty"`
+
+	// AllRuns Include earlier runs of a chain
+	AllRuns *bool `form:"all_runs,omitempty" json:"all_runs,omitempty"`
+
+	// By Which of workflow, status and reason tell groups apart, separated by commas
+	By *string `form:"by,omitempty" json:"by,omitempty"`
+
+	// Bound Executions that are counted at most, the newest first
+	Bound *int64 `form:"bound,omitempty" json:"bound,omitempty"`
 }
 
 // ListExecutionsParams defines parameters for ListExecutions.
@@ -2143,10 +2492,47 @@ type CancelExecutionParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// Run The id of a run; the current run by default
+	Run *string `form:"run,omitempty" json:"run,omitempty"`
+
+	// After Only events behind this position
+	After *int64 `form:"after,omitempty" json:"after,omitempty"`
+
+	// Before Only events before this position; 0 for no end
+	Before *int64 `form:"before,omitempty" json:"before,omitempty"`
+	Limit  *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Last The last events instead of the first ones, if there are more than the limit; they are in order all the same
+	Last *bool `form:"last,omitempty" json:"last,omitempty"`
+
+	// Preview Bytes of each value that a line shows
+	Preview *int64 `form:"preview,omitempty" json:"preview,omitempty"`
+}
+
+// GetEventBytesParams defines parameters for GetEventBytes.
+type GetEventBytesParams struct {
+	// Run The id of a run; the current run by default
+	Run *string `form:"run,omitempty" json:"run,omitempty"`
+}
+
+// GetEventBytesParamsField defines parameters for GetEventBytes.
+type GetEventBytesParamsField string
+
 // ExplainExecutionParams defines parameters for ExplainExecution.
 type ExplainExecutionParams struct {
 	// Run The id of a run; the current run by default
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
+}
+
+// ExplainGraphParams defines parameters for ExplainGraph.
+type ExplainGraphParams struct {
+	// Run The id of a run; the current run by default
+	Run *string `form:"run,omitempty" json:"run,omitempty"`
+
+	// Depth How many steps away from the execution the graph reaches
+	Depth *int64 `form:"depth,omitempty" json:"depth,omitempty"`
 }
 
 // ExportExecutionParams defines parameters for ExportExecution.
@@ -2263,6 +2649,12 @@ type SignalWithStartParams struct {
 
 // GetStateParams defines parameters for GetState.
 type GetStateParams struct {
+	// Run The id of a run; the current run by default
+	Run *string `form:"run,omitempty" json:"run,omitempty"`
+}
+
+// GetStateBytesParams defines parameters for GetStateBytes.
+type GetStateBytesParams struct {
 	// Run The id of a run; the current run by default
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 }
@@ -2422,8 +2814,30 @@ type ListSchedulesParams struct {
 	App *string `form:"app,omitempty" json:"app,omitempty"`
 }
 
+// ListTicksParams defines parameters for ListTicks.
+type ListTicksParams struct {
+	// From 24 hours ago by default
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To 24 hours from now by default; excluded
+	To    *time.Time `form:"to,omitempty" json:"to,omitempty"`
+	Limit *int64     `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // ChangeScheduleParamsVerb defines parameters for ChangeSchedule.
 type ChangeScheduleParamsVerb string
+
+// GetSeriesParams defines parameters for GetSeries.
+type GetSeriesParams struct {
+	// Step The length of a point: a multiple of 5s that divides 1h; 1m by default
+	Step *string `form:"step,omitempty" json:"step,omitempty"`
+}
+
+// ListSessionsParams defines parameters for ListSessions.
+type ListSessionsParams struct {
+	// Tenant Only workers of this tenant
+	Tenant *string `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
 
 // ListStrandedParams defines parameters for ListStranded.
 type ListStrandedParams struct {
@@ -2450,6 +2864,24 @@ type SetSettingJSONBody = interface{}
 
 // SetSettingParams defines parameters for SetSetting.
 type SetSettingParams struct {
+	// IfMatch The ETag that the setting must have
+	IfMatch *string `json:"If-Match,omitempty"`
+
+	// IfNoneMatch With *, the setting must not exist
+	IfNoneMatch *string `json:"If-None-Match,omitempty"`
+}
+
+// DeleteViewParams defines parameters for DeleteView.
+type DeleteViewParams struct {
+	// IfMatch The ETag that the setting must have
+	IfMatch *string `json:"If-Match,omitempty"`
+
+	// IfNoneMatch With *, the setting must not exist
+	IfNoneMatch *string `json:"If-None-Match,omitempty"`
+}
+
+// SetViewParams defines parameters for SetView.
+type SetViewParams struct {
 	// IfMatch The ETag that the setting must have
 	IfMatch *string `json:"If-Match,omitempty"`
 
@@ -2550,6 +2982,9 @@ type PauseQueueJSONRequestBody = ReasonBody
 // ChangeScheduleJSONRequestBody defines body for ChangeSchedule for application/json ContentType.
 type ChangeScheduleJSONRequestBody = ScheduleVerb
 
+// CreateSessionJSONRequestBody defines body for CreateSession for application/json ContentType.
+type CreateSessionJSONRequestBody = CreateSessionInputBody
+
 // CreateTenantJSONRequestBody defines body for CreateTenant for application/json ContentType.
 type CreateTenantJSONRequestBody = CreateTenantInputBody
 
@@ -2558,6 +2993,9 @@ type ChangeTenantJSONRequestBody = TenantChange
 
 // SetSettingJSONRequestBody defines body for SetSetting for application/json ContentType.
 type SetSettingJSONRequestBody = SetSettingJSONBody
+
+// SetViewJSONRequestBody defines body for SetView for application/json ContentType.
+type SetViewJSONRequestBody = ViewBody
 
 // DrainWorkerJSONRequestBody defines body for DrainWorker for application/json ContentType.
 type DrainWorkerJSONRequestBody = DrainInputBody
@@ -2835,6 +3273,13 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/entities/{entity}/{key} (the `EditEntity` operationId).
 	EditEntity(ctx context.Context, entity string, key string, params *EditEntityParams, body EditEntityJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetEntityBytes Read the bytes of the committed state of an entity
+	//
+	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	//
+	// Corresponds with GET /v1/entities/{entity}/{key}/bytes (the `GetEntityBytes` operationId).
+	GetEntityBytes(ctx context.Context, entity string, key string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// CallEntityWithBody Call an operation and wait for its result
 	//
 	// Takes any type of body and a specified content type.
@@ -2864,6 +3309,13 @@ type ClientInterface interface {
 	// Corresponds with DELETE /v1/entities/{entity}/{key}/mailbox/{id} (the `DropMailboxItem` operationId).
 	DropMailboxItem(ctx context.Context, entity string, key string, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetMailboxBytes Read the bytes of the input of a waiting call
+	//
+	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	//
+	// Corresponds with GET /v1/entities/{entity}/{key}/mailbox/{id}/bytes (the `GetMailboxBytes` operationId).
+	GetMailboxBytes(ctx context.Context, entity string, key string, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// SkipMailboxItem Move a waiting call behind the others
 	//
 	// Corresponds with POST /v1/entities/{entity}/{key}/mailbox/{id}/skip (the `SkipMailboxItem` operationId).
@@ -2887,6 +3339,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/execution-count (the `CountExecutions` operationId).
 	CountExecutions(ctx context.Context, params *CountExecutionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// TallyExecutions Count executions by status, workflow and reason, up to a bound
+	//
+	// Corresponds with GET /v1/execution-tally (the `TallyExecutions` operationId).
+	TallyExecutions(ctx context.Context, params *TallyExecutionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListExecutions List executions, newest first
 	//
@@ -2931,10 +3388,29 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/executions/{workflow}/{key}/cancel (the `CancelExecution` operationId).
 	CancelExecution(ctx context.Context, workflow string, key string, params *CancelExecutionParams, body CancelExecutionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListEvents Read the events of a run as JSON lines, without payloads
+	//
+	// Each line is an event. Perdure-Run is the run, and Perdure-Events how many events it has. A connection that breaks before the end of the reply means that lines are missing.
+	//
+	// Corresponds with GET /v1/executions/{workflow}/{key}/events (the `ListEvents` operationId).
+	ListEvents(ctx context.Context, workflow string, key string, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetEventBytes Read the bytes of the input or output of an event
+	//
+	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	//
+	// Corresponds with GET /v1/executions/{workflow}/{key}/events/{position}/{field} (the `GetEventBytes` operationId).
+	GetEventBytes(ctx context.Context, workflow string, key string, position int64, field GetEventBytesParamsField, params *GetEventBytesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ExplainExecution Explain why an execution makes no progress
 	//
 	// Corresponds with GET /v1/executions/{workflow}/{key}/explanation (the `ExplainExecution` operationId).
 	ExplainExecution(ctx context.Context, workflow string, key string, params *ExplainExecutionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ExplainGraph Explain on what the progress of an execution depends, as a graph
+	//
+	// Corresponds with GET /v1/executions/{workflow}/{key}/explanation/graph (the `ExplainGraph` operationId).
+	ExplainGraph(ctx context.Context, workflow string, key string, params *ExplainGraphParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ExportExecution Export the history of a run as JSON lines
 	//
@@ -3095,6 +3571,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/executions/{workflow}/{key}/states/{name} (the `GetState` operationId).
 	GetState(ctx context.Context, workflow string, key string, name string, params *GetStateParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetStateBytes Read the bytes of a value that the code has set
+	//
+	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	//
+	// Corresponds with GET /v1/executions/{workflow}/{key}/states/{name}/bytes (the `GetStateBytes` operationId).
+	GetStateBytes(ctx context.Context, workflow string, key string, name string, params *GetStateBytesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetTaskLogs Read log lines of a task
 	//
@@ -3292,6 +3775,11 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/schedules/{name} (the `GetSchedule` operationId).
 	GetSchedule(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListTicks List the times of a schedule in a range, with what became of them
+	//
+	// Corresponds with GET /v1/schedules/{name}/ticks (the `ListTicks` operationId).
+	ListTicks(ctx context.Context, name string, params *ListTicksParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ChangeScheduleWithBody Pause, resume, trigger, backfill or delete a schedule
 	//
 	// Takes any type of body and a specified content type.
@@ -3306,10 +3794,49 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/schedules/{name}/{verb} (the `ChangeSchedule` operationId).
 	ChangeSchedule(ctx context.Context, name string, verb ChangeScheduleParamsVerb, body ChangeScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetSeries Count what happened in the last hour, by time
+	//
+	// Corresponds with GET /v1/series (the `GetSeries` operationId).
+	GetSeries(ctx context.Context, params *GetSeriesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetServer Say what the server is
 	//
 	// Corresponds with GET /v1/server (the `GetServer` operationId).
 	GetServer(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EndSession End the session of the caller
+	//
+	// Corresponds with DELETE /v1/session (the `EndSession` operationId).
+	EndSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetSession Read the session of the caller
+	//
+	// Corresponds with GET /v1/session (the `GetSession` operationId).
+	GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateSessionWithBody Exchange a key or a token for a session of a browser
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/session (the `CreateSession` operationId).
+	CreateSessionWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateSession Exchange a key or a token for a session of a browser
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/session (the `CreateSession` operationId).
+	CreateSession(ctx context.Context, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListSessions List sessions of browsers
+	//
+	// Corresponds with GET /v1/sessions (the `ListSessions` operationId).
+	ListSessions(ctx context.Context, params *ListSessionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RevokeSession End a session of a browser on all nodes
+	//
+	// Corresponds with DELETE /v1/sessions/{session} (the `RevokeSession` operationId).
+	RevokeSession(ctx context.Context, session string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListShards List the shards, their owners, and where they should be
 	//
@@ -3392,6 +3919,35 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /v1/tenants/{tenant}/settings/{kind}/{name} (the `SetSetting` operationId).
 	SetSetting(ctx context.Context, tenant string, kind string, name string, params *SetSettingParams, body SetSettingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListViews List saved views by name
+	//
+	// Corresponds with GET /v1/views (the `ListViews` operationId).
+	ListViews(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteView Remove a saved view
+	//
+	// Corresponds with DELETE /v1/views/{name} (the `DeleteView` operationId).
+	DeleteView(ctx context.Context, name string, params *DeleteViewParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetView Read a saved view
+	//
+	// Corresponds with GET /v1/views/{name} (the `GetView` operationId).
+	GetView(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetViewWithBody Create or replace a saved view
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/views/{name} (the `SetView` operationId).
+	SetViewWithBody(ctx context.Context, name string, params *SetViewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetView Create or replace a saved view
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/views/{name} (the `SetView` operationId).
+	SetView(ctx context.Context, name string, params *SetViewParams, body SetViewJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListWorkerSessions List the workers that are connected to this server
 	//
@@ -3947,6 +4503,23 @@ func (c *Client) EditEntity(ctx context.Context, entity string, key string, para
 	return c.Client.Do(req)
 }
 
+// GetEntityBytes Read the bytes of the committed state of an entity
+//
+// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+//
+// Corresponds with GET /v1/entities/{entity}/{key}/bytes (the `GetEntityBytes` operationId).
+func (c *Client) GetEntityBytes(ctx context.Context, entity string, key string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetEntityBytesRequest(c.Server, entity, key)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // CallEntityWithBody Call an operation and wait for its result
 //
 // Takes any type of body and a specified content type.
@@ -4026,6 +4599,23 @@ func (c *Client) DropMailboxItem(ctx context.Context, entity string, key string,
 	return c.Client.Do(req)
 }
 
+// GetMailboxBytes Read the bytes of the input of a waiting call
+//
+// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+//
+// Corresponds with GET /v1/entities/{entity}/{key}/mailbox/{id}/bytes (the `GetMailboxBytes` operationId).
+func (c *Client) GetMailboxBytes(ctx context.Context, entity string, key string, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetMailboxBytesRequest(c.Server, entity, key, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // SkipMailboxItem Move a waiting call behind the others
 //
 // Corresponds with POST /v1/entities/{entity}/{key}/mailbox/{id}/skip (the `SkipMailboxItem` operationId).
@@ -4080,6 +4670,21 @@ func (c *Client) SendEntity(ctx context.Context, entity string, key string, para
 // Corresponds with GET /v1/execution-count (the `CountExecutions` operationId).
 func (c *Client) CountExecutions(ctx context.Context, params *CountExecutionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCountExecutionsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// TallyExecutions Count executions by status, workflow and reason, up to a bound
+//
+// Corresponds with GET /v1/execution-tally (the `TallyExecutions` operationId).
+func (c *Client) TallyExecutions(ctx context.Context, params *TallyExecutionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewTallyExecutionsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -4203,11 +4808,60 @@ func (c *Client) CancelExecution(ctx context.Context, workflow string, key strin
 	return c.Client.Do(req)
 }
 
+// ListEvents Read the events of a run as JSON lines, without payloads
+//
+// Each line is an event. Perdure-Run is the run, and Perdure-Events how many events it has. A connection that breaks before the end of the reply means that lines are missing.
+//
+// Corresponds with GET /v1/executions/{workflow}/{key}/events (the `ListEvents` operationId).
+func (c *Client) ListEvents(ctx context.Context, workflow string, key string, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListEventsRequest(c.Server, workflow, key, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetEventBytes Read the bytes of the input or output of an event
+//
+// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+//
+// Corresponds with GET /v1/executions/{workflow}/{key}/events/{position}/{field} (the `GetEventBytes` operationId).
+func (c *Client) GetEventBytes(ctx context.Context, workflow string, key string, position int64, field GetEventBytesParamsField, params *GetEventBytesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetEventBytesRequest(c.Server, workflow, key, position, field, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ExplainExecution Explain why an execution makes no progress
 //
 // Corresponds with GET /v1/executions/{workflow}/{key}/explanation (the `ExplainExecution` operationId).
 func (c *Client) ExplainExecution(ctx context.Context, workflow string, key string, params *ExplainExecutionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewExplainExecutionRequest(c.Server, workflow, key, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExplainGraph Explain on what the progress of an execution depends, as a graph
+//
+// Corresponds with GET /v1/executions/{workflow}/{key}/explanation/graph (the `ExplainGraph` operationId).
+func (c *Client) ExplainGraph(ctx context.Context, workflow string, key string, params *ExplainGraphParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExplainGraphRequest(c.Server, workflow, key, params)
 	if err != nil {
 		return nil, err
 	}
@@ -4608,6 +5262,23 @@ func (c *Client) SignalWithStart(ctx context.Context, workflow string, key strin
 // Corresponds with GET /v1/executions/{workflow}/{key}/states/{name} (the `GetState` operationId).
 func (c *Client) GetState(ctx context.Context, workflow string, key string, name string, params *GetStateParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetStateRequest(c.Server, workflow, key, name, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetStateBytes Read the bytes of a value that the code has set
+//
+// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+//
+// Corresponds with GET /v1/executions/{workflow}/{key}/states/{name}/bytes (the `GetStateBytes` operationId).
+func (c *Client) GetStateBytes(ctx context.Context, workflow string, key string, name string, params *GetStateBytesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetStateBytesRequest(c.Server, workflow, key, name, params)
 	if err != nil {
 		return nil, err
 	}
@@ -5154,6 +5825,21 @@ func (c *Client) GetSchedule(ctx context.Context, name string, reqEditors ...Req
 	return c.Client.Do(req)
 }
 
+// ListTicks List the times of a schedule in a range, with what became of them
+//
+// Corresponds with GET /v1/schedules/{name}/ticks (the `ListTicks` operationId).
+func (c *Client) ListTicks(ctx context.Context, name string, params *ListTicksParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListTicksRequest(c.Server, name, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ChangeScheduleWithBody Pause, resume, trigger, backfill or delete a schedule
 //
 // Takes any type of body and a specified content type.
@@ -5188,11 +5874,120 @@ func (c *Client) ChangeSchedule(ctx context.Context, name string, verb ChangeSch
 	return c.Client.Do(req)
 }
 
+// GetSeries Count what happened in the last hour, by time
+//
+// Corresponds with GET /v1/series (the `GetSeries` operationId).
+func (c *Client) GetSeries(ctx context.Context, params *GetSeriesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSeriesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetServer Say what the server is
 //
 // Corresponds with GET /v1/server (the `GetServer` operationId).
 func (c *Client) GetServer(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetServerRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EndSession End the session of the caller
+//
+// Corresponds with DELETE /v1/session (the `EndSession` operationId).
+func (c *Client) EndSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEndSessionRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetSession Read the session of the caller
+//
+// Corresponds with GET /v1/session (the `GetSession` operationId).
+func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSessionRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateSessionWithBody Exchange a key or a token for a session of a browser
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/session (the `CreateSession` operationId).
+func (c *Client) CreateSessionWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateSessionRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateSession Exchange a key or a token for a session of a browser
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/session (the `CreateSession` operationId).
+func (c *Client) CreateSession(ctx context.Context, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateSessionRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListSessions List sessions of browsers
+//
+// Corresponds with GET /v1/sessions (the `ListSessions` operationId).
+func (c *Client) ListSessions(ctx context.Context, params *ListSessionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListSessionsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RevokeSession End a session of a browser on all nodes
+//
+// Corresponds with DELETE /v1/sessions/{session} (the `RevokeSession` operationId).
+func (c *Client) RevokeSession(ctx context.Context, session string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRevokeSessionRequest(c.Server, session)
 	if err != nil {
 		return nil, err
 	}
@@ -5415,6 +6210,85 @@ func (c *Client) SetSettingWithBody(ctx context.Context, tenant string, kind str
 // Corresponds with PUT /v1/tenants/{tenant}/settings/{kind}/{name} (the `SetSetting` operationId).
 func (c *Client) SetSetting(ctx context.Context, tenant string, kind string, name string, params *SetSettingParams, body SetSettingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSetSettingRequest(c.Server, tenant, kind, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListViews List saved views by name
+//
+// Corresponds with GET /v1/views (the `ListViews` operationId).
+func (c *Client) ListViews(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListViewsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteView Remove a saved view
+//
+// Corresponds with DELETE /v1/views/{name} (the `DeleteView` operationId).
+func (c *Client) DeleteView(ctx context.Context, name string, params *DeleteViewParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteViewRequest(c.Server, name, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetView Read a saved view
+//
+// Corresponds with GET /v1/views/{name} (the `GetView` operationId).
+func (c *Client) GetView(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetViewRequest(c.Server, name)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetViewWithBody Create or replace a saved view
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/views/{name} (the `SetView` operationId).
+func (c *Client) SetViewWithBody(ctx context.Context, name string, params *SetViewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetViewRequestWithBody(c.Server, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetView Create or replace a saved view
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/views/{name} (the `SetView` operationId).
+func (c *Client) SetView(ctx context.Context, name string, params *SetViewParams, body SetViewJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetViewRequest(c.Server, name, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -7166,6 +8040,47 @@ func NewEditEntityRequestWithBody(server string, entity string, key string, para
 	return req, nil
 }
 
+// NewGetEntityBytesRequest constructs an http.Request for the GetEntityBytes method
+func NewGetEntityBytesRequest(server string, entity string, key string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "entity", entity, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "key", key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/entities/%s/%s/bytes", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewCallEntityRequest calls the generic CallEntity builder with application/json body
 func NewCallEntityRequest(server string, entity string, key string, params *CallEntityParams, body CallEntityJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -7431,6 +8346,54 @@ func NewDropMailboxItemRequest(server string, entity string, key string, id stri
 	return req, nil
 }
 
+// NewGetMailboxBytesRequest constructs an http.Request for the GetMailboxBytes method
+func NewGetMailboxBytesRequest(server string, entity string, key string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "entity", entity, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "key", key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam2 string
+
+	pathParam2, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/entities/%s/%s/mailbox/%s/bytes", pathParam0, pathParam1, pathParam2)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewSkipMailboxItemRequest constructs an http.Request for the SkipMailboxItem method
 func NewSkipMailboxItemRequest(server string, entity string, key string, id string) (*http.Request, error) {
 	var err error
@@ -7591,6 +8554,108 @@ func NewCountExecutionsRequest(server string, params *CountExecutionsParams) (*h
 		if params.AllRuns != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "all_runs", *params.AllRuns, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Bound != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "bound", *params.Bound, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewTallyExecutionsRequest constructs an http.Request for the TallyExecutions method
+func NewTallyExecutionsRequest(server string, params *TallyExecutionsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/execution-tally")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Query != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "query", *params.Query, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.AllRuns != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "all_runs", *params.AllRuns, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.By != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "by", *params.By, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Bound != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "bound", *params.Bound, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -8030,6 +9095,216 @@ func NewCancelExecutionRequestWithBody(server string, workflow string, key strin
 	return req, nil
 }
 
+// NewListEventsRequest constructs an http.Request for the ListEvents method
+func NewListEventsRequest(server string, workflow string, key string, params *ListEventsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "workflow", workflow, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "key", key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/executions/%s/%s/events", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Run != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "run", *params.Run, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Before != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "before", *params.Before, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Last != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "last", *params.Last, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Preview != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "preview", *params.Preview, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetEventBytesRequest constructs an http.Request for the GetEventBytes method
+func NewGetEventBytesRequest(server string, workflow string, key string, position int64, field GetEventBytesParamsField, params *GetEventBytesParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "workflow", workflow, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "key", key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam2 string
+
+	pathParam2, err = runtime.StyleParamWithOptions("simple", false, "position", position, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int64"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam3 string
+
+	pathParam3, err = runtime.StyleParamWithOptions("simple", false, "field", field, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/executions/%s/%s/events/%s/%s", pathParam0, pathParam1, pathParam2, pathParam3)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Run != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "run", *params.Run, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewExplainExecutionRequest constructs an http.Request for the ExplainExecution method
 func NewExplainExecutionRequest(server string, workflow string, key string, params *ExplainExecutionParams) (*http.Request, error) {
 	var err error
@@ -8075,6 +9350,86 @@ func NewExplainExecutionRequest(server string, workflow string, key string, para
 		if params.Run != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "run", *params.Run, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewExplainGraphRequest constructs an http.Request for the ExplainGraph method
+func NewExplainGraphRequest(server string, workflow string, key string, params *ExplainGraphParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "workflow", workflow, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "key", key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/executions/%s/%s/explanation/graph", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Run != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "run", *params.Run, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Depth != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "depth", *params.Depth, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -9313,6 +10668,81 @@ func NewGetStateRequest(server string, workflow string, key string, name string,
 	}
 
 	operationPath := fmt.Sprintf("/v1/executions/%s/%s/states/%s", pathParam0, pathParam1, pathParam2)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Run != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "run", *params.Run, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetStateBytesRequest constructs an http.Request for the GetStateBytes method
+func NewGetStateBytesRequest(server string, workflow string, key string, name string, params *GetStateBytesParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "workflow", workflow, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "key", key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam2 string
+
+	pathParam2, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/executions/%s/%s/states/%s/bytes", pathParam0, pathParam1, pathParam2)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -11116,6 +12546,91 @@ func NewGetScheduleRequest(server string, name string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewListTicksRequest constructs an http.Request for the ListTicks method
+func NewListTicksRequest(server string, name string, params *ListTicksParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/schedules/%s/ticks", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewChangeScheduleRequest calls the generic ChangeSchedule builder with application/json body
 func NewChangeScheduleRequest(server string, name string, verb ChangeScheduleParamsVerb, body ChangeScheduleJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -11170,6 +12685,60 @@ func NewChangeScheduleRequestWithBody(server string, name string, verb ChangeSch
 	return req, nil
 }
 
+// NewGetSeriesRequest constructs an http.Request for the GetSeries method
+func NewGetSeriesRequest(server string, params *GetSeriesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/series")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Step != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "step", *params.Step, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetServerRequest constructs an http.Request for the GetServer method
 func NewGetServerRequest(server string) (*http.Request, error) {
 	var err error
@@ -11190,6 +12759,188 @@ func NewGetServerRequest(server string) (*http.Request, error) {
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewEndSessionRequest constructs an http.Request for the EndSession method
+func NewEndSessionRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/session")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetSessionRequest constructs an http.Request for the GetSession method
+func NewGetSessionRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/session")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateSessionRequest calls the generic CreateSession builder with application/json body
+func NewCreateSessionRequest(server string, body CreateSessionJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateSessionRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewCreateSessionRequestWithBody constructs an http.Request for the CreateSession method, with any body, and a specified content type
+func NewCreateSessionRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/session")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListSessionsRequest constructs an http.Request for the ListSessions method
+func NewListSessionsRequest(server string, params *ListSessionsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/sessions")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Tenant != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "tenant", *params.Tenant, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRevokeSessionRequest constructs an http.Request for the RevokeSession method
+func NewRevokeSessionRequest(server string, session string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "session", session, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/sessions/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -11723,6 +13474,200 @@ func NewSetSettingRequestWithBody(server string, tenant string, kind string, nam
 	return req, nil
 }
 
+// NewListViewsRequest constructs an http.Request for the ListViews method
+func NewListViewsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/views")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDeleteViewRequest constructs an http.Request for the DeleteView method
+func NewDeleteViewRequest(server string, name string, params *DeleteViewParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/views/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IfNoneMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetViewRequest constructs an http.Request for the GetView method
+func NewGetViewRequest(server string, name string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/views/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewSetViewRequest calls the generic SetView builder with application/json body
+func NewSetViewRequest(server string, name string, params *SetViewParams, body SetViewJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSetViewRequestWithBody(server, name, params, "application/json", bodyReader)
+}
+
+// NewSetViewRequestWithBody constructs an http.Request for the SetView method, with any body, and a specified content type
+func NewSetViewRequestWithBody(server string, name string, params *SetViewParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/views/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IfNoneMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListWorkerSessionsRequest constructs an http.Request for the ListWorkerSessions method
 func NewListWorkerSessionsRequest(server string, params *ListWorkerSessionsParams) (*http.Request, error) {
 	var err error
@@ -12128,6 +14073,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/entities/{entity}/{key} (the `EditEntity` operationId).
 	EditEntityWithResponse(ctx context.Context, entity string, key string, params *EditEntityParams, body EditEntityJSONRequestBody, reqEditors ...RequestEditorFn) (*EditEntityResponse, error)
 
+	// GetEntityBytesWithResponse Read the bytes of the committed state of an entity
+	//
+	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/entities/{entity}/{key}/bytes (the `GetEntityBytes` operationId).
+	GetEntityBytesWithResponse(ctx context.Context, entity string, key string, reqEditors ...RequestEditorFn) (*GetEntityBytesResponse, error)
+
 	// CallEntityWithBodyWithResponse Call an operation and wait for its result
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -12163,6 +14117,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with DELETE /v1/entities/{entity}/{key}/mailbox/{id} (the `DropMailboxItem` operationId).
 	DropMailboxItemWithResponse(ctx context.Context, entity string, key string, id string, reqEditors ...RequestEditorFn) (*DropMailboxItemResponse, error)
 
+	// GetMailboxBytesWithResponse Read the bytes of the input of a waiting call
+	//
+	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/entities/{entity}/{key}/mailbox/{id}/bytes (the `GetMailboxBytes` operationId).
+	GetMailboxBytesWithResponse(ctx context.Context, entity string, key string, id string, reqEditors ...RequestEditorFn) (*GetMailboxBytesResponse, error)
+
 	// SkipMailboxItemWithResponse Move a waiting call behind the others
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -12190,6 +14153,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/execution-count (the `CountExecutions` operationId).
 	CountExecutionsWithResponse(ctx context.Context, params *CountExecutionsParams, reqEditors ...RequestEditorFn) (*CountExecutionsResponse, error)
+
+	// TallyExecutionsWithResponse Count executions by status, workflow and reason, up to a bound
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/execution-tally (the `TallyExecutions` operationId).
+	TallyExecutionsWithResponse(ctx context.Context, params *TallyExecutionsParams, reqEditors ...RequestEditorFn) (*TallyExecutionsResponse, error)
 
 	// ListExecutionsWithResponse List executions, newest first
 	//
@@ -12240,12 +14210,37 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/executions/{workflow}/{key}/cancel (the `CancelExecution` operationId).
 	CancelExecutionWithResponse(ctx context.Context, workflow string, key string, params *CancelExecutionParams, body CancelExecutionJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelExecutionResponse, error)
 
+	// ListEventsWithResponse Read the events of a run as JSON lines, without payloads
+	//
+	// Each line is an event. Perdure-Run is the run, and Perdure-Events how many events it has. A connection that breaks before the end of the reply means that lines are missing.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/executions/{workflow}/{key}/events (the `ListEvents` operationId).
+	ListEventsWithResponse(ctx context.Context, workflow string, key string, params *ListEventsParams, reqEditors ...RequestEditorFn) (*ListEventsResponse, error)
+
+	// GetEventBytesWithResponse Read the bytes of the input or output of an event
+	//
+	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/executions/{workflow}/{key}/events/{position}/{field} (the `GetEventBytes` operationId).
+	GetEventBytesWithResponse(ctx context.Context, workflow string, key string, position int64, field GetEventBytesParamsField, params *GetEventBytesParams, reqEditors ...RequestEditorFn) (*GetEventBytesResponse, error)
+
 	// ExplainExecutionWithResponse Explain why an execution makes no progress
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/executions/{workflow}/{key}/explanation (the `ExplainExecution` operationId).
 	ExplainExecutionWithResponse(ctx context.Context, workflow string, key string, params *ExplainExecutionParams, reqEditors ...RequestEditorFn) (*ExplainExecutionResponse, error)
+
+	// ExplainGraphWithResponse Explain on what the progress of an execution depends, as a graph
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/executions/{workflow}/{key}/explanation/graph (the `ExplainGraph` operationId).
+	ExplainGraphWithResponse(ctx context.Context, workflow string, key string, params *ExplainGraphParams, reqEditors ...RequestEditorFn) (*ExplainGraphResponse, error)
 
 	// ExportExecutionWithResponse Export the history of a run as JSON lines
 	//
@@ -12414,6 +14409,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/executions/{workflow}/{key}/states/{name} (the `GetState` operationId).
 	GetStateWithResponse(ctx context.Context, workflow string, key string, name string, params *GetStateParams, reqEditors ...RequestEditorFn) (*GetStateResponse, error)
+
+	// GetStateBytesWithResponse Read the bytes of a value that the code has set
+	//
+	// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/executions/{workflow}/{key}/states/{name}/bytes (the `GetStateBytes` operationId).
+	GetStateBytesWithResponse(ctx context.Context, workflow string, key string, name string, params *GetStateBytesParams, reqEditors ...RequestEditorFn) (*GetStateBytesResponse, error)
 
 	// GetTaskLogsWithResponse Read log lines of a task
 	//
@@ -12653,6 +14657,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/schedules/{name} (the `GetSchedule` operationId).
 	GetScheduleWithResponse(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*GetScheduleResponse, error)
 
+	// ListTicksWithResponse List the times of a schedule in a range, with what became of them
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/schedules/{name}/ticks (the `ListTicks` operationId).
+	ListTicksWithResponse(ctx context.Context, name string, params *ListTicksParams, reqEditors ...RequestEditorFn) (*ListTicksResponse, error)
+
 	// ChangeScheduleWithBodyWithResponse Pause, resume, trigger, backfill or delete a schedule
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -12667,12 +14678,61 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/schedules/{name}/{verb} (the `ChangeSchedule` operationId).
 	ChangeScheduleWithResponse(ctx context.Context, name string, verb ChangeScheduleParamsVerb, body ChangeScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeScheduleResponse, error)
 
+	// GetSeriesWithResponse Count what happened in the last hour, by time
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/series (the `GetSeries` operationId).
+	GetSeriesWithResponse(ctx context.Context, params *GetSeriesParams, reqEditors ...RequestEditorFn) (*GetSeriesResponse, error)
+
 	// GetServerWithResponse Say what the server is
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/server (the `GetServer` operationId).
 	GetServerWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetServerResponse, error)
+
+	// EndSessionWithResponse End the session of the caller
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/session (the `EndSession` operationId).
+	EndSessionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*EndSessionResponse, error)
+
+	// GetSessionWithResponse Read the session of the caller
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/session (the `GetSession` operationId).
+	GetSessionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSessionResponse, error)
+
+	// CreateSessionWithBodyWithResponse Exchange a key or a token for a session of a browser
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/session (the `CreateSession` operationId).
+	CreateSessionWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error)
+
+	// CreateSessionWithResponse Exchange a key or a token for a session of a browser
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/session (the `CreateSession` operationId).
+	CreateSessionWithResponse(ctx context.Context, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error)
+
+	// ListSessionsWithResponse List sessions of browsers
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/sessions (the `ListSessions` operationId).
+	ListSessionsWithResponse(ctx context.Context, params *ListSessionsParams, reqEditors ...RequestEditorFn) (*ListSessionsResponse, error)
+
+	// RevokeSessionWithResponse End a session of a browser on all nodes
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/sessions/{session} (the `RevokeSession` operationId).
+	RevokeSessionWithResponse(ctx context.Context, session string, reqEditors ...RequestEditorFn) (*RevokeSessionResponse, error)
 
 	// ListShardsWithResponse List the shards, their owners, and where they should be
 	//
@@ -12771,6 +14831,41 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /v1/tenants/{tenant}/settings/{kind}/{name} (the `SetSetting` operationId).
 	SetSettingWithResponse(ctx context.Context, tenant string, kind string, name string, params *SetSettingParams, body SetSettingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetSettingResponse, error)
+
+	// ListViewsWithResponse List saved views by name
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/views (the `ListViews` operationId).
+	ListViewsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListViewsResponse, error)
+
+	// DeleteViewWithResponse Remove a saved view
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/views/{name} (the `DeleteView` operationId).
+	DeleteViewWithResponse(ctx context.Context, name string, params *DeleteViewParams, reqEditors ...RequestEditorFn) (*DeleteViewResponse, error)
+
+	// GetViewWithResponse Read a saved view
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/views/{name} (the `GetView` operationId).
+	GetViewWithResponse(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*GetViewResponse, error)
+
+	// SetViewWithBodyWithResponse Create or replace a saved view
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/views/{name} (the `SetView` operationId).
+	SetViewWithBodyWithResponse(ctx context.Context, name string, params *SetViewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetViewResponse, error)
+
+	// SetViewWithResponse Create or replace a saved view
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/views/{name} (the `SetView` operationId).
+	SetViewWithResponse(ctx context.Context, name string, params *SetViewParams, body SetViewJSONRequestBody, reqEditors ...RequestEditorFn) (*SetViewResponse, error)
 
 	// ListWorkerSessionsWithResponse List the workers that are connected to this server
 	//
@@ -13966,6 +16061,54 @@ func (r EditEntityResponse) ContentType() string {
 	return ""
 }
 
+type GetEntityBytesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *interface{}
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetEntityBytesResponse) GetJSON200() *interface{} {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetEntityBytesResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetEntityBytesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetEntityBytesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetEntityBytesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetEntityBytesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type CallEntityResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14158,6 +16301,54 @@ func (r DropMailboxItemResponse) ContentType() string {
 	return ""
 }
 
+type GetMailboxBytesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *interface{}
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetMailboxBytesResponse) GetJSON200() *interface{} {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetMailboxBytesResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetMailboxBytesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetMailboxBytesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetMailboxBytesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetMailboxBytesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type SkipMailboxItemResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14289,6 +16480,54 @@ func (r CountExecutionsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r CountExecutionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type TallyExecutionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Tally
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r TallyExecutionsResponse) GetJSON200() *Tally {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r TallyExecutionsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r TallyExecutionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r TallyExecutionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r TallyExecutionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r TallyExecutionsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -14549,6 +16788,95 @@ func (r CancelExecutionResponse) ContentType() string {
 	return ""
 }
 
+type ListEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListEventsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetEventBytesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *interface{}
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetEventBytesResponse) GetJSON200() *interface{} {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetEventBytesResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetEventBytesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetEventBytesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetEventBytesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetEventBytesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ExplainExecutionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14591,6 +16919,54 @@ func (r ExplainExecutionResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ExplainExecutionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ExplainGraphResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Graph
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ExplainGraphResponse) GetJSON200() *Graph {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ExplainGraphResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExplainGraphResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExplainGraphResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExplainGraphResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExplainGraphResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -15249,6 +17625,54 @@ func (r GetStateResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetStateResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetStateBytesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *interface{}
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetStateBytesResponse) GetJSON200() *interface{} {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetStateBytesResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetStateBytesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetStateBytesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetStateBytesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetStateBytesResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -16536,6 +18960,54 @@ func (r GetScheduleResponse) ContentType() string {
 	return ""
 }
 
+type ListTicksResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TickList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListTicksResponse) GetJSON200() *TickList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListTicksResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListTicksResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListTicksResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListTicksResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListTicksResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ChangeScheduleResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -16584,6 +19056,54 @@ func (r ChangeScheduleResponse) ContentType() string {
 	return ""
 }
 
+type GetSeriesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SeriesBody
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSeriesResponse) GetJSON200() *SeriesBody {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetSeriesResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSeriesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSeriesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSeriesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSeriesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetServerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -16626,6 +19146,246 @@ func (r GetServerResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetServerResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// EndSessionResponse204Headers the declared response headers of an HTTP 204 response for EndSession
+type EndSessionResponse204Headers struct {
+	SetCookie *string
+}
+
+type EndSessionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *EndSessionResponse204Headers
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r EndSessionResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r EndSessionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r EndSessionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EndSessionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r EndSessionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetSessionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Guarded
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSessionResponse) GetJSON200() *Guarded {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetSessionResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSessionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSessionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSessionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSessionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateSessionResponse201Headers the declared response headers of an HTTP 201 response for CreateSession
+type CreateSessionResponse201Headers struct {
+	SetCookie *string
+}
+
+type CreateSessionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Guarded
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateSessionResponse201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateSessionResponse) GetJSON201() *Guarded {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateSessionResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateSessionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateSessionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateSessionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateSessionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListSessionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PageLogin
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListSessionsResponse) GetJSON200() *PageLogin {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListSessionsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListSessionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListSessionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListSessionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListSessionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RevokeSessionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RevokeSessionResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RevokeSessionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RevokeSessionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RevokeSessionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RevokeSessionResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -17154,6 +19914,205 @@ func (r SetSettingResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SetSettingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListViewsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PageViewInfo
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListViewsResponse) GetJSON200() *PageViewInfo {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListViewsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListViewsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListViewsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListViewsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListViewsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteViewResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteViewResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteViewResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteViewResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteViewResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteViewResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetViewResponse200Headers the declared response headers of an HTTP 200 response for GetView
+type GetViewResponse200Headers struct {
+	ETag *string
+}
+
+type GetViewResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ViewInfo
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetViewResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetViewResponse) GetJSON200() *ViewInfo {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetViewResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetViewResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetViewResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetViewResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetViewResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// SetViewResponse200Headers the declared response headers of an HTTP 200 response for SetView
+type SetViewResponse200Headers struct {
+	ETag *string
+}
+
+type SetViewResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ViewInfo
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *SetViewResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SetViewResponse) GetJSON200() *ViewInfo {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SetViewResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SetViewResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SetViewResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SetViewResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SetViewResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -17728,6 +20687,21 @@ func (c *ClientWithResponses) EditEntityWithResponse(ctx context.Context, entity
 	return ParseEditEntityResponse(rsp)
 }
 
+// GetEntityBytesWithResponse Read the bytes of the committed state of an entity
+//
+// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/entities/{entity}/{key}/bytes (the `GetEntityBytes` operationId).
+func (c *ClientWithResponses) GetEntityBytesWithResponse(ctx context.Context, entity string, key string, reqEditors ...RequestEditorFn) (*GetEntityBytesResponse, error) {
+	rsp, err := c.GetEntityBytes(ctx, entity, key, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetEntityBytesResponse(rsp)
+}
+
 // CallEntityWithBodyWithResponse Call an operation and wait for its result
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -17793,6 +20767,21 @@ func (c *ClientWithResponses) DropMailboxItemWithResponse(ctx context.Context, e
 	return ParseDropMailboxItemResponse(rsp)
 }
 
+// GetMailboxBytesWithResponse Read the bytes of the input of a waiting call
+//
+// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/entities/{entity}/{key}/mailbox/{id}/bytes (the `GetMailboxBytes` operationId).
+func (c *ClientWithResponses) GetMailboxBytesWithResponse(ctx context.Context, entity string, key string, id string, reqEditors ...RequestEditorFn) (*GetMailboxBytesResponse, error) {
+	rsp, err := c.GetMailboxBytes(ctx, entity, key, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetMailboxBytesResponse(rsp)
+}
+
 // SkipMailboxItemWithResponse Move a waiting call behind the others
 //
 // Returns a wrapper object for the known response body format(s).
@@ -17843,6 +20832,19 @@ func (c *ClientWithResponses) CountExecutionsWithResponse(ctx context.Context, p
 		return nil, err
 	}
 	return ParseCountExecutionsResponse(rsp)
+}
+
+// TallyExecutionsWithResponse Count executions by status, workflow and reason, up to a bound
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/execution-tally (the `TallyExecutions` operationId).
+func (c *ClientWithResponses) TallyExecutionsWithResponse(ctx context.Context, params *TallyExecutionsParams, reqEditors ...RequestEditorFn) (*TallyExecutionsResponse, error) {
+	rsp, err := c.TallyExecutions(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseTallyExecutionsResponse(rsp)
 }
 
 // ListExecutionsWithResponse List executions, newest first
@@ -17936,6 +20938,36 @@ func (c *ClientWithResponses) CancelExecutionWithResponse(ctx context.Context, w
 	return ParseCancelExecutionResponse(rsp)
 }
 
+// ListEventsWithResponse Read the events of a run as JSON lines, without payloads
+//
+// Each line is an event. Perdure-Run is the run, and Perdure-Events how many events it has. A connection that breaks before the end of the reply means that lines are missing.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/executions/{workflow}/{key}/events (the `ListEvents` operationId).
+func (c *ClientWithResponses) ListEventsWithResponse(ctx context.Context, workflow string, key string, params *ListEventsParams, reqEditors ...RequestEditorFn) (*ListEventsResponse, error) {
+	rsp, err := c.ListEvents(ctx, workflow, key, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListEventsResponse(rsp)
+}
+
+// GetEventBytesWithResponse Read the bytes of the input or output of an event
+//
+// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/executions/{workflow}/{key}/events/{position}/{field} (the `GetEventBytes` operationId).
+func (c *ClientWithResponses) GetEventBytesWithResponse(ctx context.Context, workflow string, key string, position int64, field GetEventBytesParamsField, params *GetEventBytesParams, reqEditors ...RequestEditorFn) (*GetEventBytesResponse, error) {
+	rsp, err := c.GetEventBytes(ctx, workflow, key, position, field, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetEventBytesResponse(rsp)
+}
+
 // ExplainExecutionWithResponse Explain why an execution makes no progress
 //
 // Returns a wrapper object for the known response body format(s).
@@ -17947,6 +20979,19 @@ func (c *ClientWithResponses) ExplainExecutionWithResponse(ctx context.Context, 
 		return nil, err
 	}
 	return ParseExplainExecutionResponse(rsp)
+}
+
+// ExplainGraphWithResponse Explain on what the progress of an execution depends, as a graph
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/executions/{workflow}/{key}/explanation/graph (the `ExplainGraph` operationId).
+func (c *ClientWithResponses) ExplainGraphWithResponse(ctx context.Context, workflow string, key string, params *ExplainGraphParams, reqEditors ...RequestEditorFn) (*ExplainGraphResponse, error) {
+	rsp, err := c.ExplainGraph(ctx, workflow, key, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExplainGraphResponse(rsp)
 }
 
 // ExportExecutionWithResponse Export the history of a run as JSON lines
@@ -18259,6 +21304,21 @@ func (c *ClientWithResponses) GetStateWithResponse(ctx context.Context, workflow
 		return nil, err
 	}
 	return ParseGetStateResponse(rsp)
+}
+
+// GetStateBytesWithResponse Read the bytes of a value that the code has set
+//
+// The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/executions/{workflow}/{key}/states/{name}/bytes (the `GetStateBytes` operationId).
+func (c *ClientWithResponses) GetStateBytesWithResponse(ctx context.Context, workflow string, key string, name string, params *GetStateBytesParams, reqEditors ...RequestEditorFn) (*GetStateBytesResponse, error) {
+	rsp, err := c.GetStateBytes(ctx, workflow, key, name, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetStateBytesResponse(rsp)
 }
 
 // GetTaskLogsWithResponse Read log lines of a task
@@ -18703,6 +21763,19 @@ func (c *ClientWithResponses) GetScheduleWithResponse(ctx context.Context, name 
 	return ParseGetScheduleResponse(rsp)
 }
 
+// ListTicksWithResponse List the times of a schedule in a range, with what became of them
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/schedules/{name}/ticks (the `ListTicks` operationId).
+func (c *ClientWithResponses) ListTicksWithResponse(ctx context.Context, name string, params *ListTicksParams, reqEditors ...RequestEditorFn) (*ListTicksResponse, error) {
+	rsp, err := c.ListTicks(ctx, name, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListTicksResponse(rsp)
+}
+
 // ChangeScheduleWithBodyWithResponse Pause, resume, trigger, backfill or delete a schedule
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -18729,6 +21802,19 @@ func (c *ClientWithResponses) ChangeScheduleWithResponse(ctx context.Context, na
 	return ParseChangeScheduleResponse(rsp)
 }
 
+// GetSeriesWithResponse Count what happened in the last hour, by time
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/series (the `GetSeries` operationId).
+func (c *ClientWithResponses) GetSeriesWithResponse(ctx context.Context, params *GetSeriesParams, reqEditors ...RequestEditorFn) (*GetSeriesResponse, error) {
+	rsp, err := c.GetSeries(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSeriesResponse(rsp)
+}
+
 // GetServerWithResponse Say what the server is
 //
 // Returns a wrapper object for the known response body format(s).
@@ -18740,6 +21826,84 @@ func (c *ClientWithResponses) GetServerWithResponse(ctx context.Context, reqEdit
 		return nil, err
 	}
 	return ParseGetServerResponse(rsp)
+}
+
+// EndSessionWithResponse End the session of the caller
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/session (the `EndSession` operationId).
+func (c *ClientWithResponses) EndSessionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*EndSessionResponse, error) {
+	rsp, err := c.EndSession(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEndSessionResponse(rsp)
+}
+
+// GetSessionWithResponse Read the session of the caller
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/session (the `GetSession` operationId).
+func (c *ClientWithResponses) GetSessionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSessionResponse, error) {
+	rsp, err := c.GetSession(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSessionResponse(rsp)
+}
+
+// CreateSessionWithBodyWithResponse Exchange a key or a token for a session of a browser
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/session (the `CreateSession` operationId).
+func (c *ClientWithResponses) CreateSessionWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error) {
+	rsp, err := c.CreateSessionWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateSessionResponse(rsp)
+}
+
+// CreateSessionWithResponse Exchange a key or a token for a session of a browser
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/session (the `CreateSession` operationId).
+func (c *ClientWithResponses) CreateSessionWithResponse(ctx context.Context, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error) {
+	rsp, err := c.CreateSession(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateSessionResponse(rsp)
+}
+
+// ListSessionsWithResponse List sessions of browsers
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/sessions (the `ListSessions` operationId).
+func (c *ClientWithResponses) ListSessionsWithResponse(ctx context.Context, params *ListSessionsParams, reqEditors ...RequestEditorFn) (*ListSessionsResponse, error) {
+	rsp, err := c.ListSessions(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListSessionsResponse(rsp)
+}
+
+// RevokeSessionWithResponse End a session of a browser on all nodes
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/sessions/{session} (the `RevokeSession` operationId).
+func (c *ClientWithResponses) RevokeSessionWithResponse(ctx context.Context, session string, reqEditors ...RequestEditorFn) (*RevokeSessionResponse, error) {
+	rsp, err := c.RevokeSession(ctx, session, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRevokeSessionResponse(rsp)
 }
 
 // ListShardsWithResponse List the shards, their owners, and where they should be
@@ -18922,6 +22086,71 @@ func (c *ClientWithResponses) SetSettingWithResponse(ctx context.Context, tenant
 		return nil, err
 	}
 	return ParseSetSettingResponse(rsp)
+}
+
+// ListViewsWithResponse List saved views by name
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/views (the `ListViews` operationId).
+func (c *ClientWithResponses) ListViewsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListViewsResponse, error) {
+	rsp, err := c.ListViews(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListViewsResponse(rsp)
+}
+
+// DeleteViewWithResponse Remove a saved view
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/views/{name} (the `DeleteView` operationId).
+func (c *ClientWithResponses) DeleteViewWithResponse(ctx context.Context, name string, params *DeleteViewParams, reqEditors ...RequestEditorFn) (*DeleteViewResponse, error) {
+	rsp, err := c.DeleteView(ctx, name, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteViewResponse(rsp)
+}
+
+// GetViewWithResponse Read a saved view
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/views/{name} (the `GetView` operationId).
+func (c *ClientWithResponses) GetViewWithResponse(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*GetViewResponse, error) {
+	rsp, err := c.GetView(ctx, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetViewResponse(rsp)
+}
+
+// SetViewWithBodyWithResponse Create or replace a saved view
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/views/{name} (the `SetView` operationId).
+func (c *ClientWithResponses) SetViewWithBodyWithResponse(ctx context.Context, name string, params *SetViewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetViewResponse, error) {
+	rsp, err := c.SetViewWithBody(ctx, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetViewResponse(rsp)
+}
+
+// SetViewWithResponse Create or replace a saved view
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/views/{name} (the `SetView` operationId).
+func (c *ClientWithResponses) SetViewWithResponse(ctx context.Context, name string, params *SetViewParams, body SetViewJSONRequestBody, reqEditors ...RequestEditorFn) (*SetViewResponse, error) {
+	rsp, err := c.SetView(ctx, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetViewResponse(rsp)
 }
 
 // ListWorkerSessionsWithResponse List the workers that are connected to this server
@@ -19814,6 +23043,42 @@ func ParseEditEntityResponse(rsp *http.Response) (*EditEntityResponse, error) {
 	return response, nil
 }
 
+// ParseGetEntityBytesResponse parses an HTTP response from a GetEntityBytesWithResponse call
+func ParseGetEntityBytesResponse(rsp *http.Response) (*GetEntityBytesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetEntityBytesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest interface{}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/plain) unsupported
+
+	}
+
+	return response, nil
+}
+
 // ParseCallEntityResponse parses an HTTP response from a CallEntityWithResponse call
 func ParseCallEntityResponse(rsp *http.Response) (*CallEntityResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -19946,6 +23211,42 @@ func ParseDropMailboxItemResponse(rsp *http.Response) (*DropMailboxItemResponse,
 	return response, nil
 }
 
+// ParseGetMailboxBytesResponse parses an HTTP response from a GetMailboxBytesWithResponse call
+func ParseGetMailboxBytesResponse(rsp *http.Response) (*GetMailboxBytesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetMailboxBytesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest interface{}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/plain) unsupported
+
+	}
+
+	return response, nil
+}
+
 // ParseSkipMailboxItemResponse parses an HTTP response from a SkipMailboxItemWithResponse call
 func ParseSkipMailboxItemResponse(rsp *http.Response) (*SkipMailboxItemResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -20024,6 +23325,39 @@ func ParseCountExecutionsResponse(rsp *http.Response) (*CountExecutionsResponse,
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Counted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseTallyExecutionsResponse parses an HTTP response from a TallyExecutionsWithResponse call
+func ParseTallyExecutionsResponse(rsp *http.Response) (*TallyExecutionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &TallyExecutionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Tally
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -20232,6 +23566,68 @@ func ParseCancelExecutionResponse(rsp *http.Response) (*CancelExecutionResponse,
 	return response, nil
 }
 
+// ParseListEventsResponse parses an HTTP response from a ListEventsWithResponse call
+func ParseListEventsResponse(rsp *http.Response) (*ListEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListEventsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetEventBytesResponse parses an HTTP response from a GetEventBytesWithResponse call
+func ParseGetEventBytesResponse(rsp *http.Response) (*GetEventBytesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetEventBytesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest interface{}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/plain) unsupported
+
+	}
+
+	return response, nil
+}
+
 // ParseExplainExecutionResponse parses an HTTP response from a ExplainExecutionWithResponse call
 func ParseExplainExecutionResponse(rsp *http.Response) (*ExplainExecutionResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -20248,6 +23644,39 @@ func ParseExplainExecutionResponse(rsp *http.Response) (*ExplainExecutionRespons
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Explanation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseExplainGraphResponse parses an HTTP response from a ExplainGraphWithResponse call
+func ParseExplainGraphResponse(rsp *http.Response) (*ExplainGraphResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExplainGraphResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Graph
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -20734,6 +24163,42 @@ func ParseGetStateResponse(rsp *http.Response) (*GetStateResponse, error) {
 			return nil, err
 		}
 		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetStateBytesResponse parses an HTTP response from a GetStateBytesWithResponse call
+func ParseGetStateBytesResponse(rsp *http.Response) (*GetStateBytesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetStateBytesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest interface{}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/plain) unsupported
 
 	}
 
@@ -21628,6 +25093,39 @@ func ParseGetScheduleResponse(rsp *http.Response) (*GetScheduleResponse, error) 
 	return response, nil
 }
 
+// ParseListTicksResponse parses an HTTP response from a ListTicksWithResponse call
+func ParseListTicksResponse(rsp *http.Response) (*ListTicksResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListTicksResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TickList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseChangeScheduleResponse parses an HTTP response from a ChangeScheduleWithResponse call
 func ParseChangeScheduleResponse(rsp *http.Response) (*ChangeScheduleResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -21644,6 +25142,39 @@ func ParseChangeScheduleResponse(rsp *http.Response) (*ChangeScheduleResponse, e
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest ScheduleAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetSeriesResponse parses an HTTP response from a GetSeriesWithResponse call
+func ParseGetSeriesResponse(rsp *http.Response) (*GetSeriesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSeriesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SeriesBody
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -21681,6 +25212,189 @@ func ParseGetServerResponse(rsp *http.Response) (*GetServerResponse, error) {
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseEndSessionResponse parses an HTTP response from a EndSessionWithResponse call
+func ParseEndSessionResponse(rsp *http.Response) (*EndSessionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EndSessionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		var headers EndSessionResponse204Headers
+		if values := rsp.Header.Values("Set-Cookie"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Set-Cookie", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.SetCookie = &value
+		}
+		response.Headers204 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetSessionResponse parses an HTTP response from a GetSessionWithResponse call
+func ParseGetSessionResponse(rsp *http.Response) (*GetSessionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSessionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Guarded
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateSessionResponse parses an HTTP response from a CreateSessionWithResponse call
+func ParseCreateSessionResponse(rsp *http.Response) (*CreateSessionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateSessionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Guarded
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateSessionResponse201Headers
+		if values := rsp.Header.Values("Set-Cookie"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Set-Cookie", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.SetCookie = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListSessionsResponse parses an HTTP response from a ListSessionsWithResponse call
+func ParseListSessionsResponse(rsp *http.Response) (*ListSessionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListSessionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PageLogin
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRevokeSessionResponse parses an HTTP response from a RevokeSessionWithResponse call
+func ParseRevokeSessionResponse(rsp *http.Response) (*RevokeSessionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RevokeSessionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
@@ -22062,6 +25776,160 @@ func ParseSetSettingResponse(rsp *http.Response) (*SetSettingResponse, error) {
 	switch {
 	case rsp.StatusCode == 200:
 		var headers SetSettingResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListViewsResponse parses an HTTP response from a ListViewsWithResponse call
+func ParseListViewsResponse(rsp *http.Response) (*ListViewsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListViewsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PageViewInfo
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteViewResponse parses an HTTP response from a DeleteViewWithResponse call
+func ParseDeleteViewResponse(rsp *http.Response) (*DeleteViewResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteViewResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetViewResponse parses an HTTP response from a GetViewWithResponse call
+func ParseGetViewResponse(rsp *http.Response) (*GetViewResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetViewResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ViewInfo
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetViewResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseSetViewResponse parses an HTTP response from a SetViewWithResponse call
+func ParseSetViewResponse(rsp *http.Response) (*SetViewResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SetViewResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ViewInfo
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers SetViewResponse200Headers
 		if values := rsp.Header.Values("ETag"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

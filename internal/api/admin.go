@@ -31,6 +31,15 @@ type Admin interface {
 	// after the overlap. It returns NotFound when there is no such key.
 	RotateKey(ctx context.Context, r RotateRequest) (NewKey, error)
 
+	// CreateLogin opens a session of a browser for a caller that has presented a key or a token.
+	// Only its reply ever has the secret.
+	CreateLogin(ctx context.Context, r LoginRequest) (NewLogin, error)
+	// Logins lists sessions of browsers, the oldest first: those of a tenant, or all.
+	Logins(ctx context.Context, tenant string) ([]LoginInfo, error)
+	// EndLogin ends a session on all nodes, with the calls that wait. It returns NotFound when
+	// there is no such session.
+	EndLogin(ctx context.Context, id string) error
+
 	// Settings lists the settings of a tenant, by kind and name. An empty kind means all kinds.
 	Settings(ctx context.Context, tenant, kind string) ([]Setting, error)
 	// SetSetting creates, replaces or removes a setting. The engine checks it as it checks the call

@@ -77,6 +77,12 @@ type Client interface {
 	List(ctx context.Context, r ListRequest) (ListPage, error)
 	// Count counts executions.
 	Count(ctx context.Context, r ListRequest) (int64, error)
+	// Explain says why an execution makes no progress, and on what that depends, as a graph.
+	Explain(ctx context.Context, r ExplainRequest) (Explanation, error)
+	// Series counts what happened in a tenant in the last hour, by time.
+	Series(ctx context.Context, r SeriesRequest) (Series, error)
+	// Tally counts executions, by their properties if asked, and stops at a bound.
+	Tally(ctx context.Context, r TallyRequest) (Tally, error)
 	// Stranded returns open executions that cannot continue without help: no live process has their
 	// code, the version that they are pinned to, or a worker for their queue, or they are blocked.
 	// A page may be empty although more pages follow.
@@ -91,6 +97,7 @@ type Client interface {
 	TaskData
 	Queues
 	Flow
+	Views
 	Feed
 }
 

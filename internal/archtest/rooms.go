@@ -33,7 +33,7 @@ var (
 	simulated = join(vocabulary, "internal/core/...", "internal/cluster", "internal/engine/...", "internal/history", "internal/store", "internal/store/memory")
 	// testOnly are the rooms that never end up in a binary that we ship.
 	testOnly = []string{
-		"internal/archtest", "internal/chaos", "internal/corpus", "internal/crash", "internal/crashwalk", "internal/dialtest", "internal/e2e", "internal/mutants/...", "internal/peerlink/lan", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
+		"internal/archtest", "internal/chaos", "internal/corpus", "internal/crash", "internal/crashwalk", "internal/dialtest", "internal/e2e", "internal/malformed", "internal/mutants/...", "internal/peerlink/lan", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
 		"internal/store/faultstore", "internal/store/storetest", "internal/tenanttest", "internal/txtest", "internal/wrong",
 	}
 )
@@ -103,7 +103,7 @@ var rooms = []room{
 	{
 		path: "internal/engine",
 		imports: join(
-			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/peerlink", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/feed", "internal/engine/flow", "internal/engine/peer", "internal/engine/crew", "internal/engine/lending", "internal/engine/loan", "internal/engine/storeclock",
+			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/peerlink", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/feed", "internal/engine/flow", "internal/engine/peer", "internal/engine/series", "internal/engine/crew", "internal/engine/lending", "internal/engine/loan", "internal/engine/storeclock",
 			"internal/episode", "internal/telemetry", "internal/telemetry/tracing",
 		),
 	},
@@ -111,7 +111,9 @@ var rooms = []room{
 	// Who executes which task next.
 	{path: "internal/engine/queue", imports: vocabulary},
 	// How two nodes talk to each other.
-	{path: "internal/engine/peer", imports: join(vocabulary, "internal/store", "internal/notify")},
+	{path: "internal/engine/peer", imports: join(vocabulary, "internal/engine/series", "internal/store", "internal/notify")},
+	// What was counted in the last hour.
+	{path: "internal/engine/series", imports: vocabulary},
 	// How workers of one node execute tasks of another: the machines, and what runs them.
 	{path: "internal/engine/loan", imports: join(vocabulary, "internal/engine/peer", "internal/engine/queue", "internal/store")},
 	{path: "internal/engine/lending", imports: join(vocabulary, "internal/engine/loan", "internal/engine/peer", "internal/engine/queue", "internal/store")},
@@ -139,7 +141,7 @@ var rooms = []room{
 	{path: "internal/batch", imports: join(vocabulary, "internal/api")},
 	// What a request must look like, and the message that it becomes.
 	{path: "internal/request", imports: join(vocabulary, "internal/api")},
-	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/batch", "internal/query", "internal/request", "internal/cluster", "internal/core/...", "internal/diagnosis", "internal/engine", "internal/engine/flow", "internal/engine/gate", "internal/engine/peer", "internal/history", "internal/spelling", "internal/store", "internal/audit", "internal/authn", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
+	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/batch", "internal/query", "internal/request", "internal/cluster", "internal/core/...", "internal/diagnosis", "internal/engine", "internal/engine/flow", "internal/engine/gate", "internal/engine/peer", "internal/engine/series", "internal/history", "internal/spelling", "internal/store", "internal/audit", "internal/authn", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
 	// Who has taken which administrative action.
 	{path: "internal/audit", imports: join(vocabulary, "internal/api", "internal/authn", "internal/authz", "internal/store")},
 	{path: "internal/authn", imports: vocabulary},
@@ -154,8 +156,9 @@ var rooms = []room{
 	{path: "internal/wire", imports: join(vocabulary, "internal/api", generated)},
 	// Numbered frames over streams that break.
 	{path: "internal/link", imports: []string{"internal/fault"}},
+	{path: "internal/pooled"},
 	{path: "internal/access", imports: []string{"internal/telemetry"}},
-	{path: "internal/grpcapi", imports: join(vocabulary, "internal/access", "internal/api", "internal/authn", "internal/authz", "internal/link", "internal/wire", "internal/telemetry", generated)},
+	{path: "internal/grpcapi", imports: join(vocabulary, "internal/access", "internal/api", "internal/authn", "internal/authz", "internal/link", "internal/pooled", "internal/wire", "internal/telemetry", generated)},
 	{path: "internal/flovyn/...", imports: join(vocabulary, "internal/access", "internal/api", "internal/authn", "internal/authz", "internal/wire", "internal/telemetry", "internal/flovyn/...", "api/flovyn/...")},
 	{path: "internal/restapi", imports: join(vocabulary, "internal/access", "internal/api", "internal/authn", "internal/authz", "internal/core/rule", "internal/query", "internal/history", "internal/schedule")},
 	{path: "internal/console"},
@@ -249,6 +252,7 @@ var rooms = []room{
 	{path: "internal/corpus", testing: true},
 	{path: "internal/crashwalk", testing: true},
 	{path: "internal/e2e", testing: true},
+	{path: "internal/malformed", testing: true},
 	{path: "internal/mutants/...", imports: []string{"internal/..."}, testing: true},
 	{path: "internal/pgproxy", testing: true},
 	{path: "internal/pgtest", testing: true},

@@ -126,6 +126,44 @@ func (a *admin) RotateKey(ctx context.Context, r api.RotateRequest) (k api.NewKe
 	return k, err
 }
 
+// loginValue is what an entry shows of a session. It never has the secret.
+type loginValue struct {
+	ID         string   `json:"id"`
+	Caller     string   `json:"caller"`
+	Credential string   `json:"credential"`
+	Roles      []string `json:"roles,omitempty"`
+	Expires    string   `json:"expires"`
+}
+
+func showLogin(l *api.LoginInfo) any {
+	return loginValue{l.ID, l.Caller, l.Credential, l.Roles, l.Expires.String()}
+}
+
+// CreateLogin opens a session.
+func (a *admin) CreateLogin(ctx context.Context, r api.LoginRequest) (l api.NewLogin, err error) {
+	e := api.AuditEntry{Tenant: r.Tenant, Call: "CreateLogin", Resource: "session"}
+	err = a.log.record(ctx, e, func(ctx context.Context) (any, error) {
+		if l, err = a.Admin.CreateLogin(ctx, r); err != nil {
+			return nil, err
+		}
+		return showLogin(&l.LoginInfo), nil
+	})
+	return l, err
+}
+
+// EndLogin ends a session.
+func (a *admin) EndLogin(ctx context.Context, id string) error {
+	e := api.AuditEntry{Call: "EndLogin", Resource: "session " + id}
+	if all, err := a.Logins(ctx, ""); err == nil {
+		for i := range all {
+			if all[i].ID == id {
+				e.Tenant, e.Before = all[i].Tenant, value(showLogin(&all[i]))
+			}
+		}
+	}
+	return a.log.record(ctx, e, func(ctx context.Context) (any, error) { return nil, a.Admin.EndLogin(ctx, id) })
+}
+
 // SetSetting changes a setting.
 func (a *admin) SetSetting(ctx context.Context, c api.SettingChange) (s api.Setting, err error) {
 	e := api.AuditEntry{Tenant: c.Tenant, Call: "SetSetting", Resource: "setting " + c.Kind + "/" + c.Name}

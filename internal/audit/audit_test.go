@@ -140,7 +140,8 @@ func TestTableIsComplete(t *testing.T) {
 			}
 		}
 		for _, call := range r.Calls {
-			if !slices.ContainsFunc(rule.Methods, func(m string) bool { return strings.HasSuffix(m, "/"+call) }) {
+			restOnly := len(rule.Methods) == 0 && len(rule.Operations) > 0
+			if !restOnly && !slices.ContainsFunc(rule.Methods, func(m string) bool { return strings.HasSuffix(m, "/"+call) }) {
 				t.Errorf("%s: %s is no method of it", rule.Action, call)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"strings"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -20,6 +21,9 @@ import (
 const (
 	// AuthorizationHeader has "Bearer " and the key.
 	AuthorizationHeader = "authorization"
+	// SessionHeader has the secret of a session, from the cookie of a browser. A door of HTTP sets
+	// it. No client can send a header with this name.
+	SessionHeader = ":session"
 	// TenantHeader chooses the tenant. Only a caller with an admin key may use it.
 	TenantHeader = "perdure-tenant"
 )
@@ -36,10 +40,30 @@ type Identity struct {
 	Older bool
 	// Roles of the caller; none for the role that a credential without roles has.
 	Roles []string
+	// Credential is what the caller has presented.
+	Credential Credential
 	// Valid ends when the credential does: its key was revoked, or its tenant disabled. The cause
 	// of its end is the error for the caller. It is nil for a credential that lasts as long as the
 	// server.
 	Valid context.Context //nolint:containedctx // the life of a credential, not of a call
+}
+
+// Kinds of credentials.
+const (
+	ByKey     = "key"     // a stored key
+	ByStatic  = "static"  // the admin key of the configuration
+	ByToken   = "token"   // a signed token
+	BySession = "session" // a session of a browser
+)
+
+// Credential is what a caller has presented, without secrets.
+type Credential struct {
+	// Kind is one of the constants above; empty if the server asks for nothing.
+	Kind string
+	// ID is the id of a key or a session, or names the admin key or the signer of a token.
+	ID string
+	// Expires is when it ends by itself; zero for never.
+	Expires model.Time
 }
 
 // AdminKey lets callers in who have one static key. They may choose their tenant.
@@ -85,7 +109,14 @@ func (k *AdminKey) identity(header map[string][]string) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	return Identity{Tenant: tenant, Name: "admin", Admin: true}, nil
+	return Identity{Tenant: tenant, Name: "admin", Admin: true, Credential: Credential{Kind: ByStatic, ID: k.mark()}}, nil
+}
+
+// mark names the key, so that a session can tell whether the server still has the same one. It is a
+// digest of the digest, so it says nothing about the key.
+func (k *AdminKey) mark() string {
+	sum := sha256.Sum256(append([]byte("admin key "), k.sum[:]...))
+	return hex.EncodeToString(sum[:8])
 }
 
 // anyTenant returns the tenant that an admin chooses, or the tenant of callers that choose none.

@@ -28,11 +28,16 @@ type Keyring struct {
 	verifier Verifier // nil when signed tokens are not accepted
 	all      atomic.Pointer[map[string]*credential]
 
+	// logins are the sessions of browsers, by their ids.
+	logins atomic.Pointer[map[string]*login]
+
 	setting sync.Mutex // held by Set
 	mu      sync.Mutex // guards what follows
 	tokens  map[[sha256.Size]byte]*verified
 	// disabled are the tenants whose keys and tokens are refused.
 	disabled map[string]bool
+	// trusts says which signers of tokens are trusted; nil before the first Withdraw.
+	trusts func(signer string) bool
 }
 
 // credential is a stored key as this process knows it.
@@ -51,6 +56,7 @@ type credential struct {
 func NewKeyring(static *AdminKey) *Keyring {
 	r := &Keyring{static: static}
 	r.all.Store(&map[string]*credential{})
+	r.logins.Store(&map[string]*login{})
 	return r
 }
 
@@ -62,6 +68,12 @@ func (r *Keyring) Set(keys []Key, disabled map[string]bool) {
 	r.mu.Lock()
 	r.disabled = disabled
 	r.mu.Unlock()
+	r.endLogins(func(l *Login) error {
+		if disabled[l.Tenant] && !l.Admin() {
+			return errDisabled(l.Tenant)
+		}
+		return nil
+	})
 	r.endTokens(func(t *Token) error {
 		if disabled[t.Tenant] && !t.Admin {
 			return errDisabled(t.Tenant)
@@ -92,6 +104,7 @@ func (r *Keyring) Set(keys []Key, disabled map[string]bool) {
 	}
 
 	r.all.Store(&next)
+	r.renewLogins()
 	for id, gone := range old {
 		why := error(errRevoked)
 		if now := next[id]; now != nil && now.refused != nil {
@@ -119,6 +132,9 @@ func newCredential(k Key, refused error) *credential {
 
 // Authenticate returns the caller.
 func (r *Keyring) Authenticate(_ context.Context, header map[string][]string) (Identity, error) {
+	if len(header[AuthorizationHeader]) == 0 && len(header[SessionHeader]) == 1 {
+		return r.authenticateLogin(header[SessionHeader][0], header)
+	}
 	secret, err := bearer(header)
 	if err != nil {
 		return Identity{}, err
@@ -152,6 +168,7 @@ func (r *Keyring) Authenticate(_ context.Context, header map[string][]string) (I
 		return Identity{}, errExpired
 	}
 	who := Identity{Tenant: c.key.Tenant, Name: c.name, Admin: c.key.Admin(), Roles: c.key.Roles, Older: older, Valid: c.valid}
+	who.Credential = Credential{Kind: ByKey, ID: c.key.ID, Expires: c.key.Expires}
 	if who.Admin {
 		who.Tenant, err = anyTenant(header, r.static.tenant)
 	} else {

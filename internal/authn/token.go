@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 )
 
 // maxToken is how long a signed token may be. A longer one is refused before it is read.
@@ -60,6 +61,7 @@ func (r *Keyring) authenticateToken(secret string, header map[string][]string) (
 	}
 
 	who := Identity{Tenant: t.token.Tenant, Name: t.token.Name, Admin: t.token.Admin, Roles: t.token.Roles, Older: true, Valid: t.valid}
+	who.Credential = Credential{Kind: ByToken, ID: t.token.Signer, Expires: model.TimeOf(t.token.Expires)}
 	if who.Admin {
 		who.Tenant, err = anyTenant(header, r.static.tenant)
 	} else {
@@ -132,8 +134,18 @@ func (r *Keyring) remember(sum [sha256.Size]byte, token Token, now time.Time) (*
 	return t, nil
 }
 
-// Withdraw ends the tokens of signers that are no longer trusted.
+// Withdraw ends the tokens of signers that are no longer trusted, and the sessions that were opened
+// with such tokens.
 func (r *Keyring) Withdraw(trusted func(signer string) bool) {
+	r.mu.Lock()
+	r.trusts = trusted
+	r.mu.Unlock()
+	r.endLogins(func(l *Login) error {
+		if l.Credential.Kind != ByToken || trusted(l.Credential.ID) {
+			return nil
+		}
+		return errWithdrawn
+	})
 	r.endTokens(func(t *Token) error {
 		if trusted(t.Signer) {
 			return nil

@@ -22,9 +22,13 @@ const (
 var table = []Rule{
 	{"server:describe", Connect, "Tenant", []string{clientMethod + "Server", reflectionV1, reflectionAlpha}, []string{"get-me", "get-server"}},
 
-	{"execution:read", Read, "Execution", client("Describe", "History", "List", "Count", "Stranded", "Missing", "Await", "State"), []string{
-		"list-executions", "count-executions", "list-stranded", "describe-execution", "explain-execution", "get-history", "export-execution", "get-state", "await-execution", "list-schedules", "get-schedule",
+	{"execution:read", Read, "Execution", client("Describe", "History", "List", "Count", "Tally", "Explain", "Stranded", "Missing", "Await", "State"), []string{
+		"list-executions", "count-executions", "tally-executions", "list-stranded", "describe-execution", "explain-execution", "explain-graph", "get-history", "list-events", "get-event-bytes", "get-state-bytes", "export-execution", "get-state", "await-execution", "list-schedules", "get-schedule", "list-ticks",
 	}},
+	{"login:create", Connect, "Tenant", nil, []string{"create-session"}},
+	{"login:show", Connect, "Tenant", nil, []string{"get-session"}},
+	{"login:leave", Connect, "Tenant", nil, []string{"end-session"}},
+	{"series:read", Read, "Execution", client("Series"), []string{"get-series"}},
 	{"execution:query", Read, "Execution", slices.Concat(client("Query"), []string{flovynQuery + "QueryWorkflow"}), []string{"query-execution"}},
 	{"execution:start", Use, "Execution", slices.Concat(client("Start", "StartMany", "Run"), prefixed(flovynFlows, "StartWorkflow", "SignalWithStartWorkflow"), prefixed(flovynTasks, "SubmitTask")), []string{"start-execution", "signal-with-start"}},
 	{"execution:signal", Use, "Execution", slices.Concat(client("Signal"), []string{flovynFlows + "SignalWorkflow"}), []string{"signal-execution"}},
@@ -41,9 +45,9 @@ var table = []Rule{
 	{"batch:cancel", Operate, "Batch", client("CancelBatch"), []string{"cancel-batch"}},
 	{"promise:settle", Use, "Promise", slices.Concat(client("Settle"), prefixed(flovynFlows, "ResolvePromise", "RejectPromise")), []string{"resolve-promise", "reject-promise"}},
 
-	{"entity:read", Read, "Entity", client("Entity", "ListEntities"), []string{"list-entities", "get-entity", "list-locks"}},
+	{"entity:read", Read, "Entity", client("Entity", "ListEntities"), []string{"list-entities", "get-entity", "get-entity-bytes", "list-locks"}},
 	{"entity:call", Use, "Entity", client("Call"), []string{"call-entity", "send-entity"}},
-	{"entity:mailbox", Operate, "Entity", client("Mailbox"), []string{"list-mailbox", "skip-mailbox-item", "drop-mailbox-item", "interrupt-entity"}},
+	{"entity:mailbox", Operate, "Entity", client("Mailbox"), []string{"list-mailbox", "get-mailbox-bytes", "skip-mailbox-item", "drop-mailbox-item", "interrupt-entity"}},
 	{"entity:edit", Operate, "Entity", client("EditEntity"), []string{"edit-entity"}},
 	{"lock:release", Operate, "Lock", client("Unlock"), []string{"release-lock"}},
 
@@ -73,6 +77,8 @@ var table = []Rule{
 		prefixed(flovynWorker, "RegisterWorker", "SendHeartbeat"),
 	), nil},
 	{"token:create", Operate, "Worker", nil, nil},
+	{"view:read", Read, "View", client("Views"), []string{"list-views", "get-view"}},
+	{"view:write", Use, "View", client("SetView", "DeleteView"), []string{"set-view", "delete-view"}},
 	{"feed:watch", Read, "Feed", client("Watch"), []string{"watch-changes"}},
 
 	{"allowance:set", Administer, Server, client("SetAllowance"), []string{"set-allowance"}},
@@ -80,6 +86,8 @@ var table = []Rule{
 	{"tenant:write", Administer, Server, admin("CreateTenant", "SetTenant"), []string{"create-tenant", "change-tenant"}},
 	{"key:read", Administer, Server, admin("Keys"), []string{"list-keys"}},
 	{"key:write", Administer, Server, admin("CreateKey", "RevokeKey", "RotateKey"), []string{"create-key", "revoke-key", "rotate-key"}},
+	{"login:read", Administer, Server, admin("Logins"), []string{"list-sessions"}},
+	{"login:end", Administer, Server, admin("EndLogin"), []string{"revoke-session"}},
 	{"setting:read", Administer, Server, admin("Settings"), []string{"list-settings", "get-setting"}},
 	{"setting:write", Administer, Server, admin("SetSetting"), []string{"set-setting", "delete-setting"}},
 	{"node:read", Administer, Server, admin("Nodes", "Shards", "Health"), []string{"list-nodes", "list-shards", "get-health"}},

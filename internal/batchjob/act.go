@@ -28,6 +28,9 @@ const (
 	maxTries = 5
 	// maxErrorText bounds the text of an error.
 	maxErrorText = 300
+	// oldPage is the age from which a batch does not rely on request ids: owners forget them after
+	// engine.LeastRetainRequest.
+	oldPage = 18 * time.Hour
 )
 
 // work is what a batch does in one process.
@@ -35,6 +38,17 @@ type work struct {
 	client     api.Client
 	tenant, id string
 	spec       *batch.Spec
+	// old says that the page is old, and so that histories must say what was done.
+	old bool
+}
+
+// on returns the work on a page that was listed at a time. A clock that has gone back makes a page
+// old as well: then its age is not known.
+func (w *work) on(listed time.Time) *work {
+	now := *w
+	age := time.Since(listed)
+	now.old = age > oldPage || age < -time.Hour
+	return &now
 }
 
 // list returns the executions of the next page, without executions of Perdure itself, and the
@@ -136,6 +150,12 @@ func (w *work) one(ctx context.Context, item *batch.Item) error {
 		order.Reason = "batch " + w.id
 	}
 
+	if w.old && leavesEvent(s.Verb) {
+		if done, err := w.hasActed(ctx, t, request); done || err != nil {
+			return err
+		}
+	}
+
 	switch s.Verb {
 	case api.BatchCancel:
 		return w.client.Cancel(ctx, order)
@@ -174,4 +194,35 @@ func (w *work) remove(ctx context.Context, t api.Target, request string) error {
 		return nil
 	}
 	return err
+}
+
+// leavesEvent reports whether a request of a verb leaves an event with its id in the history. The
+// other verbs end the run as the current one, or remove it, and so have no effect twice.
+func leavesEvent(verb string) bool {
+	switch verb {
+	case api.BatchCancel, api.BatchSignal, api.BatchPause, api.BatchResume:
+		return true
+	default:
+		return false
+	}
+}
+
+// hasActed reports whether the history of a run has an event of the request.
+func (w *work) hasActed(ctx context.Context, t api.Target, request string) (bool, error) {
+	r := api.HistoryRequest{Target: t, After: -1}
+	for {
+		page, err := w.client.History(ctx, r)
+		if err != nil {
+			return false, err
+		}
+		for i := range page.Events {
+			if page.Events[i].RequestID == request {
+				return true, nil
+			}
+		}
+		if !page.More || len(page.Events) == 0 {
+			return false, nil
+		}
+		r.After = page.Events[len(page.Events)-1].Seq
+	}
 }

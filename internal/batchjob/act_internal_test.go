@@ -6,9 +6,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/batch"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -134,6 +136,59 @@ func TestPageIsBoundedInBytes(t *testing.T) {
 	got, next, err := w.list(t.Context(), "")
 	if err != nil || next != "next" || len(got) != 25 || len(c.limits) != 3 {
 		t.Errorf("%d items, cursor %s, %v; asked for %v", len(got), next, err, c.limits)
+	}
+}
+
+// past has the histories of executions, one event per page, and counts signals.
+type past struct {
+	api.Client
+	events  map[string][]model.Event // by key
+	signals atomic.Int64
+}
+
+func (p *past) History(_ context.Context, r api.HistoryRequest) (page api.HistoryPage, err error) {
+	key := r.Target.Address.Key
+	if key == "gone" {
+		return page, fault.New(fault.NotFound, "%s", key)
+	}
+	for _, e := range p.events[key] {
+		if e.Seq > r.After {
+			return api.HistoryPage{Events: []model.Event{e}, More: e.Seq < int64(len(p.events[key])-1)}, nil
+		}
+	}
+	return page, nil
+}
+
+func (p *past) Signal(context.Context, api.SignalRequest) error {
+	p.signals.Add(1)
+	return nil
+}
+
+// The owners may have forgotten the request ids of an old page. Then the histories say which
+// executions have the signal, and only the others get it.
+func TestOldPage(t *testing.T) {
+	t.Parallel()
+	run := model.RunID{1}.String()
+	c := &past{events: map[string][]model.Event{
+		"has":   {{}, {Seq: 1, RequestID: "batch/b/" + run}, {Seq: 2}},
+		"lacks": {{}, {Seq: 1, RequestID: "batch/other/" + run}, {Seq: 2}},
+	}}
+	w := &work{client: c, tenant: "acme", id: "b", spec: &batch.Spec{Verb: api.BatchSignal, Signal: "go"}}
+	for _, listed := range []time.Time{time.Now().Add(-oldPage - time.Minute), time.Now().Add(2 * time.Hour)} {
+		c.signals.Store(0)
+		got, err := w.on(listed).act(t.Context(), items("has", "lacks", "gone"), false)
+		if err != nil || got.Done != 2 || got.Skipped != 1 || c.signals.Load() != 1 {
+			t.Errorf("an old page: %+v, %v, %d signals", got, err, c.signals.Load())
+		}
+	}
+
+	c.signals.Store(0)
+	got, err := w.on(time.Now().Add(-oldPage+time.Minute)).act(t.Context(), items("has", "lacks", "gone"), false)
+	if err != nil || got.Done != 3 || c.signals.Load() != 3 {
+		t.Errorf("a page whose ids are remembered: %+v, %v, %d signals", got, err, c.signals.Load())
+	}
+	if oldPage >= engine.LeastRetainRequest {
+		t.Error("a page gets old after its ids are forgotten")
 	}
 }
 

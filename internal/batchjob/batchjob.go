@@ -4,8 +4,10 @@
 // A batch works page by page. The page that it acts on is recorded before it acts, as part of the
 // outcome of the step before. Each act has a request id made of the ids of the batch and of the run
 // that it concerns. So a batch that a crash interrupts repeats at most one page, and the repetition
-// changes nothing twice. The cursor of the list moves to older starts only, so a batch does not
-// touch executions that start while it runs, and names each execution by the run that was listed.
+// changes nothing twice. If the page is so old that owners may have forgotten the ids, the
+// histories of the executions say which of them have got the request. The cursor of the list moves
+// to older starts only, so a batch does not touch executions that start while it runs, and names
+// each execution by the run that was listed.
 //
 // A batch acts with the rights of the caller that started it. The service has checked them, and
 // lets no other request and no code start a batch.
@@ -97,14 +99,14 @@ func orContinue(err error, input model.Payload) error {
 // step acts on the items of a page and lists the next page. The last step of a run lists nothing:
 // the next run does.
 func step(x replay.Ctx, w *work, n int, now page) (next page, err error) {
-	tries := 0
+	tries, listed := 0, x.Now()
 	out, err := x.Detached().Step(&replay.Step{
 		Name: "page", Key: strconv.Itoa(n), Keyed: true,
 		Body: func(ctx context.Context) (model.Payload, error) {
 			tries++
 			var out page
 			var err error
-			if out.Results, err = w.act(ctx, now.Items, tries >= maxTries); err != nil {
+			if out.Results, err = w.on(listed).act(ctx, now.Items, tries >= maxTries); err != nil {
 				return model.Payload{}, err
 			}
 

@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
 // patience bounds waits on a busy machine.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 const tenant = model.DefaultTenant
 

@@ -82,7 +82,11 @@ The exit code is 1 if a history does not fit the code. After a deploy of the pro
 			c.report.Version = build.Version
 			c.tenant = o.tenant
 			err = o.with(cmd.Context(), true, func(b api.Backend) error { return c.run(cmd.Context(), b, build) })
-			if err := errors.Join(err, build.Close()); err != nil {
+			err = errors.Join(err, build.Close())
+			if cmd.Context().Err() != nil { // which has also ended the program
+				return context.Cause(cmd.Context())
+			}
+			if err != nil {
 				return err
 			}
 			return c.tell(o)

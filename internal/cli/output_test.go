@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -50,9 +51,9 @@ var looks = []string{
 	"queue list", "queue show mails", "worker list",
 	"batch list", "batch show " + uuidA, "batch show night",
 	"schedule list", "schedule show nightly", "schedule next nightly --after 2026-11-15T12:00:00Z", "schedule next --cron @daily --zone Europe/Berlin --after 2026-11-15T12:00:00Z",
-	"entity list", "entity show account/eu-1", "entity mailbox account/eu-1", "lock list", "lock waiters account/eu-1",
+	"entity list", "entity show account/eu-1", "entity mailbox account/eu-1", "entity log account/eu-1", "lock list", "lock waiters account/eu-1",
 	"limit list", "limit show customers", "breaker list", "breaker list --rules",
-	"tenant list", "tenant show acme", "key list", "node list", "cluster nodes", "cluster shards", "cluster rebalance --dry-run", "worker sessions", "setting list", "audit list",
+	"tenant list", "tenant show acme", "key list", "node list", "cluster nodes", "cluster shards", "cluster rebalance --dry-run", "worker sessions", "setting list", "audit list", "auth actions",
 }
 
 // printers are tables of commands that read more than the test can prepare.
@@ -115,8 +116,44 @@ func TestTables(t *testing.T) {
 				check(name, capture(t, width, "table", printers[name]))
 			}
 		}
+		for _, name := range slices.Sorted(maps.Keys(configPrinters)) {
+			check(name, capture(t, width, "table", configPrinters[name]))
+		}
 
 		golden(t, fmt.Sprintf("tables-%d.txt", width), all.String())
+	}
+}
+
+// The golden files have every table that a command prints, known by its first two headings.
+func TestEveryTableIsGolden(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("testdata", "golden", "tables-200.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	heads := regexp.MustCompile(`\.table\("([^"]+)"`)
+	found := 0
+	for _, name := range files {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range heads.FindAllSubmatch(source, -1) {
+			found++
+			cells := strings.Split(strings.ReplaceAll(string(m[1]), "?", ""), `\t`)
+			line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(cells[0]) + ` +` + regexp.QuoteMeta(cells[1]))
+			if !line.Match(text) {
+				t.Errorf("%s: no golden file has the table %s", name, m[1])
+			}
+		}
+	}
+	if found < 25 {
+		t.Errorf("only %d tables", found)
 	}
 }
 
@@ -181,10 +218,9 @@ var acts = map[string]string{
 	"schedule pause": "nightly", "schedule resume": "nightly", "schedule trigger": "nightly", "schedule delete": "nightly",
 	"schedule backfill": "nightly --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z", "schedule apply": "-f testdata/schedules.yaml --dry-run",
 	"entity mailbox show": "account/eu-1 7-3f9a0c41d2e7", "entity mailbox skip": "account/eu-1 7-3f9a0c41d2e7", "entity mailbox drop": "account/eu-1 7-3f9a0c41d2e7",
-	"entity call": "account/eu-1 deposit", "entity send": "account/eu-1 deposit", "entity delete": "account/eu-1 --force --dry-run", "entity edit": "account/eu-1 --version 3 --state 5", "entity interrupt": "account/eu-1", "entity log": "account/eu-1", "lock release": "account/eu-1 --force",
+	"entity call": "account/eu-1 deposit", "entity send": "account/eu-1 deposit", "entity delete": "account/eu-1 --force --dry-run", "entity edit": "account/eu-1 --version 3 --state 5", "entity interrupt": "account/eu-1", "lock release": "account/eu-1 --force",
 	"limit set": "smtp --concurrency 5", "limit delete": "smtp", "breaker set": "bank --failures 3", "breaker delete": "bank", "breaker trip": "bank", "breaker reset": "bank", "breaker pause": "bank --for 1h",
 	"tenant create": "acme --open 10000", "tenant set": "acme --starts 5", "tenant disable": "acme", "tenant enable": "acme", "key create": "--note ci", "key revoke": "k3v9x2m7q1ab", "key rotate": "k3v9x2m7q1ab --overlap 1h", "auth check": "execution:start --role client",
-	"auth actions":  "",
 	"cluster drain": "shop-3.example.com", "cluster undrain": "shop-3.example.com:4713",
 	"worker drain": "session_K7X2M9", "setting set": "limit smtp --input {}", "setting delete": "limit smtp --version 17",
 	"workflow import": "-f testdata/order.jsonl", "migrate": "--store file:testdata/none.db --dry-run",

@@ -42,7 +42,7 @@ const adminKeyVariable = "PERDURE_ADMIN_KEY"
 type serveFlags struct {
 	listen, keyFile, cert, certKey string
 	plain, noMigrate, production   bool
-	grace, drain, lease            time.Duration
+	grace, drain, lease, storeWait time.Duration
 	logs                           string
 	tenantMetrics                  bool
 	config, collector, policies    string
@@ -105,6 +105,7 @@ Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or
 	flags.BoolVar(&f.noMigrate, "no-migrate", false, "refuse a store whose schema is not up to date, instead of upgrading it")
 	flags.Var(span(&f.grace, 30*time.Second), "worker-grace", "how long to keep what a worker holds whose connection has broken")
 	flags.Var(span(&f.drain, 20*time.Second), "drain-timeout", "how long running calls may take when the server stops")
+	flags.Var(span(&f.storeWait, 30*time.Second), "store-wait", "how long to try again at start while the database does not answer")
 	flags.Var(span(&f.lease, 0), "lease", "how long other nodes wait before they take over from this one (default 10s)")
 	flags.Var(span(&f.retainAudit, node.DefaultRetainAudit), "retain-audit", "how long the audit log keeps entries; 0 for no limit")
 	flags.StringVar(&f.nats.URL, "nats", "", "URL of NATS servers that carry hints between servers and changes to subscribers, such as nats://localhost:4222 ($PERDURE_NATS)")
@@ -164,7 +165,7 @@ func (o *options) runServer(ctx context.Context, f *serveFlags, cfg node.ServerC
 	if err != nil {
 		return err
 	}
-	s, stop, err := startServer(ctx, cfg)
+	s, stop, err := startServerWithin(ctx, cfg, f.storeWait)
 	if err != nil {
 		return errors.Join(err, export(ctx))
 	}
@@ -245,6 +246,33 @@ func startServer(ctx context.Context, cfg node.ServerConfig) (s *node.Server, un
 	}
 
 	return s, unregister, nil
+}
+
+// storePause is how long a server that starts waits before it tries its store again. The store
+// itself has tried for some seconds before.
+const storePause = time.Second
+
+// startServerWithin is startServer that tries again for a while if the database does not answer. A
+// server and its database often start together, and a database may be restarted in between.
+func startServerWithin(ctx context.Context, cfg node.ServerConfig, patience time.Duration) (*node.Server, func(), error) {
+	began := time.Now()
+	for {
+		s, unregister, err := startServer(ctx, cfg)
+		if err == nil || ctx.Err() != nil || !node.StoreUnreachable(err) {
+			return s, unregister, err
+		}
+		waited := time.Since(began).Round(time.Second)
+		if waited+storePause > patience {
+			return nil, nil, fault.WithHint(fault.New(fault.KindOf(err), "the database has not answered within %s: %w", waited, err), "--store-wait sets how long the server waits for it")
+		}
+		cfg.Node.Log.Warn("the database does not answer; the server tries again", "waited", waited.String(), "patience", patience.String(), "error", err)
+
+		select {
+		case <-ctx.Done():
+			return nil, nil, err
+		case <-time.After(storePause):
+		}
+	}
 }
 
 // untilStopped waits until the command is interrupted or the server fails, and closes the server.

@@ -276,6 +276,7 @@ func TestServeRefuses(t *testing.T) {
 		{"must be > 0", 2, []string{"--worker-grace", "-1s"}},
 		{"must be a duration such as 90m", 2, []string{"--worker-grace", "soon"}},
 		{"must be > 0", 2, []string{"--drain-timeout", "0s"}},
+		{"must be > 0", 2, []string{"--store-wait", "0s"}},
 		{"must be > 0", 2, []string{"--lease", "-1s"}},
 		{"a lease of 1000h0m0s: at most", 2, []string{"--lease", "1000h"}},
 		{"must be a duration such as 90m", 2, []string{"--retain-audit", "soon"}},
@@ -344,7 +345,7 @@ func TestServeRefuses(t *testing.T) {
 		{"is not known", 2, []string{"--store", "mysql://x"}},
 		{"does not work with the argument \"now\"", 2, []string{"now"}},
 		{"address already in use", 5, []string{"--listen", taken.Addr().String()}},
-		{"connection refused", 5, []string{"--store", "postgres://127.0.0.1:1/none?connect_timeout=1"}},
+		{"connection refused", 5, []string{"--store", "postgres://127.0.0.1:1/none?connect_timeout=1", "--store-wait", "1s"}},
 	} {
 		args := append([]string{"serve", "--store", "memory:", "--listen", "127.0.0.1:0", "--admin-key-file", key}, c.args...)
 		for _, a := range c.args {

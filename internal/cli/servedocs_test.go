@@ -22,7 +22,7 @@ func TestServeDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, page := range []string{"/api/docs", "/v1/docs"} {
+	for _, page := range []string{"/api/docs", "/swagger-ui/", "/v1/docs"} {
 		here := root.JoinPath(page)
 		text, _ := fetchDoc(t, here)
 		links := loaded.FindAllStringSubmatch(text, -1)

@@ -58,6 +58,7 @@ func (f *tokenFlags) accept(ctx context.Context, ring *authn.Keyring, log *slog.
 	}
 
 	ring.UseTokens(v)
+	ring.Withdraw(keys.Has)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var ended sync.WaitGroup
 	ended.Go(func() {

@@ -502,6 +502,9 @@ func (n *naive) command(x *expected, r *naiveRun, c *model.Command, now model.Ti
 		firedUnseen := r.count(func(f *model.Event) bool { return f.Kind == model.EventTimerFired && f.ID == e.ID && f.Seq > r.seen })
 		if !open && firedUnseen == 0 {
 			r.timers[e.ID] = e.Due
+			if after := now.Add(c.Delay); c.Delay != 0 && (e.Due == 0 || after < e.Due) {
+				r.timers[e.ID] = after
+			}
 		}
 	case model.CommandStopTimer:
 		delete(r.timers, e.ID)

@@ -337,6 +337,10 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 		e.ID, e.Attempt, c.Delay = pick(t, "step", "s1", "s2"), p.retries, time.Duration(rapid.IntRange(-1, 10).Draw(t, "delay"))*time.Second
 	case model.CommandStartTimer:
 		e.ID, e.Due = pick(t, "timer", "t1", "t2", "d1", "d2", "d3"), p.w.now.Add(time.Duration(rapid.IntRange(0, 15).Draw(t, "due"))*time.Second)
+		c.Delay = time.Duration(rapid.IntRange(0, 10).Draw(t, "delay")) * time.Second
+		if c.Delay > 0 && rapid.Bool().Draw(t, "no due time") {
+			e.Due = 0
+		}
 	case model.CommandStopTimer:
 		e.ID = pick(t, "timer", "t1", "t2", "d1", "d2", "d3")
 	case model.CommandWithdraw:

@@ -402,7 +402,12 @@ func (s *script) command(t *model.Turn, line string) {
 		n, _ := strconv.Atoi(args["attempt"])
 		add(model.Command{Kind: model.CommandRetry, Delay: d, Event: model.Event{ID: id, Attempt: n, Failure: &model.Failure{Message: why}}})
 	case "timer":
-		add(model.Command{Kind: model.CommandStartTimer, Event: model.Event{ID: id, Due: s.time(args["at"])}})
+		c := model.Command{Kind: model.CommandStartTimer, Event: model.Event{ID: id}}
+		if at, ok := args["at"]; ok {
+			c.Event.Due = s.time(at)
+		}
+		c.Delay, _ = time.ParseDuration(args["after"])
+		add(c)
 	case "stop":
 		add(model.Command{Kind: model.CommandStopTimer, Event: model.Event{ID: id}})
 	case "withdraw":

@@ -158,6 +158,11 @@ func (p *port) Count(ctx context.Context, q store.Query) (int64, error) {
 	return n, p.end(faultstore.Count, "", err)
 }
 
+func (p *port) Tally(ctx context.Context, q store.Query, by store.TallyBy) ([]store.TallyGroup, error) {
+	groups, err := p.Store.Tally(ctx, q, by)
+	return groups, p.end(faultstore.Tally, "", err)
+}
+
 func (p *port) LoadLabels(ctx context.Context, keys []store.RunKey) ([]store.LabelRow, error) {
 	rows, err := p.Store.LoadLabels(ctx, keys)
 	return rows, p.end(faultstore.LoadLabels, fmt.Sprintf(": %d of %d runs", len(rows), len(keys)), err)

@@ -56,6 +56,9 @@ func Start(ctx context.Context, command []string, log io.Writer) (*Build, error)
 	if err := b.hello(); err != nil {
 		_ = cmd.Process.Kill() // the caller gets the reason; how the process ends does not matter
 		_ = cmd.Wait()
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("wait for the greeting of %s: %w", command[0], context.Cause(ctx))
+		}
 		return nil, fault.New(fault.Invalid, "%s does not answer: call embedded.AnswerDeployCheck first in its main function (%w)", command[0], err)
 	}
 	return b, nil

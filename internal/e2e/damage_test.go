@@ -79,6 +79,9 @@ func TestCorruptedRows(t *testing.T) {
 				switch {
 				case c.table != "history" && fault.Is(err, fault.Corrupt):
 					text = err.Error()
+					if !strings.Contains(text, "execution "+exec.String()+" cannot be read") || strings.Count(text, model.WayOut) != 1 {
+						t.Errorf("the error of the description does not say what to do: %v", err)
+					}
 				case err != nil || described.Ref != info.Ref || !described.Status.Open() || !strings.Contains(text, "cannot be read"):
 					t.Errorf("described as %+v, %v; want a reason that says it cannot be read", described, err)
 				}

@@ -20,6 +20,7 @@ import (
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/lending"
 	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/engine/series"
 	"github.com/perdure/perdure/internal/engine/storeclock"
 	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/fault"
@@ -48,6 +49,8 @@ type Config struct {
 	// Meter counts and Tracer creates spans; both may be nil.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
+	// Series counts what becomes durable, by time and tenant, for the last hour.
+	Series bool
 	// Guest only sends requests to the nodes of a shared store: it owns no shard, and workers that
 	// join it get no work.
 	Guest bool
@@ -150,6 +153,7 @@ type Engine struct {
 	attempts    attempts
 	flow        *flow.Flow
 	feed        *feed.Hub
+	series      *series.Recorder // nil without series
 	inc         atomic.Pointer[incarnation]
 	clerk       *clerk
 	// mixed says that nodes with different code have been seen, so that one may have worked for
@@ -264,6 +268,9 @@ func New(cfg Config) *Engine {
 	e.clerk = newClerk(e)
 	cfg.Feed.Now = e.clock.mono
 	e.feed = feed.New(cfg.Feed)
+	if cfg.Series {
+		e.series = series.New(e.clock.now())
+	}
 	e.flow = flow.New(flow.Config{Store: cfg.Store, Log: cfg.Log, Trouble: e.trouble, Node: flowNode{e}, Timeout: cfg.CommitTimeout})
 	if cfg.Guest {
 		e.guest = newGuest()

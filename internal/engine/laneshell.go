@@ -24,12 +24,14 @@ type laneShell struct {
 	lane    *lane.Lane
 	inbox   *inbox
 	commits chan func(ctx context.Context)
-	loads   chan lane.Load
+	runs    *runReads      // reads of runs
+	loads   chan lane.Load // other reads
 	pages   pages
 	log     *slog.Logger
 	line    line    // what other nodes have sent, and has no room in the inbox
 	notices notices // of unreadable rows
-	// trouble is why the store refused the last commit, for callers that give up waiting.
+	aside   asideLog
+	// trouble is why the store took nothing at the last commit, for callers that give up waiting.
 	trouble atomic.Pointer[error]
 	landed  bool // the lane has committed a batch itself: there is more to do
 	// unstored is what was not stored when the lane ended. It is read when run has returned.
@@ -48,12 +50,17 @@ type laneShell struct {
 	}
 }
 
-const loaders = 4
+// Readers of a lane: loaders in all, and runLoaders of them read runs.
+const (
+	loaders    = 8
+	runLoaders = 4
+)
 
 func newLaneShell(inc *incarnation, index int, cfg lane.Config) *laneShell {
 	s := &laneShell{
 		eng: inc.eng, inc: inc, index: index, lane: lane.New(cfg), inbox: newInbox(inc.eng.cfg.InboxLimit, inc.eng.cfg.InboxBytes),
-		commits: make(chan func(context.Context), 1), loads: make(chan lane.Load, cfg.MaxLoads+loaders), pages: newPages(),
+		commits: make(chan func(context.Context), 1), pages: newPages(),
+		runs: newRunReads(), loads: make(chan lane.Load, cfg.MaxLoads+loaders),
 		log:        inc.eng.cfg.Log.With("lane", index),
 		committing: inc.eng.trouble.Source("doing", "commit", "lane", index), refused: inc.eng.refusals.Source("lane", index),
 	}
@@ -68,13 +75,18 @@ func (s *laneShell) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.committer(ctx) })
 	for i := range loaders {
-		wg.Go(func() { s.loader(ctx, s.reading[i]) })
+		if i < runLoaders {
+			wg.Go(func() { s.runLoader(ctx, s.reading[i]) })
+		} else {
+			wg.Go(func() { s.loader(ctx, s.reading[i]) })
+		}
 	}
 
 	// The loop ends first. Closing the channels then ends the committer and the readers, which may
 	// still work on calls that the loop sent them.
 	s.loop(ctx)
 	close(s.commits)
+	s.runs.close()
 	close(s.loads)
 	wg.Wait()
 	if s.limit.cancel != nil {
@@ -269,7 +281,11 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	}
 
 	for i := range out.Loads {
-		s.loads <- out.Loads[i]
+		if out.Loads[i].Kind == lane.LoadRun {
+			s.runs.add(out.Loads[i])
+		} else {
+			s.loads <- out.Loads[i]
+		}
 	}
 	if len(out.Mail) > 0 {
 		s.inc.route(out.Mail)
@@ -334,7 +350,8 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed
 		s.eng.observeCommit(b, time.Since(begun), err)
 	}
 	s.trouble.Store(nil)
-	if err != nil {
+	// A refusal is about a row of the batch: the store takes everything else.
+	if err != nil && store.ClassOf(err) != store.Refused {
 		s.trouble.Store(&err)
 	}
 	s.logCommit(ctx, b, err)

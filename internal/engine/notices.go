@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"context"
+	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
@@ -41,13 +44,46 @@ func (s *laneShell) passedOver(k lane.LoadKind, err error) {
 	}
 }
 
+// asideLines is how many rows a lane sets aside per minute with a line of their own in the log.
+const asideLines = 20
+
+// asideLog bounds the lines about rows that a lane sets aside: a newer build or a damaged disk can
+// leave any number of them. Only the lane uses it.
+type asideLog struct {
+	since   time.Time // when the minute began
+	lines   int       // in this minute
+	skipped int       // rows without a line
+}
+
+// next counts a row. It reports whether the row gets a line, and what the line says about others.
+func (a *asideLog) next(now time.Time) (line bool, about []any) {
+	if now.Sub(a.since) >= time.Minute {
+		if a.skipped > 0 {
+			about = []any{"unlogged", a.skipped}
+		}
+		*a = asideLog{since: now}
+	}
+	if a.lines == asideLines {
+		a.skipped++
+		return false, nil
+	}
+	if a.lines++; a.lines == asideLines {
+		about = append(about, "further", "they get no line within this minute")
+	}
+	return true, about
+}
+
 // setAside logs that the lane has set a row aside.
 func (s *laneShell) setAside(why string, newer bool) {
+	code, level := model.WaitCorrupt, slog.LevelError
+	text := "a row that cannot be read was set aside; perdure doctor counts messages, App.DeadLetters lists them; everything else goes on"
 	if newer {
-		s.eng.cfg.Meter.Add(telemetry.SetAside, 1, string(model.WaitNewer))
-		s.log.Warn("a message of a newer version waits until a node of that version owns its shard; everything else goes on", "reason", why)
-		return
+		code, level = model.WaitNewer, slog.LevelWarn
+		text = "a message of a newer version waits until a node of that version owns its shard; everything else goes on"
 	}
-	s.eng.cfg.Meter.Add(telemetry.SetAside, 1, string(model.WaitCorrupt))
-	s.log.Error("a row that cannot be read was set aside; perdure doctor counts them, App.DeadLetters lists messages; everything else goes on", "reason", why)
+	s.eng.cfg.Meter.Add(telemetry.SetAside, 1, string(code))
+	if line, about := s.aside.next(time.Now()); line {
+		//nolint:sloglint // one of two constants
+		s.log.Log(context.Background(), level, text, append([]any{"reason", why}, about...)...)
+	}
 }

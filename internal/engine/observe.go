@@ -14,12 +14,13 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// isObserved reports whether there is a meter or a tracer for what is committed.
-func (e *Engine) isObserved() bool { return e.cfg.Meter != nil || e.cfg.Tracer != nil }
+// isObserved reports whether something counts or traces what is committed.
+func (e *Engine) isObserved() bool { return e.cfg.Meter != nil || e.cfg.Tracer != nil || e.cfg.Series }
 
 // observe counts what has become durable, and creates the spans of what has ended with it.
 func (e *Engine) observe(facts []lane.Fact) {
 	m, t := e.cfg.Meter, e.cfg.Tracer
+	e.countSeries(facts)
 
 	for i := range facts {
 		f := &facts[i]

@@ -59,6 +59,20 @@ func (r *ring) flow(nodes []*member, stop <-chan struct{}) <-chan int {
 	return sent
 }
 
+// awaitNode waits until what the store says of the node satisfies is, for at most 30 seconds.
+func (r *ring) awaitNode(m *member, what string, is func(owned int, row store.Member) bool) {
+	r.t.Helper()
+	owned, row := r.owned(m)
+	for range 30 {
+		if is(owned, row) {
+			return
+		}
+		time.Sleep(time.Second)
+		owned, row = r.owned(m)
+	}
+	r.t.Errorf("the node has not %s: it owns %d shards, its row is %+v", what, owned, row)
+}
+
 // A drained node hands its shards over while callers use both nodes, and no call fails. Its worker,
 // the only one, continues to execute the tasks, each once: it lends its slots to the new owner.
 func TestDrainedNodeHandsOver(t *testing.T) {
@@ -74,16 +88,14 @@ func TestDrainedNodeHandsOver(t *testing.T) {
 		sent := r.flow([]*member{a, b}, stop)
 		time.Sleep(time.Second)
 		r.setDrained(a, true)
-		time.Sleep(30 * time.Second)
-		if n, row := r.owned(a); n != 0 || !row.Drained || row.Draining {
-			t.Errorf("the drained node owns %d shards, its row is %+v", n, row)
-		}
+		r.awaitNode(a, "handed its shards over", func(owned int, row store.Member) bool {
+			return owned == 0 && row.Drained && !row.Draining
+		})
 
 		r.setDrained(a, false)
-		time.Sleep(30 * time.Second)
-		if n, row := r.owned(a); n == 0 || row.Drained {
-			t.Errorf("the node owns %d shards after the drain was withdrawn, its row is %+v", n, row)
-		}
+		r.awaitNode(a, "got shards again after the drain was withdrawn", func(owned int, row store.Member) bool {
+			return owned > 0 && !row.Drained
+		})
 		close(stop)
 		tasks := <-sent
 		r.awaitAll(b, tasks)

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/episode"
@@ -12,65 +13,72 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// loader makes the reads that the lane asks for. It reads runs together that wait together.
+// loader makes the reads that the lane asks for, except for reads of runs.
 func (s *laneShell) loader(ctx context.Context, source *episode.Source) {
 	defer source.Leave()
-	var runs []lane.Load
 	for ld := range s.loads {
-		other := []lane.Load{ld}
-		runs = runs[:0]
-		if ld.Kind == lane.LoadRun {
-			runs, other = s.gather(append(runs, ld))
+		s.readOne(ctx, source, ld, nil)
+	}
+}
+
+// runLoader reads runs. It reads those together that wait together.
+func (s *laneShell) runLoader(ctx context.Context, source *episode.Source) {
+	defer source.Leave()
+	for runs := s.runs.take(nil); len(runs) > 0; runs = s.runs.take(runs) {
+		leave := sync.OnceFunc(s.runs.leave)
+		s.readTogether(ctx, source, runs, leave)
+		clear(runs)
+		leave()
+	}
+}
+
+// readTogether reads runs page by page. It reads those alone that do not fit into a page, and calls
+// long before it reads further pages of one.
+func (s *laneShell) readTogether(ctx context.Context, source *episode.Source, runs []lane.Load, long func()) {
+	for len(runs) > 0 && ctx.Err() == nil {
+		if len(runs) == 1 {
+			s.readOne(ctx, source, runs[0], long)
+			return
 		}
-		for _, left := range [][]lane.Load{runs, other} {
-			for len(left) > 0 && ctx.Err() == nil {
-				left = left[s.readPage(ctx, source, left):]
-			}
+		p := s.pages.open(ctx)
+		if p == nil {
+			return
+		}
+		page := ReadRuns(ctx, s.eng.cfg.Store, runs)
+		runs = runs[len(page.Read)+len(page.Long):]
+
+		if len(page.Read) == 0 {
+			p.close()
+		} else {
+			s.noteRead(ctx, source, lane.LoadRun, page.Results[0].Err)
+			s.handIn(p, page.Read, page.Results)
+		}
+		for i := range page.Long {
+			s.readOne(ctx, source, page.Long[i], long)
 		}
 	}
 }
 
-// mostTogether is how many runs a loader reads at once.
-const mostTogether = 64
-
-// gather takes the reads of runs that wait, without waiting for more. It also returns the read of
-// another kind that it has met.
-func (s *laneShell) gather(runs []lane.Load) (all, other []lane.Load) {
-	for len(runs) < mostTogether {
-		select {
-		case ld, ok := <-s.loads:
-			switch {
-			case !ok:
-				return runs, nil
-			case ld.Kind != lane.LoadRun:
-				return runs, []lane.Load{ld}
-			}
-			runs = append(runs, ld)
-		default:
-			return runs, nil
-		}
+// readOne makes one read. It calls long, unless that is nil, before it reads further pages of a
+// run.
+func (s *laneShell) readOne(ctx context.Context, source *episode.Source, ld lane.Load, long func()) {
+	if ctx.Err() != nil {
+		return
 	}
-	return runs, nil
-}
-
-// readPage makes the first of the reads, or several of them if they are reads of runs, and returns
-// how many. It gives the results to the lane.
-func (s *laneShell) readPage(ctx context.Context, source *episode.Source, loads []lane.Load) int {
 	p := s.pages.open(ctx)
 	if p == nil {
-		return len(loads)
+		return
 	}
+	p.long = long
+	result := read(ctx, s.eng.cfg.Store, ld, s.eng.clock.now(), p.grow)
+	s.noteRead(ctx, source, ld.Kind, result.Err)
+	s.handIn(p, []lane.Load{ld}, []lane.LoadResult{result})
+}
 
-	var results []lane.LoadResult
-	if len(loads) > 1 {
-		results = readRuns(ctx, s.eng.cfg.Store, loads, p.grow)
-	} else {
-		results = []lane.LoadResult{read(ctx, s.eng.cfg.Store, loads[0], s.eng.clock.now(), p.grow)}
-	}
-	s.noteRead(ctx, source, loads[0].Kind, results[0].Err)
-
-	ids := make([]uint64, len(results))
-	for i := range ids {
+// handIn gives the results of a read to the lane.
+func (s *laneShell) handIn(p *pageRead, loads []lane.Load, results []lane.LoadResult) {
+	ids := make([]uint64, len(loads))
+	for i := range loads {
 		ids[i] = loads[i].ID
 	}
 	heard := s.inbox.result(func(l *lane.Lane, now model.Time) {
@@ -82,7 +90,6 @@ func (s *laneShell) readPage(ctx context.Context, source *episode.Source, loads 
 	if !heard {
 		p.close()
 	}
-	return len(results)
 }
 
 // noteRead counts a read and logs its failure.
@@ -134,12 +141,16 @@ type pageRead struct {
 	pages *pages
 	ctx   context.Context //nolint:containedctx // that of the read
 	large bool
+	long  func() // if not nil, called before the first further page
 }
 
 // grow waits until the read may have a further page in memory. It returns false if ctx has ended.
 func (r *pageRead) grow() bool {
 	if r.large {
 		return true
+	}
+	if r.long != nil {
+		r.long()
 	}
 	select {
 	case r.pages.large <- struct{}{}:
@@ -262,11 +273,19 @@ func readItems(ctx context.Context, st store.Store, key store.EntityKey, to *sto
 // are read alone.
 const groupEvents = 100
 
-// readRuns reads the first of several runs, as many as fit into a page. A run that does not fit is
-// read alone, with all its pages.
-func readRuns(ctx context.Context, st store.Store, loads []lane.Load, grow func() bool) []lane.LoadResult {
+// RunPage is what a read of several runs has found.
+type RunPage struct {
+	Read    []lane.Load
+	Results []lane.LoadResult // of Read
+	// Long are runs that do not fit into the page, and runs that cannot be decoded. They must be
+	// read alone.
+	Long []lane.Load
+}
+
+// ReadRuns reads the first of several runs that a lane asks for, as many as fit into a page.
+func ReadRuns(ctx context.Context, st store.Store, loads []lane.Load) (p RunPage) {
 	if len(loads) == 1 {
-		return []lane.LoadResult{readRun(ctx, st, loads[0], grow)}
+		return RunPage{Long: loads}
 	}
 	keys := make([]store.AddressKey, len(loads))
 	for i := range loads {
@@ -275,23 +294,21 @@ func readRuns(ctx context.Context, st store.Store, loads []lane.Load, grow func(
 
 	runs, err := st.LoadRuns(ctx, keys, groupEvents, eventPageBytes)
 	if fault.Is(err, fault.Corrupt) { // one of them
-		return readRuns(ctx, st, loads[:len(loads)/2], grow)
+		return ReadRuns(ctx, st, loads[:len(loads)/2])
 	}
 	if err != nil {
 		runs = make([]store.Run, len(loads))
 	}
 
-	results := make([]lane.LoadResult, 0, len(runs))
 	for i := range runs {
 		if runs[i].More {
-			break
+			p.Long = append(p.Long, loads[i])
+			continue
 		}
-		results = append(results, lane.LoadResult{Execution: runs[i].Execution, Events: runs[i].Events, Timers: runs[i].Timers, Err: err})
+		p.Read = append(p.Read, loads[i])
+		p.Results = append(p.Results, lane.LoadResult{Execution: runs[i].Execution, Events: runs[i].Events, Timers: runs[i].Timers, Err: err})
 	}
-	if len(results) == 0 {
-		results = append(results, readRun(ctx, st, loads[0], grow))
-	}
-	return results
+	return p
 }
 
 // readRun reads a run with its history and its timers.

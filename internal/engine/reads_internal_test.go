@@ -129,20 +129,23 @@ func (s *shelf) LoadEvents(_ context.Context, _ store.RunKey, after int64, _, _ 
 // decoded does not fail the others, and one with several pages has all of them.
 func TestRunsAreReadTogether(t *testing.T) {
 	t.Parallel()
-	s := &shelf{damaged: "7", long: "4"}
+	s, read := &shelf{damaged: "7", long: "4"}, map[string]int{}
 	var left []lane.Load
 	for i := range 12 {
 		left = append(left, lane.Load{ID: uint64(i), Kind: lane.LoadRun, Address: model.Address{Key: strconv.Itoa(i)}})
 	}
 
-	grown := 0
 	for len(left) > 0 {
-		results := readRuns(t.Context(), s, left, func() bool { grown++; return true })
-		if len(results) == 0 || len(results) > len(left) {
-			t.Fatalf("%d results for %d runs", len(results), len(left))
+		page := ReadRuns(t.Context(), s, left)
+		n := len(page.Read) + len(page.Long)
+		if n == 0 || n > len(left) {
+			t.Fatalf("%d results for %d runs", n, len(left))
 		}
-		for i, r := range results {
-			key, want := left[i].Address.Key, 1
+		for i := range page.Long {
+			page.Read, page.Results = append(page.Read, page.Long[i]), append(page.Results, Read(t.Context(), s, page.Long[i], 0))
+		}
+		for i, r := range page.Results {
+			key, want := page.Read[i].Address.Key, 1
 			if key == s.damaged {
 				if !fault.Is(r.Err, fault.Corrupt) {
 					t.Errorf("run %s: %+v", key, r)
@@ -155,10 +158,46 @@ func TestRunsAreReadTogether(t *testing.T) {
 			if r.Err != nil || r.Execution.Start.Address.Key != key || len(r.Events) != want || r.Events[want-1].Name != key {
 				t.Errorf("run %s: %+v", key, r)
 			}
+			read[key]++
 		}
-		left = left[len(results):]
+		left = left[n:]
 	}
-	if s.together < 4 || s.together > 12 || grown == 0 {
-		t.Errorf("%d reads of several runs, %d further pages", s.together, grown)
+	if s.together < 4 || s.together > 12 || len(read) != 11 {
+		t.Errorf("%d reads of several runs, %v", s.together, read)
+	}
+}
+
+// lengthy is a store whose runs all have more events than a page takes of each.
+type lengthy struct {
+	endless
+	together int
+}
+
+// LoadRuns returns the beginnings of the runs.
+func (s *lengthy) LoadRuns(_ context.Context, keys []store.AddressKey, _, _ int) ([]store.Run, error) {
+	s.together++
+	runs := make([]store.Run, len(keys))
+	for i := range runs {
+		runs[i] = store.Run{Execution: &store.Execution{}, Events: []model.Event{{Seq: 1}}, More: true}
+	}
+	return runs, nil
+}
+
+// Runs that are too long to be read together are tried together once, not once for each of them.
+func TestLongRunsAreTriedTogetherOnce(t *testing.T) {
+	t.Parallel()
+	s := &lengthy{}
+	var left []lane.Load
+	for i := range mostTogether {
+		left = append(left, lane.Load{ID: uint64(i), Kind: lane.LoadRun})
+	}
+	long := 0
+	for len(left) > 0 {
+		page := ReadRuns(t.Context(), s, left)
+		long += len(page.Long)
+		left = left[len(page.Read)+len(page.Long):]
+	}
+	if s.together != 1 || long != mostTogether {
+		t.Errorf("%d long runs, and %d reads of several runs", long, s.together)
 	}
 }

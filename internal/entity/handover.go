@@ -15,6 +15,10 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
+// longTogether is how long calls are made for one commit. Quick calls share it. A slow one does not
+// keep the callers before it waiting, nor put their work at risk.
+const longTogether = 20 * time.Millisecond
+
 // handover is a set of Operations while their calls are made.
 type handover struct {
 	o    *model.Operations
@@ -48,10 +52,11 @@ func (h *handover) run() {
 		return
 	}
 
+	began := time.Now()
 	for i := range h.o.Calls {
-		// One commit carries at most about MaxMessages messages. The engine hands the other calls
-		// over again.
-		if i > 0 && (h.stop() || h.sent >= MaxMessages || h.time.hasExceeded()) {
+		// One commit carries at most about MaxMessages messages, and what was done in longTogether.
+		// The engine hands the other calls over again.
+		if i > 0 && (h.stop() || h.sent >= MaxMessages || h.time.hasExceeded() || time.Since(began) >= longTogether) {
 			return
 		}
 		result, ok := h.call(h.o.Calls[i])

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -149,8 +150,14 @@ func operations(state string, names ...string) model.Operations {
 	return o
 }
 
-// operate returns the report of a hand-over to a new worker.
-func operate(t *testing.T, code entity.Type, o model.Operations) model.Operated {
+// operate returns the report of a hand-over to a new worker, in virtual time: the calls take none.
+func operate(t *testing.T, code entity.Type, o model.Operations) (r model.Operated) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { r = report(t, code, o) })
+	return r
+}
+
+func report(t *testing.T, code entity.Type, o model.Operations) model.Operated {
 	t.Helper()
 	w, s := entity.New(entity.Config{Types: map[string]entity.Type{one.Type: code}}), newSession()
 	w.Serve(s)
@@ -322,6 +329,26 @@ func TestCallSendsNotForEver(t *testing.T) {
 	}}}), operations("", "flood"))
 	if f := r.Results[0].Failure; f == nil || f.Kind != fault.Exhausted.String() || len(r.Results[0].Messages) > 0 {
 		t.Errorf("the failure is %v", f)
+	}
+}
+
+// Quick calls share a commit. A call that takes long ends the hand-over, so that its caller does
+// not wait for the calls behind it.
+func TestSlowCallsShareNoCommit(t *testing.T) {
+	t.Parallel()
+	slow := entity.Handler{Run: func(*entity.Call, any) (model.Payload, error) {
+		time.Sleep(time.Second)
+		return model.Payload{}, nil
+	}}
+	code := counters(map[string]entity.Handler{"slow": slow})
+	for want, names := range map[int][]string{
+		4: {"add", "add", "add", "slow"},
+		2: {"add", "slow", "slow", "add"},
+		1: {"slow", "slow", "slow"},
+	} {
+		if r := operate(t, code, operations("", names...)); len(r.Results) != want || !r.Changed {
+			t.Errorf("%v: %d results, want %d", names, len(r.Results), want)
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ type translation struct {
 	turn    model.Turn
 	fresh   map[string]bool // step ids that this turn asks for
 	created int             // promises
+	asked   map[string]int  // tasks and children whose ids the door draws
 }
 
 // translate checks a submission and returns its turn. The last command of a turn that does not end
@@ -52,7 +53,7 @@ func (q *flowQueue) translate(ctx context.Context, r *run, m *pb.SubmitWorkflowC
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t := &translation{
-		q: q, r: r, j: r.journal, limit: q.d.cfg.MaxPayload, bound: bound, fresh: map[string]bool{},
+		q: q, r: r, j: r.journal, limit: q.d.cfg.MaxPayload, bound: bound, fresh: map[string]bool{}, asked: map[string]int{},
 		turn: model.Turn{Run: r.start.Run, Generation: r.generation, Seen: r.claimed},
 	}
 	end := &model.Close{}
@@ -272,10 +273,19 @@ func taskSpec(kind, queue string, retries int32, timeoutMs int64) (*model.TaskSp
 	}, nil
 }
 
+// drawn draws the id of a task or a child of a workflow that has this many already.
+func (t *translation) drawn(prefix string, have int) string {
+	t.asked[prefix]++
+	return stepID(t.r.address().Key, prefix, have+t.asked[prefix])
+}
+
 func (t *translation) scheduleTask(i int, c *pb.ScheduleTaskCommand) error {
 	id, err := parseID("task", c.GetTaskExecutionId())
 	if err != nil {
 		return err
+	}
+	if c.GetIdempotencyKey() == "" && isCounted(t.r.address().Key, id) {
+		id = t.drawn(stepTask, len(t.j.scheduled))
 	}
 	if kind, ok := t.j.scheduled[id]; ok && kind != c.GetKind() {
 		return fault.New(fault.Conflict, "task %s is a %s already", id, kind)
@@ -315,6 +325,9 @@ func (t *translation) scheduleChild(c *pb.ScheduleChildWorkflowCommand) error {
 	id, err := parseID("child workflow execution", c.GetChildWorkflowExecutionId())
 	if err != nil {
 		return err
+	}
+	if isCounted(t.r.address().Key, id) {
+		id = t.drawn(stepChild, len(t.j.names))
 	}
 	if t.j.names[id] != "" || t.fresh[stepChild+id] {
 		return nil // the worker repeats what is stored

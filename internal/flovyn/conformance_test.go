@@ -3,6 +3,7 @@ package flovyn_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -403,6 +404,8 @@ func partTaskData(r *rig) {
 	r.must(err)
 	_, err = r.tasks.ReportProgress(r.ctx(), &pb.ReportProgressRequest{TaskExecutionId: id, Progress: 0.5, Details: "half"})
 	r.must(err)
+	_, err = r.tasks.ReportProgress(r.ctx(), &pb.ReportProgressRequest{TaskExecutionId: id, Progress: math.NaN()})
+	r.code(err, codes.InvalidArgument, "a progress that is not a number")
 	_, err = r.tasks.LogMessage(r.ctx(), &pb.LogMessageRequest{TaskExecutionId: id, Level: "WARN", Message: "careful"})
 	r.must(err)
 	_, err = r.tasks.Heartbeat(r.ctx(), &pb.HeartbeatRequest{TaskExecutionId: id})
@@ -699,48 +702,5 @@ func partREST(r *rig) {
 	r.submit(id, completed)
 	if got := r.types(id); got != "WORKFLOW_STARTED WORKFLOW_COMPLETED" {
 		r.t.Errorf("after the retry: %s", got)
-	}
-}
-
-// The older dialect: tenants and worker tokens over HTTP, names in place of promise ids.
-func partOlder(r *rig) {
-	admin := r.as(adminKey)
-	slug := "t-" + strings.ToLower(r.queue)
-	code, org := admin.request("POST", "/api/tenants", `{"name":"T","slug":"`+slug+`","tier":"FREE","region":"eu"}`)
-	if code != http.StatusCreated || org["id"] == nil {
-		r.t.Fatalf("create: %d %v", code, org)
-	}
-	if code, _ := r.request("POST", "/api/tenants", `{"slug":"x"}`); code != http.StatusForbidden {
-		r.t.Errorf("a key of a tenant creates a tenant: %d", code)
-	}
-	code, token := admin.request("POST", "/api/tenants/"+slug+"/worker-tokens", `{"displayName":"w"}`)
-	if code != http.StatusCreated || !strings.HasPrefix(token["token"].(string), "fwt_") {
-		r.t.Fatalf("a token: %d %v", code, token)
-	}
-
-	w := r.as(token["token"].(string))
-	if code, body := w.request("POST", "/api/tenants/"+slug+"/worker-tokens", `{"displayName":"more"}`); code != http.StatusForbidden {
-		r.t.Errorf("a worker creates a token: %d %v", code, body)
-	}
-	tenant := org["id"].(string)
-	started, err := w.flows.StartWorkflow(w.ctx(), &pb.StartWorkflowRequest{OrgId: tenant, WorkflowKind: "old", Queue: "q"})
-	r.must(err)
-	id := started.GetWorkflowExecutionId()
-	_, err = w.flows.PollWorkflow(w.ctx(), &pb.PollRequest{OrgId: tenant, Queue: "q", TimeoutSeconds: 30})
-	r.must(err)
-	w.submit(id, suspended, cmdPromise("approval", nil), cmdTask(uuid.NewString(), "t", "1", nil))
-	if got := w.event(id, "PROMISE_CREATED"); got["promiseId"] != "approval" {
-		r.t.Errorf("the promise is %v", got)
-	}
-	if got := w.event(id, "TASK_SCHEDULED"); got["taskType"] != "t" {
-		r.t.Errorf("the task is %v", got)
-	}
-	_, err = w.flows.ResolvePromise(w.ctx(), &pb.ResolvePromiseRequest{PromiseId: id + ":approval", Value: []byte("true")})
-	r.must(err)
-	if got := w.event(id, "PROMISE_RESOLVED"); got["promiseId"] != "approval" || got["value"] != true {
-		r.t.Errorf("the outcome is %v", got)
-	}
-	if code, body := w.request("GET", "/api/tenants/"+slug+"/workflow-executions/"+id, ""); code != http.StatusOK || body["kind"] != "old" {
-		r.t.Errorf("the execution: %d %v", code, body)
 	}
 }

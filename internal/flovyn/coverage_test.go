@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -166,6 +167,13 @@ func partAgents(r *rig) {
 		r.code(err, codes.Unimplemented, name)
 		if !strings.Contains(status.Convert(err).Message(), "agents are not served") {
 			r.t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, request := range []string{"POST ", "GET /" + uuid.NewString(), "POST /" + uuid.NewString() + "/signal", "GET /" + uuid.NewString() + "/checkpoints"} {
+		method, path, _ := strings.Cut(request, " ")
+		code, body := r.as(userKey).request(method, "/api/orgs/acme/agent-executions"+path, "{}")
+		if why, _ := body["error"].(string); code != http.StatusNotImplemented || !strings.Contains(why, "agents are not served") {
+			r.t.Errorf("%s of agents: %d %v", request, code, body)
 		}
 	}
 }

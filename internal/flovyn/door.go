@@ -54,6 +54,9 @@ type Config struct {
 	// MaxPayload is the largest payload in bytes; 2 MiB.
 	MaxPayload int
 
+	// MaxLog is how many bytes of an event log clients read; 4 MiB. The door fails a run whose log
+	// is longer, because no worker can continue it.
+	MaxLog int64
 	// MaxHistories is how many bytes of histories the door keeps in memory; 256 MiB. It reads
 	// others from the store when a worker asks for them.
 	MaxHistories int64
@@ -100,6 +103,7 @@ func (c Config) withDefaults() Config {
 		c.Orgs = NewOrgs()
 	}
 	c.MaxPayload = cmp.Or(c.MaxPayload, 2<<20)
+	c.MaxLog = cmp.Or(c.MaxLog, maxLog)
 	c.MaxHistories = cmp.Or(c.MaxHistories, maxHistories)
 	c.Unconfirmed = cmp.Or(c.Unconfirmed, 5*time.Second)
 	c.Silence = cmp.Or(c.Silence, time.Minute)
@@ -126,6 +130,8 @@ const (
 	maxActive = 1_000
 	// maxHistories is how many bytes of histories it keeps for workers.
 	maxHistories = 256 << 20
+	// maxLog is how many bytes of an event log clients read.
+	maxLog = 4 << 20
 	// longestPoll is how long one call waits for work.
 	longestPoll = time.Minute
 )
@@ -136,6 +142,7 @@ type Door struct {
 	backend api.Backend
 	log     *slog.Logger
 	places  *places
+	tails   *tails
 	workers *workers
 	bytes   atomic.Int64 // of the histories that the door keeps
 
@@ -159,7 +166,7 @@ type site struct{ tenant, queue string }
 // New returns a door. It joins the engine when the first call needs it.
 func New(cfg Config) *Door {
 	d := &Door{
-		cfg: cfg.withDefaults(), backend: cfg.Backend, places: newPlaces(), workers: newWorkers(),
+		cfg: cfg.withDefaults(), backend: cfg.Backend, places: newPlaces(), tails: newTails(), workers: newWorkers(),
 		flows: map[site]*flowQueue{}, tasks: map[site]*taskQueue{}, keys: map[string]*keyWorker{},
 	}
 	d.log = d.cfg.Log

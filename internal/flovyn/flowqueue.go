@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -238,6 +239,10 @@ func (q *flowQueue) makeReady(r *run) {
 	if r.state == ready || r.ended || q.runs[r.start.Run] != r {
 		return
 	}
+	if why := r.overlong(q.d.cfg.MaxLog); why != nil {
+		q.fail(r, why)
+		return
+	}
 
 	if time.Now().Before(r.notBefore) {
 		r.state = idle // look makes it ready when its time has come
@@ -394,11 +399,12 @@ func (q *flowQueue) settle(r *run) {
 		return
 	}
 	if why := r.misfit(); why != "" {
-		r.ended = true
-		q.report(model.Turn{Run: r.start.Run, Generation: r.generation, Seen: r.last, Close: &model.Close{
-			Status: model.Failed, Failure: &model.Failure{Kind: model.FailureInvalid, Message: why},
-		}})
+		q.fail(r, &model.Failure{Kind: model.FailureInvalid, Message: why})
 		return
+	}
+	if r.state == ready && r.overlong(q.d.cfg.MaxLog) != nil {
+		heap.Remove(&q.ready, r.place)
+		r.state = idle
 	}
 	if r.state != idle {
 		return
@@ -411,6 +417,24 @@ func (q *flowQueue) settle(r *run) {
 	// The engine waits for a turn after events that could let code continue.
 	r.at = time.Now()
 	q.report(model.Turn{Run: r.start.Run, Generation: r.generation, Seen: r.last, Commands: q.refuseUpdates(r), Waits: r.journal.waits()})
+}
+
+// fail ends a run that no worker can continue. The caller holds the lock.
+func (q *flowQueue) fail(r *run, why *model.Failure) {
+	r.ended = true
+	q.report(model.Turn{Run: r.start.Run, Generation: r.generation, Seen: r.last, Close: &model.Close{Status: model.Failed, Failure: why}})
+}
+
+// overlong says why no worker can read the log of a run; nil when workers can. A worker that cannot
+// read it does nothing, or begins the workflow from its start.
+func (r *run) overlong(most int64) *model.Failure {
+	if r.journal.bytes <= most {
+		return nil
+	}
+	return &model.Failure{
+		Kind: fault.Exhausted.String(), Type: model.FailureHistory, Permanent: true,
+		Message: fmt.Sprintf("workers of Flovyn workflows cannot continue this: its event log has %d bytes, and they read at most %d", r.journal.bytes, most),
+	}
 }
 
 // misfit says why workers of the protocol cannot execute a run; empty when they can. They read a

@@ -1,6 +1,7 @@
 package flovyn_test
 
 import (
+	"net/http"
 	"strings"
 
 	"github.com/google/uuid"
@@ -172,4 +173,24 @@ func (r *rig) hostileCalls(id, big, long string) {
 	_, err = r.flows.SignalWithStartWorkflow(r.ctx(), &pb.SignalWithStartWorkflowRequest{OrgId: otherOrg, WorkflowId: "x", WorkflowKind: "k", SignalName: "s"})
 	r.code(err, codes.PermissionDenied, "a signal with a start in another organization")
 	r.code(r.trySubmit(id, suspended, cmdOperation("late", "1")), codes.FailedPrecondition, "a submission of a worker that lost the run")
+
+	// Clients could not read a log with two signals of this size.
+	full, most := r.start("hostile", "null"), large[:2<<20-1]
+	most[len(most)-1] = '"'
+	for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
+		_, err = r.flows.SignalWorkflow(r.ctx(), &pb.SignalWorkflowRequest{OrgId: orgID, WorkflowExecutionId: full, SignalName: "s", SignalValue: most})
+		r.code(err, want, "a signal of 2 MiB")
+	}
+	_, err = r.flows.SignalWithStartWorkflow(r.ctx(), &pb.SignalWithStartWorkflowRequest{
+		OrgId: orgID, WorkflowId: uuid.NewString(), WorkflowKind: "k", Queue: r.queue, SignalName: "s", SignalValue: most, WorkflowInput: most,
+	})
+	r.code(err, codes.ResourceExhausted, "a start and a signal of 2 MiB each")
+	r.endFlow(full)
+}
+
+// endFlow cancels an execution, so that no poll gets it.
+func (r *rig) endFlow(id string) {
+	if code, body := r.as(userKey).request("POST", "/api/orgs/acme/workflow-executions/"+id+"/cancel", "{}"); code != http.StatusOK {
+		r.t.Errorf("cancel %s: %d %v", id, code, body)
+	}
 }

@@ -3,6 +3,8 @@ package flovyn
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
+	"math/bits"
 	"strings"
 
 	"github.com/google/uuid"
@@ -41,6 +43,30 @@ func parseID(what, text string) (string, error) {
 		return "", fault.New(fault.Invalid, "the id of the %s is %.80q, must be a UUID", what, text)
 	}
 	return id.String(), nil
+}
+
+// isCounted reports whether an id of a task or a child is the id of its workflow plus a number. So
+// the native core of the older dialect draws ids. It counts from 0 again in each activation, and
+// leaves out what the log has already, so that two tasks of a workflow may have the same id.
+func isCounted(execution, id string) bool {
+	base, err := uuid.Parse(execution)
+	own, err2 := uuid.Parse(id)
+	if err != nil || err2 != nil {
+		return false
+	}
+	low, borrow := bits.Sub64(binary.BigEndian.Uint64(own[8:]), binary.BigEndian.Uint64(base[8:]), 0)
+	high, _ := bits.Sub64(binary.BigEndian.Uint64(own[:8]), binary.BigEndian.Uint64(base[:8]), borrow)
+	return high == 0 && low < maxCommands
+}
+
+// stepID returns the id of a task or a child whose worker cannot draw one: it is the n-th of its
+// kind that the workflow asks for.
+func stepID(execution, kind string, n int) string {
+	base, err := uuid.Parse(execution)
+	if err != nil { // no worker of the protocol has such an execution
+		return newID()
+	}
+	return uuid.NewSHA1(base, fmt.Appendf(nil, "%s%d", kind, n)).String()
 }
 
 // Promise ids are made of the id of their execution, so that no table is needed to find it: the

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -55,7 +57,10 @@ type journal struct {
 	// of records nor the values of states.
 	bare    bool
 	records []record
-	env     envelope
+	// count is how many records there ever were, and bytes how large they are for clients.
+	count int
+	bytes int64
+	env   envelope
 
 	operations, notes int
 	tasks             map[string]string        // open tasks and their kinds
@@ -118,11 +123,22 @@ func (j *journal) add(e *model.Event) {
 
 func (j *journal) put(e *model.Event, kind string, o *object) {
 	rec := record{kind: kind, at: e.At, seq: e.Seq}
+	j.count++
+	j.bytes += eventSize(j.count, kind, len(o.buf)+1)
 	if !j.bare {
 		rec.data = o.end()
 	}
 	j.records = append(j.records, rec)
 }
+
+// eventSize is how many bytes an event with this much data takes in the reply to a client.
+func eventSize(number int, kind string, data int) int64 {
+	n := 3 + protowire.SizeVarint(uint64(number)) + protowire.SizeBytes(len(kind)) + protowire.SizeBytes(data)
+	return int64(1 + protowire.SizeBytes(n))
+}
+
+// signalReceived is the type of the event of a signal.
+const signalReceived = "SIGNAL_RECEIVED"
 
 func (j *journal) render(e *model.Event) {
 	switch e.Kind {
@@ -131,7 +147,7 @@ func (j *journal) render(e *model.Event) {
 	case model.EventClosed:
 		j.close(e)
 	case model.EventSignalReceived:
-		j.put(e, "SIGNAL_RECEIVED", newObject().text("signalName", e.Name).value("signalValue", e.Input.Data))
+		j.put(e, signalReceived, newObject().text("signalName", e.Name).value("signalValue", e.Input.Data))
 	case model.EventStepCompleted:
 		if strings.HasPrefix(e.ID, stepOperation) {
 			j.operations++
@@ -229,7 +245,7 @@ func (j *journal) childStarted(e *model.Event) {
 	if id, ok := strings.CutPrefix(e.ID, stepChild); ok {
 		env := readEnvelope(e.Input)
 		j.children[id], j.names[id], j.targets[id] = e.Name, e.Name, e.Target
-		j.put(e, "CHILD_WORKFLOW_INITIATED", newObject().text("childExecutionName", e.Name).text("childExecutionId", id).
+		j.put(e, "CHILD_WORKFLOW_INITIATED", j.childObject(id).
 			text("childWorkflowKind", env.Kind).text("workflowKind", env.Kind).value("input", env.Input))
 	}
 }
@@ -258,19 +274,28 @@ func (j *journal) childClosed(e *model.Event) {
 	if !ok {
 		return
 	}
-	name := j.names[id]
 	delete(j.children, id)
 	delete(j.targets, id)
 	if e.Status == model.Completed {
-		j.put(e, "CHILD_WORKFLOW_COMPLETED", newObject().text("childExecutionName", name).text("childExecutionId", id).value("output", e.Output.Data))
+		j.put(e, "CHILD_WORKFLOW_COMPLETED", j.childObject(id).value("output", e.Output.Data))
 		return
 	}
 	if e.Status == model.Canceled || e.Status == model.Terminated {
 		why = "Child workflow cancelled: " + givenReason(why)
 	}
 	// Rust clients read the id under a name with a small w.
-	j.put(e, "CHILD_WORKFLOW_FAILED", newObject().text("childExecutionName", name).text("childExecutionId", id).
+	j.put(e, "CHILD_WORKFLOW_FAILED", j.childObject(id).
 		text("childworkflowExecutionId", id).text("error", why))
+}
+
+// childObject begins an event of a child. The native core of the older dialect reads the name and
+// the id under other keys.
+func (j *journal) childObject(id string) *object {
+	o := newObject().text("childExecutionName", j.names[id]).text("childExecutionId", id)
+	if j.older {
+		o.text("childWorkflowExecutionName", j.names[id]).text("childWorkflowExecutionId", id)
+	}
+	return o
 }
 
 // taskError is the error of a task. Clients find time-outs by these words.
@@ -334,7 +359,7 @@ func (j *journal) notePromise(e *model.Event) {
 func isNews(kind string) bool {
 	switch kind {
 	case "TASK_COMPLETED", "TASK_FAILED", "TIMER_FIRED", "PROMISE_RESOLVED", "PROMISE_REJECTED", "PROMISE_TIMEOUT",
-		"CHILD_WORKFLOW_COMPLETED", "CHILD_WORKFLOW_FAILED", "SIGNAL_RECEIVED", "CANCELLATION_REQUESTED":
+		"CHILD_WORKFLOW_COMPLETED", "CHILD_WORKFLOW_FAILED", signalReceived, "CANCELLATION_REQUESTED":
 		return true
 	}
 	return false
@@ -380,16 +405,6 @@ func (j *journal) promiseObject(p *promise) *object {
 		id = p.name
 	}
 	return newObject().text("promiseId", id).text("promiseName", p.name)
-}
-
-// number returns the sequence number of the record of an event; 0 when the event has none.
-func (j *journal) number(seq int64) int64 {
-	for i, r := range slices.Backward(j.records) {
-		if r.seq == seq {
-			return int64(i + 1)
-		}
-	}
-	return 0
 }
 
 // waits says what the run waits for.

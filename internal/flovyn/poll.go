@@ -27,10 +27,13 @@ func (d *Door) Register(to grpc.ServiceRegistrar) {
 	pb.RegisterWorkerLifecycleServer(to, &lifecycle{d: d})
 }
 
+// noAgents says why a call about agents fails.
+const noAgents = "agents are not served: only workflows and tasks of the Flovyn protocol are"
+
 // Unserved answers calls of methods that the server does not have.
 func Unserved(method string) error {
 	if strings.HasPrefix(method, "/flovyn.v1.AgentDispatch/") {
-		return grpcstatus.Error(codes.Unimplemented, "agents are not served: only workflows and tasks of the Flovyn protocol are")
+		return grpcstatus.Error(codes.Unimplemented, noAgents)
 	}
 	return grpcstatus.Errorf(codes.Unimplemented, "the method %s is not known", method)
 }

@@ -65,6 +65,9 @@ func (d *Door) Routes(mux *http.ServeMux) {
 			method, path, _ := strings.Cut(pattern, " ")
 			mux.HandleFunc(method+" "+root+"/{slug}"+path, d.count(method+" orgs/{slug}"+path, d.serve(root == "/api/tenants", to)))
 		}
+		for _, path := range []string{"/agent-executions", "/agent-executions/{rest...}"} {
+			mux.HandleFunc(root+"/{slug}"+path, d.count("orgs/{slug}/agent-executions", d.serve(root == "/api/tenants", route{"execution:read", refuseAgents})))
+		}
 	}
 }
 
@@ -110,6 +113,11 @@ var routes = map[string]route{
 	"GET /task-executions/{task}/logs":                    {"task:read", getTaskLogs},
 	"GET /task-executions/{task}/attempts":                {"task:read", getTaskAttempts},
 	"GET /task-executions/{task}/stream":                  {"task:read", streamTask},
+}
+
+// refuseAgents answers requests about agents.
+func refuseAgents(*call) (status int, body any, err error) {
+	return http.StatusNotImplemented, map[string]any{"error": noAgents}, nil
 }
 
 // health tells whether the server can serve. It needs no key.

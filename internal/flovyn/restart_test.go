@@ -70,21 +70,23 @@ func TestServerEndsBetweenCalls(t *testing.T) {
 	t.Parallel()
 	for store, url := range stores(t) {
 		for how, start := range map[string]func(*testing.T, string) *driver{"closed": newDriver, "killed": newKiller} {
-			t.Run(store+"/"+how, func(t *testing.T) {
-				t.Parallel()
-				for at := 1; !t.Failed(); at++ {
-					calls := 0
-					t.Run(fmt.Sprint("call ", at), func(t *testing.T) { //nolint:paralleltest // one walk after the other
-						d := start(t, url(t))
-						d.replaceAt, d.child, d.tasks = at, uuid.NewString(), [2]string{uuid.NewString(), uuid.NewString()}
-						d.run()
-						calls = d.calls
-					})
-					if calls < at {
-						return // there is no such call
+			for what, walk := range map[string]func(*driver){"workflow": (*driver).run, "task": (*driver).runTask, "client": (*driver).runClient} {
+				t.Run(store+"/"+how+"/"+what, func(t *testing.T) {
+					t.Parallel()
+					for at := 1; !t.Failed(); at++ {
+						calls := 0
+						t.Run(fmt.Sprint("call ", at), func(t *testing.T) { //nolint:paralleltest // one walk after the other
+							d := start(t, url(t))
+							d.replaceAt, d.child, d.tasks = at, uuid.NewString(), [2]string{uuid.NewString(), uuid.NewString()}
+							walk(d)
+							calls = d.calls
+						})
+						if calls < at {
+							return // there is no such call
+						}
 					}
-				}
-			})
+				})
+			}
 		}
 	}
 }

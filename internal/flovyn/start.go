@@ -99,43 +99,11 @@ func (d *Door) signal(ctx context.Context, a model.Address, name string, value [
 	if err := checkText("the name of the signal", name, maxText); err != nil {
 		return 0, err
 	}
-	id := uuid.NewString()
-	err := d.backend.Signal(ctx, api.SignalRequest{Target: api.Target{Address: a}, Name: name, Input: jsonPayload(value), RequestID: id})
+	n, err := d.sendSignal(ctx, a, name, jsonPayload(value))
 	if fault.Is(err, fault.Conflict) {
 		return d.lateSignal(ctx, a, err)
 	}
-	if err != nil {
-		return 0, err
-	}
-
-	j, at, err := d.journalWith(ctx, a, id)
-	if err != nil {
-		return 0, err
-	}
-	return j.number(at), nil
-}
-
-// journalWith reads the event log and finds the event of a request.
-func (d *Door) journalWith(ctx context.Context, a model.Address, request string) (*journal, int64, error) {
-	j := newJournal(a.Key, false)
-	at := int64(-1)
-	r := api.HistoryRequest{Target: api.Target{Address: a}, After: -1}
-	for {
-		page, err := d.backend.History(ctx, r)
-		if err != nil {
-			return nil, 0, err
-		}
-		for i := range page.Events {
-			j.add(&page.Events[i])
-			if page.Events[i].RequestID == request {
-				at = page.Events[i].Seq
-			}
-		}
-		if !page.More || len(page.Events) == 0 {
-			return j, at, nil
-		}
-		r.Target.Run, r.After = page.Run, page.Events[len(page.Events)-1].Seq
-	}
+	return n, err
 }
 
 // lateSignal accepts a signal for a run that has just completed: it may have been sent before the
@@ -170,6 +138,9 @@ func (d *Door) signalWithStart(ctx context.Context, tenant string, r startReques
 	r.env.Key = *r.key
 	r.with = &api.Message{Name: name, Input: jsonPayload(value)}
 	mine := flowAddress(tenant, r.queue, newID())
+	if err := roomFor(mine, int64(len(r.env.Input)), int64(len(value)), d.cfg.MaxLog); err != nil {
+		return a, false, 0, err
+	}
 	bind := bindRequest{Type: mine.Type, ID: mine.Key, TTLMs: ms}
 
 	for range attempts {
@@ -179,15 +150,10 @@ func (d *Door) signalWithStart(ctx context.Context, tenant string, r startReques
 		}
 		a = model.Address{Tenant: tenant, Type: b.Type, Key: b.ID}
 		if a.Key != mine.Key {
-			id := uuid.NewString()
-			err := d.backend.Signal(ctx, api.SignalRequest{Target: api.Target{Address: a}, Name: name, Input: jsonPayload(value), RequestID: id})
+			n, err := d.sendSignal(ctx, a, name, jsonPayload(value))
 			switch {
 			case err == nil:
-				j, at, err := d.journalWith(ctx, a, id)
-				if err != nil {
-					return a, false, 0, err
-				}
-				return a, false, j.number(at), nil
+				return a, false, n, nil
 			case fault.Is(err, fault.Conflict): // it has ended, so the key is free
 				bind.Instead = a.Key
 				continue

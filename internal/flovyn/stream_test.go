@@ -133,6 +133,8 @@ func partOthers(r *rig) {
 	r.submit(id, suspended, cmdTask(task, "t", "1", nil), cmdPromise("p", nil))
 	promise, _ := r.event(id, "PROMISE_CREATED")["promiseId"].(string)
 	r.pollTask()
+	worker, err := r.life.RegisterWorker(r.ctx(), &pb.WorkerRegistrationRequest{OrgId: orgID, WorkerName: "mine"})
+	r.must(err)
 
 	o := r.as(otherKey)
 	for what, call := range map[string]func() error{
@@ -191,6 +193,14 @@ func partOthers(r *rig) {
 		},
 		"SetState": func() error {
 			_, err := o.tasks.SetState(o.ctx(), &pb.SetStateRequest{TaskExecutionId: task, Key: "k"})
+			return err
+		},
+		"ClearState": func() error {
+			_, err := o.tasks.ClearState(o.ctx(), &pb.ClearStateRequest{TaskExecutionId: task, Key: "k"})
+			return err
+		},
+		"SendHeartbeat": func() error {
+			_, err := o.life.SendHeartbeat(o.ctx(), &pb.WorkerHeartbeatRequest{WorkerId: worker.GetWorkerId()})
 			return err
 		},
 		"ClearAllState": func() error {

@@ -3,6 +3,7 @@ package flovyn
 import (
 	"context"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -174,6 +175,9 @@ func (s *tasks) Heartbeat(ctx context.Context, m *pb.HeartbeatRequest) (*emptypb
 
 // ReportProgress keeps the latest progress of a task. Progress of a task that has ended is dropped.
 func (s *tasks) ReportProgress(ctx context.Context, m *pb.ReportProgressRequest) (*emptypb.Empty, error) {
+	if math.IsNaN(m.GetProgress()) {
+		return nil, fault.New(fault.Invalid, "the progress of task %.80q is not a number", m.GetTaskExecutionId())
+	}
 	q, t, err := s.running(ctx, m.GetTaskExecutionId())
 	if err != nil || t == nil {
 		return &emptypb.Empty{}, err

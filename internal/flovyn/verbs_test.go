@@ -89,10 +89,11 @@ func (n *native) watchVerbs() {
 	if err != nil || len(history.Events) < 5 {
 		n.t.Errorf("the history has %d events, %v", len(history.Events), err)
 	}
-	queues, err := n.ListQueues(ctx, "acme")
-	n.must(err)
-	if !slices.ContainsFunc(queues.Queues, func(q api.QueueInfo) bool { return q.Name == "flovyn:"+elsewhere }) {
-		n.t.Errorf("the queues are %v", queues.Queues)
+	// The task, and with it its queue, exists a moment after the submission.
+	for listed := false; !listed; {
+		queues, err := n.ListQueues(ctx, "acme")
+		n.must(err)
+		listed = slices.ContainsFunc(queues.Queues, func(q api.QueueInfo) bool { return q.Name == "flovyn:"+elsewhere })
 	}
 	n.must(n.Terminate(ctx, api.CancelRequest{Target: n.flow(id), Reason: "seen"}))
 }

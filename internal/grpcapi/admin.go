@@ -126,6 +126,20 @@ func (a *admin) RotateKey(ctx context.Context, m *pb.RotateKeyRequest) (*pb.NewK
 	return ask(ctx, m, wire.ReadRotateKeyRequest, a.to.RotateKey, wire.NewKey)
 }
 
+// Logins lists sessions of browsers.
+func (a *admin) Logins(ctx context.Context, m *pb.LoginsRequest) (*pb.LoginList, error) {
+	all, err := a.to.Logins(ctx, m.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	return wire.LoginList(all), nil
+}
+
+// EndLogin ends a session of a browser.
+func (a *admin) EndLogin(ctx context.Context, m *pb.EndLoginRequest) (*pb.Done, error) {
+	return done(a.to.EndLogin(ctx, m.GetId()))
+}
+
 // Settings lists settings.
 func (a *admin) Settings(ctx context.Context, m *pb.SettingsRequest) (*pb.SettingList, error) {
 	all, err := a.to.Settings(ctx, m.GetTenant(), m.GetKind())

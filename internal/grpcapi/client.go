@@ -170,6 +170,21 @@ func (c *client) Count(ctx context.Context, m *pb.ListRequest) (*pb.CountReply, 
 	return ask(ctx, m, wire.ReadListRequest, c.backend.Count, wire.CountReply)
 }
 
+// Explain says why an execution makes no progress.
+func (c *client) Explain(ctx context.Context, m *pb.ExplainRequest) (*pb.Explanation, error) {
+	return ask(ctx, m, wire.ReadExplainRequest, c.backend.Explain, wire.Explanation)
+}
+
+// Series counts what happened in the last hour.
+func (c *client) Series(ctx context.Context, m *pb.SeriesRequest) (*pb.SeriesReply, error) {
+	return ask(ctx, m, wire.ReadSeriesRequest, c.backend.Series, wire.SeriesReply)
+}
+
+// Tally counts executions up to a bound.
+func (c *client) Tally(ctx context.Context, m *pb.TallyRequest) (*pb.TallyReply, error) {
+	return ask(ctx, m, wire.ReadTallyRequest, c.backend.Tally, wire.TallyReply)
+}
+
 // Stranded returns executions that cannot go on by themselves.
 func (c *client) Stranded(ctx context.Context, m *pb.StrandedRequest) (*pb.ListPage, error) {
 	page, err := c.backend.Stranded(ctx, tenantOf(ctx), m.GetCursor())

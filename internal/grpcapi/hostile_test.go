@@ -30,6 +30,7 @@ import (
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/grpcapi"
+	"github.com/perdure/perdure/internal/malformed"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 )
@@ -78,7 +79,7 @@ func open(t testing.TB, change func(*grpcapi.Config)) *door {
 		t.Fatal(err)
 	}
 	d := &door{log: &buffer{}}
-	cfg := grpcapi.Config{Backend: n.Backend(), Authenticator: keys, Log: slog.New(slog.NewTextHandler(d.log, nil))}
+	cfg := grpcapi.Config{Backend: n.Backend(), Admin: n.Admin("default"), Authenticator: keys, Log: slog.New(slog.NewTextHandler(d.log, nil))}
 	if change != nil {
 		change(&cfg)
 	}
@@ -124,55 +125,6 @@ func (d *door) call(ctx context.Context, m protoreflect.MethodDescriptor, in pro
 	}
 }
 
-// fill fills a message with nonsense of a kind.
-func fill(m protoreflect.Message, depth int, scalar func(protoreflect.FieldDescriptor) protoreflect.Value) {
-	fields := m.Descriptor().Fields()
-	for i := range fields.Len() {
-		f := fields.Get(i)
-		nested := f.Kind() == protoreflect.MessageKind
-		switch {
-		case nested && depth == 0:
-		case nested && f.IsList():
-			fill(m.Mutable(f).List().AppendMutable().Message(), depth-1, scalar)
-		case nested:
-			fill(m.Mutable(f).Message(), depth-1, scalar)
-		case f.IsList():
-			m.Mutable(f).List().Append(scalar(f))
-		default:
-			m.Set(f, scalar(f))
-		}
-	}
-}
-
-// nonsense returns values of every type. Ids have a wrong length, enums are unknown, numbers are
-// extreme, texts are long or have control characters.
-func nonsense(number int64, text string, raw []byte) func(protoreflect.FieldDescriptor) protoreflect.Value {
-	return func(f protoreflect.FieldDescriptor) protoreflect.Value {
-		switch f.Kind() {
-		case protoreflect.BoolKind:
-			return protoreflect.ValueOfBool(true)
-		case protoreflect.EnumKind:
-			return protoreflect.ValueOfEnum(protoreflect.EnumNumber(int32(number)))
-		case protoreflect.Int32Kind:
-			return protoreflect.ValueOfInt32(int32(number))
-		case protoreflect.Uint32Kind:
-			return protoreflect.ValueOfUint32(uint32(number))
-		case protoreflect.Int64Kind:
-			return protoreflect.ValueOfInt64(number)
-		case protoreflect.Uint64Kind:
-			return protoreflect.ValueOfUint64(uint64(number))
-		case protoreflect.DoubleKind:
-			return protoreflect.ValueOfFloat64(math.NaN())
-		case protoreflect.StringKind:
-			return protoreflect.ValueOfString(text)
-		case protoreflect.BytesKind:
-			return protoreflect.ValueOfBytes(raw)
-		default:
-			panic(f.Kind().String())
-		}
-	}
-}
-
 // No message makes a method fail in a way that is the server's fault, and the server stays up.
 func TestNonsense(t *testing.T) {
 	t.Parallel()
@@ -198,22 +150,22 @@ func TestNonsense(t *testing.T) {
 
 // nonsense calls a method with nonsense of every kind.
 func (d *door) nonsense(t *testing.T, m protoreflect.MethodDescriptor, run []byte) {
-	for what, scalar := range map[string]func(protoreflect.FieldDescriptor) protoreflect.Value{
+	for what, scalar := range map[string]malformed.Scalar{
 		"an empty message":  nil,
 		"unset parts":       nil,
-		"wrong lengths":     nonsense(99, "x", []byte{1, 2, 3}),
-		"extreme numbers":   nonsense(math.MinInt64, "x", run),
-		"largest numbers":   nonsense(math.MaxInt64, "x", run),
-		"ones":              nonsense(1, "x", run),
-		"long texts":        nonsense(0, strings.Repeat("ä", 100_000), run),
-		"control character": nonsense(1, "\x1f\x00x", nil),
+		"wrong lengths":     malformed.Values(99, "x", []byte{1, 2, 3}),
+		"extreme numbers":   malformed.Values(math.MinInt64, "x", run),
+		"largest numbers":   malformed.Values(math.MaxInt64, "x", run),
+		"ones":              malformed.Values(1, "x", run),
+		"long texts":        malformed.Values(0, strings.Repeat("ä", 100_000), run),
+		"control character": malformed.Values(1, "\x1f\x00x", nil),
 	} {
 		in := dynamicpb.NewMessage(m.Input())
 		if scalar != nil {
-			fill(in, 4, scalar)
+			malformed.Fill(in, 4, malformed.Last, scalar)
 		}
 		if what == "unset parts" {
-			fill(in, 0, nonsense(1, "x", run))
+			malformed.Fill(in, 0, malformed.Last, malformed.Values(1, "x", run))
 		}
 
 		// Some calls wait for an execution.

@@ -23,6 +23,7 @@ import (
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/authz"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/pooled"
 )
 
 // Defaults of a Config.
@@ -41,13 +42,9 @@ const (
 	DefaultMaxStreams = 10_000
 )
 
-// readBuffer is what a connection keeps for reading, in bytes. The default of gRPC is 32 KiB, which
-// would be a third of a gigabyte for 10,000 workers that wait. Larger frames are read past it.
-const readBuffer = 4 << 10
-
 // Times of connections. Connections have no maximum age: workers keep theirs for months.
 const (
-	handshakeTime = 20 * time.Second
+	handshakeTime = 30 * time.Second
 	// Clients may ask this often whether the server is there.
 	leastPing = 10 * time.Second
 	// After so much silence the server asks whether the client is there, and closes the connection
@@ -172,7 +169,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(c.MaxMessage), grpc.MaxSendMsgSize(c.MaxReply),
 		grpc.MaxConcurrentStreams(uint32(min(max(c.MaxStreams, 1), math.MaxInt32))),
 		grpc.ConnectionTimeout(handshakeTime),
-		grpc.ReadBufferSize(readBuffer),
+		grpc.ReadBufferSize(0), // connections share buffers, or have the buffers of TLS
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silence, Timeout: patience}),
 		grpc.InTapHandle(s.admit),
@@ -198,7 +195,7 @@ func (s *Server) Serve(l net.Listener) error {
 	if err := s.Check(); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	return s.grpc.Serve(l)
+	return s.grpc.Serve(pooled.Listener{Listener: l})
 }
 
 // Check returns an error when the table of actions does not cover all methods.

@@ -10,6 +10,20 @@ func coreTest(run string) []string { return []string{"./internal/core", "-run", 
 // entities lists mutants of entities and locks.
 var entities = []mutant{
 	{
+		name:  "slow calls of an entity share a commit",
+		file:  "internal/entity/handover.go",
+		old:   " || time.Since(began) >= longTogether) {\n",
+		new:   " || time.Since(began) < 0) {\n",
+		tests: [][]string{{"./internal/entity", "-run", "TestSlowCallsShareNoCommit$"}},
+	},
+	{
+		name:  "a batch that was away for long signals again",
+		file:  "internal/batchjob/act.go",
+		old:   "	if w.old && leavesEvent(s.Verb) {\n",
+		new:   "	if w.old && leavesEvent(s.Verb) && false {\n",
+		tests: [][]string{{"./internal/batchjob", "-run", "TestOldPage$"}},
+	},
+	{
 		name:  "calls after a crash run before their marks are stored",
 		file:  "internal/engine/lane/suspect.go",
 		old:   "	b.effects = append(b.effects, effect{kind: effNoted, entry: e})\n",

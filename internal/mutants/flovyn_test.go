@@ -66,6 +66,27 @@ var flovynDoor = []mutant{
 		tests: [][]string{{"./internal/flovyn", "-short", "-run", "TestConformance/sqlite/refusals$"}},
 	},
 	{
+		name:  "a second task with the id that an older core counts anew is taken for the first",
+		file:  "internal/flovyn/commands.go",
+		old:   "	if c.GetIdempotencyKey() == \"\" && isCounted(t.r.address().Key, id) {\n",
+		new:   "	if c.GetIdempotencyKey() != \"\" && isCounted(t.r.address().Key, id) {\n",
+		tests: [][]string{{"./internal/flovyn", "-short", "-run", "TestConformance/sqlite/older$"}},
+	},
+	{
+		name:  "each signal reads the whole event log",
+		file:  "internal/flovyn/tail.go",
+		old:   "api.Target{Address: t.address}, After: t.last}\n",
+		new:   "api.Target{Address: t.address}, After: -1}\n	t.journal = nil\n",
+		tests: [][]string{{"./internal/flovyn", "-short", "-run", "TestManySignals$"}},
+	},
+	{
+		name:  "a run whose log no client can read is handed out for ever",
+		file:  "internal/flovyn/flowqueue.go",
+		old:   "	if r.journal.bytes <= most {\n",
+		new:   "	if r.journal.bytes >= 0 {\n",
+		tests: [][]string{{"./internal/flovyn", "-short", "-run", "TestLogsThatClientsCannotRead$", "-timeout", "60s"}},
+	},
+	{
 		name:  "a note ends the back-off of a step",
 		file:  "internal/core/turn.go",
 		old:   "		if e.Kind != model.EventSignalTaken && e.Kind != model.EventNoted {\n",

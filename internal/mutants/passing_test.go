@@ -52,6 +52,13 @@ var passing = []mutant{
 		tests: [][]string{laneTest("TestReleaseLetsCallsBeginAfterItsCommit$")},
 	},
 	{
+		name:  "a call begins before a release behind which another section stood is durable",
+		file:  "internal/engine/lane/entity.go",
+		old:   "wasLocked && (!row.Locked() || row.Epoch != epoch)",
+		new:   "wasLocked && !row.Locked()",
+		tests: [][]string{laneTest("TestReleaseOfAnotherNodeBehindOneThatIsNotDurable$")},
+	},
+	{
 		name:  "calls that wait for the release of a lock are forgotten",
 		file:  "internal/engine/lane/effects.go",
 		old:   "			l.endFreeing(now, e, b)\n",

@@ -15,9 +15,26 @@ import (
 // followKeys keeps a keyring up to date with the keys and tenants in the store. The node that
 // changes one applies it at once, the others soon after.
 func (n *Node) followKeys(ctx context.Context, ring *authn.Keyring, log *slog.Logger) error {
-	return n.engine.Flow().Follow(ctx, []string{authn.KeySetting, authn.TenantSetting}, func(all []store.Setting) {
+	err := n.engine.Flow().Follow(ctx, []string{authn.KeySetting, authn.TenantSetting}, func(all []store.Setting) {
 		ring.Set(readKeys(all, log))
 	})
+	if err != nil {
+		return err
+	}
+	return n.engine.Flow().Follow(ctx, []string{authn.LoginSetting}, func(all []store.Setting) { ring.SetLogins(readLogins(all, log)) })
+}
+
+// readLogins reads sessions. One that cannot be read lets no caller in.
+func readLogins(all []store.Setting, log *slog.Logger) (logins []authn.Login) {
+	for i := range all {
+		l, err := authn.ReadLogin(all[i].Tenant, all[i].Name, all[i].Body)
+		if err != nil {
+			log.Error("a session cannot be read and is not accepted", "session", all[i].Name, "tenant", all[i].Tenant, "error", err)
+			continue
+		}
+		logins = append(logins, l)
+	}
+	return logins
 }
 
 // readKeys reads keys and disabled tenants. What cannot be read lets no caller in: an unreadable

@@ -1,13 +1,14 @@
 package node
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/perdure/perdure/internal/pooled"
 )
 
 // Limits of connections that have not said what they speak.
@@ -114,12 +115,12 @@ func (s *splitter) sniff(ctx context.Context, conn net.Conn) (sorted net.Conn, i
 	}
 
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
-	r := bufio.NewReaderSize(conn, 512)
-	begin, err := r.Peek(len(preface))
+	plain := pooled.New(conn)
+	begin, err := plain.Peek(len(preface))
 	if !stop() || err != nil && len(begin) == 0 {
 		return nil, false, errors.Join(err, ctx.Err())
 	}
-	return peeked{conn, r}, string(begin) == preface, nil
+	return plain, string(begin) == preface, nil
 }
 
 // Close stops accepting. Connections that were handed on belong to their servers.
@@ -129,16 +130,6 @@ func (s *splitter) Close() error {
 	s.ended.Wait()
 	return err
 }
-
-// peeked is a connection whose first bytes were already read.
-type peeked struct {
-	net.Conn
-
-	r *bufio.Reader
-}
-
-// Read returns what was read before first.
-func (p peeked) Read(b []byte) (int, error) { return p.r.Read(b) }
 
 // branch is the listener of one of the servers.
 type branch struct {

@@ -49,3 +49,7 @@ func Migrate(ctx context.Context, cfg Config) (SchemaStatus, error) {
 	info := st.Info()
 	return SchemaStatus{URL: info.URL, Version: info.Version, Latest: info.Version, Shards: info.Shards}, st.Close()
 }
+
+// StoreUnreachable reports whether a node could not open because the server of its store does not
+// answer, or does not take connections now. It may do so later.
+func StoreUnreachable(err error) bool { return postgres.Unreachable(err) }

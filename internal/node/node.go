@@ -20,6 +20,7 @@ import (
 	"github.com/perdure/perdure/internal/engine/feed"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/engine/series"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
@@ -92,6 +93,8 @@ type Config struct {
 	// is nil for programs: their own calls are not recorded.
 	Caller *authn.Call
 	Lane   lane.Config
+	// Series counts what becomes durable in each tenant, for the last hour.
+	Series bool
 	// Meter counts and Tracer creates spans; both may be nil.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
@@ -267,7 +270,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n.engine = engine.New(engine.Config{
 		Store: n.store, Hints: hub, Peers: n.peers, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane, Weight: cfg.Weight,
 		Guest: cfg.Guest && st.Info().Shared, Retention: cfg.Retention, RetainDead: cfg.RetainDead, RetainRequest: cfg.RetainRequest, RetainAudit: cfg.RetainAudit,
-		Meter: cfg.Meter, Tracer: cfg.Tracer, Limits: cfg.limits(), Feed: changes,
+		Meter: cfg.Meter, Tracer: cfg.Tracer, Series: cfg.Series, Limits: cfg.limits(), Feed: changes,
 	})
 
 	n.service = service.New(n.engine, n.store, service.Limits{Payload: cfg.MaxPayload})
@@ -275,6 +278,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n.audit, n.records = audit.New(audit.Config{Store: n.store, Log: cfg.Log, Caller: cfg.Caller}), cfg.Caller != nil
 	n.service.AskBy(n.engine.Ask)
 	n.service.AskQueuesBy(n.engine.AskQueues)
+	n.service.AskSeriesBy(n.engine.AskSeries)
 	n.unwatch = n.service.Observe(cfg.Meter)
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	n.stop, n.done = stop, make(chan error, 1)
@@ -313,6 +317,13 @@ func (n *Node) askAsReader(cfg Config) {
 			return nil, err
 		}
 		return peer.Asker{Mail: n.store, Hints: hints}.AskQueues(ctx, node)
+	})
+	n.service.AskSeriesBy(func(ctx context.Context, node model.NodeID, tenant string) (series.Counts, error) {
+		hints, err := hub()
+		if err != nil {
+			return series.Counts{}, err
+		}
+		return peer.Asker{Mail: n.store, Hints: hints}.AskSeries(ctx, node, tenant)
 	})
 }
 

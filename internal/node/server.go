@@ -112,6 +112,7 @@ type Server struct {
 	stopBuiltIns []func()
 	// stopUses ends the record of which keys are used; nil without a keyring.
 	stopUses func()
+	stopTidy func()
 
 	ended  sync.WaitGroup
 	failed chan error
@@ -131,7 +132,7 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if cfg.Node.RetainAudit == 0 {
 		cfg.Node.RetainAudit = DefaultRetainAudit
 	}
-	cfg.Node.Serves = true
+	cfg.Node.Serves, cfg.Node.Series = true, true
 	cfg.Node.Lane.Reunion = cmp.Or(cfg.Reunion, 10*time.Second)
 	// Listen first: an address that is taken fails before the node takes over any work.
 	addresses := append([]string{cfg.Listen}, cfg.AlsoListen...)
@@ -208,6 +209,9 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 			return nil
 		})
 	}
+	life, stop := context.WithCancel(context.Background())
+	s.stopTidy = stop
+	s.ended.Go(func() { tidy(life) })
 	return s, nil
 }
 
@@ -349,6 +353,7 @@ func (s *Server) Close(ctx context.Context) error {
 		for _, split := range s.splits {
 			_ = split.Close() // its listener may be closed already
 		}
+		s.stopTidy()
 		s.ended.Wait()
 		if s.stopUses != nil {
 			s.stopUses()

@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/wire"
 )
 
@@ -57,6 +58,21 @@ func (a *Admin) RevokeKey(ctx context.Context, id string) error {
 // RotateKey replaces a key. It is not repeated: the answer that was lost had a secret.
 func (a *Admin) RotateKey(ctx context.Context, r api.RotateRequest) (api.NewKey, error) {
 	return askOnce(a.client.RotateKey, wire.ReadNewKey).do(ctx, a.b, wire.RotateKeyRequest(r))
+}
+
+// CreateLogin refuses: a session is for a browser, which gets it over REST.
+func (*Admin) CreateLogin(context.Context, api.LoginRequest) (api.NewLogin, error) {
+	return api.NewLogin{}, fault.New(fault.Invalid, "sessions are for browsers, which open them with POST /v1/session")
+}
+
+// Logins lists sessions of browsers.
+func (a *Admin) Logins(ctx context.Context, tenant string) ([]api.LoginInfo, error) {
+	return ask(a.client.Logins, wire.ReadLoginList).do(ctx, a.b, &pb.LoginsRequest{Tenant: tenant})
+}
+
+// EndLogin ends a session. It is not repeated: the second call would not find the session.
+func (a *Admin) EndLogin(ctx context.Context, id string) error {
+	return tellOnce(ctx, a.b, a.client.EndLogin, &pb.EndLoginRequest{Id: id})
 }
 
 // Settings lists settings.

@@ -26,7 +26,8 @@ const (
 	// Pauses between attempts of a call that did not reach a server, before jitter.
 	firstPause = 20 * time.Millisecond
 	maxPause   = 2 * time.Second
-	// An attempt that lived for so long had reached a server. The outage, if there is one, is new.
+	// An attempt that reached a server and lived for so long was served. The outage, if there is
+	// one, is new.
 	lived = 10 * time.Second
 	// grace is how long a call waits for the server behind the caller's deadline. The server says
 	// within 200 ms what the call was waiting for.
@@ -138,7 +139,7 @@ func (b *Backend) attempt(ctx context.Context, once bool, call func(context.Cont
 		switch now := time.Now(); {
 		case !unreachable(err) || once && sent:
 			return explain(ctx, err)
-		case outage.IsZero() || now.Sub(begin) > lived:
+		case outage.IsZero() || sent && now.Sub(begin) > lived:
 			outage, pause = begin, firstPause
 		case now.Sub(outage) > b.patience:
 			return explain(ctx, err)

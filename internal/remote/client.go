@@ -174,6 +174,30 @@ func (b *Backend) Count(ctx context.Context, r api.ListRequest) (int64, error) {
 	return ask(b.client.Count, wire.ReadCountReply).do(ctx, b, wire.ListRequest(r))
 }
 
+// Explain says why an execution makes no progress.
+func (b *Backend) Explain(ctx context.Context, r api.ExplainRequest) (api.Explanation, error) {
+	if err := b.own(r.Target.Address.Tenant); err != nil {
+		return api.Explanation{}, err
+	}
+	return ask(b.client.Explain, wire.ReadExplanation).do(ctx, b, wire.ExplainRequest(r))
+}
+
+// Series counts what happened in the last hour.
+func (b *Backend) Series(ctx context.Context, r api.SeriesRequest) (api.Series, error) {
+	if err := b.own(r.Tenant); err != nil {
+		return api.Series{}, err
+	}
+	return ask(b.client.Series, wire.ReadSeriesReply).do(ctx, b, wire.SeriesRequest(r))
+}
+
+// Tally counts executions up to a bound.
+func (b *Backend) Tally(ctx context.Context, r api.TallyRequest) (api.Tally, error) {
+	if err := b.own(r.Tenant); err != nil {
+		return api.Tally{}, err
+	}
+	return ask(b.client.Tally, wire.ReadTallyReply).do(ctx, b, wire.TallyRequest(r))
+}
+
 // Stranded returns executions that cannot go on by themselves.
 func (b *Backend) Stranded(ctx context.Context, tenant, cursor string) (api.ListPage, error) {
 	if err := b.own(tenant); err != nil {

@@ -35,7 +35,11 @@ const (
 	// much shorter than that wait.
 	firstReconnect = 100 * time.Millisecond
 	maxReconnect   = 2 * time.Second
-	connectTime    = 10 * time.Second
+	// connectTime is how long the client waits until a server has answered on a new connection.
+	// When thousands of workers come back at once, a server answers each of them late. A client
+	// that gave up early would cost the server the same work again, and the others would wait
+	// even longer. The client tries its other addresses at the same time.
+	connectTime = 30 * time.Second
 	// After so much silence of a connection that has calls, the client asks whether the server is
 	// there. Servers allow this from 10 s on.
 	silence     = 20 * time.Second

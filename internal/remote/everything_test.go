@@ -87,7 +87,7 @@ func TestEveryMethodOverTheWire(t *testing.T) {
 		name string
 		run  func(*world)
 	}{
-		{"executions", executions}, {"histories", histories}, {"tasks", tasks}, {"entities", entities}, {"settings", settings}, {"batches", batches}, {"watch", watches},
+		{"executions", executions}, {"histories", histories}, {"tasks", tasks}, {"entities", entities}, {"settings", settings}, {"batches", batches}, {"console", console}, {"watch", watches},
 	} {
 		if part.run(w); t.Failed() {
 			t.Fatalf("in %s", part.name)
@@ -389,4 +389,30 @@ func settings(w *world) {
 	}
 	w.must(w.far.ResetBreaker(ctx, tenant, "bank"))
 	w.must(w.far.DeleteBreaker(ctx, tenant, "bank"))
+}
+
+// console calls what a console shows.
+func console(w *world) {
+	ctx, t := w.ctx, w.t
+	tally := api.TallyRequest{ListRequest: api.ListRequest{Tenant: tenant}, ByWorkflow: true, ByStatus: true}
+	if got := same(w, func(c api.Client) (api.Tally, error) { return c.Tally(ctx, tally) }); got.Count == 0 || len(got.Groups) == 0 {
+		t.Errorf("the tally: %+v", got)
+	}
+	explain := api.ExplainRequest{Target: target("shop", "a")}
+	if got := same(w, func(c api.Client) (api.Explanation, error) { return c.Explain(ctx, explain) }); len(got.Nodes) == 0 {
+		t.Errorf("the explanation: %+v", got)
+	}
+	if got := ok[api.Series](w)(w.far.Series(ctx, api.SeriesRequest{Tenant: tenant})); len(got.Lines) == 0 || len(got.Nodes) == 0 {
+		t.Errorf("the series: %+v", got)
+	}
+
+	set := api.ViewChange{Tenant: tenant, View: api.View{Name: "open", Page: "executions", Query: `status = "running"`}}
+	made := ok[api.View](w)(w.far.SetView(ctx, set))
+	list := same(w, func(c api.Client) ([]api.View, error) { return c.Views(ctx, tenant) })
+	if len(list) != 1 || !reflect.DeepEqual(list[0], made) {
+		t.Errorf("views %+v, made %+v", list, made)
+	}
+	if err := w.far.DeleteView(ctx, api.ViewTarget{Tenant: tenant, Name: "open"}); err != nil {
+		t.Error(err)
+	}
 }

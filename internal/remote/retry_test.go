@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -252,6 +254,25 @@ func TestNoServer(t *testing.T) {
 	if _, err := w.far.Count(w.ctx, api.ListRequest{Tenant: tenant}); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("after Close: %v (%s)", err, fault.KindOf(err))
 	}
+}
+
+// A server that never answers is given up, although every attempt to connect lasts long. Time is
+// virtual.
+func TestSilentAddressIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		silent := func(ctx context.Context, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		begin := time.Now()
+		_, err := remote.Dial(ctx, remote.Config{Addresses: []string{"localhost:7800"}, PlainText: true, Dial: silent, Patience: time.Minute})
+		if took := time.Since(begin); !fault.Is(err, fault.Unavailable) || took > 2*time.Minute {
+			t.Errorf("%v (%s) after %s", err, fault.KindOf(err), took)
+		}
+	})
 }
 
 // fullDisk is a writer that takes some bytes.

@@ -114,6 +114,8 @@ func newMachine(r *run) *machine {
 		scope   Scope
 		root    Coroutine
 		ready   [1]*Coroutine
+		start   [1]*ask
+		buf     [48]byte
 	})
 
 	m := &parts.machine
@@ -122,6 +124,7 @@ func newMachine(r *run) *machine {
 	m.examine = r.w.cfg.Checks != nil
 	m.labels = r.start.Labels
 	m.rootScope, m.root, m.readyBuf = &parts.scope, &parts.root, parts.ready[:0]
+	m.toStart, m.buf = parts.start[:0], parts.buf[:0]
 	m.rootScope.m = m
 	m.root.m, m.root.scope, m.root.signal = m, m.rootScope, make(chan wake, 1)
 	m.coroutines.push(&m.root.link, m.root)

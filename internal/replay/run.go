@@ -27,6 +27,7 @@ type run struct {
 	// The history so far; event n has position n+1. The events are shared with the engine and never
 	// changed.
 	events []*model.Event
+	room   [4]*model.Event // room for the first of them
 	// positions of signals that an operator dropped, and before which event each vanishes; see
 	// drop.go
 	drops map[int64]int
@@ -39,6 +40,7 @@ type run struct {
 	mu       sync.Mutex
 	busy     bool
 	inbox    []*model.Event
+	letter   [1]*model.Event // room for the first of them
 	retries  []string
 	queries  []model.Query
 	evicted  bool
@@ -68,8 +70,9 @@ type run struct {
 func newRun(w *Worker, a *model.Activation, code Code) *run {
 	r := &run{
 		w: w, start: &a.Start, generation: a.Generation, code: code, begun: a.Begun, limits: a.Limits, ownerNow: a.Now, activated: time.Now(),
-		events: pointers(nil, a.Events), busy: true,
+		busy: true,
 	}
+	r.events, r.inbox = pointers(r.room[:0], a.Events), r.letter[:0]
 	r.lastUsed.Store(w.tick.Load())
 	for _, e := range r.events {
 		r.noteDrop(e)

@@ -49,6 +49,9 @@ type Step struct {
 	// stores its outcome. It returns the outcome that is stored there: this failure, or an earlier
 	// outcome. It is nil for steps whose outcome only the history stores. See settle.go.
 	Settle func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error)
+
+	context StepContext // of the first attempt here, which saves an allocation
+	tried   atomic.Bool // that one is in use
 }
 
 // Kept is a value next to its encoding.
@@ -218,6 +221,7 @@ func (m *machine) startSteps() bool {
 		if c := a.caller; c != nil && c.wait.active && m.mayInline(c.under, a) {
 			c.inline = a
 			c.wake()
+			m.toStart = due[:0] // the same array again
 			return true
 		}
 	}

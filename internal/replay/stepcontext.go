@@ -35,9 +35,13 @@ var _ context.Context = (*StepContext)(nil)
 
 // bodyContext returns the context of the next attempt of a step.
 func (r *run) bodyContext(a *ask) *StepContext {
-	return &StepContext{
-		start: r.start, id: a.id, attempt: a.attempt + 1, section: a.section, w: r.w, asOf: max(r.ownerNow, model.Time(a.fut.m.now.Load()), a.due), base: r.w.base,
+	s := &a.step.context
+	if !a.step.tried.CompareAndSwap(false, true) {
+		s = new(StepContext)
 	}
+	s.start, s.id, s.attempt, s.section = r.start, a.id, a.attempt+1, a.section
+	s.w, s.base, s.asOf = r.w, r.w.base, max(r.ownerNow, model.Time(a.fut.m.now.Load()), a.due)
+	return s
 }
 
 // standard returns the same context as one of the standard library.

@@ -26,6 +26,7 @@ import (
 // call is a request that was admitted.
 type call struct {
 	who     authn.Identity
+	request *http.Request
 	writer  http.ResponseWriter
 	waits   bool
 	drained context.Context //nolint:containedctx // the life of the server
@@ -149,7 +150,7 @@ func (s *Server) admit(hc huma.Context, next func(huma.Context)) {
 	ctx, end := context.WithCancel(authn.WithCall(r.Context(), authn.Call{Identity: who, Door: authn.DoorREST, From: r.RemoteAddr}))
 	defer end()
 	waits, _ := op.Metadata["waits"].(bool)
-	c := &call{who: who, writer: w, waits: waits, drained: s.drained}
+	c := &call{who: who, request: r, writer: w, waits: waits, drained: s.drained}
 	if waits {
 		defer context.AfterFunc(s.drained, end)()
 	}
@@ -176,7 +177,14 @@ func (s *Server) identify(r *http.Request, operation string) (authn.Identity, er
 		}
 	}
 
+	secret := sessionOf(r)
+	if secret != "" {
+		header[authn.SessionHeader] = []string{secret}
+	}
 	who, err := s.config.Authenticator.Authenticate(r.Context(), header)
+	if err == nil && who.Credential.Kind == authn.BySession {
+		err = checkGuard(r, secret)
+	}
 	switch {
 	case err != nil:
 		return authn.Identity{}, err

@@ -31,15 +31,32 @@ func (s *Server) about(context.Context, *authn.Identity, *nothing) (*reply[about
 
 // me is who the caller is.
 type me struct {
-	Name    string   `json:"name"`
-	Tenant  string   `json:"tenant"`
-	Admin   bool     `json:"admin"`
-	Roles   []string `json:"roles"`
-	Actions []string `json:"actions" doc:"What the caller may do"`
+	Name    string     `json:"name"`
+	Tenant  string     `json:"tenant"`
+	Admin   bool       `json:"admin"`
+	Roles   []string   `json:"roles"`
+	Actions []string   `json:"actions" doc:"What the caller may do"`
+	Tenants []string   `json:"tenants" doc:"The tenants that the caller may act in, at most 1,000"`
+	Session string     `json:"session,omitempty" doc:"The id of the session; absent for a caller with a key or a token"`
+	Expires *time.Time `json:"expires,omitempty" doc:"When the key, the token or the session ends"`
 }
 
-func (s *Server) me(_ context.Context, who *authn.Identity, _ *nothing) (*reply[me], error) {
-	m := me{who.Name, who.Tenant, who.Admin, authz.RolesOf(who), []string{}}
+// mostTenants bounds the tenants that a caller is shown.
+const mostTenants = 1000
+
+func (s *Server) me(ctx context.Context, who *authn.Identity, _ *nothing) (*reply[me], error) {
+	m := me{Name: who.Name, Tenant: who.Tenant, Admin: who.Admin, Roles: authz.RolesOf(who), Actions: []string{}, Tenants: []string{who.Tenant}, Expires: at(who.Credential.Expires)}
+	if who.Credential.Kind == authn.BySession {
+		m.Session = who.Credential.ID
+	}
+	if who.Admin && s.config.Admin != nil && authz.Quiet(s.config.Authorizer).Authorize(who, "tenant:read") == nil {
+		all, err := s.config.Admin.Tenants(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m.Tenants = each(all[:min(len(all), mostTenants)], func(t *api.TenantInfo) string { return t.Name })
+	}
+
 	for _, r := range authz.Table() {
 		if authz.Quiet(s.config.Authorizer).Authorize(who, r.Action) == nil {
 			m.Actions = append(m.Actions, string(r.Action))

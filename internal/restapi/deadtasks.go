@@ -137,7 +137,7 @@ func (s *Server) countDead(ctx context.Context, who *authn.Identity, in *DeadQue
 	if err != nil {
 		return nil, err
 	}
-	return ok(counted{n})
+	return ok(counted{Count: n})
 }
 
 // deadGroup counts dead tasks of one activity that failed in the same way.

@@ -16,6 +16,9 @@ var assets embed.FS
 // pageType is the type of an event's data.
 var pageType = reflect.TypeFor[changePage]()
 
+// lineType is the type of a line of events.
+var lineType = reflect.TypeFor[eventLine]()
+
 // addDocs adds the document and the page that shows it. Both need no key: they say nothing about
 // the data.
 func (s *Server) addDocs() {

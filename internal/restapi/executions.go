@@ -29,9 +29,11 @@ func (s *Server) addExecutions() {
 	add(s, operation{id: "start-execution", method: http.MethodPost, path: "/executions", tag: executionsTag, summary: "Start an execution, or find the one that has the key", status: http.StatusCreated, also: http.StatusOK}, s.start)
 	add(s, operation{id: "list-executions", method: http.MethodGet, path: "/executions", tag: executionsTag, summary: "List executions, newest first"}, s.list)
 	add(s, operation{id: "count-executions", method: http.MethodGet, path: "/execution-count", tag: executionsTag, summary: "Count executions"}, s.count)
+	add(s, operation{id: "tally-executions", method: http.MethodGet, path: "/execution-tally", tag: executionsTag, summary: "Count executions by status, workflow and reason, up to a bound"}, s.tally)
 	add(s, operation{id: "list-stranded", method: http.MethodGet, path: "/stranded-executions", tag: executionsTag, summary: "List executions that cannot continue without help"}, s.stranded)
 	add(s, operation{id: "describe-execution", method: http.MethodGet, path: one, tag: executionsTag, summary: "Describe an execution"}, s.describeExecution)
 	add(s, operation{id: "explain-execution", method: http.MethodGet, path: one + "/explanation", tag: executionsTag, summary: "Explain why an execution makes no progress"}, s.explain)
+	add(s, operation{id: "explain-graph", method: http.MethodGet, path: one + "/explanation/graph", tag: executionsTag, summary: "Explain on what the progress of an execution depends, as a graph"}, s.explainGraph)
 	add(s, operation{id: "await-execution", method: http.MethodGet, path: one + "/result", tag: executionsTag, summary: "Wait for the result of an execution", also: http.StatusAccepted, waits: true}, s.await)
 	add(s, operation{id: "get-state", method: http.MethodGet, path: one + "/states/{name}", tag: executionsTag, summary: "Read a value that the code has set"}, s.state)
 	add(s, operation{id: "query-execution", method: http.MethodPost, path: one + "/query", tag: executionsTag, summary: "Ask the code of an execution for information"}, s.query)
@@ -205,23 +207,6 @@ func (s *Server) list(ctx context.Context, who *authn.Identity, in *listInput) (
 		return nil, err
 	}
 	return ok(page[Execution]{each(got.Executions, executionOf), got.Cursor})
-}
-
-// counted is a number of things.
-type counted struct {
-	Count int64 `json:"count"`
-}
-
-func (s *Server) count(ctx context.Context, who *authn.Identity, in *SelectQuery) (*reply[counted], error) {
-	r, err := in.request(who.Tenant)
-	if err != nil {
-		return nil, err
-	}
-	n, err := s.config.Backend.Count(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return ok(counted{n})
 }
 
 type cursorInput struct {

@@ -170,6 +170,7 @@ func TestTenantsDoNotReachEachOther(t *testing.T) {
 	ids := map[string][]string{
 		"workflow": {theirs.Workflow, "task:" + theirs.Activity}, "key": {theirs.Key, theirs.Closed}, "entity": {"account"}, "id": {theirs.Dead.String(), "1-000000000000"},
 		"name": {theirs.Limit, theirs.Breaker, theirs.Queue, "state"}, "verb": {"resume"}, "tenant": {"acme"}, "kind": {"limit"}, "session": {"none"}, "node": {model.NodeID{1}.String(), "none"},
+		"position": {"0", "1"}, "field": {"input", "output"},
 	}
 	bodies := []string{"", `{}`, `{"name":"query"}`, `{"operation":"set","input":"x"}`, `{"workflow":"none","key":"none"}`, `{"reason":"x"}`}
 	queries := []string{"", "?run=" + theirs.Run.String(), "?cursor=" + theirs.ListCursor, "?tenant=acme"}

@@ -3,6 +3,7 @@ package restapi_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -104,6 +105,8 @@ func TestEveryOperation(t *testing.T) {
 	const order = "/executions/order/42"
 	const get, post, put, patch, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete
 
+	do("get-series", 200, `"tasks_dead":[`, get, "/series?step=5m", "")
+	w.want(400, "must be a multiple of 5s", get, "/v1/series?step=7m", "")
 	do("get-server", 200, `"version":"test"`, get, "/server", "")
 	do("get-me", 200, `"tenant:write"`, get, "/me", "")
 
@@ -120,9 +123,17 @@ func TestEveryOperation(t *testing.T) {
 	do("list-executions", 200, `"key":"42"`, get, "/executions?query="+url.QueryEscape(`workflow = "order" and label.region = "eu"`), "")
 	w.want(400, "", get, "/v1/executions?query="+url.QueryEscape(`workflow ==`), "")
 	do("count-executions", 200, `{"count":1}`, get, "/execution-count?query="+url.QueryEscape(`label.region = "eu"`), "")
+	w.want(200, `{"count":1,"at_least":true}`, get, "/v1/execution-count?bound=1&query="+url.QueryEscape(`label.region = "eu"`), "")
+	w.want(200, `{"count":1}`, get, "/v1/execution-count?bound=2&query="+url.QueryEscape(`label.region = "eu"`), "")
+	do("tally-executions", 200, `"groups":[{"workflow":"order","status":"running","reason":"ready","count":1}]`, get, "/execution-tally?by=workflow,status,reason&query="+url.QueryEscape(`label.region = "eu"`), "")
+	w.want(200, `{"count":1,"at_least":true,"groups":[{"status":"running","count":1}]}`, get, "/v1/execution-tally?bound=1&query="+url.QueryEscape(`label.region = "eu"`), "")
+	w.want(400, "must have workflow, status or reason", get, "/v1/execution-tally?by=size", "")
 	do("list-stranded", 200, `"items":[]`, get, "/stranded-executions", "")
 	do("describe-execution", 200, `"input":10`, get, order, "")
 	do("explain-execution", 200, `"code":"signal"`, get, order+"/explanation", "")
+	do("explain-graph", 200, `"nodes":[{"of":{"kind":"execution","workflow":"order","key":"42"}`, get, order+"/explanation/graph?depth=2", "")
+	w.want(200, `"refs":[{"kind":"signal","name":"paid"}]`, get, "/v1"+order+"/explanation/graph", "")
+	w.want(422, "", get, "/v1"+order+"/explanation/graph?depth=33", "")
 	do("await-execution", 202, `{"status":"running"}`, get, order+"/result?wait=1ms", "")
 	do("query-execution", 200, `{"value":10}`, post, order+"/query", `{"name":"sum"}`)
 	for range 2 { // the same request
@@ -134,6 +145,18 @@ func TestEveryOperation(t *testing.T) {
 	do("pause-execution", 204, "", post, order+"/pause", `{"reason":"stock"}`)
 	do("resume-execution", 204, "", post, order+"/resume", "")
 	do("get-history", 200, `"kind":"update_received"`, get, order+"/history?payloads=false", "")
+	lines := do("list-events", 200, `"input":{"bytes":2,"text":"10"}`, get, order+"/events", "")
+	if got, n := lines.header.Get("Perdure-Events"), strings.Count(lines.body, "\n"); got != fmt.Sprint(n) || n < 4 {
+		t.Errorf("%d lines of %s events: %s", n, got, lines.body)
+	}
+	raw := do("get-event-bytes", 200, "10", get, order+"/events/0/input", "")
+	if h := raw.header; raw.body != "10" || h.Get("Content-Type") != "application/json" || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment") || h.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("%q with %v", raw.body, h)
+	}
+	w.want(404, "no value output of event 0", get, "/v1"+order+"/events/0/output", "")
+	w.want(404, "has no event 9999", get, "/v1"+order+"/events/9999/output", "")
+	do("get-state-bytes", 200, `"waits for the money"`, get, order+"/states/progress/bytes", "")
+	w.want(404, "there is no value of state none", get, "/v1"+order+"/states/none/bytes", "")
 	exported := do("export-execution", 200, "order", get, order+"/export", "")
 	if got := exported.header.Get("Content-Type"); got != "application/jsonl" {
 		t.Errorf("exported as %s", got)
@@ -189,6 +212,9 @@ func TestEveryOperation(t *testing.T) {
 	do("send-entity", 202, "", post, "/entities/account/eu-1/send", `{"operation":"deposit","input":1}`)
 	w.eventually(`"state":8`, "/v1/entities/account/eu-1")
 	do("get-entity", 200, `"exists":true`, get, "/entities/account/eu-1", "")
+	do("get-entity-bytes", 200, "8", get, "/entities/account/eu-1/bytes", "")
+	w.want(404, "there is no value of the state", get, "/v1/entities/account/none/bytes", "")
+	do("get-mailbox-bytes", 404, "", get, "/entities/account/eu-1/mailbox/1-000000000000/bytes", "")
 	do("edit-entity", 428, "If-Match", put, "/entities/account/eu-1", `{"state":80}`)
 	seen := w.want(200, `"state":8`, get, "/v1/entities/account/eu-1", "")
 	w.want(412, "read it again", put, "/v1/entities/account/eu-1", `{"state":80}`, "If-Match", `"1"`)
@@ -242,7 +268,15 @@ func TestEveryOperation(t *testing.T) {
 	w.eventually(`"starts":"order"`, "/v1/schedules")
 	do("list-schedules", 200, `"errors":[]`, get, "/schedules", "")
 	do("get-schedule", 200, `"cron":"0 3 * * *"`, get, "/schedules/nightly", "")
+	do("list-ticks", 200, `{"items":[{"at":"2099-03-01T03:00:00Z","outcome":"due","workflow":"order","key":"nightly@2099-03-01T03:00:00Z"},{"at":"2099-03-02T03:00:00Z"`, get, "/schedules/nightly/ticks?from=2099-03-01T00:00:00Z&to=2099-03-03T03:00:00Z", "")
+	w.want(200, `"more":true`, get, "/v1/schedules/nightly/ticks?from=2099-03-01T00:00:00Z&to=2099-03-03T03:00:00Z&limit=1", "")
+	w.want(200, `"outcome":"unknown"`, get, "/v1/schedules/nightly/ticks?from=2020-03-01T00:00:00Z&to=2020-03-02T04:00:00Z", "")
+	w.want(400, "from must be before to", get, "/v1/schedules/nightly/ticks?from=2099-03-01T00:00:00Z&to=2099-03-01T00:00:00Z", "")
+	w.want(404, "there is no schedule", get, "/v1/schedules/none/ticks", "")
+	do("change-schedule", 200, "", post, "/schedules/nightly/backfill", `{"from":"2024-01-01T00:00:00Z","to":"2024-01-02T00:00:00Z"}`)
+	w.eventually(`"outcome":"started"`, "/v1/schedules/nightly/ticks?from=2024-01-01T00:00:00Z&to=2024-01-03T00:00:00Z")
 	do("change-schedule", 200, "", post, "/schedules/nightly/pause", `{"reason":"stock-taking"}`)
+	w.want(200, `"outcome":"paused"`, get, "/v1/schedules/nightly/ticks?from=2099-03-01T00:00:00Z&to=2099-03-03T03:00:00Z", "")
 	do("get-schedule", 200, "stock-taking", get, "/schedules/nightly", "")
 	do("get-allowance", 200, "{}", get, "/allowance", "")
 	do("set-allowance", 204, "", put, "/allowance", `{"open":1000,"retention":"720h"}`)
@@ -294,6 +328,28 @@ func TestEveryOperation(t *testing.T) {
 	if all := w.want(200, "", get, "/v1/audit?limit=1000", ""); strings.Contains(all.body, "the card was declined") || strings.Contains(all.body, fresh.field(t, "secret")) {
 		t.Errorf("the audit log has a payload or a secret: %s", all.body)
 	}
+
+	const view = `{"query":"status = \"failed\"","note":"for the morning","display":{"columns":["key"]}}`
+	saved := do("set-view", 200, `"owner":"admin"`, put, "/views/failed%20orders", view, "If-None-Match", "*")
+	w.want(412, "", put, "/v1/views/failed%20orders", view, "If-None-Match", "*")
+	w.want(412, "", put, "/v1/views/failed%20orders", view, "If-Match", `"1"`)
+	w.want(400, "the query", put, "/v1/views/wrong", `{"query":"status =="}`)
+	w.want(400, "at most 8192", put, "/v1/views/wrong", `{"display":"`+strings.Repeat("x", 9000)+`"}`)
+	if got := do("get-view", 200, `"display":{"columns":["key"]}`, get, "/views/failed%20orders", "").header.Get("ETag"); got == "" || got != saved.header.Get("ETag") {
+		t.Errorf("ETag %q, want %q", got, saved.header.Get("ETag"))
+	}
+	do("list-views", 200, `"page":"executions"`, get, "/views", "")
+	w.want(200, `{"items":[]}`, get, "/v1/views", "", "Perdure-Tenant", "acme")
+	w.want(404, "there is no view", del, "/v1/views/failed%20orders", "", "Perdure-Tenant", "acme")
+	do("delete-view", 204, "", del, "/views/failed%20orders", "", "If-Match", saved.header.Get("ETag"))
+	w.want(404, "there is no view", get, "/v1/views/failed%20orders", "")
+	w.want(200, `"call":"SetView"`, get, "/v1/audit?action=view", "")
+
+	do("create-session", 201, `"guard":`, post, "/session", `{"lifetime":"1h"}`)
+	do("list-sessions", 200, `"caller":"admin"`, get, "/sessions", "")
+	do("get-session", 404, "no session", get, "/session", "") // TestSessions
+	do("end-session", 404, "no session", del, "/session", "")
+	do("revoke-session", 404, "no session", del, "/sessions/none", "")
 
 	tried["watch-changes"] = true // TestChanges
 	for _, id := range w.rest.Operations() {

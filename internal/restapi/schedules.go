@@ -19,6 +19,7 @@ const nextTicks = 5
 func (s *Server) addSchedules() {
 	add(s, operation{id: "list-schedules", method: http.MethodGet, path: "/schedules", tag: schedulesTag, summary: "List schedules"}, s.listSchedules)
 	add(s, operation{id: "get-schedule", method: http.MethodGet, path: "/schedules/{name}", tag: schedulesTag, summary: "Read a schedule"}, s.schedule)
+	add(s, operation{id: "list-ticks", method: http.MethodGet, path: "/schedules/{name}/ticks", tag: schedulesTag, summary: "List the times of a schedule in a range, with what became of them"}, s.ticks)
 	add(s, operation{id: "change-schedule", method: http.MethodPost, path: "/schedules/{name}/{verb}", tag: schedulesTag, summary: "Pause, resume, trigger, backfill or delete a schedule"}, s.changeSchedule)
 }
 
@@ -90,6 +91,50 @@ func (s *Server) schedule(ctx context.Context, who *authn.Identity, in *NamePath
 		return nil, err
 	}
 	return ok(scheduleOf(&seen))
+}
+
+type ticksInput struct {
+	NamePath
+
+	From  time.Time `query:"from" doc:"24 hours ago by default"`
+	To    time.Time `query:"to" doc:"24 hours from now by default; excluded"`
+	Limit int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+}
+
+// tick is a time of a schedule.
+type tick struct {
+	At       time.Time `json:"at"`
+	Outcome  string    `json:"outcome" enum:"due,paused,waiting,started,none,unknown" doc:"none: no execution of it exists; unknown: it lies before the last change of the schedule"`
+	Workflow string    `json:"workflow" doc:"Of the execution that it starts"`
+	Key      string    `json:"key"`
+	Status   string    `json:"status,omitempty" doc:"Of that execution"`
+}
+
+// tickList is the times of a range.
+type tickList struct {
+	Items []tick `json:"items" doc:"The oldest first"`
+	More  bool   `json:"more" doc:"There are others: ask again from behind the last one"`
+}
+
+func (s *Server) ticks(ctx context.Context, who *authn.Identity, in *ticksInput) (*reply[tickList], error) {
+	now := time.Now()
+	if in.From.IsZero() {
+		in.From = now.Add(-24 * time.Hour)
+	}
+	if in.To.IsZero() {
+		in.To = now.Add(24 * time.Hour)
+	}
+	found, more, err := schedule.In(s.config.Backend, who.Tenant).Ticks(ctx, in.Name, schedule.TickRange{From: in.From, To: in.To, Limit: in.Limit})
+	if err != nil {
+		return nil, err
+	}
+	return ok(tickList{each(found, func(t *schedule.Tick) tick {
+		o := tick{At: t.At.UTC(), Outcome: t.Outcome, Workflow: t.Workflow, Key: t.Key}
+		if t.Status != 0 {
+			o.Status = t.Status.String()
+		}
+		return o
+	}), more})
 }
 
 type scheduleInput struct {

@@ -86,18 +86,23 @@ func New(cfg Config) (*Server, error) {
 	s.api.UseMiddleware(s.admit)
 
 	s.addServer()
+	s.addSessions()
 	s.addExecutions()
 	s.addOrders()
 	s.addPasts()
+	s.addEvents()
 	s.addBatches()
 	s.addUnread()
 	s.addEntities()
+	s.addRaw()
 	s.addTasks()
 	s.addDeadTasks()
 	s.addFlow()
 	s.addBreakers()
 	s.addSchedules()
 	s.addFeed()
+	s.addSeries()
+	s.addViews()
 	s.addTenants()
 	s.addKeys()
 	s.addCluster()
@@ -114,7 +119,8 @@ func (s *Server) library() huma.Config {
 	c.Formats = map[string]huma.Format{"application/json": {Marshal: writeJSON, Unmarshal: readJSON}, "json": {Marshal: writeJSON, Unmarshal: readJSON}}
 	c.Info.Description = "Durable executions, entities, tasks and their settings. The tenant of a call is that of its key."
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", Description: "A key of a tenant, or an admin key"}}
-	c.Security = []map[string][]string{{"key": {}}}
+	c.Components.SecuritySchemes["session"] = &huma.SecurityScheme{Type: "apiKey", In: "cookie", Name: plainCookie, Description: "A session of a browser; its name begins with __Host- when the server has TLS"}
+	c.Security = []map[string][]string{{"key": {}}, {"session": {}}}
 	return c
 }
 

@@ -139,10 +139,16 @@ type reason struct {
 	Until   *time.Time `json:"until,omitempty"`
 	Attempt int        `json:"attempt,omitempty"`
 	Detail  string     `json:"detail,omitempty"`
+
+	Refs []reference `json:"refs,omitempty" doc:"What the reason is about"`
 }
 
 func reasonOf(r *model.Reason) reason {
-	return reason{string(r.Code), r.String(), r.Name, at(r.Until), r.Attempt, r.Detail}
+	o := reason{Code: string(r.Code), Text: r.String(), Name: r.Name, Until: at(r.Until), Attempt: r.Attempt, Detail: r.Detail}
+	if refs := r.References(""); len(refs) > 0 { // replies name no tenant
+		o.Refs = each(refs, referenceOf)
+	}
+	return o
 }
 
 // labels returns labels as an object; nil without labels.

@@ -18,11 +18,12 @@ import (
 	"github.com/perdure/perdure/internal/authz/policy"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/restapi"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).roundTrip"))
+	goleak.VerifyTestMain(pgtest.Main(m), goleak.IgnoreTopFunction("net/http.(*persistConn).roundTrip"))
 }
 
 // adminKey is the static admin key of the servers of these tests.
@@ -64,7 +65,7 @@ func newWorldOn(t testing.TB, url string, change func(*restapi.Config)) *world {
 
 	w := &world{t: t, ctx: ctx, policies: policies, token: adminKey, client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
 	w.server, err = node.Serve(ctx, node.ServerConfig{
-		Node: node.Config{URL: url, Shards: 4, Version: "test"}, Listen: "127.0.0.1:0", Authenticator: authn.NewKeyring(static), Authorizer: policies, Tenant: model.DefaultTenant,
+		Node: node.Config{URL: url, Shards: 4, Version: "test", AllowUnsafe: true}, Listen: "127.0.0.1:0", Authenticator: authn.NewKeyring(static), Authorizer: policies, Tenant: model.DefaultTenant,
 		Web: func(p node.Parts) (node.Web, error) {
 			cfg := restapi.Config{Backend: p.Backend, Admin: p.Admin, Authenticator: p.Authenticator, Authorizer: p.Authorizer, Log: p.Log, Version: p.Version}
 			if change != nil {

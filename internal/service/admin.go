@@ -228,7 +228,7 @@ func (a *Admin) Settings(ctx context.Context, tenant, kind string) ([]api.Settin
 		return nil, err
 	}
 	found, err := a.flow().Settings(ctx, func(k store.SettingKey) bool {
-		return k.Tenant == tenant && (kind == "" || k.Kind == kind) && k.Kind != authn.KeySetting && k.Kind != authn.KeyUseSetting
+		return k.Tenant == tenant && (kind == "" || k.Kind == kind) && k.Kind != authn.KeySetting && k.Kind != authn.KeyUseSetting && k.Kind != authn.LoginSetting
 	})
 	if err != nil {
 		return nil, err

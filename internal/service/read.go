@@ -24,6 +24,9 @@ func (s *Service) execution(ctx context.Context, op string, t api.Target) (*stor
 		return nil, err
 	}
 	row, err := s.store.LoadExecution(ctx, s.shard(t.Address), t.Address, t.Run)
+	if fault.Is(err, fault.Corrupt) {
+		err = wayOut(fault.New(fault.Corrupt, "execution %s cannot be read: %w", t.Address, err))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -214,7 +214,7 @@ func (s *Service) parentOf(ctx context.Context, t api.Target) model.Link {
 // wayOut adds what an operator can do to the error of an execution that cannot be read or
 // continued.
 func wayOut(err error) error {
-	if fault.Is(err, fault.Corrupt) {
+	if fault.Is(err, fault.Corrupt) && !strings.Contains(err.Error(), model.WayOut) {
 		return fault.WithHint(err, "%s", model.WayOut)
 	}
 	return err

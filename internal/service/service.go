@@ -27,6 +27,7 @@ type Service struct {
 	authorizer authz.Authorizer // of callers that start batch jobs; nil for authz.Admins
 
 	ask       AskFunc // nil if other nodes cannot be asked
+	askSeries AskSeriesFunc
 	askQueues AskQueuesFunc
 }
 

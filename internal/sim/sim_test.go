@@ -206,14 +206,14 @@ func TestKnownSeedsOfRefusals(t *testing.T) {
 		// a message and another input of its run were refused together again and again
 		25777,
 	} {
-		if _, err := Run(seed, Options{}); err != nil {
+		if _, err := Run(seed, Options{Features: scenario.Features{Off: scenario.Together}}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}
 }
 
 // older turns off the features that were added after these seeds were found.
-var older = scenario.Features{Off: scenario.StartOptions | scenario.SignalOrders | scenario.Outliving | scenario.Slots | scenario.Drains | scenario.Expiring}
+var older = scenario.Features{Off: scenario.StartOptions | scenario.SignalOrders | scenario.Outliving | scenario.Slots | scenario.Drains | scenario.Expiring | scenario.Together}
 
 // TestKnownSeedsOfLending repeats seeds that have found a bug in the lending of slots.
 func TestKnownSeedsOfLending(t *testing.T) {
@@ -293,7 +293,7 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 // TestKnownSeedsOfLimits repeats seeds that have found a bug in the limits of one node.
 func TestKnownSeedsOfLimits(t *testing.T) {
 	t.Parallel()
-	f := scenario.Features{On: scenario.Gates | scenario.LargeCommits | scenario.Tasks | scenario.Retention, Off: scenario.SharedGates | scenario.Poison | scenario.ClockJumps | scenario.Drains}
+	f := scenario.Features{On: scenario.Gates | scenario.LargeCommits | scenario.Tasks | scenario.Retention, Off: scenario.SharedGates | scenario.Poison | scenario.ClockJumps | scenario.Drains | scenario.Together}
 	for _, seed := range []uint64{
 		// a lane applied inputs again, and a task got the permit of a claim whose end was undone
 		1000422, 1001287,
@@ -320,7 +320,7 @@ func TestKnownSeedsOfStartOptions(t *testing.T) {
 		// again
 		1281,
 	} {
-		if _, err := Run(seed, Options{Features: scenario.Features{On: scenario.StartOptions, Off: scenario.Drains}}); err != nil {
+		if _, err := Run(seed, Options{Features: scenario.Features{On: scenario.StartOptions, Off: scenario.Drains | scenario.Together}}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}
@@ -342,7 +342,7 @@ func TestKnownSeedsOfOutliving(t *testing.T) {
 		// the next owner had deleted
 		46361,
 	} {
-		if _, err := Run(seed, Options{Features: scenario.Features{On: scenario.Outliving, Off: scenario.Drains}}); err != nil {
+		if _, err := Run(seed, Options{Features: scenario.Features{On: scenario.Outliving, Off: scenario.Drains | scenario.Together}}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}
@@ -360,7 +360,21 @@ func TestKnownSeedsOfSignalOrders(t *testing.T) {
 		// lane had committed the start, and then forgot the answer
 		19512,
 	} {
-		if _, err := Run(seed, Options{Features: scenario.Features{Off: scenario.Drains}}); err != nil {
+		if _, err := Run(seed, Options{Features: scenario.Features{Off: scenario.Drains | scenario.Together}}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestKnownSeedsOfExpiring repeats seeds with states that expire.
+func TestKnownSeedsOfExpiring(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		// a state expired in the batch that wrote it, and the oracle believed that it had expired
+		// before
+		40506,
+	} {
+		if _, err := Run(seed, Options{Features: scenario.Features{Off: scenario.Together}}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}

@@ -342,6 +342,50 @@ type Query struct {
 	After PageMark
 }
 
+// TallyBy says which properties tell groups of executions apart. Without one, all executions are in
+// one group.
+type TallyBy struct{ Workflow, Status, Reason bool }
+
+// TallyGroup is how many executions of a tally have the same properties. A property that does not
+// tell groups apart is zero.
+type TallyGroup struct {
+	Workflow string
+	Status   model.Status
+	Reason   model.ReasonCode // as Execution.Reason returns it
+	Count    int64
+}
+
+// Tally adds up executions by the properties that tell groups apart.
+type Tally struct {
+	By     TallyBy
+	Groups []TallyGroup
+	at     map[TallyGroup]int
+}
+
+// Add counts n executions with these properties.
+func (t *Tally) Add(g TallyGroup, n int64) {
+	if !t.By.Workflow {
+		g.Workflow = ""
+	}
+	if !t.By.Status {
+		g.Status = 0
+	}
+	if !t.By.Reason {
+		g.Reason = ""
+	}
+
+	g.Count = 0
+	i, ok := t.at[g]
+	if !ok {
+		if t.at == nil {
+			t.at = map[TallyGroup]int{}
+		}
+		i = len(t.Groups)
+		t.at[g], t.Groups = i, append(t.Groups, g)
+	}
+	t.Groups[i].Count += n
+}
+
 // PageMark is a position in a listing, newest start first.
 type PageMark struct {
 	Started model.Time

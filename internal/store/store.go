@@ -225,6 +225,10 @@ type Reader interface {
 	List(ctx context.Context, q Query) (Page, error)
 	// Count counts the matching executions. It ignores the paging fields of q.
 	Count(ctx context.Context, q Query) (int64, error)
+	// Tally counts the matching executions in groups, newest start first, and stops after q.Limit
+	// executions. It returns one group for each combination of the properties in by, in no order,
+	// and ignores q.After.
+	Tally(ctx context.Context, q Query, by TallyBy) ([]TallyGroup, error)
 	// Tenants returns the tenants that have executions, sorted. It finds each one with one step in
 	// an index, so it may be called often.
 	Tenants(ctx context.Context) ([]string, error)

@@ -149,6 +149,25 @@ func executionVerbs() []Verb {
 		{Name: "Count", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return c.Count(ctx, api.ListRequest{Tenant: tenant, KeyPrefix: of.Key, AllRuns: true})
 		}},
+		{Name: "Explain", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Explain(ctx, api.ExplainRequest{Target: of.target(tenant)})
+		}},
+		{Name: "Series", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, _ *IDs) (any, error) {
+			got, err := c.Series(ctx, api.SeriesRequest{Tenant: tenant})
+			return got.Step, err
+		}},
+		{Name: "Tally", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.Tally(ctx, api.TallyRequest{ListRequest: api.ListRequest{Tenant: tenant, KeyPrefix: of.Key, AllRuns: true}, ByWorkflow: true, ByReason: true})
+		}},
+		{Name: "Views", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, _ *IDs) (any, error) {
+			return c.Views(ctx, tenant)
+		}},
+		{Name: "SetView", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.SetView(ctx, api.ViewChange{Tenant: tenant, View: api.View{Name: "probe", Page: "executions"}})
+		}},
+		{Name: "DeleteView", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return none(c.DeleteView(ctx, api.ViewTarget{Tenant: tenant, Name: of.Marker}))
+		}},
 		{Name: "Stranded", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return c.Stranded(ctx, tenant, of.ListCursor)
 		}},

@@ -258,3 +258,22 @@ func ReadHealthReply(_ string, m *pb.HealthReply) (api.Health, error) {
 		Store: readStoreHealth(m.GetStore()), StoreError: m.GetStoreError(), Warnings: m.GetWarnings(),
 	}, err
 }
+
+// LoginList has sessions of browsers.
+func LoginList(all []api.LoginInfo) *pb.LoginList {
+	return &pb.LoginList{Logins: each(all, func(l api.LoginInfo) *pb.LoginInfo {
+		return &pb.LoginInfo{
+			Id: l.ID, Tenant: l.Tenant, Admin: l.Admin, Caller: text(l.Caller), Roles: l.Roles, Credential: text(l.Credential), Created: int64(l.Created), Expires: int64(l.Expires),
+		}
+	})}
+}
+
+// ReadLoginList reads sessions of browsers.
+func ReadLoginList(_ string, l *pb.LoginList) ([]api.LoginInfo, error) {
+	return each(l.GetLogins(), func(l *pb.LoginInfo) api.LoginInfo {
+		return api.LoginInfo{
+			ID: l.GetId(), Tenant: l.GetTenant(), Admin: l.GetAdmin(), Caller: l.GetCaller(), Roles: l.GetRoles(), Credential: l.GetCredential(),
+			Created: model.Time(l.GetCreated()), Expires: model.Time(l.GetExpires()),
+		}
+	}), nil
+}

@@ -2412,6 +2412,245 @@ func (x *AuditPage) GetCursor() string {
 	return ""
 }
 
+// LoginsRequest asks for sessions of browsers: those of a tenant, or all when it is empty.
+type LoginsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoginsRequest) Reset() {
+	*x = LoginsRequest{}
+	mi := &file_perdure_v1_admin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoginsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoginsRequest) ProtoMessage() {}
+
+func (x *LoginsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_admin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoginsRequest.ProtoReflect.Descriptor instead.
+func (*LoginsRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *LoginsRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+// LoginInfo is a session of a browser, without its secret.
+type LoginInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Empty for a session of an admin.
+	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Admin  bool   `protobuf:"varint,3,opt,name=admin,proto3" json:"admin,omitempty"`
+	// Who has signed in.
+	Caller string   `protobuf:"bytes,4,opt,name=caller,proto3" json:"caller,omitempty"`
+	Roles  []string `protobuf:"bytes,5,rep,name=roles,proto3" json:"roles,omitempty"`
+	// The key, the token or the admin key that it was opened with.
+	Credential    string `protobuf:"bytes,6,opt,name=credential,proto3" json:"credential,omitempty"`
+	Created       int64  `protobuf:"varint,7,opt,name=created,proto3" json:"created,omitempty"`
+	Expires       int64  `protobuf:"varint,8,opt,name=expires,proto3" json:"expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoginInfo) Reset() {
+	*x = LoginInfo{}
+	mi := &file_perdure_v1_admin_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoginInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoginInfo) ProtoMessage() {}
+
+func (x *LoginInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_admin_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoginInfo.ProtoReflect.Descriptor instead.
+func (*LoginInfo) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *LoginInfo) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *LoginInfo) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *LoginInfo) GetAdmin() bool {
+	if x != nil {
+		return x.Admin
+	}
+	return false
+}
+
+func (x *LoginInfo) GetCaller() string {
+	if x != nil {
+		return x.Caller
+	}
+	return ""
+}
+
+func (x *LoginInfo) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *LoginInfo) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
+}
+
+func (x *LoginInfo) GetCreated() int64 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
+func (x *LoginInfo) GetExpires() int64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
+// LoginList has sessions, the oldest first.
+type LoginList struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Logins        []*LoginInfo           `protobuf:"bytes,1,rep,name=logins,proto3" json:"logins,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoginList) Reset() {
+	*x = LoginList{}
+	mi := &file_perdure_v1_admin_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoginList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoginList) ProtoMessage() {}
+
+func (x *LoginList) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_admin_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoginList.ProtoReflect.Descriptor instead.
+func (*LoginList) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *LoginList) GetLogins() []*LoginInfo {
+	if x != nil {
+		return x.Logins
+	}
+	return nil
+}
+
+// EndLoginRequest ends a session.
+type EndLoginRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndLoginRequest) Reset() {
+	*x = EndLoginRequest{}
+	mi := &file_perdure_v1_admin_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndLoginRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndLoginRequest) ProtoMessage() {}
+
+func (x *EndLoginRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_admin_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndLoginRequest.ProtoReflect.Descriptor instead.
+func (*EndLoginRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_admin_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *EndLoginRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 var File_perdure_v1_admin_proto protoreflect.FileDescriptor
 
 const file_perdure_v1_admin_proto_rawDesc = "" +
@@ -2607,7 +2846,24 @@ const file_perdure_v1_admin_proto_rawDesc = "" +
 	"unreadable\"U\n" +
 	"\tAuditPage\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.perdure.v1.AuditEntryR\aentries\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor2\x88\t\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"'\n" +
+	"\rLoginsRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xcb\x01\n" +
+	"\tLoginInfo\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x16\n" +
+	"\x06caller\x18\x04 \x01(\tR\x06caller\x12\x14\n" +
+	"\x05roles\x18\x05 \x03(\tR\x05roles\x12\x1e\n" +
+	"\n" +
+	"credential\x18\x06 \x01(\tR\n" +
+	"credential\x12\x18\n" +
+	"\acreated\x18\a \x01(\x03R\acreated\x12\x18\n" +
+	"\aexpires\x18\b \x01(\x03R\aexpires\":\n" +
+	"\tLoginList\x12-\n" +
+	"\x06logins\x18\x01 \x03(\v2\x15.perdure.v1.LoginInfoR\x06logins\"!\n" +
+	"\x0fEndLoginRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id2\xff\t\n" +
 	"\fAdminService\x12A\n" +
 	"\aTenants\x12\x1a.perdure.v1.TenantsRequest\x1a\x1a.perdure.v1.TenantInfoList\x12;\n" +
 	"\x06Tenant\x12\x19.perdure.v1.TenantRequest\x1a\x16.perdure.v1.TenantInfo\x12@\n" +
@@ -2616,7 +2872,9 @@ const file_perdure_v1_admin_proto_rawDesc = "" +
 	"\x04Keys\x12\x17.perdure.v1.KeysRequest\x1a\x17.perdure.v1.KeyInfoList\x12=\n" +
 	"\tCreateKey\x12\x1c.perdure.v1.CreateKeyRequest\x1a\x12.perdure.v1.NewKey\x12;\n" +
 	"\tRevokeKey\x12\x1c.perdure.v1.RevokeKeyRequest\x1a\x10.perdure.v1.Done\x12=\n" +
-	"\tRotateKey\x12\x1c.perdure.v1.RotateKeyRequest\x1a\x12.perdure.v1.NewKey\x12@\n" +
+	"\tRotateKey\x12\x1c.perdure.v1.RotateKeyRequest\x1a\x12.perdure.v1.NewKey\x12:\n" +
+	"\x06Logins\x12\x19.perdure.v1.LoginsRequest\x1a\x15.perdure.v1.LoginList\x129\n" +
+	"\bEndLogin\x12\x1b.perdure.v1.EndLoginRequest\x1a\x10.perdure.v1.Done\x12@\n" +
 	"\bSettings\x12\x1b.perdure.v1.SettingsRequest\x1a\x17.perdure.v1.SettingList\x12<\n" +
 	"\n" +
 	"SetSetting\x12\x19.perdure.v1.SettingChange\x1a\x13.perdure.v1.Setting\x12;\n" +
@@ -2641,7 +2899,7 @@ func file_perdure_v1_admin_proto_rawDescGZIP() []byte {
 	return file_perdure_v1_admin_proto_rawDescData
 }
 
-var file_perdure_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_perdure_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_perdure_v1_admin_proto_goTypes = []any{
 	(*TenantsRequest)(nil),        // 0: perdure.v1.TenantsRequest
 	(*TenantRequest)(nil),         // 1: perdure.v1.TenantRequest
@@ -2677,11 +2935,15 @@ var file_perdure_v1_admin_proto_goTypes = []any{
 	(*AuditRequest)(nil),          // 31: perdure.v1.AuditRequest
 	(*AuditEntry)(nil),            // 32: perdure.v1.AuditEntry
 	(*AuditPage)(nil),             // 33: perdure.v1.AuditPage
-	(*AllowanceValue)(nil),        // 34: perdure.v1.AllowanceValue
-	(*Done)(nil),                  // 35: perdure.v1.Done
+	(*LoginsRequest)(nil),         // 34: perdure.v1.LoginsRequest
+	(*LoginInfo)(nil),             // 35: perdure.v1.LoginInfo
+	(*LoginList)(nil),             // 36: perdure.v1.LoginList
+	(*EndLoginRequest)(nil),       // 37: perdure.v1.EndLoginRequest
+	(*AllowanceValue)(nil),        // 38: perdure.v1.AllowanceValue
+	(*Done)(nil),                  // 39: perdure.v1.Done
 }
 var file_perdure_v1_admin_proto_depIdxs = []int32{
-	34, // 0: perdure.v1.TenantInfo.allowance:type_name -> perdure.v1.AllowanceValue
+	38, // 0: perdure.v1.TenantInfo.allowance:type_name -> perdure.v1.AllowanceValue
 	2,  // 1: perdure.v1.TenantInfoList.tenants:type_name -> perdure.v1.TenantInfo
 	6,  // 2: perdure.v1.KeyInfoList.keys:type_name -> perdure.v1.KeyInfo
 	6,  // 3: perdure.v1.NewKey.key:type_name -> perdure.v1.KeyInfo
@@ -2691,47 +2953,52 @@ var file_perdure_v1_admin_proto_depIdxs = []int32{
 	25, // 7: perdure.v1.WorkerSessionList.sessions:type_name -> perdure.v1.WorkerSession
 	30, // 8: perdure.v1.HealthReply.store:type_name -> perdure.v1.StoreHealth
 	32, // 9: perdure.v1.AuditPage.entries:type_name -> perdure.v1.AuditEntry
-	0,  // 10: perdure.v1.AdminService.Tenants:input_type -> perdure.v1.TenantsRequest
-	1,  // 11: perdure.v1.AdminService.Tenant:input_type -> perdure.v1.TenantRequest
-	4,  // 12: perdure.v1.AdminService.CreateTenant:input_type -> perdure.v1.TenantChange
-	4,  // 13: perdure.v1.AdminService.SetTenant:input_type -> perdure.v1.TenantChange
-	5,  // 14: perdure.v1.AdminService.Keys:input_type -> perdure.v1.KeysRequest
-	8,  // 15: perdure.v1.AdminService.CreateKey:input_type -> perdure.v1.CreateKeyRequest
-	11, // 16: perdure.v1.AdminService.RevokeKey:input_type -> perdure.v1.RevokeKeyRequest
-	9,  // 17: perdure.v1.AdminService.RotateKey:input_type -> perdure.v1.RotateKeyRequest
-	12, // 18: perdure.v1.AdminService.Settings:input_type -> perdure.v1.SettingsRequest
-	15, // 19: perdure.v1.AdminService.SetSetting:input_type -> perdure.v1.SettingChange
-	16, // 20: perdure.v1.AdminService.Nodes:input_type -> perdure.v1.NodesRequest
-	19, // 21: perdure.v1.AdminService.Shards:input_type -> perdure.v1.ShardsRequest
-	22, // 22: perdure.v1.AdminService.DrainNode:input_type -> perdure.v1.DrainNodeRequest
-	23, // 23: perdure.v1.AdminService.Rebalance:input_type -> perdure.v1.RebalanceRequest
-	24, // 24: perdure.v1.AdminService.WorkerSessions:input_type -> perdure.v1.WorkerSessionsRequest
-	27, // 25: perdure.v1.AdminService.DrainWorker:input_type -> perdure.v1.DrainWorkerRequest
-	28, // 26: perdure.v1.AdminService.Health:input_type -> perdure.v1.HealthRequest
-	31, // 27: perdure.v1.AdminService.Audit:input_type -> perdure.v1.AuditRequest
-	3,  // 28: perdure.v1.AdminService.Tenants:output_type -> perdure.v1.TenantInfoList
-	2,  // 29: perdure.v1.AdminService.Tenant:output_type -> perdure.v1.TenantInfo
-	2,  // 30: perdure.v1.AdminService.CreateTenant:output_type -> perdure.v1.TenantInfo
-	2,  // 31: perdure.v1.AdminService.SetTenant:output_type -> perdure.v1.TenantInfo
-	7,  // 32: perdure.v1.AdminService.Keys:output_type -> perdure.v1.KeyInfoList
-	10, // 33: perdure.v1.AdminService.CreateKey:output_type -> perdure.v1.NewKey
-	35, // 34: perdure.v1.AdminService.RevokeKey:output_type -> perdure.v1.Done
-	10, // 35: perdure.v1.AdminService.RotateKey:output_type -> perdure.v1.NewKey
-	14, // 36: perdure.v1.AdminService.Settings:output_type -> perdure.v1.SettingList
-	13, // 37: perdure.v1.AdminService.SetSetting:output_type -> perdure.v1.Setting
-	18, // 38: perdure.v1.AdminService.Nodes:output_type -> perdure.v1.NodeInfoList
-	21, // 39: perdure.v1.AdminService.Shards:output_type -> perdure.v1.ShardInfoList
-	35, // 40: perdure.v1.AdminService.DrainNode:output_type -> perdure.v1.Done
-	35, // 41: perdure.v1.AdminService.Rebalance:output_type -> perdure.v1.Done
-	26, // 42: perdure.v1.AdminService.WorkerSessions:output_type -> perdure.v1.WorkerSessionList
-	35, // 43: perdure.v1.AdminService.DrainWorker:output_type -> perdure.v1.Done
-	29, // 44: perdure.v1.AdminService.Health:output_type -> perdure.v1.HealthReply
-	33, // 45: perdure.v1.AdminService.Audit:output_type -> perdure.v1.AuditPage
-	28, // [28:46] is the sub-list for method output_type
-	10, // [10:28] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	35, // 10: perdure.v1.LoginList.logins:type_name -> perdure.v1.LoginInfo
+	0,  // 11: perdure.v1.AdminService.Tenants:input_type -> perdure.v1.TenantsRequest
+	1,  // 12: perdure.v1.AdminService.Tenant:input_type -> perdure.v1.TenantRequest
+	4,  // 13: perdure.v1.AdminService.CreateTenant:input_type -> perdure.v1.TenantChange
+	4,  // 14: perdure.v1.AdminService.SetTenant:input_type -> perdure.v1.TenantChange
+	5,  // 15: perdure.v1.AdminService.Keys:input_type -> perdure.v1.KeysRequest
+	8,  // 16: perdure.v1.AdminService.CreateKey:input_type -> perdure.v1.CreateKeyRequest
+	11, // 17: perdure.v1.AdminService.RevokeKey:input_type -> perdure.v1.RevokeKeyRequest
+	9,  // 18: perdure.v1.AdminService.RotateKey:input_type -> perdure.v1.RotateKeyRequest
+	34, // 19: perdure.v1.AdminService.Logins:input_type -> perdure.v1.LoginsRequest
+	37, // 20: perdure.v1.AdminService.EndLogin:input_type -> perdure.v1.EndLoginRequest
+	12, // 21: perdure.v1.AdminService.Settings:input_type -> perdure.v1.SettingsRequest
+	15, // 22: perdure.v1.AdminService.SetSetting:input_type -> perdure.v1.SettingChange
+	16, // 23: perdure.v1.AdminService.Nodes:input_type -> perdure.v1.NodesRequest
+	19, // 24: perdure.v1.AdminService.Shards:input_type -> perdure.v1.ShardsRequest
+	22, // 25: perdure.v1.AdminService.DrainNode:input_type -> perdure.v1.DrainNodeRequest
+	23, // 26: perdure.v1.AdminService.Rebalance:input_type -> perdure.v1.RebalanceRequest
+	24, // 27: perdure.v1.AdminService.WorkerSessions:input_type -> perdure.v1.WorkerSessionsRequest
+	27, // 28: perdure.v1.AdminService.DrainWorker:input_type -> perdure.v1.DrainWorkerRequest
+	28, // 29: perdure.v1.AdminService.Health:input_type -> perdure.v1.HealthRequest
+	31, // 30: perdure.v1.AdminService.Audit:input_type -> perdure.v1.AuditRequest
+	3,  // 31: perdure.v1.AdminService.Tenants:output_type -> perdure.v1.TenantInfoList
+	2,  // 32: perdure.v1.AdminService.Tenant:output_type -> perdure.v1.TenantInfo
+	2,  // 33: perdure.v1.AdminService.CreateTenant:output_type -> perdure.v1.TenantInfo
+	2,  // 34: perdure.v1.AdminService.SetTenant:output_type -> perdure.v1.TenantInfo
+	7,  // 35: perdure.v1.AdminService.Keys:output_type -> perdure.v1.KeyInfoList
+	10, // 36: perdure.v1.AdminService.CreateKey:output_type -> perdure.v1.NewKey
+	39, // 37: perdure.v1.AdminService.RevokeKey:output_type -> perdure.v1.Done
+	10, // 38: perdure.v1.AdminService.RotateKey:output_type -> perdure.v1.NewKey
+	36, // 39: perdure.v1.AdminService.Logins:output_type -> perdure.v1.LoginList
+	39, // 40: perdure.v1.AdminService.EndLogin:output_type -> perdure.v1.Done
+	14, // 41: perdure.v1.AdminService.Settings:output_type -> perdure.v1.SettingList
+	13, // 42: perdure.v1.AdminService.SetSetting:output_type -> perdure.v1.Setting
+	18, // 43: perdure.v1.AdminService.Nodes:output_type -> perdure.v1.NodeInfoList
+	21, // 44: perdure.v1.AdminService.Shards:output_type -> perdure.v1.ShardInfoList
+	39, // 45: perdure.v1.AdminService.DrainNode:output_type -> perdure.v1.Done
+	39, // 46: perdure.v1.AdminService.Rebalance:output_type -> perdure.v1.Done
+	26, // 47: perdure.v1.AdminService.WorkerSessions:output_type -> perdure.v1.WorkerSessionList
+	39, // 48: perdure.v1.AdminService.DrainWorker:output_type -> perdure.v1.Done
+	29, // 49: perdure.v1.AdminService.Health:output_type -> perdure.v1.HealthReply
+	33, // 50: perdure.v1.AdminService.Audit:output_type -> perdure.v1.AuditPage
+	31, // [31:51] is the sub-list for method output_type
+	11, // [11:31] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_admin_proto_init() }
@@ -2748,7 +3015,7 @@ func file_perdure_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_admin_proto_rawDesc), len(file_perdure_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

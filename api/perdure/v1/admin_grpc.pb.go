@@ -27,6 +27,8 @@ const (
 	AdminService_CreateKey_FullMethodName      = "/perdure.v1.AdminService/CreateKey"
 	AdminService_RevokeKey_FullMethodName      = "/perdure.v1.AdminService/RevokeKey"
 	AdminService_RotateKey_FullMethodName      = "/perdure.v1.AdminService/RotateKey"
+	AdminService_Logins_FullMethodName         = "/perdure.v1.AdminService/Logins"
+	AdminService_EndLogin_FullMethodName       = "/perdure.v1.AdminService/EndLogin"
 	AdminService_Settings_FullMethodName       = "/perdure.v1.AdminService/Settings"
 	AdminService_SetSetting_FullMethodName     = "/perdure.v1.AdminService/SetSetting"
 	AdminService_Nodes_FullMethodName          = "/perdure.v1.AdminService/Nodes"
@@ -63,6 +65,10 @@ type AdminServiceClient interface {
 	RevokeKey(ctx context.Context, in *RevokeKeyRequest, opts ...grpc.CallOption) (*Done, error)
 	// RotateKey creates a key that takes the place of another. The old one ends after the overlap.
 	RotateKey(ctx context.Context, in *RotateKeyRequest, opts ...grpc.CallOption) (*NewKey, error)
+	// Logins lists the sessions of browsers.
+	Logins(ctx context.Context, in *LoginsRequest, opts ...grpc.CallOption) (*LoginList, error)
+	// EndLogin ends a session of a browser on all nodes.
+	EndLogin(ctx context.Context, in *EndLoginRequest, opts ...grpc.CallOption) (*Done, error)
 	// Settings lists the settings of a tenant.
 	Settings(ctx context.Context, in *SettingsRequest, opts ...grpc.CallOption) (*SettingList, error)
 	// SetSetting creates, replaces or removes a setting.
@@ -169,6 +175,26 @@ func (c *adminServiceClient) RotateKey(ctx context.Context, in *RotateKeyRequest
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(NewKey)
 	err := c.cc.Invoke(ctx, AdminService_RotateKey_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) Logins(ctx context.Context, in *LoginsRequest, opts ...grpc.CallOption) (*LoginList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LoginList)
+	err := c.cc.Invoke(ctx, AdminService_Logins_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) EndLogin(ctx context.Context, in *EndLoginRequest, opts ...grpc.CallOption) (*Done, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Done)
+	err := c.cc.Invoke(ctx, AdminService_EndLogin_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -299,6 +325,10 @@ type AdminServiceServer interface {
 	RevokeKey(context.Context, *RevokeKeyRequest) (*Done, error)
 	// RotateKey creates a key that takes the place of another. The old one ends after the overlap.
 	RotateKey(context.Context, *RotateKeyRequest) (*NewKey, error)
+	// Logins lists the sessions of browsers.
+	Logins(context.Context, *LoginsRequest) (*LoginList, error)
+	// EndLogin ends a session of a browser on all nodes.
+	EndLogin(context.Context, *EndLoginRequest) (*Done, error)
 	// Settings lists the settings of a tenant.
 	Settings(context.Context, *SettingsRequest) (*SettingList, error)
 	// SetSetting creates, replaces or removes a setting.
@@ -354,6 +384,12 @@ func (UnimplementedAdminServiceServer) RevokeKey(context.Context, *RevokeKeyRequ
 }
 func (UnimplementedAdminServiceServer) RotateKey(context.Context, *RotateKeyRequest) (*NewKey, error) {
 	return nil, status.Error(codes.Unimplemented, "method RotateKey not implemented")
+}
+func (UnimplementedAdminServiceServer) Logins(context.Context, *LoginsRequest) (*LoginList, error) {
+	return nil, status.Error(codes.Unimplemented, "method Logins not implemented")
+}
+func (UnimplementedAdminServiceServer) EndLogin(context.Context, *EndLoginRequest) (*Done, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndLogin not implemented")
 }
 func (UnimplementedAdminServiceServer) Settings(context.Context, *SettingsRequest) (*SettingList, error) {
 	return nil, status.Error(codes.Unimplemented, "method Settings not implemented")
@@ -546,6 +582,42 @@ func _AdminService_RotateKey_Handler(srv interface{}, ctx context.Context, dec f
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServiceServer).RotateKey(ctx, req.(*RotateKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_Logins_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LoginsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).Logins(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_Logins_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).Logins(ctx, req.(*LoginsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_EndLogin_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndLoginRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).EndLogin(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_EndLogin_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).EndLogin(ctx, req.(*EndLoginRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -768,6 +840,14 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RotateKey",
 			Handler:    _AdminService_RotateKey_Handler,
+		},
+		{
+			MethodName: "Logins",
+			Handler:    _AdminService_Logins_Handler,
+		},
+		{
+			MethodName: "EndLogin",
+			Handler:    _AdminService_EndLogin_Handler,
 		},
 		{
 			MethodName: "Settings",

@@ -261,6 +261,309 @@ func (BreakerState) EnumDescriptor() ([]byte, []int) {
 	return file_perdure_v1_client_proto_rawDescGZIP(), []int{3}
 }
 
+// ViewsRequest asks for all saved views.
+type ViewsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewsRequest) Reset() {
+	*x = ViewsRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewsRequest) ProtoMessage() {}
+
+func (x *ViewsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewsRequest.ProtoReflect.Descriptor instead.
+func (*ViewsRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{0}
+}
+
+// View is a named query that people of a tenant share.
+type View struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The page that it belongs to, such as executions.
+	Page  string `protobuf:"bytes,2,opt,name=page,proto3" json:"page,omitempty"`
+	Query string `protobuf:"bytes,3,opt,name=query,proto3" json:"query,omitempty"`
+	Note  string `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
+	// What else a console keeps with it, as JSON.
+	Display []byte `protobuf:"bytes,5,opt,name=display,proto3" json:"display,omitempty"`
+	// Who created it.
+	Owner   string `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
+	Created int64  `protobuf:"varint,7,opt,name=created,proto3" json:"created,omitempty"`
+	Changed int64  `protobuf:"varint,8,opt,name=changed,proto3" json:"changed,omitempty"`
+	// Grows with every change.
+	Version       int64 `protobuf:"varint,9,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *View) Reset() {
+	*x = View{}
+	mi := &file_perdure_v1_client_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *View) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*View) ProtoMessage() {}
+
+func (x *View) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use View.ProtoReflect.Descriptor instead.
+func (*View) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *View) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *View) GetPage() string {
+	if x != nil {
+		return x.Page
+	}
+	return ""
+}
+
+func (x *View) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+func (x *View) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *View) GetDisplay() []byte {
+	if x != nil {
+		return x.Display
+	}
+	return nil
+}
+
+func (x *View) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *View) GetCreated() int64 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
+func (x *View) GetChanged() int64 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *View) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// ViewList has the saved views of a tenant.
+type ViewList struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Views         []*View                `protobuf:"bytes,1,rep,name=views,proto3" json:"views,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewList) Reset() {
+	*x = ViewList{}
+	mi := &file_perdure_v1_client_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewList) ProtoMessage() {}
+
+func (x *ViewList) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewList.ProtoReflect.Descriptor instead.
+func (*ViewList) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ViewList) GetViews() []*View {
+	if x != nil {
+		return x.Views
+	}
+	return nil
+}
+
+// SetViewRequest creates or replaces a view. Owner, created, changed and version are ignored.
+type SetViewRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	View  *View                  `protobuf:"bytes,1,opt,name=view,proto3" json:"view,omitempty"`
+	// The version that the view must have, where 0 means that it must not exist; absent for any.
+	Expected      *int64 `protobuf:"varint,2,opt,name=expected,proto3,oneof" json:"expected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetViewRequest) Reset() {
+	*x = SetViewRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetViewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetViewRequest) ProtoMessage() {}
+
+func (x *SetViewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetViewRequest.ProtoReflect.Descriptor instead.
+func (*SetViewRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SetViewRequest) GetView() *View {
+	if x != nil {
+		return x.View
+	}
+	return nil
+}
+
+func (x *SetViewRequest) GetExpected() int64 {
+	if x != nil && x.Expected != nil {
+		return *x.Expected
+	}
+	return 0
+}
+
+// DeleteViewRequest removes a view.
+type DeleteViewRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The version that the view must have; absent for any.
+	Expected      *int64 `protobuf:"varint,2,opt,name=expected,proto3,oneof" json:"expected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteViewRequest) Reset() {
+	*x = DeleteViewRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteViewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteViewRequest) ProtoMessage() {}
+
+func (x *DeleteViewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteViewRequest.ProtoReflect.Descriptor instead.
+func (*DeleteViewRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DeleteViewRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteViewRequest) GetExpected() int64 {
+	if x != nil && x.Expected != nil {
+		return *x.Expected
+	}
+	return 0
+}
+
 // WatchRequest selects changes. All conditions must hold; an empty field is no condition.
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -278,7 +581,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[0]
+	mi := &file_perdure_v1_client_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -290,7 +593,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[0]
+	mi := &file_perdure_v1_client_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -303,7 +606,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{0}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WatchRequest) GetClasses() []string {
@@ -358,7 +661,7 @@ type ChangePage struct {
 
 func (x *ChangePage) Reset() {
 	*x = ChangePage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[1]
+	mi := &file_perdure_v1_client_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -370,7 +673,7 @@ func (x *ChangePage) String() string {
 func (*ChangePage) ProtoMessage() {}
 
 func (x *ChangePage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[1]
+	mi := &file_perdure_v1_client_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -383,7 +686,7 @@ func (x *ChangePage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangePage.ProtoReflect.Descriptor instead.
 func (*ChangePage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{1}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ChangePage) GetChanges() []*Change {
@@ -452,7 +755,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_perdure_v1_client_proto_msgTypes[2]
+	mi := &file_perdure_v1_client_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -464,7 +767,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[2]
+	mi := &file_perdure_v1_client_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -477,7 +780,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{2}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Change) GetClass() string {
@@ -590,7 +893,7 @@ type DeadLettersRequest struct {
 
 func (x *DeadLettersRequest) Reset() {
 	*x = DeadLettersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[3]
+	mi := &file_perdure_v1_client_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -602,7 +905,7 @@ func (x *DeadLettersRequest) String() string {
 func (*DeadLettersRequest) ProtoMessage() {}
 
 func (x *DeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[3]
+	mi := &file_perdure_v1_client_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -615,7 +918,7 @@ func (x *DeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*DeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{3}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeadLettersRequest) GetAfter() []byte {
@@ -642,7 +945,7 @@ type DeadLetterList struct {
 
 func (x *DeadLetterList) Reset() {
 	*x = DeadLetterList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[4]
+	mi := &file_perdure_v1_client_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -654,7 +957,7 @@ func (x *DeadLetterList) String() string {
 func (*DeadLetterList) ProtoMessage() {}
 
 func (x *DeadLetterList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[4]
+	mi := &file_perdure_v1_client_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -667,7 +970,7 @@ func (x *DeadLetterList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterList.ProtoReflect.Descriptor instead.
 func (*DeadLetterList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{4}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DeadLetterList) GetLetters() []*DeadLetter {
@@ -692,7 +995,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_perdure_v1_client_proto_msgTypes[5]
+	mi := &file_perdure_v1_client_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +1007,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[5]
+	mi := &file_perdure_v1_client_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +1020,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{5}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeadLetter) GetId() []byte {
@@ -757,7 +1060,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_perdure_v1_client_proto_msgTypes[6]
+	mi := &file_perdure_v1_client_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +1072,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[6]
+	mi := &file_perdure_v1_client_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +1085,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{6}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{11}
 }
 
 // ServerRequest asks what the client talks to.
@@ -799,7 +1102,7 @@ type ServerRequest struct {
 
 func (x *ServerRequest) Reset() {
 	*x = ServerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[7]
+	mi := &file_perdure_v1_client_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +1114,7 @@ func (x *ServerRequest) String() string {
 func (*ServerRequest) ProtoMessage() {}
 
 func (x *ServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[7]
+	mi := &file_perdure_v1_client_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +1127,7 @@ func (x *ServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerRequest.ProtoReflect.Descriptor instead.
 func (*ServerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{7}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ServerRequest) GetReach() bool {
@@ -864,7 +1167,7 @@ type ServerReply struct {
 
 func (x *ServerReply) Reset() {
 	*x = ServerReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[8]
+	mi := &file_perdure_v1_client_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +1179,7 @@ func (x *ServerReply) String() string {
 func (*ServerReply) ProtoMessage() {}
 
 func (x *ServerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[8]
+	mi := &file_perdure_v1_client_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +1192,7 @@ func (x *ServerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerReply.ProtoReflect.Descriptor instead.
 func (*ServerReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{8}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ServerReply) GetProtocol() uint32 {
@@ -952,7 +1255,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_perdure_v1_client_proto_msgTypes[9]
+	mi := &file_perdure_v1_client_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1267,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[9]
+	mi := &file_perdure_v1_client_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1280,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{9}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Target) GetAddress() *Address {
@@ -1005,7 +1308,7 @@ type NamedPayload struct {
 
 func (x *NamedPayload) Reset() {
 	*x = NamedPayload{}
-	mi := &file_perdure_v1_client_proto_msgTypes[10]
+	mi := &file_perdure_v1_client_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1320,7 @@ func (x *NamedPayload) String() string {
 func (*NamedPayload) ProtoMessage() {}
 
 func (x *NamedPayload) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[10]
+	mi := &file_perdure_v1_client_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1333,7 @@ func (x *NamedPayload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedPayload.ProtoReflect.Descriptor instead.
 func (*NamedPayload) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{10}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NamedPayload) GetName() string {
@@ -1067,7 +1370,7 @@ type StartRequest struct {
 
 func (x *StartRequest) Reset() {
 	*x = StartRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[11]
+	mi := &file_perdure_v1_client_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1079,7 +1382,7 @@ func (x *StartRequest) String() string {
 func (*StartRequest) ProtoMessage() {}
 
 func (x *StartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[11]
+	mi := &file_perdure_v1_client_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1092,7 +1395,7 @@ func (x *StartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRequest.ProtoReflect.Descriptor instead.
 func (*StartRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{11}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StartRequest) GetAddress() *Address {
@@ -1164,7 +1467,7 @@ type StartReply struct {
 
 func (x *StartReply) Reset() {
 	*x = StartReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[12]
+	mi := &file_perdure_v1_client_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1176,7 +1479,7 @@ func (x *StartReply) String() string {
 func (*StartReply) ProtoMessage() {}
 
 func (x *StartReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[12]
+	mi := &file_perdure_v1_client_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1189,7 +1492,7 @@ func (x *StartReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartReply.ProtoReflect.Descriptor instead.
 func (*StartReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{12}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StartReply) GetRun() []byte {
@@ -1223,7 +1526,7 @@ type StartManyRequest struct {
 
 func (x *StartManyRequest) Reset() {
 	*x = StartManyRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[13]
+	mi := &file_perdure_v1_client_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1538,7 @@ func (x *StartManyRequest) String() string {
 func (*StartManyRequest) ProtoMessage() {}
 
 func (x *StartManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[13]
+	mi := &file_perdure_v1_client_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1551,7 @@ func (x *StartManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartManyRequest.ProtoReflect.Descriptor instead.
 func (*StartManyRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{13}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StartManyRequest) GetRequests() []*StartRequest {
@@ -1270,7 +1573,7 @@ type StartedReply struct {
 
 func (x *StartedReply) Reset() {
 	*x = StartedReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[14]
+	mi := &file_perdure_v1_client_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1585,7 @@ func (x *StartedReply) String() string {
 func (*StartedReply) ProtoMessage() {}
 
 func (x *StartedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[14]
+	mi := &file_perdure_v1_client_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1598,7 @@ func (x *StartedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartedReply.ProtoReflect.Descriptor instead.
 func (*StartedReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{14}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StartedReply) GetReply() *StartReply {
@@ -1322,7 +1625,7 @@ type StartManyReply struct {
 
 func (x *StartManyReply) Reset() {
 	*x = StartManyReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[15]
+	mi := &file_perdure_v1_client_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1637,7 @@ func (x *StartManyReply) String() string {
 func (*StartManyReply) ProtoMessage() {}
 
 func (x *StartManyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[15]
+	mi := &file_perdure_v1_client_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1650,7 @@ func (x *StartManyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartManyReply.ProtoReflect.Descriptor instead.
 func (*StartManyReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{15}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StartManyReply) GetReplies() []*StartedReply {
@@ -1367,7 +1670,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[16]
+	mi := &file_perdure_v1_client_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1379,7 +1682,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[16]
+	mi := &file_perdure_v1_client_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1392,7 +1695,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{16}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AwaitRequest) GetTarget() *Target {
@@ -1413,7 +1716,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_perdure_v1_client_proto_msgTypes[17]
+	mi := &file_perdure_v1_client_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1728,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[17]
+	mi := &file_perdure_v1_client_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1741,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{17}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Result) GetRun() []byte {
@@ -1468,7 +1771,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[18]
+	mi := &file_perdure_v1_client_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1783,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[18]
+	mi := &file_perdure_v1_client_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1796,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{18}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SignalRequest) GetTarget() *Target {
@@ -1538,7 +1841,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[19]
+	mi := &file_perdure_v1_client_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +1853,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[19]
+	mi := &file_perdure_v1_client_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +1866,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{19}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SettleRequest) GetTarget() *Target {
@@ -1613,7 +1916,7 @@ type OrderRequest struct {
 
 func (x *OrderRequest) Reset() {
 	*x = OrderRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[20]
+	mi := &file_perdure_v1_client_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1928,7 @@ func (x *OrderRequest) String() string {
 func (*OrderRequest) ProtoMessage() {}
 
 func (x *OrderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[20]
+	mi := &file_perdure_v1_client_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1941,7 @@ func (x *OrderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderRequest.ProtoReflect.Descriptor instead.
 func (*OrderRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{20}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *OrderRequest) GetTarget() *Target {
@@ -1677,7 +1980,7 @@ type SignalsRequest struct {
 
 func (x *SignalsRequest) Reset() {
 	*x = SignalsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[21]
+	mi := &file_perdure_v1_client_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +1992,7 @@ func (x *SignalsRequest) String() string {
 func (*SignalsRequest) ProtoMessage() {}
 
 func (x *SignalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[21]
+	mi := &file_perdure_v1_client_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +2005,7 @@ func (x *SignalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalsRequest.ProtoReflect.Descriptor instead.
 func (*SignalsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{21}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SignalsRequest) GetTarget() *Target {
@@ -1764,7 +2067,7 @@ type MailboxCall struct {
 
 func (x *MailboxCall) Reset() {
 	*x = MailboxCall{}
-	mi := &file_perdure_v1_client_proto_msgTypes[22]
+	mi := &file_perdure_v1_client_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +2079,7 @@ func (x *MailboxCall) String() string {
 func (*MailboxCall) ProtoMessage() {}
 
 func (x *MailboxCall) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[22]
+	mi := &file_perdure_v1_client_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +2092,7 @@ func (x *MailboxCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxCall.ProtoReflect.Descriptor instead.
 func (*MailboxCall) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{22}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MailboxCall) GetId() string {
@@ -1889,7 +2192,7 @@ type MailboxReply struct {
 
 func (x *MailboxReply) Reset() {
 	*x = MailboxReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[23]
+	mi := &file_perdure_v1_client_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +2204,7 @@ func (x *MailboxReply) String() string {
 func (*MailboxReply) ProtoMessage() {}
 
 func (x *MailboxReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[23]
+	mi := &file_perdure_v1_client_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +2217,7 @@ func (x *MailboxReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxReply.ProtoReflect.Descriptor instead.
 func (*MailboxReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{23}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MailboxReply) GetCalls() []*MailboxCall {
@@ -1951,7 +2254,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[24]
+	mi := &file_perdure_v1_client_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2266,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[24]
+	mi := &file_perdure_v1_client_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2279,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{24}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UpdateRequest) GetTarget() *Target {
@@ -2019,7 +2322,7 @@ type QueryRequest struct {
 
 func (x *QueryRequest) Reset() {
 	*x = QueryRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[25]
+	mi := &file_perdure_v1_client_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2031,7 +2334,7 @@ func (x *QueryRequest) String() string {
 func (*QueryRequest) ProtoMessage() {}
 
 func (x *QueryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[25]
+	mi := &file_perdure_v1_client_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2044,7 +2347,7 @@ func (x *QueryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryRequest.ProtoReflect.Descriptor instead.
 func (*QueryRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{25}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *QueryRequest) GetTarget() *Target {
@@ -2078,7 +2381,7 @@ type ValueReply struct {
 
 func (x *ValueReply) Reset() {
 	*x = ValueReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[26]
+	mi := &file_perdure_v1_client_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +2393,7 @@ func (x *ValueReply) String() string {
 func (*ValueReply) ProtoMessage() {}
 
 func (x *ValueReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[26]
+	mi := &file_perdure_v1_client_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2103,7 +2406,7 @@ func (x *ValueReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueReply.ProtoReflect.Descriptor instead.
 func (*ValueReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{26}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ValueReply) GetValue() *Payload {
@@ -2124,7 +2427,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[27]
+	mi := &file_perdure_v1_client_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2136,7 +2439,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[27]
+	mi := &file_perdure_v1_client_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2149,7 +2452,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{27}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StateRequest) GetTarget() *Target {
@@ -2177,7 +2480,7 @@ type StateReply struct {
 
 func (x *StateReply) Reset() {
 	*x = StateReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[28]
+	mi := &file_perdure_v1_client_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +2492,7 @@ func (x *StateReply) String() string {
 func (*StateReply) ProtoMessage() {}
 
 func (x *StateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[28]
+	mi := &file_perdure_v1_client_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,7 +2505,7 @@ func (x *StateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateReply.ProtoReflect.Descriptor instead.
 func (*StateReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{28}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StateReply) GetValue() *Payload {
@@ -2229,7 +2532,7 @@ type DescribeRequest struct {
 
 func (x *DescribeRequest) Reset() {
 	*x = DescribeRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[29]
+	mi := &file_perdure_v1_client_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2544,7 @@ func (x *DescribeRequest) String() string {
 func (*DescribeRequest) ProtoMessage() {}
 
 func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[29]
+	mi := &file_perdure_v1_client_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2557,7 @@ func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeRequest.ProtoReflect.Descriptor instead.
 func (*DescribeRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{29}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DescribeRequest) GetTarget() *Target {
@@ -2280,7 +2583,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[30]
+	mi := &file_perdure_v1_client_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2292,7 +2595,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[30]
+	mi := &file_perdure_v1_client_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2305,7 +2608,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{30}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HistoryRequest) GetTarget() *Target {
@@ -2349,7 +2652,7 @@ type HistoryPart struct {
 
 func (x *HistoryPart) Reset() {
 	*x = HistoryPart{}
-	mi := &file_perdure_v1_client_proto_msgTypes[31]
+	mi := &file_perdure_v1_client_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2361,7 +2664,7 @@ func (x *HistoryPart) String() string {
 func (*HistoryPart) ProtoMessage() {}
 
 func (x *HistoryPart) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[31]
+	mi := &file_perdure_v1_client_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2374,7 +2677,7 @@ func (x *HistoryPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryPart.ProtoReflect.Descriptor instead.
 func (*HistoryPart) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{31}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HistoryPart) GetRun() []byte {
@@ -2412,7 +2715,7 @@ type LabelCondition struct {
 
 func (x *LabelCondition) Reset() {
 	*x = LabelCondition{}
-	mi := &file_perdure_v1_client_proto_msgTypes[32]
+	mi := &file_perdure_v1_client_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2424,7 +2727,7 @@ func (x *LabelCondition) String() string {
 func (*LabelCondition) ProtoMessage() {}
 
 func (x *LabelCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[32]
+	mi := &file_perdure_v1_client_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2437,7 +2740,7 @@ func (x *LabelCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelCondition.ProtoReflect.Descriptor instead.
 func (*LabelCondition) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{32}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LabelCondition) GetName() string {
@@ -2492,7 +2795,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[33]
+	mi := &file_perdure_v1_client_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2807,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[33]
+	mi := &file_perdure_v1_client_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +2820,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{33}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListRequest) GetWorkflows() []string {
@@ -2637,7 +2940,7 @@ type ListPage struct {
 
 func (x *ListPage) Reset() {
 	*x = ListPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[34]
+	mi := &file_perdure_v1_client_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2649,7 +2952,7 @@ func (x *ListPage) String() string {
 func (*ListPage) ProtoMessage() {}
 
 func (x *ListPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[34]
+	mi := &file_perdure_v1_client_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2662,7 +2965,7 @@ func (x *ListPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPage.ProtoReflect.Descriptor instead.
 func (*ListPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{34}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListPage) GetExecutions() []*Description {
@@ -2689,7 +2992,7 @@ type CountReply struct {
 
 func (x *CountReply) Reset() {
 	*x = CountReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[35]
+	mi := &file_perdure_v1_client_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +3004,7 @@ func (x *CountReply) String() string {
 func (*CountReply) ProtoMessage() {}
 
 func (x *CountReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[35]
+	mi := &file_perdure_v1_client_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,12 +3017,807 @@ func (x *CountReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountReply.ProtoReflect.Descriptor instead.
 func (*CountReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{35}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CountReply) GetCount() int64 {
 	if x != nil {
 		return x.Count
+	}
+	return 0
+}
+
+// TallyRequest counts executions. The paging fields of what it selects are ignored.
+type TallyRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Select *ListRequest           `protobuf:"bytes,1,opt,name=select,proto3" json:"select,omitempty"`
+	// Which properties tell groups apart.
+	ByWorkflow bool `protobuf:"varint,2,opt,name=by_workflow,json=byWorkflow,proto3" json:"by_workflow,omitempty"`
+	ByStatus   bool `protobuf:"varint,3,opt,name=by_status,json=byStatus,proto3" json:"by_status,omitempty"`
+	ByReason   bool `protobuf:"varint,4,opt,name=by_reason,json=byReason,proto3" json:"by_reason,omitempty"`
+	// Executions that are counted at most, the newest first; 0 for the default.
+	Bound         int64 `protobuf:"varint,5,opt,name=bound,proto3" json:"bound,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TallyRequest) Reset() {
+	*x = TallyRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TallyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TallyRequest) ProtoMessage() {}
+
+func (x *TallyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TallyRequest.ProtoReflect.Descriptor instead.
+func (*TallyRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *TallyRequest) GetSelect() *ListRequest {
+	if x != nil {
+		return x.Select
+	}
+	return nil
+}
+
+func (x *TallyRequest) GetByWorkflow() bool {
+	if x != nil {
+		return x.ByWorkflow
+	}
+	return false
+}
+
+func (x *TallyRequest) GetByStatus() bool {
+	if x != nil {
+		return x.ByStatus
+	}
+	return false
+}
+
+func (x *TallyRequest) GetByReason() bool {
+	if x != nil {
+		return x.ByReason
+	}
+	return false
+}
+
+func (x *TallyRequest) GetBound() int64 {
+	if x != nil {
+		return x.Bound
+	}
+	return 0
+}
+
+// TallyReply is a count that stops at a bound.
+type TallyReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Count int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// The count has reached its bound: there may be more.
+	AtLeast bool `protobuf:"varint,2,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"`
+	// The largest first.
+	Groups []*TallyGroup `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
+	// Executions of groups that the reply has no room for.
+	Others        int64 `protobuf:"varint,4,opt,name=others,proto3" json:"others,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TallyReply) Reset() {
+	*x = TallyReply{}
+	mi := &file_perdure_v1_client_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TallyReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TallyReply) ProtoMessage() {}
+
+func (x *TallyReply) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TallyReply.ProtoReflect.Descriptor instead.
+func (*TallyReply) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *TallyReply) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *TallyReply) GetAtLeast() bool {
+	if x != nil {
+		return x.AtLeast
+	}
+	return false
+}
+
+func (x *TallyReply) GetGroups() []*TallyGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *TallyReply) GetOthers() int64 {
+	if x != nil {
+		return x.Others
+	}
+	return 0
+}
+
+// TallyGroup counts executions with the same properties.
+type TallyGroup struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Workflow string                 `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	Status   Status                 `protobuf:"varint,2,opt,name=status,proto3,enum=perdure.v1.Status" json:"status,omitempty"`
+	// The code of the main reason; empty for a closed execution.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Count         int64  `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TallyGroup) Reset() {
+	*x = TallyGroup{}
+	mi := &file_perdure_v1_client_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TallyGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TallyGroup) ProtoMessage() {}
+
+func (x *TallyGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TallyGroup.ProtoReflect.Descriptor instead.
+func (*TallyGroup) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *TallyGroup) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *TallyGroup) GetStatus() Status {
+	if x != nil {
+		return x.Status
+	}
+	return Status_STATUS_UNSPECIFIED
+}
+
+func (x *TallyGroup) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TallyGroup) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// ExplainRequest asks why an execution makes no progress.
+type ExplainRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Target *Target                `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	// How many steps away from the execution the graph reaches; 0 for the default.
+	Depth         int64 `protobuf:"varint,2,opt,name=depth,proto3" json:"depth,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainRequest) Reset() {
+	*x = ExplainRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainRequest) ProtoMessage() {}
+
+func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
+func (*ExplainRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ExplainRequest) GetTarget() *Target {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *ExplainRequest) GetDepth() int64 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
+// Explanation is a graph of what waits for what. The first node is the execution.
+type Explanation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Nodes []*ExplainedNode       `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Edges []*ExplainedEdge       `protobuf:"bytes,2,rep,name=edges,proto3" json:"edges,omitempty"`
+	// The graph goes on, and the reply has no room for it.
+	Cut bool `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`
+	// Which code the live processes have, when code is missing.
+	Alive         []string `protobuf:"bytes,4,rep,name=alive,proto3" json:"alive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Explanation) Reset() {
+	*x = Explanation{}
+	mi := &file_perdure_v1_client_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Explanation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Explanation) ProtoMessage() {}
+
+func (x *Explanation) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
+func (*Explanation) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *Explanation) GetNodes() []*ExplainedNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Explanation) GetEdges() []*ExplainedEdge {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+func (x *Explanation) GetCut() bool {
+	if x != nil {
+		return x.Cut
+	}
+	return false
+}
+
+func (x *Explanation) GetAlive() []string {
+	if x != nil {
+		return x.Alive
+	}
+	return nil
+}
+
+// Reference names what a reason is about.
+type Reference struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// execution, entity, limit, breaker, queue, code, shard, signal, promise, update, step.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Of an execution or an entity.
+	Address *Address `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	// Of everything else.
+	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reference) Reset() {
+	*x = Reference{}
+	mi := &file_perdure_v1_client_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reference) ProtoMessage() {}
+
+func (x *Reference) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reference.ProtoReflect.Descriptor instead.
+func (*Reference) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *Reference) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Reference) GetAddress() *Address {
+	if x != nil {
+		return x.Address
+	}
+	return nil
+}
+
+func (x *Reference) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// ExplainedNode is something that waits, or that others wait for.
+type ExplainedNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Of    *Reference             `protobuf:"bytes,1,opt,name=of,proto3" json:"of,omitempty"`
+	// The run that was looked at; empty for what is no execution.
+	Run []byte `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	// Of an execution.
+	Status Status `protobuf:"varint,3,opt,name=status,proto3,enum=perdure.v1.Status" json:"status,omitempty"`
+	// Why it makes no progress, the main reason first.
+	Reasons []*Reason `protobuf:"bytes,4,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	// Why nothing more is known about it; empty when it could be read.
+	Unknown       string `protobuf:"bytes,5,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainedNode) Reset() {
+	*x = ExplainedNode{}
+	mi := &file_perdure_v1_client_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainedNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainedNode) ProtoMessage() {}
+
+func (x *ExplainedNode) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainedNode.ProtoReflect.Descriptor instead.
+func (*ExplainedNode) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *ExplainedNode) GetOf() *Reference {
+	if x != nil {
+		return x.Of
+	}
+	return nil
+}
+
+func (x *ExplainedNode) GetRun() []byte {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *ExplainedNode) GetStatus() Status {
+	if x != nil {
+		return x.Status
+	}
+	return Status_STATUS_UNSPECIFIED
+}
+
+func (x *ExplainedNode) GetReasons() []*Reason {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+func (x *ExplainedNode) GetUnknown() string {
+	if x != nil {
+		return x.Unknown
+	}
+	return ""
+}
+
+// ExplainedEdge says that a node waits for another.
+type ExplainedEdge struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Positions of nodes.
+	From int64 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	To   int64 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	// Position in the reasons of the first node; -1 if the first node is an entity that the second
+	// one has locked.
+	Reason        int64 `protobuf:"varint,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainedEdge) Reset() {
+	*x = ExplainedEdge{}
+	mi := &file_perdure_v1_client_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainedEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainedEdge) ProtoMessage() {}
+
+func (x *ExplainedEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainedEdge.ProtoReflect.Descriptor instead.
+func (*ExplainedEdge) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ExplainedEdge) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *ExplainedEdge) GetTo() int64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *ExplainedEdge) GetReason() int64 {
+	if x != nil {
+		return x.Reason
+	}
+	return 0
+}
+
+// SeriesRequest asks for the numbers of the last hour.
+type SeriesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Nanoseconds of a point; 0 for the default.
+	Step          int64 `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeriesRequest) Reset() {
+	*x = SeriesRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeriesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeriesRequest) ProtoMessage() {}
+
+func (x *SeriesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeriesRequest.ProtoReflect.Descriptor instead.
+func (*SeriesRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *SeriesRequest) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+// SeriesReply has numbers by time, summed over the nodes that have answered.
+type SeriesReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The beginning of the first point, and the length of each.
+	From  int64         `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	Step  int64         `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	Lines []*SeriesLine `protobuf:"bytes,3,rep,name=lines,proto3" json:"lines,omitempty"`
+	Nodes []*SeriesNode `protobuf:"bytes,4,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Not all live nodes have answered, or one of them counts only since a later time than from.
+	Partial       bool `protobuf:"varint,5,opt,name=partial,proto3" json:"partial,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeriesReply) Reset() {
+	*x = SeriesReply{}
+	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeriesReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeriesReply) ProtoMessage() {}
+
+func (x *SeriesReply) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeriesReply.ProtoReflect.Descriptor instead.
+func (*SeriesReply) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *SeriesReply) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *SeriesReply) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *SeriesReply) GetLines() []*SeriesLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *SeriesReply) GetNodes() []*SeriesNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *SeriesReply) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
+}
+
+// SeriesLine has one kind of number, the oldest point first.
+type SeriesLine struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Points        []int64                `protobuf:"varint,2,rep,packed,name=points,proto3" json:"points,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeriesLine) Reset() {
+	*x = SeriesLine{}
+	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeriesLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeriesLine) ProtoMessage() {}
+
+func (x *SeriesLine) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeriesLine.ProtoReflect.Descriptor instead.
+func (*SeriesLine) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *SeriesLine) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SeriesLine) GetPoints() []int64 {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+// SeriesNode is a live node.
+type SeriesNode struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Node     []byte                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Answered bool                   `protobuf:"varint,2,opt,name=answered,proto3" json:"answered,omitempty"`
+	// Since when it counts.
+	Since         int64 `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeriesNode) Reset() {
+	*x = SeriesNode{}
+	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeriesNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeriesNode) ProtoMessage() {}
+
+func (x *SeriesNode) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeriesNode.ProtoReflect.Descriptor instead.
+func (*SeriesNode) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *SeriesNode) GetNode() []byte {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *SeriesNode) GetAnswered() bool {
+	if x != nil {
+		return x.Answered
+	}
+	return false
+}
+
+func (x *SeriesNode) GetSince() int64 {
+	if x != nil {
+		return x.Since
 	}
 	return 0
 }
@@ -2735,7 +3833,7 @@ type StrandedRequest struct {
 
 func (x *StrandedRequest) Reset() {
 	*x = StrandedRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[36]
+	mi := &file_perdure_v1_client_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2747,7 +3845,7 @@ func (x *StrandedRequest) String() string {
 func (*StrandedRequest) ProtoMessage() {}
 
 func (x *StrandedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[36]
+	mi := &file_perdure_v1_client_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2760,7 +3858,7 @@ func (x *StrandedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StrandedRequest.ProtoReflect.Descriptor instead.
 func (*StrandedRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{36}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StrandedRequest) GetCursor() string {
@@ -2781,7 +3879,7 @@ type MissingRequest struct {
 
 func (x *MissingRequest) Reset() {
 	*x = MissingRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[37]
+	mi := &file_perdure_v1_client_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +3891,7 @@ func (x *MissingRequest) String() string {
 func (*MissingRequest) ProtoMessage() {}
 
 func (x *MissingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[37]
+	mi := &file_perdure_v1_client_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +3904,7 @@ func (x *MissingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingRequest.ProtoReflect.Descriptor instead.
 func (*MissingRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{37}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MissingRequest) GetAddress() *Address {
@@ -2834,7 +3932,7 @@ type MissingReply struct {
 
 func (x *MissingReply) Reset() {
 	*x = MissingReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[38]
+	mi := &file_perdure_v1_client_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2846,7 +3944,7 @@ func (x *MissingReply) String() string {
 func (*MissingReply) ProtoMessage() {}
 
 func (x *MissingReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[38]
+	mi := &file_perdure_v1_client_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2859,7 +3957,7 @@ func (x *MissingReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingReply.ProtoReflect.Descriptor instead.
 func (*MissingReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{38}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *MissingReply) GetReason() *Reason {
@@ -2882,7 +3980,7 @@ type Edit struct {
 
 func (x *Edit) Reset() {
 	*x = Edit{}
-	mi := &file_perdure_v1_client_proto_msgTypes[39]
+	mi := &file_perdure_v1_client_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2894,7 +3992,7 @@ func (x *Edit) String() string {
 func (*Edit) ProtoMessage() {}
 
 func (x *Edit) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[39]
+	mi := &file_perdure_v1_client_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2907,7 +4005,7 @@ func (x *Edit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edit.ProtoReflect.Descriptor instead.
 func (*Edit) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{39}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Edit) GetStep() string {
@@ -2954,7 +4052,7 @@ type PastRequest struct {
 
 func (x *PastRequest) Reset() {
 	*x = PastRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[40]
+	mi := &file_perdure_v1_client_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2966,7 +4064,7 @@ func (x *PastRequest) String() string {
 func (*PastRequest) ProtoMessage() {}
 
 func (x *PastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[40]
+	mi := &file_perdure_v1_client_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2979,7 +4077,7 @@ func (x *PastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastRequest.ProtoReflect.Descriptor instead.
 func (*PastRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{40}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *PastRequest) GetSource() *Target {
@@ -3067,7 +4165,7 @@ type PastReply struct {
 
 func (x *PastReply) Reset() {
 	*x = PastReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[41]
+	mi := &file_perdure_v1_client_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +4177,7 @@ func (x *PastReply) String() string {
 func (*PastReply) ProtoMessage() {}
 
 func (x *PastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[41]
+	mi := &file_perdure_v1_client_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +4190,7 @@ func (x *PastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastReply.ProtoReflect.Descriptor instead.
 func (*PastReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{41}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PastReply) GetAddress() *Address {
@@ -3168,7 +4266,7 @@ type ImportRequest struct {
 
 func (x *ImportRequest) Reset() {
 	*x = ImportRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[42]
+	mi := &file_perdure_v1_client_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3180,7 +4278,7 @@ func (x *ImportRequest) String() string {
 func (*ImportRequest) ProtoMessage() {}
 
 func (x *ImportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[42]
+	mi := &file_perdure_v1_client_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3193,7 +4291,7 @@ func (x *ImportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRequest.ProtoReflect.Descriptor instead.
 func (*ImportRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{42}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ImportRequest) GetStart() *Start {
@@ -3263,7 +4361,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[43]
+	mi := &file_perdure_v1_client_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3275,7 +4373,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[43]
+	mi := &file_perdure_v1_client_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3288,7 +4386,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{43}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeleteRequest) GetTarget() *Target {
@@ -3348,7 +4446,7 @@ type DeletePart struct {
 
 func (x *DeletePart) Reset() {
 	*x = DeletePart{}
-	mi := &file_perdure_v1_client_proto_msgTypes[44]
+	mi := &file_perdure_v1_client_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3360,7 +4458,7 @@ func (x *DeletePart) String() string {
 func (*DeletePart) ProtoMessage() {}
 
 func (x *DeletePart) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[44]
+	mi := &file_perdure_v1_client_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3373,7 +4471,7 @@ func (x *DeletePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePart.ProtoReflect.Descriptor instead.
 func (*DeletePart) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{44}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DeletePart) GetPart() isDeletePart_Part {
@@ -3444,7 +4542,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[45]
+	mi := &file_perdure_v1_client_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3456,7 +4554,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[45]
+	mi := &file_perdure_v1_client_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3469,7 +4567,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{45}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DeleteReply) GetRuns() [][]byte {
@@ -3506,7 +4604,7 @@ type BatchRequest struct {
 
 func (x *BatchRequest) Reset() {
 	*x = BatchRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[46]
+	mi := &file_perdure_v1_client_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3518,7 +4616,7 @@ func (x *BatchRequest) String() string {
 func (*BatchRequest) ProtoMessage() {}
 
 func (x *BatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[46]
+	mi := &file_perdure_v1_client_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3531,7 +4629,7 @@ func (x *BatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchRequest.ProtoReflect.Descriptor instead.
 func (*BatchRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{46}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *BatchRequest) GetId() string {
@@ -3623,7 +4721,7 @@ type BatchTarget struct {
 
 func (x *BatchTarget) Reset() {
 	*x = BatchTarget{}
-	mi := &file_perdure_v1_client_proto_msgTypes[47]
+	mi := &file_perdure_v1_client_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3635,7 +4733,7 @@ func (x *BatchTarget) String() string {
 func (*BatchTarget) ProtoMessage() {}
 
 func (x *BatchTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[47]
+	mi := &file_perdure_v1_client_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3648,7 +4746,7 @@ func (x *BatchTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchTarget.ProtoReflect.Descriptor instead.
 func (*BatchTarget) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{47}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *BatchTarget) GetId() string {
@@ -3685,7 +4783,7 @@ type ListBatchesRequest struct {
 
 func (x *ListBatchesRequest) Reset() {
 	*x = ListBatchesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[48]
+	mi := &file_perdure_v1_client_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3697,7 +4795,7 @@ func (x *ListBatchesRequest) String() string {
 func (*ListBatchesRequest) ProtoMessage() {}
 
 func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[48]
+	mi := &file_perdure_v1_client_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3710,7 +4808,7 @@ func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{48}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListBatchesRequest) GetOpen() bool {
@@ -3762,7 +4860,7 @@ type BatchJob struct {
 
 func (x *BatchJob) Reset() {
 	*x = BatchJob{}
-	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	mi := &file_perdure_v1_client_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3774,7 +4872,7 @@ func (x *BatchJob) String() string {
 func (*BatchJob) ProtoMessage() {}
 
 func (x *BatchJob) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	mi := &file_perdure_v1_client_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3787,7 +4885,7 @@ func (x *BatchJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchJob.ProtoReflect.Descriptor instead.
 func (*BatchJob) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{49}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *BatchJob) GetId() string {
@@ -3900,7 +4998,7 @@ type BatchProgress struct {
 
 func (x *BatchProgress) Reset() {
 	*x = BatchProgress{}
-	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	mi := &file_perdure_v1_client_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3912,7 +5010,7 @@ func (x *BatchProgress) String() string {
 func (*BatchProgress) ProtoMessage() {}
 
 func (x *BatchProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	mi := &file_perdure_v1_client_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3925,7 +5023,7 @@ func (x *BatchProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchProgress.ProtoReflect.Descriptor instead.
 func (*BatchProgress) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{50}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *BatchProgress) GetMatched() int64 {
@@ -3977,7 +5075,7 @@ type BatchError struct {
 
 func (x *BatchError) Reset() {
 	*x = BatchError{}
-	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	mi := &file_perdure_v1_client_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3989,7 +5087,7 @@ func (x *BatchError) String() string {
 func (*BatchError) ProtoMessage() {}
 
 func (x *BatchError) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	mi := &file_perdure_v1_client_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4002,7 +5100,7 @@ func (x *BatchError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchError.ProtoReflect.Descriptor instead.
 func (*BatchError) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{51}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *BatchError) GetWorkflow() string {
@@ -4052,7 +5150,7 @@ type BatchPage struct {
 
 func (x *BatchPage) Reset() {
 	*x = BatchPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	mi := &file_perdure_v1_client_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4064,7 +5162,7 @@ func (x *BatchPage) String() string {
 func (*BatchPage) ProtoMessage() {}
 
 func (x *BatchPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	mi := &file_perdure_v1_client_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4077,7 +5175,7 @@ func (x *BatchPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchPage.ProtoReflect.Descriptor instead.
 func (*BatchPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{52}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *BatchPage) GetBatches() []*BatchJob {
@@ -4114,7 +5212,7 @@ type CallRequest struct {
 
 func (x *CallRequest) Reset() {
 	*x = CallRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[53]
+	mi := &file_perdure_v1_client_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4126,7 +5224,7 @@ func (x *CallRequest) String() string {
 func (*CallRequest) ProtoMessage() {}
 
 func (x *CallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[53]
+	mi := &file_perdure_v1_client_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4139,7 +5237,7 @@ func (x *CallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRequest.ProtoReflect.Descriptor instead.
 func (*CallRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{53}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CallRequest) GetAddress() *Address {
@@ -4201,7 +5299,7 @@ type EntityRequest struct {
 
 func (x *EntityRequest) Reset() {
 	*x = EntityRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[54]
+	mi := &file_perdure_v1_client_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4213,7 +5311,7 @@ func (x *EntityRequest) String() string {
 func (*EntityRequest) ProtoMessage() {}
 
 func (x *EntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[54]
+	mi := &file_perdure_v1_client_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4226,7 +5324,7 @@ func (x *EntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityRequest.ProtoReflect.Descriptor instead.
 func (*EntityRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{54}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *EntityRequest) GetAddress() *Address {
@@ -4263,7 +5361,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	mi := &file_perdure_v1_client_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4275,7 +5373,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	mi := &file_perdure_v1_client_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4288,7 +5386,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{55}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Entity) GetAddress() *Address {
@@ -4397,7 +5495,7 @@ type OperationRecord struct {
 
 func (x *OperationRecord) Reset() {
 	*x = OperationRecord{}
-	mi := &file_perdure_v1_client_proto_msgTypes[56]
+	mi := &file_perdure_v1_client_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4409,7 +5507,7 @@ func (x *OperationRecord) String() string {
 func (*OperationRecord) ProtoMessage() {}
 
 func (x *OperationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[56]
+	mi := &file_perdure_v1_client_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4422,7 +5520,7 @@ func (x *OperationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRecord.ProtoReflect.Descriptor instead.
 func (*OperationRecord) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{56}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *OperationRecord) GetName() string {
@@ -4487,7 +5585,7 @@ type Damaged struct {
 
 func (x *Damaged) Reset() {
 	*x = Damaged{}
-	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	mi := &file_perdure_v1_client_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4499,7 +5597,7 @@ func (x *Damaged) String() string {
 func (*Damaged) ProtoMessage() {}
 
 func (x *Damaged) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	mi := &file_perdure_v1_client_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4512,7 +5610,7 @@ func (x *Damaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damaged.ProtoReflect.Descriptor instead.
 func (*Damaged) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{57}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Damaged) GetRaw() []byte {
@@ -4552,7 +5650,7 @@ type MailboxItem struct {
 
 func (x *MailboxItem) Reset() {
 	*x = MailboxItem{}
-	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	mi := &file_perdure_v1_client_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4564,7 +5662,7 @@ func (x *MailboxItem) String() string {
 func (*MailboxItem) ProtoMessage() {}
 
 func (x *MailboxItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	mi := &file_perdure_v1_client_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4577,7 +5675,7 @@ func (x *MailboxItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxItem.ProtoReflect.Descriptor instead.
 func (*MailboxItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{58}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *MailboxItem) GetPosition() int64 {
@@ -4622,7 +5720,7 @@ type EntityInfo struct {
 
 func (x *EntityInfo) Reset() {
 	*x = EntityInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	mi := &file_perdure_v1_client_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4634,7 +5732,7 @@ func (x *EntityInfo) String() string {
 func (*EntityInfo) ProtoMessage() {}
 
 func (x *EntityInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	mi := &file_perdure_v1_client_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4647,7 +5745,7 @@ func (x *EntityInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityInfo.ProtoReflect.Descriptor instead.
 func (*EntityInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{59}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *EntityInfo) GetEntity() *Entity {
@@ -4705,7 +5803,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[60]
+	mi := &file_perdure_v1_client_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4717,7 +5815,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[60]
+	mi := &file_perdure_v1_client_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4730,7 +5828,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{60}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListEntitiesRequest) GetType() string {
@@ -4830,7 +5928,7 @@ type EntityPage struct {
 
 func (x *EntityPage) Reset() {
 	*x = EntityPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[61]
+	mi := &file_perdure_v1_client_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4842,7 +5940,7 @@ func (x *EntityPage) String() string {
 func (*EntityPage) ProtoMessage() {}
 
 func (x *EntityPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[61]
+	mi := &file_perdure_v1_client_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4855,7 +5953,7 @@ func (x *EntityPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityPage.ProtoReflect.Descriptor instead.
 func (*EntityPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{61}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *EntityPage) GetEntities() []*Entity {
@@ -4885,7 +5983,7 @@ type UnlockRequest struct {
 
 func (x *UnlockRequest) Reset() {
 	*x = UnlockRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[62]
+	mi := &file_perdure_v1_client_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4897,7 +5995,7 @@ func (x *UnlockRequest) String() string {
 func (*UnlockRequest) ProtoMessage() {}
 
 func (x *UnlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[62]
+	mi := &file_perdure_v1_client_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4910,7 +6008,7 @@ func (x *UnlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockRequest.ProtoReflect.Descriptor instead.
 func (*UnlockRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{62}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *UnlockRequest) GetAddress() *Address {
@@ -4950,7 +6048,7 @@ type MailboxRequest struct {
 
 func (x *MailboxRequest) Reset() {
 	*x = MailboxRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[63]
+	mi := &file_perdure_v1_client_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4962,7 +6060,7 @@ func (x *MailboxRequest) String() string {
 func (*MailboxRequest) ProtoMessage() {}
 
 func (x *MailboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[63]
+	mi := &file_perdure_v1_client_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4975,7 +6073,7 @@ func (x *MailboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxRequest.ProtoReflect.Descriptor instead.
 func (*MailboxRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{63}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *MailboxRequest) GetAddress() *Address {
@@ -5027,7 +6125,7 @@ type EntityVersion struct {
 
 func (x *EntityVersion) Reset() {
 	*x = EntityVersion{}
-	mi := &file_perdure_v1_client_proto_msgTypes[64]
+	mi := &file_perdure_v1_client_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5039,7 +6137,7 @@ func (x *EntityVersion) String() string {
 func (*EntityVersion) ProtoMessage() {}
 
 func (x *EntityVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[64]
+	mi := &file_perdure_v1_client_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5052,7 +6150,7 @@ func (x *EntityVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityVersion.ProtoReflect.Descriptor instead.
 func (*EntityVersion) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{64}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *EntityVersion) GetNumber() int64 {
@@ -5083,7 +6181,7 @@ type EditEntityRequest struct {
 
 func (x *EditEntityRequest) Reset() {
 	*x = EditEntityRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[65]
+	mi := &file_perdure_v1_client_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5095,7 +6193,7 @@ func (x *EditEntityRequest) String() string {
 func (*EditEntityRequest) ProtoMessage() {}
 
 func (x *EditEntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[65]
+	mi := &file_perdure_v1_client_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5108,7 +6206,7 @@ func (x *EditEntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditEntityRequest.ProtoReflect.Descriptor instead.
 func (*EditEntityRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{65}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *EditEntityRequest) GetAddress() *Address {
@@ -5149,7 +6247,7 @@ type EditEntityReply struct {
 
 func (x *EditEntityReply) Reset() {
 	*x = EditEntityReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[66]
+	mi := &file_perdure_v1_client_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5161,7 +6259,7 @@ func (x *EditEntityReply) String() string {
 func (*EditEntityReply) ProtoMessage() {}
 
 func (x *EditEntityReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[66]
+	mi := &file_perdure_v1_client_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5174,7 +6272,7 @@ func (x *EditEntityReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditEntityReply.ProtoReflect.Descriptor instead.
 func (*EditEntityReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{66}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *EditEntityReply) GetVersion() *EntityVersion {
@@ -5196,7 +6294,7 @@ type DeadID struct {
 
 func (x *DeadID) Reset() {
 	*x = DeadID{}
-	mi := &file_perdure_v1_client_proto_msgTypes[67]
+	mi := &file_perdure_v1_client_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5208,7 +6306,7 @@ func (x *DeadID) String() string {
 func (*DeadID) ProtoMessage() {}
 
 func (x *DeadID) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[67]
+	mi := &file_perdure_v1_client_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5221,7 +6319,7 @@ func (x *DeadID) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadID.ProtoReflect.Descriptor instead.
 func (*DeadID) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{67}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *DeadID) GetShard() uint32 {
@@ -5264,7 +6362,7 @@ type ListDeadRequest struct {
 
 func (x *ListDeadRequest) Reset() {
 	*x = ListDeadRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[68]
+	mi := &file_perdure_v1_client_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5276,7 +6374,7 @@ func (x *ListDeadRequest) String() string {
 func (*ListDeadRequest) ProtoMessage() {}
 
 func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[68]
+	mi := &file_perdure_v1_client_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5289,7 +6387,7 @@ func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{68}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListDeadRequest) GetActivities() []string {
@@ -5362,7 +6460,7 @@ type FailedAttempt struct {
 
 func (x *FailedAttempt) Reset() {
 	*x = FailedAttempt{}
-	mi := &file_perdure_v1_client_proto_msgTypes[69]
+	mi := &file_perdure_v1_client_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5374,7 +6472,7 @@ func (x *FailedAttempt) String() string {
 func (*FailedAttempt) ProtoMessage() {}
 
 func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[69]
+	mi := &file_perdure_v1_client_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5387,7 +6485,7 @@ func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedAttempt.ProtoReflect.Descriptor instead.
 func (*FailedAttempt) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{69}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *FailedAttempt) GetAttempt() int64 {
@@ -5447,7 +6545,7 @@ type DeadTask struct {
 
 func (x *DeadTask) Reset() {
 	*x = DeadTask{}
-	mi := &file_perdure_v1_client_proto_msgTypes[70]
+	mi := &file_perdure_v1_client_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5459,7 +6557,7 @@ func (x *DeadTask) String() string {
 func (*DeadTask) ProtoMessage() {}
 
 func (x *DeadTask) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[70]
+	mi := &file_perdure_v1_client_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5472,7 +6570,7 @@ func (x *DeadTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTask.ProtoReflect.Descriptor instead.
 func (*DeadTask) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{70}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *DeadTask) GetId() *DeadID {
@@ -5592,7 +6690,7 @@ type DeadPage struct {
 
 func (x *DeadPage) Reset() {
 	*x = DeadPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[71]
+	mi := &file_perdure_v1_client_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5604,7 +6702,7 @@ func (x *DeadPage) String() string {
 func (*DeadPage) ProtoMessage() {}
 
 func (x *DeadPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[71]
+	mi := &file_perdure_v1_client_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5617,7 +6715,7 @@ func (x *DeadPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadPage.ProtoReflect.Descriptor instead.
 func (*DeadPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{71}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *DeadPage) GetTasks() []*DeadTask {
@@ -5650,7 +6748,7 @@ type DeadGroup struct {
 
 func (x *DeadGroup) Reset() {
 	*x = DeadGroup{}
-	mi := &file_perdure_v1_client_proto_msgTypes[72]
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5662,7 +6760,7 @@ func (x *DeadGroup) String() string {
 func (*DeadGroup) ProtoMessage() {}
 
 func (x *DeadGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[72]
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5675,7 +6773,7 @@ func (x *DeadGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroup.ProtoReflect.Descriptor instead.
 func (*DeadGroup) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{72}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *DeadGroup) GetActivity() string {
@@ -5730,7 +6828,7 @@ type DeadGroups struct {
 
 func (x *DeadGroups) Reset() {
 	*x = DeadGroups{}
-	mi := &file_perdure_v1_client_proto_msgTypes[73]
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5742,7 +6840,7 @@ func (x *DeadGroups) String() string {
 func (*DeadGroups) ProtoMessage() {}
 
 func (x *DeadGroups) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[73]
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5755,7 +6853,7 @@ func (x *DeadGroups) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroups.ProtoReflect.Descriptor instead.
 func (*DeadGroups) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{73}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *DeadGroups) GetGroups() []*DeadGroup {
@@ -5775,7 +6873,7 @@ type DeadTaskRequest struct {
 
 func (x *DeadTaskRequest) Reset() {
 	*x = DeadTaskRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[74]
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5787,7 +6885,7 @@ func (x *DeadTaskRequest) String() string {
 func (*DeadTaskRequest) ProtoMessage() {}
 
 func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[74]
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5800,7 +6898,7 @@ func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeadTaskRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{74}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *DeadTaskRequest) GetId() *DeadID {
@@ -5827,7 +6925,7 @@ type RequeueRequest struct {
 
 func (x *RequeueRequest) Reset() {
 	*x = RequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[75]
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5839,7 +6937,7 @@ func (x *RequeueRequest) String() string {
 func (*RequeueRequest) ProtoMessage() {}
 
 func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[75]
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5852,7 +6950,7 @@ func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueRequest.ProtoReflect.Descriptor instead.
 func (*RequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{75}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *RequeueRequest) GetId() *DeadID {
@@ -5904,7 +7002,7 @@ type RequeueReply struct {
 
 func (x *RequeueReply) Reset() {
 	*x = RequeueReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[76]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5916,7 +7014,7 @@ func (x *RequeueReply) String() string {
 func (*RequeueReply) ProtoMessage() {}
 
 func (x *RequeueReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[76]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5929,7 +7027,7 @@ func (x *RequeueReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueReply.ProtoReflect.Descriptor instead.
 func (*RequeueReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{76}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RequeueReply) GetAddress() *Address {
@@ -5964,7 +7062,7 @@ type UndoRequeueRequest struct {
 
 func (x *UndoRequeueRequest) Reset() {
 	*x = UndoRequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[77]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5976,7 +7074,7 @@ func (x *UndoRequeueRequest) String() string {
 func (*UndoRequeueRequest) ProtoMessage() {}
 
 func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[77]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5989,7 +7087,7 @@ func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequeueRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{77}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *UndoRequeueRequest) GetId() *DeadID {
@@ -6018,7 +7116,7 @@ type TaskTarget struct {
 
 func (x *TaskTarget) Reset() {
 	*x = TaskTarget{}
-	mi := &file_perdure_v1_client_proto_msgTypes[78]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6030,7 +7128,7 @@ func (x *TaskTarget) String() string {
 func (*TaskTarget) ProtoMessage() {}
 
 func (x *TaskTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[78]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6043,7 +7141,7 @@ func (x *TaskTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskTarget.ProtoReflect.Descriptor instead.
 func (*TaskTarget) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{78}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *TaskTarget) GetTarget() *Target {
@@ -6070,7 +7168,7 @@ type TaskStatesRequest struct {
 
 func (x *TaskStatesRequest) Reset() {
 	*x = TaskStatesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[79]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6082,7 +7180,7 @@ func (x *TaskStatesRequest) String() string {
 func (*TaskStatesRequest) ProtoMessage() {}
 
 func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[79]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6095,7 +7193,7 @@ func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesRequest.ProtoReflect.Descriptor instead.
 func (*TaskStatesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{79}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *TaskStatesRequest) GetTask() *TaskTarget {
@@ -6116,7 +7214,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_perdure_v1_client_proto_msgTypes[80]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6128,7 +7226,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[80]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6141,7 +7239,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{80}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *TaskState) GetName() string {
@@ -6169,7 +7267,7 @@ type TaskStatesReply struct {
 
 func (x *TaskStatesReply) Reset() {
 	*x = TaskStatesReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[81]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6181,7 +7279,7 @@ func (x *TaskStatesReply) String() string {
 func (*TaskStatesReply) ProtoMessage() {}
 
 func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[81]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6194,7 +7292,7 @@ func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesReply.ProtoReflect.Descriptor instead.
 func (*TaskStatesReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{81}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *TaskStatesReply) GetRun() []byte {
@@ -6228,7 +7326,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[82]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6240,7 +7338,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[82]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6253,7 +7351,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{82}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *TaskLogsRequest) GetTask() *TaskTarget {
@@ -6305,7 +7403,7 @@ type TaskLine struct {
 
 func (x *TaskLine) Reset() {
 	*x = TaskLine{}
-	mi := &file_perdure_v1_client_proto_msgTypes[83]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6317,7 +7415,7 @@ func (x *TaskLine) String() string {
 func (*TaskLine) ProtoMessage() {}
 
 func (x *TaskLine) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[83]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6330,7 +7428,7 @@ func (x *TaskLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLine.ProtoReflect.Descriptor instead.
 func (*TaskLine) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{83}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *TaskLine) GetStep() string {
@@ -6375,7 +7473,7 @@ type TaskLogsPage struct {
 
 func (x *TaskLogsPage) Reset() {
 	*x = TaskLogsPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[84]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6387,7 +7485,7 @@ func (x *TaskLogsPage) String() string {
 func (*TaskLogsPage) ProtoMessage() {}
 
 func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[84]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6400,7 +7498,7 @@ func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsPage.ProtoReflect.Descriptor instead.
 func (*TaskLogsPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{84}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *TaskLogsPage) GetRun() []byte {
@@ -6448,7 +7546,7 @@ type TaskStreamRequest struct {
 
 func (x *TaskStreamRequest) Reset() {
 	*x = TaskStreamRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[85]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6460,7 +7558,7 @@ func (x *TaskStreamRequest) String() string {
 func (*TaskStreamRequest) ProtoMessage() {}
 
 func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[85]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6473,7 +7571,7 @@ func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamRequest.ProtoReflect.Descriptor instead.
 func (*TaskStreamRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{85}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *TaskStreamRequest) GetTask() *TaskTarget {
@@ -6525,7 +7623,7 @@ type StreamItem struct {
 
 func (x *StreamItem) Reset() {
 	*x = StreamItem{}
-	mi := &file_perdure_v1_client_proto_msgTypes[86]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6537,7 +7635,7 @@ func (x *StreamItem) String() string {
 func (*StreamItem) ProtoMessage() {}
 
 func (x *StreamItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[86]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6550,7 +7648,7 @@ func (x *StreamItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamItem.ProtoReflect.Descriptor instead.
 func (*StreamItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{86}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *StreamItem) GetPosition() int64 {
@@ -6595,7 +7693,7 @@ type TaskStreamPage struct {
 
 func (x *TaskStreamPage) Reset() {
 	*x = TaskStreamPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[87]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6607,7 +7705,7 @@ func (x *TaskStreamPage) String() string {
 func (*TaskStreamPage) ProtoMessage() {}
 
 func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[87]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6620,7 +7718,7 @@ func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamPage.ProtoReflect.Descriptor instead.
 func (*TaskStreamPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{87}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *TaskStreamPage) GetRun() []byte {
@@ -6653,7 +7751,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[88]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6665,7 +7763,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[88]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6678,7 +7776,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{88}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{105}
 }
 
 // WorkerInfo is a worker of a node.
@@ -6709,7 +7807,7 @@ type WorkerInfo struct {
 
 func (x *WorkerInfo) Reset() {
 	*x = WorkerInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6721,7 +7819,7 @@ func (x *WorkerInfo) String() string {
 func (*WorkerInfo) ProtoMessage() {}
 
 func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6734,7 +7832,7 @@ func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerInfo.ProtoReflect.Descriptor instead.
 func (*WorkerInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *WorkerInfo) GetNode() []byte {
@@ -6838,7 +7936,7 @@ type WorkerList struct {
 
 func (x *WorkerList) Reset() {
 	*x = WorkerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6850,7 +7948,7 @@ func (x *WorkerList) String() string {
 func (*WorkerList) ProtoMessage() {}
 
 func (x *WorkerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6863,7 +7961,7 @@ func (x *WorkerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerList.ProtoReflect.Descriptor instead.
 func (*WorkerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *WorkerList) GetWorkers() []*WorkerInfo {
@@ -6882,7 +7980,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6894,7 +7992,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6907,7 +8005,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{108}
 }
 
 // QueueInfo describes a queue.
@@ -6932,7 +8030,7 @@ type QueueInfo struct {
 
 func (x *QueueInfo) Reset() {
 	*x = QueueInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6944,7 +8042,7 @@ func (x *QueueInfo) String() string {
 func (*QueueInfo) ProtoMessage() {}
 
 func (x *QueueInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6957,7 +8055,7 @@ func (x *QueueInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueInfo.ProtoReflect.Descriptor instead.
 func (*QueueInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *QueueInfo) GetName() string {
@@ -7042,7 +8140,7 @@ type QueueList struct {
 
 func (x *QueueList) Reset() {
 	*x = QueueList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7054,7 +8152,7 @@ func (x *QueueList) String() string {
 func (*QueueList) ProtoMessage() {}
 
 func (x *QueueList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7067,7 +8165,7 @@ func (x *QueueList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueList.ProtoReflect.Descriptor instead.
 func (*QueueList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *QueueList) GetQueues() []*QueueInfo {
@@ -7093,7 +8191,7 @@ type LimitsRequest struct {
 
 func (x *LimitsRequest) Reset() {
 	*x = LimitsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7105,7 +8203,7 @@ func (x *LimitsRequest) String() string {
 func (*LimitsRequest) ProtoMessage() {}
 
 func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7118,7 +8216,7 @@ func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
 func (*LimitsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{111}
 }
 
 // Limit says how many tasks may run at a time, and how many may begin in a time.
@@ -7144,7 +8242,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7156,7 +8254,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7169,7 +8267,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Limit) GetName() string {
@@ -7250,7 +8348,7 @@ type LimitUse struct {
 
 func (x *LimitUse) Reset() {
 	*x = LimitUse{}
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7262,7 +8360,7 @@ func (x *LimitUse) String() string {
 func (*LimitUse) ProtoMessage() {}
 
 func (x *LimitUse) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7275,7 +8373,7 @@ func (x *LimitUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitUse.ProtoReflect.Descriptor instead.
 func (*LimitUse) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *LimitUse) GetKey() string {
@@ -7330,7 +8428,7 @@ type LimitStatus struct {
 
 func (x *LimitStatus) Reset() {
 	*x = LimitStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7342,7 +8440,7 @@ func (x *LimitStatus) String() string {
 func (*LimitStatus) ProtoMessage() {}
 
 func (x *LimitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7355,7 +8453,7 @@ func (x *LimitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitStatus.ProtoReflect.Descriptor instead.
 func (*LimitStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *LimitStatus) GetRule() *Limit {
@@ -7410,7 +8508,7 @@ type LimitList struct {
 
 func (x *LimitList) Reset() {
 	*x = LimitList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7422,7 +8520,7 @@ func (x *LimitList) String() string {
 func (*LimitList) ProtoMessage() {}
 
 func (x *LimitList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7435,7 +8533,7 @@ func (x *LimitList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitList.ProtoReflect.Descriptor instead.
 func (*LimitList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *LimitList) GetLimits() []*LimitStatus {
@@ -7457,7 +8555,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7469,7 +8567,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7482,7 +8580,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *SetLimitRequest) GetLimit() *Limit {
@@ -7509,7 +8607,7 @@ type DeleteLimitRequest struct {
 
 func (x *DeleteLimitRequest) Reset() {
 	*x = DeleteLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7521,7 +8619,7 @@ func (x *DeleteLimitRequest) String() string {
 func (*DeleteLimitRequest) ProtoMessage() {}
 
 func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7534,7 +8632,7 @@ func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *DeleteLimitRequest) GetName() string {
@@ -7553,7 +8651,7 @@ type BreakersRequest struct {
 
 func (x *BreakersRequest) Reset() {
 	*x = BreakersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7565,7 +8663,7 @@ func (x *BreakersRequest) String() string {
 func (*BreakersRequest) ProtoMessage() {}
 
 func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7578,7 +8676,7 @@ func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakersRequest.ProtoReflect.Descriptor instead.
 func (*BreakersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{118}
 }
 
 // BreakerRule says when circuit breakers open and how they close again. Zero has its default.
@@ -7608,7 +8706,7 @@ type BreakerRule struct {
 
 func (x *BreakerRule) Reset() {
 	*x = BreakerRule{}
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7620,7 +8718,7 @@ func (x *BreakerRule) String() string {
 func (*BreakerRule) ProtoMessage() {}
 
 func (x *BreakerRule) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7633,7 +8731,7 @@ func (x *BreakerRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRule.ProtoReflect.Descriptor instead.
 func (*BreakerRule) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *BreakerRule) GetName() string {
@@ -7716,7 +8814,7 @@ type BreakerRuleList struct {
 
 func (x *BreakerRuleList) Reset() {
 	*x = BreakerRuleList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7728,7 +8826,7 @@ func (x *BreakerRuleList) String() string {
 func (*BreakerRuleList) ProtoMessage() {}
 
 func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7741,7 +8839,7 @@ func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRuleList.ProtoReflect.Descriptor instead.
 func (*BreakerRuleList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *BreakerRuleList) GetRules() []*BreakerRule {
@@ -7774,7 +8872,7 @@ type BreakerStatus struct {
 
 func (x *BreakerStatus) Reset() {
 	*x = BreakerStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[104]
+	mi := &file_perdure_v1_client_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7786,7 +8884,7 @@ func (x *BreakerStatus) String() string {
 func (*BreakerStatus) ProtoMessage() {}
 
 func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[104]
+	mi := &file_perdure_v1_client_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7799,7 +8897,7 @@ func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerStatus.ProtoReflect.Descriptor instead.
 func (*BreakerStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{104}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *BreakerStatus) GetName() string {
@@ -7889,7 +8987,7 @@ type BreakerList struct {
 
 func (x *BreakerList) Reset() {
 	*x = BreakerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[105]
+	mi := &file_perdure_v1_client_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7901,7 +8999,7 @@ func (x *BreakerList) String() string {
 func (*BreakerList) ProtoMessage() {}
 
 func (x *BreakerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[105]
+	mi := &file_perdure_v1_client_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7914,7 +9012,7 @@ func (x *BreakerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerList.ProtoReflect.Descriptor instead.
 func (*BreakerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{105}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *BreakerList) GetBreakers() []*BreakerStatus {
@@ -7934,7 +9032,7 @@ type DeleteBreakerRequest struct {
 
 func (x *DeleteBreakerRequest) Reset() {
 	*x = DeleteBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[106]
+	mi := &file_perdure_v1_client_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7946,7 +9044,7 @@ func (x *DeleteBreakerRequest) String() string {
 func (*DeleteBreakerRequest) ProtoMessage() {}
 
 func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[106]
+	mi := &file_perdure_v1_client_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7959,7 +9057,7 @@ func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBreakerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{106}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *DeleteBreakerRequest) GetName() string {
@@ -7980,7 +9078,7 @@ type TripBreakerRequest struct {
 
 func (x *TripBreakerRequest) Reset() {
 	*x = TripBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[107]
+	mi := &file_perdure_v1_client_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7992,7 +9090,7 @@ func (x *TripBreakerRequest) String() string {
 func (*TripBreakerRequest) ProtoMessage() {}
 
 func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[107]
+	mi := &file_perdure_v1_client_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8005,7 +9103,7 @@ func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TripBreakerRequest.ProtoReflect.Descriptor instead.
 func (*TripBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{107}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *TripBreakerRequest) GetName() string {
@@ -8032,7 +9130,7 @@ type ResetBreakerRequest struct {
 
 func (x *ResetBreakerRequest) Reset() {
 	*x = ResetBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[108]
+	mi := &file_perdure_v1_client_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8044,7 +9142,7 @@ func (x *ResetBreakerRequest) String() string {
 func (*ResetBreakerRequest) ProtoMessage() {}
 
 func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[108]
+	mi := &file_perdure_v1_client_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8057,7 +9155,7 @@ func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetBreakerRequest.ProtoReflect.Descriptor instead.
 func (*ResetBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{108}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ResetBreakerRequest) GetName() string {
@@ -8080,7 +9178,7 @@ type PauseBreakerRequest struct {
 
 func (x *PauseBreakerRequest) Reset() {
 	*x = PauseBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[109]
+	mi := &file_perdure_v1_client_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8092,7 +9190,7 @@ func (x *PauseBreakerRequest) String() string {
 func (*PauseBreakerRequest) ProtoMessage() {}
 
 func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[109]
+	mi := &file_perdure_v1_client_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8105,7 +9203,7 @@ func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBreakerRequest.ProtoReflect.Descriptor instead.
 func (*PauseBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{109}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *PauseBreakerRequest) GetName() string {
@@ -8138,7 +9236,7 @@ type QueuesRequest struct {
 
 func (x *QueuesRequest) Reset() {
 	*x = QueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[110]
+	mi := &file_perdure_v1_client_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8150,7 +9248,7 @@ func (x *QueuesRequest) String() string {
 func (*QueuesRequest) ProtoMessage() {}
 
 func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[110]
+	mi := &file_perdure_v1_client_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8163,7 +9261,7 @@ func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuesRequest.ProtoReflect.Descriptor instead.
 func (*QueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{110}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{127}
 }
 
 // QueueStatus is how a queue stands on the server that answers.
@@ -8186,7 +9284,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[111]
+	mi := &file_perdure_v1_client_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8198,7 +9296,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[111]
+	mi := &file_perdure_v1_client_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8211,7 +9309,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{111}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *QueueStatus) GetName() string {
@@ -8294,7 +9392,7 @@ type QueueStatusList struct {
 
 func (x *QueueStatusList) Reset() {
 	*x = QueueStatusList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[112]
+	mi := &file_perdure_v1_client_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8306,7 +9404,7 @@ func (x *QueueStatusList) String() string {
 func (*QueueStatusList) ProtoMessage() {}
 
 func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[112]
+	mi := &file_perdure_v1_client_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8319,7 +9417,7 @@ func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatusList.ProtoReflect.Descriptor instead.
 func (*QueueStatusList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{112}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *QueueStatusList) GetQueues() []*QueueStatus {
@@ -8338,7 +9436,7 @@ type AllowanceRequest struct {
 
 func (x *AllowanceRequest) Reset() {
 	*x = AllowanceRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[113]
+	mi := &file_perdure_v1_client_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8350,7 +9448,7 @@ func (x *AllowanceRequest) String() string {
 func (*AllowanceRequest) ProtoMessage() {}
 
 func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[113]
+	mi := &file_perdure_v1_client_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8363,7 +9461,7 @@ func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceRequest.ProtoReflect.Descriptor instead.
 func (*AllowanceRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{113}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{130}
 }
 
 // AllowanceValue is how much of the system a tenant may use. A zero field sets no bound.
@@ -8383,7 +9481,7 @@ type AllowanceValue struct {
 
 func (x *AllowanceValue) Reset() {
 	*x = AllowanceValue{}
-	mi := &file_perdure_v1_client_proto_msgTypes[114]
+	mi := &file_perdure_v1_client_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8395,7 +9493,7 @@ func (x *AllowanceValue) String() string {
 func (*AllowanceValue) ProtoMessage() {}
 
 func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[114]
+	mi := &file_perdure_v1_client_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8408,7 +9506,7 @@ func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceValue.ProtoReflect.Descriptor instead.
 func (*AllowanceValue) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{114}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *AllowanceValue) GetOpen() int64 {
@@ -8450,7 +9548,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[115]
+	mi := &file_perdure_v1_client_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8462,7 +9560,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[115]
+	mi := &file_perdure_v1_client_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8475,7 +9573,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{115}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *PauseQueueRequest) GetName() string {
@@ -8502,7 +9600,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[116]
+	mi := &file_perdure_v1_client_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8514,7 +9612,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[116]
+	mi := &file_perdure_v1_client_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8527,7 +9625,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{116}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *ResumeQueueRequest) GetName() string {
@@ -8548,7 +9646,7 @@ type DeliverRequest struct {
 
 func (x *DeliverRequest) Reset() {
 	*x = DeliverRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[117]
+	mi := &file_perdure_v1_client_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8560,7 +9658,7 @@ func (x *DeliverRequest) String() string {
 func (*DeliverRequest) ProtoMessage() {}
 
 func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[117]
+	mi := &file_perdure_v1_client_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8573,7 +9671,7 @@ func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverRequest.ProtoReflect.Descriptor instead.
 func (*DeliverRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{117}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *DeliverRequest) GetMessage() []byte {
@@ -8588,7 +9686,28 @@ var File_perdure_v1_client_proto protoreflect.FileDescriptor
 const file_perdure_v1_client_proto_rawDesc = "" +
 	"\n" +
 	"\x17perdure/v1/client.proto\x12\n" +
-	"perdure.v1\x1a\x17perdure/v1/common.proto\x1a\x1aperdure/v1/execution.proto\"\x98\x01\n" +
+	"perdure.v1\x1a\x17perdure/v1/common.proto\x1a\x1aperdure/v1/execution.proto\"\x0e\n" +
+	"\fViewsRequest\"\xd6\x01\n" +
+	"\x04View\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04page\x18\x02 \x01(\tR\x04page\x12\x14\n" +
+	"\x05query\x18\x03 \x01(\tR\x05query\x12\x12\n" +
+	"\x04note\x18\x04 \x01(\tR\x04note\x12\x18\n" +
+	"\adisplay\x18\x05 \x01(\fR\adisplay\x12\x14\n" +
+	"\x05owner\x18\x06 \x01(\tR\x05owner\x12\x18\n" +
+	"\acreated\x18\a \x01(\x03R\acreated\x12\x18\n" +
+	"\achanged\x18\b \x01(\x03R\achanged\x12\x18\n" +
+	"\aversion\x18\t \x01(\x03R\aversion\"2\n" +
+	"\bViewList\x12&\n" +
+	"\x05views\x18\x01 \x03(\v2\x10.perdure.v1.ViewR\x05views\"d\n" +
+	"\x0eSetViewRequest\x12$\n" +
+	"\x04view\x18\x01 \x01(\v2\x10.perdure.v1.ViewR\x04view\x12\x1f\n" +
+	"\bexpected\x18\x02 \x01(\x03H\x00R\bexpected\x88\x01\x01B\v\n" +
+	"\t_expected\"U\n" +
+	"\x11DeleteViewRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
+	"\bexpected\x18\x02 \x01(\x03H\x00R\bexpected\x88\x01\x01B\v\n" +
+	"\t_expected\"\x98\x01\n" +
 	"\fWatchRequest\x12\x18\n" +
 	"\aclasses\x18\x01 \x03(\tR\aclasses\x12\x14\n" +
 	"\x05types\x18\x02 \x03(\tR\x05types\x12\x10\n" +
@@ -8783,7 +9902,65 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\"\n" +
 	"\n" +
 	"CountReply\x12\x14\n" +
-	"\x05count\x18\x01 \x01(\x03R\x05count\")\n" +
+	"\x05count\x18\x01 \x01(\x03R\x05count\"\xb0\x01\n" +
+	"\fTallyRequest\x12/\n" +
+	"\x06select\x18\x01 \x01(\v2\x17.perdure.v1.ListRequestR\x06select\x12\x1f\n" +
+	"\vby_workflow\x18\x02 \x01(\bR\n" +
+	"byWorkflow\x12\x1b\n" +
+	"\tby_status\x18\x03 \x01(\bR\bbyStatus\x12\x1b\n" +
+	"\tby_reason\x18\x04 \x01(\bR\bbyReason\x12\x14\n" +
+	"\x05bound\x18\x05 \x01(\x03R\x05bound\"\x85\x01\n" +
+	"\n" +
+	"TallyReply\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x19\n" +
+	"\bat_least\x18\x02 \x01(\bR\aatLeast\x12.\n" +
+	"\x06groups\x18\x03 \x03(\v2\x16.perdure.v1.TallyGroupR\x06groups\x12\x16\n" +
+	"\x06others\x18\x04 \x01(\x03R\x06others\"\x82\x01\n" +
+	"\n" +
+	"TallyGroup\x12\x1a\n" +
+	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12*\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x12.perdure.v1.StatusR\x06status\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x03R\x05count\"R\n" +
+	"\x0eExplainRequest\x12*\n" +
+	"\x06target\x18\x01 \x01(\v2\x12.perdure.v1.TargetR\x06target\x12\x14\n" +
+	"\x05depth\x18\x02 \x01(\x03R\x05depth\"\x97\x01\n" +
+	"\vExplanation\x12/\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x19.perdure.v1.ExplainedNodeR\x05nodes\x12/\n" +
+	"\x05edges\x18\x02 \x03(\v2\x19.perdure.v1.ExplainedEdgeR\x05edges\x12\x10\n" +
+	"\x03cut\x18\x03 \x01(\bR\x03cut\x12\x14\n" +
+	"\x05alive\x18\x04 \x03(\tR\x05alive\"b\n" +
+	"\tReference\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12-\n" +
+	"\aaddress\x18\x02 \x01(\v2\x13.perdure.v1.AddressR\aaddress\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xbc\x01\n" +
+	"\rExplainedNode\x12%\n" +
+	"\x02of\x18\x01 \x01(\v2\x15.perdure.v1.ReferenceR\x02of\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\fR\x03run\x12*\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x12.perdure.v1.StatusR\x06status\x12,\n" +
+	"\areasons\x18\x04 \x03(\v2\x12.perdure.v1.ReasonR\areasons\x12\x18\n" +
+	"\aunknown\x18\x05 \x01(\tR\aunknown\"K\n" +
+	"\rExplainedEdge\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x03R\x02to\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\x03R\x06reason\"#\n" +
+	"\rSeriesRequest\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x03R\x04step\"\xab\x01\n" +
+	"\vSeriesReply\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\x12,\n" +
+	"\x05lines\x18\x03 \x03(\v2\x16.perdure.v1.SeriesLineR\x05lines\x12,\n" +
+	"\x05nodes\x18\x04 \x03(\v2\x16.perdure.v1.SeriesNodeR\x05nodes\x12\x18\n" +
+	"\apartial\x18\x05 \x01(\bR\apartial\"8\n" +
+	"\n" +
+	"SeriesLine\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06points\x18\x02 \x03(\x03R\x06points\"R\n" +
+	"\n" +
+	"SeriesNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\fR\x04node\x12\x1a\n" +
+	"\banswered\x18\x02 \x01(\bR\banswered\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\x03R\x05since\")\n" +
 	"\x0fStrandedRequest\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursor\"i\n" +
 	"\x0eMissingRequest\x12-\n" +
@@ -9269,7 +10446,7 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x19BREAKER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BREAKER_STATE_CLOSED\x10\x01\x12\x16\n" +
 	"\x12BREAKER_STATE_OPEN\x10\x02\x12\x1b\n" +
-	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xc4 \n" +
+	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xae#\n" +
 	"\rClientService\x12<\n" +
 	"\x06Server\x12\x19.perdure.v1.ServerRequest\x1a\x17.perdure.v1.ServerReply\x129\n" +
 	"\x05Start\x12\x18.perdure.v1.StartRequest\x1a\x16.perdure.v1.StartReply\x12E\n" +
@@ -9289,7 +10466,10 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\bDescribe\x12\x1b.perdure.v1.DescribeRequest\x1a\x17.perdure.v1.Description\x12@\n" +
 	"\aHistory\x12\x1a.perdure.v1.HistoryRequest\x1a\x17.perdure.v1.HistoryPart0\x01\x127\n" +
 	"\x04List\x12\x17.perdure.v1.ListRequest\x1a\x14.perdure.v1.ListPage0\x01\x128\n" +
-	"\x05Count\x12\x17.perdure.v1.ListRequest\x1a\x16.perdure.v1.CountReply\x12=\n" +
+	"\x05Count\x12\x17.perdure.v1.ListRequest\x1a\x16.perdure.v1.CountReply\x129\n" +
+	"\x05Tally\x12\x18.perdure.v1.TallyRequest\x1a\x16.perdure.v1.TallyReply\x12>\n" +
+	"\aExplain\x12\x1a.perdure.v1.ExplainRequest\x1a\x17.perdure.v1.Explanation\x12<\n" +
+	"\x06Series\x12\x19.perdure.v1.SeriesRequest\x1a\x17.perdure.v1.SeriesReply\x12=\n" +
 	"\bStranded\x12\x1b.perdure.v1.StrandedRequest\x1a\x14.perdure.v1.ListPage\x12?\n" +
 	"\aMissing\x12\x1a.perdure.v1.MissingRequest\x1a\x18.perdure.v1.MissingReply\x126\n" +
 	"\x04Fork\x12\x17.perdure.v1.PastRequest\x1a\x15.perdure.v1.PastReply\x127\n" +
@@ -9340,7 +10520,11 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\fSetAllowance\x12\x1a.perdure.v1.AllowanceValue\x1a\x10.perdure.v1.Done\x12=\n" +
 	"\n" +
 	"PauseQueue\x12\x1d.perdure.v1.PauseQueueRequest\x1a\x10.perdure.v1.Done\x12?\n" +
-	"\vResumeQueue\x12\x1e.perdure.v1.ResumeQueueRequest\x1a\x10.perdure.v1.Done\x12;\n" +
+	"\vResumeQueue\x12\x1e.perdure.v1.ResumeQueueRequest\x1a\x10.perdure.v1.Done\x127\n" +
+	"\x05Views\x12\x18.perdure.v1.ViewsRequest\x1a\x14.perdure.v1.ViewList\x127\n" +
+	"\aSetView\x12\x1a.perdure.v1.SetViewRequest\x1a\x10.perdure.v1.View\x12=\n" +
+	"\n" +
+	"DeleteView\x12\x1d.perdure.v1.DeleteViewRequest\x1a\x10.perdure.v1.Done\x12;\n" +
 	"\x05Watch\x12\x18.perdure.v1.WatchRequest\x1a\x16.perdure.v1.ChangePage0\x01\x127\n" +
 	"\aDeliver\x12\x1a.perdure.v1.DeliverRequest\x1a\x10.perdure.v1.Done\x12I\n" +
 	"\vDeadLetters\x12\x1e.perdure.v1.DeadLettersRequest\x1a\x1a.perdure.v1.DeadLetterListB5Z3github.com/perdure/perdure/api/perdure/v1;perdurev1b\x06proto3"
@@ -9358,416 +10542,459 @@ func file_perdure_v1_client_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_client_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
+var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 135)
 var file_perdure_v1_client_proto_goTypes = []any{
 	(MailboxVerb)(0),             // 0: perdure.v1.MailboxVerb
 	(StreamKind)(0),              // 1: perdure.v1.StreamKind
 	(LimitScope)(0),              // 2: perdure.v1.LimitScope
 	(BreakerState)(0),            // 3: perdure.v1.BreakerState
-	(*WatchRequest)(nil),         // 4: perdure.v1.WatchRequest
-	(*ChangePage)(nil),           // 5: perdure.v1.ChangePage
-	(*Change)(nil),               // 6: perdure.v1.Change
-	(*DeadLettersRequest)(nil),   // 7: perdure.v1.DeadLettersRequest
-	(*DeadLetterList)(nil),       // 8: perdure.v1.DeadLetterList
-	(*DeadLetter)(nil),           // 9: perdure.v1.DeadLetter
-	(*Done)(nil),                 // 10: perdure.v1.Done
-	(*ServerRequest)(nil),        // 11: perdure.v1.ServerRequest
-	(*ServerReply)(nil),          // 12: perdure.v1.ServerReply
-	(*Target)(nil),               // 13: perdure.v1.Target
-	(*NamedPayload)(nil),         // 14: perdure.v1.NamedPayload
-	(*StartRequest)(nil),         // 15: perdure.v1.StartRequest
-	(*StartReply)(nil),           // 16: perdure.v1.StartReply
-	(*StartManyRequest)(nil),     // 17: perdure.v1.StartManyRequest
-	(*StartedReply)(nil),         // 18: perdure.v1.StartedReply
-	(*StartManyReply)(nil),       // 19: perdure.v1.StartManyReply
-	(*AwaitRequest)(nil),         // 20: perdure.v1.AwaitRequest
-	(*Result)(nil),               // 21: perdure.v1.Result
-	(*SignalRequest)(nil),        // 22: perdure.v1.SignalRequest
-	(*SettleRequest)(nil),        // 23: perdure.v1.SettleRequest
-	(*OrderRequest)(nil),         // 24: perdure.v1.OrderRequest
-	(*SignalsRequest)(nil),       // 25: perdure.v1.SignalsRequest
-	(*MailboxCall)(nil),          // 26: perdure.v1.MailboxCall
-	(*MailboxReply)(nil),         // 27: perdure.v1.MailboxReply
-	(*UpdateRequest)(nil),        // 28: perdure.v1.UpdateRequest
-	(*QueryRequest)(nil),         // 29: perdure.v1.QueryRequest
-	(*ValueReply)(nil),           // 30: perdure.v1.ValueReply
-	(*StateRequest)(nil),         // 31: perdure.v1.StateRequest
-	(*StateReply)(nil),           // 32: perdure.v1.StateReply
-	(*DescribeRequest)(nil),      // 33: perdure.v1.DescribeRequest
-	(*HistoryRequest)(nil),       // 34: perdure.v1.HistoryRequest
-	(*HistoryPart)(nil),          // 35: perdure.v1.HistoryPart
-	(*LabelCondition)(nil),       // 36: perdure.v1.LabelCondition
-	(*ListRequest)(nil),          // 37: perdure.v1.ListRequest
-	(*ListPage)(nil),             // 38: perdure.v1.ListPage
-	(*CountReply)(nil),           // 39: perdure.v1.CountReply
-	(*StrandedRequest)(nil),      // 40: perdure.v1.StrandedRequest
-	(*MissingRequest)(nil),       // 41: perdure.v1.MissingRequest
-	(*MissingReply)(nil),         // 42: perdure.v1.MissingReply
-	(*Edit)(nil),                 // 43: perdure.v1.Edit
-	(*PastRequest)(nil),          // 44: perdure.v1.PastRequest
-	(*PastReply)(nil),            // 45: perdure.v1.PastReply
-	(*ImportRequest)(nil),        // 46: perdure.v1.ImportRequest
-	(*DeleteRequest)(nil),        // 47: perdure.v1.DeleteRequest
-	(*DeletePart)(nil),           // 48: perdure.v1.DeletePart
-	(*DeleteReply)(nil),          // 49: perdure.v1.DeleteReply
-	(*BatchRequest)(nil),         // 50: perdure.v1.BatchRequest
-	(*BatchTarget)(nil),          // 51: perdure.v1.BatchTarget
-	(*ListBatchesRequest)(nil),   // 52: perdure.v1.ListBatchesRequest
-	(*BatchJob)(nil),             // 53: perdure.v1.BatchJob
-	(*BatchProgress)(nil),        // 54: perdure.v1.BatchProgress
-	(*BatchError)(nil),           // 55: perdure.v1.BatchError
-	(*BatchPage)(nil),            // 56: perdure.v1.BatchPage
-	(*CallRequest)(nil),          // 57: perdure.v1.CallRequest
-	(*EntityRequest)(nil),        // 58: perdure.v1.EntityRequest
-	(*Entity)(nil),               // 59: perdure.v1.Entity
-	(*OperationRecord)(nil),      // 60: perdure.v1.OperationRecord
-	(*Damaged)(nil),              // 61: perdure.v1.Damaged
-	(*MailboxItem)(nil),          // 62: perdure.v1.MailboxItem
-	(*EntityInfo)(nil),           // 63: perdure.v1.EntityInfo
-	(*ListEntitiesRequest)(nil),  // 64: perdure.v1.ListEntitiesRequest
-	(*EntityPage)(nil),           // 65: perdure.v1.EntityPage
-	(*UnlockRequest)(nil),        // 66: perdure.v1.UnlockRequest
-	(*MailboxRequest)(nil),       // 67: perdure.v1.MailboxRequest
-	(*EntityVersion)(nil),        // 68: perdure.v1.EntityVersion
-	(*EditEntityRequest)(nil),    // 69: perdure.v1.EditEntityRequest
-	(*EditEntityReply)(nil),      // 70: perdure.v1.EditEntityReply
-	(*DeadID)(nil),               // 71: perdure.v1.DeadID
-	(*ListDeadRequest)(nil),      // 72: perdure.v1.ListDeadRequest
-	(*FailedAttempt)(nil),        // 73: perdure.v1.FailedAttempt
-	(*DeadTask)(nil),             // 74: perdure.v1.DeadTask
-	(*DeadPage)(nil),             // 75: perdure.v1.DeadPage
-	(*DeadGroup)(nil),            // 76: perdure.v1.DeadGroup
-	(*DeadGroups)(nil),           // 77: perdure.v1.DeadGroups
-	(*DeadTaskRequest)(nil),      // 78: perdure.v1.DeadTaskRequest
-	(*RequeueRequest)(nil),       // 79: perdure.v1.RequeueRequest
-	(*RequeueReply)(nil),         // 80: perdure.v1.RequeueReply
-	(*UndoRequeueRequest)(nil),   // 81: perdure.v1.UndoRequeueRequest
-	(*TaskTarget)(nil),           // 82: perdure.v1.TaskTarget
-	(*TaskStatesRequest)(nil),    // 83: perdure.v1.TaskStatesRequest
-	(*TaskState)(nil),            // 84: perdure.v1.TaskState
-	(*TaskStatesReply)(nil),      // 85: perdure.v1.TaskStatesReply
-	(*TaskLogsRequest)(nil),      // 86: perdure.v1.TaskLogsRequest
-	(*TaskLine)(nil),             // 87: perdure.v1.TaskLine
-	(*TaskLogsPage)(nil),         // 88: perdure.v1.TaskLogsPage
-	(*TaskStreamRequest)(nil),    // 89: perdure.v1.TaskStreamRequest
-	(*StreamItem)(nil),           // 90: perdure.v1.StreamItem
-	(*TaskStreamPage)(nil),       // 91: perdure.v1.TaskStreamPage
-	(*ListWorkersRequest)(nil),   // 92: perdure.v1.ListWorkersRequest
-	(*WorkerInfo)(nil),           // 93: perdure.v1.WorkerInfo
-	(*WorkerList)(nil),           // 94: perdure.v1.WorkerList
-	(*ListQueuesRequest)(nil),    // 95: perdure.v1.ListQueuesRequest
-	(*QueueInfo)(nil),            // 96: perdure.v1.QueueInfo
-	(*QueueList)(nil),            // 97: perdure.v1.QueueList
-	(*LimitsRequest)(nil),        // 98: perdure.v1.LimitsRequest
-	(*Limit)(nil),                // 99: perdure.v1.Limit
-	(*LimitUse)(nil),             // 100: perdure.v1.LimitUse
-	(*LimitStatus)(nil),          // 101: perdure.v1.LimitStatus
-	(*LimitList)(nil),            // 102: perdure.v1.LimitList
-	(*SetLimitRequest)(nil),      // 103: perdure.v1.SetLimitRequest
-	(*DeleteLimitRequest)(nil),   // 104: perdure.v1.DeleteLimitRequest
-	(*BreakersRequest)(nil),      // 105: perdure.v1.BreakersRequest
-	(*BreakerRule)(nil),          // 106: perdure.v1.BreakerRule
-	(*BreakerRuleList)(nil),      // 107: perdure.v1.BreakerRuleList
-	(*BreakerStatus)(nil),        // 108: perdure.v1.BreakerStatus
-	(*BreakerList)(nil),          // 109: perdure.v1.BreakerList
-	(*DeleteBreakerRequest)(nil), // 110: perdure.v1.DeleteBreakerRequest
-	(*TripBreakerRequest)(nil),   // 111: perdure.v1.TripBreakerRequest
-	(*ResetBreakerRequest)(nil),  // 112: perdure.v1.ResetBreakerRequest
-	(*PauseBreakerRequest)(nil),  // 113: perdure.v1.PauseBreakerRequest
-	(*QueuesRequest)(nil),        // 114: perdure.v1.QueuesRequest
-	(*QueueStatus)(nil),          // 115: perdure.v1.QueueStatus
-	(*QueueStatusList)(nil),      // 116: perdure.v1.QueueStatusList
-	(*AllowanceRequest)(nil),     // 117: perdure.v1.AllowanceRequest
-	(*AllowanceValue)(nil),       // 118: perdure.v1.AllowanceValue
-	(*PauseQueueRequest)(nil),    // 119: perdure.v1.PauseQueueRequest
-	(*ResumeQueueRequest)(nil),   // 120: perdure.v1.ResumeQueueRequest
-	(*DeliverRequest)(nil),       // 121: perdure.v1.DeliverRequest
-	(Status)(0),                  // 122: perdure.v1.Status
-	(*Address)(nil),              // 123: perdure.v1.Address
-	(*Payload)(nil),              // 124: perdure.v1.Payload
-	(ReusePolicy)(0),             // 125: perdure.v1.ReusePolicy
-	(*Label)(nil),                // 126: perdure.v1.Label
-	(*TaskSpec)(nil),             // 127: perdure.v1.TaskSpec
-	(*Terms)(nil),                // 128: perdure.v1.Terms
-	(*ErrorDetail)(nil),          // 129: perdure.v1.ErrorDetail
-	(*Outcome)(nil),              // 130: perdure.v1.Outcome
-	(*Failure)(nil),              // 131: perdure.v1.Failure
-	(*Link)(nil),                 // 132: perdure.v1.Link
-	(*HistoryEvent)(nil),         // 133: perdure.v1.HistoryEvent
-	(*Description)(nil),          // 134: perdure.v1.Description
-	(*Reason)(nil),               // 135: perdure.v1.Reason
-	(*Start)(nil),                // 136: perdure.v1.Start
-	(*TaskRef)(nil),              // 137: perdure.v1.TaskRef
+	(*ViewsRequest)(nil),         // 4: perdure.v1.ViewsRequest
+	(*View)(nil),                 // 5: perdure.v1.View
+	(*ViewList)(nil),             // 6: perdure.v1.ViewList
+	(*SetViewRequest)(nil),       // 7: perdure.v1.SetViewRequest
+	(*DeleteViewRequest)(nil),    // 8: perdure.v1.DeleteViewRequest
+	(*WatchRequest)(nil),         // 9: perdure.v1.WatchRequest
+	(*ChangePage)(nil),           // 10: perdure.v1.ChangePage
+	(*Change)(nil),               // 11: perdure.v1.Change
+	(*DeadLettersRequest)(nil),   // 12: perdure.v1.DeadLettersRequest
+	(*DeadLetterList)(nil),       // 13: perdure.v1.DeadLetterList
+	(*DeadLetter)(nil),           // 14: perdure.v1.DeadLetter
+	(*Done)(nil),                 // 15: perdure.v1.Done
+	(*ServerRequest)(nil),        // 16: perdure.v1.ServerRequest
+	(*ServerReply)(nil),          // 17: perdure.v1.ServerReply
+	(*Target)(nil),               // 18: perdure.v1.Target
+	(*NamedPayload)(nil),         // 19: perdure.v1.NamedPayload
+	(*StartRequest)(nil),         // 20: perdure.v1.StartRequest
+	(*StartReply)(nil),           // 21: perdure.v1.StartReply
+	(*StartManyRequest)(nil),     // 22: perdure.v1.StartManyRequest
+	(*StartedReply)(nil),         // 23: perdure.v1.StartedReply
+	(*StartManyReply)(nil),       // 24: perdure.v1.StartManyReply
+	(*AwaitRequest)(nil),         // 25: perdure.v1.AwaitRequest
+	(*Result)(nil),               // 26: perdure.v1.Result
+	(*SignalRequest)(nil),        // 27: perdure.v1.SignalRequest
+	(*SettleRequest)(nil),        // 28: perdure.v1.SettleRequest
+	(*OrderRequest)(nil),         // 29: perdure.v1.OrderRequest
+	(*SignalsRequest)(nil),       // 30: perdure.v1.SignalsRequest
+	(*MailboxCall)(nil),          // 31: perdure.v1.MailboxCall
+	(*MailboxReply)(nil),         // 32: perdure.v1.MailboxReply
+	(*UpdateRequest)(nil),        // 33: perdure.v1.UpdateRequest
+	(*QueryRequest)(nil),         // 34: perdure.v1.QueryRequest
+	(*ValueReply)(nil),           // 35: perdure.v1.ValueReply
+	(*StateRequest)(nil),         // 36: perdure.v1.StateRequest
+	(*StateReply)(nil),           // 37: perdure.v1.StateReply
+	(*DescribeRequest)(nil),      // 38: perdure.v1.DescribeRequest
+	(*HistoryRequest)(nil),       // 39: perdure.v1.HistoryRequest
+	(*HistoryPart)(nil),          // 40: perdure.v1.HistoryPart
+	(*LabelCondition)(nil),       // 41: perdure.v1.LabelCondition
+	(*ListRequest)(nil),          // 42: perdure.v1.ListRequest
+	(*ListPage)(nil),             // 43: perdure.v1.ListPage
+	(*CountReply)(nil),           // 44: perdure.v1.CountReply
+	(*TallyRequest)(nil),         // 45: perdure.v1.TallyRequest
+	(*TallyReply)(nil),           // 46: perdure.v1.TallyReply
+	(*TallyGroup)(nil),           // 47: perdure.v1.TallyGroup
+	(*ExplainRequest)(nil),       // 48: perdure.v1.ExplainRequest
+	(*Explanation)(nil),          // 49: perdure.v1.Explanation
+	(*Reference)(nil),            // 50: perdure.v1.Reference
+	(*ExplainedNode)(nil),        // 51: perdure.v1.ExplainedNode
+	(*ExplainedEdge)(nil),        // 52: perdure.v1.ExplainedEdge
+	(*SeriesRequest)(nil),        // 53: perdure.v1.SeriesRequest
+	(*SeriesReply)(nil),          // 54: perdure.v1.SeriesReply
+	(*SeriesLine)(nil),           // 55: perdure.v1.SeriesLine
+	(*SeriesNode)(nil),           // 56: perdure.v1.SeriesNode
+	(*StrandedRequest)(nil),      // 57: perdure.v1.StrandedRequest
+	(*MissingRequest)(nil),       // 58: perdure.v1.MissingRequest
+	(*MissingReply)(nil),         // 59: perdure.v1.MissingReply
+	(*Edit)(nil),                 // 60: perdure.v1.Edit
+	(*PastRequest)(nil),          // 61: perdure.v1.PastRequest
+	(*PastReply)(nil),            // 62: perdure.v1.PastReply
+	(*ImportRequest)(nil),        // 63: perdure.v1.ImportRequest
+	(*DeleteRequest)(nil),        // 64: perdure.v1.DeleteRequest
+	(*DeletePart)(nil),           // 65: perdure.v1.DeletePart
+	(*DeleteReply)(nil),          // 66: perdure.v1.DeleteReply
+	(*BatchRequest)(nil),         // 67: perdure.v1.BatchRequest
+	(*BatchTarget)(nil),          // 68: perdure.v1.BatchTarget
+	(*ListBatchesRequest)(nil),   // 69: perdure.v1.ListBatchesRequest
+	(*BatchJob)(nil),             // 70: perdure.v1.BatchJob
+	(*BatchProgress)(nil),        // 71: perdure.v1.BatchProgress
+	(*BatchError)(nil),           // 72: perdure.v1.BatchError
+	(*BatchPage)(nil),            // 73: perdure.v1.BatchPage
+	(*CallRequest)(nil),          // 74: perdure.v1.CallRequest
+	(*EntityRequest)(nil),        // 75: perdure.v1.EntityRequest
+	(*Entity)(nil),               // 76: perdure.v1.Entity
+	(*OperationRecord)(nil),      // 77: perdure.v1.OperationRecord
+	(*Damaged)(nil),              // 78: perdure.v1.Damaged
+	(*MailboxItem)(nil),          // 79: perdure.v1.MailboxItem
+	(*EntityInfo)(nil),           // 80: perdure.v1.EntityInfo
+	(*ListEntitiesRequest)(nil),  // 81: perdure.v1.ListEntitiesRequest
+	(*EntityPage)(nil),           // 82: perdure.v1.EntityPage
+	(*UnlockRequest)(nil),        // 83: perdure.v1.UnlockRequest
+	(*MailboxRequest)(nil),       // 84: perdure.v1.MailboxRequest
+	(*EntityVersion)(nil),        // 85: perdure.v1.EntityVersion
+	(*EditEntityRequest)(nil),    // 86: perdure.v1.EditEntityRequest
+	(*EditEntityReply)(nil),      // 87: perdure.v1.EditEntityReply
+	(*DeadID)(nil),               // 88: perdure.v1.DeadID
+	(*ListDeadRequest)(nil),      // 89: perdure.v1.ListDeadRequest
+	(*FailedAttempt)(nil),        // 90: perdure.v1.FailedAttempt
+	(*DeadTask)(nil),             // 91: perdure.v1.DeadTask
+	(*DeadPage)(nil),             // 92: perdure.v1.DeadPage
+	(*DeadGroup)(nil),            // 93: perdure.v1.DeadGroup
+	(*DeadGroups)(nil),           // 94: perdure.v1.DeadGroups
+	(*DeadTaskRequest)(nil),      // 95: perdure.v1.DeadTaskRequest
+	(*RequeueRequest)(nil),       // 96: perdure.v1.RequeueRequest
+	(*RequeueReply)(nil),         // 97: perdure.v1.RequeueReply
+	(*UndoRequeueRequest)(nil),   // 98: perdure.v1.UndoRequeueRequest
+	(*TaskTarget)(nil),           // 99: perdure.v1.TaskTarget
+	(*TaskStatesRequest)(nil),    // 100: perdure.v1.TaskStatesRequest
+	(*TaskState)(nil),            // 101: perdure.v1.TaskState
+	(*TaskStatesReply)(nil),      // 102: perdure.v1.TaskStatesReply
+	(*TaskLogsRequest)(nil),      // 103: perdure.v1.TaskLogsRequest
+	(*TaskLine)(nil),             // 104: perdure.v1.TaskLine
+	(*TaskLogsPage)(nil),         // 105: perdure.v1.TaskLogsPage
+	(*TaskStreamRequest)(nil),    // 106: perdure.v1.TaskStreamRequest
+	(*StreamItem)(nil),           // 107: perdure.v1.StreamItem
+	(*TaskStreamPage)(nil),       // 108: perdure.v1.TaskStreamPage
+	(*ListWorkersRequest)(nil),   // 109: perdure.v1.ListWorkersRequest
+	(*WorkerInfo)(nil),           // 110: perdure.v1.WorkerInfo
+	(*WorkerList)(nil),           // 111: perdure.v1.WorkerList
+	(*ListQueuesRequest)(nil),    // 112: perdure.v1.ListQueuesRequest
+	(*QueueInfo)(nil),            // 113: perdure.v1.QueueInfo
+	(*QueueList)(nil),            // 114: perdure.v1.QueueList
+	(*LimitsRequest)(nil),        // 115: perdure.v1.LimitsRequest
+	(*Limit)(nil),                // 116: perdure.v1.Limit
+	(*LimitUse)(nil),             // 117: perdure.v1.LimitUse
+	(*LimitStatus)(nil),          // 118: perdure.v1.LimitStatus
+	(*LimitList)(nil),            // 119: perdure.v1.LimitList
+	(*SetLimitRequest)(nil),      // 120: perdure.v1.SetLimitRequest
+	(*DeleteLimitRequest)(nil),   // 121: perdure.v1.DeleteLimitRequest
+	(*BreakersRequest)(nil),      // 122: perdure.v1.BreakersRequest
+	(*BreakerRule)(nil),          // 123: perdure.v1.BreakerRule
+	(*BreakerRuleList)(nil),      // 124: perdure.v1.BreakerRuleList
+	(*BreakerStatus)(nil),        // 125: perdure.v1.BreakerStatus
+	(*BreakerList)(nil),          // 126: perdure.v1.BreakerList
+	(*DeleteBreakerRequest)(nil), // 127: perdure.v1.DeleteBreakerRequest
+	(*TripBreakerRequest)(nil),   // 128: perdure.v1.TripBreakerRequest
+	(*ResetBreakerRequest)(nil),  // 129: perdure.v1.ResetBreakerRequest
+	(*PauseBreakerRequest)(nil),  // 130: perdure.v1.PauseBreakerRequest
+	(*QueuesRequest)(nil),        // 131: perdure.v1.QueuesRequest
+	(*QueueStatus)(nil),          // 132: perdure.v1.QueueStatus
+	(*QueueStatusList)(nil),      // 133: perdure.v1.QueueStatusList
+	(*AllowanceRequest)(nil),     // 134: perdure.v1.AllowanceRequest
+	(*AllowanceValue)(nil),       // 135: perdure.v1.AllowanceValue
+	(*PauseQueueRequest)(nil),    // 136: perdure.v1.PauseQueueRequest
+	(*ResumeQueueRequest)(nil),   // 137: perdure.v1.ResumeQueueRequest
+	(*DeliverRequest)(nil),       // 138: perdure.v1.DeliverRequest
+	(Status)(0),                  // 139: perdure.v1.Status
+	(*Address)(nil),              // 140: perdure.v1.Address
+	(*Payload)(nil),              // 141: perdure.v1.Payload
+	(ReusePolicy)(0),             // 142: perdure.v1.ReusePolicy
+	(*Label)(nil),                // 143: perdure.v1.Label
+	(*TaskSpec)(nil),             // 144: perdure.v1.TaskSpec
+	(*Terms)(nil),                // 145: perdure.v1.Terms
+	(*ErrorDetail)(nil),          // 146: perdure.v1.ErrorDetail
+	(*Outcome)(nil),              // 147: perdure.v1.Outcome
+	(*Failure)(nil),              // 148: perdure.v1.Failure
+	(*Link)(nil),                 // 149: perdure.v1.Link
+	(*HistoryEvent)(nil),         // 150: perdure.v1.HistoryEvent
+	(*Description)(nil),          // 151: perdure.v1.Description
+	(*Reason)(nil),               // 152: perdure.v1.Reason
+	(*Start)(nil),                // 153: perdure.v1.Start
+	(*TaskRef)(nil),              // 154: perdure.v1.TaskRef
 }
 var file_perdure_v1_client_proto_depIdxs = []int32{
-	122, // 0: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
-	6,   // 1: perdure.v1.ChangePage.changes:type_name -> perdure.v1.Change
-	123, // 2: perdure.v1.Change.address:type_name -> perdure.v1.Address
-	122, // 3: perdure.v1.Change.status:type_name -> perdure.v1.Status
-	9,   // 4: perdure.v1.DeadLetterList.letters:type_name -> perdure.v1.DeadLetter
-	123, // 5: perdure.v1.Target.address:type_name -> perdure.v1.Address
-	124, // 6: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
-	123, // 7: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
-	124, // 8: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
-	125, // 9: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	14,  // 10: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
-	126, // 11: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
-	127, // 12: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
-	128, // 13: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
-	122, // 14: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
-	15,  // 15: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
-	16,  // 16: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
-	129, // 17: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
-	18,  // 18: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
-	13,  // 19: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
-	130, // 20: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
-	13,  // 21: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
-	124, // 22: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
-	13,  // 23: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
-	124, // 24: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
-	131, // 25: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
-	13,  // 26: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
-	13,  // 27: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
-	0,   // 28: perdure.v1.SignalsRequest.verb:type_name -> perdure.v1.MailboxVerb
-	132, // 29: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
-	124, // 30: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
-	26,  // 31: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
-	13,  // 32: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
-	124, // 33: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
-	13,  // 34: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
-	124, // 35: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
-	124, // 36: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
-	13,  // 37: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
-	124, // 38: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
-	13,  // 39: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
-	13,  // 40: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
-	133, // 41: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
-	122, // 42: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
-	36,  // 43: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
-	134, // 44: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
-	123, // 45: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
-	127, // 46: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
-	135, // 47: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
-	124, // 48: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
-	13,  // 49: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
-	43,  // 50: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
-	125, // 51: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	123, // 52: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
-	122, // 53: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
-	133, // 54: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
-	133, // 55: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
-	133, // 56: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
-	136, // 57: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
-	130, // 58: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
-	125, // 59: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	133, // 60: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
-	13,  // 61: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
-	49,  // 62: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
-	124, // 63: perdure.v1.BatchRequest.input:type_name -> perdure.v1.Payload
-	122, // 64: perdure.v1.BatchJob.status:type_name -> perdure.v1.Status
-	131, // 65: perdure.v1.BatchJob.failure:type_name -> perdure.v1.Failure
-	135, // 66: perdure.v1.BatchJob.reasons:type_name -> perdure.v1.Reason
-	54,  // 67: perdure.v1.BatchJob.progress:type_name -> perdure.v1.BatchProgress
-	55,  // 68: perdure.v1.BatchProgress.errors:type_name -> perdure.v1.BatchError
-	53,  // 69: perdure.v1.BatchPage.batches:type_name -> perdure.v1.BatchJob
-	123, // 70: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
-	124, // 71: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
-	123, // 72: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
-	123, // 73: perdure.v1.Entity.address:type_name -> perdure.v1.Address
-	124, // 74: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
-	132, // 75: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
-	60,  // 76: perdure.v1.Entity.log:type_name -> perdure.v1.OperationRecord
-	132, // 77: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
-	131, // 78: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
-	124, // 79: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
-	61,  // 80: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
-	59,  // 81: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
-	62,  // 82: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
-	135, // 83: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
-	59,  // 84: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
-	123, // 85: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
-	123, // 86: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
-	0,   // 87: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
-	123, // 88: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
-	68,  // 89: perdure.v1.EditEntityRequest.version:type_name -> perdure.v1.EntityVersion
-	124, // 90: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
-	68,  // 91: perdure.v1.EditEntityReply.version:type_name -> perdure.v1.EntityVersion
-	131, // 92: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
-	71,  // 93: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
-	123, // 94: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
-	127, // 95: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
-	124, // 96: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
-	73,  // 97: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
-	131, // 98: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
-	123, // 99: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
-	74,  // 100: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
-	76,  // 101: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
-	71,  // 102: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
-	71,  // 103: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
-	124, // 104: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
-	123, // 105: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
-	71,  // 106: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
-	13,  // 107: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
-	82,  // 108: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
-	124, // 109: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
-	84,  // 110: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
-	82,  // 111: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
-	87,  // 112: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
-	82,  // 113: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
-	1,   // 114: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
-	124, // 115: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
-	90,  // 116: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
-	93,  // 117: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
-	96,  // 118: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
-	2,   // 119: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
-	137, // 120: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
-	137, // 121: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
-	99,  // 122: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
-	100, // 123: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
-	101, // 124: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
-	99,  // 125: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
-	106, // 126: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
-	3,   // 127: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
-	106, // 128: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
-	108, // 129: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
-	115, // 130: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
-	11,  // 131: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
-	15,  // 132: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
-	17,  // 133: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
-	15,  // 134: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
-	20,  // 135: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
-	22,  // 136: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
-	23,  // 137: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
-	24,  // 138: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
-	24,  // 139: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
-	24,  // 140: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
-	24,  // 141: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
-	25,  // 142: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
-	28,  // 143: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
-	29,  // 144: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
-	31,  // 145: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
-	33,  // 146: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
-	34,  // 147: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
-	37,  // 148: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
-	37,  // 149: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
-	40,  // 150: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
-	41,  // 151: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
-	44,  // 152: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
-	44,  // 153: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
-	44,  // 154: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
-	46,  // 155: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
-	47,  // 156: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
-	50,  // 157: perdure.v1.ClientService.StartBatch:input_type -> perdure.v1.BatchRequest
-	51,  // 158: perdure.v1.ClientService.Batch:input_type -> perdure.v1.BatchTarget
-	52,  // 159: perdure.v1.ClientService.ListBatches:input_type -> perdure.v1.ListBatchesRequest
-	51,  // 160: perdure.v1.ClientService.CancelBatch:input_type -> perdure.v1.BatchTarget
-	57,  // 161: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
-	58,  // 162: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
-	64,  // 163: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
-	66,  // 164: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
-	67,  // 165: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
-	69,  // 166: perdure.v1.ClientService.EditEntity:input_type -> perdure.v1.EditEntityRequest
-	72,  // 167: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
-	72,  // 168: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
-	72,  // 169: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
-	78,  // 170: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
-	79,  // 171: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
-	81,  // 172: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
-	78,  // 173: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
-	83,  // 174: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
-	86,  // 175: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
-	89,  // 176: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
-	92,  // 177: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
-	95,  // 178: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
-	98,  // 179: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
-	103, // 180: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
-	104, // 181: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
-	105, // 182: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
-	105, // 183: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
-	106, // 184: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
-	110, // 185: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
-	111, // 186: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
-	112, // 187: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
-	113, // 188: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
-	114, // 189: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
-	117, // 190: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
-	118, // 191: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
-	119, // 192: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
-	120, // 193: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
-	4,   // 194: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
-	121, // 195: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
-	7,   // 196: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
-	12,  // 197: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
-	16,  // 198: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
-	19,  // 199: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
-	21,  // 200: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
-	21,  // 201: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
-	10,  // 202: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
-	10,  // 203: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
-	10,  // 204: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
-	10,  // 205: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
-	10,  // 206: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
-	10,  // 207: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
-	27,  // 208: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
-	30,  // 209: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
-	30,  // 210: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
-	32,  // 211: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
-	134, // 212: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
-	35,  // 213: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
-	38,  // 214: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
-	39,  // 215: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
-	38,  // 216: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
-	42,  // 217: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
-	45,  // 218: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
-	45,  // 219: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
-	45,  // 220: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
-	45,  // 221: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
-	48,  // 222: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
-	53,  // 223: perdure.v1.ClientService.StartBatch:output_type -> perdure.v1.BatchJob
-	53,  // 224: perdure.v1.ClientService.Batch:output_type -> perdure.v1.BatchJob
-	56,  // 225: perdure.v1.ClientService.ListBatches:output_type -> perdure.v1.BatchPage
-	10,  // 226: perdure.v1.ClientService.CancelBatch:output_type -> perdure.v1.Done
-	30,  // 227: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
-	63,  // 228: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
-	65,  // 229: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
-	10,  // 230: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
-	27,  // 231: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
-	70,  // 232: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
-	75,  // 233: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
-	39,  // 234: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
-	77,  // 235: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
-	74,  // 236: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
-	80,  // 237: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
-	10,  // 238: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
-	10,  // 239: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
-	85,  // 240: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
-	88,  // 241: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
-	91,  // 242: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
-	94,  // 243: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
-	97,  // 244: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
-	102, // 245: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
-	10,  // 246: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
-	10,  // 247: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
-	109, // 248: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
-	107, // 249: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
-	10,  // 250: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
-	10,  // 251: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
-	10,  // 252: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
-	10,  // 253: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
-	10,  // 254: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
-	116, // 255: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
-	118, // 256: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
-	10,  // 257: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
-	10,  // 258: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
-	10,  // 259: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
-	5,   // 260: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
-	10,  // 261: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
-	8,   // 262: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
-	197, // [197:263] is the sub-list for method output_type
-	131, // [131:197] is the sub-list for method input_type
-	131, // [131:131] is the sub-list for extension type_name
-	131, // [131:131] is the sub-list for extension extendee
-	0,   // [0:131] is the sub-list for field type_name
+	5,   // 0: perdure.v1.ViewList.views:type_name -> perdure.v1.View
+	5,   // 1: perdure.v1.SetViewRequest.view:type_name -> perdure.v1.View
+	139, // 2: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
+	11,  // 3: perdure.v1.ChangePage.changes:type_name -> perdure.v1.Change
+	140, // 4: perdure.v1.Change.address:type_name -> perdure.v1.Address
+	139, // 5: perdure.v1.Change.status:type_name -> perdure.v1.Status
+	14,  // 6: perdure.v1.DeadLetterList.letters:type_name -> perdure.v1.DeadLetter
+	140, // 7: perdure.v1.Target.address:type_name -> perdure.v1.Address
+	141, // 8: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
+	140, // 9: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
+	141, // 10: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
+	142, // 11: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	19,  // 12: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
+	143, // 13: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
+	144, // 14: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
+	145, // 15: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
+	139, // 16: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
+	20,  // 17: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
+	21,  // 18: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
+	146, // 19: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
+	23,  // 20: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
+	18,  // 21: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
+	147, // 22: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
+	18,  // 23: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
+	141, // 24: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
+	18,  // 25: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
+	141, // 26: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
+	148, // 27: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
+	18,  // 28: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
+	18,  // 29: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
+	0,   // 30: perdure.v1.SignalsRequest.verb:type_name -> perdure.v1.MailboxVerb
+	149, // 31: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
+	141, // 32: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
+	31,  // 33: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
+	18,  // 34: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
+	141, // 35: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
+	18,  // 36: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
+	141, // 37: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
+	141, // 38: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
+	18,  // 39: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
+	141, // 40: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
+	18,  // 41: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
+	18,  // 42: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
+	150, // 43: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
+	139, // 44: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
+	41,  // 45: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
+	151, // 46: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
+	42,  // 47: perdure.v1.TallyRequest.select:type_name -> perdure.v1.ListRequest
+	47,  // 48: perdure.v1.TallyReply.groups:type_name -> perdure.v1.TallyGroup
+	139, // 49: perdure.v1.TallyGroup.status:type_name -> perdure.v1.Status
+	18,  // 50: perdure.v1.ExplainRequest.target:type_name -> perdure.v1.Target
+	51,  // 51: perdure.v1.Explanation.nodes:type_name -> perdure.v1.ExplainedNode
+	52,  // 52: perdure.v1.Explanation.edges:type_name -> perdure.v1.ExplainedEdge
+	140, // 53: perdure.v1.Reference.address:type_name -> perdure.v1.Address
+	50,  // 54: perdure.v1.ExplainedNode.of:type_name -> perdure.v1.Reference
+	139, // 55: perdure.v1.ExplainedNode.status:type_name -> perdure.v1.Status
+	152, // 56: perdure.v1.ExplainedNode.reasons:type_name -> perdure.v1.Reason
+	55,  // 57: perdure.v1.SeriesReply.lines:type_name -> perdure.v1.SeriesLine
+	56,  // 58: perdure.v1.SeriesReply.nodes:type_name -> perdure.v1.SeriesNode
+	140, // 59: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
+	144, // 60: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
+	152, // 61: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
+	141, // 62: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
+	18,  // 63: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
+	60,  // 64: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
+	142, // 65: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	140, // 66: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
+	139, // 67: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
+	150, // 68: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
+	150, // 69: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
+	150, // 70: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
+	153, // 71: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
+	147, // 72: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
+	142, // 73: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	150, // 74: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
+	18,  // 75: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
+	66,  // 76: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
+	141, // 77: perdure.v1.BatchRequest.input:type_name -> perdure.v1.Payload
+	139, // 78: perdure.v1.BatchJob.status:type_name -> perdure.v1.Status
+	148, // 79: perdure.v1.BatchJob.failure:type_name -> perdure.v1.Failure
+	152, // 80: perdure.v1.BatchJob.reasons:type_name -> perdure.v1.Reason
+	71,  // 81: perdure.v1.BatchJob.progress:type_name -> perdure.v1.BatchProgress
+	72,  // 82: perdure.v1.BatchProgress.errors:type_name -> perdure.v1.BatchError
+	70,  // 83: perdure.v1.BatchPage.batches:type_name -> perdure.v1.BatchJob
+	140, // 84: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
+	141, // 85: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
+	140, // 86: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
+	140, // 87: perdure.v1.Entity.address:type_name -> perdure.v1.Address
+	141, // 88: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
+	149, // 89: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
+	77,  // 90: perdure.v1.Entity.log:type_name -> perdure.v1.OperationRecord
+	149, // 91: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
+	148, // 92: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
+	141, // 93: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
+	78,  // 94: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
+	76,  // 95: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
+	79,  // 96: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
+	152, // 97: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
+	76,  // 98: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
+	140, // 99: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
+	140, // 100: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
+	0,   // 101: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
+	140, // 102: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
+	85,  // 103: perdure.v1.EditEntityRequest.version:type_name -> perdure.v1.EntityVersion
+	141, // 104: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
+	85,  // 105: perdure.v1.EditEntityReply.version:type_name -> perdure.v1.EntityVersion
+	148, // 106: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
+	88,  // 107: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
+	140, // 108: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
+	144, // 109: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
+	141, // 110: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
+	90,  // 111: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
+	148, // 112: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
+	140, // 113: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
+	91,  // 114: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
+	93,  // 115: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
+	88,  // 116: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
+	88,  // 117: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
+	141, // 118: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
+	140, // 119: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
+	88,  // 120: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
+	18,  // 121: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
+	99,  // 122: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
+	141, // 123: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
+	101, // 124: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
+	99,  // 125: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
+	104, // 126: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
+	99,  // 127: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
+	1,   // 128: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
+	141, // 129: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
+	107, // 130: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
+	110, // 131: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
+	113, // 132: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
+	2,   // 133: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
+	154, // 134: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
+	154, // 135: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
+	116, // 136: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
+	117, // 137: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
+	118, // 138: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
+	116, // 139: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
+	123, // 140: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
+	3,   // 141: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
+	123, // 142: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
+	125, // 143: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
+	132, // 144: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
+	16,  // 145: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
+	20,  // 146: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
+	22,  // 147: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
+	20,  // 148: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
+	25,  // 149: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
+	27,  // 150: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
+	28,  // 151: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
+	29,  // 152: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
+	29,  // 153: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
+	29,  // 154: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
+	29,  // 155: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
+	30,  // 156: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
+	33,  // 157: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
+	34,  // 158: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
+	36,  // 159: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
+	38,  // 160: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
+	39,  // 161: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
+	42,  // 162: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
+	42,  // 163: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
+	45,  // 164: perdure.v1.ClientService.Tally:input_type -> perdure.v1.TallyRequest
+	48,  // 165: perdure.v1.ClientService.Explain:input_type -> perdure.v1.ExplainRequest
+	53,  // 166: perdure.v1.ClientService.Series:input_type -> perdure.v1.SeriesRequest
+	57,  // 167: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
+	58,  // 168: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
+	61,  // 169: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
+	61,  // 170: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
+	61,  // 171: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
+	63,  // 172: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
+	64,  // 173: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
+	67,  // 174: perdure.v1.ClientService.StartBatch:input_type -> perdure.v1.BatchRequest
+	68,  // 175: perdure.v1.ClientService.Batch:input_type -> perdure.v1.BatchTarget
+	69,  // 176: perdure.v1.ClientService.ListBatches:input_type -> perdure.v1.ListBatchesRequest
+	68,  // 177: perdure.v1.ClientService.CancelBatch:input_type -> perdure.v1.BatchTarget
+	74,  // 178: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
+	75,  // 179: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
+	81,  // 180: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
+	83,  // 181: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
+	84,  // 182: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
+	86,  // 183: perdure.v1.ClientService.EditEntity:input_type -> perdure.v1.EditEntityRequest
+	89,  // 184: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
+	89,  // 185: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
+	89,  // 186: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
+	95,  // 187: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
+	96,  // 188: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
+	98,  // 189: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
+	95,  // 190: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
+	100, // 191: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
+	103, // 192: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
+	106, // 193: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
+	109, // 194: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
+	112, // 195: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
+	115, // 196: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
+	120, // 197: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
+	121, // 198: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
+	122, // 199: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
+	122, // 200: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
+	123, // 201: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
+	127, // 202: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
+	128, // 203: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
+	129, // 204: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
+	130, // 205: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
+	131, // 206: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
+	134, // 207: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
+	135, // 208: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
+	136, // 209: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
+	137, // 210: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
+	4,   // 211: perdure.v1.ClientService.Views:input_type -> perdure.v1.ViewsRequest
+	7,   // 212: perdure.v1.ClientService.SetView:input_type -> perdure.v1.SetViewRequest
+	8,   // 213: perdure.v1.ClientService.DeleteView:input_type -> perdure.v1.DeleteViewRequest
+	9,   // 214: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
+	138, // 215: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
+	12,  // 216: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
+	17,  // 217: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
+	21,  // 218: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
+	24,  // 219: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
+	26,  // 220: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
+	26,  // 221: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
+	15,  // 222: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
+	15,  // 223: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
+	15,  // 224: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
+	15,  // 225: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
+	15,  // 226: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
+	15,  // 227: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
+	32,  // 228: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
+	35,  // 229: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
+	35,  // 230: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
+	37,  // 231: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
+	151, // 232: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
+	40,  // 233: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
+	43,  // 234: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
+	44,  // 235: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
+	46,  // 236: perdure.v1.ClientService.Tally:output_type -> perdure.v1.TallyReply
+	49,  // 237: perdure.v1.ClientService.Explain:output_type -> perdure.v1.Explanation
+	54,  // 238: perdure.v1.ClientService.Series:output_type -> perdure.v1.SeriesReply
+	43,  // 239: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
+	59,  // 240: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
+	62,  // 241: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
+	62,  // 242: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
+	62,  // 243: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
+	62,  // 244: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
+	65,  // 245: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
+	70,  // 246: perdure.v1.ClientService.StartBatch:output_type -> perdure.v1.BatchJob
+	70,  // 247: perdure.v1.ClientService.Batch:output_type -> perdure.v1.BatchJob
+	73,  // 248: perdure.v1.ClientService.ListBatches:output_type -> perdure.v1.BatchPage
+	15,  // 249: perdure.v1.ClientService.CancelBatch:output_type -> perdure.v1.Done
+	35,  // 250: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
+	80,  // 251: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
+	82,  // 252: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
+	15,  // 253: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
+	32,  // 254: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
+	87,  // 255: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
+	92,  // 256: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
+	44,  // 257: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
+	94,  // 258: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
+	91,  // 259: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
+	97,  // 260: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
+	15,  // 261: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
+	15,  // 262: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
+	102, // 263: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
+	105, // 264: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
+	108, // 265: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
+	111, // 266: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
+	114, // 267: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
+	119, // 268: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
+	15,  // 269: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
+	15,  // 270: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
+	126, // 271: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
+	124, // 272: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
+	15,  // 273: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
+	15,  // 274: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
+	15,  // 275: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
+	15,  // 276: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
+	15,  // 277: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
+	133, // 278: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
+	135, // 279: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
+	15,  // 280: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
+	15,  // 281: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
+	15,  // 282: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
+	6,   // 283: perdure.v1.ClientService.Views:output_type -> perdure.v1.ViewList
+	5,   // 284: perdure.v1.ClientService.SetView:output_type -> perdure.v1.View
+	15,  // 285: perdure.v1.ClientService.DeleteView:output_type -> perdure.v1.Done
+	10,  // 286: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
+	15,  // 287: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
+	13,  // 288: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
+	217, // [217:289] is the sub-list for method output_type
+	145, // [145:217] is the sub-list for method input_type
+	145, // [145:145] is the sub-list for extension type_name
+	145, // [145:145] is the sub-list for extension extendee
+	0,   // [0:145] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_client_proto_init() }
@@ -9777,19 +11004,21 @@ func file_perdure_v1_client_proto_init() {
 	}
 	file_perdure_v1_common_proto_init()
 	file_perdure_v1_execution_proto_init()
-	file_perdure_v1_client_proto_msgTypes[44].OneofWrappers = []any{
+	file_perdure_v1_client_proto_msgTypes[3].OneofWrappers = []any{}
+	file_perdure_v1_client_proto_msgTypes[4].OneofWrappers = []any{}
+	file_perdure_v1_client_proto_msgTypes[61].OneofWrappers = []any{
 		(*DeletePart_Rows)(nil),
 		(*DeletePart_AllRowsSent)(nil),
 		(*DeletePart_Reply)(nil),
 	}
-	file_perdure_v1_client_proto_msgTypes[68].OneofWrappers = []any{}
+	file_perdure_v1_client_proto_msgTypes[85].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_client_proto_rawDesc), len(file_perdure_v1_client_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   118,
+			NumMessages:   135,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

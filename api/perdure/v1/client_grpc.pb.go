@@ -38,6 +38,9 @@ const (
 	ClientService_History_FullMethodName       = "/perdure.v1.ClientService/History"
 	ClientService_List_FullMethodName          = "/perdure.v1.ClientService/List"
 	ClientService_Count_FullMethodName         = "/perdure.v1.ClientService/Count"
+	ClientService_Tally_FullMethodName         = "/perdure.v1.ClientService/Tally"
+	ClientService_Explain_FullMethodName       = "/perdure.v1.ClientService/Explain"
+	ClientService_Series_FullMethodName        = "/perdure.v1.ClientService/Series"
 	ClientService_Stranded_FullMethodName      = "/perdure.v1.ClientService/Stranded"
 	ClientService_Missing_FullMethodName       = "/perdure.v1.ClientService/Missing"
 	ClientService_Fork_FullMethodName          = "/perdure.v1.ClientService/Fork"
@@ -82,6 +85,9 @@ const (
 	ClientService_SetAllowance_FullMethodName  = "/perdure.v1.ClientService/SetAllowance"
 	ClientService_PauseQueue_FullMethodName    = "/perdure.v1.ClientService/PauseQueue"
 	ClientService_ResumeQueue_FullMethodName   = "/perdure.v1.ClientService/ResumeQueue"
+	ClientService_Views_FullMethodName         = "/perdure.v1.ClientService/Views"
+	ClientService_SetView_FullMethodName       = "/perdure.v1.ClientService/SetView"
+	ClientService_DeleteView_FullMethodName    = "/perdure.v1.ClientService/DeleteView"
 	ClientService_Watch_FullMethodName         = "/perdure.v1.ClientService/Watch"
 	ClientService_Deliver_FullMethodName       = "/perdure.v1.ClientService/Deliver"
 	ClientService_DeadLetters_FullMethodName   = "/perdure.v1.ClientService/DeadLetters"
@@ -138,6 +144,12 @@ type ClientServiceClient interface {
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListPage], error)
 	// Count counts executions.
 	Count(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*CountReply, error)
+	// Tally counts executions, by their properties if asked, and stops at a bound.
+	Tally(ctx context.Context, in *TallyRequest, opts ...grpc.CallOption) (*TallyReply, error)
+	// Explain says why an execution makes no progress, and on what that depends, as a graph.
+	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*Explanation, error)
+	// Series counts what happened in the tenant in the last hour, by time.
+	Series(ctx context.Context, in *SeriesRequest, opts ...grpc.CallOption) (*SeriesReply, error)
 	// Stranded returns open executions that cannot go on by themselves. A page may be empty although
 	// more pages follow.
 	Stranded(ctx context.Context, in *StrandedRequest, opts ...grpc.CallOption) (*ListPage, error)
@@ -234,6 +246,12 @@ type ClientServiceClient interface {
 	PauseQueue(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*Done, error)
 	// ResumeQueue undoes PauseQueue.
 	ResumeQueue(ctx context.Context, in *ResumeQueueRequest, opts ...grpc.CallOption) (*Done, error)
+	// Views returns the saved views of the tenant, by name.
+	Views(ctx context.Context, in *ViewsRequest, opts ...grpc.CallOption) (*ViewList, error)
+	// SetView creates or replaces a saved view.
+	SetView(ctx context.Context, in *SetViewRequest, opts ...grpc.CallOption) (*View, error)
+	// DeleteView removes a saved view.
+	DeleteView(ctx context.Context, in *DeleteViewRequest, opts ...grpc.CallOption) (*Done, error)
 	// Watch sends what changes in the tenant, as it happens, until the client ends the call. The
 	// first message comes at once. A client that reads a list after it and then applies the changes
 	// that follow misses nothing. After a broken stream the client watches again from its last
@@ -457,6 +475,36 @@ func (c *clientServiceClient) Count(ctx context.Context, in *ListRequest, opts .
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CountReply)
 	err := c.cc.Invoke(ctx, ClientService_Count_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) Tally(ctx context.Context, in *TallyRequest, opts ...grpc.CallOption) (*TallyReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TallyReply)
+	err := c.cc.Invoke(ctx, ClientService_Tally_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*Explanation, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Explanation)
+	err := c.cc.Invoke(ctx, ClientService_Explain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) Series(ctx context.Context, in *SeriesRequest, opts ...grpc.CallOption) (*SeriesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SeriesReply)
+	err := c.cc.Invoke(ctx, ClientService_Series_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -927,6 +975,36 @@ func (c *clientServiceClient) ResumeQueue(ctx context.Context, in *ResumeQueueRe
 	return out, nil
 }
 
+func (c *clientServiceClient) Views(ctx context.Context, in *ViewsRequest, opts ...grpc.CallOption) (*ViewList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ViewList)
+	err := c.cc.Invoke(ctx, ClientService_Views_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) SetView(ctx context.Context, in *SetViewRequest, opts ...grpc.CallOption) (*View, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(View)
+	err := c.cc.Invoke(ctx, ClientService_SetView_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) DeleteView(ctx context.Context, in *DeleteViewRequest, opts ...grpc.CallOption) (*Done, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Done)
+	err := c.cc.Invoke(ctx, ClientService_DeleteView_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clientServiceClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ChangePage], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &ClientService_ServiceDesc.Streams[6], ClientService_Watch_FullMethodName, cOpts...)
@@ -1017,6 +1095,12 @@ type ClientServiceServer interface {
 	List(*ListRequest, grpc.ServerStreamingServer[ListPage]) error
 	// Count counts executions.
 	Count(context.Context, *ListRequest) (*CountReply, error)
+	// Tally counts executions, by their properties if asked, and stops at a bound.
+	Tally(context.Context, *TallyRequest) (*TallyReply, error)
+	// Explain says why an execution makes no progress, and on what that depends, as a graph.
+	Explain(context.Context, *ExplainRequest) (*Explanation, error)
+	// Series counts what happened in the tenant in the last hour, by time.
+	Series(context.Context, *SeriesRequest) (*SeriesReply, error)
 	// Stranded returns open executions that cannot go on by themselves. A page may be empty although
 	// more pages follow.
 	Stranded(context.Context, *StrandedRequest) (*ListPage, error)
@@ -1113,6 +1197,12 @@ type ClientServiceServer interface {
 	PauseQueue(context.Context, *PauseQueueRequest) (*Done, error)
 	// ResumeQueue undoes PauseQueue.
 	ResumeQueue(context.Context, *ResumeQueueRequest) (*Done, error)
+	// Views returns the saved views of the tenant, by name.
+	Views(context.Context, *ViewsRequest) (*ViewList, error)
+	// SetView creates or replaces a saved view.
+	SetView(context.Context, *SetViewRequest) (*View, error)
+	// DeleteView removes a saved view.
+	DeleteView(context.Context, *DeleteViewRequest) (*Done, error)
 	// Watch sends what changes in the tenant, as it happens, until the client ends the call. The
 	// first message comes at once. A client that reads a list after it and then applies the changes
 	// that follow misses nothing. After a broken stream the client watches again from its last
@@ -1190,6 +1280,15 @@ func (UnimplementedClientServiceServer) List(*ListRequest, grpc.ServerStreamingS
 }
 func (UnimplementedClientServiceServer) Count(context.Context, *ListRequest) (*CountReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Count not implemented")
+}
+func (UnimplementedClientServiceServer) Tally(context.Context, *TallyRequest) (*TallyReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Tally not implemented")
+}
+func (UnimplementedClientServiceServer) Explain(context.Context, *ExplainRequest) (*Explanation, error) {
+	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
+}
+func (UnimplementedClientServiceServer) Series(context.Context, *SeriesRequest) (*SeriesReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Series not implemented")
 }
 func (UnimplementedClientServiceServer) Stranded(context.Context, *StrandedRequest) (*ListPage, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stranded not implemented")
@@ -1322,6 +1421,15 @@ func (UnimplementedClientServiceServer) PauseQueue(context.Context, *PauseQueueR
 }
 func (UnimplementedClientServiceServer) ResumeQueue(context.Context, *ResumeQueueRequest) (*Done, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeQueue not implemented")
+}
+func (UnimplementedClientServiceServer) Views(context.Context, *ViewsRequest) (*ViewList, error) {
+	return nil, status.Error(codes.Unimplemented, "method Views not implemented")
+}
+func (UnimplementedClientServiceServer) SetView(context.Context, *SetViewRequest) (*View, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetView not implemented")
+}
+func (UnimplementedClientServiceServer) DeleteView(context.Context, *DeleteViewRequest) (*Done, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteView not implemented")
 }
 func (UnimplementedClientServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[ChangePage]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
@@ -1677,6 +1785,60 @@ func _ClientService_Count_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClientServiceServer).Count(ctx, req.(*ListRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_Tally_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TallyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).Tally(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_Tally_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).Tally(ctx, req.(*TallyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_Explain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).Explain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_Explain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).Explain(ctx, req.(*ExplainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_Series_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SeriesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).Series(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_Series_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).Series(ctx, req.(*SeriesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -2437,6 +2599,60 @@ func _ClientService_ResumeQueue_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClientService_Views_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ViewsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).Views(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_Views_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).Views(ctx, req.(*ViewsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_SetView_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetViewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).SetView(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_SetView_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).SetView(ctx, req.(*SetViewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_DeleteView_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteViewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).DeleteView(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_DeleteView_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).DeleteView(ctx, req.(*DeleteViewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClientService_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -2558,6 +2774,18 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Count",
 			Handler:    _ClientService_Count_Handler,
+		},
+		{
+			MethodName: "Tally",
+			Handler:    _ClientService_Tally_Handler,
+		},
+		{
+			MethodName: "Explain",
+			Handler:    _ClientService_Explain_Handler,
+		},
+		{
+			MethodName: "Series",
+			Handler:    _ClientService_Series_Handler,
 		},
 		{
 			MethodName: "Stranded",
@@ -2718,6 +2946,18 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResumeQueue",
 			Handler:    _ClientService_ResumeQueue_Handler,
+		},
+		{
+			MethodName: "Views",
+			Handler:    _ClientService_Views_Handler,
+		},
+		{
+			MethodName: "SetView",
+			Handler:    _ClientService_SetView_Handler,
+		},
+		{
+			MethodName: "DeleteView",
+			Handler:    _ClientService_DeleteView_Handler,
 		},
 		{
 			MethodName: "Deliver",

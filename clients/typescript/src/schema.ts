@@ -352,6 +352,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/entities/{entity}/{key}/bytes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the bytes of the committed state of an entity
+         * @description The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+         */
+        get: operations["get-entity-bytes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/entities/{entity}/{key}/call": {
         parameters: {
             query?: never;
@@ -420,6 +440,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/entities/{entity}/{key}/mailbox/{id}/bytes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the bytes of the input of a waiting call
+         * @description The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+         */
+        get: operations["get-mailbox-bytes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/entities/{entity}/{key}/mailbox/{id}/skip": {
         parameters: {
             query?: never;
@@ -463,6 +503,23 @@ export interface paths {
         };
         /** Count executions */
         get: operations["count-executions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/execution-tally": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Count executions by status, workflow and reason, up to a bound */
+        get: operations["tally-executions"];
         put?: never;
         post?: never;
         delete?: never;
@@ -524,6 +581,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/executions/{workflow}/{key}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the events of a run as JSON lines, without payloads
+         * @description Each line is an event. Perdure-Run is the run, and Perdure-Events how many events it has. A connection that breaks before the end of the reply means that lines are missing.
+         */
+        get: operations["list-events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/executions/{workflow}/{key}/events/{position}/{field}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the bytes of the input or output of an event
+         * @description The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+         */
+        get: operations["get-event-bytes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/executions/{workflow}/{key}/explanation": {
         parameters: {
             query?: never;
@@ -533,6 +630,23 @@ export interface paths {
         };
         /** Explain why an execution makes no progress */
         get: operations["explain-execution"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/executions/{workflow}/{key}/explanation/graph": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Explain on what the progress of an execution depends, as a graph */
+        get: operations["explain-graph"];
         put?: never;
         post?: never;
         delete?: never;
@@ -771,6 +885,26 @@ export interface paths {
         };
         /** Read a value that the code has set */
         get: operations["get-state"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/executions/{workflow}/{key}/states/{name}/bytes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the bytes of a value that the code has set
+         * @description The value as it is stored, of at most the payload limit. Perdure-Encoding is its encoding, if it is not plain JSON. Browsers save it and do not show it.
+         */
+        get: operations["get-state-bytes"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1223,6 +1357,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/schedules/{name}/ticks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the times of a schedule in a range, with what became of them */
+        get: operations["list-ticks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/schedules/{name}/{verb}": {
         parameters: {
             query?: never;
@@ -1234,6 +1385,23 @@ export interface paths {
         put?: never;
         /** Pause, resume, trigger, backfill or delete a schedule */
         post: operations["change-schedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Count what happened in the last hour, by time */
+        get: operations["get-series"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1252,6 +1420,59 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read the session of the caller */
+        get: operations["get-session"];
+        put?: never;
+        /** Exchange a key or a token for a session of a browser */
+        post: operations["create-session"];
+        /** End the session of the caller */
+        delete: operations["end-session"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List sessions of browsers */
+        get: operations["list-sessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{session}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** End a session of a browser on all nodes */
+        delete: operations["revoke-session"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1375,6 +1596,42 @@ export interface paths {
         post?: never;
         /** Remove a setting */
         delete: operations["delete-setting"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List saved views by name */
+        get: operations["list-views"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/views/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read a saved view */
+        get: operations["get-view"];
+        /** Create or replace a saved view */
+        put: operations["set-view"];
+        post?: never;
+        /** Remove a saved view */
+        delete: operations["delete-view"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1704,6 +1961,8 @@ export interface components {
             partial?: boolean;
         };
         Counted: {
+            /** @description The count has reached its bound: there may be more */
+            at_least?: boolean;
             /** Format: int64 */
             count: number;
         };
@@ -1723,6 +1982,13 @@ export interface components {
              * @example acme
              */
             tenant?: string;
+        };
+        CreateSessionInputBody: {
+            /**
+             * @description 12h by default, at most 168h, and never longer than the key or the token
+             * @example 8h
+             */
+            lifetime?: string;
         };
         CreateTenantInputBody: {
             /** @description Refuse the keys of the tenant */
@@ -1919,6 +2185,10 @@ export interface components {
             /** @description workflow/key or entity/key */
             target?: string;
         };
+        EventLine: {
+            input?: components["schemas"]["Preview"];
+            output?: components["schemas"]["Preview"];
+        };
         Execution: {
             /**
              * Format: int64
@@ -1978,6 +2248,48 @@ export interface components {
             /** Format: date-time */
             tick: string;
             workflow: string;
+        };
+        Graph: {
+            /** @description Which code the live processes have, when code is missing */
+            alive: string[];
+            /** @description The graph goes on beyond the depth, or beyond 200 nodes or 1,000 edges */
+            cut: boolean;
+            edges: components["schemas"]["GraphEdge"][];
+            /** @description The first one is the execution */
+            nodes: components["schemas"]["GraphNode"][];
+        };
+        GraphEdge: {
+            /**
+             * Format: int64
+             * @description The position of a node
+             */
+            from: number;
+            /** @description The first node is an entity that the second one has locked */
+            held_by?: boolean;
+            /**
+             * Format: int64
+             * @description The position in the reasons of the first node
+             */
+            reason?: number;
+            /** Format: int64 */
+            to: number;
+        };
+        GraphNode: {
+            of: components["schemas"]["Reference"];
+            /** @description Why it makes no progress, the main reason first */
+            reasons: components["schemas"]["Reason"][];
+            run?: string;
+            /** @description Of an execution */
+            status?: string;
+            /** @description Why nothing more is known about it */
+            unknown?: string;
+        };
+        Guarded: {
+            /** Format: date-time */
+            expires: string | null;
+            /** @description Send it as Perdure-Guard with every request that changes something */
+            guard: string;
+            id: string;
         };
         Health: {
             node: string;
@@ -2103,13 +2415,37 @@ export interface components {
             step?: string;
             text: string;
         };
+        Login: {
+            admin: boolean;
+            /** @description Who has signed in */
+            caller: string;
+            /** Format: date-time */
+            created?: string;
+            /** @description What the caller has presented to sign in */
+            credential: string;
+            /** Format: date-time */
+            expires: string | null;
+            id: string;
+            roles?: string[];
+            /** @description Absent for a session of an admin */
+            tenant?: string;
+        };
         Me: {
             /** @description What the caller may do */
             actions: string[];
             admin: boolean;
+            /**
+             * Format: date-time
+             * @description When the key, the token or the session ends
+             */
+            expires?: string;
             name: string;
             roles: string[];
+            /** @description The id of the session; absent for a caller with a key or a token */
+            session?: string;
             tenant: string;
+            /** @description The tenants that the caller may act in, at most 1,000 */
+            tenants: string[];
         };
         NamedRule: {
             /**
@@ -2293,6 +2629,11 @@ export interface components {
             cursor?: string;
             items: components["schemas"]["Limit"][];
         };
+        PageLogin: {
+            /** @description Ask for the next page with it; absent on the last page */
+            cursor?: string;
+            items: components["schemas"]["Login"][];
+        };
         PageNamedRule: {
             /** @description Ask for the next page with it; absent on the last page */
             cursor?: string;
@@ -2322,6 +2663,11 @@ export interface components {
             /** @description Ask for the next page with it; absent on the last page */
             cursor?: string;
             items: components["schemas"]["Tenant"][];
+        };
+        PageViewInfo: {
+            /** @description Ask for the next page with it; absent on the last page */
+            cursor?: string;
+            items: components["schemas"]["ViewInfo"][];
         };
         PageWorker: {
             /** @description Ask for the next page with it; absent on the last page */
@@ -2368,6 +2714,17 @@ export interface components {
             /** @description Such as body.input or query.limit */
             location?: string;
             message: string;
+        };
+        Preview: {
+            /**
+             * Format: int64
+             * @description The size of the whole value
+             */
+            bytes: number;
+            /** @description Absent for JSON */
+            encoding?: string;
+            /** @description Its beginning; absent if it is not text */
+            text?: string;
         };
         Problem: {
             /** @description What is wrong, for people */
@@ -2423,6 +2780,8 @@ export interface components {
             code: string;
             detail?: string;
             name?: string;
+            /** @description What the reason is about */
+            refs?: components["schemas"]["Reference"][];
             /** @example waits for signal paid */
             text: string;
             /** Format: date-time */
@@ -2430,6 +2789,17 @@ export interface components {
         };
         ReasonBody: {
             reason?: string;
+        };
+        Reference: {
+            /** @description Of an entity, or service: and the name of a service */
+            entity?: string;
+            key?: string;
+            /** @enum {string} */
+            kind: "execution" | "entity" | "limit" | "breaker" | "queue" | "code" | "shard" | "signal" | "promise" | "update" | "step";
+            /** @description Of everything else */
+            name?: string;
+            /** @description Of an execution */
+            workflow?: string;
         };
         RejectInputBody: {
             /** @example the bank has declined */
@@ -2525,6 +2895,31 @@ export interface components {
             input?: unknown;
             /** @example deposit */
             operation: string;
+        };
+        SeriesBody: {
+            /**
+             * Format: date-time
+             * @description The beginning of the first point
+             */
+            from: string | null;
+            /** @description Numbers by name, the oldest point first; the last point is the current one */
+            lines: {
+                [key: string]: number[];
+            };
+            /** @description The live nodes that own executions */
+            nodes: components["schemas"]["SeriesNode"][];
+            /** @description A node has not answered, or has counted for less than the whole time */
+            partial: boolean;
+            step: string;
+        };
+        SeriesNode: {
+            answered: boolean;
+            node: string;
+            /**
+             * Format: date-time
+             * @description When it began to count
+             */
+            since?: string;
         };
         Session: {
             activities?: string[];
@@ -2644,6 +3039,23 @@ export interface components {
             position: number;
             value: unknown;
         };
+        Tally: {
+            /** @description The largest first, at most 1,000 */
+            groups: components["schemas"]["TallyGroup"][];
+            /**
+             * Format: int64
+             * @description Executions of groups that are not listed
+             */
+            others?: number;
+        };
+        TallyGroup: {
+            /** Format: int64 */
+            count: number;
+            /** @description The code of the main reason as far as the store knows it; absent for closed executions */
+            reason?: string;
+            status?: string;
+            workflow?: string;
+        };
         TaskLogs: {
             cursor?: string;
             /** @description The task has ended, and this is the last page */
@@ -2705,6 +3117,26 @@ export interface components {
             /** Format: int64 */
             weight?: number;
         };
+        Tick: {
+            /** Format: date-time */
+            at: string;
+            key: string;
+            /**
+             * @description none: no execution of it exists; unknown: it lies before the last change of the schedule
+             * @enum {string}
+             */
+            outcome: "due" | "paused" | "waiting" | "started" | "none" | "unknown";
+            /** @description Of that execution */
+            status?: string;
+            /** @description Of the execution that it starts */
+            workflow: string;
+        };
+        TickList: {
+            /** @description The oldest first */
+            items: components["schemas"]["Tick"][];
+            /** @description There are others: ask again from behind the last one */
+            more: boolean;
+        };
         Timer: {
             /** Format: date-time */
             due: string | null;
@@ -2722,6 +3154,33 @@ export interface components {
         ValueBody: {
             /** @description JSON as it is, text as a string, other bytes as an object with encoding, size and base64 */
             value: unknown;
+        };
+        ViewBody: {
+            /** @description What else a console keeps with it: any JSON of at most 8 KiB */
+            display?: unknown;
+            note?: string;
+            /**
+             * @description What it is a view of; the server checks queries of executions
+             * @default executions
+             * @example executions
+             */
+            page: string;
+            /** @example status = "failed" */
+            query?: string;
+        };
+        ViewInfo: {
+            /** Format: date-time */
+            changed: string | null;
+            /** Format: date-time */
+            created: string | null;
+            name: string;
+            /** @description Who created it */
+            owner?: string;
+            /**
+             * Format: int64
+             * @description Its ETag
+             */
+            version: number;
         };
         WaitedCall: {
             /** Format: int64 */
@@ -3683,6 +4142,41 @@ export interface operations {
             };
         };
     };
+    "get-entity-bytes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The entity, or service: and the name of a service */
+                entity: string;
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                    "application/octet-stream": string;
+                    "text/plain": string;
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "call-entity": {
         parameters: {
             query?: never;
@@ -3832,6 +4326,43 @@ export interface operations {
             };
         };
     };
+    "get-mailbox-bytes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The entity, or service: and the name of a service */
+                entity: string;
+                key: string;
+                /** @description The id of the waiting call */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                    "application/octet-stream": string;
+                    "text/plain": string;
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "skip-mailbox-item": {
         parameters: {
             query?: never;
@@ -3912,6 +4443,8 @@ export interface operations {
                 query?: string;
                 /** @description Include earlier runs of a chain */
                 all_runs?: boolean;
+                /** @description Stop counting here; 0 counts all executions, however long that takes */
+                bound?: number;
             };
             header?: never;
             path?: never;
@@ -3926,6 +4459,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Counted"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "tally-executions": {
+        parameters: {
+            query?: {
+                /** @description Conditions such as workflow = "order" and status = "open" */
+                query?: string;
+                /** @description Include earlier runs of a chain */
+                all_runs?: boolean;
+                /** @description Which of workflow, status and reason tell groups apart, separated by commas */
+                by?: string;
+                /** @description Executions that are counted at most, the newest first */
+                bound?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tally"];
                 };
             };
             /** @description Error */
@@ -4147,6 +4718,94 @@ export interface operations {
             };
         };
     };
+    "list-events": {
+        parameters: {
+            query?: {
+                /** @description The id of a run; the current run by default */
+                run?: string;
+                /** @description Only events behind this position */
+                after?: number;
+                /** @description Only events before this position; 0 for no end */
+                before?: number;
+                limit?: number;
+                /** @description The last events instead of the first ones, if there are more than the limit; they are in order all the same */
+                last?: boolean;
+                /** @description Bytes of each value that a line shows */
+                preview?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workflow; task: and the activity for a task */
+                workflow: string;
+                /** @description The key of the execution; write a slash as %2F */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/jsonl": components["schemas"]["EventLine"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-event-bytes": {
+        parameters: {
+            query?: {
+                /** @description The id of a run; the current run by default */
+                run?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The workflow; task: and the activity for a task */
+                workflow: string;
+                /** @description The key of the execution; write a slash as %2F */
+                key: string;
+                /** @description The position of the event; the event 0 has the input of the run, and the last one of a closed run its output */
+                position: number;
+                field: "input" | "output";
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                    "application/octet-stream": string;
+                    "text/plain": string;
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "explain-execution": {
         parameters: {
             query?: {
@@ -4171,6 +4830,45 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Explanation"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "explain-graph": {
+        parameters: {
+            query?: {
+                /** @description The id of a run; the current run by default */
+                run?: string;
+                /** @description How many steps away from the execution the graph reaches */
+                depth?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workflow; task: and the activity for a task */
+                workflow: string;
+                /** @description The key of the execution; write a slash as %2F */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Graph"];
                 };
             };
             /** @description Error */
@@ -4769,6 +5467,46 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ValueBody"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-state-bytes": {
+        parameters: {
+            query?: {
+                /** @description The id of a run; the current run by default */
+                run?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The workflow; task: and the activity for a task */
+                workflow: string;
+                /** @description The key of the execution; write a slash as %2F */
+                key: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                    "application/octet-stream": string;
+                    "text/plain": string;
                 };
             };
             /** @description Error */
@@ -5767,6 +6505,43 @@ export interface operations {
             };
         };
     };
+    "list-ticks": {
+        parameters: {
+            query?: {
+                /** @description 24 hours ago by default */
+                from?: string;
+                /** @description 24 hours from now by default; excluded */
+                to?: string;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TickList"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "change-schedule": {
         parameters: {
             query?: never;
@@ -5803,6 +6578,38 @@ export interface operations {
             };
         };
     };
+    "get-series": {
+        parameters: {
+            query?: {
+                /** @description The length of a point: a multiple of 5s that divides 1h; 1m by default */
+                step?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SeriesBody"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "get-server": {
         parameters: {
             query?: never;
@@ -5820,6 +6627,158 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["About"];
                 };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Guarded"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "create-session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CreateSessionInputBody"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    "Set-Cookie"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Guarded"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "end-session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    "Set-Cookie"?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-sessions": {
+        parameters: {
+            query?: {
+                /** @description Only workers of this tenant */
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageLogin"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "revoke-session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Error */
             default: {
@@ -6170,6 +7129,142 @@ export interface operations {
             path: {
                 tenant: string;
                 kind: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageViewInfo"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-view": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ViewInfo"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "set-view": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The ETag that the setting must have */
+                "If-Match"?: string;
+                /** @description With *, the setting must not exist */
+                "If-None-Match"?: string;
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ViewBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ViewInfo"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "delete-view": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The ETag that the setting must have */
+                "If-Match"?: string;
+                /** @description With *, the setting must not exist */
+                "If-None-Match"?: string;
+            };
+            path: {
                 name: string;
             };
             cookie?: never;

@@ -89,6 +89,7 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *messageInput) {
 		row := &b.batch.Starts[len(b.batch.Starts)-1]
 		row.IfAbsent = assumed
 		e.pending.starting, e.pending.fresh = assumed, x.Open()
+		e.ours = e.run()
 		if d.Close != nil && x.Open() {
 			l.giveWay(b, e, &d)
 		}

@@ -150,9 +150,11 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 	}
 
 	in.noteDropped(e, m)
-	wasLocked := e.actor.entity.Row.Locked()
+	row := &e.actor.entity.Row
+	wasLocked, epoch := row.Locked(), row.Epoch
 	d := e.actor.entity.Deliver(m, a, now)
-	isFreed := wasLocked && !e.actor.entity.Row.Locked() && !in.origin.remote()
+	// The lock may have gone to the next section in line, whose release may come in the same batch.
+	isFreed := wasLocked && (!row.Locked() || row.Epoch != epoch) && !in.origin.remote()
 	if in.drops != nil && d.Answer.Failure == nil {
 		defer l.tellDropped(e, in.drops)
 	}

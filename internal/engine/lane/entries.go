@@ -65,6 +65,7 @@ func (l *Lane) maybeDrop(e *entry) {
 // drop lets an entry leave memory. The board forgets its tasks.
 func (l *Lane) drop(e *entry) {
 	if !e.gone {
+		l.rememberOurs(e)
 		delete(l.entries, e.address)
 		e.gone = true
 	}

@@ -36,6 +36,8 @@ type entry struct {
 	queries    []*query   // asked of its code and not answered
 	remembered int        // requests that were served
 	listed     bool       // the lane has read that the last owner left it
+	// the run that the lane has started or given out itself, see reunion
+	ours model.RunID
 }
 
 func (e *entry) run() model.RunID {

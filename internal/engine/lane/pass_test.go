@@ -1,6 +1,7 @@
 package lane_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -169,6 +170,49 @@ func TestReleaseLetsCallsBeginAfterItsCommit(t *testing.T) {
 			r.wantState(ledger("a"), "0;1;")
 		})
 	}
+}
+
+// A section releases a lock, and so does the next one in line, which another node has ended. Only
+// the second release is durable. A call that waited for both begins after the first one is durable,
+// too.
+func TestReleaseOfAnotherNodeBehindOneThatIsNotDurable(t *testing.T) {
+	t.Parallel()
+	r, f := foreignRig(t)
+	r.join(1)
+	r.joinEntities(2)
+	k := 0
+	for ledger(fmt.Sprint(k)).Shard(shards) == f.shard {
+		k++
+	}
+	name := fmt.Sprint(k)
+	a := ledger(name)
+	r.operation(a, "add", "0", "warm")
+	r.work()
+
+	from := in(0, 0)
+	r.startRun(from)
+	r.turn(from, commandTurn(lockOf("s", name)))
+	r.settle()
+	section := model.Link{Address: in(3, 0), Run: r.newRun(), ID: "x"}
+	r.l.Messages(f.send(model.Message{Kind: model.MessageLock, To: a, From: section}))
+	r.settle()
+	r.operation(a, "add", "1", "waits")
+	r.settle()
+
+	r.signal(from, "s", "signal") // a commit is in flight, so the next batch has both releases
+	r.flush()
+	r.turn(from, commandTurn(unlock("s")))
+	r.l.Messages(f.send(model.Message{Kind: model.MessageRelease, To: a, From: section}))
+	r.commitNow()
+	if r.commit == nil || len(r.commit.Cursors) == 0 || len(r.operations) != 0 {
+		t.Fatalf("in flight: %+v; %d hand-overs before the first release is durable", r.commit, len(r.operations))
+	}
+	r.settle()
+	if len(r.operations) != 1 {
+		t.Fatalf("%d hand-overs after the release", len(r.operations))
+	}
+	r.work()
+	r.wantState(a, "0;1;")
 }
 
 // A message does not overtake one that was written before, while that is in flight and while it

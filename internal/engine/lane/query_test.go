@@ -378,6 +378,59 @@ func TestQueryByInboxInterrupted(t *testing.T) {
 	}
 }
 
+// A query of another process was refused in a batch that the store refuses. When the lane serves it
+// again, the shard is being given up. The next owner of the shard reads its row, also if that is
+// the same lane.
+func TestQueryByInboxWhileTheShardMoves(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, b := key("a"), key("b")
+	r.park(a)
+	r.startRun(b)
+	r.leave(1)
+	r.signal(a, "s", "signal")
+	r.settle()
+
+	r.signal(b, "first", "first")
+	r.flush()
+	k := r.post(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "req-1")
+	r.flush()
+	r.read()
+	r.signal(b, "bad", "bad")
+	r.commitNow()
+	if r.commit == nil || len(r.commit.Inbox) != 1 || len(r.commit.Events) == 0 {
+		t.Fatalf("the batch is %+v", r.commit)
+	}
+
+	r.join(2)
+	r.flush()
+	for len(r.loads) > 0 {
+		r.read()
+		r.flush()
+	}
+	r.turn(a, model.Turn{Running: true})
+	shard := a.Shard(r.cfg.Shards)
+	r.giveUp(shard)
+	r.refuse = poison("bad")
+	r.commitNow()
+	r.refuse = nil
+	r.settle()
+	r.rest(a)
+	r.settle()
+	if ans := r.rememberedAnswer(k); ans != nil || r.inboxCount() != 1 || r.l.Queries() != 0 {
+		t.Fatalf("answered %+v; %d rows and %d queries are left", ans, r.inboxCount(), r.l.Queries())
+	}
+
+	r.acquire(shard)
+	r.settle()
+	r.reply(a, "42")
+	r.settle()
+	if ans := r.rememberedAnswer(k); ans == nil || string(ans.Output.Data) != "42" || r.inboxCount() != 0 {
+		t.Errorf("answered %+v; %d rows are left", ans, r.inboxCount())
+	}
+}
+
 // What is asked and not answered is bounded, and does not stand in the way of other requests of
 // other processes.
 func TestTooManyQueries(t *testing.T) {

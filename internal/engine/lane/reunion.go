@@ -34,10 +34,20 @@ type reunion struct {
 	holders map[model.HeldRun]WorkerID
 	// What is to be given out, and the lane has not read yet whether the last owner left it.
 	early map[model.Address]bool
+	// Open runs that have left memory and that the lane had started or given out itself. No worker
+	// holds them from before.
+	ours map[model.HeldRun]bool
 }
 
+// maxOurs bounds how many runs that have left memory the lane knows as its own. It keeps further
+// ones for workers that do not come, until the reunion ends.
+const maxOurs = 100_000
+
 func newReunion() reunion {
-	return reunion{waiting: map[model.Address]model.RunID{}, holders: map[model.HeldRun]WorkerID{}, early: map[model.Address]bool{}}
+	return reunion{
+		waiting: map[model.Address]model.RunID{}, holders: map[model.HeldRun]WorkerID{}, early: map[model.Address]bool{},
+		ours: map[model.HeldRun]bool{},
+	}
 }
 
 // lasts reports whether what the last owner left is kept for its workers.
@@ -100,6 +110,20 @@ func (r *reunion) dropShard(s model.ShardID, shards int) {
 	elsewhere := func(a model.Address) bool { return a.Shard(shards) == s }
 	maps.DeleteFunc(r.waiting, func(a model.Address, _ model.RunID) bool { return elsewhere(a) })
 	maps.DeleteFunc(r.early, func(a model.Address, _ bool) bool { return elsewhere(a) })
+	maps.DeleteFunc(r.ours, func(h model.HeldRun, _ bool) bool { return elsewhere(h.Address) })
+}
+
+// isOurs reports whether the lane has started a run or given it out since it owns the shard. Then
+// no worker of the last owner holds it.
+func (l *Lane) isOurs(e *entry, run model.RunID) bool {
+	return e.ours == run && !run.IsZero() || l.reunion.ours[model.HeldRun{Address: e.address, Run: run}]
+}
+
+// rememberOurs is called for an entry that leaves memory.
+func (l *Lane) rememberOurs(e *entry) {
+	if l.keeps(e.shard) && e.x != nil && e.x.Open() && e.ours == e.run() && len(l.reunion.ours) < maxOurs {
+		l.reunion.ours[model.HeldRun{Address: e.address, Run: e.ours}] = true
+	}
 }
 
 // keepForHolder keeps what the last owner left at an address for the worker that held it. It
@@ -108,7 +132,7 @@ func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 	r := &l.reunion
 	e.listed = true
 	delete(r.early, e.address)
-	if !l.keeps(e.shard) || !l.hasHolder(e) {
+	if !l.keeps(e.shard) || !l.hasHolder(e) || l.isOurs(e, run) {
 		return false
 	}
 	if _, here := r.holders[model.HeldRun{Address: e.address, Run: run}]; here {
@@ -267,6 +291,7 @@ func (l *Lane) endReunion(now model.Time) {
 	if r.lasts() || r.asking != 0 {
 		return
 	}
+	clear(r.ours)
 	// A worker that has come back may still run a step of a paused run when that is resumed.
 	maps.DeleteFunc(r.holders, func(h model.HeldRun, _ WorkerID) bool {
 		return h.Address.IsEntity() || l.shards[h.Address.Shard(l.cfg.Shards)] == nil

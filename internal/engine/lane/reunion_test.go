@@ -109,6 +109,45 @@ func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
 	}
 }
 
+// Runs that the lane has started or given out itself do not wait for workers of the last owner,
+// also after they have left memory.
+func TestReunionKeepsNoRunsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(r *rig, a model.Address){
+		"started and given out": func(r *rig, a model.Address) {
+			r.rejoin(2)
+			r.park(a)
+		},
+		"started, and no worker was here": func(r *rig, a model.Address) {
+			r.start(a, "started")
+			r.settle()
+			r.wantAnswer("started", "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, withReunion)
+			a := key("a")
+			r.dieDuringStep(key("b"))
+			r.settle()
+
+			begin(r, a)
+			r.order(model.MessagePause, a, "pause")
+			r.settle()
+			r.wantAnswer("pause", "")
+			r.wantHolder(a, 0)
+			r.rejoin(3)
+			r.order(model.MessageResume, a, "resume")
+			r.settle()
+			r.wantAnswer("resume", "")
+			if r.holder(a) == 0 {
+				t.Error("the run waits for a worker that cannot exist")
+			}
+			r.wantHolder(key("b"), 0)
+		})
+	}
+}
+
 // A run that was paused during a step waits for its worker, too: the step goes on during the pause.
 func TestReunionKeepsPausedRuns(t *testing.T) {
 	t.Parallel()

@@ -229,6 +229,7 @@ func (l *Lane) dropShard(sh *shard) {
 		l.workers.unstrand(e)
 		e.reading.endHistory()
 		l.unpost(l.now, e)
+		l.askAgain(e) // a query may have come while the shard was being given up
 	}
 
 	l.mail.dropShard(sh.id)

@@ -7,6 +7,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 	"github.com/google/uuid"
 
+	"github.com/perdure/perdure/internal/engine/series"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
@@ -39,6 +40,9 @@ type Informant interface {
 	// Queues returns the tasks of its runs, by queue. ok is false if it is not sure to own them. It
 	// does not block.
 	Queues() (counts []QueueCount, ok bool)
+	// Series returns what the node has counted for a tenant. ok is false if it does not count. It
+	// does not block.
+	Series(tenant string) (counts series.Counts, ok bool)
 }
 
 // Bounds of an inquiry and its answer.
@@ -55,12 +59,16 @@ type asked struct {
 	Addresses []model.Address `cbor:"1,keyasint,omitempty"`
 	// Queues asks for the tasks of the node by queue instead.
 	Queues bool `cbor:"2,keyasint,omitempty"`
+	// Series asks for the numbers of a tenant instead.
+	Series string `cbor:"3,keyasint,omitempty"`
 }
 
 // informed is the body of an answer.
 type informed struct {
 	Known  []known      `cbor:"1,keyasint,omitempty"`
 	Queues []QueueCount `cbor:"2,keyasint,omitempty"`
+	// Series is nil in the answer of a node that does not know the question.
+	Series *series.Counts `cbor:"3,keyasint,omitempty"`
 }
 
 // known is what an owner knows about one of the addresses, by its index in the inquiry.
@@ -97,6 +105,18 @@ func (k Asker) Ask(ctx context.Context, to model.NodeID, all []model.Address) (m
 func (k Asker) AskQueues(ctx context.Context, to model.NodeID) ([]QueueCount, error) {
 	told, err := k.inquire(ctx, to, asked{Queues: true})
 	return told.Queues, err
+}
+
+// AskSeries asks a node for the numbers of a tenant.
+func (k Asker) AskSeries(ctx context.Context, to model.NodeID, tenant string) (series.Counts, error) {
+	told, err := k.inquire(ctx, to, asked{Series: tenant})
+	if err != nil {
+		return series.Counts{}, err
+	}
+	if told.Series == nil {
+		return series.Counts{}, fault.New(fault.Unavailable, "node %s does not count", to)
+	}
+	return *told.Series, nil
 }
 
 // inquire sends an inquiry and polls for its answer.
@@ -157,7 +177,13 @@ func (p *Post) handleInquiry(m *store.PeerMail) {
 		p.send(store.PeerMail{To: from, ID: newID(), Re: id}, answer, body)
 	}
 
-	if !q.Queues {
+	if q.Series != "" {
+		told := informed{}
+		if counts, ok := h.Series(q.Series); ok {
+			told.Series = &counts
+		}
+		reply(told)
+	} else if !q.Queues {
 		h.HandleInquiry(q.Addresses, func(found map[model.Address][]model.Reason) { reply(answerTo(q.Addresses, found)) })
 	} else if counts, ok := h.Queues(); ok && len(counts) <= maxQueues {
 		reply(informed{Queues: counts})

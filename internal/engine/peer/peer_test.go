@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/engine/series"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
@@ -162,6 +163,10 @@ func (informant) Queues() ([]peer.QueueCount, bool) {
 	return []peer.QueueCount{{Tenant: "default", Queue: "mails", Waiting: 3, Abandoned: []string{"mail"}}}, true
 }
 
+func (informant) Series(tenant string) (series.Counts, bool) {
+	return series.Counts{Since: 5, Last: 7, Points: [][]uint32{{1, 2}}}, tenant == "default"
+}
+
 // A process that is not a node asks one why runs do not move. A node that answers no inquiries,
 // such as one of an older version, lets the asker run into its deadline.
 func TestInquiry(t *testing.T) {
@@ -191,6 +196,13 @@ func TestInquiry(t *testing.T) {
 		counts, err := asker.AskQueues(ctx, node)
 		if err != nil || len(counts) != 1 || counts[0].Waiting != 3 || len(counts[0].Abandoned) != 1 {
 			t.Errorf("counts %+v, %v", counts, err)
+		}
+		numbers, err := asker.AskSeries(ctx, node, "default")
+		if err != nil || numbers.Since != 5 || numbers.Last != 7 || len(numbers.Points) != 1 || len(numbers.Points[0]) != 2 {
+			t.Errorf("series %+v, %v", numbers, err)
+		}
+		if _, err := asker.AskSeries(ctx, node, "uncounted"); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("a node that does not count: %v", err)
 		}
 		brief, end := context.WithTimeout(ctx, time.Second)
 		defer end()

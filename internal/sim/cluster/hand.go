@@ -101,6 +101,8 @@ func (p *Proc) Hire() {
 	}
 	if !s.Healed && s.Chance(0.3) {
 		h.Offer.Kinds = scenario.TaskKinds[:1]
+	} else if h.id%3 == 0 {
+		h.Offer.Kinds = []string{model.AnyKind}
 	}
 	if !s.Healed && s.Chance(0.3) {
 		h.Offer.Queues = scenario.TaskQueues[1:]
@@ -164,6 +166,9 @@ func (h *hand) execute(c *model.Claim) {
 	known := s.Claims[c.Ref]
 	if known.Begun = true; known.Late {
 		s.Fail("G2: claim %d of %s begins, and it has no time left and no permit", c.Ref.Claim, c.Ref.TaskRef)
+	}
+	if r := s.Ledger.Runs[c.Ref.Run]; r != nil && c.Parent != r.Start.Parent {
+		s.Fail("E20: claim %d of %s names the parent %v, which is %v", c.Ref.Claim, c.Ref.TaskRef, c.Parent, r.Start.Parent)
 	}
 	s.executing(c.Ref)
 	s.Did(scenario.OpExecuted)

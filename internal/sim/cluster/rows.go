@@ -8,8 +8,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// unreadable returns the error of reading a run that has an event which the process does not know.
+// unreadable returns the error of reading a run or an entity whose row cannot be decoded, or a run
+// that has an event which the process does not know.
 func (p *Proc) unreadable(ld *lane.Load) error {
+	if (ld.Kind == lane.LoadRun || ld.Kind == lane.LoadEntity) && p.Cluster.Disk.Corrupt[ld.Address] {
+		p.Cluster.Hurt(scenario.FaultLoadCorrupt)
+		return fault.New(fault.Corrupt, "row of %s cannot be understood", ld.Address)
+	}
 	if p.Newer || ld.Kind != lane.LoadRun || !p.Cluster.NewEvents[ld.Address] {
 		return nil
 	}

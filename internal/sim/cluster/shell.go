@@ -6,7 +6,6 @@ import (
 
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/engine/lane"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/sim/disk"
 	"github.com/perdure/perdure/internal/sim/kernel"
@@ -265,9 +264,7 @@ func (sh *shell) carryOut(out *lane.Output) error {
 	if len(out.Verify) > 0 {
 		sh.verify(append([]store.StartRow(nil), out.Verify...))
 	}
-	for i := range out.Loads {
-		sh.load(&out.Loads[i])
-	}
+	sh.loadAll(out.Loads)
 	for i := range out.Mail {
 		sh.mail(&out.Mail[i])
 	}
@@ -371,13 +368,6 @@ func (sh *shell) load(ld *lane.Load) {
 // read executes the read at the store.
 func (r *reading) read(done func()) {
 	s, ld, p := r.sh.s, &r.load, r.sh.inc.p
-	if (ld.Kind == lane.LoadRun || ld.Kind == lane.LoadEntity) && s.Disk.Corrupt[ld.Address] {
-		s.Hurt(scenario.FaultLoadCorrupt)
-		r.res.Err = fault.New(fault.Corrupt, "row of %s cannot be understood", ld.Address)
-		done()
-		return
-	}
-
 	if r.res.Err = p.unreadable(ld); r.res.Err != nil {
 		done()
 		return

@@ -54,6 +54,11 @@ func (t *TornStore) LoadRun(ctx context.Context, shard model.ShardID, a model.Ad
 	return store.LoadRunByParts(ctx, t, shard, a, run, limit, maxBytes)
 }
 
+// LoadRuns reads the runs in parts too.
+func (t *TornStore) LoadRuns(ctx context.Context, keys []store.AddressKey, limit, maxBytes int) ([]store.Run, error) {
+	return store.LoadRunsByParts(ctx, t, keys, limit, maxBytes)
+}
+
 // LoadRunTimers implements store.Store.
 func (t *TornStore) LoadRunTimers(ctx context.Context, key store.RunKey) ([]store.Timer, error) {
 	return answer(t, func() ([]store.Timer, error) { return t.Store.LoadRunTimers(ctx, key) })

@@ -287,7 +287,7 @@ func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *tra
 	}
 	state := scenario.AccountOf(next.State, next.Exists)
 	path, ok := l.path(n, t, n.state, state, nil)
-	if !ok && l.s.Has(scenario.Expiring) {
+	if l.s.Has(scenario.Expiring) && (!ok || l.lacks(path, t)) {
 		l.sooner = true
 		path, ok = l.path(n, t, n.state, state, nil)
 		l.sooner = false
@@ -303,6 +303,23 @@ func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *tra
 		n.Row = model.Entity{}
 		l.s.Did(scenario.OpEntityGone)
 	}
+}
+
+// lacks reports whether a batch has an answer to a call that is not on the path. Such a call led to
+// a state that expired in the batch that wrote it.
+func (l *ledger) lacks(path []*scenario.Handover, t *traces) bool {
+	for id := range t.answers {
+		a, d := t.answers[id], l.Doings[id]
+		if a.Failure != nil || d.oneWay || d.applied || !d.changes() || d.name == scenario.DoDelete {
+			continue
+		}
+		if !slices.ContainsFunc(path, func(h *scenario.Handover) bool {
+			return slices.ContainsFunc(h.Calls, func(c scenario.Made) bool { return c.ID == id })
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // follow applies the hand-overs that a batch makes durable.

@@ -99,7 +99,7 @@ func (l *ledger) claim(b *store.Batch, r *Run, id string, t *errandState, attemp
 		l.Fail("E20: %s of %s is claimed before its time", id, r.ID)
 	case h == nil || node != b.Lane.Node.String():
 		l.Fail("E20: %s of %s is claimed by %s, who is not a worker of %s", id, r.ID, worker, l.Name(b.Lane.Node))
-	case !slices.Contains(h.Offers().Kinds, t.spec.Kind) || !slices.Contains(h.Offers().Queues, t.spec.Queue):
+	case !model.Executes(h.Offers().Kinds, t.spec.Kind) || !slices.Contains(h.Offers().Queues, t.spec.Queue):
 		l.Fail("E20: %s of %s (%s, %s) is claimed by %s, who does not offer that", id, r.ID, t.spec.Kind, t.spec.Queue, worker)
 	}
 

@@ -27,6 +27,9 @@ func DescribeTurn(t *model.Turn) string {
 		switch c.Kind {
 		case model.CommandStartTimer:
 			name = fmt.Sprintf("start_timer due %.6f", float64(c.Event.Due-kernel.Epoch)/1e6)
+			if c.Event.Due == 0 {
+				name = fmt.Sprintf("start_timer in %s", c.Delay)
+			}
 		case model.CommandStopTimer:
 			name = "stop_timer"
 		case model.CommandWithdraw:

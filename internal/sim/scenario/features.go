@@ -34,6 +34,7 @@ const (
 	Links                            // nodes ask each other over connections
 	Drains                           // operators drain nodes, which have weights
 	Expiring                         // states of accounts expire
+	Together                         // nodes read several runs at once
 	allFeatures  = iota
 )
 
@@ -175,6 +176,10 @@ var table = [allFeatures]row{
 	{
 		feature: Expiring, name: "expiring", lots: []lot{{of: 12, at: []uint64{6}}, {of: 21, at: []uint64{8}}}, needs: Entities, late: true,
 		about: "states of accounts expire, after they were created or after their last operation",
+	},
+	{
+		feature: Together, name: "together", lots: []lot{{of: 23, at: []uint64{1, 3, 4, 7, 8, 12, 13, 17, 21}}}, late: true,
+		about: "nodes read runs together that wait together, also in parts at different times",
 	},
 }
 

@@ -362,6 +362,15 @@ func (h *Hold) commands(m *scenario.Machine) (cs []model.Command, marks [scenari
 	return cs, marks, eventful
 }
 
+// startTimer asks for a timer, in a share of the cases by a delay from the time of the owner.
+func startTimer(m *scenario.Machine, x *scenario.Ask) model.Command {
+	c := model.Command{Kind: model.CommandStartTimer, Event: model.Event{Due: x.Timer}}
+	if wait := x.Timer.Sub(m.Last); x.Timer%4 == 0 && wait > 0 {
+		c.Event.Due, c.Delay = 0, wait
+	}
+	return c
+}
+
 // ask adds the commands of ask a of block b.
 //
 //arch:parameters the place of the ask in the program, and the collector of its commands
@@ -374,7 +383,7 @@ func (h *Hold) ask(m *scenario.Machine, b, a int, x *scenario.Ask, add func(mk m
 
 	switch {
 	case timed && !x.Done && !x.Gone:
-		add(markStarted, false, model.Command{Kind: model.CommandStartTimer, Event: model.Event{Due: x.Timer}})
+		add(markStarted, false, startTimer(m, x))
 	case timed && !x.Done && x.Gone && blk.Deadline(a):
 		add(markStopped, false, model.Command{Kind: model.CommandStopTimer})
 	case blk == nil || timed:

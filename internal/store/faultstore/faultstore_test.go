@@ -46,6 +46,7 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.LoadReplies] = s.LoadReplies(ctx, nil)
 	_, errs[faultstore.List] = s.List(ctx, store.Query{})
 	_, errs[faultstore.Count] = s.Count(ctx, store.Query{})
+	_, errs[faultstore.Tally] = s.Tally(ctx, store.Query{}, store.TallyBy{})
 	_, errs[faultstore.LastEvent] = s.LastEvent(ctx, a.RunKey)
 	_, errs[faultstore.LoadEventsOf] = s.LoadEventsOf(ctx, a.RunKey, model.EventStateSet, 1, 1)
 	_, errs[faultstore.LoadLabels] = s.LoadLabels(ctx, nil)

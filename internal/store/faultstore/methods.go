@@ -177,6 +177,11 @@ func (f *Store) Count(ctx context.Context, q store.Query) (int64, error) {
 	return call(ctx, f, Count, nil, func() (int64, error) { return f.inner.Count(ctx, q) })
 }
 
+// Tally counts executions in groups.
+func (f *Store) Tally(ctx context.Context, q store.Query, by store.TallyBy) ([]store.TallyGroup, error) {
+	return call(ctx, f, Tally, nil, func() ([]store.TallyGroup, error) { return f.inner.Tally(ctx, q, by) })
+}
+
 // LastEvent returns the highest position of the events of a run.
 func (f *Store) LastEvent(ctx context.Context, key store.RunKey) (int64, error) {
 	return call(ctx, f, LastEvent, nil, func() (int64, error) { return f.inner.LastEvent(ctx, key) })

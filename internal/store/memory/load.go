@@ -304,6 +304,26 @@ func (s *Store) Count(ctx context.Context, q store.Query) (n int64, err error) {
 	}
 }
 
+// Tally counts executions in groups.
+func (s *Store) Tally(ctx context.Context, q store.Query, by store.TallyBy) ([]store.TallyGroup, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "tally"); err != nil {
+		return nil, err
+	}
+	t, seen := store.Tally{By: by}, 0
+	for p := s.listing.first(); seen < q.Limit; p.next() {
+		r, ok := p.at()
+		if !ok {
+			break
+		}
+		if matches(r, &q) {
+			t.Add(store.TallyGroup{Workflow: r.row.Start.Address.Type, Status: r.row.Outcome.Status, Reason: r.row.Reason()}, 1)
+			seen++
+		}
+	}
+	return t.Groups, nil
+}
+
 // LoadLabels returns the labels of runs.
 func (s *Store) LoadLabels(ctx context.Context, keys []store.RunKey) ([]store.LabelRow, error) {
 	defer s.mu.Unlock()

@@ -177,6 +177,40 @@ func (s *Store) Count(ctx context.Context, q store.Query) (n int64, err error) {
 	return n, err
 }
 
+// Tally counts executions in groups. The database reads the bounded part of the list.
+func (s *Store) Tally(ctx context.Context, q store.Query, by store.TallyBy) (groups []store.TallyGroup, err error) {
+	l := newListing(&q)
+	workflow := "''"
+	if by.Workflow {
+		workflow = "e.workflow"
+	}
+	sql := expand(s.cfg.schema, fmt.Sprintf(`select workflow, state, reason, count(*) from (
+  select %s workflow, e.state, case when e.state < 2 then coalesce(e.reason, '%s') else '' end reason from %s where %s order by %s desc, %s desc limit $%d
+) f group by 1, 2, 3`, workflow, model.WaitTurn, l.from, l.where.String(), l.started, l.run, len(l.args)+1))
+
+	err = s.read(ctx, "tally", func(ctx context.Context, c *pgx.Conn) error {
+		t := store.Tally{By: by}
+		rows, err := c.Query(ctx, sql, append(l.args, max(0, q.Limit))...)
+		if err != nil {
+			return err
+		}
+		var name, reason string
+		var state int16
+		var n int64
+		_, err = pgx.ForEachRow(rows, []any{&name, &state, &reason, &n}, func() error {
+			status := model.Running
+			if state > stateParked {
+				status = model.Status(state)
+			}
+			t.Add(store.TallyGroup{Workflow: name, Status: status, Reason: model.ReasonCode(reason)}, n)
+			return nil
+		})
+		groups = t.Groups
+		return err
+	})
+	return groups, err
+}
+
 // loadTenants finds each tenant with one step in the index of starts.
 const loadTenants = `with recursive t (name) as (
   (select tenant from {schema}.executions where started is not null order by tenant limit 1)

@@ -92,6 +92,21 @@ func mayHeal(err error) bool {
 	return !encryption(err)
 }
 
+// Unreachable reports whether a store could not be opened because its server does not answer, or
+// does not take connections now. It may do so later.
+func Unreachable(err error) bool {
+	if err == nil || !mayHeal(err) {
+		return false
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		class := pg.Code[:min(2, len(pg.Code))]
+		return class == "08" || class == "53" || class == "57"
+	}
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	_, network := errors.AsType[net.Error](err)
+	return connecting || network
+}
+
 // encryption reports whether the two sides disagree about TLS.
 func encryption(err error) bool {
 	var (

@@ -420,8 +420,10 @@ func TestTruncatedFileIsNoticed(t *testing.T) {
 	sequential(t)
 	image, scope, _ := filledImage(t)
 
+	// SQLite reads missing bytes of the last page as zeros, so zeros at its end may be missing.
+	last := len(bytes.TrimRight(image, "\x00"))
 	path := filepath.Join(t.TempDir(), "app.db")
-	for _, size := range []int{1, 50, 100, 4096, 8192, 3 * 8192, len(image) / 2, len(image) - 8192, len(image) - 1} {
+	for _, size := range []int{1, 50, 100, pageSize, 2 * pageSize, 12 * pageSize, len(image) / 2, len(image) - pageSize, last - 1} {
 		if err := os.WriteFile(path, image[:size], 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -42,12 +42,15 @@ func (s *Store) judge(err error) (store.Class, fault.Kind, string) {
 
 	// The class says what the caller may do: try the same again (Retryable), look for the bad row
 	// (Refused), or wait (Away).
+	if isDamaged(err) {
+		code = sqlite3.CORRUPT
+	}
 	switch code {
 	case sqlite3.BUSY, sqlite3.LOCKED:
 		return store.Retryable, fault.Unavailable, "another program writes to the file; end its transaction"
 	case sqlite3.CONSTRAINT, sqlite3.TOOBIG, sqlite3.MISMATCH, sqlite3.RANGE:
 		return store.Refused, fault.Invalid, ""
-	case sqlite3.CORRUPT, sqlite3.NOTADB:
+	case sqlite3.CORRUPT:
 		return store.Away, fault.Corrupt, "the file is damaged: restore a backup, or save what is left with the .recover command of sqlite3"
 	case sqlite3.FULL:
 		return store.Away, fault.Unavailable, "free space on the disk"
@@ -65,9 +68,9 @@ func syncFailed(err error) bool {
 	return errors.Is(err, sqlite3.IOERR_FSYNC) || errors.Is(err, sqlite3.IOERR_DIR_FSYNC)
 }
 
-// isDamaged reports whether SQLite found the structure of the file broken.
+// isDamaged reports whether SQLite found the structure of the file broken, or its end missing.
 func isDamaged(err error) bool {
-	return errors.Is(err, sqlite3.CORRUPT) || errors.Is(err, sqlite3.NOTADB)
+	return errors.Is(err, sqlite3.CORRUPT) || errors.Is(err, sqlite3.NOTADB) || errors.Is(err, sqlite3.IOERR_SHORT_READ)
 }
 
 // certainlyNotApplied reports whether a failed COMMIT has left nothing behind.

@@ -235,6 +235,37 @@ func (s *Store) Count(ctx context.Context, q store.Query) (n int64, err error) {
 	return n, err
 }
 
+// Tally counts executions in groups. The store reads the bounded part of the list, and only the
+// columns that tell groups apart.
+func (s *Store) Tally(ctx context.Context, q store.Query, by store.TallyBy) (groups []store.TallyGroup, err error) {
+	l := newListing(&q)
+	columns := "''"
+	if by.Workflow {
+		columns = "e.workflow"
+	}
+	sql := "select workflow, state, reason, count(*) from (select " + columns + " workflow, e.state state, case when e.state < 2 then coalesce(e.reason, '" + string(model.WaitTurn) +
+		"') end reason from " + l.from + l.where.String() + " order by " + l.started + " desc, " + l.run + " desc limit ?) group by 1, 2, 3"
+
+	err = s.read(ctx, "tally", func(c *conn) error {
+		t := store.Tally{By: by}
+		err := c.queryOnce(sql, func(row *stmt) error {
+			t.Add(store.TallyGroup{Workflow: row.text(0), Status: statusOf(row.int(1)), Reason: model.ReasonCode(row.text(2))}, row.int(3))
+			return nil
+		}, append(l.args, max(0, q.Limit))...)
+		groups = t.Groups
+		return err
+	})
+	return groups, err
+}
+
+// statusOf returns the status of a value of the column.
+func statusOf(state int64) model.Status {
+	if state >= stateClosed {
+		return model.Status(state)
+	}
+	return model.Running
+}
+
 const sqlLoadLabels = `select name, value from perdure_labels where run = ?1 and shard = ?2 order by name`
 
 // LoadLabels returns the labels of runs.

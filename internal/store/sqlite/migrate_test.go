@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ncruces/go-sqlite3"
+
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/storetest"
 )
@@ -80,4 +82,51 @@ func TestUpgradeFillsReasons(t *testing.T) {
 	closeTest(t, s)
 	f.Store = openTest(t, Config{Path: path})
 	f.WantReasons(want)
+}
+
+// Files of earlier builds have pages of 8 KiB, and files of users may have any size.
+func TestFilesKeepTheirPageSize(t *testing.T) {
+	t.Parallel()
+	sequential(t)
+	for _, size := range []int64{512, 8192, 65536, 0} {
+		path := filepath.Join(t.TempDir(), "app.db")
+		want := size
+		if size == 0 {
+			want = pageSize // a new file
+		} else {
+			db, err := sqlite3.Open("file:" + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Exec(fmt.Sprintf("pragma page_size = %d; create table mine (n integer)", size)); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		s := openTest(t, Config{Path: path})
+		f := storetest.New(t, s)
+		lane, a := f.Join(1).Lanes[0], f.Subject()
+		lane.Write(func(b *store.Batch) {
+			b.Starts, b.Events = []store.StartRow{a.StartRow()}, []store.EventRow{a.Event(1)}
+		})
+		before := f.Contents()
+		closeTest(t, s)
+
+		s = openTest(t, Config{Path: path})
+		f.Store = s
+		f.Want("contents", before, f.Contents())
+		err := s.write(t.Context(), "look", func(w *writer) error {
+			if int64(w.pageSize) != want {
+				t.Errorf("pages have %d bytes, want %d", w.pageSize, want)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		closeTest(t, s)
+	}
 }

@@ -18,9 +18,12 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// pageSize is the page size of new files. It is twice the default of SQLite: a batch touches fewer
-// pages, and a row may be twice as large before it needs overflow pages.
-const pageSize = 8192
+// pageSize is the page size of new files; existing files keep theirs. A commit writes whole pages,
+// and most rows of a batch are on pages of their own, so small pages write fewer bytes: a workflow
+// of three steps 7 KB, compared with 17 KB for pages of 8 KiB. Pages of 1 KiB would write 5 KB, but
+// split so often that they cost a quarter more processor time. Values of 64 KiB cost a third more
+// processor time than with pages of 8 KiB, because they need more overflow pages.
+const pageSize = 2048
 
 // Pragmas of the writing connection.
 //

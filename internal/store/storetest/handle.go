@@ -110,6 +110,7 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["LoadReplies"] = s.LoadReplies(ctx, []store.RequestKey{a.RequestKey("r")})
 	_, errs["List"] = s.List(ctx, store.Query{Tenant: model.DefaultTenant, Limit: 1})
 	_, errs["Count"] = s.Count(ctx, store.Query{Tenant: model.DefaultTenant})
+	_, errs["Tally"] = s.Tally(ctx, store.Query{Tenant: model.DefaultTenant, Limit: 1}, store.TallyBy{Status: true})
 	_, errs["LoadEventsOf"] = s.LoadEventsOf(ctx, a.RunKey, model.EventStateSet, 10, 10)
 	_, errs["LastEvent"] = s.LastEvent(ctx, a.RunKey)
 	_, errs["LoadLabels"] = s.LoadLabels(ctx, []store.RunKey{a.RunKey})

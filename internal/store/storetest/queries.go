@@ -262,8 +262,51 @@ func testRandomQueries(x *suite) {
 			if n := try(x.Store.Count(x.Context(), q)).or(x); n != int64(len(want)) {
 				t.Fatalf("%+v: count %d, want %d", q, n, len(want))
 			}
+			x.wantTally(t, q, all)
 		}
 	})
+}
+
+// wantTally compares a tally of the newest executions that a query selects with a naive one.
+func (x *suite) wantTally(t *rapid.T, q store.Query, all []*one) {
+	by := store.TallyBy{Workflow: rapid.Bool().Draw(t, "by workflow"), Status: rapid.Bool().Draw(t, "by status"), Reason: rapid.Bool().Draw(t, "by reason")}
+	want := map[store.TallyGroup]int64{}
+	for _, o := range all {
+		sum := int64(0)
+		for _, n := range want {
+			sum += n
+		}
+		if sum == int64(q.Limit) {
+			break
+		}
+		if !o.naive(&q) {
+			continue
+		}
+		g := store.TallyGroup{}
+		if by.Workflow {
+			g.Workflow = o.row.Start.Address.Type
+		}
+		if by.Status {
+			g.Status = o.row.Outcome.Status
+		}
+		if by.Reason {
+			g.Reason = o.reason()
+		}
+		want[g]++
+	}
+
+	got := map[store.TallyGroup]int64{}
+	for _, g := range try(x.Store.Tally(x.Context(), q, by)).or(x) {
+		n := g.Count
+		g.Count = 0
+		if got[g] != 0 || n == 0 {
+			t.Fatalf("%+v by %+v: group %+v has %d, after %d", q, by, g, n, got[g])
+		}
+		got[g] = n
+	}
+	if diff := Diff(want, got); diff != "" {
+		t.Fatalf("%+v by %+v (-naive +store):\n%s", q, by, diff)
+	}
 }
 
 // ReasonsOf returns runs with marks of all kinds, and the reason that finds each of them. An

@@ -1,0 +1,52 @@
+package api
+
+import "github.com/perdure/perdure/internal/model"
+
+// Bounds of an explanation.
+const (
+	DefaultDepth = 8  // steps from the execution
+	MaxDepth     = 32 // that a caller may ask for
+	// MaxNodes and MaxEdges bound one graph.
+	MaxNodes = 200
+	MaxEdges = 1000
+)
+
+// ExplainRequest asks why an execution makes no progress.
+type ExplainRequest struct {
+	Target Target
+	// Depth is how many steps away from the execution the graph reaches; 0 for DefaultDepth.
+	Depth int
+}
+
+// Explanation is a graph of what waits for what. Unlike the chain of a Description it follows all
+// reasons. The first node is the execution.
+type Explanation struct {
+	Nodes []ExplainedNode
+	Edges []ExplainedEdge
+	// Cut says that the graph goes on beyond the depth or its other bounds.
+	Cut bool
+	// Alive says which code the live processes have, when code is missing.
+	Alive []string
+}
+
+// ExplainedNode is something that waits, or that others wait for.
+type ExplainedNode struct {
+	Of model.Reference
+	// Run and Status are those of an execution; zero for everything else.
+	Run    model.RunID
+	Status model.Status
+	// Reasons say why it makes no progress, the main reason first.
+	Reasons []model.Reason
+	// Unknown says why nothing more is known about it; empty when it could be read.
+	Unknown string
+}
+
+// HeldBy is the Reason of an edge from a locked entity to the execution that has locked it.
+const HeldBy = -1
+
+// ExplainedEdge says that a node waits for another.
+type ExplainedEdge struct {
+	From, To int // positions of nodes
+	// Reason is a position in the reasons of the node From, or HeldBy.
+	Reason int
+}

@@ -1,0 +1,48 @@
+package api
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Lifetimes of sessions of browsers.
+const (
+	DefaultLogin = 12 * time.Hour
+	MaxLogin     = 7 * 24 * time.Hour
+)
+
+// LoginRequest opens a session for a caller that a server has let in.
+type LoginRequest struct {
+	// Tenant of the caller; empty for an admin.
+	Tenant string
+	// Caller is the name of the caller, and Roles are its roles.
+	Caller string
+	Roles  []string
+	// Kind and Credential name what the caller has presented, and Ends is when that ends; zero for
+	// never. The session does not last longer.
+	Kind, Credential string
+	Ends             model.Time
+	// Lifetime of the session; 0 for DefaultLogin.
+	Lifetime time.Duration
+}
+
+// LoginInfo is a session without its secret.
+type LoginInfo struct {
+	ID string
+	// Tenant is empty for a session of an admin.
+	Tenant string
+	Admin  bool
+	Caller string
+	Roles  []string
+	// Credential names what the caller has presented to sign in.
+	Credential       string
+	Created, Expires model.Time
+}
+
+// NewLogin is a session that was just opened.
+type NewLogin struct {
+	LoginInfo
+	// Secret is what the browser presents as a cookie. It is stored nowhere.
+	Secret string
+}

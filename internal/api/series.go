@@ -1,0 +1,51 @@
+package api
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Times of series.
+const (
+	// SeriesStep is the shortest step, and every step is a multiple of it.
+	SeriesStep = 5 * time.Second
+	// DefaultSeriesStep is the step of a request that names none.
+	DefaultSeriesStep = time.Minute
+	// SeriesSpan is how long series reach back.
+	SeriesSpan = time.Hour
+)
+
+// SeriesRequest asks what happened in a tenant in the last hour.
+type SeriesRequest struct {
+	Tenant string
+	// Step is the length of a point; 0 for DefaultSeriesStep.
+	Step time.Duration
+}
+
+// Series are numbers by time. Each node counts what it commits, in memory, and the answer is the
+// sum of the live nodes. What a node counted is gone when it ends.
+type Series struct {
+	// From is the beginning of the first point. The last point is the current one.
+	From  model.Time
+	Step  time.Duration
+	Lines []SeriesLine
+	Nodes []SeriesNode
+	// Partial says that a node that owns executions has not answered, or that a node has counted
+	// for less than the whole time.
+	Partial bool
+}
+
+// SeriesLine has one kind of number, the oldest point first.
+type SeriesLine struct {
+	Name   string
+	Points []int64
+}
+
+// SeriesNode is a live node.
+type SeriesNode struct {
+	Node     model.NodeID
+	Answered bool
+	// Since is when the node began to count.
+	Since model.Time
+}

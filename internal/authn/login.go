@@ -1,0 +1,204 @@
+package authn
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// LoginSetting is the kind of the setting of a session. A session is a setting of its tenant, and
+// one of an admin a setting of no tenant.
+const LoginSetting = "login"
+
+// Login is what is stored about a session of a browser. A caller that has presented a key or a
+// token gets one, and presents its secret as a cookie. It lets its caller do what the key or the
+// token does, and ends with it.
+type Login struct {
+	// ID finds the session, and is no secret. Tenant is empty for a session of an admin.
+	ID     string `json:"-"`
+	Tenant string `json:"-"`
+	// Sum is the SHA-256 digest of the secret, which has 260 random bits.
+	Sum []byte `json:"sum"`
+	// Name and Roles are those of the caller that has signed in.
+	Name  string   `json:"name"`
+	Roles []string `json:"roles,omitempty"`
+	// Credential is what the caller has presented to sign in.
+	Credential Credential `json:"credential"`
+	Created    model.Time `json:"created"`
+	Expires    model.Time `json:"expires"`
+}
+
+// Admin tells whether it is a session of an admin.
+func (l *Login) Admin() bool { return l.Tenant == "" }
+
+// loginPrefix begins the secret of a session; its id and the secret part follow, as in a key.
+const loginPrefix = "perdure-session_"
+
+// NewLogin draws a session. The secret is what the browser presents.
+func NewLogin() (l Login, secret string) {
+	id := strings.ToLower(rand.Text()[:idLength])
+	secret = loginPrefix + id + "_" + rand.Text() + rand.Text()
+	sum := sha256.Sum256([]byte(secret))
+	return Login{ID: id, Sum: sum[:]}, secret
+}
+
+// ReadLogin reads the setting of a session.
+func ReadLogin(tenant, name string, body []byte) (l Login, err error) {
+	if err := json.Unmarshal(body, &l); err != nil {
+		return l, fault.New(fault.Corrupt, "session %s: %w", name, err)
+	}
+	if len(l.Sum) != sha256.Size || l.Expires.IsZero() {
+		return l, fault.New(fault.Corrupt, "session %s: it has no digest or no end", name)
+	}
+	l.ID, l.Tenant = name, tenant
+	return l, nil
+}
+
+// Guard returns what a page must send with a request that changes something, beside the cookie. A
+// page of another site can make a browser send the cookie, but cannot read the guard.
+func Guard(secret string) string {
+	sum := sha256.Sum256([]byte("guard " + secret))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// CheckGuard refuses a request whose guard does not belong to the session.
+func CheckGuard(secret, presented string) error {
+	if subtle.ConstantTimeCompare([]byte(Guard(secret)), []byte(presented)) != 1 {
+		return fault.New(fault.Denied, "a request of a session that changes something needs the guard of the session")
+	}
+	return nil
+}
+
+// login is a session as this process knows it.
+type login struct {
+	Login
+
+	valid context.Context //nolint:containedctx // ends with the session
+	end   context.CancelCauseFunc
+	tie   sync.Once // to the key that it was opened with
+}
+
+// Errors of sessions that have ended.
+var (
+	errNoSession = fault.New(fault.Unauthenticated, "the session is not known, or has ended: sign in again")
+	errSignedOut = fault.New(fault.Unauthenticated, "the session was ended: sign in again")
+	errTooOld    = fault.New(fault.Unauthenticated, "the session has expired: sign in again")
+)
+
+// SetLogins replaces the stored sessions. What callers do with one that is gone ends.
+func (r *Keyring) SetLogins(all []Login) {
+	r.setting.Lock()
+	defer r.setting.Unlock()
+	r.setLogins(all)
+}
+
+// renewLogins lets sessions begin anew that have ended with their tenant or their key in this
+// process, and are still stored: the tenant may be enabled again. The caller holds the lock.
+func (r *Keyring) renewLogins() {
+	var all []Login
+	for _, l := range *r.logins.Load() {
+		all = append(all, l.Login)
+	}
+	r.setLogins(all)
+}
+
+func (r *Keyring) setLogins(all []Login) {
+	old := maps.Clone(*r.logins.Load())
+	next := make(map[string]*login, len(all))
+	for _, l := range all {
+		if was := old[l.ID]; was != nil && slices.Equal(was.Sum, l.Sum) && was.Expires == l.Expires && was.valid.Err() == nil {
+			next[l.ID] = was
+			delete(old, l.ID)
+			continue
+		}
+		n := &login{Login: l}
+		n.valid, n.end = context.WithCancelCause(context.Background())
+		expire := time.AfterFunc(time.Until(l.Expires.Std()), func() { n.end(errTooOld) })
+		context.AfterFunc(n.valid, func() { expire.Stop() })
+		next[l.ID] = n
+	}
+
+	r.logins.Store(&next)
+	for _, gone := range old {
+		gone.end(errSignedOut)
+	}
+}
+
+// endLogins ends the sessions for which why returns an error, in this process.
+func (r *Keyring) endLogins(why func(*Login) error) {
+	for _, l := range *r.logins.Load() {
+		if err := why(&l.Login); err != nil {
+			l.end(err)
+		}
+	}
+}
+
+// authenticateLogin returns the caller that presents a session.
+func (r *Keyring) authenticateLogin(secret string, header map[string][]string) (Identity, error) {
+	rest, ok := strings.CutPrefix(secret, loginPrefix)
+	id, _, found := strings.Cut(rest, "_")
+	l := (*r.logins.Load())[id]
+	if !ok || !found || l == nil {
+		return Identity{}, errNoSession
+	}
+	sum := sha256.Sum256([]byte(secret))
+	if subtle.ConstantTimeCompare(sum[:], l.Sum) != 1 {
+		return Identity{}, errNoSession
+	}
+	if l.valid.Err() != nil {
+		return Identity{}, context.Cause(l.valid)
+	}
+	if model.TimeOf(time.Now()) >= l.Expires {
+		return Identity{}, errTooOld
+	}
+
+	valid, err := r.parent(l)
+	if err != nil {
+		return Identity{}, err
+	}
+	who := Identity{Tenant: l.Tenant, Name: l.Name, Admin: l.Admin(), Roles: l.Roles, Valid: valid}
+	who.Credential = Credential{Kind: BySession, ID: l.ID, Expires: l.Expires}
+	if who.Admin {
+		who.Tenant, err = anyTenant(header, r.static.tenant)
+	} else {
+		err = onlyTenant(header, l.Tenant)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	return who, nil
+}
+
+// parent refuses a session whose key has ended or changed, whose tenant is disabled, or whose admin
+// key the server no longer has. It returns what ends with the session or its key.
+func (r *Keyring) parent(l *login) (context.Context, error) {
+	r.mu.Lock()
+	disabled, trusts := r.disabled[l.Tenant], r.trusts
+	r.mu.Unlock()
+	switch c := l.Credential; {
+	case disabled && !l.Admin():
+		return nil, errDisabled(l.Tenant)
+	case c.Kind == ByStatic && c.ID != r.static.mark():
+		return nil, errNoSession
+	case c.Kind == ByToken && (r.verifier == nil || trusts != nil && !trusts(c.ID)):
+		return nil, errNoSession
+	case c.Kind == ByKey:
+		k := (*r.all.Load())[c.ID]
+		if k == nil || k.key.Tenant != l.Tenant || k.refused != nil || k.valid.Err() != nil || !slices.Equal(k.key.Roles, l.Roles) {
+			return nil, errNoSession
+		}
+		l.tie.Do(func() { context.AfterFunc(k.valid, func() { l.end(context.Cause(k.valid)) }) })
+	}
+	return l.valid, nil
+}

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+// A server whose database does not answer yet waits for it and says so, and gives up after a while.
+func TestServeWaitsForItsDatabase(t *testing.T) {
+	t.Parallel()
+	key := writeFile(t, t.TempDir(), "key", serveKey)
+	server := pgtest.Start(t, pgtest.Options{Fsync: true})
+	file := writeFile(t, t.TempDir(), "perdure.toml", "store = '"+server.NewDatabase(t)+"'")
+	if err := server.Stop(pgtest.Fast); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"serve", "--log-format", "json", "--config", file, "--listen", "127.0.0.1:0", "--admin-key-file", key}
+
+	log := &lines{news: make(chan struct{}, 1)}
+	if code := Main(t.Context(), append(args, "--store-wait", "1s"), Streams{In: strings.NewReader(""), Out: io.Discard, Err: log}); code != 5 || !strings.Contains(log.String(), "has not answered within") || !strings.Contains(log.String(), "--store-wait") {
+		t.Errorf("exit %d: %s", code, log)
+	}
+
+	// With a deadline, the store itself would try until then.
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	log, code := &lines{news: make(chan struct{}, 1)}, make(chan int, 1)
+	go func() {
+		code <- Main(ctx, append(args, "--store-wait", "100s"), Streams{In: strings.NewReader(""), Out: io.Discard, Err: log})
+	}()
+	until := func(text string) {
+		t.Helper()
+		for !strings.Contains(log.String(), text) {
+			select {
+			case <-log.news:
+			case end := <-code:
+				t.Fatalf("perdure serve ended with exit code %d:\n%s", end, log)
+			}
+		}
+	}
+	until("the database does not answer; the server tries again")
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	until(`"msg":"serving"`)
+	stop()
+	if end := <-code; end != 0 {
+		t.Errorf("perdure serve ended with exit code %d:\n%s", end, log)
+	}
+}

@@ -1,0 +1,131 @@
+package malformed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+)
+
+// Calls makes malformed calls over a connection.
+type Calls struct {
+	Conn    grpc.ClientConnInterface
+	Methods []protoreflect.MethodDescriptor
+	// Wait is when the client of a call leaves: some calls wait for work.
+	Wait time.Duration
+	// Words are texts of fields, such as ids of things that exist.
+	Words []string
+	// Unserved are methods whose answer is UNIMPLEMENTED, by their full name.
+	Unserved []string
+}
+
+// Round calls every method with random bytes, with a random message, and with that message after it
+// was damaged. It reports answers that are the fault of the server.
+func (c *Calls) Round(ctx context.Context, t *testing.T, seed uint64, raw []byte) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 2))
+	for _, m := range c.Methods {
+		c.try(ctx, t, m, Mutate(r, raw))
+		in := dynamicpb.NewMessage(m.Input())
+		Fill(in, 1+r.IntN(4), r.IntN, func(f protoreflect.FieldDescriptor) protoreflect.Value {
+			return Values(Numbers[r.IntN(len(Numbers))], c.Words[r.IntN(len(c.Words))], Mutate(r, raw))(f)
+		})
+		encoded, err := proto.Marshal(in)
+		if err != nil {
+			continue // a text that is not UTF-8
+		}
+		c.try(ctx, t, m, encoded)
+		if len(encoded) > 0 {
+			damaged := slices.Clone(encoded) // the client may still send the first one
+			damaged[r.IntN(len(damaged))] ^= byte(1 + r.IntN(255))
+			c.try(ctx, t, m, damaged[:r.IntN(len(damaged)+1)])
+		}
+	}
+}
+
+// try calls a method with the bytes of a message.
+func (c *Calls) try(ctx context.Context, t *testing.T, m protoreflect.MethodDescriptor, raw []byte) {
+	t.Helper()
+	ctx, leave := context.WithTimeout(ctx, c.Wait)
+	defer leave()
+	name := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
+	err := c.call(ctx, name, raw)
+	if errors.Is(err, io.EOF) {
+		return
+	}
+
+	switch status.Code(err) {
+	case codes.Unimplemented:
+		if !slices.Contains(c.Unserved, name) {
+			t.Errorf("%s with %.100x: %v", name, raw, err)
+		}
+	case codes.Unknown, codes.DataLoss:
+		t.Errorf("%s with %.100x: %v", name, raw, err)
+	case codes.Internal:
+		// gRPC itself says so of a message that it cannot read.
+		if !strings.Contains(err.Error(), "unmarshalling request") && !strings.Contains(err.Error(), "failed to unmarshal") {
+			t.Errorf("%s with %.100x: %v", name, raw, err)
+		}
+	default:
+	}
+}
+
+// call sends bytes and reads all replies.
+func (c *Calls) call(ctx context.Context, name string, raw []byte) error {
+	stream, err := c.Conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, name, grpc.ForceCodecV2(bytesCodec{}))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(stream.SendMsg(raw), stream.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	for {
+		var reply []byte
+		if err := stream.RecvMsg(&reply); err != nil {
+			return err
+		}
+	}
+}
+
+// Kept is how much memory is in use.
+func Kept() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// bytesCodec sends bytes as they are.
+type bytesCodec struct{}
+
+// Marshal returns the bytes.
+func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
+	b, ok := v.([]byte)
+	if !ok {
+		return nil, fmt.Errorf("%T is not bytes", v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+}
+
+// Unmarshal keeps the bytes.
+func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+
+// Name is that of the usual codec, so that the server uses its own.
+func (bytesCodec) Name() string { return "proto" }

@@ -1,0 +1,159 @@
+// Package pooled reads connections through buffers that they share.
+//
+// A connection that waits for bytes needs no buffer. A server with 10,000 connections that wait has
+// a few buffers instead of 10,000, and a busy connection can have a larger one.
+package pooled
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+)
+
+const (
+	// bufferSize is how much a connection reads at once.
+	bufferSize = 16 << 10
+	// ownSize is the buffer of a connection that cannot share one.
+	ownSize = 4 << 10
+)
+
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+
+// Conn is a connection that has a buffer only while it holds bytes that its reader has not taken
+// yet. Like a bufio.Reader, it serves one reader at a time.
+type Conn struct {
+	net.Conn
+
+	// raw waits for bytes without a buffer; nil if the connection cannot do so.
+	raw  syscall.RawConn
+	pull func(fd uintptr) bool // takes bytes from raw, and tells whether there were any
+	err  error                 // of the last pull
+
+	shared *[bufferSize]byte // holds rest; nil while there is none
+	own    []byte            // holds rest instead, if there is no raw
+	rest   []byte
+}
+
+// New returns a connection that reads from another one. The caller no longer reads from that one.
+func New(c net.Conn) *Conn {
+	p := &Conn{Conn: c}
+	if s, ok := c.(syscall.Conn); ok && canPull {
+		if raw, err := s.SyscallConn(); err == nil {
+			p.raw, p.pull = raw, p.take
+		}
+	}
+	return p
+}
+
+// Read returns bytes as soon as there are some.
+func (c *Conn) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	if len(c.rest) == 0 {
+		if len(b) >= bufferSize { // a buffer would only cost a copy
+			return c.Conn.Read(b)
+		}
+		if err := c.fill(); err != nil {
+			return 0, err
+		}
+	}
+
+	n := copy(b, c.rest)
+	c.skip(n)
+	return n, nil
+}
+
+// Peek waits for the first n bytes of the connection, which are still there to be read. It returns
+// fewer of them, and an error, if the others do not come. A caller asks for it before it reads.
+func (c *Conn) Peek(n int) ([]byte, error) {
+	for len(c.rest) < n {
+		if err := c.more(); err != nil {
+			return c.rest, err
+		}
+	}
+	return c.rest[:n], nil
+}
+
+// fill waits for bytes and keeps them. There must be none.
+func (c *Conn) fill() error {
+	if c.raw == nil {
+		if c.own == nil {
+			c.own = make([]byte, ownSize)
+		}
+		n, err := c.Conn.Read(c.own)
+		c.rest = c.own[:n]
+		if n > 0 {
+			return nil // an error comes again
+		}
+		return err
+	}
+
+	if err := c.raw.Read(c.pull); err != nil {
+		return err
+	}
+	return c.err
+}
+
+// more waits for bytes and keeps them behind the bytes that are there.
+func (c *Conn) more() error {
+	if len(c.rest) == 0 {
+		return c.fill()
+	}
+	before := bytes.Clone(c.rest)
+	c.skip(len(c.rest))
+	err := c.fill()
+	together := append(before, c.rest...)
+	c.skip(len(c.rest))
+	c.rest = together
+	return err
+}
+
+// skip forgets bytes, and gives the buffer back with the last one.
+func (c *Conn) skip(n int) {
+	if c.rest = c.rest[n:]; len(c.rest) > 0 {
+		return
+	}
+	c.rest = nil
+	if c.shared != nil {
+		buffers.Put(c.shared)
+		c.shared = nil
+	}
+}
+
+// take reads what has arrived into a shared buffer. It returns false when there is nothing.
+func (c *Conn) take(fd uintptr) bool {
+	buf, _ := buffers.Get().(*[bufferSize]byte)
+	n, again, err := readNow(fd, buf[:])
+	switch {
+	case again:
+		buffers.Put(buf)
+		return false
+	case n <= 0:
+		buffers.Put(buf)
+		if c.err = err; err == nil {
+			c.err = io.EOF
+		}
+		return true
+	}
+
+	c.err, c.shared, c.rest = nil, buf, buf[:n]
+	return true
+}
+
+// Listener accepts connections that share buffers.
+type Listener struct{ net.Listener }
+
+// Accept waits for a connection.
+func (l Listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := c.(syscall.Conn); !ok || !canPull {
+		return c, nil // it has buffers of its own, such as one with TLS, or was made by New
+	}
+	return New(c), nil
+}

@@ -1,0 +1,11 @@
+//go:build !unix
+
+package pooled
+
+import "errors"
+
+// canPull tells that connections have buffers of their own here.
+const canPull = false
+
+// readNow is not called.
+func readNow(uintptr, []byte) (n int, again bool, err error) { return 0, false, errors.ErrUnsupported }

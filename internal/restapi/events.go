@@ -1,0 +1,102 @@
+package restapi
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/history"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// addEvents adds what reads histories without their payloads.
+func (s *Server) addEvents() {
+	const one = "/executions/{workflow}/{key}"
+	add(s, operation{id: "list-events", method: http.MethodGet, path: one + "/events", tag: executionsTag, summary: "Read the events of a run as JSON lines, without payloads"}, s.events)
+	op := s.api.OpenAPI().Paths["/v1"+one+"/events"].Get
+	op.Description = "Each line is an event. Perdure-Run is the run, and Perdure-Events how many events it has. A connection that breaks before the end of the reply means that lines are missing."
+	line := s.api.OpenAPI().Components.Schemas.Schema(lineType, true, "EventLine")
+	op.Responses["200"].Content = map[string]*huma.MediaType{linesType: {Schema: line}}
+}
+
+type eventsInput struct {
+	TargetPath
+
+	After   int64 `query:"after" minimum:"-1" default:"-1" doc:"Only events behind this position"`
+	Before  int64 `query:"before" minimum:"0" doc:"Only events before this position; 0 for no end"`
+	Limit   int64 `query:"limit" minimum:"1" maximum:"100000" default:"100000"`
+	Last    bool  `query:"last" doc:"The last events instead of the first ones, if there are more than the limit; they are in order all the same"`
+	Preview int   `query:"preview" minimum:"0" maximum:"1000" default:"80" doc:"Bytes of each value that a line shows"`
+}
+
+// eventLine is an event without its payloads.
+type eventLine struct {
+	event
+
+	Input  *preview `json:"input,omitempty"`
+	Output *preview `json:"output,omitempty"`
+}
+
+// preview is the beginning of a value.
+type preview struct {
+	Bytes    int    `json:"bytes" doc:"The size of the whole value"`
+	Encoding string `json:"encoding,omitempty" doc:"Absent for JSON"`
+	Text     string `json:"text,omitempty" doc:"Its beginning; absent if it is not text"`
+}
+
+func previewOf(p model.Payload, most int) *preview {
+	if len(p.Data) == 0 {
+		return nil
+	}
+	v := &preview{Bytes: len(p.Data), Encoding: p.Form()}
+	if v.Encoding != model.JSON && v.Encoding != model.Text {
+		return v // it may be encrypted or compressed
+	}
+
+	text := p.Data[:min(most, len(p.Data))]
+	for len(text) > 0 && len(text) < len(p.Data) && !utf8.RuneStart(p.Data[len(text)]) {
+		text = text[:len(text)-1] // a character is not cut
+	}
+	if utf8.Valid(text) {
+		v.Text = string(text)
+	}
+	return v
+}
+
+func (s *Server) events(ctx context.Context, who *authn.Identity, in *eventsInput) (*huma.StreamResponse, error) {
+	t, err := in.target(who)
+	if err != nil {
+		return nil, err
+	}
+	walk, err := history.Walk(ctx, s.config.Backend, t, history.Window{After: in.After, Before: in.Before, Limit: in.Limit, Last: in.Last})
+	if err != nil {
+		return nil, err
+	}
+
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		hc.SetHeader("Content-Type", linesType)
+		hc.SetHeader("Perdure-Run", walk.Run.String())
+		hc.SetHeader("Perdure-Events", strconv.FormatInt(walk.Total, 10))
+		out := bufio.NewWriterSize(hc.BodyWriter(), 64<<10)
+		lines := json.NewEncoder(out)
+		lines.SetEscapeHTML(false)
+
+		err := walk.Each(hc.Context(), func(e *model.Event) error {
+			line := eventLine{event: eventOf(e, false), Input: previewOf(e.Input, in.Preview), Output: previewOf(e.Output, in.Preview)}
+			line.Size = 0
+			return lines.Encode(line)
+		})
+		if err == nil {
+			err = out.Flush()
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler) // a part must not look like the whole
+		}
+	}}, nil
+}

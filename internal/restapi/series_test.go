@@ -1,0 +1,83 @@
+package restapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+// seriesOf reads the sums of lines, and how many nodes have answered.
+func (w *world) seriesOf(tenant string) (sums map[string]int64, nodes int, partial bool) {
+	w.t.Helper()
+	var s struct {
+		From    time.Time
+		Lines   map[string][]int64
+		Nodes   []struct{ Answered bool }
+		Partial bool
+	}
+	a := w.want(http.StatusOK, "", http.MethodGet, "/v1/series?step=5m", "", "Perdure-Tenant", tenant)
+	if err := json.Unmarshal([]byte(a.body), &s); err != nil {
+		w.t.Fatal(err)
+	}
+
+	sums = map[string]int64{}
+	for name, points := range s.Lines {
+		if len(points) != 12 {
+			w.t.Errorf("%s has %d points", name, len(points))
+		}
+		for _, n := range points {
+			sums[name] += n
+		}
+	}
+	for _, n := range s.Nodes {
+		if n.Answered {
+			nodes++
+		}
+	}
+	if back := time.Since(s.From); back > time.Hour || back < 55*time.Minute {
+		w.t.Errorf("the first point begins %s ago", back)
+	}
+	return sums, nodes, s.Partial
+}
+
+// Every node returns the numbers of all nodes, of one tenant only.
+func TestSeriesOfAllNodes(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	a := newWorldOn(t, url, nil)
+	b := newWorldOn(t, url, nil)
+	a.want(http.StatusCreated, "", http.MethodPost, "/v1/tenants", `{"name":"acme"}`)
+
+	// Executions that no process has code for are counted when they start and when they are
+	// terminated.
+	const runs = 20
+	for i := range runs {
+		w := []*world{a, b}[i%2]
+		w.want(http.StatusCreated, "", http.MethodPost, "/v1/executions", fmt.Sprintf(`{"workflow":"order","key":"%d"}`, i))
+	}
+	for i := range 5 {
+		a.want(http.StatusNoContent, "", http.MethodPost, fmt.Sprintf("/v1/executions/order/%d/terminate", i), `{"reason":"test"}`)
+	}
+	for _, w := range []*world{a, b} {
+		for {
+			sums, nodes, partial := w.seriesOf("default")
+			if sums["started"] == runs && sums["terminated"] == 5 && nodes == 2 {
+				if !partial {
+					t.Error("nodes that have just begun claim to know the whole hour")
+				}
+				break
+			}
+			if sums["started"] > runs || w.ctx.Err() != nil {
+				t.Fatalf("%v of %d nodes", sums, nodes)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		if sums, _, _ := w.seriesOf("acme"); sums["started"] != 0 {
+			t.Errorf("another tenant sees %v", sums)
+		}
+	}
+}
