@@ -31,8 +31,8 @@ type Series struct {
 	Step  time.Duration
 	Lines []SeriesLine
 	Nodes []SeriesNode
-	// Partial says that a node that owns executions has not answered, or that a node has counted
-	// for less than the whole time.
+	// Partial says that a live node has not answered, or that a node has counted for less than the
+	// whole time.
 	Partial bool
 }
 

@@ -30,6 +30,9 @@ func NewWorld(view store.View) *World {
 // Now returns the store's time of the view.
 func (w *World) Now() model.Time { return w.view.Now }
 
+// Live returns the live nodes.
+func (w *World) Live() []*store.Member { return w.live }
+
 // Owner returns the live node that owns a shard; nil if no live node does.
 func (w *World) Owner(shard model.ShardID) *store.Member {
 	for _, o := range w.view.Owners {

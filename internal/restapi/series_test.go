@@ -62,22 +62,59 @@ func TestSeriesOfAllNodes(t *testing.T) {
 	for i := range 5 {
 		a.want(http.StatusNoContent, "", http.MethodPost, fmt.Sprintf("/v1/executions/order/%d/terminate", i), `{"reason":"test"}`)
 	}
-	for _, w := range []*world{a, b} {
+	seen := "nothing"
+	t.Cleanup(func() { t.Log("seen last: ", seen) })
+	awaitSeries := func(w *world) {
+		t.Helper()
 		for {
 			sums, nodes, partial := w.seriesOf("default")
+			seen = fmt.Sprintf("%v of %d nodes", sums, nodes)
 			if sums["started"] == runs && sums["terminated"] == 5 && nodes == 2 {
 				if !partial {
 					t.Error("nodes that have just begun claim to know the whole hour")
 				}
-				break
+				return
 			}
-			if sums["started"] > runs || w.ctx.Err() != nil {
-				t.Fatalf("%v of %d nodes", sums, nodes)
+			if sums["started"] > runs {
+				t.Fatal("more than were started")
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
+	}
+	for _, w := range []*world{a, b} {
+		awaitSeries(w)
 		if sums, _, _ := w.seriesOf("acme"); sums["started"] != 0 {
 			t.Errorf("another tenant sees %v", sums)
 		}
 	}
+
+	// A node that has handed its shards over still knows what it has counted.
+	left := a.nodeWithShards()
+	a.want(http.StatusAccepted, "", http.MethodPost, "/v1/nodes/"+left+"/drain", "")
+	for a.nodeWithShards() == left {
+		time.Sleep(20 * time.Millisecond)
+	}
+	awaitSeries(a)
+	awaitSeries(b)
+}
+
+// nodeWithShards returns a node that owns shards, always the same while it owns some.
+func (w *world) nodeWithShards() (id string) {
+	w.t.Helper()
+	var nodes struct {
+		Items []struct {
+			Node   string
+			Shards int
+		}
+	}
+	a := w.want(http.StatusOK, "", http.MethodGet, "/v1/nodes", "")
+	if err := json.Unmarshal([]byte(a.body), &nodes); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, n := range nodes.Items {
+		if n.Shards > 0 && (id == "" || n.Node < id) {
+			id = n.Node
+		}
+	}
+	return id
 }

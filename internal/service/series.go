@@ -70,18 +70,17 @@ func addSeries(to *api.Series, node model.NodeID, counts *series.Counts) api.Ser
 	return api.SeriesNode{Node: node, Answered: true, Since: counts.Since}
 }
 
-// collectSeries asks every node that owns shards. A node that does not answer has nil.
+// collectSeries asks every live node, because one that owns no shard now may have owned some within
+// the hour. A node that does not answer has nil.
 func (j *judge) collectSeries(ctx context.Context) map[model.NodeID]*series.Counts {
 	s, all := j.service, map[model.NodeID]*series.Counts{}
-	for shard := range s.store.Info().Shards {
-		if m := j.world.Owner(model.ShardID(shard)); m != nil {
-			all[m.ID] = nil
-		}
+	for _, m := range j.world.Live() {
+		all[m.ID] = nil
 	}
 	own := model.NodeID{}
 	if s.engine != nil {
 		if id, _, ok := s.engine.Self(); ok {
-			own, all[id] = id, nil // it may have owned shards
+			own, all[id] = id, nil // the view may be older than this node
 		}
 	}
 
