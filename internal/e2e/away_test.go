@@ -27,6 +27,9 @@ func TestEveryFaceSaysThatTheStoreIsAway(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		t.Run(map[bool]string{false: "it does not answer", true: "it refuses connections"}[refuses], func(t *testing.T) {
 			t.Parallel()
+			if !refuses && testing.Short() {
+				t.Skip("waits for the time limits of connections and commands, most of a minute; a part of make test-long")
+			}
 			s := newSite(t, "postgres")
 			server, err := url.Parse(s.url)
 			must(t, err)

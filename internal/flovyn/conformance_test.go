@@ -19,13 +19,14 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// stores are the stores that the suite runs on.
-func stores(t *testing.T) map[string]func(*testing.T) string {
+// stores are the stores that a suite runs on: all, or one in short mode.
+func stores(inShort string) map[string]func(*testing.T) string {
 	all := map[string]func(*testing.T) string{
-		"sqlite": func(t *testing.T) string { return "file:" + filepath.Join(t.TempDir(), "flovyn.db") },
+		"sqlite":   func(t *testing.T) string { return "file:" + filepath.Join(t.TempDir(), "flovyn.db") },
+		"postgres": func(t *testing.T) string { return pgtest.URL(t) },
 	}
-	if !testing.Short() {
-		all["postgres"] = func(t *testing.T) string { return pgtest.URL(t) }
+	if testing.Short() {
+		return map[string]func(*testing.T) string{inShort: all[inShort]}
 	}
 	return all
 }
@@ -33,7 +34,7 @@ func stores(t *testing.T) map[string]func(*testing.T) string {
 // TestConformance runs every part of the protocol on one server per store.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for name, url := range stores(t) {
+	for name, url := range stores("postgres") {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := serve(t, url(t))

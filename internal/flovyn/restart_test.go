@@ -68,7 +68,7 @@ func newKiller(t *testing.T, url string) *driver {
 // Whatever the worker loses by that, the run ends with each of its steps in the log once.
 func TestServerEndsBetweenCalls(t *testing.T) {
 	t.Parallel()
-	for store, url := range stores(t) {
+	for store, url := range stores("sqlite") {
 		for how, start := range map[string]func(*testing.T, string) *driver{"closed": newDriver, "killed": newKiller} {
 			for what, walk := range map[string]func(*driver){"workflow": (*driver).run, "task": (*driver).runTask, "client": (*driver).runClient} {
 				t.Run(store+"/"+how+"/"+what, func(t *testing.T) {

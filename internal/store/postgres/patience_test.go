@@ -18,8 +18,12 @@ import (
 func TestOpenRetriesDroppedConnection(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
+	stride := 1
+	if testing.Short() {
+		stride = 4
+	}
 	for _, f := range []pgproxy.Fault{pgproxy.Reset, pgproxy.DropReply} {
-		for n := 1; ; n++ {
+		for n := 1; ; n += stride {
 			base := server.NewDatabase(t)
 			proxy := pgproxy.New(t, server.Addr())
 			trigger := proxy.Inject(pgproxy.Rule{Fault: f, Nth: n, Match: func(pgproxy.Request) bool { return true }})
@@ -35,10 +39,6 @@ func TestOpenRetriesDroppedConnection(t *testing.T) {
 				if n < 5 {
 					t.Errorf("%s: Open made %d requests only", f, n-1)
 				}
-				break
-			}
-
-			if n > 12 && testing.Short() {
 				break
 			}
 		}
