@@ -58,11 +58,11 @@ func newBoard(inc *incarnation) *board {
 	if inc.eng.cfg.Store.Info().Shared {
 		book = ledger.New(limit.Place(inc.epoch))
 	}
-	k := flow.NewBoardGate(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
+	k := flow.NewBoardGate(book, func(id queue.WorkerID, claim model.ClaimRef) (executes bool, report *model.TaskReport) {
 		if s := inc.eng.taskWorkers.get(id); s != nil {
 			return s.at(claim)
 		}
-		return false, false
+		return false, nil
 	})
 	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.withCounter(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.LockedWorker{}, awaited: map[string][]model.ClaimRef{}}
 }
@@ -206,6 +206,22 @@ func (b *board) Forget(now model.Time, ref model.TaskRef) {
 	b.settle(now)
 	b.moved = true
 	b.mu.Unlock()
+}
+
+// Release implements lane.Board.
+func (b *board) Release(now model.Time, id queue.WorkerID, r *model.TaskReport) {
+	b.mu.Lock()
+	b.release(now, id, r)
+	b.mu.Unlock()
+}
+
+// release frees the permits of a reported claim whose run is quarantined or belongs to another
+// node. The caller must hold the lock.
+func (b *board) release(now model.Time, id queue.WorkerID, r *model.TaskReport) {
+	if b.gate.FreeReported(now, id, r) {
+		b.settle(now)
+		b.moved = true
+	}
 }
 
 // settleClaim says that a worker of this node is done with a claim, and that its end is durable or
@@ -470,10 +486,14 @@ func (b *board) strike(s *TaskSession) {
 }
 
 // FreeSlot says that a worker has a free slot again: its report of the claim is in flight to the
-// lane.
-func (b *board) FreeSlot(id queue.WorkerID, ref model.ClaimRef) {
+// lane. If this node only counts the claim, because its run is quarantined or belongs to another
+// node, its permits are free too. FreeSlot makes no proposal, because callers may hold the lock of
+// the borrower.
+func (b *board) FreeSlot(id queue.WorkerID, r *model.TaskReport) {
 	b.mu.Lock()
-	b.moved = b.b.MarkReported(b.inc.eng.clock.now(), id, ref) || b.moved
+	now := b.inc.eng.clock.now()
+	b.moved = b.b.MarkReported(now, id, r.Ref) || b.moved
+	b.release(now, id, r)
 	b.mu.Unlock()
 }
 

@@ -68,7 +68,7 @@ func (c claimLane) Attach(claim model.ClaimRef, id queue.WorkerID) {
 }
 
 func (c claimLane) Report(r *model.TaskReport, id queue.WorkerID) {
-	c.s.inc.board.FreeSlot(id, r.Ref)
+	c.s.inc.board.FreeSlot(id, r)
 	c.s.inbox.follow(op{report: r, task: id})
 }
 

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -413,6 +414,73 @@ func TestPermitsOfRunsThatMove(t *testing.T) {
 		c.atMost3(t)
 		c.onceEach(t, tasks)
 		c.allWorked(t, first, second, third)
+		r.close()
+	})
+}
+
+// stubborn is a store that refuses to store the ends of some runs.
+type stubborn struct {
+	store.Store
+
+	mu     sync.Mutex
+	refuse map[model.RunID]bool
+}
+
+func (s *stubborn) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
+	s.mu.Lock()
+	refused := slices.ContainsFunc(b.Closes, func(c store.CloseRow) bool { return s.refuse[c.Run] })
+	s.mu.Unlock()
+	if refused {
+		return store.Committed{}, store.Errorf(store.Refused, "commit", "this run must not end")
+	}
+	return s.Store.Commit(ctx, b)
+}
+
+// Tasks whose ends cannot be stored have all permits of a limit. When their bodies have ended, the
+// other tasks of the limit run, although the ends are still not stored. At no time more bodies run
+// than the limit allows, and every body runs once.
+func TestPermitsOfRunsThatCannotEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRing(t)
+		st := &stubborn{Store: r.st, refuse: map[model.RunID]bool{}}
+		r.st = st
+		c := newCounter()
+		do := c.worker(time.Second)
+		first, ctx := r.join(5, do), t.Context()
+		r.join(5, do)
+		r.limitTo3(first)
+
+		const refused, tasks = 3, 20
+		for i := range tasks {
+			m := submit(fmt.Sprint(i), ofThree)
+			a, err := first.Send(ctx, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i < refused {
+				st.mu.Lock()
+				st.refuse[a.Run] = true
+				st.mu.Unlock()
+			}
+		}
+
+		// The lanes try the refused runs again after a minute. The others do not wait for that.
+		wait, cancel := context.WithTimeout(ctx, 45*time.Second)
+		defer cancel()
+		for i := refused; i < tasks; i++ {
+			if _, err := first.Await(wait, submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{}); err != nil {
+				t.Fatalf("task %d waits for tasks whose ends cannot be stored: %v", i, err)
+			}
+		}
+
+		st.mu.Lock()
+		clear(st.refuse)
+		st.mu.Unlock()
+		r.awaitAll(first, tasks)
+		c.atMost3(t)
+		c.onceEach(t, tasks)
+		r.allFree(first)
 		r.close()
 	})
 }

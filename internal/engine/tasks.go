@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/lending"
 	"github.com/perdure/perdure/internal/engine/loan"
@@ -204,18 +205,17 @@ func (s *TaskSession) execute(claims []model.Claim) bool {
 // has reports whether the worker executes the claim, or has reported it and the report is not
 // settled.
 func (s *TaskSession) has(claim model.ClaimRef) bool {
-	executes, reported := s.at(claim)
-	return executes || reported
+	executes, report := s.at(claim)
+	return executes || report != nil
 }
 
-// at reports whether the worker executes the claim, and whether it has reported it and the report
-// is not settled.
-func (s *TaskSession) at(claim model.ClaimRef) (executes, reported bool) {
+// at reports whether the worker executes the claim, and returns its report if it has reported the
+// claim and the report is not settled.
+func (s *TaskSession) at(claim model.ClaimRef) (executes bool, report *model.TaskReport) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, executes = s.held[claim]
-	_, reported = s.reported[claim]
-	return executes, reported
+	return executes, s.reported[claim]
 }
 
 // hasClaim reports whether the worker executes the claim.
@@ -260,17 +260,9 @@ func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 // finishClaim tells the board that a claim is finished. The report, if there is one, has the
 // outcome of the attempt.
 func (s *TaskSession) finishClaim(ref model.ClaimRef, r *model.TaskReport) {
-	how := queue.Neither
-	switch {
-	case r == nil || r.Returned:
-	case r.Failure == nil:
-		how = queue.Succeeded
-	default:
-		how = queue.Failed
-	}
 	maker := s.unmake(ref)
 	if inc := s.eng.current(); inc != nil {
-		inc.board.settleClaim(ref, how)
+		inc.board.settleClaim(ref, flow.OutcomeOf(r))
 		if !maker.IsZero() && inc.lender != nil {
 			inc.lender.Over(ref, maker)
 		}
@@ -363,16 +355,16 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool)
 				l = inc.keeper(shard)
 			}
 
+			// The slot is free for the next task, although the lane has not applied the report yet.
+			inc.board.FreeSlot(s.id, r)
 			if l != nil {
-				// The slot is free for the next task, although the lane has not applied the report
-				// yet.
-				inc.board.FreeSlot(s.id, r.Ref)
 				err := l.inbox.put(ctx, op{report: r, task: s.id})
 				if !errors.Is(err, lane.ErrNotOwner) {
 					return err
 				}
 				moves = true
 			} else if s.eng.cfg.Store.Info().Shared && served != nil {
+				inc.board.Propose() // no lane does it
 				if len(s.offer.Tenants) > 0 {
 					s.sendAbroad(r.Ref)
 					inc.lender.Wake()

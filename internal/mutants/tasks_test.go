@@ -10,6 +10,20 @@ var lends = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=4", "-step=6
 // in between.
 var tasks = []mutant{
 	{
+		name:  "a lender does not take a claim that was undone and made again",
+		file:  "internal/engine/loan/poll.go",
+		old:   "; over && x.stream != a.Stream {\n",
+		new:   "; over && x.stream != (model.RunID{1}) {\n",
+		tests: [][]string{{"./internal/engine/loan", "-run", "TestClaimThatIsMadeAgainUnderItsNumber$"}, {"./internal/sim", "-run", "TestKnownSeedsOfPermits$"}},
+	},
+	{
+		name:  "a lender takes a claim that another owner has stopped",
+		file:  "internal/engine/loan/poll.go",
+		old:   "; over && x.stream != a.Stream {\n",
+		new:   "; over && x.stream == (model.RunID{}) {\n",
+		tests: [][]string{{"./internal/engine/loan", "-run", "TestClaimThatIsMadeAgainUnderItsNumber$"}},
+	},
+	{
 		name:  "a report that a run has forgotten is refused when it is repeated",
 		file:  "internal/engine/lane/entry.go",
 		old:   "ref != nil && !e.x.HasFate(ref)",

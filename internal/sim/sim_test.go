@@ -304,6 +304,24 @@ func TestKnownSeedsOfLimits(t *testing.T) {
 	}
 }
 
+// TestKnownSeedsOfPermits repeats seeds that have found a bug in the permits of claims whose end
+// cannot be stored, and in claims beside them.
+func TestKnownSeedsOfPermits(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		// an older build could not read the run of a task, and the task kept its permit after it
+		// had ended
+		77369,
+		// an owner stopped a claim that the store had not taken, made it again under the same
+		// number, and the lender did not take it, again and again
+		56302,
+	} {
+		if _, err := Run(seed, Options{}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 // TestKnownSeedsOfStartOptions repeats seeds that have found a bug in starts with options.
 func TestKnownSeedsOfStartOptions(t *testing.T) {
 	t.Parallel()

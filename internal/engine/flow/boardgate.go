@@ -20,16 +20,16 @@ import (
 // Where nodes share the store, it also knows which node's permit a claim uses: the permit of the
 // node that made the claim, for as long as its worker executes the task. This holds even if another
 // node owns the run by now, and also if the worker was lent by another node. So when a run moves
-// away, its claims keep what they hold here (orphans) until the worker has reported and the report
-// is settled. And a claim found here that another live node has made holds nothing here (foreign).
+// away or is quarantined, its claims keep what they hold here (orphans) until their workers have
+// reported. And a claim found here that another live node has made holds nothing here (foreign).
 // When that node dies, it does: some node must count the claim until the store records that it is
 // lost.
 type BoardGate struct {
 	*gate.Gate
 	Book *ledger.Book // nil if no other node shares the store
-	// at reports whether a worker on this node's board, its own or a lent one, executes a claim, or
-	// has reported it and the report is not settled.
-	at func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool)
+	// at says whether a worker on this node's board, its own or a lent one, executes a claim. If it
+	// has reported the claim and the report is not settled, at returns the report.
+	at func(id queue.WorkerID, claim model.ClaimRef) (executes bool, report *model.TaskReport)
 
 	claims  map[model.TaskRef]ours
 	orphans map[model.TaskRef]*orphan
@@ -66,7 +66,7 @@ type orphan struct {
 }
 
 // NewBoardGate returns the gate of a board.
-func NewBoardGate(book *ledger.Book, at func(queue.WorkerID, model.ClaimRef) (executes, reported bool)) *BoardGate {
+func NewBoardGate(book *ledger.Book, at func(queue.WorkerID, model.ClaimRef) (executes bool, report *model.TaskReport)) *BoardGate {
 	k := &BoardGate{Book: book, at: at, claims: map[model.TaskRef]ours{}, orphans: map[model.TaskRef]*orphan{}, resumed: map[model.TaskRef][]*orphan{}, foreign: map[model.TaskRef]counted{}}
 	if book != nil {
 		k.Gate = book.Gate
@@ -120,9 +120,13 @@ func (k *BoardGate) resume(ref model.TaskRef) {
 }
 
 // restoreEarlier restores an orphan whose worker still executes its claim, after a later attempt
-// that took over its permits has ended. It reports whether there is one.
+// that took over its permits has ended. It reports whether there is one. An orphan whose worker has
+// reported needs no permits: the later attempt had them when that report was made.
 func (k *BoardGate) restoreEarlier(ref model.TaskRef) bool {
-	left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return !k.busyWith(o.worker, model.ClaimRef{TaskRef: ref, Claim: o.claim}) })
+	left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool {
+		executes, _ := k.at(o.worker, model.ClaimRef{TaskRef: ref, Claim: o.claim})
+		return !executes
+	})
 	if len(left) == 0 {
 		delete(k.resumed, ref)
 		return false
@@ -133,8 +137,8 @@ func (k *BoardGate) restoreEarlier(ref model.TaskRef) bool {
 
 // busyWith reports whether a worker executes a claim or has an unsettled report of it.
 func (k *BoardGate) busyWith(id queue.WorkerID, claim model.ClaimRef) bool {
-	executes, reported := k.at(id, claim)
-	return executes || reported
+	executes, report := k.at(id, claim)
+	return executes || report != nil
 }
 
 // RecordWorker remembers which worker has a claim that holds something.
@@ -163,8 +167,9 @@ func (k *BoardGate) RecordWorker(ref model.TaskRef, claim int64, id queue.Worker
 }
 
 // Give implements queue.Admitter. A shared permit becomes free only when the end of the claim is
-// durable. It also stays taken while the worker executes the task and does not know that the task
-// is over: the end may never become durable, or only after the run has moved.
+// durable, unless the run leaves this node or is quarantined after its worker has reported. The
+// permit also stays taken while the worker executes the task and does not know that the task is
+// over: the end may never become durable, or only after the run has moved.
 func (k *BoardGate) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	if k.Book != nil {
 		if _, counted := k.foreign[it.Ref]; counted {
@@ -175,10 +180,13 @@ func (k *BoardGate) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 		c, mine := k.claims[it.Ref]
 		delete(k.claims, it.Ref)
 		if mine {
-			executes, reported := k.at(c.worker, model.ClaimRef{TaskRef: it.Ref, Claim: c.claim})
-			if executes || reported && (how == queue.Forgotten || k.Shared(it.Ref)) {
+			executes, report := k.at(c.worker, model.ClaimRef{TaskRef: it.Ref, Claim: c.claim})
+			if executes || report != nil && how != queue.Forgotten && k.Shared(it.Ref) {
 				k.orphans[it.Ref] = &orphan{*it, c.claim, c.worker, how}
 				return
+			}
+			if how == queue.Forgotten {
+				how = OutcomeOf(report)
 			}
 		}
 
@@ -208,6 +216,34 @@ func (k *BoardGate) FreeOrphan(now model.Time, ref model.ClaimRef, how queue.Out
 	g := k.item(&o.item)
 	k.Gate.Give(now, &g, outcomes[how])
 	return true
+}
+
+// FreeReported frees what an orphan claim holds, because its worker has reported it. It reports
+// whether anything became free. id is the worker that reports, which may speak for a worker that
+// has left. The end of the claim need not be durable: its run is not here or is quarantined, and
+// its task cannot start again before the end is stored.
+func (k *BoardGate) FreeReported(now model.Time, id queue.WorkerID, r *model.TaskReport) bool {
+	o := k.orphans[r.Ref.TaskRef]
+	if o == nil || o.claim != r.Ref.Claim {
+		return false
+	}
+	if o.worker != id {
+		if executes, _ := k.at(o.worker, r.Ref); executes {
+			return false
+		}
+	}
+	return k.FreeOrphan(now, r.Ref, OutcomeOf(r))
+}
+
+// OutcomeOf returns the outcome of an attempt by its report; nil if there is none.
+func OutcomeOf(r *model.TaskReport) queue.Outcome {
+	switch {
+	case r == nil || r.Returned:
+		return queue.Neither
+	case r.Failure == nil:
+		return queue.Succeeded
+	}
+	return queue.Failed
 }
 
 // Orphans returns the workers that execute claims which this node counts although their runs have

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/perdure/perdure/internal/core/limit"
@@ -56,7 +57,7 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 	for _, later := range []string{"is never claimed", "is executed, too", "is executed while rules change", "was claimed by a dead node", "is the same one"} {
 		t.Run(later, func(t *testing.T) {
 			at := map[model.ClaimRef]bool{} // claims that workers execute
-			k := NewBoardGate(ledger.New(1), func(_ queue.WorkerID, c model.ClaimRef) (executes, reported bool) { return at[c], false })
+			k := NewBoardGate(ledger.New(1), func(_ queue.WorkerID, c model.ClaimRef) (bool, *model.TaskReport) { return at[c], nil })
 			k.SetRules(now, set, queue.New(queue.Config{Gate: k}))
 			it, other := limitedItem("it"), limitedItem("other")
 			first, second := model.ClaimRef{TaskRef: it.Ref, Claim: 1}, model.ClaimRef{TaskRef: it.Ref, Claim: 5}
@@ -118,7 +119,12 @@ func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 	for _, executes := range []bool{false, true} {
 		book := ledger.New(1)
 		book.SetAlone(true)
-		k := NewBoardGate(book, func(queue.WorkerID, model.ClaimRef) (bool, bool) { return executes, !executes })
+		k := NewBoardGate(book, func(_ queue.WorkerID, c model.ClaimRef) (bool, *model.TaskReport) {
+			if executes {
+				return true, nil
+			}
+			return false, &model.TaskReport{Ref: c}
+		})
 		k.SetRules(now, oneAtATime(t), queue.New(queue.Config{Gate: k}))
 		it, other := limitedItem("it"), limitedItem("other")
 		if ok, why := take(t, now, k, it); !ok || k.Shared(it.Ref) {
@@ -143,7 +149,7 @@ func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 func TestClaimOfANodeThatIsNoMore(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(100)
-	k := NewBoardGate(ledger.New(1), func(queue.WorkerID, model.ClaimRef) (bool, bool) { return false, false })
+	k := NewBoardGate(ledger.New(1), func(queue.WorkerID, model.ClaimRef) (bool, *model.TaskReport) { return false, nil })
 	tasks := queue.New(queue.Config{Gate: k})
 	k.SetRules(now, oneAtATime(t), tasks)
 	it := limitedItem("it")
@@ -158,5 +164,68 @@ func TestClaimOfANodeThatIsNoMore(t *testing.T) {
 	}
 	if ok, why := take(t, now, k, limitedItem("other")); ok {
 		t.Errorf("another task is let through: %s", why)
+	}
+}
+
+// A claim whose run is quarantined, or belongs to another node, keeps its permit while its worker
+// executes it. The report of that worker frees the permit, although its end is not stored. So does
+// a report in the name of a worker that is gone, but no other one.
+func TestPermitOfAReportThatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	const now, worker, other = model.Time(100), queue.WorkerID(1), queue.WorkerID(2)
+	for _, when := range []string{"before it is given up", "after it is given up", "after it was decided"} {
+		for _, by := range []queue.WorkerID{worker, other} {
+			t.Run(fmt.Sprintf("%s, by %d", when, by), func(t *testing.T) {
+				t.Parallel()
+				executes := true
+				k := NewBoardGate(ledger.New(1), func(id queue.WorkerID, c model.ClaimRef) (bool, *model.TaskReport) {
+					if id != worker || executes {
+						return id == worker, nil
+					}
+					return false, &model.TaskReport{Ref: c}
+				})
+				k.SetRules(now, oneAtATime(t), queue.New(queue.Config{Gate: k}))
+				it, next := limitedItem("it"), limitedItem("next")
+				claim := model.ClaimRef{TaskRef: it.Ref, Claim: 1}
+
+				report := func(id queue.WorkerID, claim model.ClaimRef, want bool) {
+					t.Helper()
+					if got := k.FreeReported(now, id, &model.TaskReport{Ref: claim}); got != want {
+						t.Fatalf("a report of claim %d by worker %d frees something: %v", claim.Claim, id, got)
+					}
+				}
+				pass := func(it *queue.Item, want bool) {
+					t.Helper()
+					if ok, why := take(t, now, k, it); ok != want {
+						t.Fatalf("%s is let through: %v (%s)", it.Ref, ok, why)
+					}
+				}
+
+				pass(it, true)
+				k.RecordWorker(it.Ref, claim.Claim, worker)
+				// Its run is here, and the report is about to be stored.
+				report(worker, claim, false)
+				switch when {
+				case "before it is given up":
+					executes = false
+					k.Give(now, it, queue.Forgotten)
+					pass(next, true)
+					return
+				case "after it is given up":
+					k.Give(now, it, queue.Forgotten)
+					report(other, claim, false)
+					executes = false
+				case "after it was decided":
+					executes = false
+					k.Give(now, it, queue.Succeeded)
+				}
+
+				pass(next, false)
+				report(worker, model.ClaimRef{TaskRef: it.Ref, Claim: 7}, false)
+				pass(next, false)
+				report(by, claim, true)
+				pass(next, true)
+			})
+		}
 	}
 }

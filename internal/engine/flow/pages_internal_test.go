@@ -27,7 +27,7 @@ type desk struct {
 const deskTime = model.Time(100)
 
 func newDesk(place limit.Place, rules *rule.Set) *desk {
-	d := &desk{keeper: NewBoardGate(ledger.New(place), func(queue.WorkerID, model.ClaimRef) (bool, bool) { return false, false })}
+	d := &desk{keeper: NewBoardGate(ledger.New(place), func(queue.WorkerID, model.ClaimRef) (bool, *model.TaskReport) { return false, nil })}
 	d.tasks = queue.New(queue.Config{Gate: d.keeper})
 	d.keeper.SetRules(deskTime, rules, d.tasks)
 	return d

@@ -26,6 +26,10 @@ type Board interface {
 	// Forget is Remove for a task that leaves memory, because its run does or because another lane
 	// owns it now. A worker that executes it continues.
 	Forget(now model.Time, ref model.TaskRef)
+	// Release says that a worker is done with a claim, and that the end of the claim cannot be
+	// stored now, because its run is quarantined. The claim needs no permits any longer: its task
+	// cannot start again before the end of the claim is stored.
+	Release(now model.Time, id queue.WorkerID, r *model.TaskReport)
 	// RetryAfter says that the other side of a claimed task must not be called before a time.
 	RetryAfter(now model.Time, it *queue.Item, until model.Time)
 	// Find returns the worker that a history names, or 0 when it is not here. has reports whether

@@ -117,8 +117,12 @@ func (in *reportInput) ready(l *Lane, e *entry) bool {
 }
 
 // applyPoisoned keeps the report until the quarantine is over, because no other party could repeat
-// it.
-func (in *reportInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
+// it. The permits of the claim become free at once, because its worker is done: tasks of other runs
+// must not wait for the end of the quarantine.
+func (in *reportInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
+	if l.cfg.Board != nil {
+		l.cfg.Board.Release(now, in.worker, in.report)
+	}
 	switch {
 	case e.shard.draining:
 		in.refuse(l, ErrNotOwner)

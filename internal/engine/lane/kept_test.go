@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -145,5 +146,30 @@ func TestKeptReportsOutliveTheNextQuarantine(t *testing.T) {
 	}
 	if r.l.PendingBytes() != 0 {
 		t.Errorf("%d bytes are held by nothing: %v", r.l.PendingBytes(), r.events(bad))
+	}
+}
+
+func (b *bench) Release(_ model.Time, _ queue.WorkerID, r *model.TaskReport) {
+	b.released = append(b.released, r.Ref)
+}
+
+// A report for a quarantined run frees the permits of its claim at once, whether the lane has room
+// for the report or not: the worker is done, and other runs may wait for the permits. A claim whose
+// worker has not reported keeps them.
+func TestReportsToQuarantinedFreePermits(t *testing.T) {
+	t.Parallel()
+	for name, kept := range map[string]int{"it is kept": 1 << 20, "there is no room for it": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, b, _, claims := quarantinedWithTasks(t, 2, func(c *lane.Config) { c.MaxKeptBytes = kept })
+			if len(b.released) > 0 {
+				t.Fatalf("the permits of %v are free, and their workers have reported nothing", b.released)
+			}
+			b.report(claims[0], func(rep *model.TaskReport) { rep.Output = payload(100) })
+			r.settle()
+			if !slices.Equal(b.released, []model.ClaimRef{claims[0].Ref}) {
+				t.Errorf("the permits of %v are free, want those of %v", b.released, claims[0].Ref)
+			}
+		})
 	}
 }

@@ -22,6 +22,8 @@ type bench struct {
 	left bool // the worker has
 
 	dropped bool // and has said that it does not have the claim
+
+	released []model.ClaimRef // whose permits the lane has freed
 }
 
 func (b *bench) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {

@@ -68,3 +68,56 @@ func TestOwnerListensToANodeThatHadForgottenIt(t *testing.T) {
 		t.Error("the owner does not answer a node that had forgotten it")
 	}
 }
+
+// An owner stops a claim that it could not store, and then stores another claim of the same task
+// under the same number, for any worker. The node of the worker takes the second claim: otherwise
+// the owner would take it back and make it again without end. A claim from an owner that did not
+// know of the end is not taken, and neither is one that was settled.
+func TestClaimThatIsMadeAgainUnderItsNumber(t *testing.T) {
+	t.Parallel()
+	now, self, owner, other := time.Unix(1_000_000, 0), model.NodeID{1}, model.NodeID{2}, model.NodeID{3}
+	ref := model.ClaimRef{TaskRef: model.TaskRef{Run: model.RunID{7}, ID: "task"}, Claim: 12}
+	claim := peer.Entry{Worker: "b", Claim: &model.Claim{Ref: ref}}
+	for _, test := range []struct {
+		name   string
+		before peer.Entry
+		by     model.NodeID
+		taken  bool
+	}{
+		{"the same owner has stopped it", peer.Entry{Worker: "a", Stop: &ref}, owner, true},
+		{"another owner has stopped it", peer.Entry{Worker: "a", Stop: &ref}, other, false},
+		{"the same owner has settled it", peer.Entry{Worker: "a", Settled: &ref}, owner, false},
+		{"the same owner has canceled it", peer.Entry{Worker: "a", Stop: &ref, Canceled: true}, owner, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := loan.NewCreditor(loan.CreditorConfig{Self: self, Host: quiet{}, Pace: loan.Standard, Wake: func() {}})
+			var members []store.Member
+			for _, id := range []model.NodeID{self, owner, other} {
+				members = append(members, store.Member{NodeInfo: store.NodeInfo{ID: id}})
+			}
+			c.SetMembers(&store.View{Members: members})
+			numbers := map[model.NodeID]uint64{}
+
+			hear := func(from model.NodeID, e peer.Entry) (fresh int) {
+				t.Helper()
+				c.HandleKnock(from, &peer.Knock{Poll: true})
+				polls, _ := c.Round(now)
+				if len(polls) != 1 {
+					t.Fatalf("%d polls, want one", len(polls))
+				}
+				numbers[from]++
+				e.N = numbers[from]
+				a := &peer.PollReply{Seq: polls[0].Poll.Seq, Stream: model.RunID(from), Entries: []peer.Entry{e}}
+				fresh = len(c.HandleReply(now, polls[0], a))
+				c.FinishPoll(now, polls[0], a)
+				return fresh
+			}
+
+			hear(test.by, test.before)
+			if taken := hear(owner, claim) == 1; taken != test.taken {
+				t.Errorf("the claim is taken: %v, want %v", taken, test.taken)
+			}
+		})
+	}
+}

@@ -33,10 +33,20 @@ type Creditor struct {
 	cfg   CreditorConfig
 	view  *store.View
 	loans map[model.NodeID]*loan
-	ended map[model.ClaimRef]time.Time
+	ended map[model.ClaimRef]ending
 	// seq numbers the polls of all owners. It only grows: an owner drops a poll whose number is not
 	// above the last one it heard, also when this node has forgotten that owner in between.
 	seq uint64
+}
+
+// ending is the end of a claim, as an owner has told it. A claim that another owner sends
+// afterwards is late and must not start.
+type ending struct {
+	at time.Time
+	// stream is the stream in which the owner has stopped the claim; zero if the claim was settled.
+	// The owner may also stop a claim that it could not store, and then store another claim under
+	// the same number. It sends that claim later in the same stream.
+	stream model.RunID
 }
 
 // loan is the state between this node and an owner.
@@ -67,7 +77,7 @@ type Lent struct {
 
 // NewCreditor returns a Creditor.
 func NewCreditor(cfg CreditorConfig) *Creditor {
-	return &Creditor{cfg: cfg, loans: map[model.NodeID]*loan{}, ended: map[model.ClaimRef]time.Time{}}
+	return &Creditor{cfg: cfg, loans: map[model.NodeID]*loan{}, ended: map[model.ClaimRef]ending{}}
 }
 
 // Wanted reports whether an owner has tasks for free slots.
@@ -163,7 +173,7 @@ func (c *Creditor) Round(now time.Time) (polls []*OpenPoll, wait time.Duration) 
 
 	workers := c.cfg.Host.Workers()
 	held, news := c.heldNodes(workers)
-	maps.DeleteFunc(c.ended, func(_ model.ClaimRef, at time.Time) bool { return now.Sub(at) > c.cfg.Pace.RememberFor })
+	maps.DeleteFunc(c.ended, func(_ model.ClaimRef, e ending) bool { return now.Sub(e.at) > c.cfg.Pace.RememberFor })
 	for node := range held {
 		c.loan(node)
 	}

@@ -92,14 +92,16 @@ func (c *Creditor) HandleReply(now time.Time, p *OpenPoll, a *peer.PollReply) (f
 			continue
 		}
 		l.seen = e.N
-		if e.Claim != nil {
-			if _, over := c.ended[e.Claim.Ref]; over {
+		switch {
+		case e.Claim != nil:
+			if x, over := c.ended[e.Claim.Ref]; over && x.stream != a.Stream {
 				continue
 			}
-		} else if e.Stop != nil && !e.Canceled {
-			c.ended[*e.Stop] = now
-		} else if e.Settled != nil {
-			c.ended[*e.Settled] = now
+			delete(c.ended, e.Claim.Ref)
+		case e.Stop != nil && !e.Canceled:
+			c.ended[*e.Stop] = ending{at: now, stream: a.Stream}
+		case e.Settled != nil:
+			c.ended[*e.Settled] = ending{at: now}
 		}
 		fresh = append(fresh, e)
 	}

@@ -176,6 +176,21 @@ func (b *board) Forget(now model.Time, ref model.TaskRef) {
 	b.Remove(now, ref, queue.Forgotten)
 }
 
+// Release implements lane.Board.
+func (b *board) Release(now model.Time, id queue.WorkerID, r *model.TaskReport) {
+	if b.keeper != nil && b.keeper.released(now, id, r) {
+		b.settle(now)
+		b.moved = true
+	}
+}
+
+// freeSlot records that a worker has reported a claim.
+func (b *board) freeSlot(id queue.WorkerID, r *model.TaskReport) {
+	now := b.inc.p.Now()
+	b.moved = b.b.MarkReported(now, id, r.Ref) || b.moved
+	b.Release(now, id, r)
+}
+
 // Find implements lane.Board.
 func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {
 	worker, node, _ := scenario.SplitWorker(name)

@@ -44,6 +44,8 @@ type keeper struct {
 	kept  map[model.TaskRef]queue.Outcome
 	rates map[rule.Resource]*tokens
 	seen  map[rule.BreakerID]*watched
+	// asked is the first unsettled report that the gate has asked for since Give began.
+	asked *model.TaskReport
 }
 
 // tokens is a simple token bucket that models a rate.
@@ -75,12 +77,15 @@ func newKeeper(b *board) *keeper {
 		book = limits.New(b.inc.place())
 	}
 
-	k.g = flow.NewBoardGate(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
+	k.g = flow.NewBoardGate(book, func(id queue.WorkerID, claim model.ClaimRef) (executes bool, report *model.TaskReport) {
 		if i := slices.IndexFunc(p.Hands, func(h *hand) bool { return h.id == id }); i >= 0 {
 			h := p.Hands[i]
-			return h.Held[claim] != nil, h.Reported[claim] != nil
+			if k.asked == nil {
+				k.asked = h.Reported[claim]
+			}
+			return h.Held[claim] != nil, h.Reported[claim]
 		}
-		return false, false
+		return false, nil
 	})
 
 	return k
@@ -241,7 +246,11 @@ func (k *keeper) holds(it *queue.Item) (news bool) {
 func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	p := k.let[it.Ref]
 	if p == nil || p.Breaker.IsZero() || k.g.Book != nil {
+		k.asked = nil
 		k.g.Give(now, it, how)
+		if how == queue.Forgotten { // the gate takes the outcome from the report, if there is one
+			how = flow.OutcomeOf(k.asked)
+		}
 		k.given(it.Ref, how)
 		return
 	}
@@ -301,6 +310,16 @@ func (k *keeper) settled(now model.Time, ref model.ClaimRef, how queue.Outcome) 
 		return false
 	}
 	k.given(ref.TaskRef, how)
+	return true
+}
+
+// The board calls released when a worker has reported a claim whose end cannot be stored here now.
+func (k *keeper) released(now model.Time, id queue.WorkerID, r *model.TaskReport) bool {
+	if !k.g.FreeReported(now, id, r) {
+		return false
+	}
+	k.given(r.Ref.TaskRef, flow.OutcomeOf(r))
+	k.b.inc.p.Cluster.Did(scenario.OpFreedEarly)
 	return true
 }
 

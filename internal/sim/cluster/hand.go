@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/loan"
 	"github.com/perdure/perdure/internal/engine/queue"
@@ -261,6 +262,9 @@ func (h *hand) send(r *model.TaskReport) {
 	shard := r.Ref.Address.Shard(s.Plan.Shards)
 	again := func() { s.After(s.Between(1, 10)*kernel.Millisecond, p.Process, func() { h.resend(r) }) }
 	inc := p.Inc
+	if inc != nil {
+		inc.board.freeSlot(h.id, r)
+	}
 
 	switch u := p.purse(); {
 	case inc == nil:
@@ -269,7 +273,6 @@ func (h *hand) send(r *model.TaskReport) {
 		h.abroad.Report(r.Ref)
 		u.wakeCreditor()
 	case inc.Owner[shard] || u != nil && u.leaving[shard]:
-		inc.board.moved = inc.board.b.MarkReported(p.Now(), h.id, r.Ref) || inc.board.moved
 		sh := inc.Shells[int(shard)%len(inc.Shells)]
 		c := NewCall(p, func(a *lane.Answer) {
 			if a.Err != nil {
@@ -285,6 +288,7 @@ func (h *hand) send(r *model.TaskReport) {
 		}
 	default:
 		s.Did(scenario.OpReportMailed)
+		inc.board.Propose() // no lane does it
 		p.clerk.send(engine.ReportMessage(r), attempt{taken: true}, func(a *lane.Answer) {
 			switch {
 			case errors.Is(a.Err, ErrCrashed):
@@ -355,17 +359,9 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 // done reports to the board that a claim is over. The report, if there is one, has the outcome of
 // the attempt.
 func (h *hand) done(ref model.ClaimRef, r *model.TaskReport) {
-	how := queue.Neither
-	switch {
-	case r == nil || r.Returned:
-	case r.Failure == nil:
-		how = queue.Succeeded
-	default:
-		how = queue.Failed
-	}
 	maker := h.abroad.Unmake(ref)
 	if inc := h.p.Inc; inc != nil {
-		inc.board.settled(ref, how)
+		inc.board.settled(ref, flow.OutcomeOf(r))
 		if inc.purse != nil && !maker.IsZero() {
 			inc.purse.creditor.Over(ref, maker)
 		}

@@ -395,8 +395,7 @@ func (c claimLane) Attach(ref model.ClaimRef, id queue.WorkerID) {
 
 // Report implements loan.Lane.
 func (c claimLane) Report(r *model.TaskReport, id queue.WorkerID) {
-	b := c.u.inc.board
-	b.moved = b.b.MarkReported(c.u.inc.p.Now(), id, r.Ref) || b.moved
+	c.u.inc.board.freeSlot(id, r)
 	c.u.inc.p.Cluster.Did(scenario.OpReportLent)
 	c.sh.put(nil, func(now model.Time) { c.sh.Lane.Report(now, id, r) })
 }

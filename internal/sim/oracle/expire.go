@@ -15,6 +15,16 @@ func stateEnd(of *scenario.Account) *scenario.Handover { return &scenario.Handov
 
 func isStateEnd(h *scenario.Handover) bool { return h.Stamp == 0 }
 
+// stateEnds says which states may end by their expiry on a path: the stored one, and others that
+// the same batch has produced.
+type stateEnds struct{ stored, others bool }
+
+// mayEnd reports whether the stored state may end by its expiry in a commit that stores the next
+// row: its time has come, and no section holds its lock before and after the commit.
+func (n *holding) mayEnd(next *model.Entity, now model.Time) bool {
+	return n.Row.Expires != 0 && n.Row.Expires <= now && !(n.Row.Locked() && next.Holder == n.Row.Holder)
+}
+
 // checkStateEnd checks that a stored state ends after its time, and not while it is locked.
 func (l *ledger) checkStateEnd(n *holding, next *model.Entity, path []*scenario.Handover) {
 	if len(path) == 0 || !isStateEnd(path[0]) {

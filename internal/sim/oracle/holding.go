@@ -286,12 +286,7 @@ func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *tra
 		l.Fail("L8: %s is a service and has a row", n.Address.Name)
 	}
 	state := scenario.AccountOf(next.State, next.Exists)
-	path, ok := l.path(n, t, n.state, state, nil)
-	if l.s.Has(scenario.Expiring) && (!ok || l.lacks(path, t)) {
-		l.sooner = true
-		path, ok = l.path(n, t, n.state, state, nil)
-		l.sooner = false
-	}
+	path, ok := l.pathTo(n, t, &next, state)
 	l.checkStateEnd(n, &next, path)
 	if !ok {
 		l.Fail("L2: %s goes from state %d to %d, which no operation produced", n.Address.Name, scenario.StampOf(n.state), scenario.StampOf(state))
@@ -303,6 +298,24 @@ func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *tra
 		n.Row = model.Entity{}
 		l.s.Did(scenario.OpEntityGone)
 	}
+}
+
+// pathTo finds the hand-overs that lead to the state of a row. It lets states end by their expiry
+// only as far as that is necessary: first the stored state, if its time has come, then states that
+// the store never had, and in the end the stored state before its time, which breaks a promise.
+func (l *ledger) pathTo(n *holding, t *traces, next *model.Entity, state *scenario.Account) (path []*scenario.Handover, ok bool) {
+	l.mayEnd = stateEnds{stored: n.mayEnd(next, l.s.FairTime())}
+	path, ok = l.path(n, t, n.state, state, nil)
+	if l.s.Has(scenario.Expiring) && (!ok || l.lacks(path, t)) {
+		l.mayEnd.others = true
+		path, ok = l.path(n, t, n.state, state, nil)
+	}
+	if l.s.Has(scenario.Expiring) && !ok {
+		l.mayEnd.stored = true
+		path, ok = l.path(n, t, n.state, state, nil)
+	}
+	l.mayEnd = stateEnds{}
+	return path, ok
 }
 
 // lacks reports whether a batch has an answer to a call that is not on the path. Such a call led to
@@ -369,7 +382,7 @@ func (l *ledger) path(n *holding, t *traces, from, to *scenario.Account, before 
 		}
 	}
 
-	if from != nil && l.s.Has(scenario.Expiring) && (len(before) == 0 || l.sooner) {
+	if from != nil && l.s.Has(scenario.Expiring) && (len(before) == 0 && l.mayEnd.stored || len(before) > 0 && l.mayEnd.others) {
 		if rest, found := l.path(n, t, nil, to, before); found && (!ok || len(rest) > len(best)) {
 			best, ok = append([]*scenario.Handover{stateEnd(from)}, rest...), true
 		}

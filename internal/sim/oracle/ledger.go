@@ -42,7 +42,7 @@ type ledger struct {
 	holdings     map[model.Address]*holding
 	HoldingOrder []*holding
 	alarms       map[model.Address]model.Time // timers of entities
-	sooner       bool                         // a state may expire in the batch that writes it
+	mayEnd       stateEnds                    // which states may have expired, see pathTo
 	Doings       map[uint64]*doing
 	requested    map[string]uint64 // deeds by the ids of their requests
 	released     map[lockOf]bool   // by messages

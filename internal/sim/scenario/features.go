@@ -119,8 +119,7 @@ var table = [allFeatures]row{
 		about: "commits above a number of bytes time out or are refused",
 	},
 	{
-		// A claim whose end cannot be stored keeps its permits, and other tasks wait for them.
-		feature: Poison, name: "poison", lots: []lot{eleventh(4), mix}, excludes: Gates, lasts: true,
+		feature: Poison, name: "poison", lots: []lot{eleventh(4), mix}, lasts: true,
 		about: "the store refuses rows of an address until everything else has ended",
 	},
 	{

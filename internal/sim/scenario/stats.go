@@ -155,6 +155,8 @@ const (
 	OpQueuePaused
 	OpPage   // of the ledger was written
 	OpOrphan // a claim that a node still counts
+	// a worker reported such a claim, and its permits became free before its end was stored
+	OpFreedEarly
 	// a claim of a dead node that another node counts from now on; too rare to be demanded
 	OpInherited
 	OpFound   // a node reported that it counts the tasks of dead nodes
@@ -243,7 +245,7 @@ var opNames = [opCount]string{
 	"run expired", "run expired by itself", "dead letter expired", "many at once", "requeued", "step requeued", "requeued edited", "requeued again",
 	"requeued before", "requeue undone", "purged",
 	"set", "setting race", "state saved", "state lost", "state adopted", "limited", "limit missing", "barred", "held anyhow", "breaker opened", "probe", "breaker recovered",
-	"retry after", "queue paused", "page written", "claim goes on to count", "", "the dead looked for", "the dead cleaned up",
+	"retry after", "queue paused", "page written", "claim goes on to count", "permits freed early", "", "the dead looked for", "the dead cleaned up",
 	"item stored", "deed applied", "deed sent by a step", "deed answered", "deed failed", "one way", "brief", "", "viewed", "passed on", "passed inside a batch", "passed inside a refused batch", "entity gone", "entity deleted", "entity expired", "teller left", "no slot", "lock asked", "lock granted", "section locked", "entity granted", "deed in section", "lock withdrawn", "run ends in section", "unlocked by force", "request id misused", "request ids forgotten", "answers acknowledged", "set aside", "newer put off", "clock doubted", "clock cleared", "clock advanced", "clock went back", "woke up without its shards", "knocked", "polled", "poll not answered", "slots lent", "lent worker claims", "lent worker beats", "lent worker reports", "lent worker settled", "lent claim late", "", "start postponed", "", "execution timed out", "signal dropped", "", "run repeated", "neighbours ended", "worker rejoined", "body kept", "node emptied", "node undrained",
 	"read together",
 	"", "", "closed completed", "closed failed", "closed canceled", "closed continued",

@@ -187,13 +187,7 @@ func (s *Workload) waitsForRefused() map[model.Address]bool {
 			}
 		}
 		for _, r := range s.Ledger.Order {
-			if !r.Open() || waits[r.Address.Name] {
-				continue
-			}
-			if r.Start.Task != nil {
-				if s.Has(scenario.Gates) && s.limitedByRefused(r.Start.Task, waits) {
-					note(r.Address.Name)
-				}
+			if !r.Open() || waits[r.Address.Name] || r.Start.Task != nil {
 				continue
 			}
 			if slices.ContainsFunc(s.Needs(r), func(a model.Address) bool { return waits[a] }) {
@@ -209,20 +203,4 @@ func (s *Workload) waitsForRefused() map[model.Address]bool {
 	}
 
 	return waits
-}
-
-// limitedByRefused reports whether a task that stands alone may share a limit with another one that
-// waits: a limit that both name, or one of their activity or their queue. The other one may have
-// been let through, and keeps its permit until it has ended.
-func (s *Workload) limitedByRefused(task *model.TaskSpec, waits map[model.Address]bool) bool {
-	for _, r := range s.Ledger.Order {
-		if !r.Open() || !waits[r.Address.Name] || r.Start.Task == nil {
-			continue
-		}
-		other := r.Start.Task
-		if other.Kind == task.Kind || other.Queue == task.Queue || slices.ContainsFunc(other.Limits, func(name string) bool { return slices.Contains(task.Limits, name) }) {
-			return true
-		}
-	}
-	return false
 }
