@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -31,11 +30,12 @@ type Source struct {
 	place  string
 	client *http.Client // nil for a file
 	wake   chan struct{}
+	now    chan struct{}
 }
 
 // NewSource returns a source. A URL must use https, unless it is on this machine.
 func NewSource(place string) (*Source, error) {
-	s := &Source{place: place, wake: make(chan struct{}, 1)}
+	s := &Source{place: place, wake: make(chan struct{}, 1), now: make(chan struct{}, 1)}
 	if place == "" {
 		return nil, fault.New(fault.Invalid, "tokens need a key set: a file or a URL")
 	}
@@ -100,9 +100,17 @@ func (s *Source) Refresh() {
 	}
 }
 
-// Run reads the keys again from time to time and passes them to take, until ctx ends. When the keys
-// cannot be read, the old ones stay.
-func (s *Source) Run(ctx context.Context, log *slog.Logger, take func(*KeySet)) {
+// Reload asks Run to read the keys at once, for an operator. It does not block.
+func (s *Source) Reload() {
+	select {
+	case s.now <- struct{}{}:
+	default: // it is asked already
+	}
+}
+
+// Run reads the keys again from time to time and passes them, or why they could not be read, to
+// got, until ctx ends.
+func (s *Source) Run(ctx context.Context, got func(*KeySet, error)) {
 	next := time.NewTimer(refreshEvery)
 	defer next.Stop()
 	last := time.Now()
@@ -111,6 +119,7 @@ func (s *Source) Run(ctx context.Context, log *slog.Logger, take func(*KeySet)) 
 		case <-ctx.Done():
 			return
 		case <-next.C:
+		case <-s.now:
 		case <-s.wake:
 			if wait := refreshLeast - time.Since(last); wait > 0 {
 				next.Reset(min(wait, refreshEvery))
@@ -121,11 +130,9 @@ func (s *Source) Run(ctx context.Context, log *slog.Logger, take func(*KeySet)) 
 		last = time.Now()
 		next.Reset(refreshEvery)
 		keys, err := s.Load(ctx)
-		switch {
-		case err == nil:
-			take(keys)
-		case ctx.Err() == nil:
-			log.Warn("the keys for tokens could not be read again; the old ones stay", "error", err)
+		if ctx.Err() != nil {
+			return
 		}
+		got(keys, err)
 	}
 }
