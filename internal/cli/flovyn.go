@@ -192,7 +192,7 @@ func (o *options) checkFlovyn(ctx context.Context, f *serveFlags, c *contract) (
 	stop = func() {}
 	if ring, ok := cfg.Authenticator.(*authn.Keyring); ok {
 		if p.tokens, stop, err = f.tokens.accept(ctx, ring, p.log); err != nil {
-			return cfg, nil, f.from.problem("jwt_keys", err)
+			return cfg, nil, f.from.problem(f.tokens.setting(), err)
 		}
 	}
 	for _, w := range warnings {

@@ -52,7 +52,7 @@ func (o *options) checkServe(ctx context.Context, f *serveFlags) (*serveParts, e
 
 	p.ring = authn.NewKeyring(auth)
 	if p.tokens, p.stop, err = f.tokens.accept(ctx, p.ring, p.log); err != nil {
-		return nil, f.from.problem("jwt_keys", err)
+		return nil, f.from.problem(f.tokens.setting(), err)
 	}
 	f.reloads = p.reloader(f)
 	return p, nil

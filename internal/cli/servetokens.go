@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"github.com/spf13/pflag"
@@ -20,13 +21,21 @@ type tokenFlags struct {
 }
 
 func (f *tokenFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.keys, "jwt-keys", "", "file or https URL of the key set of an identity provider; the server then accepts its tokens (JWT)")
-	flags.StringVar(&f.Issuer, "jwt-issuer", "", "issuer that tokens must have")
+	flags.StringVar(&f.keys, "jwt-keys", "", "file or https URL of the key set of an identity provider, whose tokens (JWT) the server then accepts (default: what --jwt-issuer says)")
+	flags.StringVar(&f.Issuer, "jwt-issuer", "", "issuer that tokens must have; without --jwt-keys its https URL, which says where its keys are (OpenID Connect discovery)")
 	flags.StringVar(&f.Audience, "jwt-audience", "", "audience that tokens must have")
 	flags.StringSliceVar(&f.Algorithms, "jwt-algorithms", jwt.Algorithms(), "algorithms that tokens may use")
 	flags.StringVar(&f.TenantClaim, "jwt-tenant-claim", "tenant", "claim that has the tenant of the caller")
 	flags.StringVar(&f.RolesClaim, "jwt-roles-claim", "roles", "claim that has the roles of the caller")
 	flags.StringVar(&f.AdminRole, "jwt-admin-role", "", "role in a token that makes its caller an admin (default: none does)")
+}
+
+// setting is the key of the setting that says where the keys of the issuer are.
+func (f *tokenFlags) setting() string {
+	if f.keys == "" {
+		return "jwt_issuer"
+	}
+	return "jwt_keys"
 }
 
 // tokenKeys are the keys that sign tokens, while a server runs.
@@ -68,15 +77,21 @@ func (k *tokenKeys) take(now *jwt.KeySet, err error) {
 // accept has a keyring accept tokens, if the flags say so, until stop is called. It refuses to
 // start without the keys of the issuer. The keys are nil if the server accepts no tokens.
 func (f *tokenFlags) accept(ctx context.Context, ring *authn.Keyring, log *slog.Logger) (keys *tokenKeys, stop func(), err error) {
-	if f.keys == "" {
-		if f.Issuer != "" || f.Audience != "" || f.AdminRole != "" {
-			return nil, nil, fault.New(fault.Invalid, "--jwt-issuer, --jwt-audience and --jwt-admin-role need --jwt-keys")
+	if f.keys == "" && f.Issuer == "" {
+		if f.Audience != "" || f.AdminRole != "" {
+			return nil, nil, fault.New(fault.Invalid, "--jwt-audience and --jwt-admin-role need --jwt-issuer")
 		}
 		return nil, func() {}, nil
 	}
 	k := &tokenKeys{ring: ring, log: log}
-	if k.source, err = jwt.NewSource(f.keys); err != nil {
-		return nil, nil, fault.New(fault.KindOf(err), "--jwt-keys: %w", err)
+	flag := "--" + strings.ReplaceAll(f.setting(), "_", "-")
+	if f.keys != "" {
+		k.source, err = jwt.NewSource(f.keys)
+	} else {
+		k.source, err = jwt.Discover(f.Issuer)
+	}
+	if err != nil {
+		return nil, nil, fault.New(fault.KindOf(err), "%s: %w", flag, err)
 	}
 	if len(f.Algorithms) == 0 {
 		return nil, nil, fault.New(fault.Invalid, "--jwt-algorithms names no algorithm")
@@ -85,7 +100,7 @@ func (f *tokenFlags) accept(ctx context.Context, ring *authn.Keyring, log *slog.
 		return nil, nil, err
 	}
 	if k.current, err = k.source.Load(ctx); err != nil {
-		return nil, nil, fault.New(fault.Invalid, "--jwt-keys: %w", err)
+		return nil, nil, fault.New(fault.Invalid, "%s: %w", flag, err)
 	}
 	if k.verifier, err = jwt.New(f.Config, k.current, k.source.Refresh); err != nil {
 		return nil, nil, err
