@@ -338,6 +338,24 @@ func (e ScheduleBodyKind) Valid() bool {
 	}
 }
 
+// Defines values for SchedulesChangeInputBodyVerb.
+const (
+	SchedulesChangeInputBodyVerbPause  SchedulesChangeInputBodyVerb = "pause"
+	SchedulesChangeInputBodyVerbResume SchedulesChangeInputBodyVerb = "resume"
+)
+
+// Valid indicates whether the value is a known member of the SchedulesChangeInputBodyVerb enum.
+func (e SchedulesChangeInputBodyVerb) Valid() bool {
+	switch e {
+	case SchedulesChangeInputBodyVerbPause:
+		return true
+	case SchedulesChangeInputBodyVerbResume:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SignalStartBodyReuse.
 const (
 	SignalStartBodyReuseAlways   SignalStartBodyReuse = "always"
@@ -1254,6 +1272,17 @@ type LimitRule struct {
 // LimitRulePer Which of these tasks share one budget
 type LimitRulePer string
 
+// LimitTrial defines model for LimitTrial.
+type LimitTrial struct {
+	Others OtherKeys `json:"others"`
+
+	// Partial Not all open tasks were counted, because there are too many
+	Partial bool `json:"partial"`
+
+	// Uses The keys with the most tasks first; at most 100
+	Uses []TrialUse `json:"uses"`
+}
+
 // Link defines model for Link.
 type Link struct {
 	Reason Reason `json:"reason"`
@@ -1730,6 +1759,83 @@ type RejectInputBody struct {
 	Type *string `json:"type,omitempty"`
 }
 
+// RelatedChild defines model for RelatedChild.
+type RelatedChild struct {
+	Ended   *time.Time `json:"ended,omitempty"`
+	Failure *Failure   `json:"failure,omitempty"`
+	Key     string     `json:"key"`
+
+	// Position Of the event that started it
+	Position int64      `json:"position"`
+	Started  *time.Time `json:"started"`
+
+	// Status How it ended; absent if the run has not learned of its end
+	Status   *string `json:"status,omitempty"`
+	Step     string  `json:"step"`
+	Workflow string  `json:"workflow"`
+}
+
+// RelatedFork defines model for RelatedFork.
+type RelatedFork struct {
+	BeganWith Past   `json:"began_with"`
+	Key       string `json:"key"`
+	Run       string `json:"run"`
+	Status    string `json:"status"`
+	Workflow  string `json:"workflow"`
+}
+
+// RelatedParent defines model for RelatedParent.
+type RelatedParent struct {
+	Key      string  `json:"key"`
+	Run      string  `json:"run"`
+	Step     *string `json:"step,omitempty"`
+	Workflow string  `json:"workflow"`
+}
+
+// RelatedRun defines model for RelatedRun.
+type RelatedRun struct {
+	BeganWith *Past      `json:"began_with,omitempty"`
+	Current   bool       `json:"current"`
+	Ended     *time.Time `json:"ended,omitempty"`
+
+	// Next The run that it continues as
+	Next *string `json:"next,omitempty"`
+
+	// Previous The run that it continues
+	Previous *string `json:"previous,omitempty"`
+
+	// Replaced The closed run whose key it took
+	Replaced *string    `json:"replaced,omitempty"`
+	Run      string     `json:"run"`
+	Started  *time.Time `json:"started"`
+	Status   string     `json:"status"`
+}
+
+// Relations defines model for Relations.
+type Relations struct {
+	// After The position behind which others are
+	After     int64 `json:"after"`
+	BeganWith *Past `json:"began_with,omitempty"`
+
+	// Children What its code has started, in order; at most 1,000
+	Children []RelatedChild `json:"children"`
+
+	// Forks Executions that began with its past, the newest first
+	Forks *[]RelatedFork `json:"forks,omitempty"`
+
+	// ForksComplete All executions were searched that could be a fork
+	ForksComplete bool `json:"forks_complete"`
+
+	// MoreChildren There may be others: ask again with after
+	MoreChildren bool           `json:"more_children"`
+	MoreRuns     bool           `json:"more_runs"`
+	Parent       *RelatedParent `json:"parent,omitempty"`
+	Run          string         `json:"run"`
+
+	// Runs The runs of its key, the newest first; at most 100
+	Runs []RelatedRun `json:"runs"`
+}
+
 // RequeueBody defines model for RequeueBody.
 type RequeueBody struct {
 	// Again Also a task that was requeued before
@@ -1812,6 +1918,22 @@ type ScheduleBody struct {
 // ScheduleBodyKind defines model for ScheduleBody.Kind.
 type ScheduleBodyKind string
 
+// ScheduleChange defines model for ScheduleChange.
+type ScheduleChange struct {
+	// Error Why it has not obeyed
+	Error *string `json:"error,omitempty"`
+	Name  string  `json:"name"`
+}
+
+// ScheduleChanges defines model for ScheduleChanges.
+type ScheduleChanges struct {
+	// Failed How many have not obeyed
+	Failed int64 `json:"failed"`
+
+	// Items By name
+	Items []ScheduleChange `json:"items"`
+}
+
 // ScheduleList defines model for ScheduleList.
 type ScheduleList struct {
 	Errors []string       `json:"errors"`
@@ -1829,6 +1951,29 @@ type ScheduleVerb struct {
 	// To Of a backfill
 	To *time.Time `json:"to,omitempty"`
 }
+
+// SchedulesChangeInputBody defines model for SchedulesChangeInputBody.
+type SchedulesChangeInputBody struct {
+	// All All schedules of the tenant
+	All *bool `json:"all,omitempty"`
+
+	// App The schedules that this app has applied
+	App *string `json:"app,omitempty"`
+
+	// Names These schedules
+	//
+	// Example: ["nightly"]
+	Names *[]string `json:"names,omitempty"`
+
+	// Reason Of a pause
+	Reason *string `json:"reason,omitempty"`
+
+	// Verb Example: pause
+	Verb SchedulesChangeInputBodyVerb `json:"verb"`
+}
+
+// SchedulesChangeInputBodyVerb Example: pause
+type SchedulesChangeInputBodyVerb string
 
 // SendInputBody defines model for SendInputBody.
 type SendInputBody struct {
@@ -2094,6 +2239,25 @@ type TickList struct {
 type Timer struct {
 	Due *time.Time `json:"due"`
 	Id  string     `json:"id"`
+}
+
+// TrialUse defines model for TrialUse.
+type TrialUse struct {
+	// Clears How long the tasks that could start now would take to start, because of the rate
+	Clears *string `json:"clears,omitempty"`
+
+	// Delayed Tasks that start later
+	Delayed int64 `json:"delayed"`
+
+	// Excess How many tasks that run or could start now would have to wait, because of the concurrency
+	Excess int64 `json:"excess"`
+
+	// Held Tasks that run
+	Held int64   `json:"held"`
+	Key  *string `json:"key,omitempty"`
+
+	// Waiting Tasks that could start now
+	Waiting int64 `json:"waiting"`
 }
 
 // Use defines model for Use.
@@ -2596,6 +2760,18 @@ type QueryExecutionParams struct {
 	Run *string `form:"run,omitempty" json:"run,omitempty"`
 }
 
+// GetRelationsParams defines parameters for GetRelations.
+type GetRelationsParams struct {
+	// Run The id of a run; the current run by default
+	Run *string `form:"run,omitempty" json:"run,omitempty"`
+
+	// After Only children behind this position of the history
+	After *int64 `form:"after,omitempty" json:"after,omitempty"`
+
+	// Forks Also search for forks: the newest 5,000 executions of the workflow that started later
+	Forks *bool `form:"forks,omitempty" json:"forks,omitempty"`
+}
+
 // ResetExecutionParams defines parameters for ResetExecution.
 type ResetExecutionParams struct {
 	// Run The id of a run; the current run by default
@@ -2976,8 +3152,14 @@ type RotateKeyJSONRequestBody = RotateInputBody
 // SetLimitJSONRequestBody defines body for SetLimit for application/json ContentType.
 type SetLimitJSONRequestBody = LimitRule
 
+// TryLimitJSONRequestBody defines body for TryLimit for application/json ContentType.
+type TryLimitJSONRequestBody = LimitRule
+
 // PauseQueueJSONRequestBody defines body for PauseQueue for application/json ContentType.
 type PauseQueueJSONRequestBody = ReasonBody
+
+// ChangeSchedulesJSONRequestBody defines body for ChangeSchedules for application/json ContentType.
+type ChangeSchedulesJSONRequestBody = SchedulesChangeInputBody
 
 // ChangeScheduleJSONRequestBody defines body for ChangeSchedule for application/json ContentType.
 type ChangeScheduleJSONRequestBody = ScheduleVerb
@@ -3492,6 +3674,11 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/executions/{workflow}/{key}/query (the `QueryExecution` operationId).
 	QueryExecution(ctx context.Context, workflow string, key string, params *QueryExecutionParams, body QueryExecutionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetRelations Read the parent, the children, the runs and the forks of an execution
+	//
+	// Corresponds with GET /v1/executions/{workflow}/{key}/relations (the `GetRelations` operationId).
+	GetRelations(ctx context.Context, workflow string, key string, params *GetRelationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ResetExecutionWithBody Start the current run again from an earlier position
 	//
 	// Takes any type of body and a specified content type.
@@ -3711,6 +3898,20 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/limits/{name} (the `SetLimit` operationId).
 	SetLimit(ctx context.Context, name string, params *SetLimitParams, body SetLimitJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// TryLimitWithBody Say what a limit would do to tasks that are open now, and set nothing
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/limits/{name}/trial (the `TryLimit` operationId).
+	TryLimitWithBody(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// TryLimit Say what a limit would do to tasks that are open now, and set nothing
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/limits/{name}/trial (the `TryLimit` operationId).
+	TryLimit(ctx context.Context, name string, body TryLimitJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListLocks List entities that are locked
 	//
 	// Corresponds with GET /v1/locks (the `ListLocks` operationId).
@@ -3764,6 +3965,20 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/queues/{name}/resume (the `ResumeQueue` operationId).
 	ResumeQueue(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ChangeSchedulesWithBody Pause or resume many schedules
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/schedule-changes (the `ChangeSchedules` operationId).
+	ChangeSchedulesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ChangeSchedules Pause or resume many schedules
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/schedule-changes (the `ChangeSchedules` operationId).
+	ChangeSchedules(ctx context.Context, body ChangeSchedulesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListSchedules List schedules
 	//
@@ -5072,6 +5287,21 @@ func (c *Client) QueryExecution(ctx context.Context, workflow string, key string
 	return c.Client.Do(req)
 }
 
+// GetRelations Read the parent, the children, the runs and the forks of an execution
+//
+// Corresponds with GET /v1/executions/{workflow}/{key}/relations (the `GetRelations` operationId).
+func (c *Client) GetRelations(ctx context.Context, workflow string, key string, params *GetRelationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetRelationsRequest(c.Server, workflow, key, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ResetExecutionWithBody Start the current run again from an earlier position
 //
 // Takes any type of body and a specified content type.
@@ -5641,6 +5871,40 @@ func (c *Client) SetLimit(ctx context.Context, name string, params *SetLimitPara
 	return c.Client.Do(req)
 }
 
+// TryLimitWithBody Say what a limit would do to tasks that are open now, and set nothing
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/limits/{name}/trial (the `TryLimit` operationId).
+func (c *Client) TryLimitWithBody(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewTryLimitRequestWithBody(c.Server, name, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// TryLimit Say what a limit would do to tasks that are open now, and set nothing
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/limits/{name}/trial (the `TryLimit` operationId).
+func (c *Client) TryLimit(ctx context.Context, name string, body TryLimitJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewTryLimitRequest(c.Server, name, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListLocks List entities that are locked
 //
 // Corresponds with GET /v1/locks (the `ListLocks` operationId).
@@ -5785,6 +6049,40 @@ func (c *Client) PauseQueue(ctx context.Context, name string, body PauseQueueJSO
 // Corresponds with POST /v1/queues/{name}/resume (the `ResumeQueue` operationId).
 func (c *Client) ResumeQueue(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewResumeQueueRequest(c.Server, name)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ChangeSchedulesWithBody Pause or resume many schedules
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/schedule-changes (the `ChangeSchedules` operationId).
+func (c *Client) ChangeSchedulesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChangeSchedulesRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ChangeSchedules Pause or resume many schedules
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/schedule-changes (the `ChangeSchedules` operationId).
+func (c *Client) ChangeSchedules(ctx context.Context, body ChangeSchedulesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChangeSchedulesRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -10104,6 +10402,98 @@ func NewQueryExecutionRequestWithBody(server string, workflow string, key string
 	return req, nil
 }
 
+// NewGetRelationsRequest constructs an http.Request for the GetRelations method
+func NewGetRelationsRequest(server string, workflow string, key string, params *GetRelationsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "workflow", workflow, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "key", key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/executions/%s/%s/relations", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Run != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "run", *params.Run, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Forks != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "forks", *params.Forks, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewResetExecutionRequest calls the generic ResetExecution builder with application/json body
 func NewResetExecutionRequest(server string, workflow string, key string, params *ResetExecutionParams, body ResetExecutionJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -11983,6 +12373,53 @@ func NewSetLimitRequestWithBody(server string, name string, params *SetLimitPara
 	return req, nil
 }
 
+// NewTryLimitRequest calls the generic TryLimit builder with application/json body
+func NewTryLimitRequest(server string, name string, body TryLimitJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewTryLimitRequestWithBody(server, name, "application/json", bodyReader)
+}
+
+// NewTryLimitRequestWithBody constructs an http.Request for the TryLimit method, with any body, and a specified content type
+func NewTryLimitRequestWithBody(server string, name string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/limits/%s/trial", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewListLocksRequest constructs an http.Request for the ListLocks method
 func NewListLocksRequest(server string, params *ListLocksParams) (*http.Request, error) {
 	var err error
@@ -12454,6 +12891,46 @@ func NewResumeQueueRequest(server string, name string) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewChangeSchedulesRequest calls the generic ChangeSchedules builder with application/json body
+func NewChangeSchedulesRequest(server string, body ChangeSchedulesJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewChangeSchedulesRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewChangeSchedulesRequestWithBody constructs an http.Request for the ChangeSchedules method, with any body, and a specified content type
+func NewChangeSchedulesRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/schedule-changes")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -14326,6 +14803,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/executions/{workflow}/{key}/query (the `QueryExecution` operationId).
 	QueryExecutionWithResponse(ctx context.Context, workflow string, key string, params *QueryExecutionParams, body QueryExecutionJSONRequestBody, reqEditors ...RequestEditorFn) (*QueryExecutionResponse, error)
 
+	// GetRelationsWithResponse Read the parent, the children, the runs and the forks of an execution
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/executions/{workflow}/{key}/relations (the `GetRelations` operationId).
+	GetRelationsWithResponse(ctx context.Context, workflow string, key string, params *GetRelationsParams, reqEditors ...RequestEditorFn) (*GetRelationsResponse, error)
+
 	// ResetExecutionWithBodyWithResponse Start the current run again from an earlier position
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -14573,6 +15057,20 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/limits/{name} (the `SetLimit` operationId).
 	SetLimitWithResponse(ctx context.Context, name string, params *SetLimitParams, body SetLimitJSONRequestBody, reqEditors ...RequestEditorFn) (*SetLimitResponse, error)
 
+	// TryLimitWithBodyWithResponse Say what a limit would do to tasks that are open now, and set nothing
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/limits/{name}/trial (the `TryLimit` operationId).
+	TryLimitWithBodyWithResponse(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*TryLimitResponse, error)
+
+	// TryLimitWithResponse Say what a limit would do to tasks that are open now, and set nothing
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/limits/{name}/trial (the `TryLimit` operationId).
+	TryLimitWithResponse(ctx context.Context, name string, body TryLimitJSONRequestBody, reqEditors ...RequestEditorFn) (*TryLimitResponse, error)
+
 	// ListLocksWithResponse List entities that are locked
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -14642,6 +15140,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/queues/{name}/resume (the `ResumeQueue` operationId).
 	ResumeQueueWithResponse(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*ResumeQueueResponse, error)
+
+	// ChangeSchedulesWithBodyWithResponse Pause or resume many schedules
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/schedule-changes (the `ChangeSchedules` operationId).
+	ChangeSchedulesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeSchedulesResponse, error)
+
+	// ChangeSchedulesWithResponse Pause or resume many schedules
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/schedule-changes (the `ChangeSchedules` operationId).
+	ChangeSchedulesWithResponse(ctx context.Context, body ChangeSchedulesJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeSchedulesResponse, error)
 
 	// ListSchedulesWithResponse List schedules
 	//
@@ -17281,6 +17793,54 @@ func (r QueryExecutionResponse) ContentType() string {
 	return ""
 }
 
+type GetRelationsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Relations
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetRelationsResponse) GetJSON200() *Relations {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetRelationsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetRelationsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetRelationsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetRelationsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetRelationsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ResetExecutionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -18467,6 +19027,54 @@ func (r SetLimitResponse) ContentType() string {
 	return ""
 }
 
+type TryLimitResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *LimitTrial
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r TryLimitResponse) GetJSON200() *LimitTrial {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r TryLimitResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r TryLimitResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r TryLimitResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r TryLimitResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r TryLimitResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListLocksResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -18858,6 +19466,54 @@ func (r ResumeQueueResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ResumeQueueResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ChangeSchedulesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ScheduleChanges
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ChangeSchedulesResponse) GetJSON200() *ScheduleChanges {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ChangeSchedulesResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ChangeSchedulesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ChangeSchedulesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ChangeSchedulesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ChangeSchedulesResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -21150,6 +21806,19 @@ func (c *ClientWithResponses) QueryExecutionWithResponse(ctx context.Context, wo
 	return ParseQueryExecutionResponse(rsp)
 }
 
+// GetRelationsWithResponse Read the parent, the children, the runs and the forks of an execution
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/executions/{workflow}/{key}/relations (the `GetRelations` operationId).
+func (c *ClientWithResponses) GetRelationsWithResponse(ctx context.Context, workflow string, key string, params *GetRelationsParams, reqEditors ...RequestEditorFn) (*GetRelationsResponse, error) {
+	rsp, err := c.GetRelations(ctx, workflow, key, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetRelationsResponse(rsp)
+}
+
 // ResetExecutionWithBodyWithResponse Start the current run again from an earlier position
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -21607,6 +22276,32 @@ func (c *ClientWithResponses) SetLimitWithResponse(ctx context.Context, name str
 	return ParseSetLimitResponse(rsp)
 }
 
+// TryLimitWithBodyWithResponse Say what a limit would do to tasks that are open now, and set nothing
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/limits/{name}/trial (the `TryLimit` operationId).
+func (c *ClientWithResponses) TryLimitWithBodyWithResponse(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*TryLimitResponse, error) {
+	rsp, err := c.TryLimitWithBody(ctx, name, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseTryLimitResponse(rsp)
+}
+
+// TryLimitWithResponse Say what a limit would do to tasks that are open now, and set nothing
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/limits/{name}/trial (the `TryLimit` operationId).
+func (c *ClientWithResponses) TryLimitWithResponse(ctx context.Context, name string, body TryLimitJSONRequestBody, reqEditors ...RequestEditorFn) (*TryLimitResponse, error) {
+	rsp, err := c.TryLimit(ctx, name, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseTryLimitResponse(rsp)
+}
+
 // ListLocksWithResponse List entities that are locked
 //
 // Returns a wrapper object for the known response body format(s).
@@ -21735,6 +22430,32 @@ func (c *ClientWithResponses) ResumeQueueWithResponse(ctx context.Context, name 
 		return nil, err
 	}
 	return ParseResumeQueueResponse(rsp)
+}
+
+// ChangeSchedulesWithBodyWithResponse Pause or resume many schedules
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/schedule-changes (the `ChangeSchedules` operationId).
+func (c *ClientWithResponses) ChangeSchedulesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeSchedulesResponse, error) {
+	rsp, err := c.ChangeSchedulesWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChangeSchedulesResponse(rsp)
+}
+
+// ChangeSchedulesWithResponse Pause or resume many schedules
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/schedule-changes (the `ChangeSchedules` operationId).
+func (c *ClientWithResponses) ChangeSchedulesWithResponse(ctx context.Context, body ChangeSchedulesJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeSchedulesResponse, error) {
+	rsp, err := c.ChangeSchedules(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChangeSchedulesResponse(rsp)
 }
 
 // ListSchedulesWithResponse List schedules
@@ -23909,6 +24630,39 @@ func ParseQueryExecutionResponse(rsp *http.Response) (*QueryExecutionResponse, e
 	return response, nil
 }
 
+// ParseGetRelationsResponse parses an HTTP response from a GetRelationsWithResponse call
+func ParseGetRelationsResponse(rsp *http.Response) (*GetRelationsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetRelationsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Relations
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseResetExecutionResponse parses an HTTP response from a ResetExecutionWithResponse call
 func ParseResetExecutionResponse(rsp *http.Response) (*ResetExecutionResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -24750,6 +25504,39 @@ func ParseSetLimitResponse(rsp *http.Response) (*SetLimitResponse, error) {
 	return response, nil
 }
 
+// ParseTryLimitResponse parses an HTTP response from a TryLimitWithResponse call
+func ParseTryLimitResponse(rsp *http.Response) (*TryLimitResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &TryLimitResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest LimitTrial
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListLocksResponse parses an HTTP response from a ListLocksWithResponse call
 func ParseListLocksResponse(rsp *http.Response) (*ListLocksResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -25014,6 +25801,39 @@ func ParseResumeQueueResponse(rsp *http.Response) (*ResumeQueueResponse, error) 
 	switch {
 	case rsp.StatusCode == 204:
 		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseChangeSchedulesResponse parses an HTTP response from a ChangeSchedulesWithResponse call
+func ParseChangeSchedulesResponse(rsp *http.Response) (*ChangeSchedulesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ChangeSchedulesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ScheduleChanges
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

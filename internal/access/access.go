@@ -50,6 +50,7 @@ type Config struct {
 // Journal counts and logs requests. A nil journal does nothing.
 type Journal struct {
 	cfg       Config
+	every     atomic.Int64 // Config.Every, which may change
 	succeeded atomic.Int64
 	open      sync.Map // of *atomic.Int64 by method
 	stop      func()
@@ -69,6 +70,7 @@ func New(cfg Config) *Journal {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	j := &Journal{cfg: cfg}
+	j.SetEvery(cfg.Every)
 	j.stop = cfg.Meter.Watch(func(s *telemetry.States) {
 		j.open.Range(func(key, n any) bool {
 			m := key.(method)
@@ -78,6 +80,9 @@ func New(cfg Config) *Journal {
 	})
 	return j
 }
+
+// SetEvery changes which requests the journal logs: see Config.Every.
+func (j *Journal) SetEvery(n int) { j.every.Store(int64(n)) }
 
 // Close ends the reports to the meter.
 func (j *Journal) Close() {
@@ -150,14 +155,14 @@ func (j *Journal) count(ctx context.Context, m method, o Outcome, took time.Dura
 // log writes a line about a request, or not. Lines about requests that the server failed are
 // errors.
 func (j *Journal) log(ctx context.Context, m method, o Outcome, took time.Duration) {
-	level, wanted := slog.LevelInfo, false
+	level, wanted, every := slog.LevelInfo, false, j.every.Load()
 	switch {
 	case o.Fault:
 		level, wanted = slog.LevelError, true
 	case o.Failed:
-		wanted = j.cfg.Every > 0
-	case j.cfg.Every > 0:
-		wanted = j.succeeded.Add(1)%int64(j.cfg.Every) == 0
+		wanted = every > 0
+	case every > 0:
+		wanted = j.succeeded.Add(1)%every == 0
 	}
 	if !wanted && !j.cfg.Log.Enabled(ctx, slog.LevelDebug) {
 		return

@@ -19,6 +19,9 @@ type Flow interface {
 	// when the limit makes no sense or contradicts another one, and NotFound when no worker serves
 	// the queue and no task waits in it; anyQueue skips that check. An error changes nothing.
 	SetLimit(ctx context.Context, tenant string, l Limit, anyQueue bool) error
+	// TryLimit returns what a limit would do to the open tasks of a tenant, and sets nothing. It
+	// refuses a limit as SetLimit does, for any queue.
+	TryLimit(ctx context.Context, tenant string, l Limit) (LimitTrial, error)
 	// DeleteLimit removes a limit. Tasks that name it wait until a limit of that name exists again.
 	DeleteLimit(ctx context.Context, tenant, name string) error
 	// Breakers returns, by name, the circuit breakers of a tenant that have a state or that tasks
@@ -90,6 +93,36 @@ type LimitStatus struct {
 // OtherKeys counts several keys of a limit together. A key that several processes use may count
 // once for each of them.
 type OtherKeys struct{ Keys, Held, Waiting int }
+
+// Bounds of a trial of a limit.
+const (
+	MaxTrialUses = 100  // keys of one answer
+	MaxTrialRuns = 2000 // open executions whose tasks a trial reads
+)
+
+// LimitTrial is what a limit would do to tasks that are open now.
+type LimitTrial struct {
+	// Uses are the keys of the limit, those with the most tasks first.
+	Uses []TrialUse
+	// Others counts the keys that Uses leaves out.
+	Others OtherKeys
+	// Partial says that not all open tasks were counted, because there are too many.
+	Partial bool
+}
+
+// TrialUse are the tasks that would share one budget of a limit.
+type TrialUse struct {
+	Key string
+	// Held are tasks that run, Waiting tasks that could start now, and Delayed tasks that start
+	// later.
+	Held, Waiting, Delayed int
+	// Excess is how many of the tasks that run or could start now would have to wait, because of
+	// the concurrency.
+	Excess int
+	// Clears is how long the tasks that could start now would take to start at the rate; 0 for no
+	// rate.
+	Clears time.Duration
+}
 
 // LimitUse is the state of a limit, or of one of its keys.
 type LimitUse struct {

@@ -70,6 +70,8 @@ type Credential struct {
 type AdminKey struct {
 	sum    [sha256.Size]byte
 	tenant string
+	valid  context.Context //nolint:containedctx // ends when a server replaces the key
+	end    context.CancelCauseFunc
 }
 
 // NewAdminKey returns an authenticator for one key. The tenant is that of callers that choose none.
@@ -80,7 +82,9 @@ func NewAdminKey(key, tenant string) (*AdminKey, error) {
 	if err := checkTenant(tenant); err != nil {
 		return nil, err
 	}
-	return &AdminKey{sha256.Sum256([]byte(key)), tenant}, nil
+	k := &AdminKey{sum: sha256.Sum256([]byte(key)), tenant: tenant}
+	k.valid, k.end = context.WithCancelCause(context.Background())
+	return k, nil
 }
 
 // Authenticate returns the caller. The comparison takes the same time for every key.
@@ -109,7 +113,7 @@ func (k *AdminKey) identity(header map[string][]string) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	return Identity{Tenant: tenant, Name: "admin", Admin: true, Credential: Credential{Kind: ByStatic, ID: k.mark()}}, nil
+	return Identity{Tenant: tenant, Name: "admin", Admin: true, Credential: Credential{Kind: ByStatic, ID: k.mark()}, Valid: k.valid}, nil
 }
 
 // mark names the key, so that a session can tell whether the server still has the same one. It is a

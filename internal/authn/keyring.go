@@ -19,7 +19,7 @@ import (
 // Keyring lets callers in who have the static admin key, a stored key, or a signed token. Set
 // replaces the stored keys while the server runs.
 type Keyring struct {
-	static *AdminKey
+	static atomic.Pointer[AdminKey]
 	// trusted are the static keys of tenants, by their digests. Nothing changes them once the
 	// server runs.
 	trusted map[[sha256.Size]byte]Identity
@@ -54,7 +54,8 @@ type credential struct {
 
 // NewKeyring returns an authenticator that knows only the static admin key.
 func NewKeyring(static *AdminKey) *Keyring {
-	r := &Keyring{static: static}
+	r := &Keyring{}
+	r.static.Store(static)
 	r.all.Store(&map[string]*credential{})
 	r.logins.Store(&map[string]*login{})
 	return r
@@ -114,10 +115,32 @@ func (r *Keyring) Set(keys []Key, disabled map[string]bool) {
 	}
 }
 
+// ReplaceAdmin replaces the static admin key, and reports whether it is another one. What callers
+// do with the former key ends, and so do the sessions that were opened with it.
+func (r *Keyring) ReplaceAdmin(key *AdminKey) bool {
+	r.setting.Lock()
+	defer r.setting.Unlock()
+	was := r.static.Load()
+	if was.sum == key.sum {
+		return false
+	}
+
+	r.static.Store(key)
+	was.end(errReplaced)
+	r.endLogins(func(l *Login) error {
+		if l.Credential.Kind == ByStatic && l.Credential.ID != key.mark() {
+			return errReplaced
+		}
+		return nil
+	})
+	return true
+}
+
 // Errors of keys that have ended.
 var (
-	errRevoked = fault.New(fault.Unauthenticated, "the key was revoked")
-	errExpired = fault.New(fault.Unauthenticated, "the key has expired")
+	errReplaced = fault.New(fault.Unauthenticated, "the admin key was replaced")
+	errRevoked  = fault.New(fault.Unauthenticated, "the key was revoked")
+	errExpired  = fault.New(fault.Unauthenticated, "the key has expired")
 )
 
 func newCredential(k Key, refused error) *credential {
@@ -139,8 +162,8 @@ func (r *Keyring) Authenticate(_ context.Context, header map[string][]string) (I
 	if err != nil {
 		return Identity{}, err
 	}
-	if r.static.matches(secret) {
-		return r.static.identity(header)
+	if static := r.static.Load(); static.matches(secret) {
+		return static.identity(header)
 	}
 	if who, ok := r.trusted[sha256.Sum256([]byte(secret))]; ok {
 		return who, onlyTenant(header, who.Tenant)
@@ -170,7 +193,7 @@ func (r *Keyring) Authenticate(_ context.Context, header map[string][]string) (I
 	who := Identity{Tenant: c.key.Tenant, Name: c.name, Admin: c.key.Admin(), Roles: c.key.Roles, Older: older, Valid: c.valid}
 	who.Credential = Credential{Kind: ByKey, ID: c.key.ID, Expires: c.key.Expires}
 	if who.Admin {
-		who.Tenant, err = anyTenant(header, r.static.tenant)
+		who.Tenant, err = anyTenant(header, r.static.Load().tenant)
 	} else {
 		err = onlyTenant(header, c.key.Tenant)
 	}

@@ -170,7 +170,7 @@ func (r *Keyring) authenticateLogin(secret string, header map[string][]string) (
 	who := Identity{Tenant: l.Tenant, Name: l.Name, Admin: l.Admin(), Roles: l.Roles, Valid: valid}
 	who.Credential = Credential{Kind: BySession, ID: l.ID, Expires: l.Expires}
 	if who.Admin {
-		who.Tenant, err = anyTenant(header, r.static.tenant)
+		who.Tenant, err = anyTenant(header, r.static.Load().tenant)
 	} else {
 		err = onlyTenant(header, l.Tenant)
 	}
@@ -189,7 +189,7 @@ func (r *Keyring) parent(l *login) (context.Context, error) {
 	switch c := l.Credential; {
 	case disabled && !l.Admin():
 		return nil, errDisabled(l.Tenant)
-	case c.Kind == ByStatic && c.ID != r.static.mark():
+	case c.Kind == ByStatic && c.ID != r.static.Load().mark():
 		return nil, errNoSession
 	case c.Kind == ByToken && (r.verifier == nil || trusts != nil && !trusts(c.ID)):
 		return nil, errNoSession

@@ -101,6 +101,40 @@ func TestLogins(t *testing.T) {
 			t.Errorf("the calls of a session whose key is gone end with %v", cause)
 		}
 		refused("a key that is gone", keySecret)
+
+		other, err := authn.NewAdminKey("another admin key 0123456789", "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ring.ReplaceAdmin(static) || admin.Valid.Err() != nil {
+			t.Error("the same admin key counts as another one")
+		}
+		session, err := enter(staticSecret)
+		if err != nil || !ring.ReplaceAdmin(other) {
+			t.Errorf("the admin key was not replaced, %v", err)
+		}
+		synctest.Wait()
+		for what, who := range map[string]authn.Identity{"the former admin key": admin, "a session of it": session} {
+			if cause := context.Cause(who.Valid); !fault.Is(cause, fault.Unauthenticated) {
+				t.Errorf("the calls with %s end with %v", what, cause)
+			}
+		}
+		if _, err := ring.Authenticate(t.Context(), present(key)); !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("the former admin key: %v", err)
+		}
+		if who, err := ring.Authenticate(t.Context(), present("another admin key 0123456789")); err != nil || !who.Admin {
+			t.Errorf("the new admin key: %+v, %v", who, err)
+		}
+		refused("a session of the former admin key", staticSecret)
+		again, err := authn.NewAdminKey(key, "default")
+		if err != nil || !ring.ReplaceAdmin(again) {
+			t.Errorf("the first admin key is not taken back, %v", err)
+		}
+		byStatic, staticSecret = open("", admin.Credential)
+		ring.SetLogins([]authn.Login{byStatic})
+		if _, err := enter(staticSecret); err != nil {
+			t.Error(err)
+		}
 		time.Sleep(time.Hour)
 		refused("an old session", staticSecret)
 	})

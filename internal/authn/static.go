@@ -45,7 +45,7 @@ func (r *Keyring) TrustUnsigned() { r.unsigned = true }
 // unnamedUser returns the caller that presents a placeholder. Its tenant decides which dialect it
 // speaks, because bindings for both dialects have placeholders.
 func (r *Keyring) unnamedUser(header map[string][]string) (Identity, error) {
-	tenant, err := anyTenant(header, r.static.tenant)
+	tenant, err := anyTenant(header, r.static.Load().tenant)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -67,7 +67,7 @@ func (r *Keyring) unsignedUser(token string, header map[string][]string) (Identi
 		return Identity{}, fault.New(fault.Unauthenticated, "the token has expired")
 	}
 
-	tenant, err := anyTenant(header, r.static.tenant)
+	tenant, err := anyTenant(header, r.static.Load().tenant)
 	if err != nil {
 		return Identity{}, err
 	}

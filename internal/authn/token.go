@@ -63,7 +63,7 @@ func (r *Keyring) authenticateToken(secret string, header map[string][]string) (
 	who := Identity{Tenant: t.token.Tenant, Name: t.token.Name, Admin: t.token.Admin, Roles: t.token.Roles, Older: true, Valid: t.valid}
 	who.Credential = Credential{Kind: ByToken, ID: t.token.Signer, Expires: model.TimeOf(t.token.Expires)}
 	if who.Admin {
-		who.Tenant, err = anyTenant(header, r.static.tenant)
+		who.Tenant, err = anyTenant(header, r.static.Load().tenant)
 	} else {
 		err = onlyTenant(header, who.Tenant)
 	}

@@ -23,7 +23,7 @@ var table = []Rule{
 	{"server:describe", Connect, "Tenant", []string{clientMethod + "Server", reflectionV1, reflectionAlpha}, []string{"get-me", "get-server"}},
 
 	{"execution:read", Read, "Execution", client("Describe", "History", "List", "Count", "Tally", "Explain", "Stranded", "Missing", "Await", "State"), []string{
-		"list-executions", "count-executions", "tally-executions", "list-stranded", "describe-execution", "explain-execution", "explain-graph", "get-history", "list-events", "get-event-bytes", "get-state-bytes", "export-execution", "get-state", "await-execution", "list-schedules", "get-schedule", "list-ticks",
+		"list-executions", "count-executions", "tally-executions", "list-stranded", "describe-execution", "explain-execution", "explain-graph", "get-history", "list-events", "get-event-bytes", "get-state-bytes", "export-execution", "get-state", "await-execution", "list-schedules", "get-schedule", "list-ticks", "get-relations",
 	}},
 	{"login:create", Connect, "Tenant", nil, []string{"create-session"}},
 	{"login:show", Connect, "Tenant", nil, []string{"get-session"}},
@@ -32,7 +32,7 @@ var table = []Rule{
 	{"execution:query", Read, "Execution", slices.Concat(client("Query"), []string{flovynQuery + "QueryWorkflow"}), []string{"query-execution"}},
 	{"execution:start", Use, "Execution", slices.Concat(client("Start", "StartMany", "Run"), prefixed(flovynFlows, "StartWorkflow", "SignalWithStartWorkflow"), prefixed(flovynTasks, "SubmitTask")), []string{"start-execution", "signal-with-start"}},
 	{"execution:signal", Use, "Execution", slices.Concat(client("Signal"), []string{flovynFlows + "SignalWorkflow"}), []string{"signal-execution"}},
-	{"execution:update", Use, "Execution", client("Update"), []string{"update-execution", "change-schedule"}},
+	{"execution:update", Use, "Execution", client("Update"), []string{"update-execution", "change-schedule", "change-schedules"}},
 	{"execution:cancel", Use, "Execution", slices.Concat(client("Cancel"), []string{flovynTasks + "CancelTask"}), []string{"cancel-execution"}},
 	{"execution:terminate", Operate, "Execution", client("Terminate"), []string{"terminate-execution"}},
 	{"execution:pause", Operate, "Execution", client("Pause", "Resume"), []string{"pause-execution", "resume-execution"}},
@@ -62,7 +62,7 @@ var table = []Rule{
 
 	{"queue:read", Read, "Queue", client("ListQueues", "Queues"), []string{"list-queues"}},
 	{"queue:pause", Operate, "Queue", client("PauseQueue", "ResumeQueue"), []string{"pause-queue", "resume-queue"}},
-	{"limit:read", Read, "Limit", client("Limits"), []string{"list-limits"}},
+	{"limit:read", Read, "Limit", client("Limits", "TryLimit"), []string{"list-limits", "try-limit"}},
 	{"limit:set", Operate, "Limit", client("SetLimit", "DeleteLimit"), []string{"set-limit", "delete-limit"}},
 	{"breaker:read", Read, "Breaker", client("Breakers", "BreakerRules"), []string{"list-breakers", "list-breaker-rules"}},
 	{"breaker:set", Operate, "Breaker", client("SetBreaker", "DeleteBreaker", "TripBreaker", "ResetBreaker", "PauseBreaker"), []string{

@@ -197,14 +197,14 @@ func TestNobodyAnswers(t *testing.T) {
 		{"workflow", "retry", "task:letter/bad-1"},
 		{"workflow", "delete", "task:letter/bad-1", "--yes"},
 		{"workflow", "import", "-f", history, "--key", "copy"},
+		{"workflow", "delete", "--query", `workflow = "task:letter"`, "--yes"},
+		{"workflow", "retry", "--query", `workflow = "task:letter"`, "--yes", "-o", "json"},
 		{"dlq", "purge", ids(t, do("", 0, "dlq", "list", "-o", "json"))[0].ID},
 	} {
 		wg.Go(func() { late(hint, args...) })
 	}
 
 	for _, args := range [][]string{
-		{"workflow", "delete", "--query", `workflow = "task:letter"`, "--yes"},
-		{"workflow", "retry", "--query", `workflow = "task:letter"`, "--yes"},
 		{"dlq", "purge", "--all", "--yes"},
 		{"dlq", "requeue", "--all", "--yes"},
 	} {

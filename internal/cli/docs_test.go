@@ -52,6 +52,7 @@ func TestUsageOfVerbs(t *testing.T) {
 		"workflow signal": "signal workflow/key name | --query q name",
 		"workflow cancel": "cancel workflow/key | --query q",
 		"workflow retry":  "retry workflow/key | --query q",
+		"workflow reset":  "reset workflow/key | --query q",
 	} {
 		cmd, _, err := newRoot(&options{}).Find(strings.Fields(path))
 		if err != nil || cmd.Use != want {

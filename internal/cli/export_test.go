@@ -22,6 +22,9 @@ func CheckShape(page string, args []string, out string) error {
 	}
 
 	command := strings.TrimPrefix(cmd.CommandPath(), "perdure ")
+	if dry := command + " --dry-run --query"; s.commands[dry] != "" && slices.Contains(args, "--query") && slices.Contains(args, "--dry-run") {
+		command = dry
+	}
 	for _, arg := range args {
 		if _, ok := s.commands[command+" "+arg]; ok {
 			command += " " + arg

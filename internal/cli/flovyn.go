@@ -191,14 +191,15 @@ func (o *options) checkFlovyn(ctx context.Context, f *serveFlags, c *contract) (
 
 	stop = func() {}
 	if ring, ok := cfg.Authenticator.(*authn.Keyring); ok {
-		if stop, err = f.tokens.accept(ctx, ring, p.log); err != nil {
-			return cfg, nil, f.from.problem("jwt_keys", err)
+		if p.tokens, stop, err = f.tokens.accept(ctx, ring, p.log); err != nil {
+			return cfg, nil, f.from.problem(f.tokens.setting(), err)
 		}
 	}
 	for _, w := range warnings {
 		p.log.Warn("this server is not safe", "because", w)
 	}
-	cfg.Authorizer, cfg.Problems, cfg.Warnings = p.policies, p.policies.problems, warnings
+	f.reloads = p.reloader(f)
+	cfg.Authorizer, cfg.Problems, cfg.Warnings = p.policies, f.reloads.problems, warnings
 	cfg.Node = o.nodeConfig(f, p.log)
 	cfg.Node.URL = url
 	return cfg, stop, nil

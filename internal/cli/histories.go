@@ -119,18 +119,15 @@ func newWorkflowRetry(o *options) *cobra.Command {
 			return o.printPast(t, &reply, dry, err)
 		})
 	return o.orAll(cmd, verb{
-		use: "retry", done: "retried:", of: ` and status in ("failed", "canceled", "terminated")`,
+		use: "retry",
 		example: `  perdure workflow retry order/42 --dry-run
   perdure workflow retry --query 'workflow = "order" and closed >= -1h' --yes`,
-	}, func(ctx context.Context, b api.Backend, t api.Target) error {
-		_, err := b.Retry(ctx, api.PastRequest{Source: t})
-		return err
 	})
 }
 
 func newWorkflowReset(o *options) *cobra.Command {
 	var to string
-	cmd := o.changeCommand("reset", "Restart an execution from an earlier point of its history", "  perdure workflow reset order/42 --to charge\n  perdure workflow reset order/42 --to 7",
+	cmd := o.changeCommand("reset", "Restart executions from an earlier point of their histories", "",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			r := api.PastRequest{Source: t, DryRun: dry}
 			if err := place(&r, to); err != nil {
@@ -141,7 +138,18 @@ func newWorkflowReset(o *options) *cobra.Command {
 		})
 	cmd.Flags().StringVar(&to, "to", "", "keep the events before this step, or up to this position")
 	_ = cmd.MarkFlagRequired("to") // an error means that the flag does not exist
-	return cmd
+	return o.orAll(cmd, verb{
+		use: "reset",
+		fill: func(_ []string, r *api.BatchRequest) error {
+			var at api.PastRequest
+			err := place(&at, to)
+			r.Before, r.After, r.Placed = at.Before, at.After, at.Placed
+			return err
+		},
+		example: `  perdure workflow reset order/42 --to charge
+  perdure workflow reset order/42 --to 7
+  perdure workflow reset --query 'workflow = "order" and status = "failed"' --to charge --yes`,
+	})
 }
 
 // printPast prints the past that a run started with, or would start with.
@@ -259,13 +267,9 @@ func newWorkflowDelete(o *options) *cobra.Command {
 	cmd.Flags().BoolVar(&force, "force", false, "save the rows and delete the execution in any state, even if it cannot be read")
 	cmd.Flags().StringVar(&export, "export", "", "with --force: new file for the saved rows (default: perdure-*.jsonl in the current directory)")
 	return o.orAll(cmd, verb{
-		use: "delete", done: "deleted:", of: ` and status = "closed"`,
+		use: "delete",
 		example: `  perdure workflow delete order/42 --yes
   perdure workflow delete --query 'workflow = "order" and closed < -720h' --dry-run`,
-	}, func(ctx context.Context, b api.Backend, t api.Target) error {
-		// with all its runs
-		_, err := b.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: t.Address}})
-		return err
 	})
 }
 

@@ -194,6 +194,10 @@ func (p *prepared) PauseQueue(_ context.Context, _, _, _ string) error    { retu
 func (p *prepared) TripBreaker(_ context.Context, _, _, _ string) error   { return nil }
 func (p *prepared) SetBreaker(context.Context, string, api.Breaker) error { return nil }
 
+func (p *prepared) TryLimit(context.Context, string, api.Limit) (api.LimitTrial, error) {
+	return api.LimitTrial{}, nil
+}
+
 func (p *prepared) SetLimit(context.Context, string, api.Limit, bool) error { return nil }
 
 func (p *prepared) PauseBreaker(context.Context, string, string, model.Time, string) error {

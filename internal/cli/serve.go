@@ -55,6 +55,8 @@ type serveFlags struct {
 	clientCA                       string
 	tokens                         tokenFlags
 	from                           origins
+	command                        *cobra.Command // that has the flags
+	reloads                        *reloader      // what the server reads again
 	retainAudit                    time.Duration
 	nats                           nats.Config
 }
@@ -79,7 +81,7 @@ Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or
 			if err != nil {
 				return err
 			}
-			f.from = from
+			f.from, f.command = from, cmd
 			if f.flovyn {
 				return o.serveFlovyn(cmd.Context(), &f)
 			}
@@ -129,7 +131,7 @@ func (o *options) serve(ctx context.Context, f *serveFlags) error {
 	defer parts.stop()
 	log, secure := parts.log, parts.secure
 
-	cfg := node.ServerConfig{Listen: f.listen, Authenticator: parts.ring, Authorizer: parts.policies, Problems: parts.policies.problems, Tenant: model.DefaultTenant, TLS: secure, Grace: f.grace, Web: restAPI(false)}
+	cfg := node.ServerConfig{Listen: f.listen, Authenticator: parts.ring, Authorizer: parts.policies, Problems: f.reloads.problems, Tenant: model.DefaultTenant, TLS: secure, Grace: f.grace, Web: restAPI(false)}
 	cfg.Node = o.nodeConfig(f, log)
 	return o.runServer(ctx, f, cfg)
 }
@@ -145,6 +147,10 @@ func (o *options) nodeConfig(f *serveFlags, log *slog.Logger) node.Config {
 // runServer runs a server until it is interrupted or fails.
 func (o *options) runServer(ctx context.Context, f *serveFlags, cfg node.ServerConfig) error {
 	log := cfg.Node.Log
+	// From now on SIGHUP does not end the process.
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP)
+	defer signal.Stop(again)
 	if cfg.Node.RetainAudit = f.retainAudit; f.retainAudit == 0 {
 		cfg.Node.RetainAudit = -1 // no limit
 	}
@@ -175,9 +181,9 @@ func (o *options) runServer(ctx context.Context, f *serveFlags, cfg node.ServerC
 	log.Info("serving", "address", s.Addr().String(), "tls", cfg.TLS != nil, "version", Version())
 	watching, unwatch := context.WithCancel(ctx)
 	var watched sync.WaitGroup
-	if policies, ok := cfg.Authorizer.(*policyFile); ok {
-		watched.Go(func() { policies.watch(watching, s.Node().Audit().Note) })
-	}
+	watched.Go(func() {
+		f.reloads.watch(watching, again, reloading{note: s.Node().Audit().Note, setAccessLog: s.SetAccessLog})
+	})
 	err = o.untilStopped(ctx, s, stop, f.drain)
 	unwatch()
 	watched.Wait()
@@ -290,19 +296,17 @@ func (o *options) untilStopped(ctx context.Context, s *node.Server, unregister f
 	return errors.Join(err, s.Close(within))
 }
 
-// serverLog is the log of a server: it always logs, also without --verbose.
-func (o *options) serverLog(format string) (*slog.Logger, error) {
-	level := slog.LevelInfo
-	if o.verbose {
-		level = slog.LevelDebug
-	}
+// serverLog is the log of a server: it always logs, also without --verbose. The level can change.
+func (o *options) serverLog(format string) (log *slog.Logger, level *slog.LevelVar, err error) {
+	level = &slog.LevelVar{}
+	level.Set(levelOf(o.verbose))
 	switch format {
 	case "text":
-		return slog.New(slog.NewTextHandler(o.Err, &slog.HandlerOptions{Level: level})), nil
+		return slog.New(slog.NewTextHandler(o.Err, &slog.HandlerOptions{Level: level})), level, nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(o.Err, &slog.HandlerOptions{Level: level})), nil
+		return slog.New(slog.NewJSONHandler(o.Err, &slog.HandlerOptions{Level: level})), level, nil
 	}
-	return nil, fault.New(fault.Invalid, "--log-format is %q, must be text or json", format)
+	return nil, nil, fault.New(fault.Invalid, "--log-format is %q, must be text or json", format)
 }
 
 // adminAuth lets callers in that have the admin key.

@@ -15,9 +15,12 @@ import (
 // serveParts are what the flags of serve say, read and checked.
 type serveParts struct {
 	log      *slog.Logger
-	secure   *tls.Config // nil for plain text
+	level    *slog.LevelVar // of the log
+	secure   *tls.Config    // nil for plain text
+	certs    *certificates  // nil for plain text
 	policies *policyFile
 	ring     *authn.Keyring
+	tokens   *tokenKeys // nil without tokens
 	// stop ends what runs in the background: the key set of the identity provider.
 	stop func()
 }
@@ -40,7 +43,7 @@ func (o *options) checkServe(ctx context.Context, f *serveFlags) (*serveParts, e
 	auth, err := adminAuth(f.keyFile)
 	add("admin_key_file", err)
 	if listen == nil && p.log != nil {
-		p.secure, err = f.tls(p.log)
+		p.secure, p.certs, err = f.tls(p.log)
 		add("tls_cert", err)
 	}
 	if err := joinProblems(problems); err != nil {
@@ -48,8 +51,29 @@ func (o *options) checkServe(ctx context.Context, f *serveFlags) (*serveParts, e
 	}
 
 	p.ring = authn.NewKeyring(auth)
-	p.stop, err = f.tokens.accept(ctx, p.ring, p.log)
-	return p, f.from.problem("jwt_keys", err)
+	if p.tokens, p.stop, err = f.tokens.accept(ctx, p.ring, p.log); err != nil {
+		return nil, f.from.problem(f.tokens.setting(), err)
+	}
+	f.reloads = p.reloader(f)
+	return p, nil
+}
+
+// reloader returns what reads the parts of the server again while it runs.
+func (p *serveParts) reloader(f *serveFlags) *reloader {
+	r := &reloader{log: p.log, parts: []reloadPart{p.policies}}
+	if file := configFile(f.config); file != "" {
+		r.parts = append(r.parts, &configurationFile{file: file, command: f.command, from: f.from, level: p.level, log: p.log})
+	}
+	if p.certs != nil {
+		r.parts = append(r.parts, p.certs)
+	}
+	if p.tokens != nil {
+		r.parts = append(r.parts, p.tokens)
+	}
+	if f.keyFile != "" && p.ring != nil {
+		r.parts = append(r.parts, &adminKeyFile{file: f.keyFile, ring: p.ring, log: p.log})
+	}
+	return r
 }
 
 // checkEveryServer is the part of the checks that does not depend on who configures the server.
@@ -59,7 +83,7 @@ func (o *options) checkEveryServer(f *serveFlags, p *serveParts, url string, add
 	}
 
 	var err error
-	p.log, err = o.serverLog(f.logs)
+	p.log, p.level, err = o.serverLog(f.logs)
 	add("log_format", err)
 	if p.log != nil {
 		add("store", f.checkPassword(url, p.log))

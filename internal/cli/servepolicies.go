@@ -7,18 +7,12 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
-	"time"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/authz/policy"
 	"github.com/perdure/perdure/internal/fault"
 )
-
-// policiesEvery is how often the server looks whether its policies have changed.
-const policiesEvery = 10 * time.Second
 
 // policyFile is the file of policies, which the server reads again when it changes, or when it gets
 // SIGHUP. If the new policies cannot be used, the old ones stay, and the health of the server says
@@ -60,32 +54,9 @@ func (p *policyFile) problems() []string {
 	return []string{p.problem}
 }
 
-// noteFunc records that the policies have changed.
-type noteFunc func(ctx context.Context, e api.AuditEntry) error
-
-// watch reads the file again when it changes, until ctx ends. It also keeps SIGHUP from ending the
-// server.
-func (p *policyFile) watch(ctx context.Context, note noteFunc) {
-	again := make(chan os.Signal, 1)
-	signal.Notify(again, syscall.SIGHUP)
-	defer signal.Stop(again)
-	tick := time.NewTicker(policiesEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-again:
-			p.log.Info("SIGHUP: the policies are read again if their file has changed")
-		case <-tick.C:
-		}
-		p.reload(ctx, note)
-	}
-}
-
 // reload reads the file and uses it if it has changed. It reads the text instead of comparing
 // times, because two changes can have the same time.
-func (p *policyFile) reload(ctx context.Context, note noteFunc) {
+func (p *policyFile) reload(ctx context.Context, r reloading) {
 	if p.file == "" {
 		return
 	}
@@ -109,13 +80,13 @@ func (p *policyFile) reload(ctx context.Context, note noteFunc) {
 		problem := "the policies in " + p.file + " cannot be used, so the former ones stay: " + err.Error()
 		if problem != p.problem {
 			p.log.Error("the policies cannot be used; the former ones stay", "file", p.file, "error", err)
-			p.note(ctx, note, text, err)
+			p.note(ctx, r.note, text, err)
 		}
 		p.problem, p.refused = problem, text
 		return
 	}
 	p.log.Info("the policies were read again", "file", p.file)
-	p.note(ctx, note, text, nil)
+	p.note(ctx, r.note, text, nil)
 	p.text, p.problem, p.refused = text, "", nil
 }
 

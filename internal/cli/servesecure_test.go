@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -97,37 +96,30 @@ func TestCertificateReload(t *testing.T) {
 	}
 	now := func() string {
 		t.Helper()
-		c.checked = time.Time{} // the next look is due
+		c.reload(t.Context(), reloading{})
 		pair, err := c.get(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(pair.Certificate[0])
 	}
-	touch := func(d time.Duration) { // the time of a file may be coarse
-		t.Helper()
-		for _, file := range []string{cert, key} {
-			if err := os.Chtimes(file, time.Time{}, time.Now().Add(d)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	first := now()
 
 	certificate(t, dir)
-	touch(time.Hour)
 	second := now()
 	if second == first {
 		t.Error("the old certificate is used")
 	}
 	writeFile(t, dir, "cert.pem", "nonsense")
-	touch(2 * time.Hour)
-	if now() != second || !strings.Contains(log.String(), "the old one stays") {
+	if now() != second || !strings.Contains(log.String(), "the old one stays") || len(c.problems()) != 1 {
 		t.Errorf("a damaged certificate: %s", log.String())
 	}
 	certificateUntil(t, dir, time.Now().Add(-time.Minute))
-	touch(3 * time.Hour)
 	if now() != second {
 		t.Error("an expired certificate is used")
+	}
+	certificate(t, dir)
+	if now() == second || len(c.problems()) != 0 {
+		t.Errorf("a certificate that is right again: %v", c.problems())
 	}
 }

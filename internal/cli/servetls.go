@@ -1,113 +1,143 @@
 package cli
 
 import (
+	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"io/fs"
 	"log/slog"
 	"os"
-	"sync"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// certificateEvery is how often the server looks whether its certificate has changed.
-const certificateEvery = 10 * time.Second
-
-// tls reads the certificate, and refuses to listen in plain text for other machines.
-func (f *serveFlags) tls(log *slog.Logger) (*tls.Config, error) {
+// tls reads the certificate, and refuses to listen in plain text for other machines. Both results
+// are nil for plain text.
+func (f *serveFlags) tls(log *slog.Logger) (*tls.Config, *certificates, error) {
 	if f.cert == "" && f.certKey == "" {
 		if f.clientCA != "" {
-			return nil, fault.New(fault.Invalid, "--tls-client-ca needs --tls-cert and --tls-key")
+			return nil, nil, fault.New(fault.Invalid, "--tls-client-ca needs --tls-cert and --tls-key")
 		}
 		if !f.plain && !isLoopback(f.listen) {
-			return nil, fault.WithHint(fault.New(fault.Invalid, "%s can be reached from other machines, and there is no certificate", f.listen),
+			return nil, nil, fault.WithHint(fault.New(fault.Invalid, "%s can be reached from other machines, and there is no certificate", f.listen),
 				"give --tls-cert and --tls-key, or allow it with --allow-plaintext")
 		}
-		return nil, nil
+		return nil, nil, nil
 	}
 	if f.cert == "" || f.certKey == "" {
-		return nil, fault.New(fault.Invalid, "--tls-cert and --tls-key belong together: give both")
+		return nil, nil, fault.New(fault.Invalid, "--tls-cert and --tls-key belong together: give both")
 	}
 
-	c := &certificates{cert: f.cert, key: f.certKey, log: log}
+	c := &certificates{cert: f.cert, key: f.certKey, clientCA: f.clientCA, log: log}
 	if err := c.load(time.Now()); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	secure := &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12}
 	if f.clientCA != "" {
-		pem, err := os.ReadFile(f.clientCA)
-		if err != nil {
-			return nil, fault.New(fault.Invalid, "read the certificates of clients: %w", err)
-		}
-		secure.ClientCAs, secure.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-		if !secure.ClientCAs.AppendCertsFromPEM(pem) {
-			return nil, fault.New(fault.Invalid, "%s has no certificate", f.clientCA)
-		}
+		// ClientCAs stays empty. It would only be a hint to clients, and could not be changed.
+		secure.ClientAuth, secure.VerifyConnection = tls.RequireAnyClientCert, c.checkClient
 	}
-	return secure, nil
+	return secure, c, nil
 }
 
-// certificates is the certificate of the server, which it reads again when the files change.
+// certificates are the certificate of the server and those that sign the certificates of clients.
+// The server reads them again when their files change.
 type certificates struct {
-	cert, key string
-	log       *slog.Logger
+	trouble
 
-	mu      sync.Mutex
-	current *tls.Certificate
-	changed [2]time.Time // of the files that were read last
-	checked time.Time
+	cert, key, clientCA string // clientCA is empty if clients need no certificate
+	log                 *slog.Logger
+
+	current atomic.Pointer[usedCertificate]
 }
 
-// get returns the certificate for a connection. If new files cannot be read, the old certificate
-// stays.
+// usedCertificate is what new connections use.
+type usedCertificate struct {
+	pair    *tls.Certificate
+	clients *x509.CertPool    // nil if clients need no certificate
+	sum     [sha256.Size]byte // of the files
+}
+
+// get returns the certificate for a connection.
 func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	if now.Sub(c.checked) < certificateEvery {
-		return c.current, nil
-	}
-	c.checked = now
-	if c.times() == c.changed {
-		return c.current, nil
-	}
-
-	if err := c.load(now); err != nil {
-		c.log.Error("the certificate has changed and cannot be used; the old one stays", "error", err)
-	} else {
-		c.log.Info("the certificate was read again", "expires", c.current.Leaf.NotAfter)
-	}
-
-	return c.current, nil
+	return c.current.Load().pair, nil
 }
 
-// load reads the certificate and refuses one that cannot be right.
+// checkClient refuses a client whose certificate is not signed by one of the current authorities.
+// TLS calls it for resumed sessions too, so an authority that is gone lets no client in.
+func (c *certificates) checkClient(s tls.ConnectionState) error {
+	if len(s.PeerCertificates) == 0 {
+		return fault.New(fault.Unauthenticated, "the client has no certificate")
+	}
+	between := x509.NewCertPool()
+	for _, one := range s.PeerCertificates[1:] {
+		between.AddCert(one)
+	}
+	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{
+		Roots: c.current.Load().clients, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return err
+}
+
+// reload reads the files and uses them if they have changed. If they cannot be used, the former
+// ones stay.
+func (c *certificates) reload(context.Context, reloading) {
+	was := c.current.Load()
+	if err := c.load(time.Now()); err != nil {
+		if c.set("the certificate in " + c.cert + " cannot be used, so the former one stays: " + err.Error()) {
+			c.log.Error("the certificate has changed and cannot be used; the old one stays", "error", err)
+		}
+		return
+	}
+
+	c.set("")
+	if now := c.current.Load(); now != was {
+		c.log.Info("the certificate was read again", "expires", now.pair.Leaf.NotAfter)
+	}
+}
+
+// load reads the files and refuses what cannot be right.
 func (c *certificates) load(now time.Time) error {
-	changed := c.times()
 	if err := checkPrivate("the private key", c.key); err != nil {
 		return err
 	}
-	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	cert, err := os.ReadFile(c.cert)
+	if err != nil {
+		return fault.New(fault.Invalid, "read the certificate: %w", err)
+	}
+	key, err := os.ReadFile(c.key)
+	if err != nil {
+		return fault.New(fault.Invalid, "read the certificate: %w", err)
+	}
+	var clients []byte
+	if c.clientCA != "" {
+		if clients, err = os.ReadFile(c.clientCA); err != nil {
+			return fault.New(fault.Invalid, "read the certificates of clients: %w", err)
+		}
+	}
+
+	next := &usedCertificate{sum: sha256.Sum256(slices.Concat(cert, []byte{0}, key, []byte{0}, clients))}
+	if is := c.current.Load(); is != nil && is.sum == next.sum {
+		return nil
+	}
+	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return fault.New(fault.Invalid, "read the certificate: %w", err)
 	}
 	if now.After(pair.Leaf.NotAfter) {
 		return fault.New(fault.Invalid, "the certificate %s has expired at %s", c.cert, pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
-	c.current, c.changed = &pair, changed
-	return nil
-}
-
-// times returns when the files were changed; zero for one that cannot be read.
-func (c *certificates) times() (changed [2]time.Time) {
-	for i, name := range []string{c.cert, c.key} {
-		if info, err := os.Stat(name); err == nil {
-			changed[i] = info.ModTime()
+	if next.pair = &pair; c.clientCA != "" {
+		if next.clients = x509.NewCertPool(); !next.clients.AppendCertsFromPEM(clients) {
+			return fault.New(fault.Invalid, "%s has no certificate", c.clientCA)
 		}
 	}
-	return changed
+	c.current.Store(next)
+	return nil
 }
 
 // checkPrivate refuses a file with a secret that all users of the machine can read.

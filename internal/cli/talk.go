@@ -15,6 +15,10 @@ import (
 // order makes the command of a verb that takes a reason.
 func (o *options) order(v verb, do func(ctx context.Context, b api.Backend, r api.CancelRequest) error) *cobra.Command {
 	var reason string
+	v.fill = func(_ []string, r *api.BatchRequest) error {
+		r.Reason = reason
+		return nil
+	}
 	v.prepare = func([]string) (func(ctx context.Context, b api.Backend, t api.Target) error, error) {
 		return func(ctx context.Context, b api.Backend, t api.Target) error {
 			return do(ctx, b, api.CancelRequest{Target: t, Reason: reason})
@@ -27,7 +31,7 @@ func (o *options) order(v verb, do func(ctx context.Context, b api.Backend, r ap
 
 func newWorkflowCancel(o *options) *cobra.Command {
 	return o.order(verb{
-		use: "cancel", short: "Cancel executions: ask them to end and run their clean-up", done: "cancel requested:", of: open,
+		use: "cancel", short: "Cancel executions: ask them to end and run their clean-up", done: "cancel requested:",
 		example: `  perdure workflow cancel order/42 --reason 'ordered twice'
   perdure workflow cancel --query 'workflow = "order" and label.region = "eu"' --dry-run
   perdure workflow cancel --query 'workflow = "order" and label.region = "eu"' --yes`,
@@ -36,7 +40,7 @@ func newWorkflowCancel(o *options) *cobra.Command {
 
 func newWorkflowTerminate(o *options) *cobra.Command {
 	return o.order(verb{
-		use: "terminate", short: "Terminate executions: end them at once, without clean-up", done: "terminated:", of: open,
+		use: "terminate", short: "Terminate executions: end them at once, without clean-up", done: "terminated:",
 		example: `  perdure workflow terminate order/42 --reason 'its code never ends'
   perdure workflow terminate --query 'reason = "replay_mismatch"' --dry-run`,
 	}, func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Terminate(ctx, r) })
@@ -44,7 +48,7 @@ func newWorkflowTerminate(o *options) *cobra.Command {
 
 func newWorkflowPause(o *options) *cobra.Command {
 	return o.order(verb{
-		use: "pause", short: "Pause executions", done: "paused:", of: open,
+		use: "pause", short: "Pause executions", done: "paused:",
 		example: `  perdure workflow pause order/42 --reason 'the warehouse is closed'
   perdure workflow pause --query 'workflow = "order"' --reason maintenance --yes`,
 	}, func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Pause(ctx, r) })
@@ -52,7 +56,7 @@ func newWorkflowPause(o *options) *cobra.Command {
 
 func newWorkflowResume(o *options) *cobra.Command {
 	return o.order(verb{
-		use: "resume", short: "Resume paused executions", done: "resumed:", of: open,
+		use: "resume", short: "Resume paused executions", done: "resumed:",
 		example: `  perdure workflow resume order/42
   perdure workflow resume --query 'reason = "paused"' --yes`,
 	}, func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Resume(ctx, r) })

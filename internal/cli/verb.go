@@ -11,6 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/batch"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/query"
 )
 
@@ -21,24 +22,31 @@ type verb struct {
 	args []string
 	// done is printed before the name of an execution when the change is done.
 	done string
-	// of restricts a query to the executions that the verb applies to.
-	of string
+	// fill completes the batch that --query starts, from the flags and the arguments after the
+	// execution. The name of the command is the verb of the batch.
+	fill func(args []string, r *api.BatchRequest) error
 	// prepare checks the arguments before the command opens anything, and returns the function that
 	// changes one execution.
 	prepare func(args []string) (func(ctx context.Context, b api.Backend, t api.Target) error, error)
 }
 
 type verbFlags struct {
-	run, query string
-	dryRun, ok bool
-	timeout    time.Duration
+	run, query         string
+	dryRun, ok, detach bool
+	timeout            time.Duration
+}
+
+// addQuery adds the flags of a query that selects many executions.
+func (f *verbFlags) addQuery(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.query, "query", "q", "", "all executions that this query selects, as a batch; see perdure workflow list")
+	cmd.Flags().BoolVar(&f.detach, "detach", false, "with --query: do not wait for the end of the batch")
+	cmd.MarkFlagsMutuallyExclusive("run", "query")
 }
 
 // actionResult is the result for one execution in JSON.
 type actionResult struct {
 	Execution string `json:"execution"`
 	Run       string `json:"run,omitempty"`
-	Error     string `json:"error,omitempty"`
 }
 
 // printResults prints the results for executions.
@@ -107,128 +115,75 @@ func (o *options) verb(v verb) *cobra.Command {
 			return err
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			do, err := v.prepare(args[len(args)-len(v.args):])
+			rest := args[len(args)-len(v.args):]
+			if f.query != "" {
+				return o.all(cmd.Context(), &v, &f, rest)
+			}
+			do, err := v.prepare(rest)
 			if err != nil {
 				return err
-			}
-			if f.query != "" {
-				return o.all(cmd.Context(), &v, &f, do)
 			}
 			named, err := o.target(args[0], f.run)
 			if err != nil {
 				return err
 			}
-			if f.dryRun {
-				return fault.New(fault.Invalid, "--dry-run needs --query")
+			if f.dryRun || f.detach {
+				return fault.New(fault.Invalid, "--dry-run and --detach need --query")
 			}
 			return o.actOn(cmd.Context(), f.timeout, named, v.done, do)
 		},
 	}
 
 	cmd.Flags().StringVar(&f.run, "run", "", "id of a run; the current run by default")
-	cmd.Flags().StringVarP(&f.query, "query", "q", "", "all executions that this query selects; see perdure workflow list")
+	f.addQuery(cmd)
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "with --query: list the executions, and change nothing")
 	cmd.Flags().BoolVar(&f.ok, "yes", false, "with --query: confirm the change")
-	cmd.MarkFlagsMutuallyExclusive("run", "query")
 	patience(cmd, &f.timeout)
 
 	return cmd
 }
 
-// all changes every execution that the query selects, and prints each one.
-func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx context.Context, b api.Backend, t api.Target) error) error {
-	q, err := query.Parse(f.query+v.of, time.Now())
-	if err != nil {
-		return err
-	}
-	if f.dryRun || !f.ok {
-		return o.rehearse(ctx, f, &q)
-	}
-
-	n, err := o.act(ctx)
-	if err != nil {
-		return err
-	}
-	defer n.Close()
-	b := n.Backend()
-
-	one := func(ctx context.Context, e *api.Description) error {
-		ctx, cancel := context.WithTimeout(ctx, f.timeout)
-		defer cancel()
-		return late(ctx, do(ctx, b, api.Target{Address: e.Start.Address, Run: e.Start.Run}))
-	}
-
-	list, done, failed, first := []actionResult{}, 0, 0, error(nil)
-	var ended error
-	told := time.Now()
-	for r := range batch.Run(ctx, b, q.Request(o.tenant), one) {
-		if r.Execution == nil {
-			return r.Err
-		}
-		t := actionResult{Execution: r.Execution.Start.Address.Type + "/" + r.Execution.Start.Address.Key, Run: r.Execution.Start.Run.String()}
-
-		switch {
-		case r.Err != nil:
-			if failed++; first == nil {
-				first = r.Err
-			}
-			t.Error = r.Err.Error()
-			fmt.Fprintf(o.Err, "%s: %s\n", t.Execution, t.Error)
-		case !o.structured():
-			fmt.Fprintf(o.Out, "%s %s\n", v.done, t.Execution)
-		}
-
-		if done++; o.structured() {
-			list = append(list, t)
-			told = o.progress(told, done, failed)
-		}
-
-		if fault.Is(r.Err, fault.Timeout) { // the next one would time out too
-			ended = fault.New(fault.Timeout, "stopped after %d: %w", done, r.Err)
-			break
-		}
-	}
-
-	if o.structured() {
-		if err := o.json(list); err != nil {
+// all starts a batch that changes every execution that the query selects. The batch runs on the
+// server, and continues if this command ends.
+func (o *options) all(ctx context.Context, v *verb, f *verbFlags, args []string) error {
+	r := api.BatchRequest{Tenant: o.tenant, Verb: v.use, Query: f.query, DryRun: f.dryRun}
+	if v.fill != nil {
+		if err := v.fill(args, &r); err != nil {
 			return err
 		}
 	}
-
-	if ended != nil {
-		return o.hintAtNodes(ctx, n, ended)
+	if f.dryRun {
+		return o.rehearse(ctx, r)
 	}
-	if failed > 0 {
-		return fault.New(fault.KindOf(first), "%d of %d failed; the first error: %w", failed, done, first)
-	}
-	fmt.Fprintf(o.Err, "%d done.\n", done)
-
-	return nil
+	return o.startBatch(ctx, &batchFlags{yes: f.ok, watch: !f.detach, answer: f.timeout}, r)
 }
 
-// rehearse lists the executions that a query selects and changes nothing. Without --dry-run it asks
-// the user to add --yes.
-func (o *options) rehearse(ctx context.Context, f *verbFlags, q *query.Query) error {
+// rehearse lists the executions that a batch would change, and changes nothing.
+func (o *options) rehearse(ctx context.Context, r api.BatchRequest) error {
 	n, err := o.look(ctx)
 	if err != nil {
 		return err
 	}
 	defer n.Close()
 
-	if !f.dryRun {
-		count, err := n.Backend().Count(ctx, q.Request(o.tenant))
-		if err != nil {
-			return err
-		}
-		return fault.New(fault.Invalid, "the query selects %d executions: add --yes to change them, or --dry-run to list them", count)
+	// The batch refuses what is wrong with it, and says what it selects.
+	b, err := n.Backend().StartBatch(ctx, r)
+	if err != nil {
+		return err
 	}
-
+	q, err := query.Parse(b.Selects, time.Now())
+	if err != nil {
+		return err
+	}
 	list := []actionResult{}
-	for r := range batch.Run(ctx, n.Backend(), q.Request(o.tenant), nil) {
-		if r.Err != nil {
-			return r.Err
+	for found := range batch.Run(ctx, n.Backend(), q.Request(o.tenant), nil) {
+		if found.Err != nil {
+			return found.Err
 		}
-		list = append(list, actionResult{Execution: r.Execution.Start.Address.Type + "/" + r.Execution.Start.Address.Key, Run: r.Execution.Start.Run.String()})
+		// Batches leave executions of Perdure itself alone.
+		if s := &found.Execution.Start; !model.IsBuiltIn(s.Address.Type) {
+			list = append(list, actionResult{Execution: nameOf(s.Address), Run: s.Run.String()})
+		}
 	}
 
 	if err := o.printResults(list, "selected:"); err != nil {
@@ -239,7 +194,7 @@ func (o *options) rehearse(ctx context.Context, f *verbFlags, q *query.Query) er
 }
 
 // orAll extends a command for one execution to all executions that a query selects.
-func (o *options) orAll(cmd *cobra.Command, v verb, do func(ctx context.Context, b api.Backend, t api.Target) error) *cobra.Command {
+func (o *options) orAll(cmd *cobra.Command, v verb) *cobra.Command {
 	var f verbFlags
 	one := cmd.RunE
 	cmd.Use = v.use + " workflow/key | --query q"
@@ -253,6 +208,9 @@ func (o *options) orAll(cmd *cobra.Command, v verb, do func(ctx context.Context,
 	}
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if f.query == "" && f.detach {
+			return fault.New(fault.Invalid, "--detach needs --query")
+		}
 		if f.query == "" {
 			return one(cmd, args)
 		}
@@ -265,27 +223,28 @@ func (o *options) orAll(cmd *cobra.Command, v verb, do func(ctx context.Context,
 		if f.timeout, err = cmd.Flags().GetDuration("timeout"); err != nil {
 			return err
 		}
-		return o.all(cmd.Context(), &v, &f, do)
+		return o.all(cmd.Context(), &v, &f, nil)
 	}
 
-	cmd.Flags().StringVarP(&f.query, "query", "q", "", "all executions that this query selects; see perdure workflow list")
+	f.addQuery(cmd)
 	if cmd.Flags().Lookup("yes") == nil {
 		cmd.Flags().Bool("yes", false, "with --query: confirm the change")
 	}
-	cmd.MarkFlagsMutuallyExclusive("run", "query")
 
 	return cmd
 }
 
-// open restricts a query to executions that can be signalled and canceled.
-const open = ` and status = "open"`
-
 func newWorkflowSignal(o *options) *cobra.Command {
 	var text, requestID string
 	cmd := o.verb(verb{
-		use: "signal", args: []string{"name"}, short: "Send a signal to executions", done: "signal sent:", of: open,
+		use: "signal", args: []string{"name"}, short: "Send a signal to executions", done: "signal sent:",
 		example: `  perdure workflow signal order/42 approved --input '{"by": "me"}'
   perdure workflow signal --query 'reason = "signal" and workflow = "order"' approved --input true --request-id mass-1 --yes`,
+		fill: func(args []string, r *api.BatchRequest) (err error) {
+			r.Signal, r.RequestID = args[0], requestID
+			r.Input, err = o.input("--input", text)
+			return err
+		},
 		prepare: func(args []string) (func(ctx context.Context, b api.Backend, t api.Target) error, error) {
 			value, err := o.input("--input", text)
 			return func(ctx context.Context, b api.Backend, t api.Target) error {
@@ -294,6 +253,6 @@ func newWorkflowSignal(o *options) *cobra.Command {
 		},
 	})
 	cmd.Flags().StringVar(&text, "input", "", "value as JSON, @file, or - for standard input (null)")
-	cmd.Flags().StringVar(&requestID, "request-id", "", "id that makes the request safe to repeat, for each execution")
+	cmd.Flags().StringVar(&requestID, "request-id", "", "id that makes the request safe to repeat; with --query: the same command starts one batch")
 	return cmd
 }

@@ -73,6 +73,20 @@ func (c *client) SetLimit(ctx context.Context, m *pb.SetLimitRequest) (*pb.Done,
 	return done(c.backend.SetLimit(ctx, tenant, limit, m.GetAnyQueue()))
 }
 
+// TryLimit says what a limit would do.
+func (c *client) TryLimit(ctx context.Context, m *pb.TryLimitRequest) (*pb.LimitTrial, error) {
+	tenant := tenantOf(ctx)
+	limit, err := wire.ReadLimit(tenant, m.GetLimit())
+	if err != nil {
+		return nil, err
+	}
+	t, err := c.backend.TryLimit(ctx, tenant, limit)
+	if err != nil {
+		return nil, err
+	}
+	return wire.LimitTrial(t), nil
+}
+
 // DeleteLimit removes a limit.
 func (c *client) DeleteLimit(ctx context.Context, m *pb.DeleteLimitRequest) (*pb.Done, error) {
 	return done(c.backend.DeleteLimit(ctx, tenantOf(ctx), m.GetName()))

@@ -328,6 +328,9 @@ func (s *Server) Addr() net.Addr { return s.splits[0].listener.Addr() }
 // Node is the node behind the server.
 func (s *Server) Node() *Node { return s.node }
 
+// SetAccessLog changes which requests the server logs: see ServerConfig.AccessLog.
+func (s *Server) SetAccessLog(every int) { s.journal.SetEvery(every) }
+
 // Failed delivers the error of a server that ended by itself.
 func (s *Server) Failed() <-chan error { return s.failed }
 

@@ -372,6 +372,8 @@ func settings(w *world) {
 	if got := same(w, func(c api.Client) ([]api.LimitStatus, error) { return c.Limits(ctx, tenant) }); len(got) != 1 {
 		t.Errorf("limits: %+v", got)
 	}
+	trial := api.Limit{Name: "post", Queue: "post", Numbers: api.Numbers{Concurrency: 1}}
+	same(w, func(c api.Client) (api.LimitTrial, error) { return c.TryLimit(ctx, tenant, trial) })
 	w.must(w.far.DeleteLimit(ctx, tenant, "post"))
 
 	w.must(w.far.SetAllowance(ctx, tenant, api.Allowance{Open: 1000, Starts: 1000, Weight: 2}))

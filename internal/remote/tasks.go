@@ -102,6 +102,14 @@ func (b *Backend) Limits(ctx context.Context, tenant string) ([]api.LimitStatus,
 	return ask(b.client.Limits, wire.ReadLimitList).do(ctx, b, &pb.LimitsRequest{})
 }
 
+// TryLimit says what a limit would do.
+func (b *Backend) TryLimit(ctx context.Context, tenant string, l api.Limit) (api.LimitTrial, error) {
+	if err := b.own(tenant); err != nil {
+		return api.LimitTrial{}, err
+	}
+	return ask(b.client.TryLimit, wire.ReadLimitTrial).do(ctx, b, &pb.TryLimitRequest{Limit: wire.Limit(l)})
+}
+
 // SetLimit creates or changes a limit.
 func (b *Backend) SetLimit(ctx context.Context, tenant string, l api.Limit, anyQueue bool) error {
 	if err := b.own(tenant); err != nil {

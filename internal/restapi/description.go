@@ -60,9 +60,7 @@ func descriptionOf(d *api.Description) description {
 	if !d.Owner.IsZero() {
 		o.Owner = d.Owner.String()
 	}
-	if from := &d.Start.Source; !from.IsZero() {
-		o.BeganWith = &past{from.Address.Type, from.Address.Key, from.Run.String(), from.Position}
-	}
+	o.BeganWith = pastOf(d)
 	for _, t := range d.Timers {
 		o.Timers = append(o.Timers, timer{t.ID, at(t.Due)})
 	}

@@ -21,6 +21,7 @@ func (s *Server) addFlow() {
 	add(s, operation{id: "list-workers", method: http.MethodGet, path: "/workers", tag: flowTag, summary: "List workers of all live nodes"}, s.listWorkers)
 	add(s, operation{id: "list-limits", method: http.MethodGet, path: "/limits", tag: flowTag, summary: "List limits with the tasks that hold them or wait for them"}, s.listLimits)
 	add(s, operation{id: "set-limit", method: http.MethodPut, path: "/limits/{name}", tag: flowTag, summary: "Create or change a limit", status: http.StatusNoContent}, s.setLimit)
+	add(s, operation{id: "try-limit", method: http.MethodPost, path: "/limits/{name}/trial", tag: flowTag, summary: "Say what a limit would do to tasks that are open now, and set nothing"}, s.tryLimit)
 	add(s, operation{id: "delete-limit", method: http.MethodDelete, path: "/limits/{name}", tag: flowTag, summary: "Remove a limit", status: http.StatusNoContent}, s.deleteLimit)
 	add(s, operation{id: "get-allowance", method: http.MethodGet, path: "/allowance", tag: flowTag, summary: "Read how much of the system the tenant may use"}, s.allowance)
 	add(s, operation{id: "set-allowance", method: http.MethodPut, path: "/allowance", tag: flowTag, summary: "Change how much of the system the tenant may use", status: http.StatusNoContent}, s.setAllowance)
@@ -177,16 +178,57 @@ type setLimitInput struct {
 }
 
 func (s *Server) setLimit(ctx context.Context, who *authn.Identity, in *setLimitInput) (*none, error) {
-	b := &in.Body
-	l := api.Limit{Name: in.Name, Queue: b.Queue, Kind: b.Activity, Per: api.ScopeOf(b.Per), Key: b.Key}
-	l.Numbers.Concurrency, l.Numbers.Burst = b.Concurrency, b.Burst
-	if b.Rate != "" {
-		var err error
-		if l.Numbers.Rate, l.Numbers.Per, err = rule.ParseRate(b.Rate); err != nil {
-			return nil, err
-		}
+	l, err := in.Body.limit(in.Name)
+	if err != nil {
+		return nil, err
 	}
 	return done(s.config.Backend.SetLimit(ctx, who.Tenant, l, in.AnyQueue))
+}
+
+// limit returns the rule as the engine has it.
+func (b *LimitRule) limit(name string) (l api.Limit, err error) {
+	l = api.Limit{Name: name, Queue: b.Queue, Kind: b.Activity, Per: api.ScopeOf(b.Per), Key: b.Key}
+	l.Numbers.Concurrency, l.Numbers.Burst = b.Concurrency, b.Burst
+	if b.Rate != "" {
+		l.Numbers.Rate, l.Numbers.Per, err = rule.ParseRate(b.Rate)
+	}
+	return l, err
+}
+
+type tryLimitInput struct {
+	NamePath
+
+	Body LimitRule
+}
+
+// limitTrial is what a limit would do.
+type limitTrial struct {
+	Uses    []trialUse `json:"uses" doc:"The keys with the most tasks first; at most 100"`
+	Others  otherKeys  `json:"others" doc:"The keys that are not listed"`
+	Partial bool       `json:"partial" doc:"Not all open tasks were counted, because there are too many"`
+}
+
+type trialUse struct {
+	Key     string `json:"key,omitempty"`
+	Held    int    `json:"held" doc:"Tasks that run"`
+	Waiting int    `json:"waiting" doc:"Tasks that could start now"`
+	Delayed int    `json:"delayed" doc:"Tasks that start later"`
+	Excess  int    `json:"excess" doc:"How many tasks that run or could start now would have to wait, because of the concurrency"`
+	Clears  string `json:"clears,omitempty" doc:"How long the tasks that could start now would take to start, because of the rate"`
+}
+
+func (s *Server) tryLimit(ctx context.Context, who *authn.Identity, in *tryLimitInput) (*reply[limitTrial], error) {
+	l, err := in.Body.limit(in.Name)
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.config.Backend.TryLimit(ctx, who.Tenant, l)
+	if err != nil {
+		return nil, err
+	}
+	return ok(limitTrial{Others: otherKeys(got.Others), Partial: got.Partial, Uses: each(got.Uses, func(u *api.TrialUse) trialUse {
+		return trialUse{u.Key, u.Held, u.Waiting, u.Delayed, u.Excess, writeDuration(u.Clears)}
+	})})
 }
 
 func (s *Server) deleteLimit(ctx context.Context, who *authn.Identity, in *NamePath) (*none, error) {

@@ -20,6 +20,7 @@ func (s *Server) addSchedules() {
 	add(s, operation{id: "list-schedules", method: http.MethodGet, path: "/schedules", tag: schedulesTag, summary: "List schedules"}, s.listSchedules)
 	add(s, operation{id: "get-schedule", method: http.MethodGet, path: "/schedules/{name}", tag: schedulesTag, summary: "Read a schedule"}, s.schedule)
 	add(s, operation{id: "list-ticks", method: http.MethodGet, path: "/schedules/{name}/ticks", tag: schedulesTag, summary: "List the times of a schedule in a range, with what became of them"}, s.ticks)
+	add(s, operation{id: "change-schedules", method: http.MethodPost, path: "/schedule-changes", tag: schedulesTag, summary: "Pause or resume many schedules"}, s.changeSchedules)
 	add(s, operation{id: "change-schedule", method: http.MethodPost, path: "/schedules/{name}/{verb}", tag: schedulesTag, summary: "Pause, resume, trigger, backfill or delete a schedule"}, s.changeSchedule)
 }
 
@@ -167,4 +168,43 @@ func (s *Server) changeSchedule(ctx context.Context, who *authn.Identity, in *sc
 		return nil, err
 	}
 	return ok(scheduleAnswer{a.Key, a.Ticks})
+}
+
+type schedulesChangeInput struct {
+	Body struct {
+		Verb   string   `json:"verb" enum:"pause,resume" example:"pause"`
+		Names  []string `json:"names,omitempty" maxItems:"1000" example:"[\"nightly\"]" doc:"These schedules"`
+		App    string   `json:"app,omitempty" doc:"The schedules that this app has applied"`
+		All    bool     `json:"all,omitempty" doc:"All schedules of the tenant"`
+		Reason string   `json:"reason,omitempty" doc:"Of a pause"`
+	}
+}
+
+// scheduleChanges says what became of schedules.
+type scheduleChanges struct {
+	Items  []scheduleChange `json:"items" doc:"By name"`
+	Failed int              `json:"failed" doc:"How many have not obeyed"`
+}
+
+type scheduleChange struct {
+	Name  string `json:"name"`
+	Error string `json:"error,omitempty" doc:"Why it has not obeyed"`
+}
+
+func (s *Server) changeSchedules(ctx context.Context, who *authn.Identity, in *schedulesChangeInput) (*reply[scheduleChanges], error) {
+	b := &in.Body
+	got, err := schedule.In(s.config.Backend, who.Tenant).AskMany(ctx, schedule.Selection{Names: b.Names, App: b.App, All: b.All}, &schedule.Command{Verb: b.Verb, Why: b.Reason})
+	if err != nil {
+		return nil, err
+	}
+	out := scheduleChanges{Items: []scheduleChange{}}
+	for _, r := range got {
+		one := scheduleChange{Name: r.Name}
+		if r.Err != nil {
+			one.Error = r.Err.Error()
+			out.Failed++
+		}
+		out.Items = append(out.Items, one)
+	}
+	return ok(out)
 }

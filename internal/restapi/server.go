@@ -91,6 +91,7 @@ func New(cfg Config) (*Server, error) {
 	s.addOrders()
 	s.addPasts()
 	s.addEvents()
+	s.addRelations()
 	s.addBatches()
 	s.addUnread()
 	s.addEntities()

@@ -59,6 +59,11 @@ func (s *Service) SetLimit(ctx context.Context, tenant string, l api.Limit, anyQ
 	if err := s.checkTenant("limit "+l.Name, tenant); err != nil {
 		return err
 	}
+	return s.flow().SetLimit(ctx, tenant, completeLimit(l), anyQueue)
+}
+
+// completeLimit fills in the scope of a limit where its other fields say it.
+func completeLimit(l api.Limit) api.Limit {
 	l.Tenant = ""
 	if l.Per == rule.Shared {
 		switch {
@@ -68,7 +73,7 @@ func (s *Service) SetLimit(ctx context.Context, tenant string, l api.Limit, anyQ
 			l.Per = rule.PerName
 		}
 	}
-	return s.flow().SetLimit(ctx, tenant, l, anyQueue)
+	return l
 }
 
 // DeleteLimit removes a limit.

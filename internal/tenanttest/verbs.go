@@ -314,6 +314,9 @@ func flowVerbs() []Verb {
 		{Name: "SetLimit", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return none(c.SetLimit(ctx, tenant, rule.Limit{Name: of.Limit, Numbers: api.Numbers{Concurrency: 1}}, true))
 		}},
+		{Name: "TryLimit", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.TryLimit(ctx, tenant, rule.Limit{Name: of.Limit + "-trial", Queue: "*", Per: api.PerKind, Numbers: api.Numbers{Concurrency: 1}})
+		}},
 		{Name: "DeleteLimit", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return none(c.DeleteLimit(ctx, tenant, of.Limit))
 		}},

@@ -68,6 +68,7 @@ func allTrips() trips {
 	add(all, wire.ListPage, wire.ReadListPage)
 	add(all, wire.TallyRequest, wire.ReadTallyRequest)
 	add(all, wire.TallyReply, wire.ReadTallyReply)
+	add(all, wire.LimitTrial, wire.ReadLimitTrial)
 	add(all, wire.ExplainRequest, wire.ReadExplainRequest)
 	add(all, wire.Explanation, wire.ReadExplanation)
 	add(all, wire.SeriesRequest, wire.ReadSeriesRequest)

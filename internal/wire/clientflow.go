@@ -96,6 +96,31 @@ func ReadLimitList(tenant string, l *pb.LimitList) ([]api.LimitStatus, error) {
 	})
 }
 
+// LimitTrial is what a limit would do.
+func LimitTrial(t api.LimitTrial) *pb.LimitTrial {
+	return &pb.LimitTrial{
+		OtherKeys: int64(t.Others.Keys), OtherHeld: int64(t.Others.Held), OtherWaiting: int64(t.Others.Waiting), Partial: t.Partial,
+		Uses: each(t.Uses, func(u api.TrialUse) *pb.TrialUse {
+			return &pb.TrialUse{
+				Key: text(u.Key), Held: int64(u.Held), Waiting: int64(u.Waiting), Delayed: int64(u.Delayed), Excess: int64(u.Excess), Clears: int64(u.Clears),
+			}
+		}),
+	}
+}
+
+// ReadLimitTrial reads what a limit would do.
+func ReadLimitTrial(tenant string, t *pb.LimitTrial) (out api.LimitTrial, err error) {
+	out = api.LimitTrial{
+		Others: api.OtherKeys{Keys: int(t.GetOtherKeys()), Held: int(t.GetOtherHeld()), Waiting: int(t.GetOtherWaiting())}, Partial: t.GetPartial(),
+	}
+	out.Uses, err = readEach(tenant, t.GetUses(), func(_ string, u *pb.TrialUse) (api.TrialUse, error) {
+		return api.TrialUse{
+			Key: u.GetKey(), Held: int(u.GetHeld()), Waiting: int(u.GetWaiting()), Delayed: int(u.GetDelayed()), Excess: int(u.GetExcess()), Clears: time.Duration(u.GetClears()),
+		}, nil
+	})
+	return out, err
+}
+
 func readLimitUse(tenant string, u *pb.LimitUse) (out api.LimitUse, err error) {
 	out = api.LimitUse{Key: u.GetKey(), Held: int(u.GetHeld()), Waiting: int(u.GetWaiting())}
 	if out.Holders, err = readEach(tenant, u.GetHolders(), ReadTaskRef); err != nil {

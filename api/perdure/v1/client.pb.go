@@ -8597,6 +8597,219 @@ func (x *SetLimitRequest) GetAnyQueue() bool {
 	return false
 }
 
+// TryLimitRequest asks what a limit would do.
+type TryLimitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         *Limit                 `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TryLimitRequest) Reset() {
+	*x = TryLimitRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[117]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TryLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TryLimitRequest) ProtoMessage() {}
+
+func (x *TryLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[117]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TryLimitRequest.ProtoReflect.Descriptor instead.
+func (*TryLimitRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{117}
+}
+
+func (x *TryLimitRequest) GetLimit() *Limit {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+// LimitTrial is what a limit would do to tasks that are open now.
+type LimitTrial struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The keys with the most tasks first.
+	Uses []*TrialUse `protobuf:"bytes,1,rep,name=uses,proto3" json:"uses,omitempty"`
+	// Keys that are not in uses, together.
+	OtherKeys    int64 `protobuf:"varint,2,opt,name=other_keys,json=otherKeys,proto3" json:"other_keys,omitempty"`
+	OtherHeld    int64 `protobuf:"varint,3,opt,name=other_held,json=otherHeld,proto3" json:"other_held,omitempty"`
+	OtherWaiting int64 `protobuf:"varint,4,opt,name=other_waiting,json=otherWaiting,proto3" json:"other_waiting,omitempty"`
+	// Not all open tasks were counted.
+	Partial       bool `protobuf:"varint,5,opt,name=partial,proto3" json:"partial,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitTrial) Reset() {
+	*x = LimitTrial{}
+	mi := &file_perdure_v1_client_proto_msgTypes[118]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitTrial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitTrial) ProtoMessage() {}
+
+func (x *LimitTrial) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[118]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitTrial.ProtoReflect.Descriptor instead.
+func (*LimitTrial) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{118}
+}
+
+func (x *LimitTrial) GetUses() []*TrialUse {
+	if x != nil {
+		return x.Uses
+	}
+	return nil
+}
+
+func (x *LimitTrial) GetOtherKeys() int64 {
+	if x != nil {
+		return x.OtherKeys
+	}
+	return 0
+}
+
+func (x *LimitTrial) GetOtherHeld() int64 {
+	if x != nil {
+		return x.OtherHeld
+	}
+	return 0
+}
+
+func (x *LimitTrial) GetOtherWaiting() int64 {
+	if x != nil {
+		return x.OtherWaiting
+	}
+	return 0
+}
+
+func (x *LimitTrial) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
+}
+
+// TrialUse are the tasks that would share one budget of a limit.
+type TrialUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// Tasks that run, that could start now, and that start later.
+	Held    int64 `protobuf:"varint,2,opt,name=held,proto3" json:"held,omitempty"`
+	Waiting int64 `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Delayed int64 `protobuf:"varint,4,opt,name=delayed,proto3" json:"delayed,omitempty"`
+	// How many of the tasks that run or could start now would have to wait.
+	Excess int64 `protobuf:"varint,5,opt,name=excess,proto3" json:"excess,omitempty"`
+	// How long the tasks that could start now would take to start, in nanoseconds; 0 for no rate.
+	Clears        int64 `protobuf:"varint,6,opt,name=clears,proto3" json:"clears,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrialUse) Reset() {
+	*x = TrialUse{}
+	mi := &file_perdure_v1_client_proto_msgTypes[119]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrialUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrialUse) ProtoMessage() {}
+
+func (x *TrialUse) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[119]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrialUse.ProtoReflect.Descriptor instead.
+func (*TrialUse) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{119}
+}
+
+func (x *TrialUse) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *TrialUse) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *TrialUse) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *TrialUse) GetDelayed() int64 {
+	if x != nil {
+		return x.Delayed
+	}
+	return 0
+}
+
+func (x *TrialUse) GetExcess() int64 {
+	if x != nil {
+		return x.Excess
+	}
+	return 0
+}
+
+func (x *TrialUse) GetClears() int64 {
+	if x != nil {
+		return x.Clears
+	}
+	return 0
+}
+
 // DeleteLimitRequest removes a limit.
 type DeleteLimitRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -8607,7 +8820,7 @@ type DeleteLimitRequest struct {
 
 func (x *DeleteLimitRequest) Reset() {
 	*x = DeleteLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[117]
+	mi := &file_perdure_v1_client_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8619,7 +8832,7 @@ func (x *DeleteLimitRequest) String() string {
 func (*DeleteLimitRequest) ProtoMessage() {}
 
 func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[117]
+	mi := &file_perdure_v1_client_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8632,7 +8845,7 @@ func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{117}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *DeleteLimitRequest) GetName() string {
@@ -8651,7 +8864,7 @@ type BreakersRequest struct {
 
 func (x *BreakersRequest) Reset() {
 	*x = BreakersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[118]
+	mi := &file_perdure_v1_client_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8663,7 +8876,7 @@ func (x *BreakersRequest) String() string {
 func (*BreakersRequest) ProtoMessage() {}
 
 func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[118]
+	mi := &file_perdure_v1_client_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8676,7 +8889,7 @@ func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakersRequest.ProtoReflect.Descriptor instead.
 func (*BreakersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{118}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{121}
 }
 
 // BreakerRule says when circuit breakers open and how they close again. Zero has its default.
@@ -8706,7 +8919,7 @@ type BreakerRule struct {
 
 func (x *BreakerRule) Reset() {
 	*x = BreakerRule{}
-	mi := &file_perdure_v1_client_proto_msgTypes[119]
+	mi := &file_perdure_v1_client_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8718,7 +8931,7 @@ func (x *BreakerRule) String() string {
 func (*BreakerRule) ProtoMessage() {}
 
 func (x *BreakerRule) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[119]
+	mi := &file_perdure_v1_client_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8731,7 +8944,7 @@ func (x *BreakerRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRule.ProtoReflect.Descriptor instead.
 func (*BreakerRule) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{119}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *BreakerRule) GetName() string {
@@ -8814,7 +9027,7 @@ type BreakerRuleList struct {
 
 func (x *BreakerRuleList) Reset() {
 	*x = BreakerRuleList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[120]
+	mi := &file_perdure_v1_client_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8826,7 +9039,7 @@ func (x *BreakerRuleList) String() string {
 func (*BreakerRuleList) ProtoMessage() {}
 
 func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[120]
+	mi := &file_perdure_v1_client_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8839,7 +9052,7 @@ func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRuleList.ProtoReflect.Descriptor instead.
 func (*BreakerRuleList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{120}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *BreakerRuleList) GetRules() []*BreakerRule {
@@ -8872,7 +9085,7 @@ type BreakerStatus struct {
 
 func (x *BreakerStatus) Reset() {
 	*x = BreakerStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[121]
+	mi := &file_perdure_v1_client_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8884,7 +9097,7 @@ func (x *BreakerStatus) String() string {
 func (*BreakerStatus) ProtoMessage() {}
 
 func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[121]
+	mi := &file_perdure_v1_client_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8897,7 +9110,7 @@ func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerStatus.ProtoReflect.Descriptor instead.
 func (*BreakerStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{121}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *BreakerStatus) GetName() string {
@@ -8987,7 +9200,7 @@ type BreakerList struct {
 
 func (x *BreakerList) Reset() {
 	*x = BreakerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[122]
+	mi := &file_perdure_v1_client_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8999,7 +9212,7 @@ func (x *BreakerList) String() string {
 func (*BreakerList) ProtoMessage() {}
 
 func (x *BreakerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[122]
+	mi := &file_perdure_v1_client_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9012,7 +9225,7 @@ func (x *BreakerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerList.ProtoReflect.Descriptor instead.
 func (*BreakerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{122}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *BreakerList) GetBreakers() []*BreakerStatus {
@@ -9032,7 +9245,7 @@ type DeleteBreakerRequest struct {
 
 func (x *DeleteBreakerRequest) Reset() {
 	*x = DeleteBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[123]
+	mi := &file_perdure_v1_client_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9044,7 +9257,7 @@ func (x *DeleteBreakerRequest) String() string {
 func (*DeleteBreakerRequest) ProtoMessage() {}
 
 func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[123]
+	mi := &file_perdure_v1_client_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9057,7 +9270,7 @@ func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBreakerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{123}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *DeleteBreakerRequest) GetName() string {
@@ -9078,7 +9291,7 @@ type TripBreakerRequest struct {
 
 func (x *TripBreakerRequest) Reset() {
 	*x = TripBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[124]
+	mi := &file_perdure_v1_client_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9090,7 +9303,7 @@ func (x *TripBreakerRequest) String() string {
 func (*TripBreakerRequest) ProtoMessage() {}
 
 func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[124]
+	mi := &file_perdure_v1_client_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9103,7 +9316,7 @@ func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TripBreakerRequest.ProtoReflect.Descriptor instead.
 func (*TripBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{124}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *TripBreakerRequest) GetName() string {
@@ -9130,7 +9343,7 @@ type ResetBreakerRequest struct {
 
 func (x *ResetBreakerRequest) Reset() {
 	*x = ResetBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[125]
+	mi := &file_perdure_v1_client_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9142,7 +9355,7 @@ func (x *ResetBreakerRequest) String() string {
 func (*ResetBreakerRequest) ProtoMessage() {}
 
 func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[125]
+	mi := &file_perdure_v1_client_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9155,7 +9368,7 @@ func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetBreakerRequest.ProtoReflect.Descriptor instead.
 func (*ResetBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{125}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ResetBreakerRequest) GetName() string {
@@ -9178,7 +9391,7 @@ type PauseBreakerRequest struct {
 
 func (x *PauseBreakerRequest) Reset() {
 	*x = PauseBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[126]
+	mi := &file_perdure_v1_client_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9190,7 +9403,7 @@ func (x *PauseBreakerRequest) String() string {
 func (*PauseBreakerRequest) ProtoMessage() {}
 
 func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[126]
+	mi := &file_perdure_v1_client_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9203,7 +9416,7 @@ func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBreakerRequest.ProtoReflect.Descriptor instead.
 func (*PauseBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{126}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *PauseBreakerRequest) GetName() string {
@@ -9236,7 +9449,7 @@ type QueuesRequest struct {
 
 func (x *QueuesRequest) Reset() {
 	*x = QueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[127]
+	mi := &file_perdure_v1_client_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9248,7 +9461,7 @@ func (x *QueuesRequest) String() string {
 func (*QueuesRequest) ProtoMessage() {}
 
 func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[127]
+	mi := &file_perdure_v1_client_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9261,7 +9474,7 @@ func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuesRequest.ProtoReflect.Descriptor instead.
 func (*QueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{127}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{130}
 }
 
 // QueueStatus is how a queue stands on the server that answers.
@@ -9284,7 +9497,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[128]
+	mi := &file_perdure_v1_client_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9296,7 +9509,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[128]
+	mi := &file_perdure_v1_client_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9309,7 +9522,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{128}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *QueueStatus) GetName() string {
@@ -9392,7 +9605,7 @@ type QueueStatusList struct {
 
 func (x *QueueStatusList) Reset() {
 	*x = QueueStatusList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[129]
+	mi := &file_perdure_v1_client_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9404,7 +9617,7 @@ func (x *QueueStatusList) String() string {
 func (*QueueStatusList) ProtoMessage() {}
 
 func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[129]
+	mi := &file_perdure_v1_client_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9417,7 +9630,7 @@ func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatusList.ProtoReflect.Descriptor instead.
 func (*QueueStatusList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{129}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *QueueStatusList) GetQueues() []*QueueStatus {
@@ -9436,7 +9649,7 @@ type AllowanceRequest struct {
 
 func (x *AllowanceRequest) Reset() {
 	*x = AllowanceRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[130]
+	mi := &file_perdure_v1_client_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9448,7 +9661,7 @@ func (x *AllowanceRequest) String() string {
 func (*AllowanceRequest) ProtoMessage() {}
 
 func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[130]
+	mi := &file_perdure_v1_client_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9461,7 +9674,7 @@ func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceRequest.ProtoReflect.Descriptor instead.
 func (*AllowanceRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{130}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{133}
 }
 
 // AllowanceValue is how much of the system a tenant may use. A zero field sets no bound.
@@ -9481,7 +9694,7 @@ type AllowanceValue struct {
 
 func (x *AllowanceValue) Reset() {
 	*x = AllowanceValue{}
-	mi := &file_perdure_v1_client_proto_msgTypes[131]
+	mi := &file_perdure_v1_client_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9493,7 +9706,7 @@ func (x *AllowanceValue) String() string {
 func (*AllowanceValue) ProtoMessage() {}
 
 func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[131]
+	mi := &file_perdure_v1_client_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9506,7 +9719,7 @@ func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceValue.ProtoReflect.Descriptor instead.
 func (*AllowanceValue) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{131}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *AllowanceValue) GetOpen() int64 {
@@ -9548,7 +9761,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[132]
+	mi := &file_perdure_v1_client_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9560,7 +9773,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[132]
+	mi := &file_perdure_v1_client_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9573,7 +9786,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{132}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *PauseQueueRequest) GetName() string {
@@ -9600,7 +9813,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[133]
+	mi := &file_perdure_v1_client_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9612,7 +9825,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[133]
+	mi := &file_perdure_v1_client_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9625,7 +9838,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{133}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ResumeQueueRequest) GetName() string {
@@ -9646,7 +9859,7 @@ type DeliverRequest struct {
 
 func (x *DeliverRequest) Reset() {
 	*x = DeliverRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[134]
+	mi := &file_perdure_v1_client_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9658,7 +9871,7 @@ func (x *DeliverRequest) String() string {
 func (*DeliverRequest) ProtoMessage() {}
 
 func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[134]
+	mi := &file_perdure_v1_client_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9671,7 +9884,7 @@ func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverRequest.ProtoReflect.Descriptor instead.
 func (*DeliverRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{134}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *DeliverRequest) GetMessage() []byte {
@@ -10346,7 +10559,25 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x06limits\x18\x01 \x03(\v2\x17.perdure.v1.LimitStatusR\x06limits\"W\n" +
 	"\x0fSetLimitRequest\x12'\n" +
 	"\x05limit\x18\x01 \x01(\v2\x11.perdure.v1.LimitR\x05limit\x12\x1b\n" +
-	"\tany_queue\x18\x02 \x01(\bR\banyQueue\"(\n" +
+	"\tany_queue\x18\x02 \x01(\bR\banyQueue\":\n" +
+	"\x0fTryLimitRequest\x12'\n" +
+	"\x05limit\x18\x01 \x01(\v2\x11.perdure.v1.LimitR\x05limit\"\xb3\x01\n" +
+	"\n" +
+	"LimitTrial\x12(\n" +
+	"\x04uses\x18\x01 \x03(\v2\x14.perdure.v1.TrialUseR\x04uses\x12\x1d\n" +
+	"\n" +
+	"other_keys\x18\x02 \x01(\x03R\totherKeys\x12\x1d\n" +
+	"\n" +
+	"other_held\x18\x03 \x01(\x03R\totherHeld\x12#\n" +
+	"\rother_waiting\x18\x04 \x01(\x03R\fotherWaiting\x12\x18\n" +
+	"\apartial\x18\x05 \x01(\bR\apartial\"\x94\x01\n" +
+	"\bTrialUse\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
+	"\x04held\x18\x02 \x01(\x03R\x04held\x12\x18\n" +
+	"\awaiting\x18\x03 \x01(\x03R\awaiting\x12\x18\n" +
+	"\adelayed\x18\x04 \x01(\x03R\adelayed\x12\x16\n" +
+	"\x06excess\x18\x05 \x01(\x03R\x06excess\x12\x16\n" +
+	"\x06clears\x18\x06 \x01(\x03R\x06clears\"(\n" +
 	"\x12DeleteLimitRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x11\n" +
 	"\x0fBreakersRequest\"\x96\x02\n" +
@@ -10446,7 +10677,7 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x19BREAKER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BREAKER_STATE_CLOSED\x10\x01\x12\x16\n" +
 	"\x12BREAKER_STATE_OPEN\x10\x02\x12\x1b\n" +
-	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xae#\n" +
+	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xef#\n" +
 	"\rClientService\x12<\n" +
 	"\x06Server\x12\x19.perdure.v1.ServerRequest\x1a\x17.perdure.v1.ServerReply\x129\n" +
 	"\x05Start\x12\x18.perdure.v1.StartRequest\x1a\x16.perdure.v1.StartReply\x12E\n" +
@@ -10506,6 +10737,7 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"ListQueues\x12\x1d.perdure.v1.ListQueuesRequest\x1a\x15.perdure.v1.QueueList\x12:\n" +
 	"\x06Limits\x12\x19.perdure.v1.LimitsRequest\x1a\x15.perdure.v1.LimitList\x129\n" +
 	"\bSetLimit\x12\x1b.perdure.v1.SetLimitRequest\x1a\x10.perdure.v1.Done\x12?\n" +
+	"\bTryLimit\x12\x1b.perdure.v1.TryLimitRequest\x1a\x16.perdure.v1.LimitTrial\x12?\n" +
 	"\vDeleteLimit\x12\x1e.perdure.v1.DeleteLimitRequest\x1a\x10.perdure.v1.Done\x12@\n" +
 	"\bBreakers\x12\x1b.perdure.v1.BreakersRequest\x1a\x17.perdure.v1.BreakerList\x12H\n" +
 	"\fBreakerRules\x12\x1b.perdure.v1.BreakersRequest\x1a\x1b.perdure.v1.BreakerRuleList\x127\n" +
@@ -10542,7 +10774,7 @@ func file_perdure_v1_client_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_client_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 135)
+var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 138)
 var file_perdure_v1_client_proto_goTypes = []any{
 	(MailboxVerb)(0),             // 0: perdure.v1.MailboxVerb
 	(StreamKind)(0),              // 1: perdure.v1.StreamKind
@@ -10665,336 +10897,343 @@ var file_perdure_v1_client_proto_goTypes = []any{
 	(*LimitStatus)(nil),          // 118: perdure.v1.LimitStatus
 	(*LimitList)(nil),            // 119: perdure.v1.LimitList
 	(*SetLimitRequest)(nil),      // 120: perdure.v1.SetLimitRequest
-	(*DeleteLimitRequest)(nil),   // 121: perdure.v1.DeleteLimitRequest
-	(*BreakersRequest)(nil),      // 122: perdure.v1.BreakersRequest
-	(*BreakerRule)(nil),          // 123: perdure.v1.BreakerRule
-	(*BreakerRuleList)(nil),      // 124: perdure.v1.BreakerRuleList
-	(*BreakerStatus)(nil),        // 125: perdure.v1.BreakerStatus
-	(*BreakerList)(nil),          // 126: perdure.v1.BreakerList
-	(*DeleteBreakerRequest)(nil), // 127: perdure.v1.DeleteBreakerRequest
-	(*TripBreakerRequest)(nil),   // 128: perdure.v1.TripBreakerRequest
-	(*ResetBreakerRequest)(nil),  // 129: perdure.v1.ResetBreakerRequest
-	(*PauseBreakerRequest)(nil),  // 130: perdure.v1.PauseBreakerRequest
-	(*QueuesRequest)(nil),        // 131: perdure.v1.QueuesRequest
-	(*QueueStatus)(nil),          // 132: perdure.v1.QueueStatus
-	(*QueueStatusList)(nil),      // 133: perdure.v1.QueueStatusList
-	(*AllowanceRequest)(nil),     // 134: perdure.v1.AllowanceRequest
-	(*AllowanceValue)(nil),       // 135: perdure.v1.AllowanceValue
-	(*PauseQueueRequest)(nil),    // 136: perdure.v1.PauseQueueRequest
-	(*ResumeQueueRequest)(nil),   // 137: perdure.v1.ResumeQueueRequest
-	(*DeliverRequest)(nil),       // 138: perdure.v1.DeliverRequest
-	(Status)(0),                  // 139: perdure.v1.Status
-	(*Address)(nil),              // 140: perdure.v1.Address
-	(*Payload)(nil),              // 141: perdure.v1.Payload
-	(ReusePolicy)(0),             // 142: perdure.v1.ReusePolicy
-	(*Label)(nil),                // 143: perdure.v1.Label
-	(*TaskSpec)(nil),             // 144: perdure.v1.TaskSpec
-	(*Terms)(nil),                // 145: perdure.v1.Terms
-	(*ErrorDetail)(nil),          // 146: perdure.v1.ErrorDetail
-	(*Outcome)(nil),              // 147: perdure.v1.Outcome
-	(*Failure)(nil),              // 148: perdure.v1.Failure
-	(*Link)(nil),                 // 149: perdure.v1.Link
-	(*HistoryEvent)(nil),         // 150: perdure.v1.HistoryEvent
-	(*Description)(nil),          // 151: perdure.v1.Description
-	(*Reason)(nil),               // 152: perdure.v1.Reason
-	(*Start)(nil),                // 153: perdure.v1.Start
-	(*TaskRef)(nil),              // 154: perdure.v1.TaskRef
+	(*TryLimitRequest)(nil),      // 121: perdure.v1.TryLimitRequest
+	(*LimitTrial)(nil),           // 122: perdure.v1.LimitTrial
+	(*TrialUse)(nil),             // 123: perdure.v1.TrialUse
+	(*DeleteLimitRequest)(nil),   // 124: perdure.v1.DeleteLimitRequest
+	(*BreakersRequest)(nil),      // 125: perdure.v1.BreakersRequest
+	(*BreakerRule)(nil),          // 126: perdure.v1.BreakerRule
+	(*BreakerRuleList)(nil),      // 127: perdure.v1.BreakerRuleList
+	(*BreakerStatus)(nil),        // 128: perdure.v1.BreakerStatus
+	(*BreakerList)(nil),          // 129: perdure.v1.BreakerList
+	(*DeleteBreakerRequest)(nil), // 130: perdure.v1.DeleteBreakerRequest
+	(*TripBreakerRequest)(nil),   // 131: perdure.v1.TripBreakerRequest
+	(*ResetBreakerRequest)(nil),  // 132: perdure.v1.ResetBreakerRequest
+	(*PauseBreakerRequest)(nil),  // 133: perdure.v1.PauseBreakerRequest
+	(*QueuesRequest)(nil),        // 134: perdure.v1.QueuesRequest
+	(*QueueStatus)(nil),          // 135: perdure.v1.QueueStatus
+	(*QueueStatusList)(nil),      // 136: perdure.v1.QueueStatusList
+	(*AllowanceRequest)(nil),     // 137: perdure.v1.AllowanceRequest
+	(*AllowanceValue)(nil),       // 138: perdure.v1.AllowanceValue
+	(*PauseQueueRequest)(nil),    // 139: perdure.v1.PauseQueueRequest
+	(*ResumeQueueRequest)(nil),   // 140: perdure.v1.ResumeQueueRequest
+	(*DeliverRequest)(nil),       // 141: perdure.v1.DeliverRequest
+	(Status)(0),                  // 142: perdure.v1.Status
+	(*Address)(nil),              // 143: perdure.v1.Address
+	(*Payload)(nil),              // 144: perdure.v1.Payload
+	(ReusePolicy)(0),             // 145: perdure.v1.ReusePolicy
+	(*Label)(nil),                // 146: perdure.v1.Label
+	(*TaskSpec)(nil),             // 147: perdure.v1.TaskSpec
+	(*Terms)(nil),                // 148: perdure.v1.Terms
+	(*ErrorDetail)(nil),          // 149: perdure.v1.ErrorDetail
+	(*Outcome)(nil),              // 150: perdure.v1.Outcome
+	(*Failure)(nil),              // 151: perdure.v1.Failure
+	(*Link)(nil),                 // 152: perdure.v1.Link
+	(*HistoryEvent)(nil),         // 153: perdure.v1.HistoryEvent
+	(*Description)(nil),          // 154: perdure.v1.Description
+	(*Reason)(nil),               // 155: perdure.v1.Reason
+	(*Start)(nil),                // 156: perdure.v1.Start
+	(*TaskRef)(nil),              // 157: perdure.v1.TaskRef
 }
 var file_perdure_v1_client_proto_depIdxs = []int32{
 	5,   // 0: perdure.v1.ViewList.views:type_name -> perdure.v1.View
 	5,   // 1: perdure.v1.SetViewRequest.view:type_name -> perdure.v1.View
-	139, // 2: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
+	142, // 2: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
 	11,  // 3: perdure.v1.ChangePage.changes:type_name -> perdure.v1.Change
-	140, // 4: perdure.v1.Change.address:type_name -> perdure.v1.Address
-	139, // 5: perdure.v1.Change.status:type_name -> perdure.v1.Status
+	143, // 4: perdure.v1.Change.address:type_name -> perdure.v1.Address
+	142, // 5: perdure.v1.Change.status:type_name -> perdure.v1.Status
 	14,  // 6: perdure.v1.DeadLetterList.letters:type_name -> perdure.v1.DeadLetter
-	140, // 7: perdure.v1.Target.address:type_name -> perdure.v1.Address
-	141, // 8: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
-	140, // 9: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
-	141, // 10: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
-	142, // 11: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	143, // 7: perdure.v1.Target.address:type_name -> perdure.v1.Address
+	144, // 8: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
+	143, // 9: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
+	144, // 10: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
+	145, // 11: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
 	19,  // 12: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
-	143, // 13: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
-	144, // 14: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
-	145, // 15: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
-	139, // 16: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
+	146, // 13: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
+	147, // 14: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
+	148, // 15: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
+	142, // 16: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
 	20,  // 17: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
 	21,  // 18: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
-	146, // 19: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
+	149, // 19: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
 	23,  // 20: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
 	18,  // 21: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
-	147, // 22: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
+	150, // 22: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
 	18,  // 23: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
-	141, // 24: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
+	144, // 24: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
 	18,  // 25: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
-	141, // 26: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
-	148, // 27: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
+	144, // 26: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
+	151, // 27: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
 	18,  // 28: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
 	18,  // 29: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
 	0,   // 30: perdure.v1.SignalsRequest.verb:type_name -> perdure.v1.MailboxVerb
-	149, // 31: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
-	141, // 32: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
+	152, // 31: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
+	144, // 32: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
 	31,  // 33: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
 	18,  // 34: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
-	141, // 35: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
+	144, // 35: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
 	18,  // 36: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
-	141, // 37: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
-	141, // 38: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
+	144, // 37: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
+	144, // 38: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
 	18,  // 39: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
-	141, // 40: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
+	144, // 40: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
 	18,  // 41: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
 	18,  // 42: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
-	150, // 43: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
-	139, // 44: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
+	153, // 43: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
+	142, // 44: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
 	41,  // 45: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
-	151, // 46: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
+	154, // 46: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
 	42,  // 47: perdure.v1.TallyRequest.select:type_name -> perdure.v1.ListRequest
 	47,  // 48: perdure.v1.TallyReply.groups:type_name -> perdure.v1.TallyGroup
-	139, // 49: perdure.v1.TallyGroup.status:type_name -> perdure.v1.Status
+	142, // 49: perdure.v1.TallyGroup.status:type_name -> perdure.v1.Status
 	18,  // 50: perdure.v1.ExplainRequest.target:type_name -> perdure.v1.Target
 	51,  // 51: perdure.v1.Explanation.nodes:type_name -> perdure.v1.ExplainedNode
 	52,  // 52: perdure.v1.Explanation.edges:type_name -> perdure.v1.ExplainedEdge
-	140, // 53: perdure.v1.Reference.address:type_name -> perdure.v1.Address
+	143, // 53: perdure.v1.Reference.address:type_name -> perdure.v1.Address
 	50,  // 54: perdure.v1.ExplainedNode.of:type_name -> perdure.v1.Reference
-	139, // 55: perdure.v1.ExplainedNode.status:type_name -> perdure.v1.Status
-	152, // 56: perdure.v1.ExplainedNode.reasons:type_name -> perdure.v1.Reason
+	142, // 55: perdure.v1.ExplainedNode.status:type_name -> perdure.v1.Status
+	155, // 56: perdure.v1.ExplainedNode.reasons:type_name -> perdure.v1.Reason
 	55,  // 57: perdure.v1.SeriesReply.lines:type_name -> perdure.v1.SeriesLine
 	56,  // 58: perdure.v1.SeriesReply.nodes:type_name -> perdure.v1.SeriesNode
-	140, // 59: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
-	144, // 60: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
-	152, // 61: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
-	141, // 62: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
+	143, // 59: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
+	147, // 60: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
+	155, // 61: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
+	144, // 62: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
 	18,  // 63: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
 	60,  // 64: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
-	142, // 65: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	140, // 66: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
-	139, // 67: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
-	150, // 68: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
-	150, // 69: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
-	150, // 70: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
-	153, // 71: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
-	147, // 72: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
-	142, // 73: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	150, // 74: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
+	145, // 65: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	143, // 66: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
+	142, // 67: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
+	153, // 68: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
+	153, // 69: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
+	153, // 70: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
+	156, // 71: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
+	150, // 72: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
+	145, // 73: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	153, // 74: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
 	18,  // 75: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
 	66,  // 76: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
-	141, // 77: perdure.v1.BatchRequest.input:type_name -> perdure.v1.Payload
-	139, // 78: perdure.v1.BatchJob.status:type_name -> perdure.v1.Status
-	148, // 79: perdure.v1.BatchJob.failure:type_name -> perdure.v1.Failure
-	152, // 80: perdure.v1.BatchJob.reasons:type_name -> perdure.v1.Reason
+	144, // 77: perdure.v1.BatchRequest.input:type_name -> perdure.v1.Payload
+	142, // 78: perdure.v1.BatchJob.status:type_name -> perdure.v1.Status
+	151, // 79: perdure.v1.BatchJob.failure:type_name -> perdure.v1.Failure
+	155, // 80: perdure.v1.BatchJob.reasons:type_name -> perdure.v1.Reason
 	71,  // 81: perdure.v1.BatchJob.progress:type_name -> perdure.v1.BatchProgress
 	72,  // 82: perdure.v1.BatchProgress.errors:type_name -> perdure.v1.BatchError
 	70,  // 83: perdure.v1.BatchPage.batches:type_name -> perdure.v1.BatchJob
-	140, // 84: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
-	141, // 85: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
-	140, // 86: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
-	140, // 87: perdure.v1.Entity.address:type_name -> perdure.v1.Address
-	141, // 88: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
-	149, // 89: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
+	143, // 84: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
+	144, // 85: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
+	143, // 86: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
+	143, // 87: perdure.v1.Entity.address:type_name -> perdure.v1.Address
+	144, // 88: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
+	152, // 89: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
 	77,  // 90: perdure.v1.Entity.log:type_name -> perdure.v1.OperationRecord
-	149, // 91: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
-	148, // 92: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
-	141, // 93: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
+	152, // 91: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
+	151, // 92: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
+	144, // 93: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
 	78,  // 94: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
 	76,  // 95: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
 	79,  // 96: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
-	152, // 97: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
+	155, // 97: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
 	76,  // 98: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
-	140, // 99: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
-	140, // 100: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
+	143, // 99: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
+	143, // 100: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
 	0,   // 101: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
-	140, // 102: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
+	143, // 102: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
 	85,  // 103: perdure.v1.EditEntityRequest.version:type_name -> perdure.v1.EntityVersion
-	141, // 104: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
+	144, // 104: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
 	85,  // 105: perdure.v1.EditEntityReply.version:type_name -> perdure.v1.EntityVersion
-	148, // 106: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
+	151, // 106: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
 	88,  // 107: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
-	140, // 108: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
-	144, // 109: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
-	141, // 110: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
+	143, // 108: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
+	147, // 109: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
+	144, // 110: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
 	90,  // 111: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
-	148, // 112: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
-	140, // 113: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
+	151, // 112: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
+	143, // 113: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
 	91,  // 114: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
 	93,  // 115: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
 	88,  // 116: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
 	88,  // 117: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
-	141, // 118: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
-	140, // 119: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
+	144, // 118: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
+	143, // 119: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
 	88,  // 120: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
 	18,  // 121: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
 	99,  // 122: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
-	141, // 123: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
+	144, // 123: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
 	101, // 124: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
 	99,  // 125: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
 	104, // 126: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
 	99,  // 127: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
 	1,   // 128: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
-	141, // 129: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
+	144, // 129: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
 	107, // 130: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
 	110, // 131: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
 	113, // 132: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
 	2,   // 133: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
-	154, // 134: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
-	154, // 135: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
+	157, // 134: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
+	157, // 135: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
 	116, // 136: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
 	117, // 137: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
 	118, // 138: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
 	116, // 139: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
-	123, // 140: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
-	3,   // 141: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
-	123, // 142: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
-	125, // 143: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
-	132, // 144: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
-	16,  // 145: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
-	20,  // 146: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
-	22,  // 147: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
-	20,  // 148: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
-	25,  // 149: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
-	27,  // 150: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
-	28,  // 151: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
-	29,  // 152: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
-	29,  // 153: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
-	29,  // 154: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
-	29,  // 155: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
-	30,  // 156: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
-	33,  // 157: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
-	34,  // 158: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
-	36,  // 159: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
-	38,  // 160: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
-	39,  // 161: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
-	42,  // 162: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
-	42,  // 163: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
-	45,  // 164: perdure.v1.ClientService.Tally:input_type -> perdure.v1.TallyRequest
-	48,  // 165: perdure.v1.ClientService.Explain:input_type -> perdure.v1.ExplainRequest
-	53,  // 166: perdure.v1.ClientService.Series:input_type -> perdure.v1.SeriesRequest
-	57,  // 167: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
-	58,  // 168: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
-	61,  // 169: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
-	61,  // 170: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
-	61,  // 171: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
-	63,  // 172: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
-	64,  // 173: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
-	67,  // 174: perdure.v1.ClientService.StartBatch:input_type -> perdure.v1.BatchRequest
-	68,  // 175: perdure.v1.ClientService.Batch:input_type -> perdure.v1.BatchTarget
-	69,  // 176: perdure.v1.ClientService.ListBatches:input_type -> perdure.v1.ListBatchesRequest
-	68,  // 177: perdure.v1.ClientService.CancelBatch:input_type -> perdure.v1.BatchTarget
-	74,  // 178: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
-	75,  // 179: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
-	81,  // 180: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
-	83,  // 181: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
-	84,  // 182: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
-	86,  // 183: perdure.v1.ClientService.EditEntity:input_type -> perdure.v1.EditEntityRequest
-	89,  // 184: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
-	89,  // 185: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
-	89,  // 186: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
-	95,  // 187: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
-	96,  // 188: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
-	98,  // 189: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
-	95,  // 190: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
-	100, // 191: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
-	103, // 192: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
-	106, // 193: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
-	109, // 194: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
-	112, // 195: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
-	115, // 196: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
-	120, // 197: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
-	121, // 198: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
-	122, // 199: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
-	122, // 200: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
-	123, // 201: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
-	127, // 202: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
-	128, // 203: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
-	129, // 204: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
-	130, // 205: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
-	131, // 206: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
-	134, // 207: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
-	135, // 208: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
-	136, // 209: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
-	137, // 210: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
-	4,   // 211: perdure.v1.ClientService.Views:input_type -> perdure.v1.ViewsRequest
-	7,   // 212: perdure.v1.ClientService.SetView:input_type -> perdure.v1.SetViewRequest
-	8,   // 213: perdure.v1.ClientService.DeleteView:input_type -> perdure.v1.DeleteViewRequest
-	9,   // 214: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
-	138, // 215: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
-	12,  // 216: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
-	17,  // 217: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
-	21,  // 218: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
-	24,  // 219: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
-	26,  // 220: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
-	26,  // 221: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
-	15,  // 222: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
-	15,  // 223: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
-	15,  // 224: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
-	15,  // 225: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
-	15,  // 226: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
-	15,  // 227: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
-	32,  // 228: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
-	35,  // 229: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
-	35,  // 230: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
-	37,  // 231: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
-	151, // 232: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
-	40,  // 233: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
-	43,  // 234: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
-	44,  // 235: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
-	46,  // 236: perdure.v1.ClientService.Tally:output_type -> perdure.v1.TallyReply
-	49,  // 237: perdure.v1.ClientService.Explain:output_type -> perdure.v1.Explanation
-	54,  // 238: perdure.v1.ClientService.Series:output_type -> perdure.v1.SeriesReply
-	43,  // 239: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
-	59,  // 240: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
-	62,  // 241: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
-	62,  // 242: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
-	62,  // 243: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
-	62,  // 244: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
-	65,  // 245: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
-	70,  // 246: perdure.v1.ClientService.StartBatch:output_type -> perdure.v1.BatchJob
-	70,  // 247: perdure.v1.ClientService.Batch:output_type -> perdure.v1.BatchJob
-	73,  // 248: perdure.v1.ClientService.ListBatches:output_type -> perdure.v1.BatchPage
-	15,  // 249: perdure.v1.ClientService.CancelBatch:output_type -> perdure.v1.Done
-	35,  // 250: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
-	80,  // 251: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
-	82,  // 252: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
-	15,  // 253: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
-	32,  // 254: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
-	87,  // 255: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
-	92,  // 256: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
-	44,  // 257: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
-	94,  // 258: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
-	91,  // 259: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
-	97,  // 260: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
-	15,  // 261: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
-	15,  // 262: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
-	102, // 263: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
-	105, // 264: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
-	108, // 265: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
-	111, // 266: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
-	114, // 267: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
-	119, // 268: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
-	15,  // 269: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
-	15,  // 270: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
-	126, // 271: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
-	124, // 272: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
-	15,  // 273: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
-	15,  // 274: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
-	15,  // 275: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
-	15,  // 276: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
-	15,  // 277: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
-	133, // 278: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
-	135, // 279: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
-	15,  // 280: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
-	15,  // 281: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
-	15,  // 282: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
-	6,   // 283: perdure.v1.ClientService.Views:output_type -> perdure.v1.ViewList
-	5,   // 284: perdure.v1.ClientService.SetView:output_type -> perdure.v1.View
-	15,  // 285: perdure.v1.ClientService.DeleteView:output_type -> perdure.v1.Done
-	10,  // 286: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
-	15,  // 287: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
-	13,  // 288: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
-	217, // [217:289] is the sub-list for method output_type
-	145, // [145:217] is the sub-list for method input_type
-	145, // [145:145] is the sub-list for extension type_name
-	145, // [145:145] is the sub-list for extension extendee
-	0,   // [0:145] is the sub-list for field type_name
+	116, // 140: perdure.v1.TryLimitRequest.limit:type_name -> perdure.v1.Limit
+	123, // 141: perdure.v1.LimitTrial.uses:type_name -> perdure.v1.TrialUse
+	126, // 142: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
+	3,   // 143: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
+	126, // 144: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
+	128, // 145: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
+	135, // 146: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
+	16,  // 147: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
+	20,  // 148: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
+	22,  // 149: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
+	20,  // 150: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
+	25,  // 151: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
+	27,  // 152: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
+	28,  // 153: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
+	29,  // 154: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
+	29,  // 155: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
+	29,  // 156: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
+	29,  // 157: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
+	30,  // 158: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
+	33,  // 159: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
+	34,  // 160: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
+	36,  // 161: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
+	38,  // 162: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
+	39,  // 163: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
+	42,  // 164: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
+	42,  // 165: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
+	45,  // 166: perdure.v1.ClientService.Tally:input_type -> perdure.v1.TallyRequest
+	48,  // 167: perdure.v1.ClientService.Explain:input_type -> perdure.v1.ExplainRequest
+	53,  // 168: perdure.v1.ClientService.Series:input_type -> perdure.v1.SeriesRequest
+	57,  // 169: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
+	58,  // 170: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
+	61,  // 171: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
+	61,  // 172: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
+	61,  // 173: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
+	63,  // 174: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
+	64,  // 175: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
+	67,  // 176: perdure.v1.ClientService.StartBatch:input_type -> perdure.v1.BatchRequest
+	68,  // 177: perdure.v1.ClientService.Batch:input_type -> perdure.v1.BatchTarget
+	69,  // 178: perdure.v1.ClientService.ListBatches:input_type -> perdure.v1.ListBatchesRequest
+	68,  // 179: perdure.v1.ClientService.CancelBatch:input_type -> perdure.v1.BatchTarget
+	74,  // 180: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
+	75,  // 181: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
+	81,  // 182: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
+	83,  // 183: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
+	84,  // 184: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
+	86,  // 185: perdure.v1.ClientService.EditEntity:input_type -> perdure.v1.EditEntityRequest
+	89,  // 186: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
+	89,  // 187: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
+	89,  // 188: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
+	95,  // 189: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
+	96,  // 190: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
+	98,  // 191: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
+	95,  // 192: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
+	100, // 193: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
+	103, // 194: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
+	106, // 195: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
+	109, // 196: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
+	112, // 197: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
+	115, // 198: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
+	120, // 199: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
+	121, // 200: perdure.v1.ClientService.TryLimit:input_type -> perdure.v1.TryLimitRequest
+	124, // 201: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
+	125, // 202: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
+	125, // 203: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
+	126, // 204: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
+	130, // 205: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
+	131, // 206: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
+	132, // 207: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
+	133, // 208: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
+	134, // 209: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
+	137, // 210: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
+	138, // 211: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
+	139, // 212: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
+	140, // 213: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
+	4,   // 214: perdure.v1.ClientService.Views:input_type -> perdure.v1.ViewsRequest
+	7,   // 215: perdure.v1.ClientService.SetView:input_type -> perdure.v1.SetViewRequest
+	8,   // 216: perdure.v1.ClientService.DeleteView:input_type -> perdure.v1.DeleteViewRequest
+	9,   // 217: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
+	141, // 218: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
+	12,  // 219: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
+	17,  // 220: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
+	21,  // 221: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
+	24,  // 222: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
+	26,  // 223: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
+	26,  // 224: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
+	15,  // 225: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
+	15,  // 226: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
+	15,  // 227: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
+	15,  // 228: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
+	15,  // 229: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
+	15,  // 230: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
+	32,  // 231: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
+	35,  // 232: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
+	35,  // 233: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
+	37,  // 234: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
+	154, // 235: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
+	40,  // 236: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
+	43,  // 237: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
+	44,  // 238: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
+	46,  // 239: perdure.v1.ClientService.Tally:output_type -> perdure.v1.TallyReply
+	49,  // 240: perdure.v1.ClientService.Explain:output_type -> perdure.v1.Explanation
+	54,  // 241: perdure.v1.ClientService.Series:output_type -> perdure.v1.SeriesReply
+	43,  // 242: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
+	59,  // 243: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
+	62,  // 244: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
+	62,  // 245: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
+	62,  // 246: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
+	62,  // 247: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
+	65,  // 248: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
+	70,  // 249: perdure.v1.ClientService.StartBatch:output_type -> perdure.v1.BatchJob
+	70,  // 250: perdure.v1.ClientService.Batch:output_type -> perdure.v1.BatchJob
+	73,  // 251: perdure.v1.ClientService.ListBatches:output_type -> perdure.v1.BatchPage
+	15,  // 252: perdure.v1.ClientService.CancelBatch:output_type -> perdure.v1.Done
+	35,  // 253: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
+	80,  // 254: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
+	82,  // 255: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
+	15,  // 256: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
+	32,  // 257: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
+	87,  // 258: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
+	92,  // 259: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
+	44,  // 260: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
+	94,  // 261: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
+	91,  // 262: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
+	97,  // 263: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
+	15,  // 264: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
+	15,  // 265: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
+	102, // 266: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
+	105, // 267: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
+	108, // 268: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
+	111, // 269: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
+	114, // 270: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
+	119, // 271: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
+	15,  // 272: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
+	122, // 273: perdure.v1.ClientService.TryLimit:output_type -> perdure.v1.LimitTrial
+	15,  // 274: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
+	129, // 275: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
+	127, // 276: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
+	15,  // 277: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
+	15,  // 278: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
+	15,  // 279: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
+	15,  // 280: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
+	15,  // 281: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
+	136, // 282: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
+	138, // 283: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
+	15,  // 284: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
+	15,  // 285: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
+	15,  // 286: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
+	6,   // 287: perdure.v1.ClientService.Views:output_type -> perdure.v1.ViewList
+	5,   // 288: perdure.v1.ClientService.SetView:output_type -> perdure.v1.View
+	15,  // 289: perdure.v1.ClientService.DeleteView:output_type -> perdure.v1.Done
+	10,  // 290: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
+	15,  // 291: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
+	13,  // 292: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
+	220, // [220:293] is the sub-list for method output_type
+	147, // [147:220] is the sub-list for method input_type
+	147, // [147:147] is the sub-list for extension type_name
+	147, // [147:147] is the sub-list for extension extendee
+	0,   // [0:147] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_client_proto_init() }
@@ -11018,7 +11257,7 @@ func file_perdure_v1_client_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_client_proto_rawDesc), len(file_perdure_v1_client_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   135,
+			NumMessages:   138,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -72,6 +72,7 @@ const (
 	ClientService_ListQueues_FullMethodName    = "/perdure.v1.ClientService/ListQueues"
 	ClientService_Limits_FullMethodName        = "/perdure.v1.ClientService/Limits"
 	ClientService_SetLimit_FullMethodName      = "/perdure.v1.ClientService/SetLimit"
+	ClientService_TryLimit_FullMethodName      = "/perdure.v1.ClientService/TryLimit"
 	ClientService_DeleteLimit_FullMethodName   = "/perdure.v1.ClientService/DeleteLimit"
 	ClientService_Breakers_FullMethodName      = "/perdure.v1.ClientService/Breakers"
 	ClientService_BreakerRules_FullMethodName  = "/perdure.v1.ClientService/BreakerRules"
@@ -220,6 +221,8 @@ type ClientServiceClient interface {
 	Limits(ctx context.Context, in *LimitsRequest, opts ...grpc.CallOption) (*LimitList, error)
 	// SetLimit creates or changes a limit.
 	SetLimit(ctx context.Context, in *SetLimitRequest, opts ...grpc.CallOption) (*Done, error)
+	// TryLimit returns what a limit would do to tasks that are open now, and sets nothing.
+	TryLimit(ctx context.Context, in *TryLimitRequest, opts ...grpc.CallOption) (*LimitTrial, error)
 	// DeleteLimit removes a limit. Tasks that name it wait until it exists again.
 	DeleteLimit(ctx context.Context, in *DeleteLimitRequest, opts ...grpc.CallOption) (*Done, error)
 	// Breakers returns the circuit breakers that have a state or that tasks have used.
@@ -845,6 +848,16 @@ func (c *clientServiceClient) SetLimit(ctx context.Context, in *SetLimitRequest,
 	return out, nil
 }
 
+func (c *clientServiceClient) TryLimit(ctx context.Context, in *TryLimitRequest, opts ...grpc.CallOption) (*LimitTrial, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LimitTrial)
+	err := c.cc.Invoke(ctx, ClientService_TryLimit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clientServiceClient) DeleteLimit(ctx context.Context, in *DeleteLimitRequest, opts ...grpc.CallOption) (*Done, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Done)
@@ -1171,6 +1184,8 @@ type ClientServiceServer interface {
 	Limits(context.Context, *LimitsRequest) (*LimitList, error)
 	// SetLimit creates or changes a limit.
 	SetLimit(context.Context, *SetLimitRequest) (*Done, error)
+	// TryLimit returns what a limit would do to tasks that are open now, and sets nothing.
+	TryLimit(context.Context, *TryLimitRequest) (*LimitTrial, error)
 	// DeleteLimit removes a limit. Tasks that name it wait until it exists again.
 	DeleteLimit(context.Context, *DeleteLimitRequest) (*Done, error)
 	// Breakers returns the circuit breakers that have a state or that tasks have used.
@@ -1382,6 +1397,9 @@ func (UnimplementedClientServiceServer) Limits(context.Context, *LimitsRequest) 
 }
 func (UnimplementedClientServiceServer) SetLimit(context.Context, *SetLimitRequest) (*Done, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetLimit not implemented")
+}
+func (UnimplementedClientServiceServer) TryLimit(context.Context, *TryLimitRequest) (*LimitTrial, error) {
+	return nil, status.Error(codes.Unimplemented, "method TryLimit not implemented")
 }
 func (UnimplementedClientServiceServer) DeleteLimit(context.Context, *DeleteLimitRequest) (*Done, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteLimit not implemented")
@@ -2365,6 +2383,24 @@ func _ClientService_SetLimit_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClientService_TryLimit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TryLimitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).TryLimit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_TryLimit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).TryLimit(ctx, req.(*TryLimitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClientService_DeleteLimit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteLimitRequest)
 	if err := dec(in); err != nil {
@@ -2894,6 +2930,10 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetLimit",
 			Handler:    _ClientService_SetLimit_Handler,
+		},
+		{
+			MethodName: "TryLimit",
+			Handler:    _ClientService_TryLimit_Handler,
 		},
 		{
 			MethodName: "DeleteLimit",

@@ -774,6 +774,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/executions/{workflow}/{key}/relations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read the parent, the children, the runs and the forks of an execution */
+        get: operations["get-relations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/executions/{workflow}/{key}/reset": {
         parameters: {
             query?: never;
@@ -1170,6 +1187,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/limits/{name}/trial": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Say what a limit would do to tasks that are open now, and set nothing */
+        post: operations["try-limit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/locks": {
         parameters: {
             query?: never;
@@ -1317,6 +1351,23 @@ export interface paths {
         put?: never;
         /** Resume a paused queue */
         post: operations["resume-queue"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedule-changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Pause or resume many schedules */
+        post: operations["change-schedules"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2386,6 +2437,14 @@ export interface components {
              */
             rate?: string;
         };
+        LimitTrial: {
+            /** @description The keys that are not listed */
+            others: components["schemas"]["OtherKeys"];
+            /** @description Not all open tasks were counted, because there are too many */
+            partial: boolean;
+            /** @description The keys with the most tasks first; at most 100 */
+            uses: components["schemas"]["TrialUse"][];
+        };
         Link: {
             reason: components["schemas"]["Reason"];
             /** @description An execution or an entity, as workflow/key or entity/key */
@@ -2807,6 +2866,75 @@ export interface components {
             /** @description What the code can match the error by */
             type?: string;
         };
+        RelatedChild: {
+            /** Format: date-time */
+            ended?: string;
+            failure?: components["schemas"]["Failure"];
+            key: string;
+            /**
+             * Format: int64
+             * @description Of the event that started it
+             */
+            position: number;
+            /** Format: date-time */
+            started: string | null;
+            /** @description How it ended; absent if the run has not learned of its end */
+            status?: string;
+            step: string;
+            workflow: string;
+        };
+        RelatedFork: {
+            began_with: components["schemas"]["Past"];
+            key: string;
+            run: string;
+            status: string;
+            workflow: string;
+        };
+        RelatedParent: {
+            key: string;
+            run: string;
+            step?: string;
+            workflow: string;
+        };
+        RelatedRun: {
+            began_with?: components["schemas"]["Past"];
+            current: boolean;
+            /** Format: date-time */
+            ended?: string;
+            /** @description The run that it continues as */
+            next?: string;
+            /** @description The run that it continues */
+            previous?: string;
+            /** @description The closed run whose key it took */
+            replaced?: string;
+            run: string;
+            /** Format: date-time */
+            started: string | null;
+            status: string;
+        };
+        Relations: {
+            /**
+             * Format: int64
+             * @description The position behind which others are
+             */
+            after: number;
+            /** @description Where its first events come from, if it is a fork, a retry, a reset or an import */
+            began_with?: components["schemas"]["Past"];
+            /** @description What its code has started, in order; at most 1,000 */
+            children: components["schemas"]["RelatedChild"][];
+            /** @description Executions that began with its past, the newest first */
+            forks?: components["schemas"]["RelatedFork"][];
+            /** @description All executions were searched that could be a fork */
+            forks_complete: boolean;
+            /** @description There may be others: ask again with after */
+            more_children: boolean;
+            more_runs: boolean;
+            /** @description What has started it; absent if a client did */
+            parent?: components["schemas"]["RelatedParent"];
+            run: string;
+            /** @description The runs of its key, the newest first; at most 100 */
+            runs: components["schemas"]["RelatedRun"][];
+        };
         RequeueBody: {
             /** @description Also a task that was requeued before */
             again?: boolean;
@@ -2873,6 +3001,20 @@ export interface components {
             starts: string;
             zone?: string;
         };
+        ScheduleChange: {
+            /** @description Why it has not obeyed */
+            error?: string;
+            name: string;
+        };
+        ScheduleChanges: {
+            /**
+             * Format: int64
+             * @description How many have not obeyed
+             */
+            failed: number;
+            /** @description By name */
+            items: components["schemas"]["ScheduleChange"][];
+        };
         ScheduleList: {
             errors: string[];
             items: components["schemas"]["ScheduleBody"][];
@@ -2890,6 +3032,26 @@ export interface components {
              * @description Of a backfill
              */
             to?: string;
+        };
+        SchedulesChangeInputBody: {
+            /** @description All schedules of the tenant */
+            all?: boolean;
+            /** @description The schedules that this app has applied */
+            app?: string;
+            /**
+             * @description These schedules
+             * @example [
+             *       "nightly"
+             *     ]
+             */
+            names?: string[];
+            /** @description Of a pause */
+            reason?: string;
+            /**
+             * @example pause
+             * @enum {string}
+             */
+            verb: "pause" | "resume";
         };
         SendInputBody: {
             input?: unknown;
@@ -3141,6 +3303,31 @@ export interface components {
             /** Format: date-time */
             due: string | null;
             id: string;
+        };
+        TrialUse: {
+            /** @description How long the tasks that could start now would take to start, because of the rate */
+            clears?: string;
+            /**
+             * Format: int64
+             * @description Tasks that start later
+             */
+            delayed: number;
+            /**
+             * Format: int64
+             * @description How many tasks that run or could start now would have to wait, because of the concurrency
+             */
+            excess: number;
+            /**
+             * Format: int64
+             * @description Tasks that run
+             */
+            held: number;
+            key?: string;
+            /**
+             * Format: int64
+             * @description Tasks that could start now
+             */
+            waiting: number;
         };
         Use: {
             /** Format: int64 */
@@ -5172,6 +5359,47 @@ export interface operations {
             };
         };
     };
+    "get-relations": {
+        parameters: {
+            query?: {
+                /** @description The id of a run; the current run by default */
+                run?: string;
+                /** @description Only children behind this position of the history */
+                after?: number;
+                /** @description Also search for forks: the newest 5,000 executions of the workflow that started later */
+                forks?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description The workflow; task: and the activity for a task */
+                workflow: string;
+                /** @description The key of the execution; write a slash as %2F */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Relations"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "reset-execution": {
         parameters: {
             query?: {
@@ -6148,6 +6376,41 @@ export interface operations {
             };
         };
     };
+    "try-limit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LimitRule"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LimitTrial"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "list-locks": {
         parameters: {
             query?: {
@@ -6430,6 +6693,39 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "change-schedules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SchedulesChangeInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleChanges"];
+                };
             };
             /** @description Error */
             default: {

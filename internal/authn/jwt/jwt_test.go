@@ -467,7 +467,12 @@ func TestRefreshIsBounded(t *testing.T) {
 
 		go func() {
 			defer close(ended)
-			s.Run(ctx, nil, func(*jwt.KeySet) { reads++ })
+			s.Run(ctx, func(keys *jwt.KeySet, err error) {
+				if err != nil || !keys.Has("r") {
+					t.Error(err)
+				}
+				reads++
+			})
 		}()
 
 		for range 600 {
@@ -475,10 +480,19 @@ func TestRefreshIsBounded(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 
-		cancel()
-		<-ended
+		synctest.Wait()
 		if reads < 9 || reads > 10 {
 			t.Errorf("%d reads in ten minutes", reads)
+		}
+
+		// An operator does not wait.
+		before := reads
+		s.Reload()
+		synctest.Wait()
+		cancel()
+		<-ended
+		if reads != before+1 {
+			t.Errorf("%d reads after a reload, want one", reads-before)
 		}
 	})
 }

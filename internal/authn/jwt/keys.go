@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"math/big"
@@ -25,6 +26,7 @@ const (
 // KeySet is the keys of an issuer.
 type KeySet struct {
 	keys map[string]publicKey
+	sum  [sha256.Size]byte // of the text
 }
 
 // publicKey is a key and the one algorithm that it is for.
@@ -43,6 +45,9 @@ func (s *KeySet) Has(id string) bool {
 	_, ok := s.keys[id]
 	return ok
 }
+
+// Same reports whether two sets were read from the same text.
+func (s *KeySet) Same(other *KeySet) bool { return s.sum == other.sum }
 
 // jwk is a key in a set.
 type jwk struct {
@@ -65,7 +70,7 @@ func ParseKeys(data []byte) (*KeySet, error) {
 		return nil, fault.New(fault.Invalid, "the key set has %d keys, at most %d are allowed", len(all.Keys), maxKeys)
 	}
 
-	s := &KeySet{map[string]publicKey{}}
+	s := &KeySet{keys: map[string]publicKey{}, sum: sha256.Sum256(data)}
 	for i := range all.Keys {
 		k := &all.Keys[i]
 		if k.Use != "" && k.Use != "sig" || len(k.Ops) > 0 && !slices.Contains(k.Ops, "verify") || !keyID.MatchString(k.Kid) {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -26,35 +24,40 @@ const (
 	refreshLeast = time.Minute
 )
 
-// Source is where the keys of an issuer are: a file, or a URL.
+// Source is where the keys of an issuer are: a file, a URL, or what the issuer says.
 type Source struct {
-	place  string
+	place  string       // of the keys, or of the configuration of the issuer
+	issuer string       // that says where its keys are; empty if place has them
 	client *http.Client // nil for a file
 	wake   chan struct{}
+	now    chan struct{}
+}
+
+func newSource(place string) *Source {
+	return &Source{place: place, wake: make(chan struct{}, 1), now: make(chan struct{}, 1)}
 }
 
 // NewSource returns a source. A URL must use https, unless it is on this machine.
 func NewSource(place string) (*Source, error) {
-	s := &Source{place: place, wake: make(chan struct{}, 1)}
+	s := newSource(place)
 	if place == "" {
 		return nil, fault.New(fault.Invalid, "tokens need a key set: a file or a URL")
 	}
 	if !strings.Contains(place, "://") {
 		return s, nil
 	}
-
-	u, err := url.Parse(place)
-	if err != nil || u.Host == "" || u.User != nil {
-		return nil, fault.New(fault.Invalid, "%.200q is not the URL of a key set", place)
+	if err := checkURL("a key set", place, false); err != nil {
+		return nil, err
 	}
-	if u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
-		return nil, fault.New(fault.Invalid, "the URL of the key set must use https")
-	}
-
-	s.client = &http.Client{Timeout: fetchTime, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return errors.New("the key set is somewhere else, and redirects are not followed")
-	}}
+	s.client = newClient()
 	return s, nil
+}
+
+// newClient returns a client that follows no redirects.
+func newClient() *http.Client {
+	return &http.Client{Timeout: fetchTime, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return errors.New("it is somewhere else, and redirects are not followed")
+	}}
 }
 
 func isLoopback(host string) bool {
@@ -72,13 +75,26 @@ func (s *Source) Load(ctx context.Context) (*KeySet, error) {
 }
 
 func (s *Source) read(ctx context.Context) ([]byte, error) {
-	if s.client == nil {
+	switch {
+	case s.client == nil:
 		return os.ReadFile(s.place)
+	case s.issuer == "":
+		return s.get(ctx, s.place, maxSet)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.place, nil)
+	place, err := s.locate(ctx)
 	if err != nil {
 		return nil, err
 	}
+	return s.get(ctx, place, maxSet)
+}
+
+// get reads a URL. It returns at most one byte more than a bound.
+func (s *Source) get(ctx context.Context, place string, most int64) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, place, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", "application/json")
 
 	got, err := s.client.Do(r)
 	if err != nil {
@@ -89,7 +105,7 @@ func (s *Source) read(ctx context.Context) ([]byte, error) {
 		return nil, errors.New(got.Status)
 	}
 
-	return io.ReadAll(io.LimitReader(got.Body, maxSet+1))
+	return io.ReadAll(io.LimitReader(got.Body, most+1))
 }
 
 // Refresh asks Run to read the keys soon. It does not block.
@@ -100,9 +116,17 @@ func (s *Source) Refresh() {
 	}
 }
 
-// Run reads the keys again from time to time and passes them to take, until ctx ends. When the keys
-// cannot be read, the old ones stay.
-func (s *Source) Run(ctx context.Context, log *slog.Logger, take func(*KeySet)) {
+// Reload asks Run to read the keys at once, for an operator. It does not block.
+func (s *Source) Reload() {
+	select {
+	case s.now <- struct{}{}:
+	default: // it is asked already
+	}
+}
+
+// Run reads the keys again from time to time and passes them, or why they could not be read, to
+// got, until ctx ends.
+func (s *Source) Run(ctx context.Context, got func(*KeySet, error)) {
 	next := time.NewTimer(refreshEvery)
 	defer next.Stop()
 	last := time.Now()
@@ -111,6 +135,7 @@ func (s *Source) Run(ctx context.Context, log *slog.Logger, take func(*KeySet)) 
 		case <-ctx.Done():
 			return
 		case <-next.C:
+		case <-s.now:
 		case <-s.wake:
 			if wait := refreshLeast - time.Since(last); wait > 0 {
 				next.Reset(min(wait, refreshEvery))
@@ -121,11 +146,9 @@ func (s *Source) Run(ctx context.Context, log *slog.Logger, take func(*KeySet)) 
 		last = time.Now()
 		next.Reset(refreshEvery)
 		keys, err := s.Load(ctx)
-		switch {
-		case err == nil:
-			take(keys)
-		case ctx.Err() == nil:
-			log.Warn("the keys for tokens could not be read again; the old ones stay", "error", err)
+		if ctx.Err() != nil {
+			return
 		}
+		got(keys, err)
 	}
 }

@@ -138,6 +138,15 @@ func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQue
 	return f.change(ctx, e.key, e.make)
 }
 
+// CheckLimit refuses a rule that SetLimit would refuse, for any queue.
+func (f *Flow) CheckLimit(tenant string, l rule.Limit) error {
+	e, err := f.editLimit(tenant, l, nil)
+	if err == nil {
+		_, _, err = e.make(nil)
+	}
+	return err
+}
+
 // edit is a change of one setting, as change makes it.
 type edit struct {
 	key  store.SettingKey
