@@ -24,6 +24,7 @@ import (
 	"github.com/perdure/perdure/internal/authz"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pooled"
+	"github.com/perdure/perdure/internal/wire"
 )
 
 // Defaults of a Config.
@@ -170,6 +171,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.MaxConcurrentStreams(uint32(min(max(c.MaxStreams, 1), math.MaxInt32))),
 		grpc.ConnectionTimeout(handshakeTime),
 		grpc.ReadBufferSize(0), // connections share buffers, or have the buffers of TLS
+		grpc.StaticStreamWindowSize(wire.CallWindow), grpc.StaticConnWindowSize(wire.ConnWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silence, Timeout: patience}),
 		grpc.InTapHandle(s.admit),

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/resolver/manual"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/wire"
 )
 
 // Defaults of a Config.
@@ -187,6 +188,7 @@ func (c *Config) options() []grpc.DialOption {
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: pingTimeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(c.MaxReply)),
+		grpc.WithStaticStreamWindowSize(wire.CallWindow), grpc.WithStaticConnWindowSize(wire.ConnWindow),
 	}
 
 	if c.Token != "" || c.Tenant != "" {

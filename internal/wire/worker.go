@@ -15,6 +15,17 @@ import (
 // Protocol is the version of the worker protocol that this build speaks.
 const Protocol = 1
 
+// Windows bound what a side may send before the other side has taken it. They do not change: gRPC
+// would otherwise measure the connection, with a ping and a window update for nearly every message
+// of a connection that is not busy.
+const (
+	// CallWindow is how many bytes of a call may be on their way, or wait until they are read. A
+	// single message may be larger.
+	CallWindow = 1 << 20
+	// ConnWindow is how many bytes of a connection may be on their way.
+	ConnWindow = 4 << 20
+)
+
 // WorkflowJoin is an offer to run workflows. The tenant is that of the connection, as in the other
 // offers.
 func WorkflowJoin(o *model.Offer) *pb.Join {
