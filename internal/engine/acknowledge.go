@@ -64,14 +64,32 @@ func (k *clerk) tidyLast(ctx context.Context) {
 	k.tidy(ctx)
 }
 
-// fillReceipt tells the server of a client how to remove the remembered answer to a request, when
-// the client has received it. sole says that there is an answer, and that no other copy of the
-// request can arrive.
+// fillReceipt tells the server of a client in which era clients draw ids, and how to remove the
+// remembered answer to a request when the client has received it. sole says that there is an
+// answer, and that no other copy of the request can arrive.
 func (e *Engine) fillReceipt(ctx context.Context, m *model.Message, sole bool) {
 	r := model.ReceiptOf(ctx)
-	if r == nil || !sole || m.RequestID == "" {
+	if r == nil {
+		return
+	}
+	r.Era = e.eraOf(m.To)
+	if !sole || m.RequestID == "" {
 		return
 	}
 	key := store.RequestKey{Shard: m.To.Shard(e.cfg.Store.Info().Shards), Address: m.To, ID: m.RequestID}
 	r.Forget = func() { e.clerk.acknowledge(key) }
+}
+
+// eraOf returns the era of the lane that owns an address; empty if no lane of this node does.
+func (e *Engine) eraOf(a model.Address) string {
+	inc := e.current()
+	if inc == nil {
+		return ""
+	}
+	if s := inc.lane(a.Shard(len(inc.owner))); s != nil {
+		if era := s.era.Load(); era != nil {
+			return *era
+		}
+	}
+	return ""
 }

@@ -33,7 +33,8 @@ type laneShell struct {
 	aside   asideLog
 	// trouble is why the store took nothing at the last commit, for callers that give up waiting.
 	trouble atomic.Pointer[error]
-	landed  bool // the lane has committed a batch itself: there is more to do
+	landed  bool                   // the lane has committed a batch itself: there is more to do
+	era     atomic.Pointer[string] // in which clients draw ids; nil before the lane has begun
 	// unstored is what was not stored when the lane ended. It is read when run has returned.
 	unstored lane.Unstored
 
@@ -132,6 +133,7 @@ func (s *laneShell) loop(ctx context.Context) {
 		// Flush applies waiting inputs and timers, and seals a batch if none is in flight.
 		// Everything that the inputs caused leaves in one output.
 		s.lane.Flush(now)
+		s.publishEra()
 		out = s.lane.Take(out)
 		s.inc.board.Propose()
 
@@ -161,6 +163,15 @@ func (s *laneShell) loop(ctx context.Context) {
 		_ = s.carryOut(ctx, &out) // the error is the one that ends the loop
 		s.abandon(cause)
 		return
+	}
+}
+
+// publishEra tells the servers of clients in which era these draw ids. Callers whose answers are
+// in the output of this round learn it.
+func (s *laneShell) publishEra() {
+	era := s.lane.Era()
+	if known := s.era.Load(); known == nil || *known != era {
+		s.era.Store(&era)
 	}
 }
 

@@ -2,10 +2,13 @@ package grpcapi
 
 import (
 	"context"
-	"strings"
 	"sync"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/wire"
 )
 
 // maxReceipts bounds the answers that clients have not confirmed. Older ones stay in the store
@@ -55,9 +58,10 @@ func (r *receipts) confirm(tenant string, ids []string) {
 	}
 }
 
-// withReceipt makes a call, and keeps how to remove its answer if the client has drawn its id.
+// withReceipt makes a call. If the client has drawn its id, the server keeps how to remove the
+// answer, and tells the client in which era it should draw the next ids.
 func withReceipt[R any](ctx context.Context, c *client, id string, call func(context.Context) (R, error)) (R, error) {
-	if !strings.HasPrefix(id, model.DrawnIDs) {
+	if !model.IsDrawnID(id) {
 		return call(ctx)
 	}
 
@@ -65,6 +69,10 @@ func withReceipt[R any](ctx context.Context, c *client, id string, call func(con
 	reply, err := call(model.WithReceipt(ctx, &r))
 	if r.Forget != nil {
 		c.receipts.add(receipt{tenantOf(ctx), id}, r.Forget)
+	}
+	if r.Era != "" && r.Era != model.EraOf(id) {
+		// Without it the server looks up the next ids of the client.
+		_ = grpc.SetHeader(ctx, metadata.Pairs(wire.EraHeader, r.Era))
 	}
 	return reply, err
 }

@@ -1,16 +1,48 @@
 package model
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // DrawnIDs begins a request id that a client of a server has drawn, because its caller gave none.
 // No other request has it.
 const DrawnIDs = "~"
 
-// Receipt lets a server remove the remembered answer to a request once the client has received it.
+// MaxEra bounds the name of an era, in bytes.
+const MaxEra = 32
+
+// DrawnID returns an id for a request whose caller gave none. Random must never have been used
+// before. Era is the era in which the client draws the id, as the server has told it; empty if
+// the client does not know one. See lane/eras.go.
+func DrawnID(random, era string) string {
+	if era == "" {
+		return DrawnIDs + random
+	}
+	return DrawnIDs + random + "." + era
+}
+
+// IsDrawnID reports whether a client of a server has drawn a request id.
+func IsDrawnID(id string) bool { return strings.HasPrefix(BareRequestID(id), DrawnIDs) }
+
+// EraOf returns the era in which a client has drawn a request id; empty for other ids, and if the
+// client did not know one.
+func EraOf(id string) string {
+	if !IsDrawnID(id) {
+		return ""
+	}
+	_, era, _ := strings.Cut(id, ".")
+	return era
+}
+
+// Receipt is what a server learns about a request of a client besides the answer. The engine fills
+// it in.
 type Receipt struct {
-	// Forget removes the answer. The engine sets it. It stays nil if the answer must stay, because
-	// another copy of the request may still arrive.
+	// Forget removes the remembered answer once the client has received it. It is nil if the answer
+	// must stay, because another copy of the request may still arrive.
 	Forget func()
+	// Era is the era in which clients draw ids now; empty if this node does not know it.
+	Era string
 }
 
 type receiptKey struct{}

@@ -23,6 +23,27 @@ var links = []mutant{
 		tests: [][]string{laneTest("TestLateCopyOfALostConnection$")},
 	},
 	{
+		name:  "a lane believes ids that clients drew before it acquired shards",
+		file:  "internal/engine/lane/shards.go",
+		old:   "	l.eras.end()\n",
+		new:   "",
+		tests: [][]string{laneTest("TestAcquiredShardEndsEras$")},
+	},
+	{
+		name:  "a lane does not note the ids of clients that it has served",
+		file:  "internal/engine/lane/mail.go",
+		old:   "	l.eras.serve(id)\n",
+		new:   "",
+		tests: [][]string{laneTest("TestDrawnIDIsServedOnce$")},
+	},
+	{
+		name:  "a lane forgets the ids of the era before while it still believes them",
+		file:  "internal/engine/lane/eras.go",
+		old:   "nil, x.served\n",
+		new:   "nil, nil\n",
+		tests: [][]string{laneTest("TestErasHaveABound$")},
+	},
+	{
 		name:  "the lane forgets lost connections when there are many",
 		file:  "internal/engine/lane/linked.go",
 		old:   "ls.known, ls.forgot = nil, max(ls.forgot, now.Add(linkGrace))",

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -37,6 +38,7 @@ type Backend struct {
 	remembers time.Duration
 	limits    request.Limits // of the server
 	receipts  receipts
+	era       atomic.Pointer[string] // in which it draws request ids; nil before the first answer
 }
 
 // Dial connects to a server and asks it who the caller is. It fails when no server answers before

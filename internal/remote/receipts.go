@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/wire"
 )
 
 const (
@@ -90,14 +92,32 @@ func askUnder[M, R, Out any](ctx context.Context, b *Backend, v verb[M, R, Out],
 		return v.do(ctx, b, request(given))
 	}
 
-	id, tries, call := model.DrawnIDs+rand.Text(), 0, v.call
+	id, tries, call := b.drawID(), 0, v.call
+	var header metadata.MD
 	v.call = func(ctx context.Context, m *M, opts ...grpc.CallOption) (*R, error) {
 		tries++
-		return call(ctx, m, opts...)
+		return call(ctx, m, append(opts, grpc.Header(&header))...)
 	}
 	out, err := v.do(ctx, b, request(id))
+	b.readEra(header)
 	if tries == 1 { // a copy of a repeated request may still be on its way
 		b.receipts.add(id)
 	}
 	return out, err
+}
+
+// drawID returns a new request id, in the era that the server has told.
+func (b *Backend) drawID() string {
+	era := ""
+	if told := b.era.Load(); told != nil {
+		era = *told
+	}
+	return model.DrawnID(rand.Text(), era)
+}
+
+// readEra notes the era that the server has told, if it has.
+func (b *Backend) readEra(header metadata.MD) {
+	if eras := header[wire.EraHeader]; len(eras) == 1 && len(eras[0]) <= model.MaxEra {
+		b.era.Store(&eras[0])
+	}
 }

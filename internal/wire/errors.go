@@ -15,6 +15,9 @@ import (
 // call itself is a little later, so that the server can answer what the call was waiting for.
 const TimeoutHeader = "perdure-timeout"
 
+// EraHeader is in an answer of the server when the client should draw request ids in another era.
+const EraHeader = "perdure-era"
+
 // kindCodes is the one table of error kinds and status codes. The code is for clients that do not
 // read details; ErrorDetail has the kind itself.
 var kindCodes = [...]codes.Code{

@@ -365,7 +365,7 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 		if e.quarantine.why == nil {
 			switch in := in.(type) {
 			case *messageInput:
-				if in.once() && !in.sure(e) || in.early(e) || in.isDeadTaskOrder() {
+				if in.once() && !in.sure(l, e) || in.early(e) || in.isDeadTaskOrder() {
 					in.deadTask, in.lone = nil, true // the lane reads it again
 					unsure = append(unsure, in)
 					continue
@@ -480,7 +480,7 @@ func (in *messageInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 		l.applyWatched(now, e, in)
 		return
 	case in.origin.isRepeated():
-	case in.isOrder() && !in.refusedOnce && (!in.once() || in.sure(e)):
+	case in.isOrder() && !in.refusedOnce && (!in.once() || in.sure(l, e)):
 		l.refuseOrder(e, in, wayOut(in.origin.message, blocked))
 		return
 	case in.origin.remote():

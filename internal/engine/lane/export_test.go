@@ -47,3 +47,24 @@ func (ls *lostLinks) Has(link model.RunID) bool { return ls.has(link) }
 
 // Forgot returns until when requests may come over connections that were forgotten.
 func (ls *lostLinks) Forgot() model.Time { return ls.forgot }
+
+// Eras are the eras of a lane.
+type Eras = eras
+
+// MaxEra is how many ids an era has.
+const MaxEra = maxEra
+
+// NewEras returns eras whose names draw draws.
+func NewEras(draw func() model.RunID) *Eras { return &eras{draw: draw} }
+
+// Current returns the name of the current era.
+func (x *eras) Current() string { return x.current() }
+
+// Serve notes that the lane serves a request.
+func (x *eras) Serve(id string) { x.serve(id) }
+
+// IsNew reports whether a request certainly has not been served.
+func (x *eras) IsNew(id string) bool { return x.isNew(id) }
+
+// Kept is how many ids are kept.
+func (x *eras) Kept() int { return len(x.served) + len(x.servedBefore) }

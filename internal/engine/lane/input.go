@@ -151,8 +151,9 @@ func (in *messageInput) early(e *entry) bool {
 
 // sure reports whether the lane knows that the request has not been served. A lookup that is older
 // than another served request of the address proves nothing.
-func (in *messageInput) sure(e *entry) bool {
-	return in.lookup.fresh || in.lookup.checked && in.lookup.served == e.remembered
+func (in *messageInput) sure(l *Lane, e *entry) bool {
+	return in.lookup.fresh || in.lookup.checked && in.lookup.served == e.remembered ||
+		!in.lookup.seen && l.eras.isNew(in.origin.message.RequestID)
 }
 
 // isWrite reports whether the message is data that a claim writes beside the history.

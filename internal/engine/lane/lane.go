@@ -41,6 +41,7 @@ type Lane struct {
 	requests map[store.RequestKey]struct{}
 	acked    acknowledgements
 	lost     lostLinks
+	eras     eras // of the ids that clients draw
 
 	// What is read from the store.
 	loads     loads
@@ -89,6 +90,7 @@ func New(cfg Config) *Lane {
 	l.mail = newMailroom()
 	l.workers = newWorkers(&cfg)
 	l.reunion = newReunion()
+	l.eras.draw = cfg.NewRun
 
 	return l
 }

@@ -244,6 +244,7 @@ func (l *Lane) remember(b *building, e *entry, id string, a model.Answer) {
 	l.requests[key] = struct{}{}
 	l.mail.noteAnswer(key)
 	e.remembered++
+	l.eras.serve(id)
 	body := model.AppendAnswer(nil, &a)
 	b.batch.Requests = append(b.batch.Requests, store.Reply{RequestKey: key, Body: body})
 	b.bytes += rowBytes + len(body)

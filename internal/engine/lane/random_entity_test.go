@@ -69,6 +69,14 @@ func (v *village) draw(t *rapid.T, letter string) (input, key string) {
 	return fmt.Sprint(letter, v.n), rapid.SampledFrom(ledgers).Draw(t, "key")
 }
 
+// requestID returns a new request id: of a caller, or one that a client of a server draws.
+func (v *village) requestID(t *rapid.T, input string) string {
+	if rapid.Bool().Draw(t, "drawn") {
+		return model.DrawnID("r"+input, v.l.Era())
+	}
+	return "r" + input
+}
+
 // call is a call of a client under a request id, one way or not.
 func (v *village) call(c asked, name string, change ...func(*model.Message)) {
 	v.n++
@@ -86,12 +94,12 @@ func (v *village) clients() func(*rapid.T) {
 	actions := map[string]func(*rapid.T){}
 	actions["call"] = func(t *rapid.T) {
 		in, k := v.draw(t, "c")
-		v.call(asked{key: k, input: in, request: "r" + in}, "add")
+		v.call(asked{key: k, input: in, request: v.requestID(t, in)}, "add")
 	}
 
 	actions["pass"] = func(t *rapid.T) {
 		in, k := v.draw(t, "p")
-		v.call(asked{key: k, input: in, request: "r" + in}, "pass "+rapid.SampledFrom(ledgers).Draw(t, "to"), oneWay)
+		v.call(asked{key: k, input: in, request: v.requestID(t, in)}, "pass "+rapid.SampledFrom(ledgers).Draw(t, "to"), oneWay)
 	}
 
 	actions["repeat"] = func(t *rapid.T) {

@@ -46,7 +46,7 @@ func (in *messageInput) ready(l *Lane, e *entry) bool {
 	}
 
 	// The lane answers a repeated request with the remembered answer, so it first looks for one.
-	if in.once() && !in.sure(e) {
+	if in.once() && !in.sure(l, e) {
 		l.lookUp(e, in)
 		return false
 	}

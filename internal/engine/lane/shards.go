@@ -20,6 +20,7 @@ func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 		return
 	}
 	l.tenure++
+	l.eras.end()
 	ids := make([]model.ShardID, 0, len(shards))
 	for _, s := range shards {
 		sh := &shard{

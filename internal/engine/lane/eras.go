@@ -1,0 +1,78 @@
+package lane
+
+import (
+	"encoding/base64"
+	"hash/maphash"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// A client of a server draws the id of a request itself, because it sends the request again when
+// its connection breaks. To find out whether it has served an id before, the lane would have to
+// read the store for each request. So the lane divides its life into eras, and clients draw their
+// ids in the name of an era. The lane notes the ids that it has served. An id of the current era or
+// of the one before it was drawn after that era had begun. If the lane has not served it since, it
+// has never been served.
+//
+// This holds because nobody else serves requests to the shards of the lane. When the lane acquires
+// shards, another owner may have served requests to them. Then all earlier eras end, and the lane
+// looks their ids up.
+
+// maxEra is how many ids the lane serves in an era. It keeps a number of eight bytes for each of
+// them until the next era is over.
+const maxEra = 16 << 10
+
+// eras knows the ids that clients have drawn in the last two eras. The zero value has no era:
+// nothing is known.
+type eras struct {
+	name, before         string // of the current era and of the one before it; empty for none
+	served, servedBefore map[uint64]struct{}
+	draw                 func() model.RunID
+}
+
+// current returns the name of the current era. It draws a name that nobody can guess: a client
+// could otherwise draw ids for an era that has not begun.
+func (x *eras) current() string {
+	if x.name == "" {
+		id := x.draw()
+		x.name = base64.RawURLEncoding.EncodeToString(id[len(id)-8:])
+	}
+	return x.name
+}
+
+// end ends all eras.
+func (x *eras) end() { *x = eras{draw: x.draw} }
+
+// serve notes that the lane serves a request.
+func (x *eras) serve(id string) {
+	if !model.IsDrawnID(id) {
+		return
+	}
+	if len(x.served) >= maxEra {
+		x.name, x.before, x.served, x.servedBefore = "", x.name, nil, x.served
+	}
+	if x.served == nil {
+		x.served = map[uint64]struct{}{}
+	}
+	x.served[digest(id)] = struct{}{}
+}
+
+// isNew reports whether a request certainly has not been served.
+func (x *eras) isNew(id string) bool {
+	era := model.EraOf(id)
+	if era == "" || era != x.name && era != x.before {
+		return false
+	}
+	d := digest(id)
+	_, now := x.served[d]
+	_, then := x.servedBefore[d]
+	return !now && !then
+}
+
+var digestSeed = maphash.MakeSeed()
+
+// digest shortens an id. An id whose digest is that of another one is looked up for nothing.
+func digest(id string) uint64 { return maphash.String(digestSeed, id) }
+
+// Era returns the name of the current era, in which clients of a server draw ids.
+func (l *Lane) Era() string { return l.eras.current() }
