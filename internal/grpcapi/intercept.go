@@ -158,8 +158,8 @@ func (s *Server) logFailure(ctx context.Context, method string, err error) {
 // timed gives a call the deadline of the client's caller. The client itself waits a little longer,
 // so that the error can say what the call was waiting for.
 func timed(ctx context.Context) (context.Context, context.CancelFunc) {
-	header, _ := metadata.FromIncomingContext(ctx)
-	if values := header[wire.TimeoutHeader]; len(values) == 1 {
+	// This reads one header. FromIncomingContext would copy all of them.
+	if values := metadata.ValueFromIncomingContext(ctx, wire.TimeoutHeader); len(values) == 1 {
 		if left, err := strconv.ParseInt(values[0], 10, 64); err == nil {
 			return context.WithTimeout(ctx, time.Duration(left))
 		}
@@ -169,10 +169,10 @@ func timed(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // traced continues the trace of the client, if the call has one.
 func traced(ctx context.Context) context.Context {
-	header, ok := metadata.FromIncomingContext(ctx)
-	if !ok || len(header["traceparent"]) == 0 {
+	if len(metadata.ValueFromIncomingContext(ctx, "traceparent")) == 0 {
 		return ctx
 	}
+	header, _ := metadata.FromIncomingContext(ctx)
 	return propagation.TraceContext{}.Extract(ctx, carrier(header))
 }
 
