@@ -47,7 +47,7 @@ func (stageSession) Leave(context.Context) error                        { return
 func (stageSession) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}
 
 func (s *stage) activation(name string) model.Activation {
-	return model.Activation{Generation: 1, Start: model.Start{
+	return model.Activation{Generation: 1, Start: &model.Start{
 		Address: model.Address{Tenant: "default", Type: name, Key: "k"}, Run: model.RunID{9}, At: 1, Input: model.Payload{Data: []byte("1")},
 	}}
 }

@@ -67,6 +67,46 @@ func BenchmarkThreeSteps(b *testing.B) {
 	}
 }
 
+// BenchmarkLargeValues runs workflows of three steps with an input and results of 64 KiB.
+func BenchmarkLargeValues(b *testing.B) {
+	large := strings.Repeat("x", 64<<10)
+	three := perdure.NewWorkflow("large", func(ctx perdure.WorkflowCtx, in string) (out string, err error) {
+		for _, name := range [...]string{"first", "second", "third"} {
+			if out, err = perdure.Do(ctx, name, func(context.Context) (string, error) { return in, nil }); err != nil {
+				return "", err
+			}
+		}
+		return out, nil
+	})
+	for _, s := range benchStores {
+		b.Run(s.name, func(b *testing.B) {
+			app, err := embedded.Open(b.Context(), s.url(b), three)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = app.Close() }()
+			ctx := app.With(b.Context())
+			var n atomic.Int64
+			b.ReportAllocs()
+			b.SetParallelism(32)
+			b.ResetTimer()
+			before, written := processorTime(b), writtenBytes()
+
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := three.Run(ctx, large, perdure.RawKey(strconv.FormatInt(n.Add(1), 10))); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+
+			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(writtenBytes()-written)/float64(b.N), "written-B/op")
+		})
+	}
+}
+
 // BenchmarkTasks submits no-op tasks, 1,000 at a time, and waits until all have ended.
 func BenchmarkTasks(b *testing.B) {
 	noop := perdure.NewActivity("noop", func(context.Context, int) (perdure.Void, error) { return perdure.Void{}, nil }, perdure.OnQueue("bench"))

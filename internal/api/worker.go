@@ -78,6 +78,9 @@ type Session interface {
 	// applied the turn and recorded none; with Evict, which says why, if the turn ended the run, is
 	// stale, or cannot be applied. One Deliver may answer several turns, and an Evict answers all
 	// turns of its generation.
+	//
+	// The engine may use the commands of a turn until it has answered the turn, and no longer: the
+	// worker may then use their memory again.
 	Report(ctx context.Context, t model.Turn) error
 	// Release gives an idle run back, and the engine stores what it waits for. Without waits, the
 	// run could continue, but not here, because the worker is leaving. Afterwards the worker gets

@@ -88,7 +88,7 @@ func TestHistoriesAreBounded(t *testing.T) {
 	for i := range 20 {
 		id := model.RunID{byte(i + 1)}
 		q.Activate(&api.Activation{
-			Start: model.Start{Run: id, Address: flowAddress("t", "q", newID()), Input: jsonPayload(make([]byte, 500))}, Generation: 1,
+			Start: &model.Start{Run: id, Address: flowAddress("t", "q", newID()), Input: jsonPayload(make([]byte, 500))}, Generation: 1,
 			Events: []model.Event{{Seq: 1, Kind: model.EventSignalReceived, Name: strconv.Itoa(i), Input: jsonPayload(make([]byte, 500))}},
 		})
 		all = append(all, q.runs[id])

@@ -320,7 +320,7 @@ func (q *flowQueue) drop(r *run) {
 
 // Activate takes a run from the engine.
 func (q *flowQueue) Activate(a *api.Activation) {
-	r := &run{start: a.Start, generation: a.Generation, journal: newJournal(a.Start.Address.Key, false), evicted: make(chan struct{})}
+	r := &run{start: *a.Start, generation: a.Generation, journal: newJournal(a.Start.Address.Key, false), evicted: make(chan struct{})}
 	r.journal.bare = true
 	r.journal.add(&model.Event{Kind: model.EventStarted, At: a.Start.Zero(), Input: a.Start.Input})
 	q.d.places.put(a.Start.Address.Key, a.Start.Address)

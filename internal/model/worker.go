@@ -8,7 +8,8 @@ import (
 
 // Activation is a run handed to a worker.
 type Activation struct {
-	Start      Start
+	// Start is shared with the owner of the run. Nobody changes it.
+	Start      *Start
 	Generation uint64
 	// Events are the events after the start, including carried ones: positions 1, 2, …
 	Events []Event

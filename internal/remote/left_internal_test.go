@@ -25,7 +25,7 @@ func TestRunsAreNamedUntilTheirHistoryIsWhole(t *testing.T) {
 	t.Parallel()
 	worker := &survivor{}
 	r := newWorkflowRole(newMembership(&Work{tenant: "default"}, &pb.Join{}), worker)
-	a := model.Activation{Start: model.Start{Address: model.Address{Tenant: "default", Type: "wf", Key: "k"}, Run: model.RunID{1}}, Generation: 3}
+	a := model.Activation{Start: &model.Start{Address: model.Address{Tenant: "default", Type: "wf", Key: "k"}, Run: model.RunID{1}}, Generation: 3}
 	activate := func(more bool) {
 		t.Helper()
 		m := wire.Activation(&a)

@@ -178,7 +178,7 @@ func (e *ends) activated() (api.Session, model.RunID) {
 		e.t.Fatal(err)
 	}
 	run := model.RunID{1, 2, 3}
-	e.worker.Activate(&model.Activation{Start: model.Start{Address: address("flow", "k"), Run: run}, Generation: 7})
+	e.worker.Activate(&model.Activation{Start: &model.Start{Address: address("flow", "k"), Run: run}, Generation: 7})
 	if got := next(e.t, "the activation", e.told); got != "activate" {
 		e.t.Fatal(got)
 	}

@@ -12,7 +12,6 @@ import (
 type ask struct {
 	fut  Future
 	id   string // as recorded; see alias for inputs that are encoded differently today
-	kind askKind
 	name string
 	// position is file:line of the call. It is known if the call was made at the end of the
 	// history, or while a mismatch is examined.
@@ -21,9 +20,8 @@ type ask struct {
 
 	step *Step // of askStep
 	// of askStep: a queue executes it; nil when its body runs here. See task.go
-	task       *model.TaskSpec
-	caller     *Coroutine // the coroutine that waits for the step in the call that asked for it
-	cancelable bool       // a cancel request ends that wait
+	task   *model.TaskSpec
+	caller *Coroutine // the coroutine that waits for the step in the call that asked for it
 
 	// of askLock: what it locks; of askStep and askSend: the section that makes it
 	section  *section
@@ -32,16 +30,27 @@ type ask struct {
 	target   model.Address // of askChild, askWatch, askSend
 
 	seal Seal // seals what it sends; nil when that is stored as it is
+	// the request to the engine at the end of the history, unless the history has its record
+	pending *model.Command
+
+	// Small fields stand together, because a step is one of the most frequent allocations: with 8
+	// bytes more it would need an eighth more memory.
+	kind       askKind
+	state      stepState
+	cancelable bool // a cancel request ends the wait of caller
 	// its own record (child started, task scheduled, signal taken, sent) is in the history
 	recorded  bool
 	requested bool // of a task: the engine has been asked for it
-	// the request to the engine at the end of the history, unless the history has its record
-	pending   *model.Command
 	withdrawn bool // the code gave up on it
 	gone      bool // that is in the history
 	confirmed bool
+	// Guarded by the mutex of the run:
+	launched bool // its body runs on a goroutine of its own, or waits in line
+	dropped  bool // the outcome of the running body is no longer wanted
 
-	state   stepState
+	// expect counts events that were reported for it and have not come back.
+	expect atomic.Int32
+
 	attempt int // failed attempts so far
 	due     model.Time
 	length  time.Duration  // of askTimer, as the code gave it
@@ -49,17 +58,13 @@ type ask struct {
 	last    string         // the error of the last attempt
 	final   *model.Failure // its last attempt ended the step, which is not settled yet
 
-	// expect counts events that were reported for it and have not come back.
-	expect atomic.Int32
 	// passage belongs to an attempt that waits for limits or breakers, until its body begins.
 	passage atomic.Pointer[passage]
 
 	// Guarded by the mutex of the run.
-	body     *StepContext // of the running attempt
-	launched bool         // its body runs on a goroutine of its own, or waits in line
-	dropped  bool         // the outcome of the running body is no longer wanted
-	hurried  error        // why the code gave up on a step that settles
-	kept     *keptAttempt // gets the outcome, because the run was lost with its owner
+	body    *StepContext // of the running attempt
+	hurried error        // why the code gave up on a step that settles
+	kept    *keptAttempt // gets the outcome, because the run was lost with its owner
 }
 
 // stepState is how far a step has come in this activation.
@@ -111,6 +116,9 @@ func (m *machine) request(a *ask, c model.Command) {
 // command puts a command into the turn. The ask is its author: it is notified when the command is
 // recorded.
 func (m *machine) command(a *ask, c model.Command) {
+	if m.commands == nil && m.landed {
+		m.commands, m.outcome, m.landed = m.outcome[:0], nil, false
+	}
 	m.commands = append(m.commands, c)
 	if a != nil && a.seal != nil && c.Kind != model.CommandWithdraw {
 		m.unsealed = append(m.unsealed, unsealed{len(m.commands) - 1, a.seal})

@@ -71,7 +71,7 @@ func (s *memory) start(n int, events []model.Event) *memoryRun {
 	s.mu.Lock()
 	s.runs[id] = r
 	s.mu.Unlock()
-	s.w.Activate(&api.Activation{Start: model.Start{Address: model.Address{Type: "wf"}, Run: id, At: 1}, Generation: 1, Events: events, Now: 1})
+	s.w.Activate(&api.Activation{Start: &model.Start{Address: model.Address{Type: "wf"}, Run: id, At: 1}, Generation: 1, Events: events, Now: 1})
 	return r
 }
 

@@ -40,7 +40,7 @@ func conclude(ctx context.Context, cfg Config, h *model.History, q *model.Query)
 	w.draining.Store(true) // no body begins, and a run that waits is released at once
 	c := &checker{w: w, run: h.Start.Run, query: q, verdict: make(chan verdict, 1)}
 	w.Serve(c)
-	w.Activate(&model.Activation{Start: h.Start, Generation: firstGeneration, Events: h.Events, Now: lastTime(h)})
+	w.Activate(&model.Activation{Start: &h.Start, Generation: firstGeneration, Events: h.Events, Now: lastTime(h)})
 
 	select {
 	case v = <-c.verdict:

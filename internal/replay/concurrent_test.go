@@ -127,7 +127,7 @@ func TestManyRunsAtOnce(t *testing.T) {
 		b.mu.Lock()
 		b.runs[r.e.start.Run] = r
 		b.mu.Unlock()
-		b.w.Activate(&api.Activation{Start: r.e.start, Generation: 1, Now: r.e.start.At})
+		b.w.Activate(&api.Activation{Start: &r.e.start, Generation: 1, Now: r.e.start.At})
 		go b.commit(r, r.e.start.Run, rand.New(rand.NewPCG(uint64(n), 1)))
 	}
 

@@ -85,7 +85,7 @@ func (m *machine) hasTaken(seq int64) bool {
 
 // isShown reports whether the signal at an index has come to the code, which has not taken it.
 func (m *machine) isShown(name string, i int) bool {
-	has := func(f *Future) bool { return f.kind == futureSignal && f.received == i }
+	has := func(f *Future) bool { return f.kind == futureSignal && int(f.received) == i }
 	if q := m.signals[name]; q != nil && (slices.Contains(q.received, i) || slices.ContainsFunc(q.bound, has)) {
 		return true
 	}
@@ -95,7 +95,7 @@ func (m *machine) isShown(name string, i int) bool {
 
 // remove takes a signal away that has come to the code.
 func (m *machine) remove(name string, i int) {
-	has := func(f *Future) bool { return f.kind == futureSignal && f.received == i }
+	has := func(f *Future) bool { return f.kind == futureSignal && int(f.received) == i }
 	if b := m.inbox; b != nil {
 		b.ready = slices.DeleteFunc(b.ready, has)
 	}

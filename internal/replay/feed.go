@@ -18,6 +18,11 @@ func (m *machine) feed() {
 		m.now.Store(int64(e.At))
 	}
 
+	// A step has one outcome, so this event shows that the turn with it is committed.
+	if o := m.outcome; o != nil && e.ID == o[0].Event.ID && e.Kind == o[0].Event.Kind {
+		m.landed = true
+	}
+
 	// The code has run ahead: the event must be the one that it took for granted.
 	if len(m.ahead) > 0 {
 		m.compare(e)

@@ -28,15 +28,20 @@ type Future struct {
 	Handle any
 
 	m    *machine
-	kind futureKind
 	ask  *ask       // the step, timer, child or watch behind it
 	co   *Coroutine // the coroutine behind it, or the one that a pending receive belongs to
 	name string     // of the signal or promise
 
+	// Small fields stand together, because every step has a future.
+	kind     futureKind
+	done     bool
+	observed bool  // the code looked at the result
+	taken    bool  // of a signal: recorded as taken
+	received int32 // of a signal: index of the event
+
 	scope *Scope // the future ends with this scope; only for a step or timer that no call waits for
 	link  node[*Future]
 
-	done     bool
 	pos, sub int64 // when it was resolved: the position, and the order within one position
 	at       model.Time
 	out      model.Payload
@@ -44,9 +49,6 @@ type Future struct {
 	err      error
 	waiters  []*Coroutine
 	room     [1]*Coroutine // room for the first of them
-	observed bool          // the code looked at the result
-	taken    bool          // of a signal: recorded as taken
-	received int           // of a signal: index of the event
 }
 
 // FailedFuture returns the future of a call that was wrong. Get returns the error.

@@ -151,7 +151,7 @@ func (e *engine) reactivate(n int) {
 	e.gen++
 	e.held, e.told, e.reports, e.released = true, n, nil, false
 	e.news, e.seen, e.busy = int64(n), -1, true
-	a := api.Activation{Start: e.start, Generation: e.gen, Events: slices.Clone(e.events[:n]), Now: e.now()}
+	a := api.Activation{Start: &e.start, Generation: e.gen, Events: slices.Clone(e.events[:n]), Now: e.now()}
 	w := e.w
 	e.mu.Unlock()
 	w.Activate(&a)

@@ -87,8 +87,13 @@ type machine struct {
 	labels      []model.Label
 	strayLabels map[string]bool
 	// a mark is among the commands: nothing that depends on it may be reported before
-	marks    bool
+	marks bool
+	// landed says that the event of outcome has been fed: the engine is done with it
+	landed   bool
 	commands []model.Command
+	// outcome is the only command of the last turn, if that is the outcome of a step. The next turn
+	// uses its memory once it has landed.
+	outcome  *[1]model.Command
 	unsealed []unsealed
 	authors  []*ask // of the commands that are recorded
 	aheadN   int    // commands of the unreported turn that the code ran ahead of
@@ -303,6 +308,11 @@ func (m *machine) report(end *model.Close) bool {
 		m.r.remember(t.Waits)
 	}
 
+	m.outcome, m.landed = nil, false
+	// With an owner that may restart, the run keeps its commands until they are confirmed.
+	if c := m.commands; len(c) == 1 && c[0].Kind == model.CommandRecord && isOutcome(&c[0]) && !m.w.cfg.OwnerRestarts {
+		m.outcome = (*[1]model.Command)(c)
+	}
 	m.commands, m.aheadN, m.marks, m.unanswered = nil, 0, false, false
 	for _, a := range m.authors {
 		a.expect.Add(1)

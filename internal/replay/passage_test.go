@@ -39,7 +39,7 @@ func TestAttemptBeforeTheSession(t *testing.T) {
 				return model.Payload{}, nil
 			}})
 		}}})
-		s.w.Activate(&api.Activation{Start: model.Start{Address: model.Address{Type: "wf"}, Run: run, At: 1}, Generation: 1, Now: 1})
+		s.w.Activate(&api.Activation{Start: &model.Start{Address: model.Address{Type: "wf"}, Run: run, At: 1}, Generation: 1, Now: 1})
 		synctest.Wait()
 		s.w.Serve(s)
 		synctest.Wait()

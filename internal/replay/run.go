@@ -69,7 +69,7 @@ type run struct {
 
 func newRun(w *Worker, a *model.Activation, code Code) *run {
 	r := &run{
-		w: w, start: &a.Start, generation: a.Generation, code: code, begun: a.Begun, limits: a.Limits, ownerNow: a.Now, activated: time.Now(),
+		w: w, start: a.Start, generation: a.Generation, code: code, begun: a.Begun, limits: a.Limits, ownerNow: a.Now, activated: time.Now(),
 		busy: true,
 	}
 	r.events, r.inbox = pointers(r.room[:0], a.Events), r.letter[:0]

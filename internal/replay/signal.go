@@ -61,7 +61,7 @@ func (m *machine) offer(q *signalQueue, i int) {
 // at it.
 func (m *machine) bindSignal(f *Future, i int) {
 	e := m.r.events[i]
-	f.received, f.out, f.at = i, e.Input, e.At
+	f.received, f.out, f.at = int32(i), e.Input, e.At
 	if m.inbox == nil {
 		q := m.signalQueue(e.Name)
 		q.bound = append(q.bound, f)
@@ -82,7 +82,7 @@ func (m *machine) unbindSignal(f *Future) {
 func (m *machine) returnSignal(f *Future) {
 	f.co.forgetNext(f)
 	m.unbindSignal(f)
-	m.offer(m.signalQueue(f.name), f.received)
+	m.offer(m.signalQueue(f.name), int(f.received))
 }
 
 // take records that the code has taken a signal.

@@ -206,7 +206,7 @@ func TestLeastRecentlyUsedRunsAreReleasedAboveTheLimit(t *testing.T) {
 
 		s.w.Serve(s)
 		start := func(n byte) {
-			s.w.Activate(&api.Activation{Start: model.Start{Address: model.Address{Type: "wf"}, Run: model.RunID{n}, At: 1}, Generation: 1, Now: 1})
+			s.w.Activate(&api.Activation{Start: &model.Start{Address: model.Address{Type: "wf"}, Run: model.RunID{n}, At: 1}, Generation: 1, Now: 1})
 			pass(time.Second)
 		}
 		for n := range byte(3) {

@@ -130,7 +130,7 @@ func ReadEntityJoin(tenant string, j *pb.Join) model.EntityOffer {
 // Activation hands a run over. Its events are added by the caller, who may split them.
 func Activation(a *model.Activation) *pb.Activation {
 	return &pb.Activation{
-		Address: Address(a.Start.Address), Run: Run(a.Start.Run), At: int64(a.Start.At), Start: model.AppendStart(nil, &a.Start),
+		Address: Address(a.Start.Address), Run: Run(a.Start.Run), At: int64(a.Start.At), Start: model.AppendStart(nil, a.Start),
 		Generation: a.Generation, Now: int64(a.Now), Begun: a.Begun, MaxEvents: a.Limits.Events, MaxBytes: int64(a.Limits.Bytes),
 	}
 }
@@ -147,7 +147,7 @@ func ReadActivation(tenant string, a *pb.Activation) (model.Activation, error) {
 	}
 	events, err := ReadEvents(a.GetEvents())
 	return model.Activation{
-		Start: start, Generation: a.GetGeneration(), Events: events, Now: model.Time(a.GetNow()), Begun: a.GetBegun(),
+		Start: &start, Generation: a.GetGeneration(), Events: events, Now: model.Time(a.GetNow()), Begun: a.GetBegun(),
 		Limits: model.HistoryLimits{Events: a.GetMaxEvents(), Bytes: int(a.GetMaxBytes())},
 	}, err
 }

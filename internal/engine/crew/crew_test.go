@@ -177,7 +177,7 @@ func TestSilence(t *testing.T) {
 
 // activation returns a hand-over of a run.
 func activation(run model.RunID, generation uint64) *model.Activation {
-	return &model.Activation{Start: model.Start{Run: run, Address: model.Address{Tenant: "default", Type: "order", Key: "1"}}, Generation: generation}
+	return &model.Activation{Start: &model.Start{Run: run, Address: model.Address{Tenant: "default", Type: "order", Key: "1"}}, Generation: generation}
 }
 
 // events returns events of a run.

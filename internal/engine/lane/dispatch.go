@@ -184,7 +184,7 @@ func (l *Lane) activate(now model.Time, e *entry, s seat, events []model.Event) 
 	l.out.Calls = append(l.out.Calls, Call{
 		Kind: CallActivate, Worker: s.worker, Run: e.run(), Generation: e.hold.gen,
 		Activation: &model.Activation{
-			Start: e.x.Start, Generation: e.hold.gen, Events: events, Now: now, Begun: e.x.Parked || len(e.x.Timers()) > 0,
+			Start: &e.x.Start, Generation: e.hold.gen, Events: events, Now: now, Begun: e.x.Parked || len(e.x.Timers()) > 0,
 			Limits: model.HistoryLimits{Events: l.cfg.Limits.Events, Bytes: l.cfg.Limits.Bytes},
 		},
 	})

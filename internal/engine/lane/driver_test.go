@@ -256,7 +256,7 @@ func (r *rig) call(c lane.Call) {
 		if a.Start.Run != c.Run || a.Generation != c.Generation || c.Generation == 0 {
 			r.t.Fatalf("the activation of %s generation %d is of %s generation %d", c.Run, c.Generation, a.Start.Run, a.Generation)
 		}
-		h = &holding{worker: c.Worker, gen: c.Generation, start: a.Start}
+		h = &holding{worker: c.Worker, gen: c.Generation, start: *a.Start}
 		r.held[c.Run] = h
 		r.notPaused(h, "activated")
 		r.feed(h, a.Events)

@@ -152,7 +152,8 @@ func (l *Lane) letInputsGo(b *building) {
 		}
 		l.retention.finish(in)
 	}
-	b.inputs = nil
+	clear(b.inputs)
+	b.inputs = b.inputs[:0]
 }
 
 // raiseTokens notes the marks of a batch that has landed.

@@ -17,9 +17,10 @@ type entry struct {
 	address model.Address
 	shard   *shard
 	gone    bool // it has left memory: a late result for it changes nothing
+	known   bool // x is valid, even if it is nil
+	listed  bool // the lane has read that the last owner left it
 
-	x     *core.Execution // the current run; nil when there is none, or before it has been read
-	known bool            // x is valid, even if it is nil
+	x *core.Execution // the current run; nil when there is none, or before it has been read
 	// version counts how often the lane dropped the state or read it for a worker. A read that
 	// started under an older version is out of date.
 	version int
@@ -35,7 +36,6 @@ type entry struct {
 	quarantine quarantine // why the lane refuses inputs for it
 	queries    []*query   // asked of its code and not answered
 	remembered int        // requests that were served
-	listed     bool       // the lane has read that the last owner left it
 	// the run that the lane has started or given out itself, see reunion
 	ours model.RunID
 }

@@ -53,14 +53,14 @@ func (p *pending) forget() {
 
 // reading says what the lane reads for an address.
 type reading struct {
-	active bool // a read is in flight that inputs have to wait for
-	due    bool // the run must be read after that
+	active  bool // a read is in flight that inputs have to wait for
+	due     bool // the run must be read after that
+	bare    bool // the run has been read before, and has no tasks
+	history bool // the history is being read for a worker
 
-	history bool           // the history is being read for a worker
-	tail    []model.Event  // events committed since the read started
-	events  *[]model.Event // the history that was read, while it waits for batches in flight
-	bare    bool           // the run has been read before, and has no tasks
-	seat    seat           // for the worker that the run, or the entity, is read for
+	tail   []model.Event  // events committed since the read started
+	events *[]model.Event // the history that was read, while it waits for batches in flight
+	seat   seat           // for the worker that the run, or the entity, is read for
 }
 
 // beginHistory notes that the history is read for a worker from now on.
@@ -78,10 +78,10 @@ type holding struct {
 	run      model.RunID // the run that it holds, even while the state is read again
 	gen      uint64      // generation: each hand-over has its own
 	busy     bool        // the worker may be running a step, or may be about to run one
+	withheld bool        // the lane keeps events from it, because the run must leave it
 	told     int64       // position of the last event that the worker got
 	news     int64       // position of the last event that it has to answer with a turn
 	retrying []string    // steps that it has to repeat, until it reports on them
-	withheld bool        // the lane keeps events from it, because the run must leave it
 	weight   int         // bytes of room that the run takes
 	seat     seat        // the slot of the worker, while it is busy with the run
 }
@@ -150,9 +150,9 @@ func (h *holding) hear(t *model.Turn) {
 // committed. If the batch is refused, the worker keeps the run.
 type eviction struct {
 	pending bool          // the worker learns it after the commit of the batch
+	wanted  bool          // another worker must get the run afterwards
 	run     model.RunID   // the run that the worker loses
 	missed  []model.Event // events of the run since then
-	wanted  bool          // another worker must get the run afterwards
 	seat    seat          // the slot that the run takes until the worker learns it
 }
 

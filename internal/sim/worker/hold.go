@@ -82,8 +82,7 @@ func (w *Worker) Activate(a *model.Activation) {
 		return
 	}
 
-	start := a.Start
-	h := &Hold{w: w, run: start.Run, Gen: a.Generation, since: a.Now, m: s.NewMachine(&start)}
+	h := &Hold{w: w, run: a.Start.Run, Gen: a.Generation, since: a.Now, m: s.NewMachine(a.Start)}
 	h.m.Hide(a.Events)
 	w.Held[h.run] = h
 	h.awake()

@@ -369,12 +369,29 @@ func (t *batchWriter) writeEvents() error {
 		q.setInt(3, row.Event.Seq)
 		q.setInt(4, int64(row.Event.At))
 		q.setInt(5, int64(row.Event.Kind))
-		q.setBlob(6, t.bodies.next())
+		body := t.bodies.next()
+		if len(body) > inlineBody(t.w.pageSize) {
+			if err := t.body(row, body); err != nil {
+				return fmt.Errorf("body of event %d of %s: %w", row.Event.Seq, row.Run, err)
+			}
+			body = elsewhere
+		}
+		q.setBlob(6, body)
 		if err := q.run(); err != nil {
 			return fmt.Errorf("event %d of %s: %w", row.Event.Seq, row.Run, err)
 		}
 	}
 	return nil
+}
+
+// body inserts the body of an event that is too large for its row.
+func (t *batchWriter) body(row *store.EventRow, body []byte) error {
+	q := t.w.body
+	q.setBlob(1, row.Run[:])
+	q.setInt(2, int64(row.Shard))
+	q.setInt(3, row.Event.Seq)
+	q.setBlob(4, body)
+	return q.run()
 }
 
 // writeTimers stops, starts and stops all timers, in this order: a timer that is stopped and

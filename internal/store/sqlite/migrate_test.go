@@ -12,9 +12,13 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropTokens undoes migration 8, and dropEntities undoes the migrations from 7 on.
+// dropBodies undoes migration 10, dropTokens the migrations from 8 on, and dropEntities those from
+// 7 on.
 const (
-	dropTokens   = `drop table perdure_audit; alter table perdure_shards drop column tokens;`
+	dropBodies = `update perdure_history set body = b.body from perdure_bodies b
+		where b.run = perdure_history.run and b.shard = perdure_history.shard and b.seq = perdure_history.seq;
+		drop table perdure_bodies;`
+	dropTokens   = dropBodies + `drop table perdure_audit; alter table perdure_shards drop column tokens;`
 	dropEntities = dropTokens + `drop table perdure_entities; drop table perdure_mailbox;`
 )
 

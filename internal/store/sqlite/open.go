@@ -21,8 +21,8 @@ import (
 // pageSize is the page size of new files; existing files keep theirs. A commit writes whole pages,
 // and most rows of a batch are on pages of their own, so small pages write fewer bytes: a workflow
 // of three steps 7 KB, compared with 17 KB for pages of 8 KiB. Pages of 1 KiB would write 5 KB, but
-// split so often that they cost a quarter more processor time. Values of 64 KiB cost a third more
-// processor time than with pages of 8 KiB, because they need more overflow pages.
+// split so often that they cost a quarter more processor time. Values of 64 KiB need more overflow
+// pages than with pages of 8 KiB, so large bodies of events have a table of their own.
 const pageSize = 2048
 
 // Pragmas of the writing connection.

@@ -12,7 +12,7 @@ import (
 )
 
 // rawTables are the tables besides executions whose rows of a run a removal deletes.
-var rawTables = [...]string{"starts", "history", "timers", "labels", "leaving", "task_data", "task_logs"}
+var rawTables = [...]string{"starts", "history", "bodies", "timers", "labels", "leaving", "task_data", "task_logs"}
 
 // Statements that find the rows of an address.
 const (

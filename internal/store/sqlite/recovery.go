@@ -13,8 +13,12 @@ import (
 const (
 	sqlRunnable = `select run, tenant, workflow, key from perdure_executions
 		where shard = ?1 and run > ?2 and state = 0 order by run`
-	sqlLoadEvents = `select seq, at, kind, body from perdure_history where run = ?1 and shard = ?2 and seq > ?3 order by seq limit ?4`
-	sqlEventsOf   = `select seq, at, kind, body from perdure_history where run = ?1 and shard = ?2 and seq < ?3 and kind = ?4 order by seq desc limit ?5`
+	// A body that is missing in perdure_bodies is null, which is no valid body.
+	sqlEvents = `select seq, at, kind, iif(length(body) > 1, body,
+		(select b.body from perdure_bodies b where b.run = ?1 and b.shard = ?2 and b.seq = perdure_history.seq))
+		from perdure_history where run = ?1 and shard = ?2 `
+	sqlLoadEvents = sqlEvents + `and seq > ?3 order by seq limit ?4`
+	sqlEventsOf   = sqlEvents + `and seq < ?3 and kind = ?4 order by seq desc limit ?5`
 	sqlLastEvent  = `select max(seq) from perdure_history where run = ?1 and shard = ?2`
 	sqlLoadTimers = `select due, run, id, tenant, workflow, key from perdure_timers
 		where shard = ?1 and (due, run, id) > (?2, ?3, ?4) and due <= ?5 order by due, run, id`

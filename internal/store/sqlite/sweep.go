@@ -19,6 +19,7 @@ const (
 	sqlGarbageRuns  = `select run from perdure_garbage where shard = ?1 limit ?2`
 	sqlFirstEvent   = `select min(seq) from perdure_history where run = ?1 and shard = ?2`
 	sqlSweepEvents  = `delete from perdure_history where run = ?1 and shard = ?2 and seq < ?3`
+	sqlSweepBodies  = `delete from perdure_bodies where run = ?1 and shard = ?2 and seq < ?3`
 	sqlSweepGarbage = `delete from perdure_garbage where run = ?1 and shard = ?2`
 )
 
@@ -193,7 +194,11 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 
 		if found {
 			// Positions have no gap, so at most this many rows are deleted.
-			n, err := c.exec(sqlSweepEvents, run[:], int(shard), first+int64(limit-swept))
+			end := first + int64(limit-swept)
+			if _, err := c.exec(sqlSweepBodies, run[:], int(shard), end); err != nil {
+				return swept, err
+			}
+			n, err := c.exec(sqlSweepEvents, run[:], int(shard), end)
 			if err != nil {
 				return swept, err
 			}

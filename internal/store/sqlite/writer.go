@@ -27,6 +27,8 @@ const (
 	// The primary key (run, shard, seq) refuses a position that is already taken.
 	sqlEvent = `insert into perdure_history (run, shard, seq, at, kind, body) values (?1, ?2, ?3, ?4, ?5, ?6)`
 
+	sqlBody = `insert into perdure_bodies (run, shard, seq, body) values (?1, ?2, ?3, ?4)`
+
 	// The first is guarded and must find its timer. The last deletes whatever a closed run has
 	// left.
 	sqlStopTimer = `delete from perdure_timers where run = ?1 and shard = ?2 and id = ?3`
@@ -62,13 +64,22 @@ const (
 // inlineStart is the largest body of a start that is stored in the row of its run.
 const inlineStart = 512
 
+// elsewhere stands in perdure_history for a body that is in perdure_bodies. A stored body is
+// longer, because it has a checksum.
+var elsewhere = []byte{0}
+
+// inlineBody returns the largest body of an event that is stored in perdure_history, so that the
+// row needs no overflow page. SQLite allows a row of that table about a quarter of a page. The
+// other columns need up to 48 bytes.
+func inlineBody(pageSize int) int { return (pageSize-12)*64/255 - 23 - 48 }
+
 // writer is the writing connection with the prepared statements of the hot path.
 type writer struct {
 	*conn
 	begin, commit, rollback                                *stmt
 	fence                                                  *stmt
 	start, startIfAbsent, largeStart, replace, close, mark *stmt
-	event, label, unlabel                                  *stmt
+	event, body, label, unlabel                            *stmt
 	stopTimer, timer, stopAll                              *stmt
 	message, firstCursor, cursor                           *stmt
 	consume, defers, request, forget, token, free          *stmt
@@ -89,7 +100,7 @@ func newWriter(c *conn, logSize int64) (*writer, error) {
 	for text, into := range map[string]**stmt{
 		"begin immediate": &w.begin, "commit": &w.commit, "rollback": &w.rollback, sqlFence: &w.fence,
 		sqlStart: &w.start, sqlStartIfAbsent: &w.startIfAbsent, sqlLargeStart: &w.largeStart, sqlReplace: &w.replace,
-		sqlClose: &w.close, sqlMark: &w.mark, sqlEvent: &w.event, sqlLabel: &w.label, sqlUnlabel: &w.unlabel,
+		sqlClose: &w.close, sqlMark: &w.mark, sqlEvent: &w.event, sqlBody: &w.body, sqlLabel: &w.label, sqlUnlabel: &w.unlabel,
 		sqlStopTimer: &w.stopTimer, sqlTimer: &w.timer, sqlStopAll: &w.stopAll,
 		sqlMessage: &w.message, sqlFirstCursor: &w.firstCursor, sqlCursor: &w.cursor,
 		sqlConsume: &w.consume, sqlDefer: &w.defers, sqlRequest: &w.request, sqlSweepRequest: &w.forget, sqlToken: &w.token, sqlFree: &w.free,
