@@ -135,7 +135,7 @@ func (s *txSender) look(inbox api.Inbox) error {
 // putInbox hands a message to the engine, whose database this seems to be. It reports false when it
 // is another engine's.
 func (s *txSender) putInbox(inbox *api.Inbox, id model.RunID, m *model.Message, cluster string) (bool, error) {
-	shard := m.To.Shard(inbox.Shards)
+	shard := inbox.Layout.Shard(m.To)
 	kept := *m
 	kept.Keep = true
 	n, err := s.exec(s.ctx, inbox.Put, int64(shard), uuid.UUID(id).String(), m.To.Tenant, m.To.Type, m.To.Key, m.RequestID, model.AppendMessage(nil, &kept), cluster)

@@ -127,6 +127,12 @@ type Config struct {
 	// the other processes of a cluster: a process with 200 owns about twice as much as one with
 	// 100. The default is 100, the minimum 1 and the maximum 10,000. See docs/cluster.md.
 	Weight int
+	// Groups are the shard groups that this process serves: it owns executions, entities and
+	// services whose names choose one of them, such as render@gpu, and "default" stands for all
+	// other names. The default is "default" alone. The database must have the groups, see
+	// docs/cluster.md. A store that is not in PostgreSQL has no groups, so that its process serves
+	// every name.
+	Groups []string
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
 	NoMigrate bool
 	// AllowUnsafe accepts a PostgreSQL server that can lose acknowledged commits (fsync or
@@ -181,7 +187,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	cfg := node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
 		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version, RetainDead: c.KeepDead,
-		RetainRequest: c.KeepRequests, PeerListen: c.PeerListen, PeerAdvertise: c.PeerAdvertise, NoPeerLink: c.NoPeerLink, Weight: c.Weight,
+		RetainRequest: c.KeepRequests, PeerListen: c.PeerListen, PeerAdvertise: c.PeerAdvertise, NoPeerLink: c.NoPeerLink, Weight: c.Weight, Groups: c.Groups,
 		RetainAudit: retainAudit(url),
 		Retention:   c.Retention, Meter: meter, Tracer: tracer, MaxHistory: c.MaxHistory, MaxUnread: c.MaxUnread, MaxLoaded: c.MaxLoadedBytes,
 	}

@@ -1415,9 +1415,12 @@ type NodeBody struct {
 
 	// Expires The end of its lease
 	Expires *time.Time `json:"expires,omitempty"`
-	Host    string     `json:"host"`
-	Live    bool       `json:"live"`
-	Node    string     `json:"node"`
+
+	// Groups The shard groups whose shards it takes
+	Groups *[]string `json:"groups,omitempty"`
+	Host   string    `json:"host"`
+	Live   bool      `json:"live"`
+	Node   string    `json:"node"`
 
 	// Self It is the server that answers
 	Self *bool `json:"self,omitempty"`
@@ -2054,6 +2057,9 @@ type Setting struct {
 
 // ShardBody defines model for ShardBody.
 type ShardBody struct {
+	// Group The shard group that it belongs to
+	Group string `json:"group"`
+
 	// Moves It should have another owner
 	Moves *bool `json:"moves,omitempty"`
 

@@ -177,6 +177,9 @@ type NodeInfo struct {
 	Weight int
 	// Drained means that an operator has asked the node to hand its shards over.
 	Drained bool
+	// Groups are the shard groups whose shards the node takes. A server of an older version does
+	// not say it.
+	Groups []string
 	// Self marks the node that answers, and Address is where it listens. Other nodes have none.
 	Self    bool
 	Address string
@@ -185,6 +188,9 @@ type NodeInfo struct {
 // ShardInfo describes a shard.
 type ShardInfo struct {
 	Shard model.ShardID
+	// Group is the shard group that the shard belongs to. A server of an older version does not
+	// say it.
+	Group string
 	// Owner is the node that owns the shard; zero if none does.
 	Owner model.NodeID
 	// Target is the node that should own it; zero if none can. If it is not the owner, the shard

@@ -52,8 +52,8 @@ type Inbox struct {
 	// parameters are shard, id, tenant, workflow, key, request id, body and cluster. It changes one
 	// row or none.
 	Put string
-	// Shards is the number of shards.
-	Shards int
+	// Layout says which address belongs to which shard.
+	Layout model.Layout
 }
 
 // DeadLetter is a message that the engine refused after its transaction had committed.

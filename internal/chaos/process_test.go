@@ -212,7 +212,15 @@ type duty struct {
 // spawn starts a victim on a store. env has further variables of the form NAME=value.
 func spawn(t *testing.T, url string, d duty, env ...string) *process {
 	t.Helper()
-	p := &process{t: t, url: url, cmd: exec.Command(os.Args[0]), up: make(chan struct{}), done: make(chan struct{}), news: make(chan struct{})}
+	return spawnFrom(t, os.Args[0], url, d, env...)
+}
+
+// spawnFrom is spawn with the test binary of another build.
+//
+//arch:parameters these are the parameters of spawn and a binary
+func spawnFrom(t *testing.T, binary, url string, d duty, env ...string) *process {
+	t.Helper()
+	p := &process{t: t, url: url, cmd: exec.Command(binary), up: make(chan struct{}), done: make(chan struct{}), news: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), envVictim+"="+url, envLedger+"="+d.ledger.path, envCount+"="+strconv.Itoa(d.count), envLease+"="+d.lease.String())
 	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

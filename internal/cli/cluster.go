@@ -22,7 +22,7 @@ func newCluster(o *options) *cobra.Command {
 in $` + tokenVariable + `.`,
 		Example: "  perdure cluster nodes\n  perdure cluster drain shop-1.example.com",
 	}
-	cmd.AddCommand(newClusterNodes(o), newClusterShards(o), newClusterDrain(o), newClusterUndrain(o), newClusterRebalance(o))
+	cmd.AddCommand(newClusterNodes(o), newClusterShards(o), newClusterGroups(o), newClusterDrain(o), newClusterUndrain(o), newClusterRebalance(o))
 	return cmd
 }
 
@@ -60,8 +60,13 @@ func newClusterShards(o *options) *cobra.Command {
 						return err
 					}
 					shards = slices.DeleteFunc(shards, func(s api.ShardInfo) bool { return s.Owner != n.ID })
+					return o.printShards(nodes, shards)
 				}
-				return o.printShards(nodes, shards)
+
+				if err := o.printShards(nodes, shards); err != nil || o.structured() || len(nodes) == 0 {
+					return err
+				}
+				return o.printUnserved(unservedGroups(countGroups(nodes, shards)))
 			})
 		},
 	}
@@ -113,13 +118,14 @@ func findNode(text string, nodes []api.NodeInfo) (*api.NodeInfo, error) {
 // shardShape is a shard in JSON.
 type shardShape struct {
 	Shard  int    `json:"shard"`
+	Group  string `json:"group,omitempty"`
 	Owner  string `json:"owner,omitempty"`
 	Target string `json:"target,omitempty"`
 	Moves  bool   `json:"moves"`
 }
 
 func shapeShard(s *api.ShardInfo) shardShape {
-	shape := shardShape{Shard: int(s.Shard), Moves: s.Owner != s.Target}
+	shape := shardShape{Shard: int(s.Shard), Group: s.Group, Moves: s.Owner != s.Target}
 	if !s.Owner.IsZero() {
 		shape.Owner = s.Owner.String()
 	}
@@ -146,9 +152,15 @@ func (o *options) printShards(nodes []api.NodeInfo, shards []api.ShardInfo) erro
 		s := &shards[i]
 		lines[i] = shapeShard(s)
 		rows[i] = []string{strconv.Itoa(int(s.Shard)), host(s.Owner), host(s.Target)}
+		if hasGroups(shards) {
+			rows[i] = append(rows[i], s.Group)
+		}
 	}
 	if o.structured() {
 		return o.json(lines)
+	}
+	if hasGroups(shards) {
+		return o.table("SHARD\tOWNER\tSHOULD BE AT\tGROUP", rows)
 	}
 	return o.table("SHARD\tOWNER\tSHOULD BE AT", rows)
 }
@@ -259,7 +271,8 @@ With --dry-run the command only prints which shards would move where. Nothing mo
 				if err != nil {
 					return err
 				}
-				all := len(shards)
+
+				all, unserved := len(shards), unservedGroups(countGroups(nodes, shards))
 				shards = slices.DeleteFunc(shards, func(s api.ShardInfo) bool { return s.Owner == s.Target })
 				if !dry {
 					if err := a.Rebalance(cmd.Context()); err != nil {
@@ -270,7 +283,17 @@ With --dry-run the command only prints which shards would move where. Nothing mo
 					_, err := fmt.Fprintf(o.Out, "no node is running; the %d shards have no owner\n", all)
 					return err
 				}
-				if len(shards) == 0 && !o.structured() {
+
+				if o.structured() {
+					return o.printShards(nodes, shards)
+				}
+				if err := o.printUnserved(unserved); err != nil {
+					return err
+				}
+				for _, g := range unserved {
+					all -= g.Shards
+				}
+				if len(shards) == 0 {
 					_, err := fmt.Fprintf(o.Out, "all %d shards are where they should be\n", all)
 					return err
 				}

@@ -17,6 +17,7 @@ type nodeJSON struct {
 
 type shardJSON struct {
 	Shard         int
+	Group         string
 	Owner, Target string
 	Moves         bool
 }
@@ -108,4 +109,68 @@ func TestClusterCommands(t *testing.T) {
 		t.Errorf("the drained node owns %d shards", n)
 	}
 	do("there is no node", 3, "cluster", "drain", "node_00000000000000000000000000")
+}
+
+type groupJSON struct {
+	Group         string
+	Shards, Owned int
+	Nodes         []string
+}
+
+// The commands show which shard groups a database has and which nodes serve them, and say so if no
+// node serves one.
+func TestClusterGroups(t *testing.T) {
+	t.Parallel()
+	// The command migrates only on a server that keeps what it acknowledges.
+	server := pgtest.Start(t, pgtest.Options{Fsync: true, Settings: map[string]string{"synchronous_commit": "on"}})
+	url := server.NewDatabase(t)
+	do := on(t, url)
+	do("", 0, "migrate", "--shards", "8")
+	do("12 shards and the shard groups gpu=4", 0, "migrate", "--groups", "gpu=4")
+	do("up to date", 0, "migrate", "--groups", "gpu=4")
+	do("has 4 shards, which cannot change: 5 are wanted", 4, "migrate", "--groups", "gpu=5")
+	do("not a shard group of the form name=shards", 2, "migrate", "--groups", "gpu")
+
+	open := func(groups ...string) *node.Node {
+		n, err := node.Open(t.Context(), node.Config{URL: url, Groups: groups})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = n.Close() })
+		return n
+	}
+	open()
+	groups := func() (of [2]groupJSON) {
+		copy(of[:], decode[[]groupJSON](t, do("", 0, "cluster", "groups", "-o", "json")))
+		return of
+	}
+	// owned waits until the groups have so many shards with an owner.
+	owned := func(first, second int) {
+		t.Helper()
+		for range time.Tick(50 * time.Millisecond) {
+			if g := groups(); g[0].Owned == first && g[1].Owned == second || t.Context().Err() != nil {
+				break
+			}
+		}
+	}
+	owned(8, 0)
+	if g := groups(); g[0].Group != "default" || g[0].Shards != 8 || len(g[0].Nodes) != 1 || g[1].Group != "gpu" || g[1].Shards != 4 || len(g[1].Nodes) != 0 {
+		t.Errorf("groups %+v, want that a node serves the first and no node the second", g)
+	}
+	for _, command := range [][]string{{"cluster", "shards"}, {"cluster", "rebalance", "--dry-run"}} {
+		do("no live node serves the shard group gpu; its 4 shards have no owner", 0, command...)
+	}
+	do("no live node serves the shard group gpu; what belongs to its 4 shards waits", 9, "doctor")
+	do("uses the store, by a lease", 4, "migrate", "--groups", "eu=1")
+
+	open("gpu", "default")
+	owned(8, 4)
+	do("all 12 shards are where they should be", 0, "cluster", "rebalance", "--dry-run")
+	do("live nodes serve all 2 shard groups: default, gpu", 0, "doctor")
+	do("gpu, default", 0, "cluster", "nodes")
+	for _, s := range decode[[]shardJSON](t, do("", 0, "cluster", "shards", "-o", "json")) {
+		if want := map[bool]string{true: "default", false: "gpu"}[s.Shard < 8]; s.Group != want {
+			t.Errorf("shard %d is of group %q, want %q", s.Shard, s.Group, want)
+		}
+	}
 }

@@ -104,6 +104,13 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 
 	found = append(found, clockFinding(view.Now, sent, time.Now()))
 	found = append(found, memberFindings(view)...)
+	if liveNodes(view) > 0 {
+		nodes, shards, err := loadPlacement(ctx, n.Admin())
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, groupFindings(countGroups(nodes, shards))...)
+	}
 	if inspected, ok := n.Store().(store.Inspected); ok {
 		about, err := inspected.Inspect(ctx)
 		if err != nil {

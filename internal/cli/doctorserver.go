@@ -29,6 +29,11 @@ func (o *options) examineServer(ctx context.Context) ([]finding, error) {
 			return err
 		}
 		found = append(found, nodeFinding(nodes))
+		shards, err := a.Shards(ctx)
+		if err != nil {
+			return err
+		}
+		found = append(found, groupFindings(countGroups(nodes, shards))...)
 		sessions, err := a.WorkerSessions(ctx, "")
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
 )
 
 func newNode(o *options) *cobra.Command {
@@ -22,18 +24,23 @@ func newNode(o *options) *cobra.Command {
 
 func (o *options) printNodes(nodes []api.NodeInfo) error {
 	type line struct {
-		Node    string `json:"node"`
-		Host    string `json:"host"`
-		Version string `json:"version,omitempty"`
-		State   string `json:"state"`
-		Shards  int    `json:"shards"`
-		Weight  int    `json:"weight,omitempty"`
-		Since   string `json:"since"`
-		Expires string `json:"expires"`
-		Address string `json:"address,omitempty"`
-		Self    bool   `json:"self,omitempty"`
+		Node    string   `json:"node"`
+		Host    string   `json:"host"`
+		Version string   `json:"version,omitempty"`
+		State   string   `json:"state"`
+		Shards  int      `json:"shards"`
+		Weight  int      `json:"weight,omitempty"`
+		Groups  []string `json:"groups,omitempty"`
+		Since   string   `json:"since"`
+		Expires string   `json:"expires"`
+		Address string   `json:"address,omitempty"`
+		Self    bool     `json:"self,omitempty"`
 	}
 
+	const groupsColumn = 3
+	grouped := slices.ContainsFunc(nodes, func(n api.NodeInfo) bool {
+		return len(n.Groups) > 0 && !slices.Equal(n.Groups, []string{model.DefaultGroup})
+	})
 	lines, rows := make([]line, len(nodes)), make([][]string, len(nodes))
 	for i, n := range nodes {
 		state := "live"
@@ -45,11 +52,17 @@ func (o *options) printNodes(nodes []api.NodeInfo) error {
 		case n.Drained:
 			state = "drained"
 		}
-		lines[i] = line{n.ID.String(), n.Host, n.Version, state, n.Shards, n.Weight, when(n.Since), when(n.Expires), n.Address, n.Self}
+		lines[i] = line{n.ID.String(), n.Host, n.Version, state, n.Shards, n.Weight, n.Groups, when(n.Since), when(n.Expires), n.Address, n.Self}
 		rows[i] = []string{n.Host, state, strconv.Itoa(n.Shards), weightWord(n.Weight), second(n.Since), dash(n.Version), dash(n.Address), n.ID.String()}
+		if grouped {
+			rows[i] = slices.Insert(rows[i], groupsColumn, dash(strings.Join(n.Groups, ", ")))
+		}
 	}
 	if o.structured() {
 		return o.json(lines)
+	}
+	if grouped {
+		return o.table("HOST\tSTATE\tSHARDS\tGROUPS\tWEIGHT?\tSINCE\tVERSION?\tADDRESS?\tNODE?", rows)
 	}
 	return o.table("HOST\tSTATE\tSHARDS\tWEIGHT?\tSINCE\tVERSION?\tADDRESS?\tNODE?", rows)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/node"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -53,7 +54,7 @@ var looks = []string{
 	"schedule list", "schedule show nightly", "schedule next nightly --after 2026-11-15T12:00:00Z", "schedule next --cron @daily --zone Europe/Berlin --after 2026-11-15T12:00:00Z",
 	"entity list", "entity show account/eu-1", "entity mailbox account/eu-1", "entity log account/eu-1", "lock list", "lock waiters account/eu-1",
 	"limit list", "limit show customers", "breaker list", "breaker list --rules",
-	"tenant list", "tenant show acme", "key list", "node list", "cluster nodes", "cluster shards", "cluster rebalance --dry-run", "worker sessions", "setting list", "audit list", "auth actions",
+	"tenant list", "tenant show acme", "key list", "node list", "cluster nodes", "cluster shards", "cluster groups", "cluster rebalance --dry-run", "worker sessions", "setting list", "audit list", "auth actions",
 }
 
 // printers are tables of commands that read more than the test can prepare.
@@ -75,6 +76,12 @@ var printers = map[string]func(o *options) error{
 			return errors.New("a mismatch is no error")
 		}
 		return nil
+	},
+	"migrate": func(o *options) error {
+		was := node.SchemaStatus{URL: "postgres://db/app", Version: 15, Latest: 15, Shards: 64}
+		now := was
+		now.Shards, now.Groups = 160, "gpu=64,video=32"
+		return o.printMigration(&migration{was, now, false})
 	},
 	"bench": func(o *options) error { return o.printBench(benchReport()) },
 }

@@ -86,8 +86,8 @@ func (p preparedAdmin) Nodes(context.Context) ([]api.NodeInfo, error) {
 		return nil, nil
 	}
 	return []api.NodeInfo{
-		{ID: model.NodeID(runOf(9)), Host: "shop-1.example.com:4711", Version: "v1.4.2", Since: noon, Expires: after(10 * time.Second), Live: true, Shards: 48, Self: true, Address: "10.0.0.7:7800", Weight: 100},
-		{ID: model.NodeID(runOf(7)), Host: "shop-3.example.com:4713", Version: "v1.4.2", Since: noon, Expires: after(10 * time.Second), Live: true, Weight: 200, Drained: true},
+		{ID: model.NodeID(runOf(9)), Host: "shop-1.example.com:4711", Version: "v1.4.2", Since: noon, Expires: after(10 * time.Second), Live: true, Shards: 48, Self: true, Address: "10.0.0.7:7800", Weight: 100, Groups: []string{"default", "video"}},
+		{ID: model.NodeID(runOf(7)), Host: "shop-3.example.com:4713", Version: "v1.4.2", Since: noon, Expires: after(10 * time.Second), Live: true, Weight: 200, Drained: true, Groups: []string{"default"}},
 		{ID: model.NodeID(runOf(8)), Host: "shop-2.example.com:4712", Since: noon, Expires: after(-time.Second)},
 	}, nil
 }
@@ -97,7 +97,12 @@ func (p preparedAdmin) Shards(context.Context) ([]api.ShardInfo, error) {
 		return nil, nil
 	}
 	one, three := model.NodeID(runOf(9)), model.NodeID(runOf(7))
-	return []api.ShardInfo{{Shard: 0, Owner: one, Target: one}, {Shard: 1, Owner: three, Target: one}, {Shard: 2, Target: one}, {Shard: 3}}, nil
+	return []api.ShardInfo{
+		{Shard: 0, Group: "default", Owner: one, Target: one},
+		{Shard: 1, Group: "default", Owner: three, Target: one},
+		{Shard: 2, Group: "video", Target: one},
+		{Shard: 3, Group: "gpu"},
+	}, nil
 }
 
 func (preparedAdmin) DrainNode(context.Context, api.NodeDrain) error { return nil }

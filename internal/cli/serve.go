@@ -52,6 +52,7 @@ type serveFlags struct {
 	accessLog                      int
 	noPeerLink                     bool
 	weight                         int
+	groups                         string
 	clientCA                       string
 	tokens                         tokenFlags
 	from                           origins
@@ -96,6 +97,7 @@ Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or
 	flags.StringVar(&f.peerAdvertise, "peer-advertise", "", "address at which the other servers of the cluster reach --peer-listen, host:port (default: the address that it listens on)")
 	flags.BoolVar(&f.noPeerLink, "no-peer-link", false, "open no connections between the servers of the cluster; they use the database instead")
 	flags.IntVar(&f.weight, "weight", 100, "share of the shards that this server should own, relative to the other nodes of the cluster; 1 to 10000")
+	flags.StringVar(&f.groups, "groups", model.DefaultGroup, "shard groups that this server serves, separated by commas (perdure cluster groups)")
 	flags.StringVar(&f.keyFile, "admin-key-file", "", "file that has the admin key ($"+adminKeyVariable+" otherwise)")
 	flags.StringVar(&f.policies, "policies", "", "file of Cedar policies that take the place of the default ones (perdure auth policies)")
 	flags.StringVar(&f.cert, "tls-cert", "", "file of the certificate, with its chain")
@@ -139,7 +141,7 @@ func (o *options) serve(ctx context.Context, f *serveFlags) error {
 // nodeConfig is the node behind a server.
 func (o *options) nodeConfig(f *serveFlags, log *slog.Logger) node.Config {
 	return node.Config{
-		URL: o.store, Schema: o.schema, Log: log, Version: Version(), NoMigrate: f.noMigrate, LeaseTTL: f.lease, PeerListen: f.peerListen, PeerAdvertise: f.peerAdvertise, NoPeerLink: f.noPeerLink, Weight: f.weight,
+		URL: o.store, Schema: o.schema, Log: log, Version: Version(), NoMigrate: f.noMigrate, LeaseTTL: f.lease, PeerListen: f.peerListen, PeerAdvertise: f.peerAdvertise, NoPeerLink: f.noPeerLink, Weight: f.weight, Groups: splitList(f.groups),
 		Production: f.production, Wrap: o.wrap,
 	}
 }

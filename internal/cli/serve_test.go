@@ -282,6 +282,8 @@ func TestServeRefuses(t *testing.T) {
 		{"must be a duration such as 90m", 2, []string{"--retain-audit", "soon"}},
 		{"must be", 2, []string{"--weight", "-1"}},
 		{"must be", 2, []string{"--weight", "10001"}},
+		{`"GPU" is not the name of a shard group`, 2, []string{"--groups", "default,GPU"}},
+		{`names the shard group "gpu" twice`, 2, []string{"--groups", "gpu,default,gpu"}},
 		{"read the certificate", 2, []string{"--tls-cert", "none.pem", "--tls-key", "none.key"}},
 		{"--tls-cert and --tls-key belong together", 2, []string{"--tls-cert", "none.pem"}},
 		{"--tls-cert and --tls-key belong together", 2, []string{"--tls-key", "none.key"}},

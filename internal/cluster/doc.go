@@ -9,6 +9,8 @@
 //     (Serving).
 //   - Shards are proposed by rendezvous hashing over the live nodes, in proportion to their
 //     weights, so that as few as possible move.
+//   - The shards of a group are proposed only for nodes that take them (NodeInfo.Groups). A group
+//     without such a node has no owner until one joins.
 //   - An operator can drain a node: its shards are proposed for the other nodes. It stays a member,
 //     routes requests, and its workers execute tasks of other nodes.
 //   - A node gives up shards that are proposed for another live node. It takes shards that are

@@ -8,6 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
+// Assign exports assign.
+var Assign = assign
+
 // Clone returns an independent copy, to explore what can happen next.
 func (m *Membership) Clone() *Membership {
 	c := *m

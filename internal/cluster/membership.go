@@ -211,7 +211,7 @@ func (m *Membership) ApplyRenewal(mono time.Duration, v store.View, err error) (
 func (m *Membership) plan(mono time.Duration) (a Actions) {
 	m.watch(mono)
 	live := m.liveMembers(mono, &a)
-	proposed := Propose(len(m.view.Owners), takers(live))
+	proposed := assign(&m.view, live)
 	registered := map[model.NodeID]int64{}
 	for _, n := range m.view.Members {
 		registered[n.ID] = n.Epoch

@@ -17,7 +17,7 @@ type Move struct {
 // Plan returns which shards of a view should move, in order. It is what the nodes of the view work
 // toward by themselves. They give a shard up in order before another node takes it.
 func Plan(v *store.View) (moves []Move) {
-	proposed := Propose(len(v.Owners), takers(livingIn(v)))
+	proposed := assign(v, livingIn(v))
 	registered := map[model.NodeID]int64{}
 	for i := range v.Members {
 		registered[v.Members[i].ID] = v.Members[i].Epoch
@@ -35,6 +35,28 @@ func Plan(v *store.View) (moves []Move) {
 	return moves
 }
 
+// assign returns the node that should own each shard of a view. It distributes the shards of each
+// group to the nodes that take them, so a node that joins or leaves moves only shards of its own
+// groups. A group without such a node has no owners.
+func assign(v *store.View, live []store.Member) []model.NodeID {
+	proposed := make([]model.NodeID, len(v.Owners))
+	for _, r := range v.Layout().Ranges() {
+		part := proposed[min(r.First, len(proposed)):min(r.First+r.Count, len(proposed))]
+		distribute(part, r.First, takers(takersOf(live, r.Group)))
+	}
+	return proposed
+}
+
+// takersOf returns the nodes that take shards of a group. The result is a new slice.
+func takersOf(live []store.Member, group string) (out []store.Member) {
+	for i := range live {
+		if live[i].TakesGroup(group) {
+			out = append(out, live[i])
+		}
+	}
+	return out
+}
+
 // livingIn returns the nodes of a view whose lease has not expired and that do not stop.
 func livingIn(v *store.View) (live []store.Member) {
 	for _, n := range v.Members {
@@ -48,15 +70,22 @@ func livingIn(v *store.View) (live []store.Member) {
 // MayDrain returns why the shards of a node cannot go to other nodes; empty if they can.
 func MayDrain(v *store.View, node model.NodeID) string {
 	live := livingIn(v)
-	capable := mostCapable(slices.Clone(live))
-	switch {
-	case len(live) == 1 && live[0].ID == node:
+	if len(live) == 1 && live[0].ID == node {
 		return "it is the only node"
-	case hasOlder(capable):
-		return "a node of an older version is in the cluster, which cannot take part in a drain"
-	case !slices.ContainsFunc(capable, func(n store.Member) bool { return n.ID == node }):
-		return "" // it should own no shards anyway
-	case !slices.ContainsFunc(capable, func(n store.Member) bool { return n.ID != node && !n.Drained }):
+	}
+
+	for _, r := range v.Layout().Ranges() {
+		capable := mostCapable(takersOf(live, r.Group))
+		switch {
+		case hasOlder(capable):
+			return "a node of an older version is in the cluster, which cannot take part in a drain"
+		case !slices.ContainsFunc(capable, func(n store.Member) bool { return n.ID == node }):
+			continue // it should own no shards of the group anyway
+		case slices.ContainsFunc(capable, func(n store.Member) bool { return n.ID != node && !n.Drained }):
+			continue
+		case len(v.Groups) > 0:
+			return "no other node that is not drained takes shards of group " + r.Group + " and can run as much as it does"
+		}
 		return "no other node that is not drained can run as much as it does"
 	}
 	return ""

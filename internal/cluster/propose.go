@@ -23,6 +23,17 @@ const (
 // While a node of an older build is among them, which has weight 0 and knows no weights, all count
 // the same. Otherwise that node and the others would not agree.
 func Propose(shards int, nodes []store.Member) []model.NodeID {
+	proposed := make([]model.NodeID, shards)
+	distribute(proposed, 0, nodes)
+	return proposed
+}
+
+// distribute proposes the owners of consecutive shards, of which first is the lowest.
+func distribute(proposed []model.NodeID, first int, nodes []store.Member) {
+	if len(nodes) == 0 {
+		return
+	}
+
 	draws := make([]uint64, len(nodes))
 	weighted := false
 	for i := range nodes {
@@ -34,14 +45,9 @@ func Propose(shards int, nodes []store.Member) []model.NodeID {
 	if weighted && !hasOlder(nodes) {
 		choose = heaviest
 	}
-
-	proposed := make([]model.NodeID, shards)
-	if len(nodes) > 0 {
-		for s := range proposed {
-			proposed[s] = nodes[choose(draws, nodes, s)].ID
-		}
+	for i := range proposed {
+		proposed[i] = nodes[choose(draws, nodes, first+i)].ID
 	}
-	return proposed
 }
 
 // hasOlder reports whether a node is of a build that knows neither weights nor orders to drain.

@@ -101,6 +101,26 @@ func TestJudgeWithoutProcesses(t *testing.T) {
 	}
 }
 
+// A shard of a group that no live process serves has no owner for that reason, also if a process
+// that is gone owned it.
+func TestWhyUnownedNamesTheGroup(t *testing.T) {
+	t.Parallel()
+	view := store.View{
+		Now: now, Groups: []model.Group{{Name: "gpu", Shards: 1}, {Name: "video", Shards: 1}},
+		Members: []store.Member{member(1, "a", 10), member(2, "b", -1)},
+		Owners:  []store.ShardOwner{{Shard: 0}, {Shard: 1, Node: model.NodeID{15: 2}, Epoch: 2}, {Shard: 2}},
+	}
+	view.Members[0].Groups, view.Members[1].Groups = []string{model.DefaultGroup, "video"}, []string{"gpu"}
+	w := diagnosis.NewWorld(view)
+	for shard, want := range map[model.ShardID]string{
+		0: "waits for a node to own shard 0", 1: "waits for a node to own shard 1: no live process serves the shard group gpu", 2: "waits for a node to own shard 2",
+	} {
+		if why, ok := w.WhyUnowned(shard); !ok || why.String() != want {
+			t.Errorf("shard %d: %q, %t, want %q", shard, why, ok, want)
+		}
+	}
+}
+
 // noFlow is a store without rules.
 type noFlow struct{ paused, refused bool }
 

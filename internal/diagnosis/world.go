@@ -65,9 +65,12 @@ func (w *World) WhyUnowned(shard model.ShardID) (why model.Reason, ok bool) {
 		return why, false
 	}
 	why = model.Reason{Code: model.WaitOwner, Name: strconv.Itoa(int(shard))}
+	group := w.view.Layout().GroupOf(shard)
 	switch i := slices.IndexFunc(w.view.Owners, func(o store.ShardOwner) bool { return o.Shard == shard && o.Node != model.NodeID{} }); {
 	case len(w.live) == 0:
 		why.Where = "no process is alive"
+	case !slices.ContainsFunc(w.live, func(m *store.Member) bool { return m.TakesGroup(group) }):
+		why.Where = "no live process serves the shard group " + group
 	case i >= 0:
 		why.Where = w.view.Owners[i].Node.String() + " owned it and has lost its lease"
 	}

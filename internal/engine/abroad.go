@@ -37,10 +37,10 @@ func (s *TaskSession) unmake(ref model.ClaimRef) model.NodeID {
 
 // moveClaims notes that the shards of held claims now belong to another node, or to this one. It
 // returns the claims that have come to this node.
-func (s *TaskSession) moveClaims(shards map[model.ShardID]bool, count int, ours bool) (come []model.ClaimRef) {
+func (s *TaskSession) moveClaims(shards map[model.ShardID]bool, ours bool) (come []model.ClaimRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.abroad.MoveClaims(maps.Keys(s.held), func(ref model.ClaimRef) bool { return shards[ref.Address.Shard(count)] }, ours)
+	return s.abroad.MoveClaims(maps.Keys(s.held), func(ref model.ClaimRef) bool { return shards[s.eng.layout.Shard(ref.Address)] }, ours)
 }
 
 // regain ends the loan of slots.

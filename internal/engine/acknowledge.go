@@ -76,7 +76,7 @@ func (e *Engine) fillReceipt(ctx context.Context, m *model.Message, sole bool) {
 	if !sole || m.RequestID == "" {
 		return
 	}
-	key := store.RequestKey{Shard: m.To.Shard(e.cfg.Store.Info().Shards), Address: m.To, ID: m.RequestID}
+	key := store.RequestKey{Shard: e.layout.Shard(m.To), Address: m.To, ID: m.RequestID}
 	r.Forget = func() { e.clerk.acknowledge(key) }
 }
 

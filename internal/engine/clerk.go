@@ -143,7 +143,7 @@ func (k *clerk) deliverOutcome(key store.RunKey, o model.Outcome) {
 // whether the store took the request at the first attempt. After a retry, an earlier attempt may
 // still be on its way to the store.
 func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) (first bool, err error) {
-	shard := m.To.Shard(k.eng.cfg.Store.Info().Shards)
+	shard := k.eng.layout.Shard(m.To)
 	m.Node = k.eng.guest
 	// The owner sends a hint to this name when there is an answer.
 	if inc := k.eng.current(); inc != nil {
@@ -174,7 +174,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message, tried attempt) (mode
 		asked.RequestID, asked.Drawn, tried = newID().String(), true, attempt{}
 	}
 	asked.Linked = tried.link
-	key := store.RequestKey{Shard: asked.To.Shard(k.eng.cfg.Store.Info().Shards), Address: asked.To, ID: asked.RequestID}
+	key := store.RequestKey{Shard: k.eng.layout.Shard(asked.To), Address: asked.To, ID: asked.RequestID}
 	refused := key // the owner has no room, or the id belongs to another request
 	refused.ID = model.RefusedIDs + id.String()
 	keys := [...]store.RequestKey{key, refused}
@@ -238,7 +238,7 @@ func (k *clerk) limitReached(ctx context.Context, m *model.Message) error {
 	if m.Kind != model.MessageUpdate {
 		return nil
 	}
-	row, err := k.eng.cfg.Store.LoadExecution(ctx, m.To.Shard(k.eng.cfg.Store.Info().Shards), m.To, m.ToRun)
+	row, err := k.eng.cfg.Store.LoadExecution(ctx, k.eng.layout.Shard(m.To), m.To, m.ToRun)
 	if err != nil || row == nil {
 		return nil //nolint:nilerr // the answer may still arrive
 	}
@@ -251,7 +251,7 @@ var errOursNow = fault.New(fault.Unavailable, "this node owns the shard now")
 // awaitStarted waits for the end of an execution whose start has asked the owner for a hint. run is
 // the run that the start has begun or found.
 func (k *clerk) awaitStarted(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
-	key := store.RunKey{Shard: a.Shard(k.eng.cfg.Store.Info().Shards), Run: run}
+	key := store.RunKey{Shard: k.eng.layout.Shard(a), Run: run}
 	r, err := k.awaitRun(ctx, a, key)
 	if err != nil || r.Outcome.Status.Closed() && r.Outcome.Status != model.Continued {
 		return r, err
@@ -262,7 +262,7 @@ func (k *clerk) awaitStarted(ctx context.Context, a model.Address, run model.Run
 // await waits for the end of an execution that another node owns, run by run along the chain. It
 // returns errOursNow when this node acquires the shard, because its lane answers sooner.
 func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
-	shard := a.Shard(k.eng.cfg.Store.Info().Shards)
+	shard := k.eng.layout.Shard(a)
 	asked := false
 	for {
 		row, err := k.eng.cfg.Store.LoadExecution(ctx, shard, a, run)

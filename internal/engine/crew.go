@@ -198,7 +198,7 @@ func (inc *incarnation) meet(id lane.WorkerID, held []model.HeldRun) {
 // ours returns what belongs to shards of this node.
 func (inc *incarnation) ours(held []model.HeldRun) (mine []model.HeldRun) {
 	for _, h := range held {
-		if inc.lane(h.Address.Shard(len(inc.owner))) != nil {
+		if inc.lane(inc.shardOf(h.Address)) != nil {
 			mine = append(mine, h)
 		}
 	}

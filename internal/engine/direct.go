@@ -58,7 +58,7 @@ func (e *Engine) askDirectly(ctx context.Context, q *ask) (lane.Answer, attempt,
 		if inc == nil || inc.links == nil {
 			return lane.Answer{}, attempt{}, lane.ErrNotOwner
 		}
-		to, epoch := inc.ownerOf(q.to().Shard(len(inc.owner)))
+		to, epoch := inc.ownerOf(inc.shardOf(q.to()))
 		if to.IsZero() {
 			return lane.Answer{}, attempt{}, lane.ErrNotOwner
 		}
@@ -92,7 +92,7 @@ func (e *Engine) sendDirectly(ctx context.Context, what askKind, m *model.Messag
 	// The owner keeps the answer to a request whose id it does not know to be drawn. It is useless
 	// now, unless a second copy of the request exists.
 	if m.Drawn && err == nil && !tried.taken && !now.taken {
-		e.clerk.acknowledge(store.RequestKey{Shard: m.To.Shard(e.cfg.Store.Info().Shards), Address: m.To, ID: m.RequestID})
+		e.clerk.acknowledge(store.RequestKey{Shard: e.layout.Shard(m.To), Address: m.To, ID: m.RequestID})
 	}
 
 	tried.taken = tried.taken || now.taken

@@ -77,7 +77,7 @@ func (h *linkHandler) HandleRequest(ctx context.Context, r *peerlink.Request, ta
 		return
 	}
 
-	shard := q.to().Shard(len(h.inc.owner))
+	shard := h.inc.shardOf(q.to())
 	s := h.inc.lane(shard)
 	if s == nil && q.message != nil && q.message.Kind == model.MessageWrite {
 		s = h.inc.keeper(shard)
@@ -156,7 +156,7 @@ func (h *linkHandler) look(ctx context.Context, s *laneShell, q *ask, token *ser
 	if !token.request.IsWaiting() {
 		return // the lane forgets the caller
 	}
-	row, err := h.inc.eng.cfg.Store.LoadExecution(ctx, q.Address.Shard(len(h.inc.owner)), q.Address, q.Run)
+	row, err := h.inc.eng.cfg.Store.LoadExecution(ctx, h.inc.shardOf(q.Address), q.Address, q.Run)
 	answer := lane.Answer{Err: err}
 	switch {
 	case err != nil:

@@ -57,6 +57,8 @@ type Config struct {
 	// Weight is the share of the shards that the node should own, relative to the other nodes.
 	// Default cluster.DefaultWeight.
 	Weight int
+	// Groups are the shard groups whose shards the node takes. Default: the default group.
+	Groups []string
 
 	Lanes int // the number of committers; default 1
 	// LeaseTTL is how long other nodes wait before they take over from a silent one. Default 10 s.
@@ -77,7 +79,7 @@ type Config struct {
 	RetainLogs time.Duration // how long log lines of tasks are kept; default 7 days
 	// RetainAudit is how long the audit log keeps its entries; 0 keeps them all.
 	RetainAudit time.Duration
-	// Lane configures the lanes. The engine sets its Ref, Shards, Lanes, Retention and NewRun.
+	// Lane configures the lanes. The engine sets its Ref, Layout, Lanes, Retention and NewRun.
 	Lane   lane.Config
 	Limits core.Limits
 	// Feed bounds the feed of changes. The engine sets its Now.
@@ -144,6 +146,7 @@ func (c *Config) withDefaults() {
 // Engine is the running part of a node.
 type Engine struct {
 	cfg           Config
+	layout        model.Layout // which address belongs to which shard
 	clock         *clock
 	workers       workers
 	entityWorkers entityWorkers
@@ -256,7 +259,7 @@ func (e *Engine) await(ctx context.Context, ring <-chan struct{}) bool {
 func New(cfg Config) *Engine {
 	cfg.withDefaults()
 	e := &Engine{
-		cfg: cfg, clock: newClock(cfg.Clock, cfg.Suspended), lives: map[model.NodeID]bool{}, foreign: map[model.ShardID]bool{}, ready: make(chan struct{}), stopped: make(chan struct{}),
+		cfg: cfg, layout: cfg.Store.Info().Layout(), clock: newClock(cfg.Clock, cfg.Suspended), lives: map[model.NodeID]bool{}, foreign: map[model.ShardID]bool{}, ready: make(chan struct{}), stopped: make(chan struct{}),
 		stopping: make(chan struct{}),
 	}
 
@@ -448,7 +451,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	self := host.Self(model.NodeID(uuid.Must(uuid.NewV7())), e.cfg.Version)
 	self.Sole = !e.cfg.Store.Info().Shared
 	if !self.Sole {
-		self.Weight, self.Drained = e.cfg.Weight, e.drained
+		self.Weight, self.Drained, self.Groups = e.cfg.Weight, e.drained, e.cfg.Groups
 	}
 	if end := e.cfg.Peers; end != nil && !self.Sole {
 		self.LinkAddress, self.LinkKey = end.Address(), end.Fingerprint()
@@ -496,7 +499,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		cfg := e.cfg.Lane
 		cfg.Board = inc.board
 		cfg.Ref = store.LaneRef{Node: self.ID, Lane: i, Epoch: reg.Epoch}
-		cfg.Shards, cfg.Lanes, cfg.Limits = e.cfg.Store.Info().Shards, e.cfg.Lanes, e.cfg.Limits
+		cfg.Layout, cfg.Lanes, cfg.Limits = e.layout, e.cfg.Lanes, e.cfg.Limits
 		if cfg.AskFor == 0 && inc.crewHost != nil {
 			cfg.AskFor = askFor
 		}

@@ -31,7 +31,7 @@ func (e *Engine) ExplainAll(ctx context.Context, all []model.Address) map[model.
 func (inc *incarnation) explain(ctx context.Context, all []model.Address) map[model.Address][]model.Reason {
 	byLane := map[*laneShell][]model.Address{}
 	for _, a := range all {
-		if s := inc.lane(a.Shard(len(inc.owner))); s != nil {
+		if s := inc.lane(inc.shardOf(a)); s != nil {
 			byLane[s] = append(byLane[s], a)
 		}
 	}

@@ -560,8 +560,8 @@ func (inc *incarnation) moveClaims(shards []model.ShardID, ours bool) {
 
 	for _, s := range inc.eng.taskWorkers.own() {
 		// The claim may have ended without a message to the worker: let the lane check.
-		for _, ref := range s.moveClaims(set, len(inc.owner), ours) {
-			if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil {
+		for _, ref := range s.moveClaims(set, ours) {
+			if l := inc.lane(inc.shardOf(ref.Address)); l != nil {
 				l.inbox.result(func(l *lane.Lane, now model.Time) { l.Attach(now, ref, s.id, s.speaker()) })
 			}
 		}
@@ -570,6 +570,9 @@ func (inc *incarnation) moveClaims(shards []model.ShardID, ours bool) {
 
 	inc.lender.Wake()
 }
+
+// shardOf returns the shard of an address.
+func (inc *incarnation) shardOf(a model.Address) model.ShardID { return inc.eng.layout.Shard(a) }
 
 // lane returns the lane of a shard that is ours; nil if it is not.
 func (inc *incarnation) lane(s model.ShardID) *laneShell {
@@ -650,7 +653,7 @@ func (inc *incarnation) join(w *Session) {
 // heldIn returns what a worker holds in the shards of a lane.
 func (inc *incarnation) heldIn(index int, held []model.HeldRun) (mine []model.HeldRun) {
 	for _, h := range held {
-		if int(h.Address.Shard(len(inc.owner)))%len(inc.lanes) == index {
+		if int(inc.shardOf(h.Address))%len(inc.lanes) == index {
 			mine = append(mine, h)
 		}
 	}

@@ -27,7 +27,7 @@ func (n loans) GiveBack(claims []model.ClaimRef) { n.inc.eng.giveBack(claims) }
 func (n loans) Serving() bool { return n.inc.isServing() }
 
 func (n loans) Lane(claim model.ClaimRef) loan.ClaimLane {
-	if l := n.inc.lane(claim.Address.Shard(len(n.inc.owner))); l != nil {
+	if l := n.inc.lane(n.inc.shardOf(claim.Address)); l != nil {
 		return claimLane{l}
 	}
 	return nil
@@ -38,7 +38,7 @@ func (n loans) Lane(claim model.ClaimRef) loan.ClaimLane {
 type debts struct{ loans }
 
 func (n debts) Lane(claim model.ClaimRef) loan.ClaimLane {
-	if l := n.inc.keeper(claim.Address.Shard(len(n.inc.owner))); l != nil {
+	if l := n.inc.keeper(n.inc.shardOf(claim.Address)); l != nil {
 		return claimLane{l}
 	}
 	return nil

@@ -40,7 +40,7 @@ func (quiet) Tell(model.NodeID, []byte) {}
 // borrower is a node without lanes that knows other nodes with workers.
 func borrower(t *testing.T, others ...model.NodeID) *incarnation {
 	t.Helper()
-	inc := &incarnation{eng: New(Config{Store: shared{memory.New(memory.Options{})}}), self: store.NodeInfo{ID: nodeID(1)}, epoch: 1, owner: make([]atomic.Int32, 16)}
+	inc := &incarnation{eng: New(Config{Store: shared{memory.New(memory.Options{Shards: 16})}}), self: store.NodeInfo{ID: nodeID(1)}, epoch: 1, owner: make([]atomic.Int32, 16)}
 	inc.validUntil.Store(math.MaxInt64)
 	inc.board = newBoard(inc)
 	inc.borrower, inc.lender = lending.NewBorrower(inc.self.ID, debts{loans{inc}}, inc.board), lending.NewLender(inc.self.ID, loans{inc})

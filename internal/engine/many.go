@@ -34,7 +34,7 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 		ms[i], fresh = withRequestID(m)
 		var s *laneShell
 		if inc != nil {
-			s = inc.lane(m.To.Shard(len(inc.owner)))
+			s = inc.lane(inc.shardOf(m.To))
 		}
 		if s == nil {
 			rest = append(rest, i)

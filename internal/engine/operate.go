@@ -43,7 +43,7 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 			var run *store.Execution
 
 			if q := row.Body.Requeued; !q.IsZero() {
-				if run, err = st.LoadExecution(ctx, q.Address.Shard(len(inc.owner)), q.Address, q.Run); err != nil {
+				if run, err = st.LoadExecution(ctx, inc.shardOf(q.Address), q.Address, q.Run); err != nil {
 					return purged, err
 				}
 			}

@@ -248,7 +248,7 @@ func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits 
 	if inc == nil {
 		return lane.Answer{}, lane.ErrNotOwner
 	}
-	shard := m.To.Shard(len(inc.owner))
+	shard := inc.shardOf(m.To)
 	s := inc.lane(shard)
 	if s == nil && m.Kind == model.MessageWrite {
 		s = inc.keeper(shard)
@@ -316,7 +316,7 @@ func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunI
 	if inc == nil {
 		return lane.Result{}, lane.ErrNotOwner
 	}
-	shard := a.Shard(len(inc.owner))
+	shard := inc.shardOf(a)
 	s := inc.lane(shard)
 	if s == nil {
 		return lane.Result{}, lane.ErrNotOwner

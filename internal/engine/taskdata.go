@@ -29,8 +29,7 @@ func (s *TaskSession) States(ctx context.Context, ref model.ClaimRef) ([]store.T
 	if !s.hasClaim(ref) {
 		return nil, fault.New(fault.NotOwned, "%s: the claim has ended, or another worker has it", ref.TaskRef)
 	}
-	st := s.eng.cfg.Store
-	return st.LoadTaskData(ctx, store.RunKey{Shard: ref.Address.Shard(st.Info().Shards), Run: ref.Run}, store.StateRange(ref.ID))
+	return s.eng.cfg.Store.LoadTaskData(ctx, store.RunKey{Shard: s.eng.layout.Shard(ref.Address), Run: ref.Run}, store.StateRange(ref.ID))
 }
 
 // watchAgain is how often a listener renews its interest with another node. It is less than half of
@@ -57,7 +56,7 @@ func (e *Engine) WatchChanges(ctx context.Context, a model.Address) (changed <-c
 func (e *Engine) listen(ctx context.Context, a model.Address) (changed <-chan struct{}, stop func(), err error) {
 	served := e.served.listen() // before the look: the next ring may be far away
 	if inc := e.current(); inc != nil {
-		if s := inc.lane(a.Shard(len(inc.owner))); s != nil {
+		if s := inc.lane(inc.shardOf(a)); s != nil {
 			c, err := s.watch(ctx, a)
 			if err == nil {
 				return c.done, func() { s.unwatch(a, c) }, nil

@@ -118,22 +118,22 @@ func (e *Engine) JoinTasks(w model.TaskWorker, offer model.TaskOffer) *TaskSessi
 // ones that it holds, and the ones that never reached it.
 func (inc *incarnation) attachHeld(s *TaskSession) {
 	for _, ref := range s.offer.Held {
-		if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil {
+		if l := inc.lane(inc.shardOf(ref.Address)); l != nil {
 			l.inbox.result(func(l *lane.Lane, now model.Time) { l.Attach(now, ref, s.id, s.speaker()) })
 		}
 	}
 	if inc.lender != nil {
 		elsewhere := map[model.ShardID]bool{}
 		for _, ref := range s.offer.Held {
-			if shard := ref.Address.Shard(len(inc.owner)); inc.lane(shard) == nil {
+			if shard := inc.shardOf(ref.Address); inc.lane(shard) == nil {
 				elsewhere[shard] = true
 			}
 		}
-		s.moveClaims(elsewhere, len(inc.owner), false)
+		s.moveClaims(elsewhere, false)
 	}
 
 	for _, ref := range inc.board.takeAwaited(s.offer.Name) {
-		if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil && !s.has(ref) {
+		if l := inc.lane(inc.shardOf(ref.Address)); l != nil && !s.has(ref) {
 			l.inbox.result(func(l *lane.Lane, now model.Time) { l.HandOverAgain(now, ref, s.id, s.speaker()) })
 		}
 	}
@@ -349,7 +349,7 @@ func (s *TaskSession) reportLater(r *model.TaskReport) {
 func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool) error {
 	for served := (<-chan struct{})(nil); ; served = s.eng.served.listen() {
 		if inc := s.eng.current(); inc != nil {
-			shard := r.Ref.Address.Shard(len(inc.owner))
+			shard := inc.shardOf(r.Ref.Address)
 			l := inc.lane(shard)
 			if l == nil && !moves {
 				l = inc.keeper(shard)
@@ -447,7 +447,7 @@ func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *mo
 		return held, canceled, nil
 	}
 
-	l := inc.keeper(ref.Address.Shard(len(inc.owner)))
+	l := inc.keeper(inc.shardOf(ref.Address))
 	if l == nil && inc.lender != nil {
 		// Another node owns the run. The lender passes the heartbeat on with its next message.
 		s.note(ref, progress)
@@ -546,7 +546,7 @@ func (s *TaskSession) Suspend() {
 		if inc == nil {
 			break
 		}
-		if l := inc.keeper(ref.Address.Shard(len(inc.owner))); l != nil {
+		if l := inc.keeper(inc.shardOf(ref.Address)); l != nil {
 			l.inbox.result(func(l *lane.Lane, now model.Time) { l.Detach(now, ref) })
 		}
 	}
@@ -586,7 +586,7 @@ func (s *TaskSession) Lose() {
 	for _, ref := range s.end() {
 		// Without an owner here, the next one finds that the worker is gone.
 		if inc := s.eng.current(); inc != nil {
-			if l := inc.keeper(ref.Address.Shard(len(inc.owner))); l != nil {
+			if l := inc.keeper(inc.shardOf(ref.Address)); l != nil {
 				claimLane{l}.Lose(ref)
 			}
 		}

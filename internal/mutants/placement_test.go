@@ -29,8 +29,29 @@ var placement = []mutant{
 	{
 		name:  "a node that lost its lease forgets that it is drained",
 		file:  "internal/engine/engine.go",
-		old:   "self.Weight, self.Drained = e.cfg.Weight, e.drained",
-		new:   "self.Weight = e.cfg.Weight",
+		old:   "self.Weight, self.Drained, self.Groups = e.cfg.Weight, e.drained, e.cfg.Groups",
+		new:   "self.Weight, self.Groups = e.cfg.Weight, e.cfg.Groups",
 		tests: [][]string{{"./internal/engine", "-run", "TestDrainOutlivesTheLease$"}},
+	},
+	{
+		name:  "shards go to nodes that do not serve their group",
+		file:  "internal/cluster/placement.go",
+		old:   "takers(takersOf(live, r.Group))",
+		new:   "takers(slices.Clone(live))",
+		tests: [][]string{{"./internal/cluster", "-run", "TestNodeTakesShardsOfItsGroups$"}},
+	},
+	{
+		name:  "a group that is added moves the names of another one",
+		file:  "internal/model/layout.go",
+		old:   "	return GroupRange{DefaultGroup, 0, l.base}\n}\n",
+		new:   "	return GroupRange{DefaultGroup, 0, l.base + len(l.groups)}\n}\n",
+		tests: [][]string{{"./internal/model", "-run", "TestLayoutKeepsAddressesInTheirGroup$"}},
+	},
+	{
+		name:  "a process that does not know a new group may register",
+		file:  "internal/store/postgres/ownership.go",
+		old:   "where id = 1 and groups = $15",
+		new:   "where id = 1 and groups is distinct from $15 || 'x'",
+		tests: [][]string{{"./internal/store/postgres", "-run", "TestProcessWithOtherGroups$"}},
 	},
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store/postgres"
 	"github.com/perdure/perdure/internal/store/sqlite"
 )
@@ -15,6 +16,8 @@ type SchemaStatus struct {
 	Version int    `json:"version"` // of the store; 0 if it has no schema yet
 	Latest  int    `json:"latest"`  // the version that this build knows
 	Shards  int    `json:"shards"`
+	// Groups are the shard groups beside the default one: gpu=64,video=32.
+	Groups string `json:"groups,omitempty"`
 }
 
 // Schemas returns the versions of the schemas that this build reads and writes, by kind of store.
@@ -35,7 +38,7 @@ func CheckSchema(ctx context.Context, cfg Config) (SchemaStatus, error) {
 		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards}, err
 	case "postgres", "postgresql":
 		st, err := postgres.Check(ctx, postgres.Config{URL: cfg.URL, Schema: cfg.Schema, AllowUnsafe: cfg.AllowUnsafe})
-		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards}, err
+		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards, Groups: model.FormatGroups(st.Groups)}, err
 	}
 	return SchemaStatus{}, fault.New(fault.Invalid, "a %s store has no schema", cfg.URL)
 }
@@ -47,7 +50,7 @@ func Migrate(ctx context.Context, cfg Config) (SchemaStatus, error) {
 		return SchemaStatus{}, err
 	}
 	info := st.Info()
-	return SchemaStatus{URL: info.URL, Version: info.Version, Latest: info.Version, Shards: info.Shards}, st.Close()
+	return SchemaStatus{URL: info.URL, Version: info.Version, Latest: info.Version, Shards: info.Shards, Groups: model.FormatGroups(info.Groups)}, st.Close()
 }
 
 // StoreUnreachable reports whether a node could not open because the server of its store does not

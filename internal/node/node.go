@@ -61,6 +61,9 @@ type Config struct {
 	// Weight is the share of the shards that this node should own, relative to the other nodes.
 	// Default 100, at least 1 and at most 10,000.
 	Weight int
+	// Groups are the shard groups whose shards this node takes. Default: the default group. A store
+	// that only one process opens has no groups, so the setting has no effect there.
+	Groups []string
 	// Carrier connects the node with another carrier of hints and changes; nil for none. The node
 	// closes what it returns. cluster is the id of the store.
 	Carrier func(cluster string) (Carrier, error)
@@ -208,7 +211,7 @@ func (cfg *Config) check() error {
 		return fault.New(fault.Invalid, "%d bytes may wait for the code of a run: at most half of its history of %d bytes, because the next run starts with them", cfg.MaxUnread, cfg.limits().Bytes)
 	}
 
-	return nil
+	return cfg.checkGroupNames()
 }
 
 // limits returns the limits of one run.
@@ -239,6 +242,9 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		return n, nil
 	}
 
+	if err := cfg.checkGroups(st.Info()); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
 	if cfg.Wrap != nil {
 		n.store = cfg.Wrap(st)
 	}
@@ -268,7 +274,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 
 	n.engine = engine.New(engine.Config{
-		Store: n.store, Hints: hub, Peers: n.peers, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane, Weight: cfg.Weight,
+		Store: n.store, Hints: hub, Peers: n.peers, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane, Weight: cfg.Weight, Groups: cfg.Groups,
 		Guest: cfg.Guest && st.Info().Shared, Retention: cfg.Retention, RetainDead: cfg.RetainDead, RetainRequest: cfg.RetainRequest, RetainAudit: cfg.RetainAudit,
 		Meter: cfg.Meter, Tracer: cfg.Tracer, Series: cfg.Series, Limits: cfg.limits(), Feed: changes,
 	})

@@ -86,6 +86,7 @@ type nodeBody struct {
 	Draining bool       `json:"draining"`
 	Drained  bool       `json:"drained" doc:"An operator has asked it to hand its shards over"`
 	Weight   int        `json:"weight" doc:"Its share of the shards, relative to the other nodes; 0 for a node of an older version"`
+	Groups   []string   `json:"groups,omitempty" doc:"The shard groups whose shards it takes"`
 	Shards   int        `json:"shards" doc:"That it owns"`
 	Since    *time.Time `json:"since,omitempty"`
 	Expires  *time.Time `json:"expires,omitempty" doc:"The end of its lease"`
@@ -99,7 +100,7 @@ func (s *Server) listNodes(ctx context.Context, _ *authn.Identity, _ *nothing) (
 		return nil, err
 	}
 	return ok(page[nodeBody]{Items: each(got, func(n *api.NodeInfo) nodeBody {
-		return nodeBody{n.ID.String(), n.Host, n.Version, n.Live, n.Draining, n.Drained, n.Weight, n.Shards, at(n.Since), at(n.Expires), n.Address, n.Self}
+		return nodeBody{n.ID.String(), n.Host, n.Version, n.Live, n.Draining, n.Drained, n.Weight, n.Groups, n.Shards, at(n.Since), at(n.Expires), n.Address, n.Self}
 	})})
 }
 
@@ -126,6 +127,7 @@ func (s *Server) setDrained(ctx context.Context, node string, undo bool) (*none,
 // shardBody is a shard.
 type shardBody struct {
 	Shard  int    `json:"shard"`
+	Group  string `json:"group" doc:"The shard group that it belongs to"`
 	Owner  string `json:"owner,omitempty" doc:"The node that owns it"`
 	Target string `json:"target,omitempty" doc:"The node that should own it"`
 	Moves  bool   `json:"moves,omitempty" doc:"It should have another owner"`
@@ -137,7 +139,7 @@ func (s *Server) listShards(ctx context.Context, _ *authn.Identity, _ *nothing) 
 		return nil, err
 	}
 	return ok(page[shardBody]{Items: each(got, func(sh *api.ShardInfo) shardBody {
-		b := shardBody{Shard: int(sh.Shard), Moves: sh.Owner != sh.Target}
+		b := shardBody{Shard: int(sh.Shard), Group: sh.Group, Moves: sh.Owner != sh.Target}
 		if !sh.Owner.IsZero() {
 			b.Owner = sh.Owner.String()
 		}

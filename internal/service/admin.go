@@ -279,7 +279,10 @@ func (a *Admin) Nodes(ctx context.Context) ([]api.NodeInfo, error) {
 		m := &view.Members[i]
 		list[i] = api.NodeInfo{
 			ID: m.ID, Host: fmt.Sprintf("%s:%d", m.Host, m.PID), Version: m.Version, Since: begun(m.ID), Expires: m.Expires, Live: m.Expires >= view.Now,
-			Draining: m.Draining, Self: m.ID == self, Weight: m.Weight, Drained: m.Drained,
+			Draining: m.Draining, Self: m.ID == self, Weight: m.Weight, Drained: m.Drained, Groups: m.Groups,
+		}
+		if len(m.Groups) == 0 {
+			list[i].Groups = []string{model.DefaultGroup}
 		}
 		for _, o := range view.Owners {
 			if o.Node == m.ID && o.Epoch == m.Epoch {

@@ -87,7 +87,7 @@ func (s *Service) Inbox() (api.Inbox, bool) {
 		return api.Inbox{}, false
 	}
 	here, put := st.TransactionInbox()
-	return api.Inbox{Here: here, Put: put, Shards: s.store.Info().Shards}, true
+	return api.Inbox{Here: here, Put: put, Layout: s.store.Info().Layout()}, true
 }
 
 // Hint wakes the owner of a shard.

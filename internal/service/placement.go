@@ -22,9 +22,9 @@ func (a *Admin) Shards(ctx context.Context) ([]api.ShardInfo, error) {
 	for i := range view.Members {
 		epochs[view.Members[i].ID] = view.Members[i].Epoch
 	}
-	list := make([]api.ShardInfo, len(view.Owners))
+	list, layout := make([]api.ShardInfo, len(view.Owners)), view.Layout()
 	for i, o := range view.Owners {
-		list[i] = api.ShardInfo{Shard: o.Shard}
+		list[i] = api.ShardInfo{Shard: o.Shard, Group: layout.GroupOf(o.Shard)}
 		// A shard of a node that is gone has no owner until another node takes it.
 		if epoch, ok := epochs[o.Node]; ok && epoch == o.Epoch {
 			list[i].Owner, list[i].Target = o.Node, o.Node

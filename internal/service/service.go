@@ -46,7 +46,7 @@ func (s *Service) Authorize(a authz.Authorizer) { s.authorizer = a }
 
 var _ api.Backend = (*Service)(nil)
 
-func (s *Service) shard(a model.Address) model.ShardID { return a.Shard(s.store.Info().Shards) }
+func (s *Service) shard(a model.Address) model.ShardID { return s.store.Info().Layout().Shard(a) }
 
 // send asks the owner of an address.
 func (s *Service) send(ctx context.Context, m *model.Message) (model.Answer, error) {

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,11 +31,22 @@ type NodeInfo struct {
 	// Drained says that an operator has asked the node to hand its shards over and to take no
 	// others. Ownership.SetDrained changes it. Only a store that nodes share keeps it.
 	Drained bool
+	// Groups are the shard groups whose shards the node takes; none means the default group. Only a
+	// store that nodes share keeps it.
+	Groups []string
 
 	// Sole means that no other process has the store open. Register then removes every other node,
 	// without regard to its lease, because it belongs to a dead process or to an earlier life of
 	// this one. Sole is not stored. A shared store refuses it.
 	Sole bool
+}
+
+// TakesGroup reports whether the node takes shards of a group.
+func (n *NodeInfo) TakesGroup(name string) bool {
+	if len(n.Groups) == 0 {
+		return name == model.DefaultGroup
+	}
+	return slices.Contains(n.Groups, name)
 }
 
 // Registration is the result of Register.
@@ -128,6 +140,8 @@ type View struct {
 	Now     model.Time
 	Members []Member
 	Owners  []ShardOwner // every shard, in order
+	// Groups are the shard groups beside the default one.
+	Groups []model.Group
 	// Mail means that messages or inbox rows wait for shards of the request.
 	Mail bool
 	// PeerMail means that notes from other nodes wait for the node of the request.
@@ -135,6 +149,9 @@ type View struct {
 	// Settings is the counter of settings. A node that has seen a lower number has changes to load.
 	Settings int64
 }
+
+// Layout returns which shards belong to which group, and which address to which shard.
+func (v *View) Layout() model.Layout { return model.NewLayout(len(v.Owners), v.Groups) }
 
 // AcquiredShard is a shard that the node has just acquired, with the state that moves with it.
 type AcquiredShard struct {

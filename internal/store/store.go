@@ -45,8 +45,11 @@ type Store interface {
 
 // Info describes an open store.
 type Info struct {
-	// Shards is the number of shards, fixed when the store was created.
+	// Shards is the number of all shards. That of the default group is fixed when the store is
+	// created.
 	Shards int
+	// Groups are the shard groups beside the default one. Only a store that nodes share has any.
+	Groups []model.Group
 	// Cluster is a random id of the store's contents.
 	Cluster string
 	// Shared reports whether several processes may open the store at the same time.
@@ -56,6 +59,9 @@ type Info struct {
 	// Version is the version of the schema.
 	Version int
 }
+
+// Layout returns which shards belong to which group, and which address to which shard.
+func (i Info) Layout() model.Layout { return model.NewLayout(i.Shards, i.Groups) }
 
 // Logged is a store with a write-ahead log that grows while a reader holds an old snapshot. Only
 // some adapters implement it.

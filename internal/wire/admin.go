@@ -142,6 +142,7 @@ func NodeInfoList(all []api.NodeInfo) *pb.NodeInfoList {
 		return &pb.NodeInfo{
 			Id: node(n.ID), Host: text(n.Host), Version: text(n.Version), Since: int64(n.Since), Expires: int64(n.Expires), Live: n.Live, Draining: n.Draining,
 			Shards: int64(n.Shards), Self: n.Self, Address: n.Address, Weight: int64(n.Weight), Drained: n.Drained,
+			Groups: n.Groups,
 		}
 	})}
 }
@@ -153,6 +154,7 @@ func ReadNodeInfoList(_ string, l *pb.NodeInfoList) ([]api.NodeInfo, error) {
 		return api.NodeInfo{
 			ID: id, Host: n.GetHost(), Version: n.GetVersion(), Since: model.Time(n.GetSince()), Expires: model.Time(n.GetExpires()), Live: n.GetLive(),
 			Draining: n.GetDraining(), Shards: int(n.GetShards()), Self: n.GetSelf(), Address: n.GetAddress(), Weight: int(n.GetWeight()), Drained: n.GetDrained(),
+			Groups: n.GetGroups(),
 		}, err
 	})
 }
@@ -160,7 +162,7 @@ func ReadNodeInfoList(_ string, l *pb.NodeInfoList) ([]api.NodeInfo, error) {
 // ShardInfoList has shards.
 func ShardInfoList(all []api.ShardInfo) *pb.ShardInfoList {
 	return &pb.ShardInfoList{Shards: each(all, func(s api.ShardInfo) *pb.ShardInfo {
-		return &pb.ShardInfo{Shard: uint32(s.Shard), Owner: node(s.Owner), Target: node(s.Target)}
+		return &pb.ShardInfo{Shard: uint32(s.Shard), Owner: node(s.Owner), Target: node(s.Target), Group: s.Group}
 	})}
 }
 
@@ -176,7 +178,7 @@ func ReadShardInfoList(_ string, l *pb.ShardInfoList) ([]api.ShardInfo, error) {
 			return api.ShardInfo{}, err
 		}
 		shard, err := readShard(s.GetShard())
-		return api.ShardInfo{Shard: shard, Owner: owner, Target: target}, err
+		return api.ShardInfo{Shard: shard, Owner: owner, Target: target, Group: s.GetGroup()}, err
 	})
 }
 

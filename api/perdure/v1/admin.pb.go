@@ -1074,7 +1074,9 @@ type NodeInfo struct {
 	// Its share of the shards, relative to the other nodes; 0 for a node of an older version.
 	Weight int64 `protobuf:"varint,11,opt,name=weight,proto3" json:"weight,omitempty"`
 	// Whether an operator has asked it to hand its shards over.
-	Drained       bool `protobuf:"varint,12,opt,name=drained,proto3" json:"drained,omitempty"`
+	Drained bool `protobuf:"varint,12,opt,name=drained,proto3" json:"drained,omitempty"`
+	// The shard groups whose shards it takes; empty for the default group.
+	Groups        []string `protobuf:"bytes,13,rep,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1193,6 +1195,13 @@ func (x *NodeInfo) GetDrained() bool {
 	return false
 }
 
+func (x *NodeInfo) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
 // NodeInfoList has the nodes of a cluster.
 type NodeInfoList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1282,7 +1291,9 @@ type ShardInfo struct {
 	// The node that owns it; empty if none does.
 	Owner []byte `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
 	// The node that should own it; empty if none can.
-	Target        []byte `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
+	Target []byte `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
+	// The shard group that it belongs to.
+	Group         string `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1336,6 +1347,13 @@ func (x *ShardInfo) GetTarget() []byte {
 		return x.Target
 	}
 	return nil
+}
+
+func (x *ShardInfo) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
 }
 
 // ShardInfoList has all shards, in order.
@@ -2731,7 +2749,7 @@ const file_perdure_v1_admin_proto_rawDesc = "" +
 	"\aversion\x18\x05 \x01(\x03H\x00R\aversion\x88\x01\x01B\n" +
 	"\n" +
 	"\b_version\"\x0e\n" +
-	"\fNodesRequest\"\xa0\x02\n" +
+	"\fNodesRequest\"\xb8\x02\n" +
 	"\bNodeInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x18\n" +
@@ -2745,14 +2763,16 @@ const file_perdure_v1_admin_proto_rawDesc = "" +
 	"\aaddress\x18\n" +
 	" \x01(\tR\aaddress\x12\x16\n" +
 	"\x06weight\x18\v \x01(\x03R\x06weight\x12\x18\n" +
-	"\adrained\x18\f \x01(\bR\adrained\":\n" +
+	"\adrained\x18\f \x01(\bR\adrained\x12\x16\n" +
+	"\x06groups\x18\r \x03(\tR\x06groups\":\n" +
 	"\fNodeInfoList\x12*\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x14.perdure.v1.NodeInfoR\x05nodes\"\x0f\n" +
-	"\rShardsRequest\"O\n" +
+	"\rShardsRequest\"e\n" +
 	"\tShardInfo\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\fR\x05owner\x12\x16\n" +
-	"\x06target\x18\x03 \x01(\fR\x06target\">\n" +
+	"\x06target\x18\x03 \x01(\fR\x06target\x12\x14\n" +
+	"\x05group\x18\x04 \x01(\tR\x05group\">\n" +
 	"\rShardInfoList\x12-\n" +
 	"\x06shards\x18\x01 \x03(\v2\x15.perdure.v1.ShardInfoR\x06shards\":\n" +
 	"\x10DrainNodeRequest\x12\x12\n" +

@@ -2573,6 +2573,8 @@ export interface components {
              * @description The end of its lease
              */
             expires?: string;
+            /** @description The shard groups whose shards it takes */
+            groups?: string[];
             host: string;
             live: boolean;
             node: string;
@@ -3132,6 +3134,8 @@ export interface components {
             version: number;
         };
         ShardBody: {
+            /** @description The shard group that it belongs to */
+            group: string;
             /** @description It should have another owner */
             moves?: boolean;
             /** @description The node that owns it */

@@ -166,7 +166,7 @@ const maxOdd = 100 // rows in wrong places that the lane has reported and rememb
 // passOver reports whether a row names an address that does not belong to its shard, because its
 // columns are damaged. The lane reports such a row once and skips it.
 func (l *Lane) passOver(shard model.ShardID, a model.Address, what string) bool {
-	if a.Shard(l.cfg.Shards) == shard {
+	if l.cfg.Layout.Shard(a) == shard {
 		return false
 	}
 	why := what + " of shard " + strconv.Itoa(int(shard)) + " names " + a.String() + ", which belongs to another shard"

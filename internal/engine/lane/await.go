@@ -15,7 +15,7 @@ func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, er
 	if l.dead != nil {
 		return false, l.dead
 	}
-	if !l.HasShard(a.Shard(l.cfg.Shards)) {
+	if !l.HasShard(l.cfg.Layout.Shard(a)) {
 		return false, ErrNotOwner
 	}
 
@@ -93,7 +93,7 @@ func (l *Lane) reachLimit(b *building, e *entry, why *model.Reason) {
 // waiters and watchers of these shards.
 func (l *Lane) failWaiters(shards ...model.ShardID) {
 	pick := func(a model.Address) bool {
-		return len(shards) == 0 || slices.Contains(shards, a.Shard(l.cfg.Shards))
+		return len(shards) == 0 || slices.Contains(shards, l.cfg.Layout.Shard(a))
 	}
 	err := error(ErrNotOwner)
 	if l.dead != nil {
@@ -105,7 +105,7 @@ func (l *Lane) failWaiters(shards ...model.ShardID) {
 
 // Watch answers the token when the next commit changes the address; Unwatch takes it back.
 func (l *Lane) Watch(a model.Address, token any) error {
-	if sh := l.shards[a.Shard(l.cfg.Shards)]; l.dead != nil || sh == nil || sh.draining {
+	if sh := l.shards[l.cfg.Layout.Shard(a)]; l.dead != nil || sh == nil || sh.draining {
 		return ErrNotOwner
 	}
 	l.watchers.add(a, watcher{token: token})

@@ -13,8 +13,8 @@ type Config struct {
 	// Ref is the fence of this lane: every batch carries it, and the store refuses a batch with an
 	// older one.
 	Ref store.LaneRef
-	// Shards is the number of shards of the cluster.
-	Shards int
+	// Layout says which address belongs to which shard.
+	Layout model.Layout
 	// Lanes is the number of lanes of the node; 1. Each lane takes the generations that leave its
 	// own number as the remainder.
 	Lanes int

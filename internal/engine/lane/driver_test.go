@@ -113,7 +113,7 @@ func newRig(t tb, change ...func(*lane.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, now: begin, answers: map[any]lane.Answer{}, handed: map[string]int{}, held: map[model.RunID]*holding{}, removed: map[model.RunID]bool{}}
 	r.st = memory.New(memory.Options{Shards: shards, Now: func() time.Time { return r.now.Std() }, Cluster: "test"})
-	r.cfg = lane.Config{Shards: shards, NewRun: r.newRun, Limits: core.DefaultLimits, WantsChanges: func() bool { return true }}
+	r.cfg = lane.Config{Layout: model.NewLayout(shards, nil), NewRun: r.newRun, Limits: core.DefaultLimits, WantsChanges: func() bool { return true }}
 	r.seen, r.stands = map[model.RunID]model.Status{}, map[model.RunID]model.Status{}
 	for _, f := range change {
 		f(&r.cfg)

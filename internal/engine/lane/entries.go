@@ -12,7 +12,7 @@ func (l *Lane) entry(a model.Address) *entry {
 	if e, ok := l.entries[a]; ok {
 		return e
 	}
-	sh, ok := l.shards[a.Shard(l.cfg.Shards)]
+	sh, ok := l.shards[l.cfg.Layout.Shard(a)]
 	if !ok {
 		return nil
 	}

@@ -57,7 +57,7 @@ func (l *Lane) passOn(now model.Time) {
 
 // writeLetter gives a message a row. It gets its number when the batch is sealed.
 func (l *Lane) writeLetter(b *building, t *letter) {
-	to := t.message.To.Shard(l.cfg.Shards)
+	to := l.cfg.Layout.Shard(t.message.To)
 	t.from.underway[to]++
 	b.batch.Messages = append(b.batch.Messages, store.MessageRow{To: to, From: t.from.id, Message: t.message})
 }

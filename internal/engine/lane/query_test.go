@@ -410,7 +410,7 @@ func TestQueryByInboxWhileTheShardMoves(t *testing.T) {
 		r.flush()
 	}
 	r.turn(a, model.Turn{Running: true})
-	shard := a.Shard(r.cfg.Shards)
+	shard := r.cfg.Layout.Shard(a)
 	r.giveUp(shard)
 	r.refuse = poison("bad")
 	r.commitNow()

@@ -76,7 +76,7 @@ func (l *Lane) keeps(sh *shard) bool {
 
 // isKept reports whether the lane keeps what the last owner left at an address.
 func (l *Lane) isKept(a model.Address) bool {
-	sh := l.shards[a.Shard(l.cfg.Shards)]
+	sh := l.shards[l.cfg.Layout.Shard(a)]
 	return sh != nil && l.keeps(sh)
 }
 
@@ -106,8 +106,8 @@ func (r *reunion) leave(id WorkerID) {
 }
 
 // dropShard forgets what belongs to another owner now.
-func (r *reunion) dropShard(s model.ShardID, shards int) {
-	elsewhere := func(a model.Address) bool { return a.Shard(shards) == s }
+func (r *reunion) dropShard(s model.ShardID, layout model.Layout) {
+	elsewhere := func(a model.Address) bool { return layout.Shard(a) == s }
 	maps.DeleteFunc(r.waiting, func(a model.Address, _ model.RunID) bool { return elsewhere(a) })
 	maps.DeleteFunc(r.early, func(a model.Address, _ bool) bool { return elsewhere(a) })
 	maps.DeleteFunc(r.ours, func(h model.HeldRun, _ bool) bool { return elsewhere(h.Address) })
@@ -166,7 +166,7 @@ func (l *Lane) isEarly(e *entry) bool {
 func (l *Lane) endEarly(now model.Time) {
 	var due []model.Address
 	for a := range l.reunion.early {
-		if sh := l.shards[a.Shard(l.cfg.Shards)]; sh != nil && (a.IsEntity() && sh.mailListed || !a.IsEntity() && sh.listed) {
+		if sh := l.shards[l.cfg.Layout.Shard(a)]; sh != nil && (a.IsEntity() && sh.mailListed || !a.IsEntity() && sh.listed) {
 			due = append(due, a)
 		}
 	}
@@ -216,7 +216,7 @@ func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
 		l.reunion.Joined(now, l.cfg.Reunion)
 	}
 	for _, h := range held {
-		owned := l.shards[h.Address.Shard(l.cfg.Shards)] != nil
+		owned := l.shards[l.cfg.Layout.Shard(h.Address)] != nil
 		if l.runs[h.Run] != nil || owned && !l.isKept(h.Address) {
 			continue // another worker has it by now, or may have it
 		}
@@ -294,7 +294,7 @@ func (l *Lane) endReunion(now model.Time) {
 	clear(r.ours)
 	// A worker that has come back may still run a step of a paused run when that is resumed.
 	maps.DeleteFunc(r.holders, func(h model.HeldRun, _ WorkerID) bool {
-		return h.Address.IsEntity() || l.shards[h.Address.Shard(l.cfg.Shards)] == nil
+		return h.Address.IsEntity() || l.shards[l.cfg.Layout.Shard(h.Address)] == nil
 	})
 }
 

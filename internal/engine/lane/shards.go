@@ -234,7 +234,7 @@ func (l *Lane) dropShard(sh *shard) {
 	}
 
 	l.mail.dropShard(sh.id)
-	l.reunion.dropShard(sh.id, l.cfg.Shards)
+	l.reunion.dropShard(sh.id, l.cfg.Layout)
 	delete(l.shards, sh.id)
 	l.draining--
 	l.out.Freed = append(l.out.Freed, sh.id)

@@ -155,7 +155,7 @@ func (l *loan) setWants(wants []peer.WantedTasks) {
 
 // owner returns the node that owns the run of a claim, as far as this node knows.
 func (c *Creditor) owner(ref model.ClaimRef) model.NodeID {
-	return c.view.Owners[ref.Address.Shard(len(c.view.Owners))].Node
+	return c.view.Owners[c.view.Layout().Shard(ref.Address)].Node
 }
 
 // Round returns the polls that are due, and how long to wait until another is due by time; 0 for

@@ -87,7 +87,7 @@ func (p *Proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	for i := range s.Plan.Lanes {
 		cfg := s.Plan.Lane
 		cfg.Ref = store.LaneRef{Node: info.ID, Lane: i, Epoch: reg.Epoch}
-		cfg.Shards, cfg.Lanes, cfg.NewRun = s.Plan.Shards, s.Plan.Lanes, p.newRun
+		cfg.Layout, cfg.Lanes, cfg.NewRun = model.NewLayout(s.Plan.Shards, nil), s.Plan.Lanes, p.newRun
 		if inc.board != nil {
 			cfg.Board = inc.board
 		}

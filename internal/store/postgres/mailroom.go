@@ -3,12 +3,27 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
+)
+
+// The parts of the statement that puts requests into the inbox.
+const (
+	putInbox = `
+insert into {schema}.inbox (shard, id, not_before, tenant, workflow, key, request, body)
+select u.* from unnest($1::smallint[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[])
+  u (shard, id, not_before, tenant, workflow, key, request, body)
+where (u.request = '' or (
+  select r.at from {schema}.requests r
+  where r.shard = u.shard and r.key = u.key and r.id = u.request and r.workflow = u.workflow and r.tenant = u.tenant) is null)`
+	putOnce = `
+on conflict (shard, id) do nothing`
+	sameGroups = `(select m.groups from {schema}.meta m where m.id = 1) = $9`
 )
 
 // PutInbox stores requests that neither wait already nor are remembered. An owner may serve a
@@ -19,15 +34,10 @@ import (
 // refusal, which deletes the row that was there, and stores a late copy of a refused request. A
 // second statement removes that copy. It has a later snapshot, is part of the same transaction, and
 // is sent together with the first one.
+//
+// A process whose store had other shard groups when it opened it may have the wrong shard for a
+// name that chooses a group. PutInbox refuses such requests.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
-	const put = `
-insert into {schema}.inbox (shard, id, not_before, tenant, workflow, key, request, body)
-select u.* from unnest($1::smallint[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[])
-  u (shard, id, not_before, tenant, workflow, key, request, body)
-where u.request = '' or (
-  select r.at from {schema}.requests r
-  where r.shard = u.shard and r.key = u.key and r.id = u.request and r.workflow = u.workflow and r.tenant = u.tenant) is null
-on conflict (shard, id) do nothing`
 	// The condition on xmin spares rows that another transaction has stored: their owner may have
 	// read them.
 	const takeBack = `
@@ -53,9 +63,18 @@ delete from {schema}.inbox where shard = $1 and id = $2 and xmin = pg_current_xa
 		bodies[i] = model.AppendBody(nil, &r.Message, r.Damaged)
 	}
 
+	grouped := slices.ContainsFunc(rows, func(r store.InboxRow) bool { return model.MayChooseGroup(r.Message.To.Type) })
 	return s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {
 		var batch pgx.Batch
-		batch.Queue(s.sql(put), shards, ids, notBefore, tenants, workflows, keys, requests, bodies)
+		args := []any{shards, ids, notBefore, tenants, workflows, keys, requests, bodies}
+		if grouped {
+			// AddGroups locks the table, so the groups do not change between the two statements.
+			groups := model.FormatGroups(s.info.Groups)
+			batch.Queue(s.sql(putInbox+" and "+sameGroups+putOnce), append(args, groups)...)
+			batch.Queue(s.sql(`select groups = $1 from {schema}.meta where id = 1`), groups).QueryRow(expectSameGroups(op))
+		} else {
+			batch.Queue(s.sql(putInbox+putOnce), args...)
+		}
 		for i := range rows {
 			if requests[i] != "" {
 				batch.Queue(s.sql(takeBack), shards[i], ids[i], keys[i], model.RefusedIDs+rows[i].ID.String(), workflows[i], tenants[i])

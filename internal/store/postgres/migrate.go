@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 )
 
 // Migrations are numbered files that only go forward. All missing ones run in one transaction,
@@ -91,8 +92,10 @@ type Status struct {
 	Version, Known int
 	// Pending are the migrations that Open would run.
 	Pending []string
-	// Shards and Cluster of an existing store.
+	// Shards, Groups and Cluster of an existing store. Shards includes the shards of Groups, which
+	// are the groups beside the default one.
 	Shards  int
+	Groups  []model.Group
 	Cluster string
 	// Store is the URL of the store, without credentials.
 	Store string
@@ -160,9 +163,10 @@ func migrateOnce(ctx context.Context, cfg *config, checkOnly bool) (Status, erro
 		return st, err
 	}
 
-	if cfg.Shards != 0 && cfg.Shards != st.Shards {
-		return st, fault.WithHint(fault.New(fault.Conflict, "%s was created with %d shards and %d are configured", st.Store, st.Shards, cfg.Shards),
-			"the number of shards is fixed when a store is created: configure %d", st.Shards)
+	created := model.NewLayout(st.Shards, st.Groups).Ranges()[0].Count
+	if cfg.Shards != 0 && cfg.Shards != created {
+		return st, fault.WithHint(fault.New(fault.Conflict, "%s was created with %d shards and %d are configured", st.Store, created, cfg.Shards),
+			"the number of shards is fixed when a store is created: configure %d", created)
 	}
 
 	return st, nil
@@ -228,14 +232,33 @@ func (m *migrator) status(ctx context.Context) (Status, error) {
 	}
 
 	if st.Version > 0 {
-		var cluster pgtype.UUID
-		if err = m.conn.QueryRow(ctx, expand(m.cfg.schema, `select shards, cluster from {schema}.meta`)).Scan(&st.Shards, &cluster); err != nil {
-			return st, m.openError(ctx, err)
+		if err = m.facts(ctx, &st); err != nil {
+			return st, err
 		}
-		st.Cluster = cluster.String()
 	}
 
 	return st, nil
+}
+
+// facts reads what is fixed for the life of the store.
+func (m *migrator) facts(ctx context.Context, st *Status) error {
+	// A schema of an older version has no column for groups.
+	const look = `select shards, cluster, coalesce(to_jsonb(m) ->> 'groups', '') from {schema}.meta m`
+	var cluster pgtype.UUID
+	var groups string
+	if err := m.conn.QueryRow(ctx, expand(m.cfg.schema, look)).Scan(&st.Shards, &cluster, &groups); err != nil {
+		return m.openError(ctx, err)
+	}
+	st.Cluster = cluster.String()
+
+	var err error
+	if st.Groups, err = model.ParseGroups(groups); err != nil {
+		return fault.New(fault.Corrupt, "the shard groups of %s cannot be read: %w", st.Store, err)
+	}
+	for i := range st.Groups {
+		st.Shards += st.Groups[i].Shards
+	}
+	return nil
 }
 
 // isTooNew reports whether the schema has a migration that this build does not know and would

@@ -49,7 +49,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, statements: prepare(cfg.schema), lanes: make(map[laneKey]*lane)}
-	s.info = store.Info{Shards: status.Shards, Cluster: status.Cluster, Shared: true, URL: cfg.publicURL(), Version: status.Version}
+	s.info = store.Info{Shards: status.Shards, Groups: status.Groups, Cluster: status.Cluster, Shared: true, URL: cfg.publicURL(), Version: status.Version}
 	//nolint:contextcheck // lives as long as the store, not as the call
 	s.closing, s.close = context.WithCancelCause(context.Background())
 

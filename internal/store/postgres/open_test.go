@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -91,7 +92,7 @@ func TestOpenAtOnce(t *testing.T) {
 			t.Fatalf("process %d: %v", i, errs[i])
 		}
 		defer s.Close()
-		if s.Info() != stores[0].Info() {
+		if !reflect.DeepEqual(s.Info(), stores[0].Info()) {
 			t.Errorf("process %d opened %+v, the first one %+v", i, s.Info(), stores[0].Info())
 		}
 	}

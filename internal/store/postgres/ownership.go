@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,14 +33,17 @@ func (s *Store) drawEpoch(ctx context.Context, c *pgx.Conn) (epoch int64, err er
 func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (r store.Registration, err error) {
 	const (
 		insertNode = `
-insert into {schema}.nodes (node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version, link_address, link_key, weight, drained)
-values ($1, $2, {now} + $3, false, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+insert into {schema}.nodes (node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version, link_address, link_key, weight, drained, groups)
+select $1::uuid, $2::bigint, {now} + $3, false, $4::text, $5::text, $6::text, $7::integer, $8::bigint, $9::text, $10::text, $11::text, $12::integer, $13::boolean, $14::text
+from {schema}.meta where id = 1 and groups = $15
 on conflict (node) do update set epoch = excluded.epoch, expires = excluded.expires, draining = false, host = excluded.host, boot = excluded.boot,
   namespace = excluded.namespace, pid = excluded.pid, pid_start = excluded.pid_start, version = excluded.version,
-  link_address = excluded.link_address, link_key = excluded.link_key, weight = excluded.weight, drained = excluded.drained
+  link_address = excluded.link_address, link_key = excluded.link_key, weight = excluded.weight, drained = excluded.drained,
+  groups = excluded.groups
 returning {now}`
 		deleteFences = `delete from {schema}.fences where node = $1`
-		insertFences = `insert into {schema}.fences (node, lane, epoch, batch) select $1, lane, $2, 0 from generate_series(0, $3::integer - 1) lane`
+		insertFences = `insert into {schema}.fences (node, lane, epoch, batch) select n.node, lane, n.epoch, 0
+from {schema}.nodes n cross join generate_series(0, $3::integer - 1) lane where n.node = $1 and n.epoch = $2`
 	)
 
 	if lanes < 1 {
@@ -55,8 +59,15 @@ returning {now}`
 		}
 		var batch pgx.Batch
 		batch.Queue(s.sql(insertNode), pgtype.UUID{Bytes: n.ID, Valid: true}, r.Epoch, ttl.Microseconds(),
-			n.Host, n.BootID, n.Namespace, n.PID, n.PIDStart, n.Version, n.LinkAddress, n.LinkKey, n.Weight, n.Drained).
-			QueryRow(func(row pgx.Row) error { return row.Scan(&r.Now) })
+			n.Host, n.BootID, n.Namespace, n.PID, n.PIDStart, n.Version, n.LinkAddress, n.LinkKey, n.Weight, n.Drained, strings.Join(n.Groups, ","),
+			model.FormatGroups(s.info.Groups)).
+			QueryRow(func(row pgx.Row) error {
+				err := row.Scan(&r.Now)
+				if errors.Is(err, pgx.ErrNoRows) {
+					return refusal("register", errGroupsChanged)
+				}
+				return err
+			})
 		batch.Queue(s.sql(deleteFences), nodeArg(n.ID))
 		batch.Queue(s.sql(insertFences), nodeArg(n.ID), r.Epoch, lanes)
 		return c.SendBatch(ctx, &batch).Close()
@@ -100,7 +111,7 @@ select (select expires from me), ` + mailWaits + `, exists (select from {schema}
 		}
 
 		if err == nil {
-			view := v.view()
+			view := v.view(s.info.Groups)
 			view.Mail, view.PeerMail = mail, peerMail
 			for i := range view.Members { // the statement sees the row as it was before the update
 				if view.Members[i].ID == r.Node {

@@ -17,7 +17,8 @@ import (
 //
 // here is an expression that tells whether a database has our tables and the role may use them. It
 // reads only the catalog, so it never fails. put has the parameters shard, id, tenant, workflow,
-// key, request id, body and cluster. It writes nothing if the tables belong to another store.
+// key, request id, body and cluster. It writes nothing if the tables belong to another store, or if
+// the shard groups have changed since this process opened the store: the shard may be wrong then.
 func (s *Store) TransactionInbox() (here, put string) {
 	const table = `exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   where n.nspname = '{name}' and c.relname = '{table}' and has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, '{right}'))`
@@ -25,7 +26,8 @@ func (s *Store) TransactionInbox() (here, put string) {
 		return strings.NewReplacer("{name}", s.cfg.Schema, "{table}", name, "{right}", right).Replace(table)
 	}
 	put = s.sql(`insert into {schema}.inbox (shard, id, not_before, tenant, workflow, key, request, body)
-select $1::smallint, $2::text::uuid, 0, $3::text, $4::text, $5::text, $6::text, $7::bytea from {schema}.meta where cluster = $8::text::uuid
+select $1::smallint, $2::text::uuid, 0, $3::text, $4::text, $5::text, $6::text, $7::bytea from {schema}.meta m
+where m.cluster = $8::text::uuid and coalesce(to_jsonb(m) ->> 'groups', '') = '` + model.FormatGroups(s.info.Groups) + `'
 on conflict (shard, id) do nothing`)
 	return of("inbox", "insert") + " and " + of("meta", "select"), put
 }

@@ -14,6 +14,7 @@ import (
 // dropTokens undoes the migrations from 10 on, and dropEntities the migrations from 9 on.
 var (
 	dropTokens = []string{
+		`alter table perdure.meta drop column groups`, `alter table perdure.nodes drop column groups`,
 		`alter table perdure.migrations drop column compatible`, `drop table perdure.audit`, `alter table perdure.nodes drop column weight, drop column drained`,
 		`alter table perdure.nodes drop column link_address, drop column link_key`, `alter table perdure.shards drop column tokens`,
 	}

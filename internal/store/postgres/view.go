@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -18,7 +19,7 @@ select {now}, (select last from {schema}.settings_counter where id = 1), m.*, o.
     array_agg(host order by node), array_agg(boot order by node), array_agg(namespace order by node), array_agg(pid order by node),
     array_agg(pid_start order by node), array_agg(version order by node), array_agg(serves order by node),
     array_agg(link_address order by node), array_agg(link_key order by node),
-    array_agg(weight order by node), array_agg(drained order by node)
+    array_agg(weight order by node), array_agg(drained order by node), array_agg(groups order by node)
   from {schema}.nodes
 ) m cross join (
   select array_agg(shard order by shard), array_agg(node order by shard), array_agg(epoch order by shard) from {schema}.shards
@@ -38,6 +39,7 @@ type viewRow struct {
 	address, key    []string
 	weight          []int32
 	drained         []bool
+	groups          []string
 	shards          []int16
 	owners          []pgtype.UUID
 	ownerEpochs     []int64
@@ -46,19 +48,20 @@ type viewRow struct {
 func (v *viewRow) targets() []any {
 	return []any{
 		&v.now, &v.settings, &v.nodes, &v.epochs, &v.expires, &v.draining, &v.host, &v.boot, &v.ns, &v.pid, &v.pidStart, &v.version, &v.serves, &v.address, &v.key,
-		&v.weight, &v.drained,
+		&v.weight, &v.drained, &v.groups,
 		&v.shards, &v.owners, &v.ownerEpochs,
 	}
 }
 
-func (v *viewRow) view() store.View {
-	out := store.View{Now: v.now, Settings: v.settings, Owners: make([]store.ShardOwner, len(v.shards))}
+// view returns the row as a view of a store with the groups.
+func (v *viewRow) view(groups []model.Group) store.View {
+	out := store.View{Now: v.now, Settings: v.settings, Groups: groups, Owners: make([]store.ShardOwner, len(v.shards))}
 	for i := range v.nodes {
 		out.Members = append(out.Members, store.Member{
 			NodeInfo: store.NodeInfo{
 				ID: v.nodes[i].Bytes, Host: v.host[i], BootID: v.boot[i], Namespace: v.ns[i],
 				PID: int(v.pid[i]), PIDStart: v.pidStart[i], Version: v.version[i], LinkAddress: v.address[i], LinkKey: v.key[i],
-				Weight: int(v.weight[i]), Drained: v.drained[i],
+				Weight: int(v.weight[i]), Drained: v.drained[i], Groups: splitNames(v.groups[i]),
 			},
 			Epoch: v.epochs[i], Expires: model.Time(v.expires[i]), Draining: v.draining[i], Serves: store.DecodeServed(v.serves[i]),
 		})
@@ -67,6 +70,14 @@ func (v *viewRow) view() store.View {
 		out.Owners[i] = store.ShardOwner{Shard: model.ShardID(shard), Node: v.owners[i].Bytes, Epoch: v.ownerEpochs[i]}
 	}
 	return out
+}
+
+// splitNames returns the names in a text; none if it is empty.
+func splitNames(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
 }
 
 // Members returns the nodes and the owners of the shards.
@@ -78,7 +89,7 @@ func (s *Store) Members(ctx context.Context) (view store.View, err error) {
 	if err != nil {
 		return store.View{}, err
 	}
-	return v.view(), nil
+	return v.view(s.info.Groups), nil
 }
 
 // Inspect describes the connection to the database server.
