@@ -68,7 +68,7 @@ type served struct {
 // startServe runs perdure serve with a JSON log until the test stops it.
 func startServe(t *testing.T, args ...string) *served {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	s := &served{t: t, log: &lines{news: make(chan struct{}, 1)}, stop: stop, code: make(chan int, 1)}
 	go func() {
 		s.code <- Main(ctx, append([]string{"serve", "--log-format", "json"}, args...), Streams{In: strings.NewReader(""), Out: io.Discard, Err: s.log})

@@ -246,7 +246,7 @@ func TestReloadOfAProcess(t *testing.T) {
 	}
 	waiting, old := make(chan int, 1), *p
 	go func() {
-		status, _ := old.request(http.MethodGet, "/v1/executions/order/open/result?wait=10m", serveKey, "")
+		status, _ := old.request(http.MethodGet, "/v1/executions/order/open/result?wait=2m", serveKey, "")
 		waiting <- status
 	}()
 	p.until("the call waits", func() bool {

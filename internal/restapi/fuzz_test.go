@@ -74,6 +74,17 @@ func operationsOf(doc map[string]any) (all []described) {
 	return all
 }
 
+// serve answers a request. As in a server, a reply that is aborted because its client has left ends
+// only itself.
+func (w *world) serve(reply http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if p := recover(); p != nil && (p != any(http.ErrAbortHandler) || r.Context().Err() == nil) {
+			panic(p)
+		}
+	}()
+	w.rest.ServeHTTP(reply, r)
+}
+
 // try sends one request of an operation. A stream and a call that waits end soon, because the
 // client leaves.
 func (w *world) try(t *testing.T, g *generator, op described) {
@@ -92,10 +103,12 @@ func (w *world) try(t *testing.T, g *generator, op described) {
 		r.Header.Set("Content-Type", media)
 	}
 	reply := httptest.NewRecorder()
-	w.rest.ServeHTTP(reply, r)
+	w.serve(reply, r)
 
 	what := fmt.Sprintf("%s %.300q with %.300q", op.method, target, body)
 	switch {
+	case reply.Code == http.StatusServiceUnavailable && strings.Contains(reply.Body.String(), "waits for a worker that offers"):
+		// a query, and this server has no code
 	case reply.Code == http.StatusServiceUnavailable, reply.Code == http.StatusGatewayTimeout:
 		if ctx.Err() == nil {
 			t.Errorf("%s: %d %.300s, and the client has not left", what, reply.Code, reply.Body)
