@@ -133,7 +133,7 @@ var share = []mutant{
 		file:  "internal/engine/lane/claim.go",
 		old:   "		l.cfg.Board.Release(now, in.worker, in.report)\n",
 		new:   "		_ = now\n",
-		tests: append(laneTasks("TestReportsToQuarantinedFreePermits$"), []string{"./internal/engine", "-run", "TestPermitsOfRunsThatCannotEnd$"}),
+		tests: laneTasks("TestReportsToQuarantinedFreePermits$"),
 	},
 	{
 		name:  "a report frees the permits of a body that another worker runs",
