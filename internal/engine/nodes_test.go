@@ -422,13 +422,17 @@ func TestPermitsOfRunsThatMove(t *testing.T) {
 type stubborn struct {
 	store.Store
 
-	mu     sync.Mutex
-	refuse map[model.RunID]bool
+	mu      sync.Mutex
+	refuse  map[model.RunID]bool
+	refused int
 }
 
 func (s *stubborn) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	s.mu.Lock()
 	refused := slices.ContainsFunc(b.Closes, func(c store.CloseRow) bool { return s.refuse[c.Run] })
+	if refused {
+		s.refused++
+	}
 	s.mu.Unlock()
 	if refused {
 		return store.Committed{}, store.Errorf(store.Refused, "commit", "this run must not end")
@@ -446,22 +450,26 @@ func TestPermitsOfRunsThatCannotEnd(t *testing.T) {
 		st := &stubborn{Store: r.st, refuse: map[model.RunID]bool{}}
 		r.st = st
 		c := newCounter()
-		do := c.worker(time.Second)
+		do := c.worker(5 * time.Second)
 		first, ctx := r.join(5, do), t.Context()
 		r.join(5, do)
 		r.limitTo3(first)
 
-		const refused, tasks = 3, 20
+		const refused, tasks = 3, 12
 		for i := range tasks {
 			m := submit(fmt.Sprint(i), ofThree)
 			a, err := first.Send(ctx, m)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if i < refused {
-				st.mu.Lock()
-				st.refuse[a.Run] = true
-				st.mu.Unlock()
+			if i >= refused {
+				continue
+			}
+			st.mu.Lock()
+			st.refuse[a.Run] = true
+			st.mu.Unlock()
+			for c.countBegun() <= i { // the others come when these have all permits
+				time.Sleep(10 * time.Millisecond)
 			}
 		}
 
@@ -475,6 +483,9 @@ func TestPermitsOfRunsThatCannotEnd(t *testing.T) {
 		}
 
 		st.mu.Lock()
+		if st.refused < refused {
+			t.Errorf("the store has refused %d batches, want one for each of %d tasks", st.refused, refused)
+		}
 		clear(st.refuse)
 		st.mu.Unlock()
 		r.awaitAll(first, tasks)

@@ -129,11 +129,18 @@ var share = []mutant{
 		tests: [][]string{{"./internal/engine/flow", "-run", "TestPermitOfAReportThatCannotBeStored$"}, {"./internal/sim", "-run", "TestKnownSeedsOfPermits$"}},
 	},
 	{
+		name:  "an attempt starts with the permit of a claim that was found beyond the limit",
+		file:  "internal/engine/flow/boardgate.go",
+		old:   "	k.FreeDone(now, it.Ref)\n",
+		new:   "",
+		tests: [][]string{{"./internal/engine/flow", "-run", "TestPermitThatIsFoundAgain$"}},
+	},
+	{
 		name:  "the report of a quarantined run frees no permits",
 		file:  "internal/engine/lane/claim.go",
 		old:   "		l.cfg.Board.Release(now, in.worker, in.report)\n",
 		new:   "		_ = now\n",
-		tests: append(laneTasks("TestReportsToQuarantinedFreePermits$"), []string{"./internal/engine", "-run", "TestPermitsOfRunsThatCannotEnd$"}),
+		tests: laneTasks("TestReportsToQuarantinedFreePermits$"),
 	},
 	{
 		name:  "a report frees the permits of a body that another worker runs",

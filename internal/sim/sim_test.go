@@ -312,6 +312,9 @@ func TestKnownSeedsOfPermits(t *testing.T) {
 		// an older build could not read the run of a task, and the task kept its permit after it
 		// had ended
 		77369,
+		// a claim was found again after its permit had gone to another task, and the next attempt
+		// of its task started with the permit that it did not have
+		137675, 151337,
 		// an owner stopped a claim that the store had not taken, made it again under the same
 		// number, and the lender did not take it, again and again
 		56302,

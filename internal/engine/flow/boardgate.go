@@ -90,6 +90,7 @@ func note(it *queue.Item, p *gate.Plan) {
 
 // Take implements queue.Admitter.
 func (k *BoardGate) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
+	k.FreeDone(now, it.Ref)
 	k.resume(it.Ref)
 	g := k.item(it)
 	ok, why, again = k.Gate.Take(now, &g)
@@ -233,6 +234,25 @@ func (k *BoardGate) FreeReported(now model.Time, id queue.WorkerID, r *model.Tas
 		}
 	}
 	return k.FreeOrphan(now, r.Ref, OutcomeOf(r))
+}
+
+// FreeDone frees what an orphan holds whose worker no longer executes it, before its task asks for
+// permits again. It returns the outcome of the attempt. The task must not take over these permits:
+// they may exceed the limit, if they were freed before and the claim was found again (Hold).
+func (k *BoardGate) FreeDone(now model.Time, ref model.TaskRef) (how queue.Outcome, freed bool) {
+	o := k.orphans[ref]
+	if o == nil {
+		return queue.Neither, false
+	}
+	claim := model.ClaimRef{TaskRef: ref, Claim: o.claim}
+	executes, report := k.at(o.worker, claim)
+	if executes {
+		return queue.Neither, false
+	}
+	if how = o.how; how != queue.Succeeded && how != queue.Failed {
+		how = OutcomeOf(report)
+	}
+	return how, k.FreeOrphan(now, claim, how)
 }
 
 // OutcomeOf returns the outcome of an attempt by its report; nil if there is none.

@@ -229,3 +229,38 @@ func TestPermitOfAReportThatCannotBeStored(t *testing.T) {
 		}
 	}
 }
+
+// The permit of a reported claim was free, and another task has it. Then the run of the claim is
+// read again, and the claim counts beyond the limit until its report is durable. Its task must not
+// start its next attempt with that: it waits for the other task.
+func TestPermitThatIsFoundAgain(t *testing.T) {
+	t.Parallel()
+	const now, worker = model.Time(100), queue.WorkerID(1)
+	executes := true
+	k := NewBoardGate(ledger.New(1), func(_ queue.WorkerID, c model.ClaimRef) (bool, *model.TaskReport) {
+		if executes {
+			return true, nil
+		}
+		return false, &model.TaskReport{Ref: c, Returned: true}
+	})
+	k.SetRules(now, oneAtATime(t), queue.New(queue.Config{Gate: k}))
+	it, next := limitedItem("it"), limitedItem("next")
+	pass := func(it *queue.Item, want bool) {
+		t.Helper()
+		if ok, why := take(t, now, k, it); ok != want {
+			t.Fatalf("%s is let through: %v (%s)", it.Ref, ok, why)
+		}
+	}
+
+	pass(it, true)
+	k.RecordWorker(it.Ref, 1, worker)
+	executes = false
+	k.Give(now, it, queue.Forgotten) // its run is quarantined
+	pass(next, true)
+	k.Hold(now, it, "") // the quarantine is over
+	k.RecordWorker(it.Ref, 1, worker)
+	k.Give(now, it, queue.Neither) // the report is applied, and not durable
+	pass(it, false)
+	k.Give(now, next, queue.Succeeded)
+	pass(it, true)
+}

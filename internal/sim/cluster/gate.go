@@ -95,6 +95,9 @@ func (k *keeper) rules() *rule.Set { return k.Sets[len(k.Sets)-1] }
 
 // Take implements queue.Admitter.
 func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
+	if how, freed := k.g.FreeDone(now, it.Ref); freed {
+		k.given(it.Ref, how)
+	}
 	_, goesOn := k.kept[it.Ref]
 	delete(k.kept, it.Ref)
 	ok, why, again = k.g.Take(now, it)
