@@ -86,7 +86,7 @@ func (e *Engine) eraOf(a model.Address) string {
 	if inc == nil {
 		return ""
 	}
-	if s := inc.lane(a.Shard(len(inc.owner))); s != nil {
+	if s := inc.lane(e.layout.Shard(a)); s != nil {
 		if era := s.era.Load(); era != nil {
 			return *era
 		}
