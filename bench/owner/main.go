@@ -128,7 +128,7 @@ func newOwner(s settings) (*owner, error) {
 		return nil, err
 	}
 
-	o.lane = lane.New(lane.Config{Ref: store.LaneRef{Node: node, Epoch: reg.Epoch}, Shards: shards, NewRun: o.newRun})
+	o.lane = lane.New(lane.Config{Ref: store.LaneRef{Node: node, Epoch: reg.Epoch}, Layout: model.NewLayout(shards, nil), NewRun: o.newRun})
 	o.lane.Acquire(o.clock(), got)
 	o.lane.Join(o.clock(), worker, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"three"}}, anyNumber{})
 	for {

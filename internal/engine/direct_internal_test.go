@@ -14,7 +14,7 @@ import (
 
 // newLife returns an incarnation that has its lease, or has not.
 func newLife(serving bool) *incarnation {
-	inc := &incarnation{eng: &Engine{clock: newClock(storeclock.Config{}, nil)}}
+	inc := &incarnation{eng: &Engine{clock: newClock(storeclock.Config{}, nil), layout: model.NewLayout(1, nil)}}
 	if serving {
 		inc.validUntil.Store(int64(time.Hour))
 	}

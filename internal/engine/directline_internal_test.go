@@ -21,7 +21,7 @@ func newLanes(t *testing.T, room ...int) *incarnation {
 	t.Helper()
 	inc := newLife(true)
 	inc.eng.beside.open(t.Context())
-	inc.owner = make([]atomic.Int32, len(room))
+	inc.owner, inc.eng.layout = make([]atomic.Int32, len(room)), model.NewLayout(len(room), nil)
 	for i, n := range room {
 		inc.lanes = append(inc.lanes, &laneShell{inc: inc, index: i, inbox: newInbox(n, 1<<20)})
 		inc.owner[i].Store(int32(i) + 1)
