@@ -36,7 +36,7 @@ func TestForcedFeatures(t *testing.T) {
 	for text, want := range map[string]Features{
 		"lending":         {On: Lending | Tasks, Off: Gates | SharedGates},
 		"labels,-tasks":   {On: Labels, Off: Tasks | DeadOrders | Gates | SharedGates | Lending},
-		"shared-gates":    {On: SharedGates | Gates | Tasks | Retention, Off: Lending | Poison | ClockJumps},
+		"shared-gates":    {On: SharedGates | Gates | Tasks | Retention, Off: Lending | ClockJumps},
 		"-large-reports,": {Off: LargeReports},
 	} {
 		f, err := ParseFeatures(text)
@@ -50,7 +50,7 @@ func TestForcedFeatures(t *testing.T) {
 		}
 	}
 
-	for _, text := range []string{"unheard-of", "lending,-tasks", "gates,poison"} {
+	for _, text := range []string{"unheard-of", "lending,-tasks", "gates,lending"} {
 		if f, err := ParseFeatures(text); err == nil {
 			t.Errorf("%q: on %s off %s", text, f.On, f.Off)
 		}
