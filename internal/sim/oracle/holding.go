@@ -318,21 +318,25 @@ func (l *ledger) pathTo(n *holding, t *traces, next *model.Entity, state *scenar
 	return path, ok
 }
 
-// lacks reports whether a batch has an answer to a call that is not on the path. Such a call led to
-// a state that expired in the batch that wrote it.
+// lacks reports whether a batch answers a call, or takes a one-way call from the mailbox, that is
+// not on the path. Such a call led to a state that expired in the batch that wrote it.
 func (l *ledger) lacks(path []*scenario.Handover, t *traces) bool {
-	for id := range t.answers {
-		a, d := t.answers[id], l.Doings[id]
-		if a.Failure != nil || d.oneWay || d.applied || !d.changes() || d.name == scenario.DoDelete {
-			continue
+	isMissing := func(id uint64, oneWay bool) bool {
+		d := l.Doings[id]
+		if d == nil || d.oneWay != oneWay || d.applied || !d.changes() || d.name == scenario.DoDelete {
+			return false
 		}
-		if !slices.ContainsFunc(path, func(h *scenario.Handover) bool {
+		return !slices.ContainsFunc(path, func(h *scenario.Handover) bool {
 			return slices.ContainsFunc(h.Calls, func(c scenario.Made) bool { return c.ID == id })
-		}) {
+		})
+	}
+
+	for id := range t.answers {
+		if t.answers[id].Failure == nil && isMissing(id, false) {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(t.taken, func(id uint64) bool { return isMissing(id, true) })
 }
 
 // follow applies the hand-overs that a batch makes durable.
