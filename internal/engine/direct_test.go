@@ -282,8 +282,11 @@ func TestDirectRequestsAreAppliedOnce(t *testing.T) {
 				t.Errorf("call %d was made %q", i, got)
 			}
 		}
-		if p.st.again.Load() == 0 || n.Load() < 10 {
-			t.Errorf("%d requests named one of %d lost connections", p.st.again.Load(), n.Load())
+		// Whether a request meets a lost connection depends on the order of goroutines. It nearly
+		// always happens; on a busy machine it may not.
+		t.Logf("%d requests named one of %d lost connections", p.st.again.Load(), n.Load())
+		if n.Load() < 10 {
+			t.Errorf("only %d connections were lost", n.Load())
 		}
 	})
 }
