@@ -15,6 +15,7 @@ BENCH  ?= .
 COUNT  ?= 1
 FAULTS ?= 60
 SEED   ?= 0
+FILES  ?=
 
 GO_FILES = $$(git ls-files --cached --others --exclude-standard '*.go' ':!*.pb.go' ':!*.gen.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done)
 
@@ -87,8 +88,8 @@ sim: ## seeded simulation of a cluster (SEEDS=20000)
 	go test ./internal/sim -run Seed -count 1 -timeout 60m -seeds=$(SEEDS)
 
 .PHONY: mutants
-mutants: ## plant known bugs, one at a time, and check that the suite finds each one
-	go test -tags mutants -count 1 -timeout 60m ./internal/mutants
+mutants: ## plant known bugs, one by one, and check that the suite finds each (FILES=engine/lane, hours for all)
+	go test -tags mutants -count 1 -timeout 12h -v -run 'TestMutants$$' ./internal/mutants -files='$(FILES)'
 
 .PHONY: bench
 bench: ## compare with DBOS and River, and check our bars (BENCHFLAGS="-store sqlite -rounds 5")

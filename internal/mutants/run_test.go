@@ -5,46 +5,92 @@ package mutants
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
-// TestMutants applies every mutant and checks that its tests fail.
+// changed selects mutants by the file that they change.
+var changed = flag.String("files", "", "run only mutants of files whose path matches this regular expression")
+
+// TestMutants applies every mutant and checks that its tests fail. Two mutants run at a time on two
+// cores; the flag -parallel changes that.
 func TestMutants(t *testing.T) {
 	dir, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
+	chosen, err := regexp.Compile(*changed)
+	if err != nil {
+		t.Fatal(err)
+	}
 
-	healthy := map[string]bool{}
+	sound := &soundTests{dir: dir, runs: map[string]func() string{}}
 	for i := range list {
 		m := &list[i]
+		if !chosen.MatchString(m.file) {
+			continue
+		}
 		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
 			for _, args := range m.tests {
-				if name := strings.Join(args, " "); !healthy[name] {
-					if out, failed := test(t, dir, args); failed {
-						t.Fatalf("go test %s fails without any mutant:\n%s", name, out)
-					}
-					healthy[name] = true
-				}
-
-				began := time.Now()
-				out, failed := m.run(t, dir, args)
-				switch {
-				case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
-					t.Fatalf("the mutant does not compile:\n%s", out)
-				case !failed:
-					t.Errorf("no test notices the mutant: go test %s", strings.Join(args, " "))
-				default:
-					t.Logf("noticed by %s in %v:\n%s", args[0], time.Since(began).Round(time.Millisecond), firstFailure(out))
-				}
+				m.mustBeNoticed(t, sound, args)
 			}
 		})
 	}
+}
+
+// mustBeNoticed fails the test if the run of go test passes although the mutant is in the code.
+func (m *mutant) mustBeNoticed(t *testing.T, sound *soundTests, args []string) {
+	t.Helper()
+	name := strings.Join(args, " ")
+	if out := sound.failure(t, args); out != "" {
+		t.Fatalf("go test %s fails without any mutant:\n%s", name, out)
+	}
+
+	began := time.Now()
+	out, failed := m.run(t, sound.dir, args)
+	switch {
+	case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
+		t.Fatalf("the mutant does not compile:\n%s", out)
+	case !failed:
+		t.Errorf("no test notices the mutant: go test %s", name)
+	default:
+		t.Logf("noticed by %s in %v:\n%s", args[0], time.Since(began).Round(time.Millisecond), firstFailure(out))
+	}
+}
+
+// soundTests runs each set of tests once without a mutant: a test that always fails notices
+// nothing.
+type soundTests struct {
+	dir  string
+	mu   sync.Mutex
+	runs map[string]func() string // by the arguments of go test
+}
+
+// failure returns the output of the run without a mutant if it fails.
+func (s *soundTests) failure(t *testing.T, args []string) string {
+	t.Helper()
+	name := strings.Join(args, " ")
+	s.mu.Lock()
+	run, ok := s.runs[name]
+	if !ok {
+		run = sync.OnceValue(func() string {
+			if out, failed := test(t, s.dir, args); failed {
+				return out
+			}
+			return ""
+		})
+		s.runs[name] = run
+	}
+	s.mu.Unlock()
+	return run()
 }
 
 // run compiles a mutant and runs its tests.

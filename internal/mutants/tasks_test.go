@@ -42,7 +42,7 @@ var tasks = []mutant{
 		file:  "internal/engine/loan/neighbour.go",
 		old:   "				if board.HasClaim(w.session.ID(), ref) {\n					missing = append(missing, ref)\n				}\n			}\n		}\n\n		lend",
 		new:   "			}\n		}\n\n		lend",
-		tests: [][]string{{"./internal/sim", "-run", "TestKnownSeedsOfLending$"}},
+		tests: [][]string{{"./internal/engine/loan", "-run", "TestClaimThatItsWorkerDoesNotHave$"}},
 	},
 	{
 		name:  "slots stay lent when a poll is not answered",
