@@ -156,9 +156,11 @@ var rooms = []room{
 	{path: "internal/wire", imports: join(vocabulary, "internal/api", generated)},
 	// Numbered frames over streams that break.
 	{path: "internal/link", imports: []string{"internal/fault"}},
+	// Many calls on one stream.
+	{path: "internal/bundle"},
 	{path: "internal/pooled"},
 	{path: "internal/access", imports: []string{"internal/telemetry"}},
-	{path: "internal/grpcapi", imports: join(vocabulary, "internal/access", "internal/api", "internal/authn", "internal/authz", "internal/link", "internal/pooled", "internal/wire", "internal/telemetry", generated)},
+	{path: "internal/grpcapi", imports: join(vocabulary, "internal/access", "internal/api", "internal/authn", "internal/authz", "internal/bundle", "internal/link", "internal/pooled", "internal/wire", "internal/telemetry", generated)},
 	{path: "internal/flovyn/...", imports: join(vocabulary, "internal/access", "internal/api", "internal/authn", "internal/authz", "internal/wire", "internal/telemetry", "internal/flovyn/...", "api/flovyn/...")},
 	{path: "internal/restapi", imports: join(vocabulary, "internal/access", "internal/api", "internal/authn", "internal/authz", "internal/core/rule", "internal/query", "internal/history", "internal/schedule")},
 	{path: "internal/console"},
@@ -191,7 +193,7 @@ var rooms = []room{
 	{path: "internal/pool", imports: join(vocabulary, "internal/api", "internal/episode", "internal/replay", "internal/telemetry", "internal/telemetry/tracing")},
 	// executes calls of entities and services
 	{path: "internal/entity", imports: join(vocabulary, "internal/api", "internal/replay")},
-	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/link", "internal/request", "internal/wire", generated)},
+	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/bundle", "internal/link", "internal/request", "internal/wire", generated)},
 
 	// Order for senders outside, in the state of an entity.
 	{path: "sorter", imports: []string{"internal/fault"}, public: true},

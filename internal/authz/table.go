@@ -20,7 +20,7 @@ const (
 // Mailbox also skip and drop what they list, and Mailbox interrupts calls. A schedule is an
 // execution, so the same actions concern it.
 var table = []Rule{
-	{"server:describe", Connect, "Tenant", []string{clientMethod + "Server", reflectionV1, reflectionAlpha}, []string{"get-me", "get-server"}},
+	{"server:describe", Connect, "Tenant", []string{clientMethod + "Server", clientMethod + "Bundle", reflectionV1, reflectionAlpha}, []string{"get-me", "get-server"}},
 
 	{"execution:read", Read, "Execution", client("Describe", "History", "List", "Count", "Tally", "Explain", "Stranded", "Missing", "Await", "State"), []string{
 		"list-executions", "count-executions", "tally-executions", "list-stranded", "describe-execution", "explain-execution", "explain-graph", "get-history", "list-events", "get-event-bytes", "get-state-bytes", "export-execution", "get-state", "await-execution", "list-schedules", "get-schedule", "list-ticks", "get-relations",

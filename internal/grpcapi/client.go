@@ -18,6 +18,7 @@ type client struct {
 	maxMessage int
 	maxPayload int
 	receipts   *receipts
+	bundles    *bundles
 }
 
 // ask reads a request, makes the call, and writes the reply.

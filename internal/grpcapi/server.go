@@ -135,10 +135,12 @@ func New(cfg Config) *Server {
 	s.grpc = grpc.NewServer(s.options()...)
 
 	to := counted{s.grpc, s}
-	pb.RegisterClientServiceServer(to, &client{
+	service := &client{
 		backend: s.config.Backend, version: s.config.Version, maxMessage: s.config.MaxMessage, maxPayload: s.config.MaxPayload,
 		receipts: newReceipts(),
-	})
+	}
+	service.bundles = newBundles(s, service)
+	pb.RegisterClientServiceServer(to, service)
 	s.work = NewWork(WorkConfig{Backend: s.config.Backend, Tenant: tenantOf, Log: s.config.Log, Grace: s.config.Grace, MaxFrame: s.config.MaxMessage, Restarts: s.config.Restarts})
 	pb.RegisterWorkerServiceServer(to, s.work)
 	names := []string{pb.ClientService_ServiceDesc.ServiceName, pb.WorkerService_ServiceDesc.ServiceName}

@@ -28,6 +28,7 @@ type Backend struct {
 	*Work
 
 	conn   grpc.ClientConnInterface
+	shared *bundler // conn, for calls that may share a stream
 	tenant string
 	log    *slog.Logger
 
@@ -54,8 +55,9 @@ func Dial(ctx context.Context, cfg Config) (*Backend, error) {
 	}
 	b := newBackend(conn, cfg)
 	b.close, b.servers = conn.Close, servers
+	servers.left = b.shared.moveOn
 	if err := b.introduce(ctx); err != nil {
-		_ = conn.Close() // the first error says more
+		_ = b.Close() // the first error says more
 		return nil, err
 	}
 	return b, nil
@@ -63,7 +65,8 @@ func Dial(ctx context.Context, cfg Config) (*Backend, error) {
 
 func newBackend(conn grpc.ClientConnInterface, cfg Config) *Backend {
 	work := NewWork(conn, WorkConfig{Log: cfg.Log, Agent: cfg.Version, Broken: cfg.Broken})
-	b := &Backend{Work: work, conn: conn, log: cfg.Log, client: pb.NewClientServiceClient(conn), patience: cfg.Patience}
+	b := &Backend{Work: work, conn: conn, shared: newBundler(conn, &cfg), log: cfg.Log, patience: cfg.Patience}
+	b.client = pb.NewClientServiceClient(b.shared)
 	b.receipts.send = b.sendReceipts
 	return b
 }
@@ -110,7 +113,9 @@ func (b *Backend) Connected() bool {
 func (b *Backend) Close() error {
 	b.Work.Close()
 	b.receipts.close()
-	return b.close()
+	err := b.close()
+	b.shared.close()
+	return err
 }
 
 // own refuses requests for other tenants. The tenant does not travel, so the server would take them

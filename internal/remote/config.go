@@ -73,6 +73,9 @@ type Config struct {
 	Patience time.Duration
 	// MaxReply is the largest reply that the client accepts, in bytes. Default 65 MiB.
 	MaxReply int
+	// NoBundles makes every call go alone, as calls to servers of older versions do. It is for
+	// comparisons and tests.
+	NoBundles bool
 	// Broken is called when a stream of the worker has ended and is opened again; nil for none.
 	Broken func()
 	// Dial opens the connections to an address; nil for the network. For tests and tunnels.
@@ -169,7 +172,7 @@ func (c *Config) connect() (*grpc.ClientConn, *servers, error) {
 	if err != nil {
 		return nil, nil, fault.New(fault.Invalid, "connect: %w", err)
 	}
-	return conn, &servers{from, state.Addresses, net.DefaultResolver.LookupHost}, nil
+	return conn, &servers{resolver: from, all: state.Addresses, resolve: net.DefaultResolver.LookupHost, left: func() {}}, nil
 }
 
 func (c *Config) options() []grpc.DialOption {

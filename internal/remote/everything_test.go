@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/remote"
 )
 
 var (
@@ -82,7 +83,21 @@ func program() perdure.Group {
 // methods the scenario has called, and reflection says which there are.
 func TestEveryMethodOverTheWire(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, program())
+	t.Run("in bundles", func(t *testing.T) {
+		t.Parallel()
+		everyMethod(newWorld(t, program()))
+	})
+	t.Run("alone", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, program())
+		w.far = w.dial(remote.Config{Token: key, NoBundles: true})
+		everyMethod(w)
+	})
+}
+
+// everyMethod calls every method of a client.
+func everyMethod(w *world) {
+	t := w.t
 	for _, part := range []struct {
 		name string
 		run  func(*world)

@@ -16,6 +16,7 @@ type servers struct {
 	resolver *manual.Resolver
 	all      []resolver.Address
 	resolve  func(ctx context.Context, host string) ([]string, error)
+	left     func() // called when the client uses another server
 }
 
 // lookupTime bounds the search for the address of a server.
@@ -32,6 +33,7 @@ func (s *servers) leave(at net.Addr) {
 	others := slices.DeleteFunc(slices.Clone(s.all), func(a resolver.Address) bool { return s.isAt(ctx, a.Addr, at) })
 	if len(others) > 0 && len(others) < len(s.all) {
 		s.resolver.UpdateState(resolver.State{Addresses: others})
+		s.left()
 	}
 }
 

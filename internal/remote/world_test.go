@@ -87,6 +87,7 @@ func newWorldBehind(t *testing.T, wrap func(*world, api.Backend) api.Backend, de
 	cfg.Backend = wrap(w, w.local)
 	w.pipe = newPipe(t, cfg)
 	w.far = w.dial(remote.Config{Token: key})
+	w.must(w.far.OpenBundles(ctx)) // as in a program that makes many calls
 	return w
 }
 

@@ -261,6 +261,297 @@ func (BreakerState) EnumDescriptor() ([]byte, []int) {
 	return file_perdure_v1_client_proto_rawDescGZIP(), []int{3}
 }
 
+// CallBundle is what a client sends on the stream of Bundle.
+type CallBundle struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The largest reply in bytes that the client takes, in its first bundle. The server answers a
+	// call whose reply is larger with RESOURCE_EXHAUSTED. 0 for the limit of the server.
+	MaxReply int64          `protobuf:"varint,1,opt,name=max_reply,json=maxReply,proto3" json:"max_reply,omitempty"`
+	Calls    []*BundledCall `protobuf:"bytes,2,rep,name=calls,proto3" json:"calls,omitempty"`
+	// Calls whose answers the client no longer waits for.
+	GivenUp       []uint64 `protobuf:"varint,3,rep,packed,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallBundle) Reset() {
+	*x = CallBundle{}
+	mi := &file_perdure_v1_client_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallBundle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallBundle) ProtoMessage() {}
+
+func (x *CallBundle) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallBundle.ProtoReflect.Descriptor instead.
+func (*CallBundle) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *CallBundle) GetMaxReply() int64 {
+	if x != nil {
+		return x.MaxReply
+	}
+	return 0
+}
+
+func (x *CallBundle) GetCalls() []*BundledCall {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+func (x *CallBundle) GetGivenUp() []uint64 {
+	if x != nil {
+		return x.GivenUp
+	}
+	return nil
+}
+
+// BundledCall is one call.
+type BundledCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The client chooses the id. No other call of the stream that has no answer yet has it.
+	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The name of the method without its service, like Start.
+	Method string `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
+	// The encoded request of the method.
+	Request []byte `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	// The nanoseconds until the deadline of the caller; absent for none.
+	Timeout *int64 `protobuf:"varint,4,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
+	// The trace of the caller, as in the headers of the same names; empty for none.
+	Traceparent   string `protobuf:"bytes,5,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	Tracestate    string `protobuf:"bytes,6,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BundledCall) Reset() {
+	*x = BundledCall{}
+	mi := &file_perdure_v1_client_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BundledCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BundledCall) ProtoMessage() {}
+
+func (x *BundledCall) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BundledCall.ProtoReflect.Descriptor instead.
+func (*BundledCall) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *BundledCall) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *BundledCall) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *BundledCall) GetRequest() []byte {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *BundledCall) GetTimeout() int64 {
+	if x != nil && x.Timeout != nil {
+		return *x.Timeout
+	}
+	return 0
+}
+
+func (x *BundledCall) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
+}
+
+func (x *BundledCall) GetTracestate() string {
+	if x != nil {
+		return x.Tracestate
+	}
+	return ""
+}
+
+// AnswerBundle is what the server sends on the stream of Bundle.
+type AnswerBundle struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many calls without an answer the stream may have. It stands in the first bundle, which the
+	// server sends before it reads a call.
+	Most          uint32           `protobuf:"varint,1,opt,name=most,proto3" json:"most,omitempty"`
+	Answers       []*BundledAnswer `protobuf:"bytes,2,rep,name=answers,proto3" json:"answers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerBundle) Reset() {
+	*x = AnswerBundle{}
+	mi := &file_perdure_v1_client_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerBundle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerBundle) ProtoMessage() {}
+
+func (x *AnswerBundle) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerBundle.ProtoReflect.Descriptor instead.
+func (*AnswerBundle) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AnswerBundle) GetMost() uint32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+func (x *AnswerBundle) GetAnswers() []*BundledAnswer {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+// BundledAnswer answers one call. Answers come in any order.
+type BundledAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The encoded reply of the method; empty if the call failed.
+	Reply []byte `protobuf:"bytes,2,opt,name=reply,proto3" json:"reply,omitempty"`
+	// The encoded google.rpc.Status of a call that failed; empty if it succeeded.
+	Status []byte `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	// The server has not looked at the call, because it shuts down or has too many calls. The client
+	// may make it again, elsewhere or later.
+	Untouched bool `protobuf:"varint,4,opt,name=untouched,proto3" json:"untouched,omitempty"`
+	// The era in which the client should draw its next request ids, if it should change it.
+	Era           string `protobuf:"bytes,5,opt,name=era,proto3" json:"era,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BundledAnswer) Reset() {
+	*x = BundledAnswer{}
+	mi := &file_perdure_v1_client_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BundledAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BundledAnswer) ProtoMessage() {}
+
+func (x *BundledAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BundledAnswer.ProtoReflect.Descriptor instead.
+func (*BundledAnswer) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *BundledAnswer) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *BundledAnswer) GetReply() []byte {
+	if x != nil {
+		return x.Reply
+	}
+	return nil
+}
+
+func (x *BundledAnswer) GetStatus() []byte {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *BundledAnswer) GetUntouched() bool {
+	if x != nil {
+		return x.Untouched
+	}
+	return false
+}
+
+func (x *BundledAnswer) GetEra() string {
+	if x != nil {
+		return x.Era
+	}
+	return ""
+}
+
 // ViewsRequest asks for all saved views.
 type ViewsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -270,7 +561,7 @@ type ViewsRequest struct {
 
 func (x *ViewsRequest) Reset() {
 	*x = ViewsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[0]
+	mi := &file_perdure_v1_client_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +573,7 @@ func (x *ViewsRequest) String() string {
 func (*ViewsRequest) ProtoMessage() {}
 
 func (x *ViewsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[0]
+	mi := &file_perdure_v1_client_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +586,7 @@ func (x *ViewsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewsRequest.ProtoReflect.Descriptor instead.
 func (*ViewsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{0}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{4}
 }
 
 // View is a named query that people of a tenant share.
@@ -320,7 +611,7 @@ type View struct {
 
 func (x *View) Reset() {
 	*x = View{}
-	mi := &file_perdure_v1_client_proto_msgTypes[1]
+	mi := &file_perdure_v1_client_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -332,7 +623,7 @@ func (x *View) String() string {
 func (*View) ProtoMessage() {}
 
 func (x *View) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[1]
+	mi := &file_perdure_v1_client_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -345,7 +636,7 @@ func (x *View) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use View.ProtoReflect.Descriptor instead.
 func (*View) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{1}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *View) GetName() string {
@@ -421,7 +712,7 @@ type ViewList struct {
 
 func (x *ViewList) Reset() {
 	*x = ViewList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[2]
+	mi := &file_perdure_v1_client_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -433,7 +724,7 @@ func (x *ViewList) String() string {
 func (*ViewList) ProtoMessage() {}
 
 func (x *ViewList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[2]
+	mi := &file_perdure_v1_client_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -446,7 +737,7 @@ func (x *ViewList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewList.ProtoReflect.Descriptor instead.
 func (*ViewList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{2}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ViewList) GetViews() []*View {
@@ -468,7 +759,7 @@ type SetViewRequest struct {
 
 func (x *SetViewRequest) Reset() {
 	*x = SetViewRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[3]
+	mi := &file_perdure_v1_client_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +771,7 @@ func (x *SetViewRequest) String() string {
 func (*SetViewRequest) ProtoMessage() {}
 
 func (x *SetViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[3]
+	mi := &file_perdure_v1_client_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +784,7 @@ func (x *SetViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetViewRequest.ProtoReflect.Descriptor instead.
 func (*SetViewRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{3}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SetViewRequest) GetView() *View {
@@ -522,7 +813,7 @@ type DeleteViewRequest struct {
 
 func (x *DeleteViewRequest) Reset() {
 	*x = DeleteViewRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[4]
+	mi := &file_perdure_v1_client_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -534,7 +825,7 @@ func (x *DeleteViewRequest) String() string {
 func (*DeleteViewRequest) ProtoMessage() {}
 
 func (x *DeleteViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[4]
+	mi := &file_perdure_v1_client_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -547,7 +838,7 @@ func (x *DeleteViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteViewRequest.ProtoReflect.Descriptor instead.
 func (*DeleteViewRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{4}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeleteViewRequest) GetName() string {
@@ -581,7 +872,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[5]
+	mi := &file_perdure_v1_client_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -593,7 +884,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[5]
+	mi := &file_perdure_v1_client_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -606,7 +897,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{5}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WatchRequest) GetClasses() []string {
@@ -661,7 +952,7 @@ type ChangePage struct {
 
 func (x *ChangePage) Reset() {
 	*x = ChangePage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[6]
+	mi := &file_perdure_v1_client_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +964,7 @@ func (x *ChangePage) String() string {
 func (*ChangePage) ProtoMessage() {}
 
 func (x *ChangePage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[6]
+	mi := &file_perdure_v1_client_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +977,7 @@ func (x *ChangePage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangePage.ProtoReflect.Descriptor instead.
 func (*ChangePage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{6}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ChangePage) GetChanges() []*Change {
@@ -755,7 +1046,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_perdure_v1_client_proto_msgTypes[7]
+	mi := &file_perdure_v1_client_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -767,7 +1058,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[7]
+	mi := &file_perdure_v1_client_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -780,7 +1071,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{7}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Change) GetClass() string {
@@ -893,7 +1184,7 @@ type DeadLettersRequest struct {
 
 func (x *DeadLettersRequest) Reset() {
 	*x = DeadLettersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[8]
+	mi := &file_perdure_v1_client_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +1196,7 @@ func (x *DeadLettersRequest) String() string {
 func (*DeadLettersRequest) ProtoMessage() {}
 
 func (x *DeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[8]
+	mi := &file_perdure_v1_client_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +1209,7 @@ func (x *DeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*DeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{8}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeadLettersRequest) GetAfter() []byte {
@@ -945,7 +1236,7 @@ type DeadLetterList struct {
 
 func (x *DeadLetterList) Reset() {
 	*x = DeadLetterList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[9]
+	mi := &file_perdure_v1_client_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -957,7 +1248,7 @@ func (x *DeadLetterList) String() string {
 func (*DeadLetterList) ProtoMessage() {}
 
 func (x *DeadLetterList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[9]
+	mi := &file_perdure_v1_client_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -970,7 +1261,7 @@ func (x *DeadLetterList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterList.ProtoReflect.Descriptor instead.
 func (*DeadLetterList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{9}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeadLetterList) GetLetters() []*DeadLetter {
@@ -995,7 +1286,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_perdure_v1_client_proto_msgTypes[10]
+	mi := &file_perdure_v1_client_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1298,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[10]
+	mi := &file_perdure_v1_client_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1311,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{10}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeadLetter) GetId() []byte {
@@ -1060,7 +1351,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_perdure_v1_client_proto_msgTypes[11]
+	mi := &file_perdure_v1_client_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1363,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[11]
+	mi := &file_perdure_v1_client_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1376,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{11}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{15}
 }
 
 // ServerRequest asks what the client talks to.
@@ -1102,7 +1393,7 @@ type ServerRequest struct {
 
 func (x *ServerRequest) Reset() {
 	*x = ServerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[12]
+	mi := &file_perdure_v1_client_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1405,7 @@ func (x *ServerRequest) String() string {
 func (*ServerRequest) ProtoMessage() {}
 
 func (x *ServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[12]
+	mi := &file_perdure_v1_client_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1418,7 @@ func (x *ServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerRequest.ProtoReflect.Descriptor instead.
 func (*ServerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{12}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ServerRequest) GetReach() bool {
@@ -1167,7 +1458,7 @@ type ServerReply struct {
 
 func (x *ServerReply) Reset() {
 	*x = ServerReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[13]
+	mi := &file_perdure_v1_client_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1470,7 @@ func (x *ServerReply) String() string {
 func (*ServerReply) ProtoMessage() {}
 
 func (x *ServerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[13]
+	mi := &file_perdure_v1_client_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1483,7 @@ func (x *ServerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerReply.ProtoReflect.Descriptor instead.
 func (*ServerReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{13}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ServerReply) GetProtocol() uint32 {
@@ -1255,7 +1546,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_perdure_v1_client_proto_msgTypes[14]
+	mi := &file_perdure_v1_client_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1558,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[14]
+	mi := &file_perdure_v1_client_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1571,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{14}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Target) GetAddress() *Address {
@@ -1308,7 +1599,7 @@ type NamedPayload struct {
 
 func (x *NamedPayload) Reset() {
 	*x = NamedPayload{}
-	mi := &file_perdure_v1_client_proto_msgTypes[15]
+	mi := &file_perdure_v1_client_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1320,7 +1611,7 @@ func (x *NamedPayload) String() string {
 func (*NamedPayload) ProtoMessage() {}
 
 func (x *NamedPayload) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[15]
+	mi := &file_perdure_v1_client_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1333,7 +1624,7 @@ func (x *NamedPayload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedPayload.ProtoReflect.Descriptor instead.
 func (*NamedPayload) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{15}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *NamedPayload) GetName() string {
@@ -1370,7 +1661,7 @@ type StartRequest struct {
 
 func (x *StartRequest) Reset() {
 	*x = StartRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[16]
+	mi := &file_perdure_v1_client_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1673,7 @@ func (x *StartRequest) String() string {
 func (*StartRequest) ProtoMessage() {}
 
 func (x *StartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[16]
+	mi := &file_perdure_v1_client_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1686,7 @@ func (x *StartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRequest.ProtoReflect.Descriptor instead.
 func (*StartRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{16}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StartRequest) GetAddress() *Address {
@@ -1467,7 +1758,7 @@ type StartReply struct {
 
 func (x *StartReply) Reset() {
 	*x = StartReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[17]
+	mi := &file_perdure_v1_client_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1770,7 @@ func (x *StartReply) String() string {
 func (*StartReply) ProtoMessage() {}
 
 func (x *StartReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[17]
+	mi := &file_perdure_v1_client_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1783,7 @@ func (x *StartReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartReply.ProtoReflect.Descriptor instead.
 func (*StartReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{17}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StartReply) GetRun() []byte {
@@ -1526,7 +1817,7 @@ type StartManyRequest struct {
 
 func (x *StartManyRequest) Reset() {
 	*x = StartManyRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[18]
+	mi := &file_perdure_v1_client_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +1829,7 @@ func (x *StartManyRequest) String() string {
 func (*StartManyRequest) ProtoMessage() {}
 
 func (x *StartManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[18]
+	mi := &file_perdure_v1_client_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +1842,7 @@ func (x *StartManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartManyRequest.ProtoReflect.Descriptor instead.
 func (*StartManyRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{18}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StartManyRequest) GetRequests() []*StartRequest {
@@ -1573,7 +1864,7 @@ type StartedReply struct {
 
 func (x *StartedReply) Reset() {
 	*x = StartedReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[19]
+	mi := &file_perdure_v1_client_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1876,7 @@ func (x *StartedReply) String() string {
 func (*StartedReply) ProtoMessage() {}
 
 func (x *StartedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[19]
+	mi := &file_perdure_v1_client_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1889,7 @@ func (x *StartedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartedReply.ProtoReflect.Descriptor instead.
 func (*StartedReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{19}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StartedReply) GetReply() *StartReply {
@@ -1625,7 +1916,7 @@ type StartManyReply struct {
 
 func (x *StartManyReply) Reset() {
 	*x = StartManyReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[20]
+	mi := &file_perdure_v1_client_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +1928,7 @@ func (x *StartManyReply) String() string {
 func (*StartManyReply) ProtoMessage() {}
 
 func (x *StartManyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[20]
+	mi := &file_perdure_v1_client_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +1941,7 @@ func (x *StartManyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartManyReply.ProtoReflect.Descriptor instead.
 func (*StartManyReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{20}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StartManyReply) GetReplies() []*StartedReply {
@@ -1670,7 +1961,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[21]
+	mi := &file_perdure_v1_client_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1682,7 +1973,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[21]
+	mi := &file_perdure_v1_client_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1695,7 +1986,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{21}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AwaitRequest) GetTarget() *Target {
@@ -1716,7 +2007,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_perdure_v1_client_proto_msgTypes[22]
+	mi := &file_perdure_v1_client_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +2019,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[22]
+	mi := &file_perdure_v1_client_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +2032,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{22}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Result) GetRun() []byte {
@@ -1771,7 +2062,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[23]
+	mi := &file_perdure_v1_client_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +2074,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[23]
+	mi := &file_perdure_v1_client_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +2087,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{23}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SignalRequest) GetTarget() *Target {
@@ -1841,7 +2132,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[24]
+	mi := &file_perdure_v1_client_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +2144,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[24]
+	mi := &file_perdure_v1_client_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +2157,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{24}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SettleRequest) GetTarget() *Target {
@@ -1916,7 +2207,7 @@ type OrderRequest struct {
 
 func (x *OrderRequest) Reset() {
 	*x = OrderRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[25]
+	mi := &file_perdure_v1_client_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1928,7 +2219,7 @@ func (x *OrderRequest) String() string {
 func (*OrderRequest) ProtoMessage() {}
 
 func (x *OrderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[25]
+	mi := &file_perdure_v1_client_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1941,7 +2232,7 @@ func (x *OrderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderRequest.ProtoReflect.Descriptor instead.
 func (*OrderRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{25}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *OrderRequest) GetTarget() *Target {
@@ -1980,7 +2271,7 @@ type SignalsRequest struct {
 
 func (x *SignalsRequest) Reset() {
 	*x = SignalsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[26]
+	mi := &file_perdure_v1_client_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2283,7 @@ func (x *SignalsRequest) String() string {
 func (*SignalsRequest) ProtoMessage() {}
 
 func (x *SignalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[26]
+	mi := &file_perdure_v1_client_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2296,7 @@ func (x *SignalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalsRequest.ProtoReflect.Descriptor instead.
 func (*SignalsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{26}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SignalsRequest) GetTarget() *Target {
@@ -2067,7 +2358,7 @@ type MailboxCall struct {
 
 func (x *MailboxCall) Reset() {
 	*x = MailboxCall{}
-	mi := &file_perdure_v1_client_proto_msgTypes[27]
+	mi := &file_perdure_v1_client_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2079,7 +2370,7 @@ func (x *MailboxCall) String() string {
 func (*MailboxCall) ProtoMessage() {}
 
 func (x *MailboxCall) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[27]
+	mi := &file_perdure_v1_client_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2092,7 +2383,7 @@ func (x *MailboxCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxCall.ProtoReflect.Descriptor instead.
 func (*MailboxCall) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{27}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *MailboxCall) GetId() string {
@@ -2192,7 +2483,7 @@ type MailboxReply struct {
 
 func (x *MailboxReply) Reset() {
 	*x = MailboxReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[28]
+	mi := &file_perdure_v1_client_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2495,7 @@ func (x *MailboxReply) String() string {
 func (*MailboxReply) ProtoMessage() {}
 
 func (x *MailboxReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[28]
+	mi := &file_perdure_v1_client_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2508,7 @@ func (x *MailboxReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxReply.ProtoReflect.Descriptor instead.
 func (*MailboxReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{28}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MailboxReply) GetCalls() []*MailboxCall {
@@ -2254,7 +2545,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[29]
+	mi := &file_perdure_v1_client_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2557,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[29]
+	mi := &file_perdure_v1_client_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2570,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{29}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UpdateRequest) GetTarget() *Target {
@@ -2322,7 +2613,7 @@ type QueryRequest struct {
 
 func (x *QueryRequest) Reset() {
 	*x = QueryRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[30]
+	mi := &file_perdure_v1_client_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +2625,7 @@ func (x *QueryRequest) String() string {
 func (*QueryRequest) ProtoMessage() {}
 
 func (x *QueryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[30]
+	mi := &file_perdure_v1_client_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2347,7 +2638,7 @@ func (x *QueryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryRequest.ProtoReflect.Descriptor instead.
 func (*QueryRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{30}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *QueryRequest) GetTarget() *Target {
@@ -2381,7 +2672,7 @@ type ValueReply struct {
 
 func (x *ValueReply) Reset() {
 	*x = ValueReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[31]
+	mi := &file_perdure_v1_client_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2393,7 +2684,7 @@ func (x *ValueReply) String() string {
 func (*ValueReply) ProtoMessage() {}
 
 func (x *ValueReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[31]
+	mi := &file_perdure_v1_client_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2406,7 +2697,7 @@ func (x *ValueReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueReply.ProtoReflect.Descriptor instead.
 func (*ValueReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{31}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ValueReply) GetValue() *Payload {
@@ -2427,7 +2718,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[32]
+	mi := &file_perdure_v1_client_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2730,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[32]
+	mi := &file_perdure_v1_client_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2743,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{32}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StateRequest) GetTarget() *Target {
@@ -2480,7 +2771,7 @@ type StateReply struct {
 
 func (x *StateReply) Reset() {
 	*x = StateReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[33]
+	mi := &file_perdure_v1_client_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2492,7 +2783,7 @@ func (x *StateReply) String() string {
 func (*StateReply) ProtoMessage() {}
 
 func (x *StateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[33]
+	mi := &file_perdure_v1_client_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2505,7 +2796,7 @@ func (x *StateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateReply.ProtoReflect.Descriptor instead.
 func (*StateReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{33}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StateReply) GetValue() *Payload {
@@ -2532,7 +2823,7 @@ type DescribeRequest struct {
 
 func (x *DescribeRequest) Reset() {
 	*x = DescribeRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[34]
+	mi := &file_perdure_v1_client_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2544,7 +2835,7 @@ func (x *DescribeRequest) String() string {
 func (*DescribeRequest) ProtoMessage() {}
 
 func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[34]
+	mi := &file_perdure_v1_client_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2557,7 +2848,7 @@ func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeRequest.ProtoReflect.Descriptor instead.
 func (*DescribeRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{34}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DescribeRequest) GetTarget() *Target {
@@ -2583,7 +2874,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[35]
+	mi := &file_perdure_v1_client_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2886,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[35]
+	mi := &file_perdure_v1_client_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2899,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{35}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *HistoryRequest) GetTarget() *Target {
@@ -2652,7 +2943,7 @@ type HistoryPart struct {
 
 func (x *HistoryPart) Reset() {
 	*x = HistoryPart{}
-	mi := &file_perdure_v1_client_proto_msgTypes[36]
+	mi := &file_perdure_v1_client_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2664,7 +2955,7 @@ func (x *HistoryPart) String() string {
 func (*HistoryPart) ProtoMessage() {}
 
 func (x *HistoryPart) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[36]
+	mi := &file_perdure_v1_client_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2677,7 +2968,7 @@ func (x *HistoryPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryPart.ProtoReflect.Descriptor instead.
 func (*HistoryPart) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{36}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *HistoryPart) GetRun() []byte {
@@ -2715,7 +3006,7 @@ type LabelCondition struct {
 
 func (x *LabelCondition) Reset() {
 	*x = LabelCondition{}
-	mi := &file_perdure_v1_client_proto_msgTypes[37]
+	mi := &file_perdure_v1_client_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2727,7 +3018,7 @@ func (x *LabelCondition) String() string {
 func (*LabelCondition) ProtoMessage() {}
 
 func (x *LabelCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[37]
+	mi := &file_perdure_v1_client_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2740,7 +3031,7 @@ func (x *LabelCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelCondition.ProtoReflect.Descriptor instead.
 func (*LabelCondition) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{37}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LabelCondition) GetName() string {
@@ -2795,7 +3086,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[38]
+	mi := &file_perdure_v1_client_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2807,7 +3098,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[38]
+	mi := &file_perdure_v1_client_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2820,7 +3111,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{38}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListRequest) GetWorkflows() []string {
@@ -2940,7 +3231,7 @@ type ListPage struct {
 
 func (x *ListPage) Reset() {
 	*x = ListPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[39]
+	mi := &file_perdure_v1_client_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3243,7 @@ func (x *ListPage) String() string {
 func (*ListPage) ProtoMessage() {}
 
 func (x *ListPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[39]
+	mi := &file_perdure_v1_client_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3256,7 @@ func (x *ListPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPage.ProtoReflect.Descriptor instead.
 func (*ListPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{39}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListPage) GetExecutions() []*Description {
@@ -2992,7 +3283,7 @@ type CountReply struct {
 
 func (x *CountReply) Reset() {
 	*x = CountReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[40]
+	mi := &file_perdure_v1_client_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3004,7 +3295,7 @@ func (x *CountReply) String() string {
 func (*CountReply) ProtoMessage() {}
 
 func (x *CountReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[40]
+	mi := &file_perdure_v1_client_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3017,7 +3308,7 @@ func (x *CountReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountReply.ProtoReflect.Descriptor instead.
 func (*CountReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{40}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CountReply) GetCount() int64 {
@@ -3043,7 +3334,7 @@ type TallyRequest struct {
 
 func (x *TallyRequest) Reset() {
 	*x = TallyRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[41]
+	mi := &file_perdure_v1_client_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3055,7 +3346,7 @@ func (x *TallyRequest) String() string {
 func (*TallyRequest) ProtoMessage() {}
 
 func (x *TallyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[41]
+	mi := &file_perdure_v1_client_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3068,7 +3359,7 @@ func (x *TallyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TallyRequest.ProtoReflect.Descriptor instead.
 func (*TallyRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{41}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TallyRequest) GetSelect() *ListRequest {
@@ -3122,7 +3413,7 @@ type TallyReply struct {
 
 func (x *TallyReply) Reset() {
 	*x = TallyReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[42]
+	mi := &file_perdure_v1_client_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3425,7 @@ func (x *TallyReply) String() string {
 func (*TallyReply) ProtoMessage() {}
 
 func (x *TallyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[42]
+	mi := &file_perdure_v1_client_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3438,7 @@ func (x *TallyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TallyReply.ProtoReflect.Descriptor instead.
 func (*TallyReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{42}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TallyReply) GetCount() int64 {
@@ -3192,7 +3483,7 @@ type TallyGroup struct {
 
 func (x *TallyGroup) Reset() {
 	*x = TallyGroup{}
-	mi := &file_perdure_v1_client_proto_msgTypes[43]
+	mi := &file_perdure_v1_client_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3204,7 +3495,7 @@ func (x *TallyGroup) String() string {
 func (*TallyGroup) ProtoMessage() {}
 
 func (x *TallyGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[43]
+	mi := &file_perdure_v1_client_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3217,7 +3508,7 @@ func (x *TallyGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TallyGroup.ProtoReflect.Descriptor instead.
 func (*TallyGroup) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{43}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TallyGroup) GetWorkflow() string {
@@ -3260,7 +3551,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[44]
+	mi := &file_perdure_v1_client_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3563,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[44]
+	mi := &file_perdure_v1_client_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3576,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{44}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExplainRequest) GetTarget() *Target {
@@ -3317,7 +3608,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_perdure_v1_client_proto_msgTypes[45]
+	mi := &file_perdure_v1_client_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3329,7 +3620,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[45]
+	mi := &file_perdure_v1_client_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3342,7 +3633,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{45}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Explanation) GetNodes() []*ExplainedNode {
@@ -3388,7 +3679,7 @@ type Reference struct {
 
 func (x *Reference) Reset() {
 	*x = Reference{}
-	mi := &file_perdure_v1_client_proto_msgTypes[46]
+	mi := &file_perdure_v1_client_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3400,7 +3691,7 @@ func (x *Reference) String() string {
 func (*Reference) ProtoMessage() {}
 
 func (x *Reference) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[46]
+	mi := &file_perdure_v1_client_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3413,7 +3704,7 @@ func (x *Reference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reference.ProtoReflect.Descriptor instead.
 func (*Reference) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{46}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Reference) GetKind() string {
@@ -3455,7 +3746,7 @@ type ExplainedNode struct {
 
 func (x *ExplainedNode) Reset() {
 	*x = ExplainedNode{}
-	mi := &file_perdure_v1_client_proto_msgTypes[47]
+	mi := &file_perdure_v1_client_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3467,7 +3758,7 @@ func (x *ExplainedNode) String() string {
 func (*ExplainedNode) ProtoMessage() {}
 
 func (x *ExplainedNode) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[47]
+	mi := &file_perdure_v1_client_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3480,7 +3771,7 @@ func (x *ExplainedNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedNode.ProtoReflect.Descriptor instead.
 func (*ExplainedNode) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{47}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExplainedNode) GetOf() *Reference {
@@ -3533,7 +3824,7 @@ type ExplainedEdge struct {
 
 func (x *ExplainedEdge) Reset() {
 	*x = ExplainedEdge{}
-	mi := &file_perdure_v1_client_proto_msgTypes[48]
+	mi := &file_perdure_v1_client_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3545,7 +3836,7 @@ func (x *ExplainedEdge) String() string {
 func (*ExplainedEdge) ProtoMessage() {}
 
 func (x *ExplainedEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[48]
+	mi := &file_perdure_v1_client_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3558,7 +3849,7 @@ func (x *ExplainedEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedEdge.ProtoReflect.Descriptor instead.
 func (*ExplainedEdge) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{48}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ExplainedEdge) GetFrom() int64 {
@@ -3593,7 +3884,7 @@ type SeriesRequest struct {
 
 func (x *SeriesRequest) Reset() {
 	*x = SeriesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	mi := &file_perdure_v1_client_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3605,7 +3896,7 @@ func (x *SeriesRequest) String() string {
 func (*SeriesRequest) ProtoMessage() {}
 
 func (x *SeriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[49]
+	mi := &file_perdure_v1_client_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3618,7 +3909,7 @@ func (x *SeriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeriesRequest.ProtoReflect.Descriptor instead.
 func (*SeriesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{49}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SeriesRequest) GetStep() int64 {
@@ -3644,7 +3935,7 @@ type SeriesReply struct {
 
 func (x *SeriesReply) Reset() {
 	*x = SeriesReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	mi := &file_perdure_v1_client_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3656,7 +3947,7 @@ func (x *SeriesReply) String() string {
 func (*SeriesReply) ProtoMessage() {}
 
 func (x *SeriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[50]
+	mi := &file_perdure_v1_client_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3669,7 +3960,7 @@ func (x *SeriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeriesReply.ProtoReflect.Descriptor instead.
 func (*SeriesReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{50}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SeriesReply) GetFrom() int64 {
@@ -3718,7 +4009,7 @@ type SeriesLine struct {
 
 func (x *SeriesLine) Reset() {
 	*x = SeriesLine{}
-	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	mi := &file_perdure_v1_client_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3730,7 +4021,7 @@ func (x *SeriesLine) String() string {
 func (*SeriesLine) ProtoMessage() {}
 
 func (x *SeriesLine) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[51]
+	mi := &file_perdure_v1_client_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3743,7 +4034,7 @@ func (x *SeriesLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeriesLine.ProtoReflect.Descriptor instead.
 func (*SeriesLine) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{51}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SeriesLine) GetName() string {
@@ -3773,7 +4064,7 @@ type SeriesNode struct {
 
 func (x *SeriesNode) Reset() {
 	*x = SeriesNode{}
-	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	mi := &file_perdure_v1_client_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +4076,7 @@ func (x *SeriesNode) String() string {
 func (*SeriesNode) ProtoMessage() {}
 
 func (x *SeriesNode) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[52]
+	mi := &file_perdure_v1_client_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +4089,7 @@ func (x *SeriesNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeriesNode.ProtoReflect.Descriptor instead.
 func (*SeriesNode) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{52}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SeriesNode) GetNode() []byte {
@@ -3833,7 +4124,7 @@ type StrandedRequest struct {
 
 func (x *StrandedRequest) Reset() {
 	*x = StrandedRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[53]
+	mi := &file_perdure_v1_client_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3845,7 +4136,7 @@ func (x *StrandedRequest) String() string {
 func (*StrandedRequest) ProtoMessage() {}
 
 func (x *StrandedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[53]
+	mi := &file_perdure_v1_client_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3858,7 +4149,7 @@ func (x *StrandedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StrandedRequest.ProtoReflect.Descriptor instead.
 func (*StrandedRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{53}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *StrandedRequest) GetCursor() string {
@@ -3879,7 +4170,7 @@ type MissingRequest struct {
 
 func (x *MissingRequest) Reset() {
 	*x = MissingRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[54]
+	mi := &file_perdure_v1_client_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +4182,7 @@ func (x *MissingRequest) String() string {
 func (*MissingRequest) ProtoMessage() {}
 
 func (x *MissingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[54]
+	mi := &file_perdure_v1_client_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +4195,7 @@ func (x *MissingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingRequest.ProtoReflect.Descriptor instead.
 func (*MissingRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{54}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *MissingRequest) GetAddress() *Address {
@@ -3932,7 +4223,7 @@ type MissingReply struct {
 
 func (x *MissingReply) Reset() {
 	*x = MissingReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	mi := &file_perdure_v1_client_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3944,7 +4235,7 @@ func (x *MissingReply) String() string {
 func (*MissingReply) ProtoMessage() {}
 
 func (x *MissingReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	mi := &file_perdure_v1_client_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3957,7 +4248,7 @@ func (x *MissingReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingReply.ProtoReflect.Descriptor instead.
 func (*MissingReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{55}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *MissingReply) GetReason() *Reason {
@@ -3980,7 +4271,7 @@ type Edit struct {
 
 func (x *Edit) Reset() {
 	*x = Edit{}
-	mi := &file_perdure_v1_client_proto_msgTypes[56]
+	mi := &file_perdure_v1_client_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3992,7 +4283,7 @@ func (x *Edit) String() string {
 func (*Edit) ProtoMessage() {}
 
 func (x *Edit) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[56]
+	mi := &file_perdure_v1_client_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4005,7 +4296,7 @@ func (x *Edit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edit.ProtoReflect.Descriptor instead.
 func (*Edit) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{56}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Edit) GetStep() string {
@@ -4052,7 +4343,7 @@ type PastRequest struct {
 
 func (x *PastRequest) Reset() {
 	*x = PastRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	mi := &file_perdure_v1_client_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4064,7 +4355,7 @@ func (x *PastRequest) String() string {
 func (*PastRequest) ProtoMessage() {}
 
 func (x *PastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	mi := &file_perdure_v1_client_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4077,7 +4368,7 @@ func (x *PastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastRequest.ProtoReflect.Descriptor instead.
 func (*PastRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{57}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PastRequest) GetSource() *Target {
@@ -4165,7 +4456,7 @@ type PastReply struct {
 
 func (x *PastReply) Reset() {
 	*x = PastReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	mi := &file_perdure_v1_client_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4468,7 @@ func (x *PastReply) String() string {
 func (*PastReply) ProtoMessage() {}
 
 func (x *PastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	mi := &file_perdure_v1_client_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4481,7 @@ func (x *PastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastReply.ProtoReflect.Descriptor instead.
 func (*PastReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{58}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PastReply) GetAddress() *Address {
@@ -4266,7 +4557,7 @@ type ImportRequest struct {
 
 func (x *ImportRequest) Reset() {
 	*x = ImportRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	mi := &file_perdure_v1_client_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4278,7 +4569,7 @@ func (x *ImportRequest) String() string {
 func (*ImportRequest) ProtoMessage() {}
 
 func (x *ImportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	mi := &file_perdure_v1_client_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4291,7 +4582,7 @@ func (x *ImportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRequest.ProtoReflect.Descriptor instead.
 func (*ImportRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{59}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ImportRequest) GetStart() *Start {
@@ -4361,7 +4652,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[60]
+	mi := &file_perdure_v1_client_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4373,7 +4664,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[60]
+	mi := &file_perdure_v1_client_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4386,7 +4677,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{60}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DeleteRequest) GetTarget() *Target {
@@ -4446,7 +4737,7 @@ type DeletePart struct {
 
 func (x *DeletePart) Reset() {
 	*x = DeletePart{}
-	mi := &file_perdure_v1_client_proto_msgTypes[61]
+	mi := &file_perdure_v1_client_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4458,7 +4749,7 @@ func (x *DeletePart) String() string {
 func (*DeletePart) ProtoMessage() {}
 
 func (x *DeletePart) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[61]
+	mi := &file_perdure_v1_client_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4471,7 +4762,7 @@ func (x *DeletePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePart.ProtoReflect.Descriptor instead.
 func (*DeletePart) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{61}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DeletePart) GetPart() isDeletePart_Part {
@@ -4542,7 +4833,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[62]
+	mi := &file_perdure_v1_client_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4554,7 +4845,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[62]
+	mi := &file_perdure_v1_client_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4567,7 +4858,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{62}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DeleteReply) GetRuns() [][]byte {
@@ -4604,7 +4895,7 @@ type BatchRequest struct {
 
 func (x *BatchRequest) Reset() {
 	*x = BatchRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[63]
+	mi := &file_perdure_v1_client_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4616,7 +4907,7 @@ func (x *BatchRequest) String() string {
 func (*BatchRequest) ProtoMessage() {}
 
 func (x *BatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[63]
+	mi := &file_perdure_v1_client_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4629,7 +4920,7 @@ func (x *BatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchRequest.ProtoReflect.Descriptor instead.
 func (*BatchRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{63}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *BatchRequest) GetId() string {
@@ -4721,7 +5012,7 @@ type BatchTarget struct {
 
 func (x *BatchTarget) Reset() {
 	*x = BatchTarget{}
-	mi := &file_perdure_v1_client_proto_msgTypes[64]
+	mi := &file_perdure_v1_client_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4733,7 +5024,7 @@ func (x *BatchTarget) String() string {
 func (*BatchTarget) ProtoMessage() {}
 
 func (x *BatchTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[64]
+	mi := &file_perdure_v1_client_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4746,7 +5037,7 @@ func (x *BatchTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchTarget.ProtoReflect.Descriptor instead.
 func (*BatchTarget) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{64}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *BatchTarget) GetId() string {
@@ -4783,7 +5074,7 @@ type ListBatchesRequest struct {
 
 func (x *ListBatchesRequest) Reset() {
 	*x = ListBatchesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[65]
+	mi := &file_perdure_v1_client_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4795,7 +5086,7 @@ func (x *ListBatchesRequest) String() string {
 func (*ListBatchesRequest) ProtoMessage() {}
 
 func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[65]
+	mi := &file_perdure_v1_client_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4808,7 +5099,7 @@ func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{65}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListBatchesRequest) GetOpen() bool {
@@ -4860,7 +5151,7 @@ type BatchJob struct {
 
 func (x *BatchJob) Reset() {
 	*x = BatchJob{}
-	mi := &file_perdure_v1_client_proto_msgTypes[66]
+	mi := &file_perdure_v1_client_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4872,7 +5163,7 @@ func (x *BatchJob) String() string {
 func (*BatchJob) ProtoMessage() {}
 
 func (x *BatchJob) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[66]
+	mi := &file_perdure_v1_client_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4885,7 +5176,7 @@ func (x *BatchJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchJob.ProtoReflect.Descriptor instead.
 func (*BatchJob) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{66}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *BatchJob) GetId() string {
@@ -4998,7 +5289,7 @@ type BatchProgress struct {
 
 func (x *BatchProgress) Reset() {
 	*x = BatchProgress{}
-	mi := &file_perdure_v1_client_proto_msgTypes[67]
+	mi := &file_perdure_v1_client_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5010,7 +5301,7 @@ func (x *BatchProgress) String() string {
 func (*BatchProgress) ProtoMessage() {}
 
 func (x *BatchProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[67]
+	mi := &file_perdure_v1_client_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5023,7 +5314,7 @@ func (x *BatchProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchProgress.ProtoReflect.Descriptor instead.
 func (*BatchProgress) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{67}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *BatchProgress) GetMatched() int64 {
@@ -5075,7 +5366,7 @@ type BatchError struct {
 
 func (x *BatchError) Reset() {
 	*x = BatchError{}
-	mi := &file_perdure_v1_client_proto_msgTypes[68]
+	mi := &file_perdure_v1_client_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5087,7 +5378,7 @@ func (x *BatchError) String() string {
 func (*BatchError) ProtoMessage() {}
 
 func (x *BatchError) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[68]
+	mi := &file_perdure_v1_client_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5100,7 +5391,7 @@ func (x *BatchError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchError.ProtoReflect.Descriptor instead.
 func (*BatchError) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{68}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *BatchError) GetWorkflow() string {
@@ -5150,7 +5441,7 @@ type BatchPage struct {
 
 func (x *BatchPage) Reset() {
 	*x = BatchPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[69]
+	mi := &file_perdure_v1_client_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5162,7 +5453,7 @@ func (x *BatchPage) String() string {
 func (*BatchPage) ProtoMessage() {}
 
 func (x *BatchPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[69]
+	mi := &file_perdure_v1_client_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5175,7 +5466,7 @@ func (x *BatchPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchPage.ProtoReflect.Descriptor instead.
 func (*BatchPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{69}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *BatchPage) GetBatches() []*BatchJob {
@@ -5212,7 +5503,7 @@ type CallRequest struct {
 
 func (x *CallRequest) Reset() {
 	*x = CallRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[70]
+	mi := &file_perdure_v1_client_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5224,7 +5515,7 @@ func (x *CallRequest) String() string {
 func (*CallRequest) ProtoMessage() {}
 
 func (x *CallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[70]
+	mi := &file_perdure_v1_client_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5237,7 +5528,7 @@ func (x *CallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRequest.ProtoReflect.Descriptor instead.
 func (*CallRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{70}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CallRequest) GetAddress() *Address {
@@ -5299,7 +5590,7 @@ type EntityRequest struct {
 
 func (x *EntityRequest) Reset() {
 	*x = EntityRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[71]
+	mi := &file_perdure_v1_client_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5311,7 +5602,7 @@ func (x *EntityRequest) String() string {
 func (*EntityRequest) ProtoMessage() {}
 
 func (x *EntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[71]
+	mi := &file_perdure_v1_client_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5324,7 +5615,7 @@ func (x *EntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityRequest.ProtoReflect.Descriptor instead.
 func (*EntityRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{71}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *EntityRequest) GetAddress() *Address {
@@ -5361,7 +5652,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_perdure_v1_client_proto_msgTypes[72]
+	mi := &file_perdure_v1_client_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5373,7 +5664,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[72]
+	mi := &file_perdure_v1_client_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5386,7 +5677,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{72}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Entity) GetAddress() *Address {
@@ -5495,7 +5786,7 @@ type OperationRecord struct {
 
 func (x *OperationRecord) Reset() {
 	*x = OperationRecord{}
-	mi := &file_perdure_v1_client_proto_msgTypes[73]
+	mi := &file_perdure_v1_client_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5507,7 +5798,7 @@ func (x *OperationRecord) String() string {
 func (*OperationRecord) ProtoMessage() {}
 
 func (x *OperationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[73]
+	mi := &file_perdure_v1_client_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5520,7 +5811,7 @@ func (x *OperationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRecord.ProtoReflect.Descriptor instead.
 func (*OperationRecord) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{73}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *OperationRecord) GetName() string {
@@ -5585,7 +5876,7 @@ type Damaged struct {
 
 func (x *Damaged) Reset() {
 	*x = Damaged{}
-	mi := &file_perdure_v1_client_proto_msgTypes[74]
+	mi := &file_perdure_v1_client_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5597,7 +5888,7 @@ func (x *Damaged) String() string {
 func (*Damaged) ProtoMessage() {}
 
 func (x *Damaged) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[74]
+	mi := &file_perdure_v1_client_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5610,7 +5901,7 @@ func (x *Damaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damaged.ProtoReflect.Descriptor instead.
 func (*Damaged) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{74}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Damaged) GetRaw() []byte {
@@ -5650,7 +5941,7 @@ type MailboxItem struct {
 
 func (x *MailboxItem) Reset() {
 	*x = MailboxItem{}
-	mi := &file_perdure_v1_client_proto_msgTypes[75]
+	mi := &file_perdure_v1_client_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5662,7 +5953,7 @@ func (x *MailboxItem) String() string {
 func (*MailboxItem) ProtoMessage() {}
 
 func (x *MailboxItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[75]
+	mi := &file_perdure_v1_client_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5675,7 +5966,7 @@ func (x *MailboxItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxItem.ProtoReflect.Descriptor instead.
 func (*MailboxItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{75}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *MailboxItem) GetPosition() int64 {
@@ -5720,7 +6011,7 @@ type EntityInfo struct {
 
 func (x *EntityInfo) Reset() {
 	*x = EntityInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[76]
+	mi := &file_perdure_v1_client_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5732,7 +6023,7 @@ func (x *EntityInfo) String() string {
 func (*EntityInfo) ProtoMessage() {}
 
 func (x *EntityInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[76]
+	mi := &file_perdure_v1_client_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5745,7 +6036,7 @@ func (x *EntityInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityInfo.ProtoReflect.Descriptor instead.
 func (*EntityInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{76}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *EntityInfo) GetEntity() *Entity {
@@ -5803,7 +6094,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[77]
+	mi := &file_perdure_v1_client_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5815,7 +6106,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[77]
+	mi := &file_perdure_v1_client_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5828,7 +6119,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{77}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListEntitiesRequest) GetType() string {
@@ -5928,7 +6219,7 @@ type EntityPage struct {
 
 func (x *EntityPage) Reset() {
 	*x = EntityPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[78]
+	mi := &file_perdure_v1_client_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5940,7 +6231,7 @@ func (x *EntityPage) String() string {
 func (*EntityPage) ProtoMessage() {}
 
 func (x *EntityPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[78]
+	mi := &file_perdure_v1_client_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5953,7 +6244,7 @@ func (x *EntityPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityPage.ProtoReflect.Descriptor instead.
 func (*EntityPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{78}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *EntityPage) GetEntities() []*Entity {
@@ -5983,7 +6274,7 @@ type UnlockRequest struct {
 
 func (x *UnlockRequest) Reset() {
 	*x = UnlockRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[79]
+	mi := &file_perdure_v1_client_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5995,7 +6286,7 @@ func (x *UnlockRequest) String() string {
 func (*UnlockRequest) ProtoMessage() {}
 
 func (x *UnlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[79]
+	mi := &file_perdure_v1_client_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6008,7 +6299,7 @@ func (x *UnlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockRequest.ProtoReflect.Descriptor instead.
 func (*UnlockRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{79}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *UnlockRequest) GetAddress() *Address {
@@ -6048,7 +6339,7 @@ type MailboxRequest struct {
 
 func (x *MailboxRequest) Reset() {
 	*x = MailboxRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[80]
+	mi := &file_perdure_v1_client_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6060,7 +6351,7 @@ func (x *MailboxRequest) String() string {
 func (*MailboxRequest) ProtoMessage() {}
 
 func (x *MailboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[80]
+	mi := &file_perdure_v1_client_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6073,7 +6364,7 @@ func (x *MailboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxRequest.ProtoReflect.Descriptor instead.
 func (*MailboxRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{80}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *MailboxRequest) GetAddress() *Address {
@@ -6125,7 +6416,7 @@ type EntityVersion struct {
 
 func (x *EntityVersion) Reset() {
 	*x = EntityVersion{}
-	mi := &file_perdure_v1_client_proto_msgTypes[81]
+	mi := &file_perdure_v1_client_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6137,7 +6428,7 @@ func (x *EntityVersion) String() string {
 func (*EntityVersion) ProtoMessage() {}
 
 func (x *EntityVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[81]
+	mi := &file_perdure_v1_client_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6150,7 +6441,7 @@ func (x *EntityVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityVersion.ProtoReflect.Descriptor instead.
 func (*EntityVersion) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{81}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *EntityVersion) GetNumber() int64 {
@@ -6181,7 +6472,7 @@ type EditEntityRequest struct {
 
 func (x *EditEntityRequest) Reset() {
 	*x = EditEntityRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[82]
+	mi := &file_perdure_v1_client_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6193,7 +6484,7 @@ func (x *EditEntityRequest) String() string {
 func (*EditEntityRequest) ProtoMessage() {}
 
 func (x *EditEntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[82]
+	mi := &file_perdure_v1_client_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6206,7 +6497,7 @@ func (x *EditEntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditEntityRequest.ProtoReflect.Descriptor instead.
 func (*EditEntityRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{82}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *EditEntityRequest) GetAddress() *Address {
@@ -6247,7 +6538,7 @@ type EditEntityReply struct {
 
 func (x *EditEntityReply) Reset() {
 	*x = EditEntityReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[83]
+	mi := &file_perdure_v1_client_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6259,7 +6550,7 @@ func (x *EditEntityReply) String() string {
 func (*EditEntityReply) ProtoMessage() {}
 
 func (x *EditEntityReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[83]
+	mi := &file_perdure_v1_client_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6272,7 +6563,7 @@ func (x *EditEntityReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditEntityReply.ProtoReflect.Descriptor instead.
 func (*EditEntityReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{83}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *EditEntityReply) GetVersion() *EntityVersion {
@@ -6294,7 +6585,7 @@ type DeadID struct {
 
 func (x *DeadID) Reset() {
 	*x = DeadID{}
-	mi := &file_perdure_v1_client_proto_msgTypes[84]
+	mi := &file_perdure_v1_client_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6306,7 +6597,7 @@ func (x *DeadID) String() string {
 func (*DeadID) ProtoMessage() {}
 
 func (x *DeadID) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[84]
+	mi := &file_perdure_v1_client_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6319,7 +6610,7 @@ func (x *DeadID) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadID.ProtoReflect.Descriptor instead.
 func (*DeadID) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{84}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *DeadID) GetShard() uint32 {
@@ -6362,7 +6653,7 @@ type ListDeadRequest struct {
 
 func (x *ListDeadRequest) Reset() {
 	*x = ListDeadRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[85]
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6374,7 +6665,7 @@ func (x *ListDeadRequest) String() string {
 func (*ListDeadRequest) ProtoMessage() {}
 
 func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[85]
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6387,7 +6678,7 @@ func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{85}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListDeadRequest) GetActivities() []string {
@@ -6460,7 +6751,7 @@ type FailedAttempt struct {
 
 func (x *FailedAttempt) Reset() {
 	*x = FailedAttempt{}
-	mi := &file_perdure_v1_client_proto_msgTypes[86]
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6472,7 +6763,7 @@ func (x *FailedAttempt) String() string {
 func (*FailedAttempt) ProtoMessage() {}
 
 func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[86]
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6485,7 +6776,7 @@ func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedAttempt.ProtoReflect.Descriptor instead.
 func (*FailedAttempt) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{86}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *FailedAttempt) GetAttempt() int64 {
@@ -6545,7 +6836,7 @@ type DeadTask struct {
 
 func (x *DeadTask) Reset() {
 	*x = DeadTask{}
-	mi := &file_perdure_v1_client_proto_msgTypes[87]
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6557,7 +6848,7 @@ func (x *DeadTask) String() string {
 func (*DeadTask) ProtoMessage() {}
 
 func (x *DeadTask) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[87]
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6570,7 +6861,7 @@ func (x *DeadTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTask.ProtoReflect.Descriptor instead.
 func (*DeadTask) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{87}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *DeadTask) GetId() *DeadID {
@@ -6690,7 +6981,7 @@ type DeadPage struct {
 
 func (x *DeadPage) Reset() {
 	*x = DeadPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[88]
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6702,7 +6993,7 @@ func (x *DeadPage) String() string {
 func (*DeadPage) ProtoMessage() {}
 
 func (x *DeadPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[88]
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6715,7 +7006,7 @@ func (x *DeadPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadPage.ProtoReflect.Descriptor instead.
 func (*DeadPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{88}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *DeadPage) GetTasks() []*DeadTask {
@@ -6748,7 +7039,7 @@ type DeadGroup struct {
 
 func (x *DeadGroup) Reset() {
 	*x = DeadGroup{}
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6760,7 +7051,7 @@ func (x *DeadGroup) String() string {
 func (*DeadGroup) ProtoMessage() {}
 
 func (x *DeadGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6773,7 +7064,7 @@ func (x *DeadGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroup.ProtoReflect.Descriptor instead.
 func (*DeadGroup) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *DeadGroup) GetActivity() string {
@@ -6828,7 +7119,7 @@ type DeadGroups struct {
 
 func (x *DeadGroups) Reset() {
 	*x = DeadGroups{}
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6840,7 +7131,7 @@ func (x *DeadGroups) String() string {
 func (*DeadGroups) ProtoMessage() {}
 
 func (x *DeadGroups) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6853,7 +7144,7 @@ func (x *DeadGroups) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroups.ProtoReflect.Descriptor instead.
 func (*DeadGroups) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *DeadGroups) GetGroups() []*DeadGroup {
@@ -6873,7 +7164,7 @@ type DeadTaskRequest struct {
 
 func (x *DeadTaskRequest) Reset() {
 	*x = DeadTaskRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6885,7 +7176,7 @@ func (x *DeadTaskRequest) String() string {
 func (*DeadTaskRequest) ProtoMessage() {}
 
 func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6898,7 +7189,7 @@ func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeadTaskRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *DeadTaskRequest) GetId() *DeadID {
@@ -6925,7 +7216,7 @@ type RequeueRequest struct {
 
 func (x *RequeueRequest) Reset() {
 	*x = RequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6937,7 +7228,7 @@ func (x *RequeueRequest) String() string {
 func (*RequeueRequest) ProtoMessage() {}
 
 func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6950,7 +7241,7 @@ func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueRequest.ProtoReflect.Descriptor instead.
 func (*RequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *RequeueRequest) GetId() *DeadID {
@@ -7002,7 +7293,7 @@ type RequeueReply struct {
 
 func (x *RequeueReply) Reset() {
 	*x = RequeueReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7014,7 +7305,7 @@ func (x *RequeueReply) String() string {
 func (*RequeueReply) ProtoMessage() {}
 
 func (x *RequeueReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7027,7 +7318,7 @@ func (x *RequeueReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueReply.ProtoReflect.Descriptor instead.
 func (*RequeueReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *RequeueReply) GetAddress() *Address {
@@ -7062,7 +7353,7 @@ type UndoRequeueRequest struct {
 
 func (x *UndoRequeueRequest) Reset() {
 	*x = UndoRequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7074,7 +7365,7 @@ func (x *UndoRequeueRequest) String() string {
 func (*UndoRequeueRequest) ProtoMessage() {}
 
 func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7087,7 +7378,7 @@ func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequeueRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *UndoRequeueRequest) GetId() *DeadID {
@@ -7116,7 +7407,7 @@ type TaskTarget struct {
 
 func (x *TaskTarget) Reset() {
 	*x = TaskTarget{}
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7128,7 +7419,7 @@ func (x *TaskTarget) String() string {
 func (*TaskTarget) ProtoMessage() {}
 
 func (x *TaskTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7141,7 +7432,7 @@ func (x *TaskTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskTarget.ProtoReflect.Descriptor instead.
 func (*TaskTarget) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *TaskTarget) GetTarget() *Target {
@@ -7168,7 +7459,7 @@ type TaskStatesRequest struct {
 
 func (x *TaskStatesRequest) Reset() {
 	*x = TaskStatesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7180,7 +7471,7 @@ func (x *TaskStatesRequest) String() string {
 func (*TaskStatesRequest) ProtoMessage() {}
 
 func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7193,7 +7484,7 @@ func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesRequest.ProtoReflect.Descriptor instead.
 func (*TaskStatesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *TaskStatesRequest) GetTask() *TaskTarget {
@@ -7214,7 +7505,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7226,7 +7517,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7239,7 +7530,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *TaskState) GetName() string {
@@ -7267,7 +7558,7 @@ type TaskStatesReply struct {
 
 func (x *TaskStatesReply) Reset() {
 	*x = TaskStatesReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7279,7 +7570,7 @@ func (x *TaskStatesReply) String() string {
 func (*TaskStatesReply) ProtoMessage() {}
 
 func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7292,7 +7583,7 @@ func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesReply.ProtoReflect.Descriptor instead.
 func (*TaskStatesReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *TaskStatesReply) GetRun() []byte {
@@ -7326,7 +7617,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7338,7 +7629,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7351,7 +7642,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *TaskLogsRequest) GetTask() *TaskTarget {
@@ -7403,7 +7694,7 @@ type TaskLine struct {
 
 func (x *TaskLine) Reset() {
 	*x = TaskLine{}
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7415,7 +7706,7 @@ func (x *TaskLine) String() string {
 func (*TaskLine) ProtoMessage() {}
 
 func (x *TaskLine) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7428,7 +7719,7 @@ func (x *TaskLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLine.ProtoReflect.Descriptor instead.
 func (*TaskLine) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *TaskLine) GetStep() string {
@@ -7473,7 +7764,7 @@ type TaskLogsPage struct {
 
 func (x *TaskLogsPage) Reset() {
 	*x = TaskLogsPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7485,7 +7776,7 @@ func (x *TaskLogsPage) String() string {
 func (*TaskLogsPage) ProtoMessage() {}
 
 func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7498,7 +7789,7 @@ func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsPage.ProtoReflect.Descriptor instead.
 func (*TaskLogsPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *TaskLogsPage) GetRun() []byte {
@@ -7546,7 +7837,7 @@ type TaskStreamRequest struct {
 
 func (x *TaskStreamRequest) Reset() {
 	*x = TaskStreamRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7558,7 +7849,7 @@ func (x *TaskStreamRequest) String() string {
 func (*TaskStreamRequest) ProtoMessage() {}
 
 func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7571,7 +7862,7 @@ func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamRequest.ProtoReflect.Descriptor instead.
 func (*TaskStreamRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *TaskStreamRequest) GetTask() *TaskTarget {
@@ -7623,7 +7914,7 @@ type StreamItem struct {
 
 func (x *StreamItem) Reset() {
 	*x = StreamItem{}
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7635,7 +7926,7 @@ func (x *StreamItem) String() string {
 func (*StreamItem) ProtoMessage() {}
 
 func (x *StreamItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7648,7 +7939,7 @@ func (x *StreamItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamItem.ProtoReflect.Descriptor instead.
 func (*StreamItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *StreamItem) GetPosition() int64 {
@@ -7693,7 +7984,7 @@ type TaskStreamPage struct {
 
 func (x *TaskStreamPage) Reset() {
 	*x = TaskStreamPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[104]
+	mi := &file_perdure_v1_client_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7705,7 +7996,7 @@ func (x *TaskStreamPage) String() string {
 func (*TaskStreamPage) ProtoMessage() {}
 
 func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[104]
+	mi := &file_perdure_v1_client_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7718,7 +8009,7 @@ func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamPage.ProtoReflect.Descriptor instead.
 func (*TaskStreamPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{104}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *TaskStreamPage) GetRun() []byte {
@@ -7751,7 +8042,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[105]
+	mi := &file_perdure_v1_client_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7763,7 +8054,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[105]
+	mi := &file_perdure_v1_client_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7776,7 +8067,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{105}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{109}
 }
 
 // WorkerInfo is a worker of a node.
@@ -7807,7 +8098,7 @@ type WorkerInfo struct {
 
 func (x *WorkerInfo) Reset() {
 	*x = WorkerInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[106]
+	mi := &file_perdure_v1_client_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7819,7 +8110,7 @@ func (x *WorkerInfo) String() string {
 func (*WorkerInfo) ProtoMessage() {}
 
 func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[106]
+	mi := &file_perdure_v1_client_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7832,7 +8123,7 @@ func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerInfo.ProtoReflect.Descriptor instead.
 func (*WorkerInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{106}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *WorkerInfo) GetNode() []byte {
@@ -7936,7 +8227,7 @@ type WorkerList struct {
 
 func (x *WorkerList) Reset() {
 	*x = WorkerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[107]
+	mi := &file_perdure_v1_client_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7948,7 +8239,7 @@ func (x *WorkerList) String() string {
 func (*WorkerList) ProtoMessage() {}
 
 func (x *WorkerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[107]
+	mi := &file_perdure_v1_client_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7961,7 +8252,7 @@ func (x *WorkerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerList.ProtoReflect.Descriptor instead.
 func (*WorkerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{107}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *WorkerList) GetWorkers() []*WorkerInfo {
@@ -7980,7 +8271,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[108]
+	mi := &file_perdure_v1_client_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7992,7 +8283,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[108]
+	mi := &file_perdure_v1_client_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8005,7 +8296,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{108}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{112}
 }
 
 // QueueInfo describes a queue.
@@ -8030,7 +8321,7 @@ type QueueInfo struct {
 
 func (x *QueueInfo) Reset() {
 	*x = QueueInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[109]
+	mi := &file_perdure_v1_client_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8042,7 +8333,7 @@ func (x *QueueInfo) String() string {
 func (*QueueInfo) ProtoMessage() {}
 
 func (x *QueueInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[109]
+	mi := &file_perdure_v1_client_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8055,7 +8346,7 @@ func (x *QueueInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueInfo.ProtoReflect.Descriptor instead.
 func (*QueueInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{109}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *QueueInfo) GetName() string {
@@ -8140,7 +8431,7 @@ type QueueList struct {
 
 func (x *QueueList) Reset() {
 	*x = QueueList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[110]
+	mi := &file_perdure_v1_client_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8152,7 +8443,7 @@ func (x *QueueList) String() string {
 func (*QueueList) ProtoMessage() {}
 
 func (x *QueueList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[110]
+	mi := &file_perdure_v1_client_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8165,7 +8456,7 @@ func (x *QueueList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueList.ProtoReflect.Descriptor instead.
 func (*QueueList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{110}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *QueueList) GetQueues() []*QueueInfo {
@@ -8191,7 +8482,7 @@ type LimitsRequest struct {
 
 func (x *LimitsRequest) Reset() {
 	*x = LimitsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[111]
+	mi := &file_perdure_v1_client_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8203,7 +8494,7 @@ func (x *LimitsRequest) String() string {
 func (*LimitsRequest) ProtoMessage() {}
 
 func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[111]
+	mi := &file_perdure_v1_client_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8216,7 +8507,7 @@ func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
 func (*LimitsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{111}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{115}
 }
 
 // Limit says how many tasks may run at a time, and how many may begin in a time.
@@ -8242,7 +8533,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_perdure_v1_client_proto_msgTypes[112]
+	mi := &file_perdure_v1_client_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8254,7 +8545,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[112]
+	mi := &file_perdure_v1_client_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8267,7 +8558,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{112}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Limit) GetName() string {
@@ -8348,7 +8639,7 @@ type LimitUse struct {
 
 func (x *LimitUse) Reset() {
 	*x = LimitUse{}
-	mi := &file_perdure_v1_client_proto_msgTypes[113]
+	mi := &file_perdure_v1_client_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8360,7 +8651,7 @@ func (x *LimitUse) String() string {
 func (*LimitUse) ProtoMessage() {}
 
 func (x *LimitUse) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[113]
+	mi := &file_perdure_v1_client_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8373,7 +8664,7 @@ func (x *LimitUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitUse.ProtoReflect.Descriptor instead.
 func (*LimitUse) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{113}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *LimitUse) GetKey() string {
@@ -8428,7 +8719,7 @@ type LimitStatus struct {
 
 func (x *LimitStatus) Reset() {
 	*x = LimitStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[114]
+	mi := &file_perdure_v1_client_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8440,7 +8731,7 @@ func (x *LimitStatus) String() string {
 func (*LimitStatus) ProtoMessage() {}
 
 func (x *LimitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[114]
+	mi := &file_perdure_v1_client_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8453,7 +8744,7 @@ func (x *LimitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitStatus.ProtoReflect.Descriptor instead.
 func (*LimitStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{114}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *LimitStatus) GetRule() *Limit {
@@ -8508,7 +8799,7 @@ type LimitList struct {
 
 func (x *LimitList) Reset() {
 	*x = LimitList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[115]
+	mi := &file_perdure_v1_client_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8520,7 +8811,7 @@ func (x *LimitList) String() string {
 func (*LimitList) ProtoMessage() {}
 
 func (x *LimitList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[115]
+	mi := &file_perdure_v1_client_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8533,7 +8824,7 @@ func (x *LimitList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitList.ProtoReflect.Descriptor instead.
 func (*LimitList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{115}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *LimitList) GetLimits() []*LimitStatus {
@@ -8555,7 +8846,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[116]
+	mi := &file_perdure_v1_client_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8567,7 +8858,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[116]
+	mi := &file_perdure_v1_client_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8580,7 +8871,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{116}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *SetLimitRequest) GetLimit() *Limit {
@@ -8607,7 +8898,7 @@ type TryLimitRequest struct {
 
 func (x *TryLimitRequest) Reset() {
 	*x = TryLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[117]
+	mi := &file_perdure_v1_client_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8619,7 +8910,7 @@ func (x *TryLimitRequest) String() string {
 func (*TryLimitRequest) ProtoMessage() {}
 
 func (x *TryLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[117]
+	mi := &file_perdure_v1_client_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8632,7 +8923,7 @@ func (x *TryLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TryLimitRequest.ProtoReflect.Descriptor instead.
 func (*TryLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{117}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *TryLimitRequest) GetLimit() *Limit {
@@ -8659,7 +8950,7 @@ type LimitTrial struct {
 
 func (x *LimitTrial) Reset() {
 	*x = LimitTrial{}
-	mi := &file_perdure_v1_client_proto_msgTypes[118]
+	mi := &file_perdure_v1_client_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8671,7 +8962,7 @@ func (x *LimitTrial) String() string {
 func (*LimitTrial) ProtoMessage() {}
 
 func (x *LimitTrial) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[118]
+	mi := &file_perdure_v1_client_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8684,7 +8975,7 @@ func (x *LimitTrial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTrial.ProtoReflect.Descriptor instead.
 func (*LimitTrial) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{118}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *LimitTrial) GetUses() []*TrialUse {
@@ -8740,7 +9031,7 @@ type TrialUse struct {
 
 func (x *TrialUse) Reset() {
 	*x = TrialUse{}
-	mi := &file_perdure_v1_client_proto_msgTypes[119]
+	mi := &file_perdure_v1_client_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8752,7 +9043,7 @@ func (x *TrialUse) String() string {
 func (*TrialUse) ProtoMessage() {}
 
 func (x *TrialUse) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[119]
+	mi := &file_perdure_v1_client_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8765,7 +9056,7 @@ func (x *TrialUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialUse.ProtoReflect.Descriptor instead.
 func (*TrialUse) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{119}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *TrialUse) GetKey() string {
@@ -8820,7 +9111,7 @@ type DeleteLimitRequest struct {
 
 func (x *DeleteLimitRequest) Reset() {
 	*x = DeleteLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[120]
+	mi := &file_perdure_v1_client_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8832,7 +9123,7 @@ func (x *DeleteLimitRequest) String() string {
 func (*DeleteLimitRequest) ProtoMessage() {}
 
 func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[120]
+	mi := &file_perdure_v1_client_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8845,7 +9136,7 @@ func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{120}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *DeleteLimitRequest) GetName() string {
@@ -8864,7 +9155,7 @@ type BreakersRequest struct {
 
 func (x *BreakersRequest) Reset() {
 	*x = BreakersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[121]
+	mi := &file_perdure_v1_client_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8876,7 +9167,7 @@ func (x *BreakersRequest) String() string {
 func (*BreakersRequest) ProtoMessage() {}
 
 func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[121]
+	mi := &file_perdure_v1_client_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8889,7 +9180,7 @@ func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakersRequest.ProtoReflect.Descriptor instead.
 func (*BreakersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{121}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{125}
 }
 
 // BreakerRule says when circuit breakers open and how they close again. Zero has its default.
@@ -8919,7 +9210,7 @@ type BreakerRule struct {
 
 func (x *BreakerRule) Reset() {
 	*x = BreakerRule{}
-	mi := &file_perdure_v1_client_proto_msgTypes[122]
+	mi := &file_perdure_v1_client_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8931,7 +9222,7 @@ func (x *BreakerRule) String() string {
 func (*BreakerRule) ProtoMessage() {}
 
 func (x *BreakerRule) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[122]
+	mi := &file_perdure_v1_client_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8944,7 +9235,7 @@ func (x *BreakerRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRule.ProtoReflect.Descriptor instead.
 func (*BreakerRule) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{122}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *BreakerRule) GetName() string {
@@ -9027,7 +9318,7 @@ type BreakerRuleList struct {
 
 func (x *BreakerRuleList) Reset() {
 	*x = BreakerRuleList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[123]
+	mi := &file_perdure_v1_client_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9039,7 +9330,7 @@ func (x *BreakerRuleList) String() string {
 func (*BreakerRuleList) ProtoMessage() {}
 
 func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[123]
+	mi := &file_perdure_v1_client_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9052,7 +9343,7 @@ func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRuleList.ProtoReflect.Descriptor instead.
 func (*BreakerRuleList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{123}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *BreakerRuleList) GetRules() []*BreakerRule {
@@ -9085,7 +9376,7 @@ type BreakerStatus struct {
 
 func (x *BreakerStatus) Reset() {
 	*x = BreakerStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[124]
+	mi := &file_perdure_v1_client_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9097,7 +9388,7 @@ func (x *BreakerStatus) String() string {
 func (*BreakerStatus) ProtoMessage() {}
 
 func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[124]
+	mi := &file_perdure_v1_client_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9110,7 +9401,7 @@ func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerStatus.ProtoReflect.Descriptor instead.
 func (*BreakerStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{124}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *BreakerStatus) GetName() string {
@@ -9200,7 +9491,7 @@ type BreakerList struct {
 
 func (x *BreakerList) Reset() {
 	*x = BreakerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[125]
+	mi := &file_perdure_v1_client_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9212,7 +9503,7 @@ func (x *BreakerList) String() string {
 func (*BreakerList) ProtoMessage() {}
 
 func (x *BreakerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[125]
+	mi := &file_perdure_v1_client_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9225,7 +9516,7 @@ func (x *BreakerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerList.ProtoReflect.Descriptor instead.
 func (*BreakerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{125}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *BreakerList) GetBreakers() []*BreakerStatus {
@@ -9245,7 +9536,7 @@ type DeleteBreakerRequest struct {
 
 func (x *DeleteBreakerRequest) Reset() {
 	*x = DeleteBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[126]
+	mi := &file_perdure_v1_client_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9257,7 +9548,7 @@ func (x *DeleteBreakerRequest) String() string {
 func (*DeleteBreakerRequest) ProtoMessage() {}
 
 func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[126]
+	mi := &file_perdure_v1_client_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9270,7 +9561,7 @@ func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBreakerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{126}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *DeleteBreakerRequest) GetName() string {
@@ -9291,7 +9582,7 @@ type TripBreakerRequest struct {
 
 func (x *TripBreakerRequest) Reset() {
 	*x = TripBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[127]
+	mi := &file_perdure_v1_client_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9303,7 +9594,7 @@ func (x *TripBreakerRequest) String() string {
 func (*TripBreakerRequest) ProtoMessage() {}
 
 func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[127]
+	mi := &file_perdure_v1_client_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9316,7 +9607,7 @@ func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TripBreakerRequest.ProtoReflect.Descriptor instead.
 func (*TripBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{127}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *TripBreakerRequest) GetName() string {
@@ -9343,7 +9634,7 @@ type ResetBreakerRequest struct {
 
 func (x *ResetBreakerRequest) Reset() {
 	*x = ResetBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[128]
+	mi := &file_perdure_v1_client_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9355,7 +9646,7 @@ func (x *ResetBreakerRequest) String() string {
 func (*ResetBreakerRequest) ProtoMessage() {}
 
 func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[128]
+	mi := &file_perdure_v1_client_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9368,7 +9659,7 @@ func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetBreakerRequest.ProtoReflect.Descriptor instead.
 func (*ResetBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{128}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *ResetBreakerRequest) GetName() string {
@@ -9391,7 +9682,7 @@ type PauseBreakerRequest struct {
 
 func (x *PauseBreakerRequest) Reset() {
 	*x = PauseBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[129]
+	mi := &file_perdure_v1_client_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9403,7 +9694,7 @@ func (x *PauseBreakerRequest) String() string {
 func (*PauseBreakerRequest) ProtoMessage() {}
 
 func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[129]
+	mi := &file_perdure_v1_client_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9416,7 +9707,7 @@ func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBreakerRequest.ProtoReflect.Descriptor instead.
 func (*PauseBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{129}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *PauseBreakerRequest) GetName() string {
@@ -9449,7 +9740,7 @@ type QueuesRequest struct {
 
 func (x *QueuesRequest) Reset() {
 	*x = QueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[130]
+	mi := &file_perdure_v1_client_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9461,7 +9752,7 @@ func (x *QueuesRequest) String() string {
 func (*QueuesRequest) ProtoMessage() {}
 
 func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[130]
+	mi := &file_perdure_v1_client_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9474,7 +9765,7 @@ func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuesRequest.ProtoReflect.Descriptor instead.
 func (*QueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{130}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{134}
 }
 
 // QueueStatus is how a queue stands on the server that answers.
@@ -9497,7 +9788,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[131]
+	mi := &file_perdure_v1_client_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9509,7 +9800,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[131]
+	mi := &file_perdure_v1_client_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9522,7 +9813,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{131}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *QueueStatus) GetName() string {
@@ -9605,7 +9896,7 @@ type QueueStatusList struct {
 
 func (x *QueueStatusList) Reset() {
 	*x = QueueStatusList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[132]
+	mi := &file_perdure_v1_client_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9617,7 +9908,7 @@ func (x *QueueStatusList) String() string {
 func (*QueueStatusList) ProtoMessage() {}
 
 func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[132]
+	mi := &file_perdure_v1_client_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9630,7 +9921,7 @@ func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatusList.ProtoReflect.Descriptor instead.
 func (*QueueStatusList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{132}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *QueueStatusList) GetQueues() []*QueueStatus {
@@ -9649,7 +9940,7 @@ type AllowanceRequest struct {
 
 func (x *AllowanceRequest) Reset() {
 	*x = AllowanceRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[133]
+	mi := &file_perdure_v1_client_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9661,7 +9952,7 @@ func (x *AllowanceRequest) String() string {
 func (*AllowanceRequest) ProtoMessage() {}
 
 func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[133]
+	mi := &file_perdure_v1_client_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9674,7 +9965,7 @@ func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceRequest.ProtoReflect.Descriptor instead.
 func (*AllowanceRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{133}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{137}
 }
 
 // AllowanceValue is how much of the system a tenant may use. A zero field sets no bound.
@@ -9694,7 +9985,7 @@ type AllowanceValue struct {
 
 func (x *AllowanceValue) Reset() {
 	*x = AllowanceValue{}
-	mi := &file_perdure_v1_client_proto_msgTypes[134]
+	mi := &file_perdure_v1_client_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9706,7 +9997,7 @@ func (x *AllowanceValue) String() string {
 func (*AllowanceValue) ProtoMessage() {}
 
 func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[134]
+	mi := &file_perdure_v1_client_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9719,7 +10010,7 @@ func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceValue.ProtoReflect.Descriptor instead.
 func (*AllowanceValue) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{134}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *AllowanceValue) GetOpen() int64 {
@@ -9761,7 +10052,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[135]
+	mi := &file_perdure_v1_client_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9773,7 +10064,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[135]
+	mi := &file_perdure_v1_client_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9786,7 +10077,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{135}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *PauseQueueRequest) GetName() string {
@@ -9813,7 +10104,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[136]
+	mi := &file_perdure_v1_client_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9825,7 +10116,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[136]
+	mi := &file_perdure_v1_client_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9838,7 +10129,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{136}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *ResumeQueueRequest) GetName() string {
@@ -9859,7 +10150,7 @@ type DeliverRequest struct {
 
 func (x *DeliverRequest) Reset() {
 	*x = DeliverRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[137]
+	mi := &file_perdure_v1_client_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9871,7 +10162,7 @@ func (x *DeliverRequest) String() string {
 func (*DeliverRequest) ProtoMessage() {}
 
 func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[137]
+	mi := &file_perdure_v1_client_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9884,7 +10175,7 @@ func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverRequest.ProtoReflect.Descriptor instead.
 func (*DeliverRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{137}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *DeliverRequest) GetMessage() []byte {
@@ -9899,7 +10190,32 @@ var File_perdure_v1_client_proto protoreflect.FileDescriptor
 const file_perdure_v1_client_proto_rawDesc = "" +
 	"\n" +
 	"\x17perdure/v1/client.proto\x12\n" +
-	"perdure.v1\x1a\x17perdure/v1/common.proto\x1a\x1aperdure/v1/execution.proto\"\x0e\n" +
+	"perdure.v1\x1a\x17perdure/v1/common.proto\x1a\x1aperdure/v1/execution.proto\"s\n" +
+	"\n" +
+	"CallBundle\x12\x1b\n" +
+	"\tmax_reply\x18\x01 \x01(\x03R\bmaxReply\x12-\n" +
+	"\x05calls\x18\x02 \x03(\v2\x17.perdure.v1.BundledCallR\x05calls\x12\x19\n" +
+	"\bgiven_up\x18\x03 \x03(\x04R\agivenUp\"\xbc\x01\n" +
+	"\vBundledCall\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
+	"\x06method\x18\x02 \x01(\tR\x06method\x12\x18\n" +
+	"\arequest\x18\x03 \x01(\fR\arequest\x12\x1d\n" +
+	"\atimeout\x18\x04 \x01(\x03H\x00R\atimeout\x88\x01\x01\x12 \n" +
+	"\vtraceparent\x18\x05 \x01(\tR\vtraceparent\x12\x1e\n" +
+	"\n" +
+	"tracestate\x18\x06 \x01(\tR\n" +
+	"tracestateB\n" +
+	"\n" +
+	"\b_timeout\"W\n" +
+	"\fAnswerBundle\x12\x12\n" +
+	"\x04most\x18\x01 \x01(\rR\x04most\x123\n" +
+	"\aanswers\x18\x02 \x03(\v2\x19.perdure.v1.BundledAnswerR\aanswers\"}\n" +
+	"\rBundledAnswer\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
+	"\x05reply\x18\x02 \x01(\fR\x05reply\x12\x16\n" +
+	"\x06status\x18\x03 \x01(\fR\x06status\x12\x1c\n" +
+	"\tuntouched\x18\x04 \x01(\bR\tuntouched\x12\x10\n" +
+	"\x03era\x18\x05 \x01(\tR\x03era\"\x0e\n" +
 	"\fViewsRequest\"\xd6\x01\n" +
 	"\x04View\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
@@ -10677,7 +10993,7 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x19BREAKER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BREAKER_STATE_CLOSED\x10\x01\x12\x16\n" +
 	"\x12BREAKER_STATE_OPEN\x10\x02\x12\x1b\n" +
-	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xef#\n" +
+	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xaf$\n" +
 	"\rClientService\x12<\n" +
 	"\x06Server\x12\x19.perdure.v1.ServerRequest\x1a\x17.perdure.v1.ServerReply\x129\n" +
 	"\x05Start\x12\x18.perdure.v1.StartRequest\x1a\x16.perdure.v1.StartReply\x12E\n" +
@@ -10759,7 +11075,8 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"DeleteView\x12\x1d.perdure.v1.DeleteViewRequest\x1a\x10.perdure.v1.Done\x12;\n" +
 	"\x05Watch\x12\x18.perdure.v1.WatchRequest\x1a\x16.perdure.v1.ChangePage0\x01\x127\n" +
 	"\aDeliver\x12\x1a.perdure.v1.DeliverRequest\x1a\x10.perdure.v1.Done\x12I\n" +
-	"\vDeadLetters\x12\x1e.perdure.v1.DeadLettersRequest\x1a\x1a.perdure.v1.DeadLetterListB5Z3github.com/perdure/perdure/api/perdure/v1;perdurev1b\x06proto3"
+	"\vDeadLetters\x12\x1e.perdure.v1.DeadLettersRequest\x1a\x1a.perdure.v1.DeadLetterList\x12>\n" +
+	"\x06Bundle\x12\x16.perdure.v1.CallBundle\x1a\x18.perdure.v1.AnswerBundle(\x010\x01B5Z3github.com/perdure/perdure/api/perdure/v1;perdurev1b\x06proto3"
 
 var (
 	file_perdure_v1_client_proto_rawDescOnce sync.Once
@@ -10774,466 +11091,474 @@ func file_perdure_v1_client_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_client_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 138)
+var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 142)
 var file_perdure_v1_client_proto_goTypes = []any{
 	(MailboxVerb)(0),             // 0: perdure.v1.MailboxVerb
 	(StreamKind)(0),              // 1: perdure.v1.StreamKind
 	(LimitScope)(0),              // 2: perdure.v1.LimitScope
 	(BreakerState)(0),            // 3: perdure.v1.BreakerState
-	(*ViewsRequest)(nil),         // 4: perdure.v1.ViewsRequest
-	(*View)(nil),                 // 5: perdure.v1.View
-	(*ViewList)(nil),             // 6: perdure.v1.ViewList
-	(*SetViewRequest)(nil),       // 7: perdure.v1.SetViewRequest
-	(*DeleteViewRequest)(nil),    // 8: perdure.v1.DeleteViewRequest
-	(*WatchRequest)(nil),         // 9: perdure.v1.WatchRequest
-	(*ChangePage)(nil),           // 10: perdure.v1.ChangePage
-	(*Change)(nil),               // 11: perdure.v1.Change
-	(*DeadLettersRequest)(nil),   // 12: perdure.v1.DeadLettersRequest
-	(*DeadLetterList)(nil),       // 13: perdure.v1.DeadLetterList
-	(*DeadLetter)(nil),           // 14: perdure.v1.DeadLetter
-	(*Done)(nil),                 // 15: perdure.v1.Done
-	(*ServerRequest)(nil),        // 16: perdure.v1.ServerRequest
-	(*ServerReply)(nil),          // 17: perdure.v1.ServerReply
-	(*Target)(nil),               // 18: perdure.v1.Target
-	(*NamedPayload)(nil),         // 19: perdure.v1.NamedPayload
-	(*StartRequest)(nil),         // 20: perdure.v1.StartRequest
-	(*StartReply)(nil),           // 21: perdure.v1.StartReply
-	(*StartManyRequest)(nil),     // 22: perdure.v1.StartManyRequest
-	(*StartedReply)(nil),         // 23: perdure.v1.StartedReply
-	(*StartManyReply)(nil),       // 24: perdure.v1.StartManyReply
-	(*AwaitRequest)(nil),         // 25: perdure.v1.AwaitRequest
-	(*Result)(nil),               // 26: perdure.v1.Result
-	(*SignalRequest)(nil),        // 27: perdure.v1.SignalRequest
-	(*SettleRequest)(nil),        // 28: perdure.v1.SettleRequest
-	(*OrderRequest)(nil),         // 29: perdure.v1.OrderRequest
-	(*SignalsRequest)(nil),       // 30: perdure.v1.SignalsRequest
-	(*MailboxCall)(nil),          // 31: perdure.v1.MailboxCall
-	(*MailboxReply)(nil),         // 32: perdure.v1.MailboxReply
-	(*UpdateRequest)(nil),        // 33: perdure.v1.UpdateRequest
-	(*QueryRequest)(nil),         // 34: perdure.v1.QueryRequest
-	(*ValueReply)(nil),           // 35: perdure.v1.ValueReply
-	(*StateRequest)(nil),         // 36: perdure.v1.StateRequest
-	(*StateReply)(nil),           // 37: perdure.v1.StateReply
-	(*DescribeRequest)(nil),      // 38: perdure.v1.DescribeRequest
-	(*HistoryRequest)(nil),       // 39: perdure.v1.HistoryRequest
-	(*HistoryPart)(nil),          // 40: perdure.v1.HistoryPart
-	(*LabelCondition)(nil),       // 41: perdure.v1.LabelCondition
-	(*ListRequest)(nil),          // 42: perdure.v1.ListRequest
-	(*ListPage)(nil),             // 43: perdure.v1.ListPage
-	(*CountReply)(nil),           // 44: perdure.v1.CountReply
-	(*TallyRequest)(nil),         // 45: perdure.v1.TallyRequest
-	(*TallyReply)(nil),           // 46: perdure.v1.TallyReply
-	(*TallyGroup)(nil),           // 47: perdure.v1.TallyGroup
-	(*ExplainRequest)(nil),       // 48: perdure.v1.ExplainRequest
-	(*Explanation)(nil),          // 49: perdure.v1.Explanation
-	(*Reference)(nil),            // 50: perdure.v1.Reference
-	(*ExplainedNode)(nil),        // 51: perdure.v1.ExplainedNode
-	(*ExplainedEdge)(nil),        // 52: perdure.v1.ExplainedEdge
-	(*SeriesRequest)(nil),        // 53: perdure.v1.SeriesRequest
-	(*SeriesReply)(nil),          // 54: perdure.v1.SeriesReply
-	(*SeriesLine)(nil),           // 55: perdure.v1.SeriesLine
-	(*SeriesNode)(nil),           // 56: perdure.v1.SeriesNode
-	(*StrandedRequest)(nil),      // 57: perdure.v1.StrandedRequest
-	(*MissingRequest)(nil),       // 58: perdure.v1.MissingRequest
-	(*MissingReply)(nil),         // 59: perdure.v1.MissingReply
-	(*Edit)(nil),                 // 60: perdure.v1.Edit
-	(*PastRequest)(nil),          // 61: perdure.v1.PastRequest
-	(*PastReply)(nil),            // 62: perdure.v1.PastReply
-	(*ImportRequest)(nil),        // 63: perdure.v1.ImportRequest
-	(*DeleteRequest)(nil),        // 64: perdure.v1.DeleteRequest
-	(*DeletePart)(nil),           // 65: perdure.v1.DeletePart
-	(*DeleteReply)(nil),          // 66: perdure.v1.DeleteReply
-	(*BatchRequest)(nil),         // 67: perdure.v1.BatchRequest
-	(*BatchTarget)(nil),          // 68: perdure.v1.BatchTarget
-	(*ListBatchesRequest)(nil),   // 69: perdure.v1.ListBatchesRequest
-	(*BatchJob)(nil),             // 70: perdure.v1.BatchJob
-	(*BatchProgress)(nil),        // 71: perdure.v1.BatchProgress
-	(*BatchError)(nil),           // 72: perdure.v1.BatchError
-	(*BatchPage)(nil),            // 73: perdure.v1.BatchPage
-	(*CallRequest)(nil),          // 74: perdure.v1.CallRequest
-	(*EntityRequest)(nil),        // 75: perdure.v1.EntityRequest
-	(*Entity)(nil),               // 76: perdure.v1.Entity
-	(*OperationRecord)(nil),      // 77: perdure.v1.OperationRecord
-	(*Damaged)(nil),              // 78: perdure.v1.Damaged
-	(*MailboxItem)(nil),          // 79: perdure.v1.MailboxItem
-	(*EntityInfo)(nil),           // 80: perdure.v1.EntityInfo
-	(*ListEntitiesRequest)(nil),  // 81: perdure.v1.ListEntitiesRequest
-	(*EntityPage)(nil),           // 82: perdure.v1.EntityPage
-	(*UnlockRequest)(nil),        // 83: perdure.v1.UnlockRequest
-	(*MailboxRequest)(nil),       // 84: perdure.v1.MailboxRequest
-	(*EntityVersion)(nil),        // 85: perdure.v1.EntityVersion
-	(*EditEntityRequest)(nil),    // 86: perdure.v1.EditEntityRequest
-	(*EditEntityReply)(nil),      // 87: perdure.v1.EditEntityReply
-	(*DeadID)(nil),               // 88: perdure.v1.DeadID
-	(*ListDeadRequest)(nil),      // 89: perdure.v1.ListDeadRequest
-	(*FailedAttempt)(nil),        // 90: perdure.v1.FailedAttempt
-	(*DeadTask)(nil),             // 91: perdure.v1.DeadTask
-	(*DeadPage)(nil),             // 92: perdure.v1.DeadPage
-	(*DeadGroup)(nil),            // 93: perdure.v1.DeadGroup
-	(*DeadGroups)(nil),           // 94: perdure.v1.DeadGroups
-	(*DeadTaskRequest)(nil),      // 95: perdure.v1.DeadTaskRequest
-	(*RequeueRequest)(nil),       // 96: perdure.v1.RequeueRequest
-	(*RequeueReply)(nil),         // 97: perdure.v1.RequeueReply
-	(*UndoRequeueRequest)(nil),   // 98: perdure.v1.UndoRequeueRequest
-	(*TaskTarget)(nil),           // 99: perdure.v1.TaskTarget
-	(*TaskStatesRequest)(nil),    // 100: perdure.v1.TaskStatesRequest
-	(*TaskState)(nil),            // 101: perdure.v1.TaskState
-	(*TaskStatesReply)(nil),      // 102: perdure.v1.TaskStatesReply
-	(*TaskLogsRequest)(nil),      // 103: perdure.v1.TaskLogsRequest
-	(*TaskLine)(nil),             // 104: perdure.v1.TaskLine
-	(*TaskLogsPage)(nil),         // 105: perdure.v1.TaskLogsPage
-	(*TaskStreamRequest)(nil),    // 106: perdure.v1.TaskStreamRequest
-	(*StreamItem)(nil),           // 107: perdure.v1.StreamItem
-	(*TaskStreamPage)(nil),       // 108: perdure.v1.TaskStreamPage
-	(*ListWorkersRequest)(nil),   // 109: perdure.v1.ListWorkersRequest
-	(*WorkerInfo)(nil),           // 110: perdure.v1.WorkerInfo
-	(*WorkerList)(nil),           // 111: perdure.v1.WorkerList
-	(*ListQueuesRequest)(nil),    // 112: perdure.v1.ListQueuesRequest
-	(*QueueInfo)(nil),            // 113: perdure.v1.QueueInfo
-	(*QueueList)(nil),            // 114: perdure.v1.QueueList
-	(*LimitsRequest)(nil),        // 115: perdure.v1.LimitsRequest
-	(*Limit)(nil),                // 116: perdure.v1.Limit
-	(*LimitUse)(nil),             // 117: perdure.v1.LimitUse
-	(*LimitStatus)(nil),          // 118: perdure.v1.LimitStatus
-	(*LimitList)(nil),            // 119: perdure.v1.LimitList
-	(*SetLimitRequest)(nil),      // 120: perdure.v1.SetLimitRequest
-	(*TryLimitRequest)(nil),      // 121: perdure.v1.TryLimitRequest
-	(*LimitTrial)(nil),           // 122: perdure.v1.LimitTrial
-	(*TrialUse)(nil),             // 123: perdure.v1.TrialUse
-	(*DeleteLimitRequest)(nil),   // 124: perdure.v1.DeleteLimitRequest
-	(*BreakersRequest)(nil),      // 125: perdure.v1.BreakersRequest
-	(*BreakerRule)(nil),          // 126: perdure.v1.BreakerRule
-	(*BreakerRuleList)(nil),      // 127: perdure.v1.BreakerRuleList
-	(*BreakerStatus)(nil),        // 128: perdure.v1.BreakerStatus
-	(*BreakerList)(nil),          // 129: perdure.v1.BreakerList
-	(*DeleteBreakerRequest)(nil), // 130: perdure.v1.DeleteBreakerRequest
-	(*TripBreakerRequest)(nil),   // 131: perdure.v1.TripBreakerRequest
-	(*ResetBreakerRequest)(nil),  // 132: perdure.v1.ResetBreakerRequest
-	(*PauseBreakerRequest)(nil),  // 133: perdure.v1.PauseBreakerRequest
-	(*QueuesRequest)(nil),        // 134: perdure.v1.QueuesRequest
-	(*QueueStatus)(nil),          // 135: perdure.v1.QueueStatus
-	(*QueueStatusList)(nil),      // 136: perdure.v1.QueueStatusList
-	(*AllowanceRequest)(nil),     // 137: perdure.v1.AllowanceRequest
-	(*AllowanceValue)(nil),       // 138: perdure.v1.AllowanceValue
-	(*PauseQueueRequest)(nil),    // 139: perdure.v1.PauseQueueRequest
-	(*ResumeQueueRequest)(nil),   // 140: perdure.v1.ResumeQueueRequest
-	(*DeliverRequest)(nil),       // 141: perdure.v1.DeliverRequest
-	(Status)(0),                  // 142: perdure.v1.Status
-	(*Address)(nil),              // 143: perdure.v1.Address
-	(*Payload)(nil),              // 144: perdure.v1.Payload
-	(ReusePolicy)(0),             // 145: perdure.v1.ReusePolicy
-	(*Label)(nil),                // 146: perdure.v1.Label
-	(*TaskSpec)(nil),             // 147: perdure.v1.TaskSpec
-	(*Terms)(nil),                // 148: perdure.v1.Terms
-	(*ErrorDetail)(nil),          // 149: perdure.v1.ErrorDetail
-	(*Outcome)(nil),              // 150: perdure.v1.Outcome
-	(*Failure)(nil),              // 151: perdure.v1.Failure
-	(*Link)(nil),                 // 152: perdure.v1.Link
-	(*HistoryEvent)(nil),         // 153: perdure.v1.HistoryEvent
-	(*Description)(nil),          // 154: perdure.v1.Description
-	(*Reason)(nil),               // 155: perdure.v1.Reason
-	(*Start)(nil),                // 156: perdure.v1.Start
-	(*TaskRef)(nil),              // 157: perdure.v1.TaskRef
+	(*CallBundle)(nil),           // 4: perdure.v1.CallBundle
+	(*BundledCall)(nil),          // 5: perdure.v1.BundledCall
+	(*AnswerBundle)(nil),         // 6: perdure.v1.AnswerBundle
+	(*BundledAnswer)(nil),        // 7: perdure.v1.BundledAnswer
+	(*ViewsRequest)(nil),         // 8: perdure.v1.ViewsRequest
+	(*View)(nil),                 // 9: perdure.v1.View
+	(*ViewList)(nil),             // 10: perdure.v1.ViewList
+	(*SetViewRequest)(nil),       // 11: perdure.v1.SetViewRequest
+	(*DeleteViewRequest)(nil),    // 12: perdure.v1.DeleteViewRequest
+	(*WatchRequest)(nil),         // 13: perdure.v1.WatchRequest
+	(*ChangePage)(nil),           // 14: perdure.v1.ChangePage
+	(*Change)(nil),               // 15: perdure.v1.Change
+	(*DeadLettersRequest)(nil),   // 16: perdure.v1.DeadLettersRequest
+	(*DeadLetterList)(nil),       // 17: perdure.v1.DeadLetterList
+	(*DeadLetter)(nil),           // 18: perdure.v1.DeadLetter
+	(*Done)(nil),                 // 19: perdure.v1.Done
+	(*ServerRequest)(nil),        // 20: perdure.v1.ServerRequest
+	(*ServerReply)(nil),          // 21: perdure.v1.ServerReply
+	(*Target)(nil),               // 22: perdure.v1.Target
+	(*NamedPayload)(nil),         // 23: perdure.v1.NamedPayload
+	(*StartRequest)(nil),         // 24: perdure.v1.StartRequest
+	(*StartReply)(nil),           // 25: perdure.v1.StartReply
+	(*StartManyRequest)(nil),     // 26: perdure.v1.StartManyRequest
+	(*StartedReply)(nil),         // 27: perdure.v1.StartedReply
+	(*StartManyReply)(nil),       // 28: perdure.v1.StartManyReply
+	(*AwaitRequest)(nil),         // 29: perdure.v1.AwaitRequest
+	(*Result)(nil),               // 30: perdure.v1.Result
+	(*SignalRequest)(nil),        // 31: perdure.v1.SignalRequest
+	(*SettleRequest)(nil),        // 32: perdure.v1.SettleRequest
+	(*OrderRequest)(nil),         // 33: perdure.v1.OrderRequest
+	(*SignalsRequest)(nil),       // 34: perdure.v1.SignalsRequest
+	(*MailboxCall)(nil),          // 35: perdure.v1.MailboxCall
+	(*MailboxReply)(nil),         // 36: perdure.v1.MailboxReply
+	(*UpdateRequest)(nil),        // 37: perdure.v1.UpdateRequest
+	(*QueryRequest)(nil),         // 38: perdure.v1.QueryRequest
+	(*ValueReply)(nil),           // 39: perdure.v1.ValueReply
+	(*StateRequest)(nil),         // 40: perdure.v1.StateRequest
+	(*StateReply)(nil),           // 41: perdure.v1.StateReply
+	(*DescribeRequest)(nil),      // 42: perdure.v1.DescribeRequest
+	(*HistoryRequest)(nil),       // 43: perdure.v1.HistoryRequest
+	(*HistoryPart)(nil),          // 44: perdure.v1.HistoryPart
+	(*LabelCondition)(nil),       // 45: perdure.v1.LabelCondition
+	(*ListRequest)(nil),          // 46: perdure.v1.ListRequest
+	(*ListPage)(nil),             // 47: perdure.v1.ListPage
+	(*CountReply)(nil),           // 48: perdure.v1.CountReply
+	(*TallyRequest)(nil),         // 49: perdure.v1.TallyRequest
+	(*TallyReply)(nil),           // 50: perdure.v1.TallyReply
+	(*TallyGroup)(nil),           // 51: perdure.v1.TallyGroup
+	(*ExplainRequest)(nil),       // 52: perdure.v1.ExplainRequest
+	(*Explanation)(nil),          // 53: perdure.v1.Explanation
+	(*Reference)(nil),            // 54: perdure.v1.Reference
+	(*ExplainedNode)(nil),        // 55: perdure.v1.ExplainedNode
+	(*ExplainedEdge)(nil),        // 56: perdure.v1.ExplainedEdge
+	(*SeriesRequest)(nil),        // 57: perdure.v1.SeriesRequest
+	(*SeriesReply)(nil),          // 58: perdure.v1.SeriesReply
+	(*SeriesLine)(nil),           // 59: perdure.v1.SeriesLine
+	(*SeriesNode)(nil),           // 60: perdure.v1.SeriesNode
+	(*StrandedRequest)(nil),      // 61: perdure.v1.StrandedRequest
+	(*MissingRequest)(nil),       // 62: perdure.v1.MissingRequest
+	(*MissingReply)(nil),         // 63: perdure.v1.MissingReply
+	(*Edit)(nil),                 // 64: perdure.v1.Edit
+	(*PastRequest)(nil),          // 65: perdure.v1.PastRequest
+	(*PastReply)(nil),            // 66: perdure.v1.PastReply
+	(*ImportRequest)(nil),        // 67: perdure.v1.ImportRequest
+	(*DeleteRequest)(nil),        // 68: perdure.v1.DeleteRequest
+	(*DeletePart)(nil),           // 69: perdure.v1.DeletePart
+	(*DeleteReply)(nil),          // 70: perdure.v1.DeleteReply
+	(*BatchRequest)(nil),         // 71: perdure.v1.BatchRequest
+	(*BatchTarget)(nil),          // 72: perdure.v1.BatchTarget
+	(*ListBatchesRequest)(nil),   // 73: perdure.v1.ListBatchesRequest
+	(*BatchJob)(nil),             // 74: perdure.v1.BatchJob
+	(*BatchProgress)(nil),        // 75: perdure.v1.BatchProgress
+	(*BatchError)(nil),           // 76: perdure.v1.BatchError
+	(*BatchPage)(nil),            // 77: perdure.v1.BatchPage
+	(*CallRequest)(nil),          // 78: perdure.v1.CallRequest
+	(*EntityRequest)(nil),        // 79: perdure.v1.EntityRequest
+	(*Entity)(nil),               // 80: perdure.v1.Entity
+	(*OperationRecord)(nil),      // 81: perdure.v1.OperationRecord
+	(*Damaged)(nil),              // 82: perdure.v1.Damaged
+	(*MailboxItem)(nil),          // 83: perdure.v1.MailboxItem
+	(*EntityInfo)(nil),           // 84: perdure.v1.EntityInfo
+	(*ListEntitiesRequest)(nil),  // 85: perdure.v1.ListEntitiesRequest
+	(*EntityPage)(nil),           // 86: perdure.v1.EntityPage
+	(*UnlockRequest)(nil),        // 87: perdure.v1.UnlockRequest
+	(*MailboxRequest)(nil),       // 88: perdure.v1.MailboxRequest
+	(*EntityVersion)(nil),        // 89: perdure.v1.EntityVersion
+	(*EditEntityRequest)(nil),    // 90: perdure.v1.EditEntityRequest
+	(*EditEntityReply)(nil),      // 91: perdure.v1.EditEntityReply
+	(*DeadID)(nil),               // 92: perdure.v1.DeadID
+	(*ListDeadRequest)(nil),      // 93: perdure.v1.ListDeadRequest
+	(*FailedAttempt)(nil),        // 94: perdure.v1.FailedAttempt
+	(*DeadTask)(nil),             // 95: perdure.v1.DeadTask
+	(*DeadPage)(nil),             // 96: perdure.v1.DeadPage
+	(*DeadGroup)(nil),            // 97: perdure.v1.DeadGroup
+	(*DeadGroups)(nil),           // 98: perdure.v1.DeadGroups
+	(*DeadTaskRequest)(nil),      // 99: perdure.v1.DeadTaskRequest
+	(*RequeueRequest)(nil),       // 100: perdure.v1.RequeueRequest
+	(*RequeueReply)(nil),         // 101: perdure.v1.RequeueReply
+	(*UndoRequeueRequest)(nil),   // 102: perdure.v1.UndoRequeueRequest
+	(*TaskTarget)(nil),           // 103: perdure.v1.TaskTarget
+	(*TaskStatesRequest)(nil),    // 104: perdure.v1.TaskStatesRequest
+	(*TaskState)(nil),            // 105: perdure.v1.TaskState
+	(*TaskStatesReply)(nil),      // 106: perdure.v1.TaskStatesReply
+	(*TaskLogsRequest)(nil),      // 107: perdure.v1.TaskLogsRequest
+	(*TaskLine)(nil),             // 108: perdure.v1.TaskLine
+	(*TaskLogsPage)(nil),         // 109: perdure.v1.TaskLogsPage
+	(*TaskStreamRequest)(nil),    // 110: perdure.v1.TaskStreamRequest
+	(*StreamItem)(nil),           // 111: perdure.v1.StreamItem
+	(*TaskStreamPage)(nil),       // 112: perdure.v1.TaskStreamPage
+	(*ListWorkersRequest)(nil),   // 113: perdure.v1.ListWorkersRequest
+	(*WorkerInfo)(nil),           // 114: perdure.v1.WorkerInfo
+	(*WorkerList)(nil),           // 115: perdure.v1.WorkerList
+	(*ListQueuesRequest)(nil),    // 116: perdure.v1.ListQueuesRequest
+	(*QueueInfo)(nil),            // 117: perdure.v1.QueueInfo
+	(*QueueList)(nil),            // 118: perdure.v1.QueueList
+	(*LimitsRequest)(nil),        // 119: perdure.v1.LimitsRequest
+	(*Limit)(nil),                // 120: perdure.v1.Limit
+	(*LimitUse)(nil),             // 121: perdure.v1.LimitUse
+	(*LimitStatus)(nil),          // 122: perdure.v1.LimitStatus
+	(*LimitList)(nil),            // 123: perdure.v1.LimitList
+	(*SetLimitRequest)(nil),      // 124: perdure.v1.SetLimitRequest
+	(*TryLimitRequest)(nil),      // 125: perdure.v1.TryLimitRequest
+	(*LimitTrial)(nil),           // 126: perdure.v1.LimitTrial
+	(*TrialUse)(nil),             // 127: perdure.v1.TrialUse
+	(*DeleteLimitRequest)(nil),   // 128: perdure.v1.DeleteLimitRequest
+	(*BreakersRequest)(nil),      // 129: perdure.v1.BreakersRequest
+	(*BreakerRule)(nil),          // 130: perdure.v1.BreakerRule
+	(*BreakerRuleList)(nil),      // 131: perdure.v1.BreakerRuleList
+	(*BreakerStatus)(nil),        // 132: perdure.v1.BreakerStatus
+	(*BreakerList)(nil),          // 133: perdure.v1.BreakerList
+	(*DeleteBreakerRequest)(nil), // 134: perdure.v1.DeleteBreakerRequest
+	(*TripBreakerRequest)(nil),   // 135: perdure.v1.TripBreakerRequest
+	(*ResetBreakerRequest)(nil),  // 136: perdure.v1.ResetBreakerRequest
+	(*PauseBreakerRequest)(nil),  // 137: perdure.v1.PauseBreakerRequest
+	(*QueuesRequest)(nil),        // 138: perdure.v1.QueuesRequest
+	(*QueueStatus)(nil),          // 139: perdure.v1.QueueStatus
+	(*QueueStatusList)(nil),      // 140: perdure.v1.QueueStatusList
+	(*AllowanceRequest)(nil),     // 141: perdure.v1.AllowanceRequest
+	(*AllowanceValue)(nil),       // 142: perdure.v1.AllowanceValue
+	(*PauseQueueRequest)(nil),    // 143: perdure.v1.PauseQueueRequest
+	(*ResumeQueueRequest)(nil),   // 144: perdure.v1.ResumeQueueRequest
+	(*DeliverRequest)(nil),       // 145: perdure.v1.DeliverRequest
+	(Status)(0),                  // 146: perdure.v1.Status
+	(*Address)(nil),              // 147: perdure.v1.Address
+	(*Payload)(nil),              // 148: perdure.v1.Payload
+	(ReusePolicy)(0),             // 149: perdure.v1.ReusePolicy
+	(*Label)(nil),                // 150: perdure.v1.Label
+	(*TaskSpec)(nil),             // 151: perdure.v1.TaskSpec
+	(*Terms)(nil),                // 152: perdure.v1.Terms
+	(*ErrorDetail)(nil),          // 153: perdure.v1.ErrorDetail
+	(*Outcome)(nil),              // 154: perdure.v1.Outcome
+	(*Failure)(nil),              // 155: perdure.v1.Failure
+	(*Link)(nil),                 // 156: perdure.v1.Link
+	(*HistoryEvent)(nil),         // 157: perdure.v1.HistoryEvent
+	(*Description)(nil),          // 158: perdure.v1.Description
+	(*Reason)(nil),               // 159: perdure.v1.Reason
+	(*Start)(nil),                // 160: perdure.v1.Start
+	(*TaskRef)(nil),              // 161: perdure.v1.TaskRef
 }
 var file_perdure_v1_client_proto_depIdxs = []int32{
-	5,   // 0: perdure.v1.ViewList.views:type_name -> perdure.v1.View
-	5,   // 1: perdure.v1.SetViewRequest.view:type_name -> perdure.v1.View
-	142, // 2: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
-	11,  // 3: perdure.v1.ChangePage.changes:type_name -> perdure.v1.Change
-	143, // 4: perdure.v1.Change.address:type_name -> perdure.v1.Address
-	142, // 5: perdure.v1.Change.status:type_name -> perdure.v1.Status
-	14,  // 6: perdure.v1.DeadLetterList.letters:type_name -> perdure.v1.DeadLetter
-	143, // 7: perdure.v1.Target.address:type_name -> perdure.v1.Address
-	144, // 8: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
-	143, // 9: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
-	144, // 10: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
-	145, // 11: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	19,  // 12: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
-	146, // 13: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
-	147, // 14: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
-	148, // 15: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
-	142, // 16: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
-	20,  // 17: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
-	21,  // 18: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
-	149, // 19: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
-	23,  // 20: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
-	18,  // 21: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
-	150, // 22: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
-	18,  // 23: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
-	144, // 24: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
-	18,  // 25: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
-	144, // 26: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
-	151, // 27: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
-	18,  // 28: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
-	18,  // 29: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
-	0,   // 30: perdure.v1.SignalsRequest.verb:type_name -> perdure.v1.MailboxVerb
-	152, // 31: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
-	144, // 32: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
-	31,  // 33: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
-	18,  // 34: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
-	144, // 35: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
-	18,  // 36: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
-	144, // 37: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
-	144, // 38: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
-	18,  // 39: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
-	144, // 40: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
-	18,  // 41: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
-	18,  // 42: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
-	153, // 43: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
-	142, // 44: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
-	41,  // 45: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
-	154, // 46: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
-	42,  // 47: perdure.v1.TallyRequest.select:type_name -> perdure.v1.ListRequest
-	47,  // 48: perdure.v1.TallyReply.groups:type_name -> perdure.v1.TallyGroup
-	142, // 49: perdure.v1.TallyGroup.status:type_name -> perdure.v1.Status
-	18,  // 50: perdure.v1.ExplainRequest.target:type_name -> perdure.v1.Target
-	51,  // 51: perdure.v1.Explanation.nodes:type_name -> perdure.v1.ExplainedNode
-	52,  // 52: perdure.v1.Explanation.edges:type_name -> perdure.v1.ExplainedEdge
-	143, // 53: perdure.v1.Reference.address:type_name -> perdure.v1.Address
-	50,  // 54: perdure.v1.ExplainedNode.of:type_name -> perdure.v1.Reference
-	142, // 55: perdure.v1.ExplainedNode.status:type_name -> perdure.v1.Status
-	155, // 56: perdure.v1.ExplainedNode.reasons:type_name -> perdure.v1.Reason
-	55,  // 57: perdure.v1.SeriesReply.lines:type_name -> perdure.v1.SeriesLine
-	56,  // 58: perdure.v1.SeriesReply.nodes:type_name -> perdure.v1.SeriesNode
-	143, // 59: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
-	147, // 60: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
-	155, // 61: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
-	144, // 62: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
-	18,  // 63: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
-	60,  // 64: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
-	145, // 65: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	143, // 66: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
-	142, // 67: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
-	153, // 68: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
-	153, // 69: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
-	153, // 70: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
-	156, // 71: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
-	150, // 72: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
-	145, // 73: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	153, // 74: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
-	18,  // 75: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
-	66,  // 76: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
-	144, // 77: perdure.v1.BatchRequest.input:type_name -> perdure.v1.Payload
-	142, // 78: perdure.v1.BatchJob.status:type_name -> perdure.v1.Status
-	151, // 79: perdure.v1.BatchJob.failure:type_name -> perdure.v1.Failure
-	155, // 80: perdure.v1.BatchJob.reasons:type_name -> perdure.v1.Reason
-	71,  // 81: perdure.v1.BatchJob.progress:type_name -> perdure.v1.BatchProgress
-	72,  // 82: perdure.v1.BatchProgress.errors:type_name -> perdure.v1.BatchError
-	70,  // 83: perdure.v1.BatchPage.batches:type_name -> perdure.v1.BatchJob
-	143, // 84: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
-	144, // 85: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
-	143, // 86: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
-	143, // 87: perdure.v1.Entity.address:type_name -> perdure.v1.Address
-	144, // 88: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
-	152, // 89: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
-	77,  // 90: perdure.v1.Entity.log:type_name -> perdure.v1.OperationRecord
-	152, // 91: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
-	151, // 92: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
-	144, // 93: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
-	78,  // 94: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
-	76,  // 95: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
-	79,  // 96: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
-	155, // 97: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
-	76,  // 98: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
-	143, // 99: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
-	143, // 100: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
-	0,   // 101: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
-	143, // 102: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
-	85,  // 103: perdure.v1.EditEntityRequest.version:type_name -> perdure.v1.EntityVersion
-	144, // 104: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
-	85,  // 105: perdure.v1.EditEntityReply.version:type_name -> perdure.v1.EntityVersion
-	151, // 106: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
-	88,  // 107: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
-	143, // 108: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
-	147, // 109: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
-	144, // 110: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
-	90,  // 111: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
-	151, // 112: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
-	143, // 113: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
-	91,  // 114: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
-	93,  // 115: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
-	88,  // 116: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
-	88,  // 117: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
-	144, // 118: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
-	143, // 119: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
-	88,  // 120: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
-	18,  // 121: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
-	99,  // 122: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
-	144, // 123: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
-	101, // 124: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
-	99,  // 125: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
-	104, // 126: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
-	99,  // 127: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
-	1,   // 128: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
-	144, // 129: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
-	107, // 130: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
-	110, // 131: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
-	113, // 132: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
-	2,   // 133: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
-	157, // 134: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
-	157, // 135: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
-	116, // 136: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
-	117, // 137: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
-	118, // 138: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
-	116, // 139: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
-	116, // 140: perdure.v1.TryLimitRequest.limit:type_name -> perdure.v1.Limit
-	123, // 141: perdure.v1.LimitTrial.uses:type_name -> perdure.v1.TrialUse
-	126, // 142: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
-	3,   // 143: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
-	126, // 144: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
-	128, // 145: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
-	135, // 146: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
-	16,  // 147: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
-	20,  // 148: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
-	22,  // 149: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
-	20,  // 150: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
-	25,  // 151: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
-	27,  // 152: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
-	28,  // 153: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
-	29,  // 154: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
-	29,  // 155: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
-	29,  // 156: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
-	29,  // 157: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
-	30,  // 158: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
-	33,  // 159: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
-	34,  // 160: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
-	36,  // 161: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
-	38,  // 162: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
-	39,  // 163: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
-	42,  // 164: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
-	42,  // 165: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
-	45,  // 166: perdure.v1.ClientService.Tally:input_type -> perdure.v1.TallyRequest
-	48,  // 167: perdure.v1.ClientService.Explain:input_type -> perdure.v1.ExplainRequest
-	53,  // 168: perdure.v1.ClientService.Series:input_type -> perdure.v1.SeriesRequest
-	57,  // 169: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
-	58,  // 170: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
-	61,  // 171: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
-	61,  // 172: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
-	61,  // 173: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
-	63,  // 174: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
-	64,  // 175: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
-	67,  // 176: perdure.v1.ClientService.StartBatch:input_type -> perdure.v1.BatchRequest
-	68,  // 177: perdure.v1.ClientService.Batch:input_type -> perdure.v1.BatchTarget
-	69,  // 178: perdure.v1.ClientService.ListBatches:input_type -> perdure.v1.ListBatchesRequest
-	68,  // 179: perdure.v1.ClientService.CancelBatch:input_type -> perdure.v1.BatchTarget
-	74,  // 180: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
-	75,  // 181: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
-	81,  // 182: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
-	83,  // 183: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
-	84,  // 184: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
-	86,  // 185: perdure.v1.ClientService.EditEntity:input_type -> perdure.v1.EditEntityRequest
-	89,  // 186: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
-	89,  // 187: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
-	89,  // 188: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
-	95,  // 189: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
-	96,  // 190: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
-	98,  // 191: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
-	95,  // 192: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
-	100, // 193: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
-	103, // 194: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
-	106, // 195: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
-	109, // 196: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
-	112, // 197: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
-	115, // 198: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
-	120, // 199: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
-	121, // 200: perdure.v1.ClientService.TryLimit:input_type -> perdure.v1.TryLimitRequest
-	124, // 201: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
-	125, // 202: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
-	125, // 203: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
-	126, // 204: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
-	130, // 205: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
-	131, // 206: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
-	132, // 207: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
-	133, // 208: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
-	134, // 209: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
-	137, // 210: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
-	138, // 211: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
-	139, // 212: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
-	140, // 213: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
-	4,   // 214: perdure.v1.ClientService.Views:input_type -> perdure.v1.ViewsRequest
-	7,   // 215: perdure.v1.ClientService.SetView:input_type -> perdure.v1.SetViewRequest
-	8,   // 216: perdure.v1.ClientService.DeleteView:input_type -> perdure.v1.DeleteViewRequest
-	9,   // 217: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
-	141, // 218: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
-	12,  // 219: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
-	17,  // 220: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
-	21,  // 221: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
-	24,  // 222: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
-	26,  // 223: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
-	26,  // 224: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
-	15,  // 225: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
-	15,  // 226: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
-	15,  // 227: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
-	15,  // 228: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
-	15,  // 229: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
-	15,  // 230: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
-	32,  // 231: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
-	35,  // 232: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
-	35,  // 233: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
-	37,  // 234: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
-	154, // 235: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
-	40,  // 236: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
-	43,  // 237: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
-	44,  // 238: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
-	46,  // 239: perdure.v1.ClientService.Tally:output_type -> perdure.v1.TallyReply
-	49,  // 240: perdure.v1.ClientService.Explain:output_type -> perdure.v1.Explanation
-	54,  // 241: perdure.v1.ClientService.Series:output_type -> perdure.v1.SeriesReply
-	43,  // 242: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
-	59,  // 243: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
-	62,  // 244: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
-	62,  // 245: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
-	62,  // 246: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
-	62,  // 247: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
-	65,  // 248: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
-	70,  // 249: perdure.v1.ClientService.StartBatch:output_type -> perdure.v1.BatchJob
-	70,  // 250: perdure.v1.ClientService.Batch:output_type -> perdure.v1.BatchJob
-	73,  // 251: perdure.v1.ClientService.ListBatches:output_type -> perdure.v1.BatchPage
-	15,  // 252: perdure.v1.ClientService.CancelBatch:output_type -> perdure.v1.Done
-	35,  // 253: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
-	80,  // 254: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
-	82,  // 255: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
-	15,  // 256: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
-	32,  // 257: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
-	87,  // 258: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
-	92,  // 259: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
-	44,  // 260: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
-	94,  // 261: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
-	91,  // 262: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
-	97,  // 263: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
-	15,  // 264: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
-	15,  // 265: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
-	102, // 266: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
-	105, // 267: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
-	108, // 268: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
-	111, // 269: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
-	114, // 270: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
-	119, // 271: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
-	15,  // 272: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
-	122, // 273: perdure.v1.ClientService.TryLimit:output_type -> perdure.v1.LimitTrial
-	15,  // 274: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
-	129, // 275: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
-	127, // 276: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
-	15,  // 277: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
-	15,  // 278: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
-	15,  // 279: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
-	15,  // 280: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
-	15,  // 281: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
-	136, // 282: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
-	138, // 283: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
-	15,  // 284: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
-	15,  // 285: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
-	15,  // 286: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
-	6,   // 287: perdure.v1.ClientService.Views:output_type -> perdure.v1.ViewList
-	5,   // 288: perdure.v1.ClientService.SetView:output_type -> perdure.v1.View
-	15,  // 289: perdure.v1.ClientService.DeleteView:output_type -> perdure.v1.Done
-	10,  // 290: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
-	15,  // 291: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
-	13,  // 292: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
-	220, // [220:293] is the sub-list for method output_type
-	147, // [147:220] is the sub-list for method input_type
-	147, // [147:147] is the sub-list for extension type_name
-	147, // [147:147] is the sub-list for extension extendee
-	0,   // [0:147] is the sub-list for field type_name
+	5,   // 0: perdure.v1.CallBundle.calls:type_name -> perdure.v1.BundledCall
+	7,   // 1: perdure.v1.AnswerBundle.answers:type_name -> perdure.v1.BundledAnswer
+	9,   // 2: perdure.v1.ViewList.views:type_name -> perdure.v1.View
+	9,   // 3: perdure.v1.SetViewRequest.view:type_name -> perdure.v1.View
+	146, // 4: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
+	15,  // 5: perdure.v1.ChangePage.changes:type_name -> perdure.v1.Change
+	147, // 6: perdure.v1.Change.address:type_name -> perdure.v1.Address
+	146, // 7: perdure.v1.Change.status:type_name -> perdure.v1.Status
+	18,  // 8: perdure.v1.DeadLetterList.letters:type_name -> perdure.v1.DeadLetter
+	147, // 9: perdure.v1.Target.address:type_name -> perdure.v1.Address
+	148, // 10: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
+	147, // 11: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
+	148, // 12: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
+	149, // 13: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	23,  // 14: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
+	150, // 15: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
+	151, // 16: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
+	152, // 17: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
+	146, // 18: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
+	24,  // 19: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
+	25,  // 20: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
+	153, // 21: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
+	27,  // 22: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
+	22,  // 23: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
+	154, // 24: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
+	22,  // 25: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
+	148, // 26: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
+	22,  // 27: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
+	148, // 28: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
+	155, // 29: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
+	22,  // 30: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
+	22,  // 31: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
+	0,   // 32: perdure.v1.SignalsRequest.verb:type_name -> perdure.v1.MailboxVerb
+	156, // 33: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
+	148, // 34: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
+	35,  // 35: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
+	22,  // 36: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
+	148, // 37: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
+	22,  // 38: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
+	148, // 39: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
+	148, // 40: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
+	22,  // 41: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
+	148, // 42: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
+	22,  // 43: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
+	22,  // 44: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
+	157, // 45: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
+	146, // 46: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
+	45,  // 47: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
+	158, // 48: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
+	46,  // 49: perdure.v1.TallyRequest.select:type_name -> perdure.v1.ListRequest
+	51,  // 50: perdure.v1.TallyReply.groups:type_name -> perdure.v1.TallyGroup
+	146, // 51: perdure.v1.TallyGroup.status:type_name -> perdure.v1.Status
+	22,  // 52: perdure.v1.ExplainRequest.target:type_name -> perdure.v1.Target
+	55,  // 53: perdure.v1.Explanation.nodes:type_name -> perdure.v1.ExplainedNode
+	56,  // 54: perdure.v1.Explanation.edges:type_name -> perdure.v1.ExplainedEdge
+	147, // 55: perdure.v1.Reference.address:type_name -> perdure.v1.Address
+	54,  // 56: perdure.v1.ExplainedNode.of:type_name -> perdure.v1.Reference
+	146, // 57: perdure.v1.ExplainedNode.status:type_name -> perdure.v1.Status
+	159, // 58: perdure.v1.ExplainedNode.reasons:type_name -> perdure.v1.Reason
+	59,  // 59: perdure.v1.SeriesReply.lines:type_name -> perdure.v1.SeriesLine
+	60,  // 60: perdure.v1.SeriesReply.nodes:type_name -> perdure.v1.SeriesNode
+	147, // 61: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
+	151, // 62: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
+	159, // 63: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
+	148, // 64: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
+	22,  // 65: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
+	64,  // 66: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
+	149, // 67: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	147, // 68: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
+	146, // 69: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
+	157, // 70: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
+	157, // 71: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
+	157, // 72: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
+	160, // 73: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
+	154, // 74: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
+	149, // 75: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	157, // 76: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
+	22,  // 77: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
+	70,  // 78: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
+	148, // 79: perdure.v1.BatchRequest.input:type_name -> perdure.v1.Payload
+	146, // 80: perdure.v1.BatchJob.status:type_name -> perdure.v1.Status
+	155, // 81: perdure.v1.BatchJob.failure:type_name -> perdure.v1.Failure
+	159, // 82: perdure.v1.BatchJob.reasons:type_name -> perdure.v1.Reason
+	75,  // 83: perdure.v1.BatchJob.progress:type_name -> perdure.v1.BatchProgress
+	76,  // 84: perdure.v1.BatchProgress.errors:type_name -> perdure.v1.BatchError
+	74,  // 85: perdure.v1.BatchPage.batches:type_name -> perdure.v1.BatchJob
+	147, // 86: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
+	148, // 87: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
+	147, // 88: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
+	147, // 89: perdure.v1.Entity.address:type_name -> perdure.v1.Address
+	148, // 90: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
+	156, // 91: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
+	81,  // 92: perdure.v1.Entity.log:type_name -> perdure.v1.OperationRecord
+	156, // 93: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
+	155, // 94: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
+	148, // 95: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
+	82,  // 96: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
+	80,  // 97: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
+	83,  // 98: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
+	159, // 99: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
+	80,  // 100: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
+	147, // 101: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
+	147, // 102: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
+	0,   // 103: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
+	147, // 104: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
+	89,  // 105: perdure.v1.EditEntityRequest.version:type_name -> perdure.v1.EntityVersion
+	148, // 106: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
+	89,  // 107: perdure.v1.EditEntityReply.version:type_name -> perdure.v1.EntityVersion
+	155, // 108: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
+	92,  // 109: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
+	147, // 110: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
+	151, // 111: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
+	148, // 112: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
+	94,  // 113: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
+	155, // 114: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
+	147, // 115: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
+	95,  // 116: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
+	97,  // 117: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
+	92,  // 118: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
+	92,  // 119: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
+	148, // 120: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
+	147, // 121: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
+	92,  // 122: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
+	22,  // 123: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
+	103, // 124: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
+	148, // 125: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
+	105, // 126: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
+	103, // 127: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
+	108, // 128: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
+	103, // 129: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
+	1,   // 130: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
+	148, // 131: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
+	111, // 132: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
+	114, // 133: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
+	117, // 134: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
+	2,   // 135: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
+	161, // 136: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
+	161, // 137: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
+	120, // 138: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
+	121, // 139: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
+	122, // 140: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
+	120, // 141: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
+	120, // 142: perdure.v1.TryLimitRequest.limit:type_name -> perdure.v1.Limit
+	127, // 143: perdure.v1.LimitTrial.uses:type_name -> perdure.v1.TrialUse
+	130, // 144: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
+	3,   // 145: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
+	130, // 146: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
+	132, // 147: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
+	139, // 148: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
+	20,  // 149: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
+	24,  // 150: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
+	26,  // 151: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
+	24,  // 152: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
+	29,  // 153: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
+	31,  // 154: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
+	32,  // 155: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
+	33,  // 156: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
+	33,  // 157: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
+	33,  // 158: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
+	33,  // 159: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
+	34,  // 160: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
+	37,  // 161: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
+	38,  // 162: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
+	40,  // 163: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
+	42,  // 164: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
+	43,  // 165: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
+	46,  // 166: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
+	46,  // 167: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
+	49,  // 168: perdure.v1.ClientService.Tally:input_type -> perdure.v1.TallyRequest
+	52,  // 169: perdure.v1.ClientService.Explain:input_type -> perdure.v1.ExplainRequest
+	57,  // 170: perdure.v1.ClientService.Series:input_type -> perdure.v1.SeriesRequest
+	61,  // 171: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
+	62,  // 172: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
+	65,  // 173: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
+	65,  // 174: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
+	65,  // 175: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
+	67,  // 176: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
+	68,  // 177: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
+	71,  // 178: perdure.v1.ClientService.StartBatch:input_type -> perdure.v1.BatchRequest
+	72,  // 179: perdure.v1.ClientService.Batch:input_type -> perdure.v1.BatchTarget
+	73,  // 180: perdure.v1.ClientService.ListBatches:input_type -> perdure.v1.ListBatchesRequest
+	72,  // 181: perdure.v1.ClientService.CancelBatch:input_type -> perdure.v1.BatchTarget
+	78,  // 182: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
+	79,  // 183: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
+	85,  // 184: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
+	87,  // 185: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
+	88,  // 186: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
+	90,  // 187: perdure.v1.ClientService.EditEntity:input_type -> perdure.v1.EditEntityRequest
+	93,  // 188: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
+	93,  // 189: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
+	93,  // 190: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
+	99,  // 191: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
+	100, // 192: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
+	102, // 193: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
+	99,  // 194: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
+	104, // 195: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
+	107, // 196: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
+	110, // 197: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
+	113, // 198: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
+	116, // 199: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
+	119, // 200: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
+	124, // 201: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
+	125, // 202: perdure.v1.ClientService.TryLimit:input_type -> perdure.v1.TryLimitRequest
+	128, // 203: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
+	129, // 204: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
+	129, // 205: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
+	130, // 206: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
+	134, // 207: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
+	135, // 208: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
+	136, // 209: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
+	137, // 210: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
+	138, // 211: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
+	141, // 212: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
+	142, // 213: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
+	143, // 214: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
+	144, // 215: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
+	8,   // 216: perdure.v1.ClientService.Views:input_type -> perdure.v1.ViewsRequest
+	11,  // 217: perdure.v1.ClientService.SetView:input_type -> perdure.v1.SetViewRequest
+	12,  // 218: perdure.v1.ClientService.DeleteView:input_type -> perdure.v1.DeleteViewRequest
+	13,  // 219: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
+	145, // 220: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
+	16,  // 221: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
+	4,   // 222: perdure.v1.ClientService.Bundle:input_type -> perdure.v1.CallBundle
+	21,  // 223: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
+	25,  // 224: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
+	28,  // 225: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
+	30,  // 226: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
+	30,  // 227: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
+	19,  // 228: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
+	19,  // 229: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
+	19,  // 230: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
+	19,  // 231: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
+	19,  // 232: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
+	19,  // 233: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
+	36,  // 234: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
+	39,  // 235: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
+	39,  // 236: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
+	41,  // 237: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
+	158, // 238: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
+	44,  // 239: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
+	47,  // 240: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
+	48,  // 241: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
+	50,  // 242: perdure.v1.ClientService.Tally:output_type -> perdure.v1.TallyReply
+	53,  // 243: perdure.v1.ClientService.Explain:output_type -> perdure.v1.Explanation
+	58,  // 244: perdure.v1.ClientService.Series:output_type -> perdure.v1.SeriesReply
+	47,  // 245: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
+	63,  // 246: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
+	66,  // 247: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
+	66,  // 248: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
+	66,  // 249: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
+	66,  // 250: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
+	69,  // 251: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
+	74,  // 252: perdure.v1.ClientService.StartBatch:output_type -> perdure.v1.BatchJob
+	74,  // 253: perdure.v1.ClientService.Batch:output_type -> perdure.v1.BatchJob
+	77,  // 254: perdure.v1.ClientService.ListBatches:output_type -> perdure.v1.BatchPage
+	19,  // 255: perdure.v1.ClientService.CancelBatch:output_type -> perdure.v1.Done
+	39,  // 256: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
+	84,  // 257: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
+	86,  // 258: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
+	19,  // 259: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
+	36,  // 260: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
+	91,  // 261: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
+	96,  // 262: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
+	48,  // 263: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
+	98,  // 264: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
+	95,  // 265: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
+	101, // 266: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
+	19,  // 267: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
+	19,  // 268: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
+	106, // 269: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
+	109, // 270: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
+	112, // 271: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
+	115, // 272: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
+	118, // 273: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
+	123, // 274: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
+	19,  // 275: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
+	126, // 276: perdure.v1.ClientService.TryLimit:output_type -> perdure.v1.LimitTrial
+	19,  // 277: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
+	133, // 278: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
+	131, // 279: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
+	19,  // 280: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
+	19,  // 281: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
+	19,  // 282: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
+	19,  // 283: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
+	19,  // 284: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
+	140, // 285: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
+	142, // 286: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
+	19,  // 287: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
+	19,  // 288: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
+	19,  // 289: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
+	10,  // 290: perdure.v1.ClientService.Views:output_type -> perdure.v1.ViewList
+	9,   // 291: perdure.v1.ClientService.SetView:output_type -> perdure.v1.View
+	19,  // 292: perdure.v1.ClientService.DeleteView:output_type -> perdure.v1.Done
+	14,  // 293: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
+	19,  // 294: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
+	17,  // 295: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
+	6,   // 296: perdure.v1.ClientService.Bundle:output_type -> perdure.v1.AnswerBundle
+	223, // [223:297] is the sub-list for method output_type
+	149, // [149:223] is the sub-list for method input_type
+	149, // [149:149] is the sub-list for extension type_name
+	149, // [149:149] is the sub-list for extension extendee
+	0,   // [0:149] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_client_proto_init() }
@@ -11243,21 +11568,22 @@ func file_perdure_v1_client_proto_init() {
 	}
 	file_perdure_v1_common_proto_init()
 	file_perdure_v1_execution_proto_init()
-	file_perdure_v1_client_proto_msgTypes[3].OneofWrappers = []any{}
-	file_perdure_v1_client_proto_msgTypes[4].OneofWrappers = []any{}
-	file_perdure_v1_client_proto_msgTypes[61].OneofWrappers = []any{
+	file_perdure_v1_client_proto_msgTypes[1].OneofWrappers = []any{}
+	file_perdure_v1_client_proto_msgTypes[7].OneofWrappers = []any{}
+	file_perdure_v1_client_proto_msgTypes[8].OneofWrappers = []any{}
+	file_perdure_v1_client_proto_msgTypes[65].OneofWrappers = []any{
 		(*DeletePart_Rows)(nil),
 		(*DeletePart_AllRowsSent)(nil),
 		(*DeletePart_Reply)(nil),
 	}
-	file_perdure_v1_client_proto_msgTypes[85].OneofWrappers = []any{}
+	file_perdure_v1_client_proto_msgTypes[89].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_client_proto_rawDesc), len(file_perdure_v1_client_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   138,
+			NumMessages:   142,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

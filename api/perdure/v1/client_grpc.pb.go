@@ -92,6 +92,7 @@ const (
 	ClientService_Watch_FullMethodName         = "/perdure.v1.ClientService/Watch"
 	ClientService_Deliver_FullMethodName       = "/perdure.v1.ClientService/Deliver"
 	ClientService_DeadLetters_FullMethodName   = "/perdure.v1.ClientService/DeadLetters"
+	ClientService_Bundle_FullMethodName        = "/perdure.v1.ClientService/Bundle"
 )
 
 // ClientServiceClient is the client API for ClientService service.
@@ -266,6 +267,11 @@ type ClientServiceClient interface {
 	// DeadLetters returns messages that left with transactions and were refused, in the order of
 	// their ids.
 	DeadLetters(ctx context.Context, in *DeadLettersRequest, opts ...grpc.CallOption) (*DeadLetterList, error)
+	// Bundle carries calls of the methods above that have one request and one reply, many of them on
+	// one stream. The server authorizes, counts, limits and answers each call as if it had come
+	// alone. A client that makes many calls saves most of what a call costs by itself. A call that
+	// the stream ends without answering may have taken effect.
+	Bundle(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CallBundle, AnswerBundle], error)
 }
 
 type clientServiceClient struct {
@@ -1057,6 +1063,19 @@ func (c *clientServiceClient) DeadLetters(ctx context.Context, in *DeadLettersRe
 	return out, nil
 }
 
+func (c *clientServiceClient) Bundle(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CallBundle, AnswerBundle], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ClientService_ServiceDesc.Streams[7], ClientService_Bundle_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[CallBundle, AnswerBundle]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ClientService_BundleClient = grpc.BidiStreamingClient[CallBundle, AnswerBundle]
+
 // ClientServiceServer is the server API for ClientService service.
 // All implementations must embed UnimplementedClientServiceServer
 // for forward compatibility.
@@ -1229,6 +1248,11 @@ type ClientServiceServer interface {
 	// DeadLetters returns messages that left with transactions and were refused, in the order of
 	// their ids.
 	DeadLetters(context.Context, *DeadLettersRequest) (*DeadLetterList, error)
+	// Bundle carries calls of the methods above that have one request and one reply, many of them on
+	// one stream. The server authorizes, counts, limits and answers each call as if it had come
+	// alone. A client that makes many calls saves most of what a call costs by itself. A call that
+	// the stream ends without answering may have taken effect.
+	Bundle(grpc.BidiStreamingServer[CallBundle, AnswerBundle]) error
 	mustEmbedUnimplementedClientServiceServer()
 }
 
@@ -1457,6 +1481,9 @@ func (UnimplementedClientServiceServer) Deliver(context.Context, *DeliverRequest
 }
 func (UnimplementedClientServiceServer) DeadLetters(context.Context, *DeadLettersRequest) (*DeadLetterList, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeadLetters not implemented")
+}
+func (UnimplementedClientServiceServer) Bundle(grpc.BidiStreamingServer[CallBundle, AnswerBundle]) error {
+	return status.Error(codes.Unimplemented, "method Bundle not implemented")
 }
 func (UnimplementedClientServiceServer) mustEmbedUnimplementedClientServiceServer() {}
 func (UnimplementedClientServiceServer) testEmbeddedByValue()                       {}
@@ -2736,6 +2763,13 @@ func _ClientService_DeadLetters_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClientService_Bundle_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(ClientServiceServer).Bundle(&grpc.GenericServerStream[CallBundle, AnswerBundle]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ClientService_BundleServer = grpc.BidiStreamingServer[CallBundle, AnswerBundle]
+
 // ClientService_ServiceDesc is the grpc.ServiceDesc for ClientService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -3044,6 +3078,12 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Watch",
 			Handler:       _ClientService_Watch_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Bundle",
+			Handler:       _ClientService_Bundle_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "perdure/v1/client.proto",

@@ -1,0 +1,417 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/bundle"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+const (
+	// maxBundles is how many streams with bundles one connection may have. A client needs one, and
+	// a second one for a moment when it replaces the first.
+	maxBundles = 4
+	// maxIdleServers is how many goroutines of a stream wait for further calls. A goroutine that
+	// has served a call has a stack of the right size.
+	maxIdleServers = 64
+)
+
+// bundleStream is the type of the stream that gRPC gives to Bundle.
+type bundleStream = grpc.BidiStreamingServer[pb.CallBundle, pb.AnswerBundle]
+
+// bundles serves the streams that carry many calls.
+type bundles struct {
+	server  *Server
+	service *client
+	methods map[string]grpc.MethodHandler // of ClientService, by their names
+
+	mu   sync.Mutex
+	open map[string]int // the streams of each connection, by the address of the client
+}
+
+func newBundles(s *Server, service *client) *bundles {
+	b := &bundles{server: s, service: service, methods: map[string]grpc.MethodHandler{}, open: map[string]int{}}
+	to := counted{server: s}
+	for _, m := range pb.ClientService_ServiceDesc.Methods {
+		b.methods[m.MethodName] = to.handler(clientMethod(m.MethodName), m.Handler)
+	}
+	return b
+}
+
+// clientMethod returns the full name of a method of ClientService.
+func clientMethod(name string) string {
+	return "/" + pb.ClientService_ServiceDesc.ServiceName + "/" + name
+}
+
+// Bundle serves calls that come in bundles.
+func (c *client) Bundle(stream bundleStream) error { return c.bundles.serve(stream) }
+
+// serve serves a stream until the client ends it, or the server shuts down.
+func (b *bundles) serve(stream bundleStream) error {
+	leave, err := b.enter(stream.Context())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := stream.Send(&pb.AnswerBundle{Most: bundle.MaxCalls}); err != nil {
+		return err
+	}
+
+	header, _ := metadata.FromIncomingContext(stream.Context())
+	s := &bundledCalls{
+		bundles: b, stream: stream, header: header, maxReply: b.server.config.MaxReply,
+		calls: map[uint64]context.CancelFunc{}, jobs: make(chan bundledCall), over: make(chan struct{}), answers: bundle.NewSender[*pb.BundledAnswer](),
+	}
+	return s.run()
+}
+
+// enter counts a stream, unless its connection has too many.
+func (b *bundles) enter(ctx context.Context) (leave func(), err error) {
+	from := ""
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		from = p.Addr.String()
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open[from] >= maxBundles {
+		return nil, fault.New(fault.Exhausted, "the connection has %d streams with bundles of calls, which is the most", maxBundles)
+	}
+	b.open[from]++
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.open[from]--; b.open[from] == 0 {
+			delete(b.open, from)
+		}
+	}, nil
+}
+
+// bundledCalls are the calls of one stream.
+type bundledCalls struct {
+	*bundles
+
+	stream   bundleStream
+	header   metadata.MD // of the stream, with the credential of the caller
+	maxReply int
+	answers  *bundle.Sender[*pb.BundledAnswer]
+
+	jobs chan bundledCall // to goroutines that have nothing to do
+	idle atomic.Int32
+	over chan struct{} // closed after the last call
+
+	mu       sync.Mutex
+	draining bool
+	calls    map[uint64]context.CancelFunc // without an answer, by their ids
+	open     sync.WaitGroup                // those calls
+}
+
+// bundledCall is a call that a goroutine serves.
+type bundledCall struct {
+	ctx    context.Context //nolint:containedctx // the call waits for its goroutine
+	handle grpc.MethodHandler
+	call   *pb.BundledCall
+}
+
+// run takes calls and sends answers. It returns when all calls that it has taken are answered, or
+// the client cannot get the answers.
+func (s *bundledCalls) run() error {
+	quiet, stop := context.WithCancel(context.Background())
+	defer stop()
+	sent, received := make(chan error, 1), make(chan error, 1)
+	go func() { sent <- s.answers.Run(quiet, s.send) }()
+	go func() { received <- s.receive() }()
+
+	var end error
+	select {
+	case end = <-received:
+	case end = <-sent:
+		sent <- end
+	case <-s.server.drained.Done():
+		s.refuseFurther()
+		end = errShutdown
+	}
+
+	if end != nil && !errors.Is(end, errShutdown) {
+		s.giveUpAll()
+	}
+	s.open.Wait()
+	close(s.over)
+	stop()
+	if err := <-sent; end == nil {
+		end = err
+	}
+	return end
+}
+
+// send sends one bundle of answers.
+func (s *bundledCalls) send(answers []*pb.BundledAnswer) error {
+	return s.stream.Send(&pb.AnswerBundle{Answers: answers})
+}
+
+// receive takes calls until the client ends its side of the stream, which is no error.
+func (s *bundledCalls) receive() error {
+	for first := true; ; first = false {
+		m, err := s.stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if most := m.GetMaxReply(); first && most > 0 {
+			s.maxReply = int(min(int64(s.maxReply), most))
+		}
+		if err := s.take(m); err != nil {
+			return err
+		}
+		// A client that does not take its answers can make no further calls.
+		if err := s.answers.WaitForRoom(s.stream.Context()); err != nil {
+			return err
+		}
+	}
+}
+
+// take begins the calls of a bundle. The server asks for each bundle whether the credential is
+// still good, as it does for a call that comes alone.
+func (s *bundledCalls) take(m *pb.CallBundle) error {
+	s.giveUp(m.GetGivenUp())
+	if len(m.GetCalls()) == 0 {
+		return nil
+	}
+	ctx, refusal := s.server.authenticate(s.stream.Context(), s.header)
+	if refusal != nil {
+		ctx = s.stream.Context()
+	}
+
+	for _, call := range m.GetCalls() {
+		handle := s.methods[call.GetMethod()]
+		err := refusal
+		switch {
+		case err != nil:
+		case handle == nil:
+			err = status.Errorf(codes.Unimplemented, "ClientService has no method %.80q that a bundle may carry", call.GetMethod())
+		default:
+			err = s.server.authorize(ctx, clientMethod(call.GetMethod()))
+		}
+		if err != nil {
+			s.refuse(ctx, call, err)
+			continue
+		}
+		if err := s.begin(bundledCall{ctx, handle, call}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuse answers a call that the caller may not make.
+func (s *bundledCalls) refuse(ctx context.Context, call *pb.BundledCall, err error) {
+	err = toStatus(err)
+	door, method := doorOf(clientMethod(call.GetMethod()))
+	s.server.config.Journal.Refuse(ctx, door, method, outcomeOf(ctx, err))
+	s.post(&pb.BundledAnswer{Id: call.GetId(), Status: encodedStatus(err)})
+}
+
+// begin gives a call to a goroutine. An error is a breach of the protocol, which ends the stream.
+func (s *bundledCalls) begin(c bundledCall) error {
+	ctx, cancel := context.WithCancel(c.ctx)
+	id := c.call.GetId()
+	s.mu.Lock()
+	switch _, used := s.calls[id]; {
+	case used:
+		s.mu.Unlock()
+		cancel()
+		return fault.New(fault.Invalid, "two calls of a stream have the id %d", id)
+	case len(s.calls) >= bundle.MaxCalls:
+		s.mu.Unlock()
+		cancel()
+		return fault.New(fault.Exhausted, "the stream has more than %d calls without an answer", bundle.MaxCalls)
+	case s.draining:
+		s.mu.Unlock()
+		cancel()
+		s.post(&pb.BundledAnswer{Id: id, Untouched: true})
+		return nil
+	}
+	s.calls[id] = cancel
+	s.open.Add(1)
+	s.mu.Unlock()
+
+	c.ctx = ctx
+	select {
+	case s.jobs <- c:
+	default:
+		go s.serveCalls(c)
+	}
+	return nil
+}
+
+// serveCalls serves a call, and then further ones until the stream is over.
+func (s *bundledCalls) serveCalls(c bundledCall) {
+	for {
+		s.serveCall(c)
+		if s.idle.Add(1) > maxIdleServers {
+			s.idle.Add(-1)
+			return
+		}
+		select {
+		case c = <-s.jobs:
+			s.idle.Add(-1)
+		case <-s.over:
+			return
+		}
+	}
+}
+
+// serveCall makes one call and posts its answer, unless the client has given it up.
+func (s *bundledCalls) serveCall(c bundledCall) {
+	defer s.open.Done()
+	id, era := c.call.GetId(), &bundledHeader{method: clientMethod(c.call.GetMethod())}
+	reply, err := s.call(grpc.NewContextWithServerTransportStream(c.ctx, era), c)
+
+	s.mu.Lock()
+	cancel, waits := s.calls[id]
+	delete(s.calls, id)
+	s.mu.Unlock()
+	if !waits {
+		return
+	}
+	cancel()
+	answer := &pb.BundledAnswer{Id: id, Reply: reply, Era: era.value()}
+	if err != nil {
+		answer.Reply, answer.Status = nil, encodedStatus(err)
+	}
+	s.post(answer)
+}
+
+// call makes one call as gRPC would have made it, with the same interceptor.
+func (s *bundledCalls) call(ctx context.Context, c bundledCall) ([]byte, error) {
+	header := metadata.MD{}
+	if trace := c.call.GetTraceparent(); trace != "" {
+		header.Set("traceparent", trace)
+		header.Set("tracestate", c.call.GetTracestate())
+	}
+	ctx = metadata.NewIncomingContext(ctx, header)
+	if c.call.Timeout != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(c.call.GetTimeout()))
+		defer cancel()
+	}
+
+	read := func(to any) error {
+		if err := proto.Unmarshal(c.call.GetRequest(), to.(proto.Message)); err != nil {
+			return status.Error(codes.InvalidArgument, "the request is not an encoded message of the method")
+		}
+		return nil
+	}
+	reply, err := c.handle(s.service, ctx, read, s.server.interceptUnary)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := proto.Marshal(reply.(proto.Message))
+	switch {
+	case err != nil:
+		return nil, wire.Status(fault.New(fault.Internal, "the server cannot encode its reply"))
+	case len(encoded) > s.maxReply:
+		return nil, status.Errorf(codes.ResourceExhausted, "the reply has %d bytes, and the client takes at most %d", len(encoded), s.maxReply)
+	}
+	return encoded, nil
+}
+
+// post sends an answer with the next bundle.
+func (s *bundledCalls) post(a *pb.BundledAnswer) {
+	s.answers.Post(a, len(a.GetReply())+len(a.GetStatus())+answerRoom)
+}
+
+// answerRoom is what an answer needs besides its reply.
+const answerRoom = 64
+
+// giveUp ends calls whose answers the client no longer waits for.
+func (s *bundledCalls) giveUp(ids []uint64) {
+	for _, id := range ids {
+		s.mu.Lock()
+		cancel := s.calls[id]
+		delete(s.calls, id)
+		s.mu.Unlock()
+		if cancel != nil {
+			cancel()
+		}
+	}
+}
+
+// giveUpAll ends all calls, because the client cannot get their answers.
+func (s *bundledCalls) giveUpAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+	for _, cancel := range s.calls {
+		cancel()
+	}
+	clear(s.calls)
+}
+
+// refuseFurther makes the stream refuse calls that have not begun.
+func (s *bundledCalls) refuseFurther() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+}
+
+// encodedStatus returns the status of an error for the wire.
+func encodedStatus(err error) []byte {
+	encoded, bad := proto.Marshal(status.Convert(err).Proto())
+	if bad != nil { // a text that is not UTF-8
+		encoded, _ = proto.Marshal(status.New(status.Code(err), "the server cannot encode the text of the error").Proto())
+	}
+	return encoded
+}
+
+// bundledHeader takes the header that a handler sets, as the transport does for a call that comes
+// alone. The era is all that handlers put into it.
+type bundledHeader struct {
+	method string
+
+	mu  sync.Mutex
+	era string
+}
+
+var _ grpc.ServerTransportStream = (*bundledHeader)(nil)
+
+// Method returns the full name of the method.
+func (h *bundledHeader) Method() string { return h.method }
+
+// SetHeader notes the era.
+func (h *bundledHeader) SetHeader(md metadata.MD) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if eras := md[wire.EraHeader]; len(eras) == 1 {
+		h.era = eras[0]
+	}
+	return nil
+}
+
+// SendHeader notes the era.
+func (h *bundledHeader) SendHeader(md metadata.MD) error { return h.SetHeader(md) }
+
+// SetTrailer does nothing: no handler has a trailer.
+func (h *bundledHeader) SetTrailer(metadata.MD) error { return nil }
+
+func (h *bundledHeader) value() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.era
+}

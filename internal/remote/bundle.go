@@ -1,0 +1,435 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/perdure/perdure/api/perdure/v1"
+	"github.com/perdure/perdure/internal/bundle"
+	"github.com/perdure/perdure/internal/wire"
+)
+
+const (
+	// bundleFrom is how many calls a client makes before it opens a stream for bundles. A program
+	// that makes a few calls and ends does not need one.
+	bundleFrom = 8
+	// bundleIdle is how long a stream without calls stays open, at least.
+	bundleIdle = 30 * time.Second
+	// bundleOpening is how long the client waits for the first answer on a stream.
+	bundleOpening = 10 * time.Second
+	// Pauses between attempts to open a stream. Until then calls go alone.
+	firstBundlePause = 100 * time.Millisecond
+	maxBundlePause   = time.Minute
+	// callRoom is what a call needs in a bundle besides its request.
+	callRoom = 128
+)
+
+// bundler is a connection on which calls with one request and one reply share a stream, as soon as
+// the client makes more than a few of them. It changes nothing else about them: calls that do not
+// fit into bundles, and calls while there is no stream, go alone. Servers of older versions have no
+// bundles.
+type bundler struct {
+	grpc.ClientConnInterface
+
+	maxReply int
+	off      bool            // every call goes alone
+	ctx      context.Context //nolint:containedctx // the life of the connection
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	made    int           // calls since there is no stream
+	stream  *bundleStream // nil for none
+	opening bool
+	pause   time.Duration // before the attempt after the next one that fails
+	next    time.Time     // when the client may try to open a stream
+}
+
+func newBundler(conn grpc.ClientConnInterface, cfg *Config) *bundler {
+	b := &bundler{ClientConnInterface: conn, maxReply: cfg.MaxReply, off: cfg.NoBundles, pause: firstBundlePause}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	return b
+}
+
+// close ends the stream. Calls that are under way on it fail.
+func (b *bundler) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.cancel()
+	b.running.Wait()
+}
+
+// moveOn makes further calls go alone, and then on a new stream, which goes to the server that the
+// client uses then. Calls that are under way may finish.
+func (b *bundler) moveOn() {
+	b.mu.Lock()
+	s := b.stream
+	b.stream, b.made = nil, 0
+	b.mu.Unlock()
+	if s != nil {
+		s.retire()
+	}
+}
+
+// Invoke makes a call with one request and one reply.
+func (b *bundler) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	if name, ok := bundledMethod(method); ok && !b.off {
+		if c := newBundledCall(name, args, opts); c != nil {
+			if s := b.streamFor(); s != nil && s.add(ctx, c) {
+				return s.await(ctx, c, reply.(proto.Message))
+			}
+		}
+	}
+	return b.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+}
+
+// bundledMethod returns the name of a method that bundles carry. Server goes alone: it is how a
+// client finds out who answers.
+func bundledMethod(full string) (name string, ok bool) {
+	service, name, _ := strings.Cut(strings.TrimPrefix(full, "/"), "/")
+	return name, service == pb.ClientService_ServiceDesc.ServiceName && name != "Server"
+}
+
+// streamFor returns the stream for the next call; nil if there is none. It opens one when it pays.
+func (b *bundler) streamFor() *bundleStream {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stream != nil {
+		return b.stream
+	}
+	b.made++
+	if b.made >= bundleFrom && !b.opening && !b.closed && !time.Now().Before(b.next) {
+		b.opening = true
+		b.running.Go(b.open)
+	}
+	return nil
+}
+
+// open opens a stream and serves it until it ends.
+func (b *bundler) open() {
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	s, err := b.connect(ctx, cancel)
+	b.mu.Lock()
+	b.opening = false
+	if err != nil {
+		if status.Code(err) == codes.Unimplemented { // the server is of an older version
+			b.pause = maxBundlePause
+		}
+		b.next = time.Now().Add(jitter(b.pause))
+		b.pause = min(2*b.pause, maxBundlePause)
+		b.mu.Unlock()
+		return
+	}
+	b.stream, b.pause = s, firstBundlePause
+	b.mu.Unlock()
+
+	err = s.run(ctx)
+	b.mu.Lock()
+	if b.stream == s {
+		b.stream, b.made = nil, 0
+	}
+	b.mu.Unlock()
+	s.fail(err)
+}
+
+// connect opens a stream and waits until the server has answered on it.
+func (b *bundler) connect(ctx context.Context, cancel context.CancelFunc) (*bundleStream, error) {
+	late := time.AfterFunc(bundleOpening, cancel)
+	defer late.Stop()
+	st, err := pb.NewClientServiceClient(b.ClientConnInterface).Bundle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := st.Send(&pb.CallBundle{MaxReply: int64(b.maxReply)}); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	first, err := st.Recv()
+	if err != nil {
+		return nil, err
+	}
+
+	s := &bundleStream{st: st, most: int(first.GetMost()), calls: map[uint64]*bundledCall{}, out: bundle.NewSender[outgoingCall]()}
+	s.quiet, s.stop = context.WithCancel(ctx)
+	if p, ok := peer.FromContext(st.Context()); ok {
+		s.server = *p
+	}
+	return s, nil
+}
+
+// bundleStream is a stream that carries bundles of calls.
+type bundleStream struct {
+	st     grpc.BidiStreamingClient[pb.CallBundle, pb.AnswerBundle]
+	server peer.Peer
+	most   int // calls without an answer
+	out    *bundle.Sender[outgoingCall]
+	quiet  context.Context //nolint:containedctx // ends when there is nothing more to send
+	stop   context.CancelFunc
+
+	mu    sync.Mutex
+	over  bool // takes no further calls
+	used  bool // since the last look at an idle stream
+	last  uint64
+	calls map[uint64]*bundledCall // without an answer
+}
+
+// outgoingCall is a call that the client sends, or the id of one that it gives up.
+type outgoingCall struct {
+	call    *pb.BundledCall
+	givenUp uint64
+}
+
+// bundledCall is a call on a stream.
+type bundledCall struct {
+	id      uint64
+	message *pb.BundledCall
+	peer    *peer.Peer   // of the caller's option; nil for none
+	header  *metadata.MD // likewise
+	answer  chan *pb.BundledAnswer
+	err     error // of the stream, when answer is closed
+}
+
+// newBundledCall encodes a call; nil if it must go alone.
+func newBundledCall(method string, args any, opts []grpc.CallOption) *bundledCall {
+	c := &bundledCall{answer: make(chan *pb.BundledAnswer, 1)}
+	for _, o := range opts {
+		switch o := o.(type) {
+		case grpc.PeerCallOption:
+			c.peer = o.PeerAddr
+		case grpc.HeaderCallOption:
+			c.header = o.HeaderAddr
+		case grpc.StaticMethodCallOption: // of generated code, for interceptors
+		default:
+			return nil
+		}
+	}
+	m, ok := args.(proto.Message)
+	if !ok || proto.Size(m) > bundle.MaxCall {
+		return nil
+	}
+	request, err := proto.Marshal(m)
+	if err != nil { // gRPC says why
+		return nil
+	}
+	c.message = &pb.BundledCall{Method: method, Request: request}
+	return c
+}
+
+// add sends a call. It reports false if the stream cannot take it.
+func (s *bundleStream) add(ctx context.Context, c *bundledCall) bool {
+	header, _ := metadata.FromOutgoingContext(ctx)
+	if left := header.Get(wire.TimeoutHeader); len(left) > 0 {
+		if n, err := strconv.ParseInt(left[0], 10, 64); err == nil {
+			c.message.Timeout = &n
+		}
+	}
+	if trace := header.Get("traceparent"); len(trace) > 0 {
+		c.message.Traceparent = trace[0]
+		c.message.Tracestate = strings.Join(header.Get("tracestate"), ",")
+	}
+
+	s.mu.Lock()
+	if s.over || len(s.calls) >= s.most || s.out.IsFull() {
+		s.mu.Unlock()
+		return false
+	}
+	s.last++
+	s.used = true
+	c.id = s.last
+	c.message.Id = c.id
+	s.calls[c.id] = c
+	s.mu.Unlock()
+	if c.peer != nil {
+		*c.peer = s.server
+	}
+	s.out.Post(outgoingCall{call: c.message}, len(c.message.GetRequest())+callRoom)
+	return true
+}
+
+// await waits for the answer to a call.
+func (s *bundleStream) await(ctx context.Context, c *bundledCall, reply proto.Message) error {
+	var a *pb.BundledAnswer
+	select {
+	case a = <-c.answer:
+	case <-ctx.Done():
+		if s.remove(c) {
+			s.out.Post(outgoingCall{givenUp: c.id}, callRoom)
+			return status.FromContextError(ctx.Err()).Err()
+		}
+		a = <-c.answer
+	}
+
+	switch {
+	case a == nil:
+		return c.err
+	case a.GetUntouched():
+		if c.peer != nil {
+			*c.peer = peer.Peer{} // no server has seen the call
+		}
+		return status.Error(codes.Unavailable, "the server takes no further calls")
+	}
+	if c.header != nil && a.GetEra() != "" {
+		*c.header = metadata.Pairs(wire.EraHeader, a.GetEra())
+	}
+	if len(a.GetStatus()) > 0 {
+		return readBundledStatus(a.GetStatus())
+	}
+	if err := proto.Unmarshal(a.GetReply(), reply); err != nil {
+		return status.Error(codes.Internal, "the client cannot read the reply of the server")
+	}
+	return nil
+}
+
+// readBundledStatus reads the error of a call.
+func readBundledStatus(encoded []byte) error {
+	var p spb.Status
+	if err := proto.Unmarshal(encoded, &p); err != nil || codes.Code(p.GetCode()) == codes.OK {
+		return status.Error(codes.Internal, "the client cannot read the error of the server")
+	}
+	return status.ErrorProto(&p)
+}
+
+// remove takes a call from the stream. It reports false if the call has its answer, or gets it at
+// this moment.
+func (s *bundleStream) remove(c *bundledCall) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, waits := s.calls[c.id]
+	delete(s.calls, c.id)
+	s.endIfDone()
+	return waits
+}
+
+// retire makes the stream take no further calls. It ends after the last answer.
+func (s *bundleStream) retire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	s.endIfDone()
+}
+
+// endIfDone ends the client's side of a stream that has nothing more to do. The caller holds the
+// lock.
+func (s *bundleStream) endIfDone() {
+	if s.over && len(s.calls) == 0 {
+		s.stop()
+	}
+}
+
+// run sends calls and takes answers until the stream ends. It returns why.
+func (s *bundleStream) run(ctx context.Context) error {
+	idle := time.NewTicker(bundleIdle)
+	defer idle.Stop()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		if err := s.out.Run(s.quiet, s.send); err == nil && ctx.Err() == nil {
+			_ = s.st.CloseSend() // Recv tells how the stream ends
+		}
+	}()
+	go func() {
+		for {
+			select {
+			case <-idle.C:
+				s.retireIfIdle()
+			case <-sent:
+				return
+			}
+		}
+	}()
+
+	err := s.receive()
+	s.stop()
+	<-sent
+	return err
+}
+
+// retireIfIdle retires a stream that has had no call for a while.
+func (s *bundleStream) retireIfIdle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.used && len(s.calls) == 0 {
+		s.over = true
+		s.endIfDone()
+	}
+	s.used = false
+}
+
+// send sends one bundle of calls.
+func (s *bundleStream) send(all []outgoingCall) error {
+	m := &pb.CallBundle{Calls: make([]*pb.BundledCall, 0, len(all))}
+	for _, o := range all {
+		if o.call != nil {
+			m.Calls = append(m.Calls, o.call)
+		} else {
+			m.GivenUp = append(m.GivenUp, o.givenUp)
+		}
+	}
+	return s.st.Send(m)
+}
+
+// receive takes answers until the stream ends, and returns why.
+func (s *bundleStream) receive() error {
+	for {
+		m, err := s.st.Recv()
+		if err != nil {
+			return err
+		}
+		for _, a := range m.GetAnswers() {
+			s.take(a)
+		}
+	}
+}
+
+// take gives an answer to its call. A call that was given up has none.
+func (s *bundleStream) take(a *pb.BundledAnswer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.calls[a.GetId()]
+	if c == nil {
+		return
+	}
+	delete(s.calls, a.GetId())
+	c.answer <- a
+	s.endIfDone()
+}
+
+// fail tells all calls without an answer why there is none.
+func (s *bundleStream) fail(err error) {
+	err = bundleError(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	for _, c := range s.calls {
+		c.err = err
+		close(c.answer)
+	}
+	clear(s.calls)
+}
+
+// bundleError returns the error of a call whose stream has ended. The server may have seen the
+// call. The end of the caller's credential, and of the connection, are as for a call that goes
+// alone; anything else says that no server has answered.
+func bundleError(err error) error {
+	switch status.Code(err) {
+	case codes.Unauthenticated, codes.PermissionDenied, codes.Canceled, codes.Unavailable:
+		return err
+	default:
+		return status.Error(codes.Unavailable, "the stream of calls has ended: "+status.Convert(err).Message())
+	}
+}

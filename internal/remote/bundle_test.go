@@ -1,0 +1,151 @@
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/bundle"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/remote"
+)
+
+// A client that makes many calls puts them on one stream, and the server counts each of them. A
+// client that makes a few does not open a stream for them.
+func TestCallsShareAStream(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, program())
+	b := w.dial(remote.Config{Token: key})
+	count := func() { ok[int64](w)(b.Count(w.ctx, api.ListRequest{Tenant: tenant})) }
+	for range 7 {
+		count()
+	}
+	if b.HasBundles() {
+		t.Error("seven calls have opened a stream")
+	}
+	calls := 7
+	w.until("the calls share a stream", func() bool { count(); calls++; return b.HasBundles() })
+
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(count)
+	}
+	all.Wait()
+	if n := w.calls.served("Count", "OK"); n != calls+50 {
+		t.Errorf("the server counts %d calls, want %d", n, calls+50)
+	}
+	w.must(b.Close())
+	w.until("the stream has ended", func() bool { return w.calls.ended("Bundle") > 0 })
+}
+
+// A request that does not fit into a bundle goes alone.
+func TestLargeRequestsGoAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, program())
+	large := `"` + strings.Repeat("x", 2*bundle.MaxCall) + `"`
+	w.start("large", large)
+	d := ok[api.Description](w)(w.far.Describe(w.ctx, target("shop", "large")))
+	if string(d.Start.Input.Data) != large {
+		t.Errorf("the input has %d bytes, want %d", len(d.Start.Input.Data), len(large))
+	}
+}
+
+// A call ends when its caller gives up, with an error that says what it waited for.
+func TestCallInABundleIsGivenUp(t *testing.T) {
+	t.Parallel()
+	w, waits := newWatched(t)
+	w.start("a", `"a"`)
+	ctx, cancel := context.WithCancel(w.ctx)
+	result := make(chan error, 1)
+	go func() { result <- second(w.far.Await(ctx, target("shop", "a"))) }()
+	<-waits
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Errorf("the call ended with %v", err)
+	}
+	w.until("the server has ended the call", func() bool { return w.calls.ended("Await") == 1 })
+
+	soon, stop := context.WithTimeout(w.ctx, 50*time.Millisecond)
+	defer stop()
+	if _, err := w.far.Await(soon, target("shop", "a")); !fault.Is(err, fault.Timeout) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the call ended with %v", err)
+	}
+	if !w.far.HasBundles() {
+		t.Error("calls that were given up have ended the stream")
+	}
+}
+
+// Many callers get their own answers, also while connections break.
+func TestBundlesWhileConnectionsBreak(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, program())
+	const callers, calls = 20, 30
+	var all sync.WaitGroup
+	for c := range callers {
+		all.Go(func() {
+			shelf := address("entity:shelf", string(rune('a'+c)))
+			for i := range calls {
+				got, err := w.far.Call(w.ctx, api.CallRequest{Address: shelf, Name: "put", Input: text("1")})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if want := strconv.Itoa(i + 1); string(got.Data) != want {
+					t.Errorf("caller %d got %s, want %s", c, got.Data, want)
+					return
+				}
+			}
+		})
+	}
+
+	broken := make(chan struct{})
+	go func() {
+		defer close(broken)
+		for range 10 {
+			w.must(w.far.OpenBundles(w.ctx))
+			w.pipe.cut()
+		}
+	}()
+	all.Wait()
+	<-broken
+}
+
+// A client that goes on to another server opens a new stream there, and calls that are under way
+// finish.
+func TestBundlesMoveOn(t *testing.T) {
+	t.Parallel()
+	w, waits := newWatched(t)
+	w.start("a", `"a"`)
+	result := make(chan error, 1)
+	go func() { result <- second(w.far.Await(w.ctx, target("shop", "a"))) }()
+	<-waits
+	w.far.LeaveServer()
+	if w.far.HasBundles() {
+		t.Error("the client still uses the stream")
+	}
+	w.must(w.far.Signal(w.ctx, api.SignalRequest{Target: target("shop", "a"), Name: "item", Input: text(`"x"`)}))
+	w.must(w.far.Settle(w.ctx, api.SettleRequest{Target: target("shop", "a"), Name: "visa", Value: text(`"y"`)}))
+	w.must(<-result)
+	w.until("the stream has ended", func() bool { return w.calls.served("Bundle", "OK") == 1 })
+	if len(waits) > 0 {
+		t.Error("the call was made again")
+	}
+}
+
+// The era in which a client draws its ids reaches it through bundles too.
+func TestErasInBundles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, program())
+	for range 3 {
+		ok[model.Payload](w)(w.far.Call(w.ctx, api.CallRequest{Address: address("entity:shelf", "s"), Name: "put", Input: text("1")}))
+	}
+	if !w.far.HasEra() {
+		t.Error("the client knows no era")
+	}
+}

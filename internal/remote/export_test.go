@@ -1,0 +1,36 @@
+package remote
+
+import (
+	"context"
+	"time"
+)
+
+// OpenBundles waits until calls of the backend share a stream, without waiting for many calls.
+func (b *Backend) OpenBundles(ctx context.Context) error {
+	for {
+		b.shared.mu.Lock()
+		b.shared.made = bundleFrom
+		b.shared.mu.Unlock()
+		if b.shared.streamFor() != nil {
+			return nil
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// HasBundles reports whether calls of the backend share a stream at this moment.
+func (b *Backend) HasBundles() bool {
+	b.shared.mu.Lock()
+	defer b.shared.mu.Unlock()
+	return b.shared.stream != nil
+}
+
+// LeaveServer does what the client does when it goes on to another server.
+func (b *Backend) LeaveServer() { b.shared.moveOn() }
+
+// HasEra reports whether the server has told in which era the client draws request ids.
+func (b *Backend) HasEra() bool { return b.era.Load() != nil }
