@@ -2,6 +2,8 @@ package payload
 
 import (
 	"encoding/base64"
+	"encoding/binary"
+	"math/bits"
 	"strings"
 	"unicode/utf8"
 )
@@ -24,25 +26,28 @@ func quote(s string) ([]byte, error) {
 		if n == len(s) {
 			return append(out, '"'), nil
 		}
-		r, size := utf8.DecodeRuneInString(s[n:])
-		if r == utf8.RuneError && size == 1 {
-			return nil, errText
-		}
 
-		out = appendRune(out, r)
-		begin = n + size
+		if c := s[n]; c < utf8.RuneSelf {
+			out = appendEscape(out, c)
+			begin = n + 1
+		} else {
+			r, size := utf8.DecodeRuneInString(s[n:])
+			if r == utf8.RuneError && size == 1 {
+				return nil, errText
+			}
+			out = appendRune(out, r)
+			begin = n + size
+		}
 		n = clean(s, begin)
 	}
 }
 
-// appendRune writes a character at which clean stops.
+// appendRune writes a character of several bytes.
 func appendRune(out []byte, r rune) []byte {
-	switch {
-	case r < utf8.RuneSelf:
-		return appendEscape(out, byte(r))
-	case r == '\u2028':
+	switch r {
+	case '\u2028':
 		return append(out, `\u2028`...)
-	case r == '\u2029':
+	case '\u2029':
 		return append(out, `\u2029`...)
 	}
 	return utf8.AppendRune(out, r)
@@ -97,32 +102,49 @@ const (
 	highs = 0x80 * ones
 )
 
-// zeros has a bit for the first zero byte of x. Higher bits may be wrong.
-func zeros(x uint64) uint64 { return (x - ones) &^ x & highs }
-
-// word returns eight bytes of a text.
-func word[T string | []byte](s T, i int) uint64 {
-	_ = s[i+7]
-	return uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
-		uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+// word returns eight bytes of a text, the first one in the lowest bits. The compiler makes one load
+// of it, which it does not do in generic code.
+func word(s string, i int) uint64 {
+	s = s[i : i+8]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
+
+// first returns the index of the first byte that has a mark. There is one.
+func first(marks uint64) int { return bits.TrailingZeros64(marks) >> 3 }
+
+// below marks bytes that are smaller than n, by their highest bits. Bytes from 0x80 on may have a
+// mark too, and so may all bytes behind one that is smaller than n. The same is true of equal.
+func below(x uint64, n byte) uint64 { return x - uint64(n)*ones }
+
+// equal marks bytes that are c.
+func equal(x uint64, c byte) uint64 { return (x ^ uint64(c)*ones) - ones }
 
 // clean returns the position of the first byte from i on that quote does not copy: a control
 // character, a part of a longer character, or one of " & < > \.
 func clean(s string, i int) int {
 	for ; i+8 <= len(s); i += 8 {
-		x := word(s, i)
-		// " and & differ in one bit, and so do < and >.
-		if (x|(x-0x20*ones)&^x)&highs|zeros((x|0x04*ones)^0x26*ones)|zeros((x|0x02*ones)^0x3e*ones)|zeros(x^0x5c*ones) != 0 {
-			break
+		if marks := unclean(word(s, i)); marks != 0 {
+			return i + first(marks)
 		}
 	}
 	for ; i < len(s); i++ {
-		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '&' || c == '<' || c == '>' || c == '\\' {
+		if c := s[i]; c >= utf8.RuneSelf || special(c) {
 			return i
 		}
 	}
 	return i
+}
+
+// unclean marks the bytes at which clean stops.
+func unclean(x uint64) uint64 {
+	// " and & differ in one bit, and so do < and >.
+	return (x | below(x, ' ') | equal(x|0x04*ones, '&') | equal(x|0x02*ones, '>') | equal(x, '\\')) & highs
+}
+
+// special reports whether quote writes an escape for a character of one byte.
+func special(c byte) bool {
+	return c < ' ' || c == '"' || c == '&' || c == '<' || c == '>' || c == '\\'
 }
 
 // unquote reads a text of JSON as encoding/json does. It returns false for everything that
@@ -161,9 +183,10 @@ func unquote(data []byte) (string, bool) {
 // character, a quote or a backslash.
 func plain(s []byte, i int) int {
 	for ; i+8 <= len(s); i += 8 {
-		x := word(s, i)
-		if (x-0x20*ones)&^x&highs|zeros(x^0x22*ones)|zeros(x^0x5c*ones) != 0 {
-			break
+		x := binary.LittleEndian.Uint64(s[i:])
+		// Parts of longer characters stand for themselves, so their marks do not count.
+		if marks := (below(x, ' ') | equal(x, '"') | equal(x, '\\')) &^ x & highs; marks != 0 {
+			return i + first(marks)
 		}
 	}
 	for ; i < len(s); i++ {

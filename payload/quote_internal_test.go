@@ -3,6 +3,7 @@ package payload
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -79,6 +80,55 @@ func TestBytesAreEncodedAsByTheLibrary(t *testing.T) {
 		err, wantErr := JSON.Unmarshal(got, &back), json.Unmarshal(got, &wantBack)
 		if !bytes.Equal(back, wantBack) || (back == nil) != (wantBack == nil) || (err == nil) != (wantErr == nil) {
 			t.Fatalf("%s is read back as %v (%v), want %v (%v)", got, back, err, wantBack, wantErr)
+		}
+	})
+}
+
+// The scans of eight bytes at a time stop where a scan byte by byte stops: for every pair of bytes
+// that are neighbours, at every place of a word.
+func TestScansStopAtTheFirstByte(t *testing.T) {
+	t.Parallel()
+	control := func(c byte) bool { return c < ' ' || c == '"' || c == '\\' }
+	for pair := range 1 << 16 {
+		for at := range 9 {
+			text := []byte("0123456789abcdefgh")
+			text[at], text[at+1] = byte(pair), byte(pair>>8)
+			copied := bytes.IndexFunc(bytes.ToValidUTF8(text, []byte{1}), func(r rune) bool { return r >= utf8.RuneSelf || control(byte(r)) || r == '&' || r == '<' || r == '>' })
+			if copied < 0 {
+				copied = len(text)
+			}
+			if got := clean(string(text), 0); got != copied {
+				t.Fatalf("clean stops at %d of %q, want %d", got, text, copied)
+			}
+
+			own := slices.IndexFunc(text, control)
+			if own < 0 {
+				own = len(text)
+			}
+			if got := plain(text, 0); got != own {
+				t.Fatalf("plain stops at %d of %q, want %d", got, text, own)
+			}
+		}
+	}
+}
+
+func BenchmarkText(b *testing.B) {
+	const line = "an order of 3 items, \"express\", for the usual customer at the usual place\n"
+	text := strings.Repeat(line, 64<<10/len(line))
+	quoted, err := quote(text)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("quote", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			_, _ = quote(text)
+		}
+	})
+	b.Run("unquote", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			_, _ = unquote(quoted)
 		}
 	})
 }
