@@ -27,6 +27,8 @@ const (
 // Sender sends items in bundles, in the order in which they came. Post may be called by any number
 // of goroutines, Run by one.
 type Sender[T any] struct {
+	most int // bytes of a bundle with more than one item
+
 	mu      sync.Mutex
 	waiting []item[T]
 	bytes   int
@@ -39,9 +41,9 @@ type item[T any] struct {
 	size  int
 }
 
-// NewSender returns a sender of nothing.
-func NewSender[T any]() *Sender[T] {
-	return &Sender[T]{wake: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+// NewSender returns a sender for an other end that takes messages of at most so many bytes.
+func NewSender[T any](largest int) *Sender[T] {
+	return &Sender[T]{most: min(MaxBytes, largest/2), wake: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
 // Post adds an item of a size in bytes. It does not wait until the item is sent.
@@ -107,7 +109,7 @@ func (s *Sender[T]) next(to []T) []T {
 	defer s.mu.Unlock()
 	n, size := 0, 0
 	for ; n < len(s.waiting); n++ {
-		if size += s.waiting[n].size; n > 0 && size > MaxBytes {
+		if size += s.waiting[n].size; n > 0 && size > s.most {
 			break
 		}
 		to = append(to, s.waiting[n].value)

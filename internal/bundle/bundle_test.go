@@ -16,7 +16,7 @@ import (
 func TestSender(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := bundle.NewSender[[2]int]()
+		s := bundle.NewSender[[2]int](16 << 20)
 		ctx, cancel := context.WithCancel(t.Context())
 		var got [][2]int
 		bundles := 0
@@ -67,7 +67,7 @@ func TestSender(t *testing.T) {
 // A bundle takes no more than its size, except for one item that is larger by itself.
 func TestSizeOfBundles(t *testing.T) {
 	t.Parallel()
-	s := bundle.NewSender[int]()
+	s := bundle.NewSender[int](16 << 20)
 	half := bundle.MaxBytes / 2
 	for i, size := range []int{half, half, 1, 3 * bundle.MaxBytes, 1, 1} {
 		s.Post(i, size)
@@ -87,7 +87,7 @@ func TestSizeOfBundles(t *testing.T) {
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := bundle.NewSender[int]()
+		s := bundle.NewSender[int](16 << 20)
 		s.Post(1, bundle.MaxWaiting)
 		if !s.IsFull() {
 			t.Fatal("the sender is not full")
@@ -122,7 +122,7 @@ func TestRoom(t *testing.T) {
 // The error of a stream ends the sender.
 func TestSendFails(t *testing.T) {
 	t.Parallel()
-	s := bundle.NewSender[int]()
+	s := bundle.NewSender[int](16 << 20)
 	s.Post(1, 1)
 	broken := errors.New("broken")
 	if err := s.Run(t.Context(), func([]int) error { return broken }); !errors.Is(err, broken) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,14 @@ const (
 	// maxBundles is how many streams with bundles one connection may have. A client needs one, and
 	// a second one for a moment when it replaces the first.
 	maxBundles = 4
+	// maxServed is how many calls of a stream the server works on. More than bundle.MaxCalls are
+	// calls that the client has given up and that have not ended yet.
+	maxServed = 2 * bundle.MaxCalls
+	// maxGivenUp is how many calls one bundle may give up. Some may have been answered since.
+	maxGivenUp = 4 * bundle.MaxCalls
+	// closingTime is how long a server that shuts down waits for the client to end its side of a
+	// stream, after the last answer.
+	closingTime = 2 * time.Second
 	// maxIdleServers is how many goroutines of a stream wait for further calls. A goroutine that
 	// has served a call has a stack of the right size.
 	maxIdleServers = 64
@@ -40,7 +49,7 @@ type bundles struct {
 	methods map[string]grpc.MethodHandler // of ClientService, by their names
 
 	mu   sync.Mutex
-	open map[string]int // the streams of each connection, by the address of the client
+	open map[string]int // the streams of each connection, by its address
 }
 
 func newBundles(s *Server, service *client) *bundles {
@@ -57,6 +66,9 @@ func clientMethod(name string) string {
 	return "/" + pb.ClientService_ServiceDesc.ServiceName + "/" + name
 }
 
+// bundleMethod is the full name of the method that serves bundles.
+const bundleMethod = "/perdure.v1.ClientService/Bundle"
+
 // Bundle serves calls that come in bundles.
 func (c *client) Bundle(stream bundleStream) error { return c.bundles.serve(stream) }
 
@@ -67,23 +79,31 @@ func (b *bundles) serve(stream bundleStream) error {
 		return err
 	}
 	defer leave()
+	if b.server.drained.Err() != nil {
+		return errShutdown
+	}
 	if err := stream.Send(&pb.AnswerBundle{Most: bundle.MaxCalls}); err != nil {
 		return err
 	}
 
 	header, _ := metadata.FromIncomingContext(stream.Context())
 	s := &bundledCalls{
-		bundles: b, stream: stream, header: header, maxReply: b.server.config.MaxReply,
-		calls: map[uint64]context.CancelFunc{}, jobs: make(chan bundledCall), over: make(chan struct{}), answers: bundle.NewSender[*pb.BundledAnswer](),
+		bundles: b, stream: stream, header: header, maxReply: b.server.config.MaxReply - 2*answerRoom,
+		calls: map[uint64]*openCall{}, slots: make(chan struct{}, maxServed), jobs: make(chan bundledCall), over: make(chan struct{}),
+		answers: bundle.NewSender[*pb.BundledAnswer](b.server.config.MaxReply),
 	}
 	return s.run()
 }
 
-// enter counts a stream, unless its connection has too many.
+// enter counts a stream, unless the address of its client has too many. Clients of a Unix socket
+// have no addresses of their own, and are not counted.
 func (b *bundles) enter(ctx context.Context) (leave func(), err error) {
 	from := ""
-	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil && p.Addr.Network() != "unix" {
 		from = p.Addr.String()
+	}
+	if from == "" {
+		return func() {}, nil
 	}
 
 	b.mu.Lock()
@@ -110,21 +130,26 @@ type bundledCalls struct {
 	maxReply int
 	answers  *bundle.Sender[*pb.BundledAnswer]
 
-	jobs chan bundledCall // to goroutines that have nothing to do
-	idle atomic.Int32
-	over chan struct{} // closed after the last call
+	slots chan struct{}    // one for each call that a goroutine serves
+	jobs  chan bundledCall // to goroutines that have nothing to do
+	idle  atomic.Int32
+	over  chan struct{} // closed after the last call
 
 	mu       sync.Mutex
 	draining bool
-	calls    map[uint64]context.CancelFunc // without an answer, by their ids
-	open     sync.WaitGroup                // those calls
+	calls    map[uint64]*openCall // without an answer, by their ids
+	open     sync.WaitGroup       // calls that goroutines serve
 }
+
+// openCall is a call without an answer.
+type openCall struct{ cancel context.CancelFunc }
 
 // bundledCall is a call that a goroutine serves.
 type bundledCall struct {
 	ctx    context.Context //nolint:containedctx // the call waits for its goroutine
 	handle grpc.MethodHandler
 	call   *pb.BundledCall
+	entry  *openCall
 }
 
 // run takes calls and sends answers. It returns when all calls that it has taken are answered, or
@@ -142,8 +167,7 @@ func (s *bundledCalls) run() error {
 	case end = <-sent:
 		sent <- end
 	case <-s.server.drained.Done():
-		s.refuseFurther()
-		end = errShutdown
+		end = s.shutDown(received)
 	}
 
 	if end != nil && !errors.Is(end, errShutdown) {
@@ -158,9 +182,39 @@ func (s *bundledCalls) run() error {
 	return end
 }
 
-// send sends one bundle of answers.
+// shutDown refuses further calls and asks the client to end its side of the stream. It waits for
+// that, so that the client gets an answer to every call that is on its way.
+func (s *bundledCalls) shutDown(received <-chan error) error {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	s.answers.Post(nil, answerRoom) // says that the server shuts down
+
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		s.open.Wait()
+	}()
+	select {
+	case err := <-received:
+		return err
+	case <-answered:
+	}
+	select {
+	case err := <-received:
+		return err
+	case <-time.After(closingTime):
+		return errShutdown
+	}
+}
+
+// send sends one bundle of answers. Nil among them says that the server shuts down.
 func (s *bundledCalls) send(answers []*pb.BundledAnswer) error {
-	return s.stream.Send(&pb.AnswerBundle{Answers: answers})
+	m := &pb.AnswerBundle{Answers: answers}
+	if at := slices.Index(answers, nil); at >= 0 {
+		m.Answers, m.Closing = slices.Delete(answers, at, at+1), true
+	}
+	return s.stream.Send(m)
 }
 
 // receive takes calls until the client ends its side of the stream, which is no error.
@@ -176,29 +230,34 @@ func (s *bundledCalls) receive() error {
 		if most := m.GetMaxReply(); first && most > 0 {
 			s.maxReply = int(min(int64(s.maxReply), most))
 		}
-		if err := s.take(m); err != nil {
-			return err
-		}
-		// A client that does not take its answers can make no further calls.
-		if err := s.answers.WaitForRoom(s.stream.Context()); err != nil {
+		if refused, err := s.take(m); refused || err != nil {
 			return err
 		}
 	}
 }
 
 // take begins the calls of a bundle. The server asks for each bundle whether the credential is
-// still good, as it does for a call that comes alone.
-func (s *bundledCalls) take(m *pb.CallBundle) error {
-	s.giveUp(m.GetGivenUp())
-	if len(m.GetCalls()) == 0 {
-		return nil
+// still good, as it does for a call that comes alone. Refused says that it is not. An error is a
+// breach of the protocol, which ends the stream.
+func (s *bundledCalls) take(m *pb.CallBundle) (refused bool, err error) {
+	if len(m.GetCalls()) > bundle.MaxCalls || len(m.GetGivenUp()) > maxGivenUp {
+		return false, fault.New(fault.Exhausted, "a bundle has %d calls and gives up %d, which is too many", len(m.GetCalls()), len(m.GetGivenUp()))
 	}
+	s.giveUp(m.GetGivenUp())
+	defer s.giveUp(m.GetGivenUp()) // a bundle may have a call that it gives up
+	if len(m.GetCalls()) == 0 {
+		return false, nil
+	}
+
 	ctx, refusal := s.server.authenticate(s.stream.Context(), s.header)
 	if refusal != nil {
 		ctx = s.stream.Context()
 	}
-
 	for _, call := range m.GetCalls() {
+		// A client that does not take its answers can make no further calls.
+		if err := s.answers.WaitForRoom(s.stream.Context()); err != nil {
+			return false, err
+		}
 		handle := s.methods[call.GetMethod()]
 		err := refusal
 		switch {
@@ -212,11 +271,11 @@ func (s *bundledCalls) take(m *pb.CallBundle) error {
 			s.refuse(ctx, call, err)
 			continue
 		}
-		if err := s.begin(bundledCall{ctx, handle, call}); err != nil {
-			return err
+		if err := s.begin(bundledCall{ctx, handle, call, nil}); err != nil {
+			return false, err
 		}
 	}
-	return nil
+	return refusal != nil, nil
 }
 
 // refuse answers a call that the caller may not make.
@@ -229,35 +288,43 @@ func (s *bundledCalls) refuse(ctx context.Context, call *pb.BundledCall, err err
 
 // begin gives a call to a goroutine. An error is a breach of the protocol, which ends the stream.
 func (s *bundledCalls) begin(c bundledCall) error {
-	ctx, cancel := context.WithCancel(c.ctx)
-	id := c.call.GetId()
-	s.mu.Lock()
-	switch _, used := s.calls[id]; {
-	case used:
-		s.mu.Unlock()
-		cancel()
-		return fault.New(fault.Invalid, "two calls of a stream have the id %d", id)
-	case len(s.calls) >= bundle.MaxCalls:
-		s.mu.Unlock()
-		cancel()
-		return fault.New(fault.Exhausted, "the stream has more than %d calls without an answer", bundle.MaxCalls)
-	case s.draining:
-		s.mu.Unlock()
-		cancel()
-		s.post(&pb.BundledAnswer{Id: id, Untouched: true})
-		return nil
+	select {
+	case s.slots <- struct{}{}:
+	case <-s.stream.Context().Done():
+		return context.Cause(s.stream.Context())
 	}
-	s.calls[id] = cancel
-	s.open.Add(1)
-	s.mu.Unlock()
 
-	c.ctx = ctx
+	ctx, cancel := context.WithCancel(c.ctx)
+	c.ctx, c.entry = ctx, &openCall{cancel}
+	if begun, err := s.register(c.call.GetId(), c.entry); !begun {
+		cancel()
+		<-s.slots
+		return err
+	}
 	select {
 	case s.jobs <- c:
 	default:
 		go s.serveCalls(c)
 	}
 	return nil
+}
+
+// register notes a call that begins. It reports false for a call that does not.
+func (s *bundledCalls) register(id uint64, entry *openCall) (begins bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch _, used := s.calls[id]; {
+	case used:
+		return false, fault.New(fault.Invalid, "two calls of a stream have the id %d", id)
+	case len(s.calls) >= bundle.MaxCalls:
+		return false, fault.New(fault.Exhausted, "the stream has more than %d calls without an answer", bundle.MaxCalls)
+	case s.draining:
+		s.post(&pb.BundledAnswer{Id: id, Untouched: true})
+		return false, nil
+	}
+	s.calls[id] = entry
+	s.open.Add(1)
+	return true, nil
 }
 
 // serveCalls serves a call, and then further ones until the stream is over.
@@ -280,17 +347,20 @@ func (s *bundledCalls) serveCalls(c bundledCall) {
 // serveCall makes one call and posts its answer, unless the client has given it up.
 func (s *bundledCalls) serveCall(c bundledCall) {
 	defer s.open.Done()
+	defer func() { <-s.slots }()
 	id, era := c.call.GetId(), &bundledHeader{method: clientMethod(c.call.GetMethod())}
 	reply, err := s.call(grpc.NewContextWithServerTransportStream(c.ctx, era), c)
 
+	c.entry.cancel()
 	s.mu.Lock()
-	cancel, waits := s.calls[id]
-	delete(s.calls, id)
+	waits := s.calls[id] == c.entry
+	if waits {
+		delete(s.calls, id)
+	}
 	s.mu.Unlock()
 	if !waits {
 		return
 	}
-	cancel()
 	answer := &pb.BundledAnswer{Id: id, Reply: reply, Era: era.value()}
 	if err != nil {
 		answer.Reply, answer.Status = nil, encodedStatus(err)
@@ -337,18 +407,18 @@ func (s *bundledCalls) post(a *pb.BundledAnswer) {
 	s.answers.Post(a, len(a.GetReply())+len(a.GetStatus())+answerRoom)
 }
 
-// answerRoom is what an answer needs besides its reply.
-const answerRoom = 64
+// answerRoom is more than an answer needs besides its reply.
+const answerRoom = 256
 
 // giveUp ends calls whose answers the client no longer waits for.
 func (s *bundledCalls) giveUp(ids []uint64) {
 	for _, id := range ids {
 		s.mu.Lock()
-		cancel := s.calls[id]
+		call := s.calls[id]
 		delete(s.calls, id)
 		s.mu.Unlock()
-		if cancel != nil {
-			cancel()
+		if call != nil {
+			call.cancel()
 		}
 	}
 }
@@ -358,17 +428,10 @@ func (s *bundledCalls) giveUpAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
-	for _, cancel := range s.calls {
-		cancel()
+	for _, call := range s.calls {
+		call.cancel()
 	}
 	clear(s.calls)
-}
-
-// refuseFurther makes the stream refuse calls that have not begun.
-func (s *bundledCalls) refuseFurther() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.draining = true
 }
 
 // encodedStatus returns the status of an error for the wire.

@@ -2,7 +2,10 @@ package grpcapi_test
 
 import (
 	"context"
+	"errors"
+	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	spb "google.golang.org/genproto/googleapis/rpc/status"
@@ -116,9 +119,15 @@ type blocking struct {
 
 	entered chan struct{}
 	left    chan error
+	inside  atomic.Int32
+	most    atomic.Int32
 }
 
 func (b *blocking) Count(ctx context.Context, _ api.ListRequest) (int64, error) {
+	if n := b.inside.Add(1); n > b.most.Load() {
+		b.most.Store(n)
+	}
+	defer b.inside.Add(-1)
 	b.entered <- struct{}{}
 	<-ctx.Done()
 	b.left <- ctx.Err()
@@ -144,12 +153,7 @@ func TestBundlesThatBreakTheRules(t *testing.T) {
 		"two calls with one id": {func() []*pb.BundledCall {
 			return []*pb.BundledCall{{Id: 1, Method: "Count"}, {Id: 1, Method: "Count"}}
 		}, codes.InvalidArgument},
-		"too many calls": {func() (all []*pb.BundledCall) {
-			for i := range bundle.MaxCalls + 1 {
-				all = append(all, &pb.BundledCall{Id: uint64(i), Method: "Count"})
-			}
-			return all
-		}, codes.ResourceExhausted},
+		"too many calls": {func() []*pb.BundledCall { return counts(0, bundle.MaxCalls+1) }, codes.ResourceExhausted},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -171,6 +175,41 @@ func TestBundlesThatBreakTheRules(t *testing.T) {
 				<-engine.left
 			}
 		})
+	}
+}
+
+// counts returns calls of Count.
+func counts(from, n int) (all []*pb.BundledCall) {
+	for i := range n {
+		all = append(all, &pb.BundledCall{Id: uint64(from + i), Method: "Count"})
+	}
+	return all
+}
+
+// A client that makes calls and gives them up at once does not make the server work on more and
+// more of them. A call that its own bundle gives up ends too.
+func TestCallsThatAreGivenUpAtOnce(t *testing.T) {
+	t.Parallel()
+	d, engine := openBlocking(t)
+	st := bundleOf(t, d)
+	const rounds = 5
+	for r := range rounds {
+		calls := counts(r*bundle.MaxCalls, bundle.MaxCalls)
+		ids := make([]uint64, len(calls))
+		for i, c := range calls {
+			ids[i] = c.GetId()
+		}
+		if err := st.Send(&pb.CallBundle{Calls: calls, GivenUp: ids}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	for range rounds * bundle.MaxCalls {
+		<-engine.entered
+		<-engine.left
+	}
+	if most := engine.most.Load(); most > 2*bundle.MaxCalls {
+		t.Errorf("the server worked on %d calls at a time", most)
 	}
 }
 
@@ -227,8 +266,9 @@ func TestReplyThatIsTooLarge(t *testing.T) {
 
 // switched authenticates callers until it is switched off.
 type switched struct {
-	to  grpcapi.Authenticator
-	off chan struct{}
+	to    grpcapi.Authenticator
+	off   chan struct{}
+	valid context.Context //nolint:containedctx // that of the credential
 }
 
 func (s switched) Authenticate(ctx context.Context, header map[string][]string) (authn.Identity, error) {
@@ -237,7 +277,7 @@ func (s switched) Authenticate(ctx context.Context, header map[string][]string) 
 		return authn.Identity{}, fault.New(fault.Unauthenticated, "the key is revoked")
 	default:
 		who, err := s.to.Authenticate(ctx, header)
-		who.Admin, who.Roles = false, header["roles"]
+		who.Admin, who.Roles, who.Valid = false, header["roles"], s.valid
 		return who, err
 	}
 }
@@ -257,8 +297,9 @@ func (onlyReads) Authorize(_ *authn.Identity, action authz.Action) error {
 func TestBundlesAreAuthorized(t *testing.T) {
 	t.Parallel()
 	off := make(chan struct{})
+	valid, end := context.WithCancel(t.Context())
 	d := open(t, func(c *grpcapi.Config) {
-		c.Authenticator, c.Authorizer = switched{c.Authenticator, off}, onlyReads{}
+		c.Authenticator, c.Authorizer = switched{c.Authenticator, off, valid}, onlyReads{}
 	})
 	if _, err := d.client.Bundle(metadata.NewOutgoingContext(t.Context(), metadata.MD{})); err == nil {
 		st, _ := d.client.Bundle(t.Context())
@@ -274,8 +315,16 @@ func TestBundlesAreAuthorized(t *testing.T) {
 			t.Errorf("call %d: %s, want %s", id, got, want)
 		}
 	}
+
+	end() // the key has changed, for example when it expires, and is still good
+	if a := answersTo(t, st, &pb.BundledCall{Id: 4, Method: "Count"})[4]; codeOf(t, a) != codes.OK {
+		t.Errorf("after the key has changed: %v", a)
+	}
 	close(off)
-	if a := answersTo(t, st, &pb.BundledCall{Id: 4, Method: "Count"})[4]; codeOf(t, a) != codes.Unauthenticated {
+	if a := answersTo(t, st, &pb.BundledCall{Id: 5, Method: "Count"})[5]; codeOf(t, a) != codes.Unauthenticated {
 		t.Errorf("after the key was revoked: %v", a)
+	}
+	if _, err := st.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("the stream of a key that was revoked: %v", err)
 	}
 }

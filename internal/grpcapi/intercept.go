@@ -36,7 +36,9 @@ func (s *Server) interceptUnary(ctx context.Context, m any, info *grpc.UnaryServ
 
 // interceptStream surrounds every call that streams.
 func (s *Server) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	return s.serve(stream.Context(), info.FullMethod, true, func(ctx context.Context) error {
+	// A stream of bundles is not bound to its credential: the server checks that for every bundle.
+	long := info.FullMethod != bundleMethod
+	return s.serve(stream.Context(), info.FullMethod, long, func(ctx context.Context) error {
 		return handle(srv, &contextStream{stream, ctx})
 	})
 }

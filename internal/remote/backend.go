@@ -86,6 +86,7 @@ func (b *Backend) introduce(ctx context.Context) error {
 		return fault.New(fault.Internal, "the server does not say which tenant the caller acts in")
 	}
 	b.tenant, b.cluster, b.remembers = hello.GetTenant(), hello.GetCluster(), time.Duration(hello.GetRemembers())
+	b.shared.setLargest(int(hello.GetMaxMessage()))
 	b.limits = request.Limits{Payload: int(hello.GetMaxPayload())}.WithDefaults()
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
@@ -33,14 +34,19 @@ const (
 	// Pauses between attempts to open a stream. Until then calls go alone.
 	firstBundlePause = 100 * time.Millisecond
 	maxBundlePause   = time.Minute
-	// callRoom is what a call needs in a bundle besides its request.
+	// bundleLived is how long a stream lives at least that was worth opening. A proxy may end
+	// streams early.
+	bundleLived = time.Minute
+	// bundleClosing is how long the client waits for the server to end a stream that the client
+	// has ended.
+	bundleClosing = 10 * time.Second
+	// callRoom is more than a call needs in a bundle besides its request and its trace.
 	callRoom = 128
 )
 
 // bundler is a connection on which calls with one request and one reply share a stream, as soon as
-// the client makes more than a few of them. It changes nothing else about them: calls that do not
-// fit into bundles, and calls while there is no stream, go alone. Servers of older versions have no
-// bundles.
+// the client makes more than a few of them. Calls that do not fit into bundles, and calls while
+// there is no stream, go alone. Servers of older versions have no bundles.
 type bundler struct {
 	grpc.ClientConnInterface
 
@@ -52,6 +58,8 @@ type bundler struct {
 
 	mu      sync.Mutex
 	closed  bool
+	largest int           // message in bytes that the server takes
+	server  int           // counts the servers that the client has left
 	made    int           // calls since there is no stream
 	stream  *bundleStream // nil for none
 	opening bool
@@ -60,7 +68,7 @@ type bundler struct {
 }
 
 func newBundler(conn grpc.ClientConnInterface, cfg *Config) *bundler {
-	b := &bundler{ClientConnInterface: conn, maxReply: cfg.MaxReply, off: cfg.NoBundles, pause: firstBundlePause}
+	b := &bundler{ClientConnInterface: conn, maxReply: cfg.MaxReply, off: cfg.NoBundles, pause: firstBundlePause, largest: 2 * bundle.MaxBytes}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }
@@ -80,17 +88,27 @@ func (b *bundler) moveOn() {
 	b.mu.Lock()
 	s := b.stream
 	b.stream, b.made = nil, 0
+	b.server++
 	b.mu.Unlock()
 	if s != nil {
 		s.retire()
 	}
 }
 
+// setLargest sets the largest message that the server takes.
+func (b *bundler) setLargest(bytes int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if bytes > 0 {
+		b.largest = bytes
+	}
+}
+
 // Invoke makes a call with one request and one reply.
 func (b *bundler) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	if name, ok := bundledMethod(method); ok && !b.off {
-		if c := newBundledCall(name, args, opts); c != nil {
-			if s := b.streamFor(); s != nil && s.add(ctx, c) {
+		if c := newBundledCall(name, args, opts); c != nil && c.setHeader(ctx) {
+			if s := b.streamFor(); s != nil && s.add(c) {
 				return s.await(ctx, c, reply.(proto.Message))
 			}
 		}
@@ -109,9 +127,10 @@ func bundledMethod(full string) (name string, ok bool) {
 func (b *bundler) streamFor() *bundleStream {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.stream != nil {
+	if b.stream != nil && !b.stream.isOver() {
 		return b.stream
 	}
+	b.stream = nil
 	b.made++
 	if b.made >= bundleFrom && !b.opening && !b.closed && !time.Now().Before(b.next) {
 		b.opening = true
@@ -124,35 +143,54 @@ func (b *bundler) streamFor() *bundleStream {
 func (b *bundler) open() {
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()
+	b.mu.Lock()
+	server := b.server
+	b.mu.Unlock()
 	s, err := b.connect(ctx, cancel)
 	b.mu.Lock()
 	b.opening = false
 	if err != nil {
-		if status.Code(err) == codes.Unimplemented { // the server is of an older version
-			b.pause = maxBundlePause
-		}
-		b.next = time.Now().Add(jitter(b.pause))
-		b.pause = min(2*b.pause, maxBundlePause)
+		b.backOff(err)
 		b.mu.Unlock()
 		return
 	}
-	b.stream, b.pause = s, firstBundlePause
+	b.stream, b.made = s, 0
+	if b.server != server { // the client has left that server since
+		b.stream = nil
+		s.retire()
+	}
 	b.mu.Unlock()
 
+	began := time.Now()
 	err = s.run(ctx)
 	b.mu.Lock()
 	if b.stream == s {
-		b.stream, b.made = nil, 0
+		b.stream = nil
+	}
+	if time.Since(began) > bundleLived {
+		b.pause = firstBundlePause
+	} else if !errors.Is(err, io.EOF) {
+		b.backOff(err)
 	}
 	b.mu.Unlock()
 	s.fail(err)
+}
+
+// backOff makes the client wait before it opens another stream. The caller holds the lock.
+func (b *bundler) backOff(err error) {
+	if status.Code(err) == codes.Unimplemented { // the server is of an older version
+		b.pause = maxBundlePause
+	}
+	b.next = time.Now().Add(jitter(b.pause))
+	b.pause = min(2*b.pause, maxBundlePause)
 }
 
 // connect opens a stream and waits until the server has answered on it.
 func (b *bundler) connect(ctx context.Context, cancel context.CancelFunc) (*bundleStream, error) {
 	late := time.AfterFunc(bundleOpening, cancel)
 	defer late.Stop()
-	st, err := pb.NewClientServiceClient(b.ClientConnInterface).Bundle(ctx)
+	// A reply of the largest size comes in a bundle, which is a little larger.
+	st, err := pb.NewClientServiceClient(b.ClientConnInterface).Bundle(ctx, grpc.MaxCallRecvMsgSize(b.maxReply+2*bundle.MaxBytes))
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +201,14 @@ func (b *bundler) connect(ctx context.Context, cancel context.CancelFunc) (*bund
 	if err != nil {
 		return nil, err
 	}
+	if !late.Stop() {
+		return nil, status.Error(codes.DeadlineExceeded, "the server has answered late")
+	}
 
-	s := &bundleStream{st: st, most: int(first.GetMost()), calls: map[uint64]*bundledCall{}, out: bundle.NewSender[outgoingCall]()}
+	b.mu.Lock()
+	largest := b.largest
+	b.mu.Unlock()
+	s := &bundleStream{st: st, most: int(first.GetMost()), largest: min(bundle.MaxCall, largest/4), cancel: cancel, calls: map[uint64]*bundledCall{}, out: bundle.NewSender[outgoingCall](largest)}
 	s.quiet, s.stop = context.WithCancel(ctx)
 	if p, ok := peer.FromContext(st.Context()); ok {
 		s.server = *p
@@ -174,12 +218,14 @@ func (b *bundler) connect(ctx context.Context, cancel context.CancelFunc) (*bund
 
 // bundleStream is a stream that carries bundles of calls.
 type bundleStream struct {
-	st     grpc.BidiStreamingClient[pb.CallBundle, pb.AnswerBundle]
-	server peer.Peer
-	most   int // calls without an answer
-	out    *bundle.Sender[outgoingCall]
-	quiet  context.Context //nolint:containedctx // ends when there is nothing more to send
-	stop   context.CancelFunc
+	st      grpc.BidiStreamingClient[pb.CallBundle, pb.AnswerBundle]
+	server  peer.Peer
+	most    int // calls without an answer
+	largest int // request in bytes
+	out     *bundle.Sender[outgoingCall]
+	cancel  context.CancelFunc // ends the stream
+	quiet   context.Context    //nolint:containedctx // ends when there is nothing further to send
+	stop    context.CancelFunc
 
 	mu    sync.Mutex
 	over  bool // takes no further calls
@@ -190,7 +236,7 @@ type bundleStream struct {
 
 // outgoingCall is a call that the client sends, or the id of one that it gives up.
 type outgoingCall struct {
-	call    *pb.BundledCall
+	call    *bundledCall
 	givenUp uint64
 }
 
@@ -200,6 +246,7 @@ type bundledCall struct {
 	message *pb.BundledCall
 	peer    *peer.Peer   // of the caller's option; nil for none
 	header  *metadata.MD // likewise
+	sent    bool         // the stream has taken it
 	answer  chan *pb.BundledAnswer
 	err     error // of the stream, when answer is closed
 }
@@ -230,22 +277,43 @@ func newBundledCall(method string, args any, opts []grpc.CallOption) *bundledCal
 	return c
 }
 
-// add sends a call. It reports false if the stream cannot take it.
-func (s *bundleStream) add(ctx context.Context, c *bundledCall) bool {
+// setHeader takes over what the headers of the call say. It reports false if a bundle cannot carry
+// one of them: then the call goes alone.
+func (c *bundledCall) setHeader(ctx context.Context) bool {
 	header, _ := metadata.FromOutgoingContext(ctx)
-	if left := header.Get(wire.TimeoutHeader); len(left) > 0 {
-		if n, err := strconv.ParseInt(left[0], 10, 64); err == nil {
+	for name, values := range header {
+		text := strings.Join(values, ",")
+		if len(text) > bundle.MaxCall || !utf8.ValidString(text) {
+			return false
+		}
+		switch name {
+		case wire.TimeoutHeader:
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return false
+			}
 			c.message.Timeout = &n
+		case "traceparent":
+			c.message.Traceparent = text
+		case "tracestate":
+			c.message.Tracestate = text
+		default:
+			return false
 		}
 	}
-	if trace := header.Get("traceparent"); len(trace) > 0 {
-		c.message.Traceparent = trace[0]
-		c.message.Tracestate = strings.Join(header.Get("tracestate"), ",")
-	}
+	return true
+}
 
+// size is how much of a bundle the call takes.
+func (c *bundledCall) size() int {
+	return len(c.message.GetRequest()) + len(c.message.GetTraceparent()) + len(c.message.GetTracestate()) + callRoom
+}
+
+// add sends a call. It reports false if the stream cannot take it.
+func (s *bundleStream) add(c *bundledCall) bool {
 	s.mu.Lock()
-	if s.over || len(s.calls) >= s.most || s.out.IsFull() {
-		s.mu.Unlock()
+	defer s.mu.Unlock()
+	if s.over || len(s.calls) >= s.most || c.size() > s.largest || s.out.IsFull() {
 		return false
 	}
 	s.last++
@@ -253,12 +321,15 @@ func (s *bundleStream) add(ctx context.Context, c *bundledCall) bool {
 	c.id = s.last
 	c.message.Id = c.id
 	s.calls[c.id] = c
-	s.mu.Unlock()
-	if c.peer != nil {
-		*c.peer = s.server
-	}
-	s.out.Post(outgoingCall{call: c.message}, len(c.message.GetRequest())+callRoom)
+	s.out.Post(outgoingCall{call: c}, c.size())
 	return true
+}
+
+// isOver reports whether the stream takes no further calls.
+func (s *bundleStream) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
 }
 
 // await waits for the answer to a call.
@@ -267,20 +338,20 @@ func (s *bundleStream) await(ctx context.Context, c *bundledCall, reply proto.Me
 	select {
 	case a = <-c.answer:
 	case <-ctx.Done():
-		if s.remove(c) {
-			s.out.Post(outgoingCall{givenUp: c.id}, callRoom)
+		if s.giveUp(c) {
 			return status.FromContextError(ctx.Err()).Err()
 		}
 		a = <-c.answer
 	}
 
+	// The peer of a call says that a server may have seen it.
+	if c.peer != nil && (a == nil && c.sent || a != nil && !a.GetUntouched()) {
+		*c.peer = s.server
+	}
 	switch {
 	case a == nil:
 		return c.err
 	case a.GetUntouched():
-		if c.peer != nil {
-			*c.peer = peer.Peer{} // no server has seen the call
-		}
 		return status.Error(codes.Unavailable, "the server takes no further calls")
 	}
 	if c.header != nil && a.GetEra() != "" {
@@ -304,15 +375,22 @@ func readBundledStatus(encoded []byte) error {
 	return status.ErrorProto(&p)
 }
 
-// remove takes a call from the stream. It reports false if the call has its answer, or gets it at
-// this moment.
-func (s *bundleStream) remove(c *bundledCall) bool {
+// giveUp takes a call from the stream, and tells the server. It reports false if the call has its
+// answer, or gets it at this moment. Further calls come behind the news, so the server never counts
+// more calls than the client.
+func (s *bundleStream) giveUp(c *bundledCall) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, waits := s.calls[c.id]
+	if _, waits := s.calls[c.id]; !waits {
+		return false
+	}
 	delete(s.calls, c.id)
+	s.out.Post(outgoingCall{givenUp: c.id}, callRoom)
+	if c.peer != nil {
+		*c.peer = s.server
+	}
 	s.endIfDone()
-	return waits
+	return true
 }
 
 // retire makes the stream take no further calls. It ends after the last answer.
@@ -336,10 +414,12 @@ func (s *bundleStream) run(ctx context.Context) error {
 	idle := time.NewTicker(bundleIdle)
 	defer idle.Stop()
 	sent := make(chan struct{})
+	var late *time.Timer
 	go func() {
 		defer close(sent)
 		if err := s.out.Run(s.quiet, s.send); err == nil && ctx.Err() == nil {
 			_ = s.st.CloseSend() // Recv tells how the stream ends
+			late = time.AfterFunc(bundleClosing, s.cancel)
 		}
 	}()
 	go func() {
@@ -356,6 +436,9 @@ func (s *bundleStream) run(ctx context.Context) error {
 	err := s.receive()
 	s.stop()
 	<-sent
+	if late != nil {
+		late.Stop()
+	}
 	return err
 }
 
@@ -373,13 +456,16 @@ func (s *bundleStream) retireIfIdle() {
 // send sends one bundle of calls.
 func (s *bundleStream) send(all []outgoingCall) error {
 	m := &pb.CallBundle{Calls: make([]*pb.BundledCall, 0, len(all))}
+	s.mu.Lock()
 	for _, o := range all {
 		if o.call != nil {
-			m.Calls = append(m.Calls, o.call)
+			o.call.sent = true
+			m.Calls = append(m.Calls, o.call.message)
 		} else {
 			m.GivenUp = append(m.GivenUp, o.givenUp)
 		}
 	}
+	s.mu.Unlock()
 	return s.st.Send(m)
 }
 
@@ -392,6 +478,9 @@ func (s *bundleStream) receive() error {
 		}
 		for _, a := range m.GetAnswers() {
 			s.take(a)
+		}
+		if m.GetClosing() {
+			s.retire()
 		}
 	}
 }

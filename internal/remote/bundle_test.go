@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/metadata"
+
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/bundle"
 	"github.com/perdure/perdure/internal/fault"
@@ -135,6 +137,62 @@ func TestBundlesMoveOn(t *testing.T) {
 	w.until("the stream has ended", func() bool { return w.calls.served("Bundle", "OK") == 1 })
 	if len(waits) > 0 {
 		t.Error("the call was made again")
+	}
+}
+
+// blockedCall is an engine whose calls of entities wait until they may go on.
+type blockedCall struct {
+	api.Backend
+
+	entered chan struct{}
+	free    chan struct{}
+}
+
+func (b *blockedCall) Call(ctx context.Context, r api.CallRequest) (model.Payload, error) {
+	b.entered <- struct{}{}
+	<-b.free
+	return b.Backend.Call(ctx, r)
+}
+
+// A server that shuts down lets calls in bundles finish. Calls that it has not looked at go to the
+// next server, even those that must not be made twice.
+func TestServerShutsDownUnderBundles(t *testing.T) {
+	t.Parallel()
+	b := &blockedCall{entered: make(chan struct{}, 1000), free: make(chan struct{})}
+	w := newWorldBehind(t, func(_ *world, engine api.Backend) api.Backend { b.Backend = engine; return b }, program())
+	put := func(brief bool) error {
+		return second(w.far.Call(w.ctx, api.CallRequest{Address: address("entity:shelf", "s"), Name: "look", View: true, Input: text("0"), Brief: brief}))
+	}
+	under := make(chan error, 1)
+	go func() { under <- put(true) }()
+	<-b.entered
+
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		w.pipe.stop(w.ctx)
+	}()
+	w.until("the client uses the stream no longer", func() bool { return !w.far.UsesBundles() })
+	later := make(chan error, 20)
+	for range 20 {
+		go func() { later <- put(true) }()
+	}
+	close(b.free)
+	w.must(<-under)
+	<-stopped
+	w.pipe.start()
+	for range 20 {
+		w.must(<-later)
+	}
+}
+
+// The headers of a call that a bundle cannot carry make it go alone.
+func TestCallWithOtherHeadersGoesAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, program())
+	ctx := metadata.AppendToOutgoingContext(w.ctx, "perdure-tenant", "nobody's")
+	if _, err := w.far.Count(ctx, api.ListRequest{Tenant: tenant}); err == nil {
+		t.Error("the server has not seen the header")
 	}
 }
 

@@ -29,6 +29,13 @@ func (b *Backend) HasBundles() bool {
 	return b.shared.stream != nil
 }
 
+// UsesBundles reports whether the next call would share the stream.
+func (b *Backend) UsesBundles() bool {
+	b.shared.mu.Lock()
+	defer b.shared.mu.Unlock()
+	return b.shared.stream != nil && !b.shared.stream.isOver()
+}
+
 // LeaveServer does what the client does when it goes on to another server.
 func (b *Backend) LeaveServer() { b.shared.moveOn() }
 

@@ -328,7 +328,7 @@ func (x *CallBundle) GetGivenUp() []uint64 {
 // BundledCall is one call.
 type BundledCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The client chooses the id. No other call of the stream that has no answer yet has it.
+	// The client chooses the id. No other call of the stream has it.
 	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The name of the method without its service, like Start.
 	Method string `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
@@ -420,8 +420,11 @@ type AnswerBundle struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many calls without an answer the stream may have. It stands in the first bundle, which the
 	// server sends before it reads a call.
-	Most          uint32           `protobuf:"varint,1,opt,name=most,proto3" json:"most,omitempty"`
-	Answers       []*BundledAnswer `protobuf:"bytes,2,rep,name=answers,proto3" json:"answers,omitempty"`
+	Most    uint32           `protobuf:"varint,1,opt,name=most,proto3" json:"most,omitempty"`
+	Answers []*BundledAnswer `protobuf:"bytes,2,rep,name=answers,proto3" json:"answers,omitempty"`
+	// The server shuts down, and takes no further calls. The client makes them elsewhere, and ends
+	// its side of the stream when it has its answers.
+	Closing       bool `protobuf:"varint,3,opt,name=closing,proto3" json:"closing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -470,6 +473,13 @@ func (x *AnswerBundle) GetAnswers() []*BundledAnswer {
 	return nil
 }
 
+func (x *AnswerBundle) GetClosing() bool {
+	if x != nil {
+		return x.Closing
+	}
+	return false
+}
+
 // BundledAnswer answers one call. Answers come in any order.
 type BundledAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -478,8 +488,8 @@ type BundledAnswer struct {
 	Reply []byte `protobuf:"bytes,2,opt,name=reply,proto3" json:"reply,omitempty"`
 	// The encoded google.rpc.Status of a call that failed; empty if it succeeded.
 	Status []byte `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
-	// The server has not looked at the call, because it shuts down or has too many calls. The client
-	// may make it again, elsewhere or later.
+	// The server has not looked at the call, because it shuts down. The client may make it again
+	// elsewhere.
 	Untouched bool `protobuf:"varint,4,opt,name=untouched,proto3" json:"untouched,omitempty"`
 	// The era in which the client should draw its next request ids, if it should change it.
 	Era           string `protobuf:"bytes,5,opt,name=era,proto3" json:"era,omitempty"`
@@ -10206,10 +10216,11 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"tracestate\x18\x06 \x01(\tR\n" +
 	"tracestateB\n" +
 	"\n" +
-	"\b_timeout\"W\n" +
+	"\b_timeout\"q\n" +
 	"\fAnswerBundle\x12\x12\n" +
 	"\x04most\x18\x01 \x01(\rR\x04most\x123\n" +
-	"\aanswers\x18\x02 \x03(\v2\x19.perdure.v1.BundledAnswerR\aanswers\"}\n" +
+	"\aanswers\x18\x02 \x03(\v2\x19.perdure.v1.BundledAnswerR\aanswers\x12\x18\n" +
+	"\aclosing\x18\x03 \x01(\bR\aclosing\"}\n" +
 	"\rBundledAnswer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05reply\x18\x02 \x01(\fR\x05reply\x12\x16\n" +

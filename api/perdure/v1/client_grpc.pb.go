@@ -268,9 +268,9 @@ type ClientServiceClient interface {
 	// their ids.
 	DeadLetters(ctx context.Context, in *DeadLettersRequest, opts ...grpc.CallOption) (*DeadLetterList, error)
 	// Bundle carries calls of the methods above that have one request and one reply, many of them on
-	// one stream. The server authorizes, counts, limits and answers each call as if it had come
-	// alone. A client that makes many calls saves most of what a call costs by itself. A call that
-	// the stream ends without answering may have taken effect.
+	// one stream. The server authorizes, counts and answers each call as if it had come alone. A
+	// client that makes many calls saves most of what a call costs by itself. A call that the stream
+	// ends without answering may have taken effect.
 	Bundle(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CallBundle, AnswerBundle], error)
 }
 
@@ -1249,9 +1249,9 @@ type ClientServiceServer interface {
 	// their ids.
 	DeadLetters(context.Context, *DeadLettersRequest) (*DeadLetterList, error)
 	// Bundle carries calls of the methods above that have one request and one reply, many of them on
-	// one stream. The server authorizes, counts, limits and answers each call as if it had come
-	// alone. A client that makes many calls saves most of what a call costs by itself. A call that
-	// the stream ends without answering may have taken effect.
+	// one stream. The server authorizes, counts and answers each call as if it had come alone. A
+	// client that makes many calls saves most of what a call costs by itself. A call that the stream
+	// ends without answering may have taken effect.
 	Bundle(grpc.BidiStreamingServer[CallBundle, AnswerBundle]) error
 	mustEmbedUnimplementedClientServiceServer()
 }
