@@ -23,6 +23,7 @@ import (
 
 // peers are the systems to compare with.
 var peers = map[string]bench.Peer{
+	bench.Bare:  bench.BarePeer,
 	bench.Dial:  bench.DialPeer,
 	bench.DBOS:  {Workflows: openDBOS},
 	bench.River: {Queue: openRiver},
@@ -45,11 +46,11 @@ func main() {
 func measure(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	store := flags.String("store", "all", "postgres, sqlite or all")
-	with := flags.String("peers", "perdure-dial,dbos,river", "systems to compare with, separated by commas; empty for none")
+	with := flags.String("peers", "bare,perdure-dial,dbos,river", "systems to compare with, separated by commas; empty for none")
 	workloads := flags.String("workloads", "", fmt.Sprintf("workloads to measure, some of %v, separated by commas (default all)", bench.Workloads))
-	duration := flags.Duration("duration", 3*time.Second, "length of one measurement of throughput, latency or pickup")
+	duration := flags.Duration("duration", 3*time.Second, "length of one measurement in which clients repeat something")
 	rounds := flags.Int("rounds", 3, "number of measurements of each system")
-	clients := flags.Int("clients", 64, "number of clients that wait for results in the throughput workload")
+	clients := flags.Int("clients", 64, "number of clients that wait for results at the same time")
 	sleepers := flags.Int("sleepers", 100_000, "number of sleeping executions in the workload open")
 	tasks := flags.Int("tasks", 50_000, "number of tasks in the workloads tasks and limit")
 	wait := flags.Duration("wait", 0, "longest wait for a quiet machine before each measurement")

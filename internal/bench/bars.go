@@ -56,12 +56,125 @@ const (
 	dialTasks   = 8000 // tasks per second
 )
 
-// demand is what one kind of store must reach; 0 means no demand.
-type demand struct{ cpu, throughput, latency, fanOut, tasks, payload float64 }
+// wants is what each kind of store must reach. A kind without an entry has no such bar.
+type wants map[Kind]float64
 
-var demands = map[Kind]demand{
-	Postgres: {cpu: 0.25, throughput: 7, latency: 0.7, fanOut: 0.1, tasks: 1.5, payload: 1800},
-	SQLite:   {cpu: 0.15, throughput: 15, fanOut: 0.05, tasks: 3, payload: 1500},
+// each returns a demand for both kinds of store.
+func each(postgres, sqlite float64) wants { return wants{Postgres: postgres, SQLite: sqlite} }
+
+// both returns the same demand for both kinds of store.
+func both(want float64) wants { return each(want, want) }
+
+// rule is a bar for all kinds of store.
+type rule struct {
+	workload Workload
+	peer     string // the bar exists only if this system takes part; "" for Perdure alone
+	name     string
+	atLeast  bool
+	want     wants
+	unit     string
+	got      func(*Store) (float64, bool)
+}
+
+// ours returns the median of a figure of Perdure.
+func ours(w Workload, figure func(Result) float64) func(*Store) (float64, bool) {
+	return func(s *Store) (float64, bool) { return s.median(Perdure, w, figure) }
+}
+
+// theirs returns the median of a figure of a peer.
+func theirs(peer string, w Workload, figure func(Result) float64) func(*Store) (float64, bool) {
+	return func(s *Store) (float64, bool) { return s.median(peer, w, figure) }
+}
+
+// against returns the median of our figure divided by that of a peer in the same round.
+func against(peer string, w Workload, figure func(Result) float64) func(*Store) (float64, bool) {
+	return func(s *Store) (float64, bool) { return s.ratio(peer, w, figure) }
+}
+
+// rules returns all bars.
+func (r *Report) rules() []rule {
+	return slices.Concat(r.loadRules(), r.entityRules(), r.dialRules(), r.growthRules(), r.taskRules())
+}
+
+// loadRules returns the bars for workflows of three steps.
+func (r *Report) loadRules() []rule {
+	many := fmt.Sprintf("%d clients", r.Clients)
+	return []rule{
+		{Throughput, Bare, "throughput against the bare committer, " + many, true, each(0.65, 0.6), "×", against(Bare, Throughput, rate)},
+		{Throughput, "", "CPU per three-step workflow, " + many + ", database included", false, each(0.13, 0.10), " ms", ours(Throughput, cpu)},
+		{Throughput, "", "allocations per three-step workflow", false, both(70), "", ours(Throughput, allocs)},
+		{Throughput, "", "allocated bytes per three-step workflow", false, both(9), " KB", ours(Throughput, func(r Result) float64 {
+			return float64(r.Usage.Bytes) / float64(r.Operations) / 1000
+		})},
+		{Throughput, "", "written per three-step workflow", false, wants{SQLite: 12}, " KB", ours(Throughput, writtenKB)},
+		{Throughput, DBOS, "throughput against DBOS, " + many, true, each(12, 28), "×", against(DBOS, Throughput, rate)},
+		{Latency, "", "p50 of a three-step workflow, one client", false, each(0.75, 0.42), " ms", ours(Latency, p50)},
+		{Latency, DBOS, "p50 against DBOS, one client", false, wants{Postgres: 0.7}, "×", against(DBOS, Latency, p50)},
+		{
+			Payload, "", fmt.Sprintf("workflows with values of %d KiB, %s", largeBytes>>10, many), true, each(1800, 1500), "/s",
+			ours(Payload, rate),
+		},
+	}
+}
+
+// entityRules returns the bars for workflows that call and lock entities.
+func (r *Report) entityRules() []rule {
+	many := fmt.Sprintf("%d clients", r.Clients)
+	return []rule{
+		{TwoCalls, "", "workflows that call two entities, " + many, true, wants{Postgres: 6000}, "/s", ours(TwoCalls, rate)},
+		{Transfer, "", "p50 of a locked transfer, one client", false, wants{Postgres: 2}, " ms", ours(Transfer, p50)},
+		{Transfers, "", "locked transfers, " + many + " with two entities each", true, wants{Postgres: 4000}, "/s", ours(Transfers, rate)},
+		{Transfers, "", "written per locked transfer, two entities for each client", false, wants{SQLite: 60}, " KB", ours(Transfers, writtenKB)},
+		{HotTransfers, "", "locked transfers, " + many + " and the same two", true, wants{Postgres: 900}, "/s", ours(HotTransfers, rate)},
+		{HotTransfers, "", "written per locked transfer, the same two for all", false, wants{SQLite: 60}, " KB", ours(HotTransfers, writtenKB)},
+		{
+			RandomTransfers, "", fmt.Sprintf("p99 of locked transfers, %s and two of %d entities", many, crowdOf), false,
+			wants{Postgres: 100},
+			" ms",
+			ours(RandomTransfers, p99),
+		},
+	}
+}
+
+// dialRules returns the bars for Perdure behind a server.
+func (r *Report) dialRules() []rule {
+	many := fmt.Sprintf("%d clients", r.Clients)
+	beyond := func(s *Store) (float64, bool) { return s.beyond(Dial, Latency, p50) }
+	return []rule{
+		{Throughput, Dial, "throughput in process against over Dial, " + many, false, both(dialSlower), "×", against(Dial, Throughput, rate)},
+		{Throughput, Dial, "three-step workflows over Dial, " + many, true, both(dialRate), "/s", theirs(Dial, Throughput, rate)},
+		{Latency, Dial, "p50 over Dial beyond in process, one client", false, both(dialLatency), " ms", beyond},
+		{Calls, Dial, "calls of entities over Dial, " + many, true, both(dialCalls), "/s", theirs(Dial, Calls, rate)},
+		{Tasks, Dial, fmt.Sprintf("no-op tasks over Dial, %d slots", slots), true, both(dialTasks), "/s", theirs(Dial, Tasks, rate)},
+	}
+}
+
+// growthRules returns the bars for large workflows, long histories, and many executions.
+func (r *Report) growthRules() []rule {
+	seconds := func(r Result) float64 { return p50(r) / 1000 }
+	sleeper := func(r Result) float64 { return float64(r.Sleeper) }
+	beside := fmt.Sprintf("cost of a step beside %s open executions against 10", thousands(r.Sleepers))
+	late := fmt.Sprintf("p99 of how late %s timers due within %s are", thousands(alarms), alarmsIn)
+	return []rule{
+		{FanOut, "", "1,000 parallel steps", false, each(0.1, 0.05), " s", ours(FanOut, seconds)},
+		{Sequence, "", "2,000 sequential steps against bare fenced commits", false, both(1.3), "×", ours(Sequence, overBare)},
+		{Recovery, "", "first new step of a 2,000-step history after kill -9", false, both(0.5), " s", ours(Recovery, firstStep)},
+		{History, "", "cost of a step at 10,000 steps of history against 10", false, both(tolerance), "×", ours(History, growth)},
+		{Open, "", beside, false, both(tolerance), "×", ours(Open, growth)},
+		{Open, "", "memory per sleeping execution", false, both(1024), " B", ours(Open, sleeper)},
+		{Timers, "", late, false, both(200), " ms", ours(Timers, p99)},
+	}
+}
+
+// taskRules returns the bars for tasks.
+func (r *Report) taskRules() []rule {
+	backlog := fmt.Sprintf("tasks of a backlog against River, %d slots", slots)
+	tasks := fmt.Sprintf("throughput of no-op tasks against River, %d slots", slots)
+	return []rule{
+		{Backlog, River, backlog, true, each(1.5, 3), "×", against(River, Backlog, rate)},
+		{Tasks, River, tasks, true, each(1.5, 3), "×", against(River, Tasks, rate)},
+		{Pickup, "", "p50 from the commit of a task to its start, 20 tasks/s", false, both(1), " ms", ours(Pickup, p50)},
+	}
 }
 
 // Judge compares the measurements with the bars. It skips bars of workloads that did not run, and
@@ -70,52 +183,19 @@ func (r *Report) Judge(workloads []Workload) {
 	if workloads == nil {
 		workloads = Workloads
 	}
-	r.Bars = nil
-	for _, s := range r.Stores {
-		d := demands[s.Kind]
-		add := func(w Workload, name string, atLeast bool, want float64, unit string, got func() (float64, bool)) {
-			if want > 0 && slices.Contains(workloads, w) {
-				b := Bar{Kind: s.Kind, Name: name, AtLeast: atLeast, Want: want, Unit: unit}
-				b.Got, b.Measured = got()
-				r.Bars = append(r.Bars, b)
-			}
-		}
-		ours := func(w Workload, figure func(Result) float64) func() (float64, bool) {
-			return func() (float64, bool) { return s.median(Perdure, w, figure) }
-		}
-		against := func(peer string, w Workload, figure func(Result) float64) func() (float64, bool) {
-			return func() (float64, bool) { return s.ratio(peer, w, figure) }
-		}
 
-		add(Throughput, fmt.Sprintf("CPU per three-step workflow, %d clients, database included", r.Clients), false, d.cpu, " ms", ours(Throughput, cpu))
-		beside := func(peer string) bool { return slices.Contains(r.Peers, peer) }
-		if beside(DBOS) {
-			add(Throughput, fmt.Sprintf("throughput against DBOS, %d clients", r.Clients), true, d.throughput, "×", against(DBOS, Throughput, rate))
-			add(Latency, "p50 against DBOS, one client", false, d.latency, "×", against(DBOS, Latency, p50))
-		}
-		if beside(Dial) {
-			over := func(w Workload, figure func(Result) float64) func() (float64, bool) {
-				return func() (float64, bool) { return s.median(Dial, w, figure) }
+	r.Bars = nil
+	rules := r.rules()
+	for _, s := range r.Stores {
+		for _, x := range rules {
+			want, demanded := x.want[s.Kind]
+			if !demanded || !slices.Contains(workloads, x.workload) || x.peer != "" && !slices.Contains(r.Peers, x.peer) {
+				continue
 			}
-			add(Throughput, fmt.Sprintf("throughput in process against over Dial, %d clients", r.Clients), false, dialSlower, "×", against(Dial, Throughput, rate))
-			add(Throughput, fmt.Sprintf("three-step workflows over Dial, %d clients", r.Clients), true, dialRate, "/s", over(Throughput, rate))
-			add(Latency, "p50 over Dial beyond in process, one client", false, dialLatency, " ms", func() (float64, bool) { return s.beyond(Dial, Latency, p50) })
-			add(Calls, fmt.Sprintf("calls of entities over Dial, %d clients", r.Clients), true, dialCalls, "/s", over(Calls, rate))
-			add(Tasks, fmt.Sprintf("no-op tasks over Dial, %d slots", slots), true, dialTasks, "/s", over(Tasks, rate))
+			b := Bar{Kind: s.Kind, Name: x.name, AtLeast: x.atLeast, Want: want, Unit: x.unit}
+			b.Got, b.Measured = x.got(s)
+			r.Bars = append(r.Bars, b)
 		}
-		add(FanOut, "1,000 parallel steps", false, d.fanOut, " s", ours(FanOut, func(r Result) float64 { return p50(r) / 1000 }))
-		add(Sequence, "2,000 sequential steps against bare fenced commits", false, 1.3, "×", ours(Sequence, overBare))
-		add(Recovery, "first new step of a 2,000-step history after kill -9", false, 0.5, " s", ours(Recovery, firstStep))
-		add(History, "cost of a step at 10,000 steps of history against 10", false, tolerance, "×", ours(History, growth))
-		add(Open, fmt.Sprintf("cost of a step beside %s open executions against 10", thousands(r.Sleepers)), false, tolerance, "×", ours(Open, growth))
-		add(Open, "memory per sleeping execution", false, 1024, " B", ours(Open, func(r Result) float64 { return float64(r.Sleeper) }))
-		add(Payload, fmt.Sprintf("workflows with values of %d KiB, %d clients", largeBytes>>10, r.Clients), true, d.payload, "/s", ours(Payload, rate))
-		add(Timers, fmt.Sprintf("p99 of how late %s timers due within %s are", thousands(alarms), alarmsIn), false, 200, " ms", ours(Timers, p99))
-		if beside(River) {
-			add(Backlog, fmt.Sprintf("tasks of a backlog against River, %d slots", slots), true, d.tasks, "×", against(River, Backlog, rate))
-			add(Tasks, fmt.Sprintf("throughput of no-op tasks against River, %d slots", slots), true, d.tasks, "×", against(River, Tasks, rate))
-		}
-		add(Pickup, "p50 from the commit of a task to its start, 20 tasks/s", false, 1, " ms", ours(Pickup, p50))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,10 @@ type fake struct {
 	body  func(int)
 	three atomic.Int64
 }
+
+func (f *fake) Call(context.Context, string) error                { f.three.Add(1); return nil }
+func (f *fake) CallTwo(context.Context, string, [2]string) error  { f.three.Add(1); return nil }
+func (f *fake) Transfer(context.Context, string, [2]string) error { f.three.Add(1); return nil }
 
 func (f *fake) Three(context.Context, string) error                     { f.three.Add(1); return nil }
 func (f *fake) FanOut(context.Context, string, int) error               { return nil }
@@ -64,11 +69,11 @@ func openFakeQueue(_ context.Context, _ Place, o QueueOptions) (Queue, error) {
 	return &fakeQueue{body: o.Body}, nil
 }
 
-var fakePeer = Peer{Workflows: openFake, Queue: openFakeQueue, Values: true}
+var fakePeer = Peer{Workflows: openFake, Queue: openFakeQueue, Entities: true, Values: true}
 
 func TestWorkloadsMeasureWhatTheyClaim(t *testing.T) {
 	t.Parallel()
-	for _, w := range []Workload{Throughput, Latency, Payload, FanOut, Sequence, Open, Timers, Tasks, Limited, Backlog, Pickup} {
+	for _, w := range slices.DeleteFunc(slices.Clone(Workloads), func(w Workload) bool { return w == Recovery || w == History }) {
 		t.Run(string(w), func(t *testing.T) {
 			t.Parallel()
 			place := Place{Kind: SQLite, Path: filepath.Join(t.TempDir(), "bench.db")}
@@ -79,7 +84,7 @@ func TestWorkloadsMeasureWhatTheyClaim(t *testing.T) {
 			}
 
 			switch w {
-			case Throughput, Latency, Payload:
+			case Throughput, Latency, Calls, TwoCalls, Transfer, Transfers, HotTransfers, RandomTransfers, Payload:
 				if r.Operations == 0 || r.Elapsed < job.Duration || r.P99 < r.P50 {
 					t.Errorf("got %+v", r)
 				}
@@ -165,7 +170,7 @@ func TestJudgeAndMarkdown(t *testing.T) {
 	result := func(system string, round, operations int) Round {
 		return Round{Round: round, Result: Result{
 			System: system, Kind: SQLite, Workload: Throughput, Operations: operations, Elapsed: time.Second, P50: time.Millisecond, P99: 2 * time.Millisecond,
-			Usage: Usage{Process: time.Second},
+			Usage: Usage{Process: time.Second, Allocs: 50 * int64(operations), Bytes: 8000 * int64(operations), Written: 7000 * int64(operations)},
 		}}
 	}
 
@@ -187,8 +192,12 @@ func TestJudgeAndMarkdown(t *testing.T) {
 	}
 
 	want := []string{
-		"sqlite: CPU per three-step workflow, 64 clients, database included: 0.111 ≤ 0.150 ms",
-		"sqlite: throughput against DBOS, 64 clients: 16.0 ≥ 15.0×",
+		"sqlite: CPU per three-step workflow, 64 clients, database included: 0.111 ≤ 0.100 ms",
+		"sqlite: allocations per three-step workflow: 50.0 ≤ 70.0",
+		"sqlite: allocated bytes per three-step workflow: 8.00 ≤ 9.00 KB",
+		"sqlite: written per three-step workflow: 7.00 ≤ 12.0 KB",
+		"sqlite: throughput against DBOS, 64 clients: 16.0 ≥ 28.0×",
+		"sqlite: p50 of a three-step workflow, one client: not measured ≤ 0.420 ms",
 		"sqlite: first new step of a 2,000-step history after kill -9: not measured ≤ 0.500 s",
 		"sqlite: throughput of no-op tasks against River, 64 slots: 4.00 ≥ 3.00×",
 		"sqlite: p50 from the commit of a task to its start, 20 tasks/s: 2.00 ≤ 1.00 ms",
@@ -203,25 +212,118 @@ func TestJudgeAndMarkdown(t *testing.T) {
 	}
 	report.Peers = []string{DBOS, River}
 	report.Judge([]Workload{Throughput, Recovery, Pickup})
-	if failed := report.Failed(); len(failed) != 2 || failed[0].Measured || !failed[1].Measured {
-		t.Errorf("got failed bars %v, want the one that was not measured and the one that is missed", failed)
+	if failed := report.Failed(); len(failed) != 4 || failed[2].Measured || !failed[3].Measured {
+		t.Errorf("got failed bars %v, want the one that was not measured and the three that are missed", failed)
 	}
 	var text bytes.Buffer
 	if err := report.WriteMarkdown(&text); err != nil {
 		t.Fatal(err)
 	}
 
-	for _, part := range []string{"| pass |", "**FAIL**", "| perdure | 9,000 |", "| river | 5,000 | 4.00× |", "    for a reason"} {
+	for _, part := range []string{"| pass |", "**FAIL**", "| perdure | 9,000 | – |", "| dbos | 750 | 16.0× |", "| river | 5,000 | 4.00× |", "    for a reason"} {
 		if !strings.Contains(text.String(), part) {
 			t.Errorf("the report lacks %q:\n%s", part, text.String())
 		}
 	}
 }
 
+// What issue 19 demands of workflows that call and lock entities, and of the share of a committer
+// without an engine.
+func TestJudgeEntitiesAndTheBareCommitter(t *testing.T) {
+	t.Parallel()
+	result := func(system string, w Workload, operations int) Round {
+		return Round{Result: Result{
+			System: system, Kind: Postgres, Workload: w, Operations: operations, Elapsed: time.Second, P50: time.Millisecond, P99: 150 * time.Millisecond,
+			Usage: Usage{Written: 70_000 * int64(operations)},
+		}}
+	}
+	results := []Round{
+		result(Perdure, Throughput, 10_000), result(Bare, Throughput, 16_000), result(Perdure, TwoCalls, 6000), result(Perdure, Transfer, 1000),
+		result(Perdure, Transfers, 3000), result(Perdure, HotTransfers, 1000), result(Perdure, RandomTransfers, 2000),
+	}
+	report := &Report{Clients: 64, Peers: []string{Bare}, Stores: []*Store{{Kind: Postgres, Results: results}, {Kind: SQLite, Results: results}}}
+
+	workloads := []Workload{Throughput, TwoCalls, Transfer, Transfers, HotTransfers, RandomTransfers}
+	report.Judge(workloads)
+	var got []string
+	for _, b := range report.Bars {
+		if !strings.Contains(b.Name, "three-step") {
+			got = append(got, b.String())
+		}
+	}
+	want := []string{
+		"postgres: throughput against the bare committer, 64 clients: 0.625 ≥ 0.650×",
+		"postgres: workflows that call two entities, 64 clients: 6,000 ≥ 6,000/s",
+		"postgres: p50 of a locked transfer, one client: 1.00 ≤ 2.00 ms",
+		"postgres: locked transfers, 64 clients with two entities each: 3,000 ≥ 4,000/s",
+		"postgres: locked transfers, 64 clients and the same two: 1,000 ≥ 900/s",
+		"postgres: p99 of locked transfers, 64 clients and two of 100 entities: 150 ≤ 100 ms",
+		"sqlite: throughput against the bare committer, 64 clients: 0.625 ≥ 0.600×",
+		"sqlite: written per locked transfer, two entities for each client: 70.0 ≤ 60.0 KB",
+		"sqlite: written per locked transfer, the same two for all: 70.0 ≤ 60.0 KB",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got bars\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+
+	var text bytes.Buffer
+	if err := report.WriteMarkdown(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"| bare | 16,000 | 0.625× |", "| perdure | the same, 64 clients and the same two | 1,000 |"} {
+		if !strings.Contains(text.String(), part) {
+			t.Errorf("the report lacks %q:\n%s", part, text.String())
+		}
+	}
+
+	// Without the committer in the run there is nothing to compare with.
+	report.Peers = nil
+	report.Judge(workloads)
+	if slices.ContainsFunc(report.Bars, func(b Bar) bool { return strings.Contains(b.Name, "bare committer") }) {
+		t.Errorf("got bars %v against a committer that did not run", report.Bars)
+	}
+}
+
+func TestPairsOfEntities(t *testing.T) {
+	t.Parallel()
+	seen := map[Workload]map[string]int{}
+	for _, w := range []Workload{TwoCalls, Transfer, Transfers, HotTransfers, RandomTransfers} {
+		seen[w] = map[string]int{}
+		for client := range 64 {
+			for i := range 50 {
+				pair := w.pair(client, i)
+				if pair[0] == pair[1] || pair != w.pair(client, i) {
+					t.Fatalf("%s: client %d has the pair %v, and then %v", w, client, pair, w.pair(client, i))
+				}
+				for _, key := range pair {
+					seen[w][key]++
+				}
+			}
+		}
+	}
+
+	for w, want := range map[Workload]int{TwoCalls: 128, Transfer: 128, Transfers: 128, HotTransfers: 2, RandomTransfers: crowdOf} {
+		if len(seen[w]) != want {
+			t.Errorf("%s uses %d entities, want %d", w, len(seen[w]), want)
+		}
+	}
+}
+
+func TestKeysOfWorkflows(t *testing.T) {
+	t.Parallel()
+	for want, got := range map[string]string{"run-12-345": keyOf("run", 12, 345), "warm-1-2345": keyOf("warm", 1, 2345)} {
+		if got != want {
+			t.Errorf("got the key %q, want %q", got, want)
+		}
+	}
+}
+
 func TestPeersTakePartInWhatTheyCan(t *testing.T) {
 	t.Parallel()
-	o := Options{Peers: map[string]Peer{DBOS: {Workflows: openFake}, River: {Queue: openFakeQueue}}}
-	for w, want := range map[Workload]string{Throughput: DBOS, Recovery: DBOS, Tasks: River, Limited: River, Pickup: River} {
+	o := Options{Peers: map[string]Peer{Bare: BarePeer, DBOS: {Workflows: openFake}, River: {Queue: openFakeQueue}}}
+	for w, want := range map[Workload]string{
+		Throughput: Bare + " " + DBOS, Latency: Bare + " " + DBOS, Recovery: DBOS, Tasks: River, Limited: River, Pickup: River, Transfers: "",
+	} {
 		if got := strings.Join(o.taking(w), " "); got != want {
 			t.Errorf("in %s take part: %q, want %q", w, got, want)
 		}

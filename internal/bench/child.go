@@ -22,8 +22,8 @@ const jobVariable = "PERDURE_BENCH_JOB"
 func IsChild() bool { return os.Getenv(jobVariable) != "" || os.Getenv(roleVariable) != "" }
 
 // Child runs the measurement that this process was started for, and prints the result for its
-// parent. systems maps names to systems. Perdure itself is always included. A process that belongs
-// to a system plays its role instead.
+// parent. systems maps names to systems. Perdure itself and the bare committer are always included.
+// A process that belongs to a system plays its role instead.
 func Child(ctx context.Context, systems map[string]Peer) error {
 	if os.Getenv(jobVariable) == "" {
 		return play(ctx)
@@ -38,6 +38,8 @@ func Child(ctx context.Context, systems map[string]Peer) error {
 		system, known = Peer{Workflows: openPerdure, Queue: openPerdureQueue, Entities: true, Values: true}, true
 	case Dial:
 		system, known = DialPeer, true
+	case Bare:
+		system, known = BarePeer, true
 	}
 	if !known {
 		return fmt.Errorf("unknown system %q", job.System)

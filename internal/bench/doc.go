@@ -11,6 +11,11 @@
 //   - latency (W2): the same with one client.
 //   - calls: calls of entities, 64 clients that wait for the answer, each with an entity of its
 //     own.
+//   - two-calls: workflows that call two entities, one after the other. 64 clients wait for the
+//     result, each with two entities of its own.
+//   - transfer: workflows that lock two entities, call both, and unlock them, with one client.
+//   - transfers, hot-transfers, random-transfers: the same with 64 clients. Each client has two
+//     entities of its own, or all have the same two, or each workflow draws two of 100.
 //   - payload: the workflows of throughput, with an input and results of 64 KiB.
 //   - fan-out (W3): one workflow, 1,000 parallel no-op steps.
 //   - sequence (W6): one workflow, 2,000 sequential steps. Between any two of them runs a bare
@@ -34,6 +39,17 @@
 //
 // Throughput, latency, calls and tasks can also be measured behind a server ([DialPeer]): clients,
 // server and worker are three processes then, and the report has the processor time of each.
+//
+// # The bare committer
+//
+// [BarePeer] stores what throughput and latency store, without an engine. Each of its clients posts
+// five points per workflow, one after the other: the start, three steps and the end. One goroutine
+// turns all points that wait into one transaction: the guarded update of a fence, an insert of the
+// runs that start, an insert of the steps, an update of the runs that end, and one flush. So its
+// batches grow with the clients as ours do. It has one index per table, and neither lists nor
+// recovery. Our rate divided by its rate in the same round is the share of the machine that the
+// engine leaves to its users. Perdure itself needs only four commits, because it stores the last
+// outcome and the end of a workflow together.
 //
 // # Fairness
 //

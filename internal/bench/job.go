@@ -19,6 +19,7 @@ const (
 	Throughput Workload = "throughput"
 	Latency    Workload = "latency"
 	Calls      Workload = "calls"
+	TwoCalls   Workload = "two-calls"
 	Payload    Workload = "payload"
 	FanOut     Workload = "fan-out"
 	Sequence   Workload = "sequence"
@@ -31,15 +32,45 @@ const (
 	Backlog    Workload = "backlog"
 	Timers     Workload = "timers"
 
+	Transfer        Workload = "transfer"
+	Transfers       Workload = "transfers"
+	HotTransfers    Workload = "hot-transfers"
+	RandomTransfers Workload = "random-transfers"
+
 	crash Workload = "crash" // the first half of Recovery: ends with the death of the process
 )
 
 // Workloads are all workloads in the order in which they run.
-var Workloads = []Workload{Throughput, Latency, Calls, Payload, FanOut, Sequence, Recovery, History, Open, Timers, Tasks, Limited, Backlog, Pickup}
+var Workloads = []Workload{
+	Throughput, Latency, Calls, TwoCalls, Transfer, Transfers, HotTransfers, RandomTransfers, Payload, FanOut, Sequence, Recovery, History, Open,
+	Timers, Tasks, Limited, Backlog, Pickup,
+}
 
 // queued reports whether the workload needs a Queue.
 func (w Workload) queued() bool {
 	return w == Tasks || w == Limited || w == Backlog || w == Pickup
+}
+
+// entities reports whether the workload needs a system with entities.
+func (w Workload) entities() bool { return w == Calls || w == TwoCalls || w.transfers() }
+
+// transfers reports whether the workload locks entities.
+func (w Workload) transfers() bool {
+	return w == Transfer || w == Transfers || w == HotTransfers || w == RandomTransfers
+}
+
+// loads reports whether clients of the workload repeat one operation for some time, each client
+// waiting for its result.
+func (w Workload) loads() bool {
+	return w == Throughput || w == Latency || w == Payload || w.entities()
+}
+
+// clients returns how many clients such a workload has.
+func (j Job) clients() int {
+	if j.Workload == Latency || j.Workload == Transfer {
+		return 1
+	}
+	return j.Clients
 }
 
 // Job is one measurement that a child process runs.
@@ -47,8 +78,8 @@ type Job struct {
 	System   string
 	Workload Workload
 	Place    Place
-	Duration time.Duration // of Throughput, Latency, Calls, Payload and Pickup
-	Clients  int           // of Throughput, Calls and Payload
+	Duration time.Duration // of Pickup and of workloads whose clients repeat an operation
+	Clients  int           // of these workloads, except Latency and Transfer, which have one
 	Sleepers int           // of Open: the largest number of sleeping executions
 	Tasks    int           // of Tasks, Limited and Backlog: how many
 	Profile  string        // directory for profiles, or ""
@@ -99,22 +130,21 @@ func (j Job) run(ctx context.Context, p Peer) (Result, error) {
 	}
 
 	work := map[Workload]func(context.Context, Opener, *Result) error{
-		Throughput: func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, j.Clients, r) },
-		Latency:    func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, 1, r) },
-		Calls:      func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, j.Clients, r) },
-		Payload:    func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, j.Clients, r) },
-		FanOut:     j.fanOut,
-		Sequence:   j.sequence,
-		crash:      j.crash,
-		Recovery:   j.recovery,
-		History:    j.history,
-		Open:       j.open,
-		Timers:     j.timers,
-		Tasks:      queue(j.tasks),
-		Limited:    queue(j.tasks),
-		Backlog:    queue(j.backlog),
-		Pickup:     queue(j.pickup),
+		FanOut:   j.fanOut,
+		Sequence: j.sequence,
+		crash:    j.crash,
+		Recovery: j.recovery,
+		History:  j.history,
+		Open:     j.open,
+		Timers:   j.timers,
+		Tasks:    queue(j.tasks),
+		Limited:  queue(j.tasks),
+		Backlog:  queue(j.backlog),
+		Pickup:   queue(j.pickup),
 	}[j.Workload]
+	if j.Workload.loads() {
+		work = j.load
+	}
 	if work == nil {
 		return r, fmt.Errorf("unknown workload %q", j.Workload)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -13,9 +15,9 @@ import (
 // nothing is the body of a step without effect.
 func nothing(int) {}
 
-// load measures workflows of three steps, with small or large values, or calls of entities. Each
-// client waits for one result before it starts the next workflow or call.
-func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) error {
+// load measures an operation that each client repeats. A client waits for one result before it
+// starts the next operation.
+func (j Job) load(ctx context.Context, open Opener, r *Result) error {
 	m, err := openMeter(ctx, j.Place)
 	if err != nil {
 		return err
@@ -32,25 +34,11 @@ func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) erro
 		}
 	}()
 	m.parts, _ = system.(parted)
-	do := func(c, i int, name string) error { return system.Three(ctx, fmt.Sprintf("%s-%d-%d", name, c, i)) }
-	switch j.Workload {
-	case Calls:
-		caller, ok := system.(Caller)
-		if !ok {
-			return fmt.Errorf("%s has no entities", j.System)
-		}
-		do = func(c, _ int, _ string) error { return caller.Call(ctx, fmt.Sprint(c)) }
-	case Payload:
-		carrier, ok := system.(Carrier)
-		if !ok {
-			return fmt.Errorf("%s has no workflow with large values", j.System)
-		}
-		body := largeValue()
-		do = func(c, i int, name string) error {
-			return carrier.Carry(ctx, fmt.Sprintf("%s-%d-%d", name, c, i), body)
-		}
-	default: // three steps
+	do, err := j.operation(ctx, system)
+	if err != nil {
+		return err
 	}
+	clients := j.clients()
 
 	created := sqliteCommits(j.Place.Path)
 	warm, err := crowd("warm", clients, min(j.Duration/3, time.Second), do)
@@ -84,6 +72,71 @@ func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) erro
 	}
 	r.Usage.Flushes = float64(flushes) / float64(len(times)+len(warm))
 	return err
+}
+
+// operation returns what the clients of a workload do. It gets the numbers of the client and of the
+// repetition, and a name that is different for the warm-up and the measurement.
+func (j Job) operation(ctx context.Context, system System) (func(c, i int, name string) error, error) {
+	switch w := j.Workload; {
+	case w == Calls:
+		caller, ok := system.(Caller)
+		if !ok {
+			return nil, fmt.Errorf("%s has no entities", j.System)
+		}
+		return func(c, _ int, _ string) error { return caller.Call(ctx, strconv.Itoa(c)) }, nil
+
+	case w == TwoCalls || w.transfers():
+		mover, ok := system.(Mover)
+		if !ok {
+			return nil, fmt.Errorf("%s has no workflows that call entities", j.System)
+		}
+		run := mover.Transfer
+		if w == TwoCalls {
+			run = mover.CallTwo
+		}
+		return func(c, i int, name string) error { return run(ctx, keyOf(name, c, i), w.pair(c, i)) }, nil
+
+	case w == Payload:
+		carrier, ok := system.(Carrier)
+		if !ok {
+			return nil, fmt.Errorf("%s has no workflow with large values", j.System)
+		}
+		body := largeValue()
+		return func(c, i int, name string) error { return carrier.Carry(ctx, keyOf(name, c, i), body) }, nil
+
+	default: // three steps
+		return func(c, i int, name string) error { return system.Three(ctx, keyOf(name, c, i)) }, nil
+	}
+}
+
+// keyOf returns the key of a workflow. It makes one allocation, because the report counts what
+// clients allocate as well.
+func keyOf(name string, client, i int) string {
+	var space [48]byte
+	key := append(append(space[:0], name...), '-')
+	key = append(strconv.AppendInt(key, int64(client), 10), '-')
+	return string(strconv.AppendInt(key, int64(i), 10))
+}
+
+// crowdOf is the number of entities that RandomTransfers draws from.
+const crowdOf = 100
+
+// pair returns the keys of the two entities of a workflow: the same two for all clients, two of a
+// crowd, or two that belong to the client. The draw is the same in every run.
+func (w Workload) pair(client, i int) [2]string {
+	first, second := 2*client, 2*client+1
+	switch w {
+	case HotTransfers:
+		first, second = 0, 1
+	case RandomTransfers:
+		draw := rand.New(rand.NewPCG(uint64(client), uint64(i)))
+		first, second = draw.IntN(crowdOf), draw.IntN(crowdOf-1)
+		if second >= first {
+			second++
+		}
+	default:
+	}
+	return [2]string{strconv.Itoa(first), strconv.Itoa(second)}
 }
 
 // largeValue returns a text as it is common in documents: mostly plain, with some characters that

@@ -14,7 +14,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	p.line("# Perdure benchmark, %s", r.Time.Format("2006-01-02 15:04 MST"))
 	p.line("")
 	p.line("%s.", r.Machine)
-	p.line("Client, system and database share the machine. Medians of %d rounds; systems take turns, ratios are formed within a round. %s per measurement of throughput, latency and pickup.",
+	p.line("Client, system and database share the machine. Medians of %d rounds; systems take turns, ratios are formed within a round. %s per measurement in which clients repeat something.",
 		r.Rounds, r.Duration)
 
 	if most := r.loudest(); most > noisy {
@@ -73,9 +73,9 @@ func (r *Report) store(p *page, s *Store) {
 		p.line("    %s", strings.ReplaceAll(e, "\n", "\n    "))
 	}
 
-	flush, bytes := "flushes / step", "WAL B / step"
+	flush, bytes := s.flushName()+" / step", "WAL B / step"
 	if s.Kind == SQLite {
-		flush, bytes = "commits / step", "written B / step"
+		bytes = "written B / step"
 	}
 
 	for _, w := range []Workload{Throughput, Latency} {
@@ -88,15 +88,16 @@ func (r *Report) store(p *page, s *Store) {
 		}
 		p.line("")
 		p.line("### Three sequential no-op steps, clients waiting for the result: %d", clients)
-		p.table("system", "workflows/s", "steps/s", "p50 ms", "p99 ms", "CPU s / 1,000 workflows: "+cpuParts, flush, bytes, "allocations / workflow (KiB)", "RSS MiB", "others' CPU %", "workflows/s without them (estimate)")
+		p.table("system", "workflows/s", "ours is faster by", "steps/s", "p50 ms", "p99 ms", "CPU s / 1,000 workflows: "+cpuParts, flush, bytes, "allocations / workflow (KiB)", "RSS MiB", "others' CPU %", "workflows/s without them (estimate)")
 		for _, system := range s.systems(r, w) {
 			cell := s.cells(system, w)
-			p.row(system, cell(rate), cell(func(r Result) float64 { return steps * rate(r) }), cell(p50), cell(p99),
+			p.row(system, cell(rate), s.factor(system, w), cell(func(r Result) float64 { return steps * rate(r) }), cell(p50), cell(p99),
 				cpuCell(system, cell, same), cell(flushes), cell(written), cell(allocs)+" ("+cell(garbage)+")", cell(rss), cell(others), cell(alone))
 		}
 	}
 
 	s.calls(p, r)
+	s.transfers(p, r)
 	s.payload(p, r)
 	if systems := s.systems(r, FanOut, Sequence, Recovery); len(systems) > 0 {
 		s.one(p, systems)
@@ -120,6 +121,40 @@ func (s *Store) calls(p *page, r *Report) {
 		cell := s.cells(system, Calls)
 		p.row(system, cell(rate), cell(p50), cell(p99), cpuCell(system, cell, micro), cell(others), cell(alone))
 	}
+}
+
+// transfers writes the measurements of workflows that call and lock entities.
+func (s *Store) transfers(p *page, r *Report) {
+	workloads := []Workload{TwoCalls, Transfer, Transfers, HotTransfers, RandomTransfers}
+	if len(s.systems(r, workloads...)) == 0 {
+		return
+	}
+	names := map[Workload]string{
+		TwoCalls:        fmt.Sprintf("call two entities, %d clients with two each", r.Clients),
+		Transfer:        "lock two entities, call both, unlock; one client",
+		Transfers:       fmt.Sprintf("the same, %d clients with two each", r.Clients),
+		HotTransfers:    fmt.Sprintf("the same, %d clients and the same two", r.Clients),
+		RandomTransfers: fmt.Sprintf("the same, %d clients and two of %d at random", r.Clients, crowdOf),
+	}
+
+	p.line("")
+	p.line("### Workflows that call and lock entities, clients waiting for the result")
+	p.table("system", "workflow", "workflows/s", "p50 ms", "p99 ms", "CPU ms / workflow: "+cpuParts, s.flushName()+" / workflow", "written KB / workflow", "allocations / workflow (KiB)", "others' CPU %", "workflows/s without them (estimate)")
+	for _, w := range workloads {
+		for _, system := range s.systems(r, w) {
+			cell := s.cells(system, w)
+			p.row(system, names[w], cell(rate), cell(p50), cell(p99), cpuCell(system, cell, same), cell(taskFlushes), cell(writtenKB),
+				cell(allocs)+" ("+cell(garbage)+")", cell(others), cell(alone))
+		}
+	}
+}
+
+// flushName returns what Flushes counts on this kind of store.
+func (s *Store) flushName() string {
+	if s.Kind == SQLite {
+		return "commits"
+	}
+	return "flushes"
 }
 
 // payload writes the measurements of large values.
@@ -210,14 +245,11 @@ func (s *Store) tasks(p *page, r *Report) {
 
 		for _, system := range systems {
 			cell := s.cells(system, w)
-			factor, part := "–", "–"
-			if v, ok := s.ratio(system, w, rate); ok && system != Perdure {
-				factor = number(v) + "×"
-			}
+			part := "–"
 			if v, ok := s.kept(system, w, Tasks, rate); ok && w != Tasks {
 				part = number(100*v) + " %"
 			}
-			p.row(system, cell(rate), factor, part, cpuCell(system, cell, micro), cell(taskRows), cell(func(r Result) float64 { return 1000 * taskFlushes(r) }),
+			p.row(system, cell(rate), s.factor(system, w), part, cpuCell(system, cell, micro), cell(taskRows), cell(func(r Result) float64 { return 1000 * taskFlushes(r) }),
 				cell(taskWritten), cell(allocs)+" ("+cell(garbage)+")", cell(rss), cell(others), cell(alone))
 		}
 	}
@@ -304,6 +336,15 @@ func (s *Store) cells(system string, w Workload) func(func(Result) float64) stri
 		}
 		return number(v)
 	}
+}
+
+// factor writes our rate divided by that of a peer in the same round.
+func (s *Store) factor(peer string, w Workload) string {
+	v, ok := s.ratio(peer, w, rate)
+	if !ok || peer == Perdure {
+		return "–"
+	}
+	return number(v) + "×"
 }
 
 func micros(d time.Duration) string { return number(float64(d) / float64(time.Microsecond)) }

@@ -24,8 +24,10 @@ type perdureSystem struct {
 	alarm  *perdure.Workflow[alarm, perdure.Void]
 	woken  atomic.Pointer[func(int)]
 
-	counter *perdure.Entity[int]
-	add     *perdure.Operation[int, int]
+	counter  *perdure.Entity[int]
+	add      *perdure.Operation[int, int]
+	callTwo  *perdure.Workflow[[2]string, perdure.Void]
+	transfer *perdure.Workflow[[2]string, perdure.Void]
 }
 
 // newPerdureSystem defines the code of the workloads.
@@ -77,6 +79,21 @@ func newPerdureSystem(body func(int)) *perdureSystem {
 		}),
 	}
 
+	callBoth := func(ctx perdure.WorkflowCtx, pair [2]string) error {
+		if _, err := s.add.Call(ctx, pair[0], -1); err != nil {
+			return err
+		}
+		_, err := s.add.Call(ctx, pair[1], 1)
+		return err
+	}
+	s.callTwo = perdure.NewWorkflow("call-two", func(ctx perdure.WorkflowCtx, pair [2]string) (perdure.Void, error) {
+		return perdure.Void{}, callBoth(ctx, pair)
+	})
+	s.transfer = perdure.NewWorkflow("transfer", func(ctx perdure.WorkflowCtx, pair [2]string) (perdure.Void, error) {
+		set := perdure.LockSet{counter.Ref(pair[0]), counter.Ref(pair[1])}
+		return perdure.Void{}, ctx.Lock(set, func(ctx perdure.WorkflowCtx) error { return callBoth(ctx, pair) })
+	})
+
 	s.alarm = perdure.NewWorkflow("alarm", func(ctx perdure.WorkflowCtx, a alarm) (perdure.Void, error) {
 		err := ctx.Sleep(a.Due.Sub(ctx.Now()))
 		if woken := s.woken.Load(); woken != nil {
@@ -112,7 +129,7 @@ func (s *perdureSystem) SleepMany(ctx context.Context, until []time.Time, woken 
 
 // definitions returns all of the code.
 func (s *perdureSystem) definitions() []perdure.Definition {
-	return []perdure.Definition{s.three, s.chain, s.fanOut, s.sleep, s.noop, s.counter, s.carry, s.alarm}
+	return []perdure.Definition{s.three, s.chain, s.fanOut, s.sleep, s.noop, s.counter, s.carry, s.alarm, s.callTwo, s.transfer}
 }
 
 // openPerdure opens Perdure with its defaults.
@@ -140,6 +157,18 @@ func (s *perdureSystem) Three(ctx context.Context, key string) error {
 // Call implements Caller.
 func (s *perdureSystem) Call(ctx context.Context, key string) error {
 	_, err := s.add.Call(s.app.With(ctx), key, 1)
+	return err
+}
+
+// CallTwo implements Mover.
+func (s *perdureSystem) CallTwo(ctx context.Context, key string, pair [2]string) error {
+	_, err := s.callTwo.Run(s.app.With(ctx), pair, perdure.RawKey(key))
+	return err
+}
+
+// Transfer implements Mover.
+func (s *perdureSystem) Transfer(ctx context.Context, key string, pair [2]string) error {
+	_, err := s.transfer.Run(s.app.With(ctx), pair, perdure.RawKey(key))
 	return err
 }
 

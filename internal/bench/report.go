@@ -141,6 +141,7 @@ func written(r Result) float64   { return float64(r.Usage.Written) / float64(r.O
 func flushes(r Result) float64   { return r.Usage.Flushes / steps }
 func allocs(r Result) float64    { return float64(r.Usage.Allocs) / float64(r.Operations) }
 func garbage(r Result) float64   { return float64(r.Usage.Bytes) / float64(r.Operations) / (1 << 10) }
+func writtenKB(r Result) float64 { return float64(r.Usage.Written) / float64(r.Operations) / 1000 }
 func rss(r Result) float64       { return float64(r.Usage.RSS) / (1 << 20) }
 func others(r Result) float64    { return 100 * r.Usage.Others }
 func overBare(r Result) float64  { return float64(r.Steps) / float64(r.Bare) }
@@ -183,7 +184,7 @@ func (r Result) brief(err error) string {
 	switch {
 	case err != nil:
 		return "FAILED: " + err.Error()
-	case r.Workload == Throughput || r.Workload == Latency || r.Workload == Calls || r.Workload == Payload || r.Workload == Timers:
+	case r.Workload.loads() || r.Workload == Timers:
 		return fmt.Sprintf("%.0f/s, p50 %.2f ms, p99 %.2f ms, CPU %.3f ms each", rate(r), p50(r), p99(r), cpu(r))
 	case r.Workload == Tasks || r.Workload == Limited || r.Workload == Backlog:
 		return fmt.Sprintf("%.0f/s, CPU %.1f µs per task", rate(r), micro(cpu)(r))

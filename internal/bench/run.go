@@ -21,14 +21,13 @@ type Options struct {
 	Peers     map[string]Peer
 	Workloads []Workload    // all when nil
 	Rounds    int           // how often each system runs each workload that compares; 3 when 0
-	Duration  time.Duration // of one measurement of throughput, latency or pickup; 3 s when 0
-	Clients   int           // of the throughput; 64 when 0
+	Duration  time.Duration // of one measurement in which clients repeat something; 3 s when 0
+	Clients   int           // that do so; 64 when 0
 	Sleepers  int           // 100,000 when 0
 	Tasks     int           // 50,000 when 0
 	// for others to leave the machine alone, at most, before each measurement
 	Wait time.Duration
-	// directory for profiles of Perdure in throughput, latency, fan-out, sequence, tasks and
-	// pickup, or ""
+	// directory for profiles of Perdure in the workloads that compare, except recovery, or ""
 	Profile  string
 	Command  []string          // starts a child; this executable without arguments when nil
 	Progress func(line string) // receives one line per measurement; may be nil
@@ -125,7 +124,7 @@ func (o Options) measure(ctx context.Context, p Provider) *Store {
 				awaitQuiet(ctx, o.Wait)
 				begin := time.Now()
 				r, err := o.one(ctx, p, job)
-				o.Progress(fmt.Sprintf("%-9s %-10s %-8s round %d of %d  %4.1f s  %s",
+				o.Progress(fmt.Sprintf("%-9s %-16s %-12s round %d of %d  %4.1f s  %s",
 					p.Kind(), w, system, round+1, rounds, time.Since(begin).Seconds(), r.brief(err)))
 				if s.note(err) {
 					s.Results = append(s.Results, Round{Round: round, Result: r})

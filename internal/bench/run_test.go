@@ -51,13 +51,15 @@ func TestRunMeasuresPerdure(t *testing.T) {
 	for kind, place := range places {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			s := short(t, place(t), nil, Throughput, FanOut, Tasks, Limited, Pickup)
+			s := short(t, place(t), map[string]Peer{Bare: BarePeer}, Throughput, TwoCalls, Transfers, FanOut, Tasks, Limited, Pickup)
 			if l := s.Limits; s.Sync.Commits == 0 || l.Single.Commits == 0 || l.Fenced.Commits == 0 || l.Batched.RowRate() <= l.Batched.Commits {
 				t.Errorf("limits are %+v", l)
 			}
-			u := s.of(Perdure, Throughput)[0].Usage
-			if u.Process <= 0 || u.Written <= 0 || u.Flushes <= 0 || u.Allocs <= 0 || u.RSS <= 0 || (kind == Postgres) != (u.Database > 0) {
-				t.Errorf("usage is %+v", u)
+			for _, r := range []Round{s.of(Perdure, Throughput)[0], s.of(Bare, Throughput)[0], s.of(Perdure, TwoCalls)[0], s.of(Perdure, Transfers)[0]} {
+				u := r.Usage
+				if u.Process <= 0 || u.Written <= 0 || u.Flushes <= 0 || u.Allocs <= 0 || u.RSS <= 0 || (kind == Postgres) != (u.Database > 0) {
+					t.Errorf("usage of %s in %s is %+v", r.System, r.Workload, u)
+				}
 			}
 			if r := s.of(Perdure, FanOut)[0]; r.P50 <= 0 {
 				t.Errorf("fan-out took %s", r.P50)

@@ -26,6 +26,16 @@ type Caller interface {
 	Call(ctx context.Context, key string) error
 }
 
+// Mover is a system whose workflows call and lock entities. Each workflow has a key, and a pair of
+// keys of two different entities.
+type Mover interface {
+	// CallTwo runs a workflow that calls both entities, one after the other.
+	CallTwo(ctx context.Context, key string, pair [2]string) error
+	// Transfer runs a workflow that locks both entities, calls one after the other, and unlocks
+	// them.
+	Transfer(ctx context.Context, key string, pair [2]string) error
+}
+
 // Carrier is a system that carries large values.
 type Carrier interface {
 	// Carry runs a workflow with a large input. Each of its three steps returns the same value, and
@@ -54,7 +64,7 @@ type Opener func(ctx context.Context, place Place, body func(step int)) (System,
 type Peer struct {
 	Workflows Opener      // nil when it runs none
 	Queue     QueueOpener // nil when it has none
-	Entities  bool        // its systems are Callers
+	Entities  bool        // its systems are Callers and Movers
 	Values    bool        // its systems are Carriers and Alarms
 
 	// Only are the workloads that it takes part in; nil for all that it can.
@@ -72,7 +82,7 @@ func (p Peer) takes(w Workload) bool {
 		return false
 	case w.queued():
 		return p.Queue != nil
-	case w == Calls:
+	case w.entities():
 		return p.Entities
 	case w == Payload || w == Timers:
 		return p.Values

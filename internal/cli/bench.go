@@ -42,9 +42,9 @@ the one that --store names (files in its directory, databases on its server) and
 	}
 
 	cmd.Flags().StringSliceVar(&workloads, "workloads", nil, fmt.Sprintf("workloads to measure, some of %v (default all)", bench.Workloads))
-	cmd.Flags().DurationVar(&opts.Duration, "duration", 3*time.Second, "length of one measurement of throughput, latency or pickup")
+	cmd.Flags().DurationVar(&opts.Duration, "duration", 3*time.Second, "length of one measurement in which clients repeat something")
 	cmd.Flags().IntVar(&opts.Rounds, "rounds", 3, "number of measurements of each workload")
-	cmd.Flags().IntVar(&opts.Clients, "clients", 64, "number of clients that wait for results in the throughput workload")
+	cmd.Flags().IntVar(&opts.Clients, "clients", 64, "number of clients that wait for results at the same time")
 	cmd.Flags().IntVar(&opts.Sleepers, "sleepers", 100_000, "number of sleeping executions in the workload open")
 	cmd.Flags().IntVar(&opts.Tasks, "tasks", 50_000, "number of tasks in the workloads tasks and limit")
 
