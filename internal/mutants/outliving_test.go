@@ -94,6 +94,13 @@ var outliving = []mutant{
 		tests: [][]string{laneTest("TestRunIsKeptForItsWorker$")},
 	},
 	{
+		name:  "a lane forgets a run that is to be given out when it reads the run for a message",
+		file:  "internal/engine/lane/reunion.go",
+		old:   "	e.listed = true\n	if !l.keeps",
+		new:   "	e.listed = true\n	delete(r.early, e.address)\n	if !l.keeps",
+		tests: [][]string{laneTest("TestReunionForgetsNoBlockedRunOfItsOwn$")},
+	},
+	{
 		name:  "a reunion ends while workers still come back",
 		file:  "internal/engine/lane/reunion.go",
 		old:   "	l.reunion.Joined(now, l.cfg.Reunion)\n",

@@ -372,6 +372,20 @@ func TestKnownSeedsOfOutliving(t *testing.T) {
 	}
 }
 
+// TestKnownSeedsOfDrains repeats seeds that have found a bug where nodes are drained.
+func TestKnownSeedsOfDrains(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		// a run blocked before the lane had listed what the last owner left, and the lane forgot it
+		// when it read the run for a message
+		197213,
+	} {
+		if _, err := Run(seed, Options{}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 // TestKnownSeedsOfSignalOrders repeats seeds that have found a bug in orders of operators about
 // signals.
 func TestKnownSeedsOfSignalOrders(t *testing.T) {
