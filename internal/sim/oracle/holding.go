@@ -133,6 +133,14 @@ func (l *ledger) touched(b *store.Batch) (ns []*holding) {
 func (l *ledger) entities(b *store.Batch) {
 	for _, n := range l.touched(b) {
 		t := l.traces(b, n)
+		t.came = l.came(b, n)
+		// A deed that failed has no effect that could be out of order.
+		for id := range t.answers {
+			if t.answers[id].Failure != nil {
+				l.leaveLine(n, id, false)
+			}
+		}
+
 		taken := l.mailbox(b, n)
 		for i := range taken {
 			t.taken = append(t.taken, itemDeed(&taken[i]))
@@ -152,7 +160,7 @@ func (l *ledger) entities(b *store.Batch) {
 
 		// an entity that was created and removed leaves no row
 		if n.Row.Version == before.Version && n.state == nil {
-			t.rowless, t.came = true, l.came(b, n)
+			t.rowless = true
 			path, _ := l.path(n, t, nil, nil, nil)
 			l.follow(b, n, path, t)
 		}
@@ -170,10 +178,10 @@ type traces struct {
 	answers map[uint64]model.Answer
 	// taken are deeds that leave the mailbox.
 	taken []uint64
-	// rowless says that the batch writes no row of the entity. Then came has the deeds whose
-	// messages and requests the batch consumes.
+	// came are deeds whose messages and requests the batch consumes.
+	came []uint64
+	// rowless says that the batch writes no row of the entity.
 	rowless bool
-	came    []uint64
 	// applied are the deeds that the batch applies, in order.
 	applied []uint64
 }
@@ -426,7 +434,12 @@ func (l *ledger) fits(n *holding, h *scenario.Handover, t *traces) bool {
 		a, answered := t.answers[c.ID]
 		if d.oneWay || d.brief {
 			// Of a client's call that came straight to its owner and was made at once, the batch
-			// may hold only the request id.
+			// may hold only the request id, or nothing if the call has none. If it holds nothing of
+			// another call, that call was undone.
+			traced := answered || slices.Contains(t.taken, c.ID) || slices.Contains(t.came, c.ID)
+			if c.Changed && !traced && (d.named || !d.sender.IsZero()) {
+				return false
+			}
 			told = told || answered
 			continue
 		}
