@@ -29,8 +29,15 @@ var stale = []mutant{
 	{
 		name:  "a shard whose acquisition got no answer counts as served",
 		file:  "internal/engine/incarnation.go",
-		old:   "	foreign := inc.eng.foreign[s] || ",
-		new:   "	foreign := ",
+		old:   "	orphaned, foreign = inc.eng.foreign[s]\n",
+		new:   "	orphaned, foreign = false, false\n",
+		tests: [][]string{{"./internal/engine", "-run", "TestForeignShardsAfterALostAnswer$"}},
+	},
+	{
+		name:  "a node whose acquisition got no answer pardons the calls of a dead owner",
+		file:  "internal/engine/incarnation.go",
+		old:   "inc.eng.foreign[s] = !last.IsZero()",
+		new:   "inc.eng.foreign[s] = false",
 		tests: [][]string{{"./internal/engine", "-run", "TestForeignShardsAfterALostAnswer$"}},
 	},
 	{
