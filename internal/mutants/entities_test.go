@@ -31,6 +31,13 @@ var entities = []mutant{
 		tests: [][]string{laneTest("TestSuspectsAreCountedFirst$")},
 	},
 	{
+		name:  "a call that killed the last owner is made before it is in the mailbox",
+		file:  "internal/engine/lane/entity.go",
+		old:   " || remote && l.isWary(now, e.shard)) {",
+		new:   " || remote && l.isWary(now, e.shard) && l == nil) {",
+		tests: [][]string{laneTest("TestCallFromTheStoreAfterACrash$")},
+	},
+	{
 		name:  "several suspect calls run at the same time",
 		file:  "internal/engine/lane/solo.go",
 		old:   "	if s.entry != e && s.busy() {\n",
