@@ -482,9 +482,16 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 	inc.loop()
 }
 
-// knock sends a start of an existing run while the node still loads the shard.
+// knock sends a start of an existing run while the node still loads the shard. Before that it sends
+// a late copy of a request that another node may have served in between.
 func (inc *incarnation) knock(got []store.AcquiredShard) {
 	s := inc.p.Cluster
+	if s.Has(scenario.DrawnIDs) && !s.Healed && !s.Opts.Calm {
+		s.Visitor.Repeat(inc.p, func(a model.Address) bool {
+			return slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Shard == a.Shard(s.Plan.Shards) })
+		})
+	}
+
 	if s.Healed || s.Opts.Calm || !s.Chance(0.3) {
 		return
 	}

@@ -106,6 +106,9 @@ type visitor interface {
 	Ask(p *Proc, a model.Address)
 	// knock sends a message through a process, in a moment.
 	Knock(p *Proc, m model.Message)
+	// repeat sends a late copy of a request through a process, in a moment. The request was served
+	// under an id of the era of the process, at one of the addresses.
+	Repeat(p *Proc, at func(model.Address) bool)
 }
 
 // Boot starts a process in a slot.
