@@ -48,6 +48,12 @@ type doing struct {
 	order   int
 	output  model.Payload
 	refused bool // it was refused or has failed, and must never be applied
+
+	kept  bool    // it is or was in the store
+	sent  custody // since then
+	since custody // since it was in the mailbox
+	kills int     // how many processes it has killed while it was in the store
+	aside bool    // it was set aside
 }
 
 // changes reports whether the deed changes the state of an account.
@@ -250,6 +256,7 @@ func (l *ledger) came(b *store.Batch, n *holding) (ids []uint64) {
 
 // mailbox applies the items of an entity that a batch stores and takes. It returns the taken ones.
 func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem) {
+	var marked []int64
 	for _, k := range b.Taken {
 		if k.Address != n.Address.Name {
 			continue
@@ -258,13 +265,17 @@ func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem)
 		if i < 0 {
 			l.Fail("L3: item %d of %s is taken, and is not there", k.Seq, k.Address)
 		}
+		if l.marked(b, n, i) {
+			marked = append(marked, k.Seq)
+			continue
+		}
 		taken = append(taken, n.Box[i])
 		n.Box = slices.Delete(n.Box, i, i+1)
 	}
 
 	for i := range b.Mailbox {
 		r := &b.Mailbox[i]
-		if r.Address != n.Address.Name {
+		if r.Address != n.Address.Name || slices.Contains(marked, r.Item.Seq) {
 			continue
 		}
 		if k := len(n.Box); k > 0 && n.Box[k-1].Seq >= r.Item.Seq {
@@ -273,7 +284,11 @@ func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem)
 		n.Box = append(n.Box, r.Item)
 		l.s.Did(scenario.OpMailed)
 		if r.Item.Message.Kind == model.MessageCall {
-			l.Meant(&r.Item.Message).stored = true
+			d := l.Meant(&r.Item.Message)
+			if !d.stored { // a read may wait there twice
+				d.stored, d.since = true, l.custody[n.Address.Shard]
+			}
+			l.storedIn(&r.Item.Message, n.Address.Shard)
 		}
 	}
 
@@ -527,6 +542,7 @@ func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t 
 	// be older than its row.
 	barrier := slices.ContainsFunc(n.Box, func(o model.MailboxItem) bool { return o.Message.Kind == model.MessageLock && o.Seq < it.Seq })
 	switch {
+	case l.convicted(b, n, id):
 	case d.applied && d.Section == "" && barrier && !d.sender.IsZero() && !n.Address.Sick:
 		l.Fail("L27: deed %x of %s is applied to %s before a lock that was asked for first", id, d.sender, n.Address.Name)
 	case !d.oneWay && !told:
@@ -715,7 +731,7 @@ func (s *Oracle) checkDeeds() {
 		}
 
 		switch {
-		case o.Acked && !d.applied:
+		case o.Acked && !d.applied && !d.aside:
 			s.Fail("L3: %s was accepted and never done", o)
 		case o.Refused != nil && o.Tries == 1 && o.Shadow == nil && !s.isRepeated(o) && d.applied:
 			s.Fail("L5: %s was refused (%v) and done", o, o.Refused)
