@@ -224,6 +224,21 @@ func (b *board) release(now model.Time, id queue.WorkerID, r *model.TaskReport) 
 	}
 }
 
+// Quarantine implements lane.Board.
+func (b *board) Quarantine(now model.Time, a model.Address) {
+	if b.gate.Book == nil {
+		return // a report frees its permits as soon as it is applied
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, ref := range b.gate.OrphansAt(a) {
+		if _, freed := b.gate.FreeDone(now, ref); freed {
+			b.moved = true
+		}
+	}
+	b.settle(now)
+}
+
 // settleClaim says that a worker of this node is done with a claim, and that its end is durable or
 // no longer matters.
 func (b *board) settleClaim(ref model.ClaimRef, how queue.Outcome) {

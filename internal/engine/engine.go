@@ -167,7 +167,8 @@ type Engine struct {
 	isReady sync.Once
 	lives   map[model.NodeID]bool // the incarnations of this process; only Run uses it
 	// foreign are shards that the process has tried to acquire from another process, and has not
-	// served since. An attempt may succeed without an answer. Only Run uses it.
+	// served since: true if that process did not give the shard up. An attempt may succeed without
+	// an answer. Only Run uses it.
 	foreign map[model.ShardID]bool
 	former  former // only Run uses it
 	// drained says that an operator has drained this node. Its next life begins so. Only Run uses

@@ -429,12 +429,6 @@ func (e *Engine) Rebalance() {
 	e.cfg.Hints.Publish(h)
 }
 
-// isOrphaned reports whether another process owned a shard and did not give it up.
-func (inc *incarnation) isOrphaned(s model.ShardID) bool {
-	last := inc.lastOwner(s)
-	return !last.IsZero() && !inc.eng.lives[last]
-}
-
 // lastOwner returns the node that owned a shard when this node last looked; zero when it had given
 // the shard up.
 func (inc *incarnation) lastOwner(s model.ShardID) model.NodeID {
@@ -445,22 +439,28 @@ func (inc *incarnation) lastOwner(s model.ShardID) model.NodeID {
 	return inc.owners[i].Node
 }
 
-// noteForeign remembers which shards another process served last, before this node acquires them.
-// If the answer is lost, the node finds itself as their owner at the next attempt.
+// noteForeign remembers which shards another process served last, and whether that process has
+// given them up, before this node acquires them. If the answer is lost or late, the node finds
+// itself as their owner.
 func (inc *incarnation) noteForeign(shards []model.ShardID) {
 	for _, s := range shards {
-		if !inc.eng.lives[inc.lastOwner(s)] {
-			inc.eng.foreign[s] = true
+		if last := inc.lastOwner(s); !inc.eng.lives[last] {
+			inc.eng.foreign[s] = !last.IsZero()
 		}
 	}
 }
 
-// takeForeign reports whether another process served an acquired shard last. From now on this one
-// does.
-func (inc *incarnation) takeForeign(s model.ShardID) bool {
-	foreign := inc.eng.foreign[s] || !inc.eng.lives[inc.lastOwner(s)]
+// takeForeign reports whether another process served an acquired shard last, and whether that
+// process did not give it up. From now on this one serves it.
+func (inc *incarnation) takeForeign(s model.ShardID) (foreign, orphaned bool) {
+	orphaned, foreign = inc.eng.foreign[s]
 	delete(inc.eng.foreign, s)
-	return foreign
+	if !foreign {
+		last := inc.lastOwner(s)
+		foreign = !inc.eng.lives[last]
+		orphaned = foreign && !last.IsZero()
+	}
+	return foreign, orphaned
 }
 
 func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGroup, got []store.AcquiredShard, err error) {
@@ -474,9 +474,10 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	// A shard that its last owner did not free may hold the call that killed that owner. The lanes
 	// treat its calls as suspects.
 	for i := range got {
+		foreign, orphaned := inc.takeForeign(got[i].Shard)
 		// a server runs no calls itself
-		got[i].Crashed = inc.isOrphaned(got[i].Shard) && inc.eng.cfg.Lane.Reunion == 0
-		got[i].Foreign = inc.takeForeign(got[i].Shard) && inc.mayBeHeld()
+		got[i].Crashed = orphaned && inc.eng.cfg.Lane.Reunion == 0
+		got[i].Foreign = foreign && inc.mayBeHeld()
 		got[i].Handed = got[i].Foreign && inc.eng.cfg.Lane.Reunion > 0 && inc.eng.former.hasHanded(got[i].Shard, inc.lastOwner(got[i].Shard))
 	}
 	foreign := slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Foreign })

@@ -86,9 +86,10 @@ func TestHeartbeatsTakeNoClaims(t *testing.T) {
 	}
 }
 
-// A node acquires a shard of another process, and the answer is lost. At the next attempt the node
-// is the owner already, and still knows that it has not served the shard. After that, only a shard
-// that another process has served is foreign.
+// A node acquires a shard of another process that has died, and the answer is lost. At the next
+// attempt the node is the owner already, and still knows that it has not served the shard and that
+// its last owner has died: a call may have killed it. After that, only a shard that another process
+// has served is foreign. A shard that its owner has given up is no orphan.
 func TestForeignShardsAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	other, self := model.NodeID{1}, model.NodeID{2}
@@ -102,13 +103,21 @@ func TestForeignShardsAfterALostAnswer(t *testing.T) {
 	ownedBy(self)
 	inc.noteForeign([]model.ShardID{3})
 	for i, want := range []bool{true, false, false} {
-		if got := inc.takeForeign(3); got != want {
-			t.Errorf("attempt %d: foreign is %v, want %v", i, got, want)
+		if foreign, orphaned := inc.takeForeign(3); foreign != want || orphaned != want {
+			t.Errorf("attempt %d: foreign is %v, and orphaned is %v, want %v", i, foreign, orphaned, want)
 		}
 	}
 
 	ownedBy(other)
-	if !inc.takeForeign(3) {
-		t.Error("a shard that another process has served is not foreign")
+	if foreign, orphaned := inc.takeForeign(3); !foreign || !orphaned {
+		t.Error("a shard that another process has served is not foreign, or no orphan")
+	}
+
+	// Before the next attempt, the other process lives and gives the shard up.
+	inc.noteForeign([]model.ShardID{3})
+	ownedBy(model.NodeID{})
+	inc.noteForeign([]model.ShardID{3})
+	if foreign, orphaned := inc.takeForeign(3); !foreign || orphaned {
+		t.Errorf("a shard that its owner has given up: foreign %v, orphaned %v", foreign, orphaned)
 	}
 }

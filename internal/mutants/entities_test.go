@@ -3,6 +3,9 @@ package mutants
 // accounts runs simulations with entities and locks.
 var accounts = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=6", "-step=6", "-seeds=1500", "-failures=1"}
 
+// killerSeeds runs simulations with calls that kill their process.
+var killerSeeds = []string{"./internal/sim", "-run", "TestSeeds$", "-args", "-seeds=1500", "-features=killers", "-failures=1"}
+
 // laneTest and coreTest return the arguments of go test that run one test.
 func laneTest(run string) []string { return []string{"./internal/engine/lane", "-run", run} }
 func coreTest(run string) []string { return []string{"./internal/core", "-run", run} }
@@ -29,6 +32,13 @@ var entities = []mutant{
 		old:   "	b.effects = append(b.effects, effect{kind: effNoted, entry: e})\n",
 		new:   "	e.actor.entity.ReleaseNoted()\n",
 		tests: [][]string{laneTest("TestSuspectsAreCountedFirst$")},
+	},
+	{
+		name:  "a call that killed the last owner is made before it is in the mailbox",
+		file:  "internal/engine/lane/entity.go",
+		old:   " || remote && l.isWary(now, e.shard)) {",
+		new:   " || remote && l.isWary(now, e.shard) && l == nil) {",
+		tests: [][]string{laneTest("TestCallFromTheStoreAfterACrash$"), killerSeeds},
 	},
 	{
 		name:  "several suspect calls run at the same time",
@@ -63,14 +73,14 @@ var entities = []mutant{
 		file:  "internal/core/suspect.go",
 		old:   "const maxLone = 2\n",
 		new:   "const maxLone = 1\n",
-		tests: [][]string{coreTest("TestSuspectsTogetherFirst$"), laneTest("TestNobodyIsSetAsideByOneLoneDeath$")},
+		tests: [][]string{coreTest("TestSuspectsTogetherFirst$"), laneTest("TestNobodyIsSetAsideByOneLoneDeath$"), killerSeeds},
 	},
 	{
 		name:  "lone deaths are not counted",
 		file:  "internal/core/suspect.go",
 		old:   "m.Deaths+1, lone+1, self\n",
 		new:   "m.Deaths+1, lone, self\n",
-		tests: [][]string{coreTest("TestSuspects$"), laneTest("TestCallThatEndsItsProcess$")},
+		tests: [][]string{coreTest("TestSuspects$"), laneTest("TestCallThatEndsItsProcess$"), killerSeeds},
 	},
 	{
 		name:  "a mark of an owner that left in good order counts as a death",

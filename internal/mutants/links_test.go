@@ -6,6 +6,9 @@ func peerTest(run string) []string { return []string{"./internal/peerlink", "-ru
 // linkSeeds runs simulations of nodes that ask each other over connections.
 var linkSeeds = []string{"./internal/sim", "-run", "TestSeeds$", "-args", "-seeds=400", "-features=links"}
 
+// eraSeeds runs simulations of clients that draw request ids in eras.
+var eraSeeds = []string{"./internal/sim", "-run", "TestSeeds$", "-args", "-seeds=2000", "-features=drawn-ids", "-failures=1"}
+
 // links are bugs of the connections between nodes.
 var links = []mutant{
 	{
@@ -27,21 +30,21 @@ var links = []mutant{
 		file:  "internal/engine/lane/shards.go",
 		old:   "	l.eras.end()\n",
 		new:   "",
-		tests: [][]string{laneTest("TestAcquiredShardEndsEras$")},
+		tests: [][]string{laneTest("TestAcquiredShardEndsEras$"), eraSeeds},
 	},
 	{
 		name:  "a lane does not note the ids of clients that it has served",
 		file:  "internal/engine/lane/mail.go",
 		old:   "	l.eras.serve(id)\n",
 		new:   "",
-		tests: [][]string{laneTest("TestDrawnIDIsServedOnce$")},
+		tests: [][]string{laneTest("TestDrawnIDIsServedOnce$"), eraSeeds},
 	},
 	{
 		name:  "a lane forgets the ids of the era before while it still believes them",
 		file:  "internal/engine/lane/eras.go",
 		old:   "nil, x.served\n",
 		new:   "nil, nil\n",
-		tests: [][]string{laneTest("TestErasHaveABound$")},
+		tests: [][]string{laneTest("TestErasHaveABound$"), eraSeeds},
 	},
 	{
 		name:  "the lane forgets lost connections when there are many",

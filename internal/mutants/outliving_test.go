@@ -29,8 +29,15 @@ var stale = []mutant{
 	{
 		name:  "a shard whose acquisition got no answer counts as served",
 		file:  "internal/engine/incarnation.go",
-		old:   "	foreign := inc.eng.foreign[s] || ",
-		new:   "	foreign := ",
+		old:   "	orphaned, foreign = inc.eng.foreign[s]\n",
+		new:   "	orphaned, foreign = false, false\n",
+		tests: [][]string{{"./internal/engine", "-run", "TestForeignShardsAfterALostAnswer$"}},
+	},
+	{
+		name:  "a node whose acquisition got no answer pardons the calls of a dead owner",
+		file:  "internal/engine/incarnation.go",
+		old:   "inc.eng.foreign[s] = !last.IsZero()",
+		new:   "inc.eng.foreign[s] = false",
 		tests: [][]string{{"./internal/engine", "-run", "TestForeignShardsAfterALostAnswer$"}},
 	},
 	{
@@ -92,6 +99,13 @@ var outliving = []mutant{
 		old:   "					l.keepForHolder(e, h.Run)\n",
 		new:   "					e.wait.overlooked = true\n",
 		tests: [][]string{laneTest("TestRunIsKeptForItsWorker$")},
+	},
+	{
+		name:  "a lane forgets a run that is to be given out when it reads the run for a message",
+		file:  "internal/engine/lane/reunion.go",
+		old:   "	e.listed = true\n	if !l.keeps",
+		new:   "	e.listed = true\n	delete(r.early, e.address)\n	if !l.keeps",
+		tests: [][]string{laneTest("TestReunionForgetsNoBlockedRunOfItsOwn$")},
 	},
 	{
 		name:  "a reunion ends while workers still come back",

@@ -143,6 +143,13 @@ var share = []mutant{
 		tests: laneTasks("TestReportsToQuarantinedFreePermits$"),
 	},
 	{
+		name:  "the board does not learn of quarantines",
+		file:  "internal/engine/lane/careful.go",
+		old:   "		l.cfg.Board.Quarantine(now, e.address)\n",
+		new:   "		_ = now\n",
+		tests: append(laneTasks("TestBoardLearnsOfQuarantines$"), []string{"./internal/sim", "-run", "TestKnownSeedsOfPermits$"}),
+	},
+	{
 		name:  "a report frees the permits of a body that another worker runs",
 		file:  "internal/engine/flow/boardgate.go",
 		old:   "	if o.worker != id {\n",

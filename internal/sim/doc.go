@@ -67,6 +67,10 @@
 //   - In some seeds nodes have different weights, and operators drain them (drain). In the end each
 //     shard belongs to the node that it is proposed for.
 //   - In some seeds states of accounts expire (expire).
+//   - In some seeds users are clients of servers: they draw request ids in the eras of lanes (ids).
+//     Eras are short, and late copies of requests come when a lane gets a shard back.
+//   - In some seeds users make calls of entities that kill the process that makes them (killer).
+//     Such a call is set aside after a few deaths, and no other call is set aside too early.
 //   - In some seeds workers have versions and pin the runs that they start. Deploys take all
 //     workers of a version away for a while (pin).
 //

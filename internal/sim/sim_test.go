@@ -213,7 +213,7 @@ func TestKnownSeedsOfRefusals(t *testing.T) {
 }
 
 // older turns off the features that were added after these seeds were found.
-var older = scenario.Features{Off: scenario.StartOptions | scenario.SignalOrders | scenario.Outliving | scenario.Slots | scenario.Drains | scenario.Expiring | scenario.Together}
+var older = scenario.Features{Off: scenario.StartOptions | scenario.SignalOrders | scenario.Outliving | scenario.Slots | scenario.Drains | scenario.Expiring | scenario.Together | scenario.DrawnIDs}
 
 // TestKnownSeedsOfLending repeats seeds that have found a bug in the lending of slots.
 func TestKnownSeedsOfLending(t *testing.T) {
@@ -315,6 +315,9 @@ func TestKnownSeedsOfPermits(t *testing.T) {
 		// a claim was found again after its permit had gone to another task, and the next attempt
 		// of its task started with the permit that it did not have
 		137675, 151337,
+		// the time of a claim was over, the store refused that, and the report of the claim was in
+		// the inbox, because the shard had moved: the claim kept its permit
+		99521,
 		// an owner stopped a claim that the store had not taken, made it again under the same
 		// number, and the lender did not take it, again and again
 		56302,
@@ -364,6 +367,20 @@ func TestKnownSeedsOfOutliving(t *testing.T) {
 		46361,
 	} {
 		if _, err := Run(seed, Options{Features: scenario.Features{On: scenario.Outliving, Off: scenario.Drains | scenario.Together}}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestKnownSeedsOfDrains repeats seeds that have found a bug where nodes are drained.
+func TestKnownSeedsOfDrains(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		// a run blocked before the lane had listed what the last owner left, and the lane forgot it
+		// when it read the run for a message
+		197213,
+	} {
+		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}

@@ -236,9 +236,12 @@ func (k *BoardGate) FreeReported(now model.Time, id queue.WorkerID, r *model.Tas
 	return k.FreeOrphan(now, r.Ref, OutcomeOf(r))
 }
 
-// FreeDone frees what an orphan holds whose worker no longer executes it, before its task asks for
-// permits again. It returns the outcome of the attempt. The task must not take over these permits:
-// they may exceed the limit, if they were freed before and the claim was found again (Hold).
+// FreeDone frees what an orphan holds whose worker no longer executes it. It returns the outcome of
+// the attempt. There are two reasons:
+//
+//   - Its task asks for permits again. The task must not take over these permits: they may exceed
+//     the limit, if they were freed before and the claim was found again (Hold).
+//   - Its run is quarantined, so the end of the claim cannot become durable now.
 func (k *BoardGate) FreeDone(now model.Time, ref model.TaskRef) (how queue.Outcome, freed bool) {
 	o := k.orphans[ref]
 	if o == nil {
@@ -253,6 +256,14 @@ func (k *BoardGate) FreeDone(now model.Time, ref model.TaskRef) (how queue.Outco
 		how = OutcomeOf(report)
 	}
 	return how, k.FreeOrphan(now, claim, how)
+}
+
+// OrphansAt returns the tasks at an address whose orphans this node counts, in order.
+func (k *BoardGate) OrphansAt(a model.Address) []model.TaskRef {
+	if len(k.orphans) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(k.orphanTasks(), func(ref model.TaskRef) bool { return ref.Address != a })
 }
 
 // OutcomeOf returns the outcome of an attempt by its report; nil if there is none.

@@ -264,3 +264,43 @@ func TestPermitThatIsFoundAgain(t *testing.T) {
 	k.Give(now, next, queue.Succeeded)
 	pass(it, true)
 }
+
+// The time of a claim is over, and its worker has reported. The end of the claim cannot be stored,
+// because its run is quarantined, so the claim needs no permit any longer. A claim keeps its permit
+// while its worker executes it, and so does a claim of another run.
+func TestPermitOfATimeoutThatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	const now, worker = model.Time(100), queue.WorkerID(1)
+	executes := true
+	k := NewBoardGate(ledger.New(1), func(_ queue.WorkerID, c model.ClaimRef) (bool, *model.TaskReport) {
+		if executes {
+			return true, nil
+		}
+		return false, &model.TaskReport{Ref: c}
+	})
+	k.SetRules(now, oneAtATime(t), queue.New(queue.Config{Gate: k}))
+	it, next := limitedItem("it"), limitedItem("next")
+	quarantine := func(a model.Address) {
+		for _, ref := range k.OrphansAt(a) {
+			k.FreeDone(now, ref)
+		}
+	}
+	pass := func(it *queue.Item, want bool) {
+		t.Helper()
+		if ok, why := take(t, now, k, it); ok != want {
+			t.Fatalf("%s is let through: %v (%s)", it.Ref, ok, why)
+		}
+	}
+
+	pass(it, true)
+	k.RecordWorker(it.Ref, 1, worker)
+	k.Give(now, it, queue.Failed) // its time is over
+	quarantine(it.Ref.Address)
+	pass(next, false) // the worker does not know that
+
+	executes = false
+	quarantine(next.Ref.Address)
+	pass(next, false)
+	quarantine(it.Ref.Address)
+	pass(next, true)
+}

@@ -30,6 +30,10 @@ type Board interface {
 	// stored now, because its run is quarantined. The claim needs no permits any longer: its task
 	// cannot start again before the end of the claim is stored.
 	Release(now model.Time, id queue.WorkerID, r *model.TaskReport)
+	// Quarantine says that no end of a claim at an address can be stored now. Claims there whose
+	// workers have reported need no permits any longer, as in Release. The reports may be with
+	// another lane or in the store, so the lane cannot name them.
+	Quarantine(now model.Time, a model.Address)
 	// RetryAfter says that the other side of a claimed task must not be called before a time.
 	RetryAfter(now model.Time, it *queue.Item, until model.Time)
 	// Find returns the worker that a history names, or 0 when it is not here. has reports whether

@@ -431,6 +431,9 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	// From here on the lane refuses inputs for the address.
 	e.quarantine.why, e.quarantine.until = &why, now.Add(l.cfg.QuarantineFor)
 	l.unpost(now, e) // a worker that executes one of its tasks continues
+	if l.cfg.Board != nil && !e.isEntity() {
+		l.cfg.Board.Quarantine(now, e.address)
+	}
 	// the run is unknown, so the lane finds the workers of its claims when it reads the run
 	l.handOverAgain(e)
 	e.wait.reasons = []model.Reason{why}

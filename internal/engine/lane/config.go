@@ -71,6 +71,10 @@ type Config struct {
 	// MaxLoads bounds the reads in flight; 64.
 	MaxLoads int
 
+	// EraIDs is how many ids of clients the lane serves in an era, see eras; 16,384. The lane keeps
+	// eight bytes for each of them until the next era is over.
+	EraIDs int
+
 	// TimerWindow bounds the timers in memory; 50,000.
 	TimerWindow int
 	// TimerHorizon is how far ahead the lane reads timers; 30 s.
@@ -117,6 +121,7 @@ func (c *Config) withDefaults() {
 	set(&c.MaxBacklog, 10_000)
 	set(&c.PerKey, 64)
 	set(&c.MaxLoads, 64)
+	set(&c.EraIDs, 16<<10)
 	set(&c.TimerWindow, 50_000)
 
 	setD(&c.MaxWait, 5*time.Second)

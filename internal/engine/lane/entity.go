@@ -134,7 +134,7 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 		// The call runs at most once, so it starts after the row that brought it is gone.
 		a.Held = m.Brief
 	}
-	if in.origin.passed && m.Kind == model.MessageCall {
+	if m.Kind == model.MessageCall && (in.origin.passed || remote && l.isWary(now, e.shard)) {
 		a.Held, a.Early = true, true
 	}
 

@@ -128,6 +128,7 @@ type shard struct {
 	id model.ShardID
 	// changes with each acquisition: results of reads from an earlier tenure are out of date
 	tenure   int
+	since    model.Time              // when the lane acquired it
 	received map[model.ShardID]int64 // committed cursors, by sender
 	sent     map[model.ShardID]int64 // last committed position, by receiver
 	underway map[model.ShardID]int   // messages in batches that are not committed, by receiver

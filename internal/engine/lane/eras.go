@@ -18,16 +18,13 @@ import (
 // shards, another owner may have served requests to them. Then all earlier eras end, and the lane
 // looks their ids up.
 
-// maxEra is how many ids the lane serves in an era. It keeps a number of eight bytes for each of
-// them until the next era is over.
-const maxEra = 16 << 10
-
 // eras knows the ids that clients have drawn in the last two eras. The zero value has no era:
 // nothing is known.
 type eras struct {
 	name, before         string // of the current era and of the one before it; empty for none
 	served, servedBefore map[uint64]struct{}
 	draw                 func() model.RunID
+	most                 int // ids that the lane serves in an era
 }
 
 // current returns the name of the current era. It draws a name that nobody can guess: a client
@@ -41,14 +38,14 @@ func (x *eras) current() string {
 }
 
 // end ends all eras.
-func (x *eras) end() { *x = eras{draw: x.draw} }
+func (x *eras) end() { *x = eras{draw: x.draw, most: x.most} }
 
 // serve notes that the lane serves a request.
 func (x *eras) serve(id string) {
 	if !model.IsDrawnID(id) {
 		return
 	}
-	if len(x.served) >= maxEra {
+	if len(x.served) >= x.most {
 		x.name, x.before, x.served, x.servedBefore = "", x.name, nil, x.served
 	}
 	if x.served == nil {

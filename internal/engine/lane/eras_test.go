@@ -107,12 +107,13 @@ func TestAcquiredShardEndsEras(t *testing.T) {
 // them, and older ones are looked up.
 func TestErasHaveABound(t *testing.T) {
 	t.Parallel()
+	const most = 100
 	draw := 0
-	x := lane.NewEras(func() model.RunID { draw++; return model.RunID{15: byte(draw)} })
+	x := lane.NewEras(most, func() model.RunID { draw++; return model.RunID{15: byte(draw)} })
 	first := x.Current()
 	early, late := model.DrawnID("early", first), model.DrawnID("late", first)
 	serve := func() {
-		for i := range lane.MaxEra {
+		for i := range most {
 			x.Serve(model.DrawnID(fmt.Sprint(i), x.Current()))
 		}
 	}
@@ -126,7 +127,7 @@ func TestErasHaveABound(t *testing.T) {
 	if x.IsNew(early) || x.IsNew(late) {
 		t.Errorf("in the third era: early %v, late %v", x.IsNew(early), x.IsNew(late))
 	}
-	if n := x.Kept(); n > 2*lane.MaxEra {
+	if n := x.Kept(); n > 2*most {
 		t.Errorf("keeps %d ids", n)
 	}
 }

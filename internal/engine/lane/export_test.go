@@ -51,11 +51,8 @@ func (ls *lostLinks) Forgot() model.Time { return ls.forgot }
 // Eras are the eras of a lane.
 type Eras = eras
 
-// MaxEra is how many ids an era has.
-const MaxEra = maxEra
-
-// NewEras returns eras whose names draw draws.
-func NewEras(draw func() model.RunID) *Eras { return &eras{draw: draw} }
+// NewEras returns eras of so many ids, whose names draw draws.
+func NewEras(most int, draw func() model.RunID) *Eras { return &eras{draw: draw, most: most} }
 
 // Current returns the name of the current era.
 func (x *eras) Current() string { return x.current() }

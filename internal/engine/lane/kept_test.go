@@ -153,6 +153,8 @@ func (b *bench) Release(_ model.Time, _ queue.WorkerID, r *model.TaskReport) {
 	b.released = append(b.released, r.Ref)
 }
 
+func (b *bench) Quarantine(_ model.Time, a model.Address) { b.quarantined = append(b.quarantined, a) }
+
 // A report for a quarantined run frees the permits of its claim at once, whether the lane has room
 // for the report or not: the worker is done, and other runs may wait for the permits. A claim whose
 // worker has not reported keeps them.
@@ -171,5 +173,16 @@ func TestReportsToQuarantinedFreePermits(t *testing.T) {
 				t.Errorf("the permits of %v are free, want those of %v", b.released, claims[0].Ref)
 			}
 		})
+	}
+}
+
+// A time-out of a claim may be what the store refuses, while the report of the claim is with
+// another node or in the store. Then no report comes by that the lane could release. So the lane
+// tells the board about each quarantine, whatever input caused it.
+func TestBoardLearnsOfQuarantines(t *testing.T) {
+	t.Parallel()
+	_, b, bad, _ := quarantinedWithTasks(t, 1)
+	if !slices.Equal(b.quarantined, []model.Address{bad}) {
+		t.Fatalf("the board knows about the quarantine of %v, want %v", b.quarantined, bad)
 	}
 }

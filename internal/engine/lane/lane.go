@@ -90,7 +90,7 @@ func New(cfg Config) *Lane {
 	l.mail = newMailroom()
 	l.workers = newWorkers(&cfg)
 	l.reunion = newReunion()
-	l.eras.draw = cfg.NewRun
+	l.eras.draw, l.eras.most = cfg.NewRun, cfg.EraIDs
 
 	return l
 }

@@ -131,13 +131,13 @@ func (l *Lane) rememberOurs(e *entry) {
 func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 	r := &l.reunion
 	e.listed = true
-	delete(r.early, e.address)
 	if !l.keeps(e.shard) || !l.hasHolder(e) || l.isOurs(e, run) {
 		return false
 	}
 	if _, here := r.holders[model.HeldRun{Address: e.address, Run: run}]; here {
 		return false
 	}
+	delete(r.early, e.address) // the end of the wait gives it out
 	r.waiting[e.address] = run
 	return true
 }

@@ -148,6 +148,49 @@ func TestReunionKeepsNoRunsOfItsOwn(t *testing.T) {
 	}
 }
 
+// A run that the lane has started itself blocks, and another worker joins before the lane has read
+// what the last owner left. That worker gets the run after the read, also if the lane has read the
+// run in between for a message, and although the list of runs is older than the run.
+func TestReunionForgetsNoBlockedRunOfItsOwn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withReunion)
+	r.dieDuringStep(key("b"))
+	r.flush()
+	isList := func(ld lane.Load) bool { return ld.Kind == lane.LoadRunnable }
+	list := slices.Clone(r.loads)
+	list = slices.DeleteFunc(list, func(ld lane.Load) bool { return !isList(ld) })
+	r.loads = slices.DeleteFunc(r.loads, isList)
+	if len(list) != 1 {
+		t.Fatalf("the lane reads %d lists of runs, want 1", len(list))
+	}
+
+	a := key("a")
+	r.rejoin(2)
+	run := r.startRun(a)
+	r.turn(a, model.Turn{Blocked: &model.Reason{Code: model.WaitStuck}})
+	r.settle()
+	delete(r.held, run) // the worker has let go by itself
+
+	r.rejoin(3)
+	r.settle()
+	r.order(model.MessageCancel, a, "cancel")
+	r.settle()
+	r.wantAnswer("cancel", "")
+	r.wantHolder(a, 0)
+
+	r.reads = func(ld *lane.Load) *lane.LoadResult {
+		if !isList(*ld) {
+			return nil
+		}
+		return &lane.LoadResult{}
+	}
+	r.loads = append(r.loads, list...)
+	r.settle()
+	if r.holder(a) == 0 {
+		t.Error("no worker gets the run")
+	}
+}
+
 // A run that was paused during a step waits for its worker, too: the step goes on during the pause.
 func TestReunionKeepsPausedRuns(t *testing.T) {
 	t.Parallel()

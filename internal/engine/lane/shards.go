@@ -24,7 +24,7 @@ func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 	ids := make([]model.ShardID, 0, len(shards))
 	for _, s := range shards {
 		sh := &shard{
-			id: s.Shard, tenure: l.tenure, received: s.Received, sent: s.Sent, crashed: s.Crashed, foreign: s.Foreign, handed: s.Handed, entries: map[*entry]struct{}{},
+			id: s.Shard, tenure: l.tenure, since: now, received: s.Received, sent: s.Sent, crashed: s.Crashed, foreign: s.Foreign, handed: s.Handed, entries: map[*entry]struct{}{},
 			underway: map[model.ShardID]int{},
 			tokens:   tokens{last: s.Tokens, reserved: s.Tokens},
 		}

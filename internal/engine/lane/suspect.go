@@ -1,6 +1,10 @@
 package lane
 
-import "github.com/perdure/perdure/internal/model"
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
 
 // A call that kills its process must not kill every process that owns its shard, one after the
 // other. When the last owner of a shard has died, the calls that it left are suspects: the lane
@@ -10,6 +14,18 @@ import "github.com/perdure/perdure/internal/model"
 // loneCalls is how many suspects of a shard run alone before a second owner has died with them.
 // Each of them costs a commit, and the calls behind it wait. Further suspects first run together.
 const loneCalls = 64
+
+// waryFor is how long a lane is wary of the calls that come to a shard whose last owner has died.
+// In this time it reads the calls that waited in the store when it acquired the shard.
+const waryFor = time.Minute
+
+// isWary reports whether a call that comes from the store may be the one that killed the last owner
+// of the shard. That owner died before the commit that put the call into its mailbox, so nothing
+// in the store says so. The lane makes such a call only after that commit. If the call kills this
+// process too, the next owner finds it in the mailbox, as a suspect.
+func (l *Lane) isWary(now model.Time, sh *shard) bool {
+	return sh.crashed && now < sh.since.Add(waryFor)
+}
 
 // suspect finds out which calls of an entity that has been read are suspects.
 func (l *Lane) suspect(e *entry) {

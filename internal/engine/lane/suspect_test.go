@@ -409,3 +409,36 @@ func TestNoteOfTheSameNode(t *testing.T) {
 	r.wantState(a, "1;bomb;3;")
 	r.wantState(b, "9;")
 }
+
+// A call in the inbox may have killed the owner before the commit that puts it into the mailbox, so
+// that nothing says so. The next owner makes such a call after that commit, and the owner after
+// that one finds a suspect. Without a crash, or later, an owner makes calls at once.
+func TestCallFromTheStoreAfterACrash(t *testing.T) {
+	t.Parallel()
+	a := ledger("a")
+	call := func(in string) model.Message {
+		return model.Message{Kind: model.MessageCall, To: a, Name: "add", Input: model.TextPayload(in), OneWay: true}
+	}
+
+	r := newRig(t)
+	r.joinEntities(1)
+	r.post(call("bomb"), "bomb")
+	r.note()
+	r.wantMaking("bomb")
+
+	r.crash()
+	r.note()
+	r.wantMaking()
+	r.settle()
+	r.wantMaking("bomb")
+	r.wantDeaths(a, "bomb:0.0")
+
+	r.crash()
+	r.makeUntil("bomb")
+	r.wantDeaths(a, "bomb:1.1")
+	r.work()
+	r.pass(2 * time.Minute)
+	r.post(call("late"), "late")
+	r.note()
+	r.wantMaking("late")
+}

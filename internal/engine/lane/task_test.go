@@ -16,14 +16,14 @@ import (
 type bench struct {
 	name string // what histories call the worker
 	*queue.Board
-	r    *rig
-	has  map[model.ClaimRef]bool
-	away bool // workers that are not here are elsewhere
-	left bool // the worker has
-
+	r       *rig
+	has     map[model.ClaimRef]bool
+	away    bool // workers that are not here are elsewhere
+	left    bool // the worker has
 	dropped bool // and has said that it does not have the claim
 
-	released []model.ClaimRef // whose permits the lane has freed
+	released    []model.ClaimRef // whose permits the lane has freed
+	quarantined []model.Address  // whose claims cannot end
 }
 
 func (b *bench) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {

@@ -184,6 +184,14 @@ func (b *board) Release(now model.Time, id queue.WorkerID, r *model.TaskReport) 
 	}
 }
 
+// Quarantine implements lane.Board.
+func (b *board) Quarantine(now model.Time, a model.Address) {
+	if b.keeper != nil && b.keeper.quarantined(now, a) {
+		b.settle(now)
+		b.moved = true
+	}
+}
+
 // freeSlot records that a worker has reported a claim.
 func (b *board) freeSlot(id queue.WorkerID, r *model.TaskReport) {
 	now := b.inc.p.Now()

@@ -89,6 +89,7 @@ func (p *Proc) Deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 		return giveUp
 	}
 
+	p.noteEra(m)
 	sh := inc.Shells[int(shard)%len(inc.Shells)]
 	put := func(now model.Time) { sh.Lane.Deliver(now, m, false, c) }
 	if m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall {

@@ -326,6 +326,18 @@ func (k *keeper) released(now model.Time, id queue.WorkerID, r *model.TaskReport
 	return true
 }
 
+// The board calls quarantined when no end of a claim at an address can be stored now.
+func (k *keeper) quarantined(now model.Time, a model.Address) (any bool) {
+	for _, ref := range k.g.OrphansAt(a) {
+		if how, freed := k.g.FreeDone(now, ref); freed {
+			k.given(ref, how)
+			k.b.inc.p.Cluster.Did(scenario.OpFreedEarly)
+			any = true
+		}
+	}
+	return any
+}
+
 // Group implements queue.Gate.
 func (k *keeper) Group(it *queue.Item) string { return k.g.Group(it) }
 

@@ -10,6 +10,33 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
+// In some seeds users are clients of servers, which draw the ids of their requests in eras, as
+// internal/remote does. A lane does not look for the answer to an id that is new in its era. What
+// must hold is what holds for all request ids: a request takes effect once, however often and
+// through whichever nodes it is sent. The answers are forgotten by their age alone: users send no
+// receipts.
+
+// Era returns the era in which clients of the process draw request ids for an address, as
+// Engine.eraOf does; empty if no lane of the process owns the address.
+func (p *Proc) Era(a model.Address) string {
+	shard := a.Shard(p.Cluster.Plan.Shards)
+	if p.Inc == nil || !p.Inc.Owner[shard] {
+		return ""
+	}
+	sh := p.Inc.Shells[int(shard)%len(p.Inc.Shells)]
+	if sh.dead {
+		return ""
+	}
+	return sh.Lane.Era()
+}
+
+// noteEra counts requests under ids of the current era.
+func (p *Proc) noteEra(m *model.Message) {
+	if era := model.EraOf(m.RequestID); era != "" && era == p.Era(m.To) {
+		p.Cluster.Did(scenario.OpDrawn)
+	}
+}
+
 // sweepIDs forgets old request ids, as incarnation.sweepOnce of the engine does, and schedules the
 // next sweep.
 func (inc *incarnation) sweepIDs() {

@@ -435,7 +435,9 @@ func (inc *incarnation) acquire(shards []model.ShardID) {
 				inc.checkAlone(got)
 				for i := range got {
 					got[i].Foreign = p.foreign[got[i].Shard] || inc.isForeign(got[i].Shard)
-					p.foreign[got[i].Shard] = got[i].Foreign // until it hears of it
+					got[i].Crashed = s.Has(scenario.Killers) && (p.orphans[got[i].Shard] || inc.isOrphaned(got[i].Shard))
+					// until it hears of it
+					p.foreign[got[i].Shard], p.orphans[got[i].Shard] = got[i].Foreign, got[i].Crashed
 				}
 				s.Ledger.Acquired(inc.self.ID, got)
 			}
@@ -444,6 +446,7 @@ func (inc *incarnation) acquire(shards []model.ShardID) {
 		OK: func() {
 			for i := range got {
 				delete(p.foreign, got[i].Shard)
+				delete(p.orphans, got[i].Shard)
 			}
 			inc.acquired(got, err)
 		}, Bad: func(e error) { inc.acquired(nil, e) },
@@ -482,9 +485,16 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 	inc.loop()
 }
 
-// knock sends a start of an existing run while the node still loads the shard.
+// knock sends a start of an existing run while the node still loads the shard. Before that it sends
+// a late copy of a request that another node may have served in between.
 func (inc *incarnation) knock(got []store.AcquiredShard) {
 	s := inc.p.Cluster
+	if s.Has(scenario.DrawnIDs) && !s.Healed && !s.Opts.Calm {
+		s.Visitor.Repeat(inc.p, func(a model.Address) bool {
+			return slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Shard == a.Shard(s.Plan.Shards) })
+		})
+	}
+
 	if s.Healed || s.Opts.Calm || !s.Chance(0.3) {
 		return
 	}

@@ -80,6 +80,12 @@ func (inc *incarnation) isForeign(shard model.ShardID) bool {
 	return last == nil || last.p != inc.p
 }
 
+// isOrphaned reports whether another process owned a shard until now and did not give it up.
+func (inc *incarnation) isOrphaned(shard model.ShardID) bool {
+	last := inc.p.Cluster.Ledger.Owner[shard]
+	return !last.IsZero() && inc.isForeign(shard)
+}
+
 // acquire gives shards to the lane, and notes until when it keeps what the last owner left.
 func (sh *shell) acquire(now model.Time, shards []store.AcquiredShard) {
 	if d := sh.s.Plan.Lane.Reunion; d > 0 && slices.ContainsFunc(shards, func(g store.AcquiredShard) bool { return g.Foreign }) {

@@ -70,6 +70,8 @@ type Proc struct {
 
 	// foreign has the shards that it took from another process and has not heard about yet.
 	foreign map[model.ShardID]bool
+	// orphans has those of them whose last owner has died.
+	orphans map[model.ShardID]bool
 
 	drained   bool  // an operator has drained it
 	leaving   bool  // it is shutting down in good order
@@ -106,6 +108,9 @@ type visitor interface {
 	Ask(p *Proc, a model.Address)
 	// knock sends a message through a process, in a moment.
 	Knock(p *Proc, m model.Message)
+	// repeat sends a late copy of a request through a process, in a moment. The request was served
+	// under an id of the era of the process, at one of the addresses.
+	Repeat(p *Proc, at func(model.Address) bool)
 }
 
 // Boot starts a process in a slot.
@@ -120,7 +125,7 @@ func (s *Cluster) Boot(slot int) {
 	}
 
 	s.pids++
-	p := &Proc{Cluster: s, Slot: slot, pid: s.pids, born: s.Now, rate: 1, foreign: map[model.ShardID]bool{}, Newer: s.Upgraded || !s.Plan.Upgrades}
+	p := &Proc{Cluster: s, Slot: slot, pid: s.pids, born: s.Now, rate: 1, foreign: map[model.ShardID]bool{}, orphans: map[model.ShardID]bool{}, Newer: s.Upgraded || !s.Plan.Upgrades}
 	p.Process = s.NewProcess(fmt.Sprintf("n%d.%d", slot, p.pid))
 	if s.Plan.Drift > 0 {
 		p.rate += s.Plan.Drift * (2*float64(s.Random()>>11)/(1<<53) - 1)
@@ -232,6 +237,15 @@ func (p *Proc) Crash() {
 	}
 	p.clerk.crash()
 	p.disperse()
+}
+
+// Kill implements host: a call of an entity ends the process, and a new one starts in its slot.
+func (p *Proc) Kill(a model.Address, deed uint64) {
+	s := p.Cluster
+	s.Ledger.Killed(a, deed)
+	p.Crash()
+	wait := kernel.OneOf(s, s.Between(0, 50)*kernel.Millisecond, s.Between(100, 2000)*kernel.Millisecond)
+	s.After(wait, nil, func() { s.Boot(p.Slot) })
 }
 
 // Pause stops the process for a while. The process does not notice.

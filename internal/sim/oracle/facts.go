@@ -395,6 +395,7 @@ func (l *ledger) Put(row *store.InboxRow) {
 	if l.Inbox[row.ID] == nil && !l.s.damaged[row.ID] { // a request that was set aside stays aside
 		c := *row
 		l.Inbox[row.ID] = &c
+		l.storedIn(&c.Message, row.Shard)
 	}
 }
 
@@ -424,7 +425,7 @@ func (l *ledger) serve(b *store.Batch, k *store.InboxKey) {
 
 func (l *ledger) deferred(b *store.Batch, row *store.InboxRow) {
 	l.owns(b, row.Shard)
-	if l.setAside(row) {
+	if l.setAside(row) || l.isSetAside(row) {
 		return
 	}
 	if a := l.Address(row.Message.To); !a.Sick {

@@ -140,7 +140,8 @@ func (s *Oracle) isRepeated(o *Op) bool {
 }
 
 // checkOrder checks that signals of one user to one address arrive in order: a signal that was
-// accepted before the user sent another one comes before it.
+// accepted before the user sent another one comes before it. A late copy says nothing about the
+// order: the first one may have been received long before.
 func (s *Oracle) checkOrder() {
 	type sent struct {
 		o     *Op
@@ -149,7 +150,7 @@ func (s *Oracle) checkOrder() {
 
 	last := map[model.Address][]sent{}
 	for _, o := range s.Ops {
-		if o.Message.Kind != model.MessageSignal || !o.Acked {
+		if o.Message.Kind != model.MessageSignal || !o.Acked || o.Shadow != nil {
 			continue
 		}
 		got := s.Ledger.signals[scenario.SignalID(o.Message.Input)]

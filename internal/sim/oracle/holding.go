@@ -48,6 +48,12 @@ type doing struct {
 	order   int
 	output  model.Payload
 	refused bool // it was refused or has failed, and must never be applied
+
+	kept  bool    // it is or was in the store
+	sent  custody // since then
+	since custody // since it was in the mailbox
+	kills int     // how many processes it has killed while it was in the store
+	aside bool    // it was set aside
 }
 
 // changes reports whether the deed changes the state of an account.
@@ -133,6 +139,14 @@ func (l *ledger) touched(b *store.Batch) (ns []*holding) {
 func (l *ledger) entities(b *store.Batch) {
 	for _, n := range l.touched(b) {
 		t := l.traces(b, n)
+		t.came = l.came(b, n)
+		// A deed that failed has no effect that could be out of order.
+		for id := range t.answers {
+			if t.answers[id].Failure != nil {
+				l.leaveLine(n, id, false)
+			}
+		}
+
 		taken := l.mailbox(b, n)
 		for i := range taken {
 			t.taken = append(t.taken, itemDeed(&taken[i]))
@@ -152,7 +166,7 @@ func (l *ledger) entities(b *store.Batch) {
 
 		// an entity that was created and removed leaves no row
 		if n.Row.Version == before.Version && n.state == nil {
-			t.rowless, t.came = true, l.came(b, n)
+			t.rowless = true
 			path, _ := l.path(n, t, nil, nil, nil)
 			l.follow(b, n, path, t)
 		}
@@ -170,10 +184,10 @@ type traces struct {
 	answers map[uint64]model.Answer
 	// taken are deeds that leave the mailbox.
 	taken []uint64
-	// rowless says that the batch writes no row of the entity. Then came has the deeds whose
-	// messages and requests the batch consumes.
+	// came are deeds whose messages and requests the batch consumes.
+	came []uint64
+	// rowless says that the batch writes no row of the entity.
 	rowless bool
-	came    []uint64
 	// applied are the deeds that the batch applies, in order.
 	applied []uint64
 }
@@ -242,6 +256,7 @@ func (l *ledger) came(b *store.Batch, n *holding) (ids []uint64) {
 
 // mailbox applies the items of an entity that a batch stores and takes. It returns the taken ones.
 func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem) {
+	var marked []int64
 	for _, k := range b.Taken {
 		if k.Address != n.Address.Name {
 			continue
@@ -250,13 +265,17 @@ func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem)
 		if i < 0 {
 			l.Fail("L3: item %d of %s is taken, and is not there", k.Seq, k.Address)
 		}
+		if l.marked(b, n, i) {
+			marked = append(marked, k.Seq)
+			continue
+		}
 		taken = append(taken, n.Box[i])
 		n.Box = slices.Delete(n.Box, i, i+1)
 	}
 
 	for i := range b.Mailbox {
 		r := &b.Mailbox[i]
-		if r.Address != n.Address.Name {
+		if r.Address != n.Address.Name || slices.Contains(marked, r.Item.Seq) {
 			continue
 		}
 		if k := len(n.Box); k > 0 && n.Box[k-1].Seq >= r.Item.Seq {
@@ -265,7 +284,11 @@ func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem)
 		n.Box = append(n.Box, r.Item)
 		l.s.Did(scenario.OpMailed)
 		if r.Item.Message.Kind == model.MessageCall {
-			l.Meant(&r.Item.Message).stored = true
+			d := l.Meant(&r.Item.Message)
+			if !d.stored { // a read may wait there twice
+				d.stored, d.since = true, l.custody[n.Address.Shard]
+			}
+			l.storedIn(&r.Item.Message, n.Address.Shard)
 		}
 	}
 
@@ -426,7 +449,12 @@ func (l *ledger) fits(n *holding, h *scenario.Handover, t *traces) bool {
 		a, answered := t.answers[c.ID]
 		if d.oneWay || d.brief {
 			// Of a client's call that came straight to its owner and was made at once, the batch
-			// may hold only the request id.
+			// may hold only the request id, or nothing if the call has none. If it holds nothing of
+			// another call, that call was undone.
+			traced := answered || slices.Contains(t.taken, c.ID) || slices.Contains(t.came, c.ID)
+			if c.Changed && !traced && (d.named || !d.sender.IsZero()) {
+				return false
+			}
 			told = told || answered
 			continue
 		}
@@ -514,6 +542,7 @@ func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t 
 	// be older than its row.
 	barrier := slices.ContainsFunc(n.Box, func(o model.MailboxItem) bool { return o.Message.Kind == model.MessageLock && o.Seq < it.Seq })
 	switch {
+	case l.convicted(b, n, id):
 	case d.applied && d.Section == "" && barrier && !d.sender.IsZero() && !n.Address.Sick:
 		l.Fail("L27: deed %x of %s is applied to %s before a lock that was asked for first", id, d.sender, n.Address.Name)
 	case !d.oneWay && !told:
@@ -702,13 +731,14 @@ func (s *Oracle) checkDeeds() {
 		}
 
 		switch {
-		case o.Acked && !d.applied:
+		case o.Acked && !d.applied && !d.aside:
 			s.Fail("L3: %s was accepted and never done", o)
 		case o.Refused != nil && o.Tries == 1 && o.Shadow == nil && !s.isRepeated(o) && d.applied:
 			s.Fail("L5: %s was refused (%v) and done", o, o.Refused)
 		}
 
-		if !o.Acked || s.Ledger.Address(o.Message.To).Sick {
+		// A late copy says nothing about the order: the first one may have been done long before.
+		if !o.Acked || o.Shadow != nil || s.Ledger.Address(o.Message.To).Sick {
 			continue
 		}
 

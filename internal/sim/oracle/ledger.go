@@ -51,10 +51,11 @@ type ledger struct {
 	onItsWay     int64 // in flight from one to another
 	destroyed    int64 // with accounts that were deleted
 
-	tenure []int // how many owners each shard has had
-	begun  []begun
-	made   int          // tasks
-	tally  [endings]int // of them, by how they ended
+	tenure  []int // how many owners each shard has had
+	custody []custody
+	begun   []begun
+	made    int          // tasks
+	tally   [endings]int // of them, by how they ended
 }
 
 // Member is a node as the store knows it.
@@ -138,7 +139,7 @@ func newLedger(s *Oracle) *ledger {
 		s: s, Runs: map[model.RunID]*Run{}, Addresses: map[model.Address]*Address{}, signals: map[uint64]*received{},
 		Pairs: map[[2]model.ShardID]*channel{}, Inbox: map[model.RunID]*store.InboxRow{}, replies: map[store.RequestKey]string{}, replied: map[store.RequestKey]model.Time{}, forgotten: map[store.RequestKey]bool{}, told: map[string]bool{}, updates: map[string]*update{},
 		Owner: make([]model.NodeID, s.Plan.Shards), Nodes: map[model.NodeID]*Member{}, asked: map[model.Link]bool{}, sends: map[model.Link]*sending{},
-		tenure: make([]int, s.Plan.Shards), letters: map[store.DeadKey]*DeadTask{}, requeues: map[model.RunID]*requeued{},
+		tenure: make([]int, s.Plan.Shards), custody: make([]custody, s.Plan.Shards), letters: map[store.DeadKey]*DeadTask{}, requeues: map[model.RunID]*requeued{},
 		holdings: map[model.Address]*holding{}, alarms: map[model.Address]model.Time{}, Doings: map[uint64]*doing{}, requested: map[string]uint64{}, released: map[lockOf]bool{},
 	}
 }

@@ -37,6 +37,7 @@ func (l *ledger) Acquired(id model.NodeID, got []store.AcquiredShard) {
 
 		l.Owner[g.Shard] = id
 		l.tenure[g.Shard]++
+		l.custody[g.Shard].pass(g.Crashed)
 		l.s.Did(scenario.OpAcquire)
 	}
 }

@@ -160,9 +160,14 @@ func (l *ledger) delete(b *store.Batch, key store.RunKey) {
 	l.s.Did(scenario.OpDeleted)
 }
 
-// hears fails if a caller gets an answer about a run that was deleted before the caller asked.
+// hears fails if a caller gets an answer about a run that was deleted before the caller asked. A
+// late copy of a request gets the answer to the first one.
 func (s *Oracle) hears(o *Op, r *Run) {
-	if r.Deleted != 0 && r.Deleted < o.Invoked {
+	asked := o.Invoked
+	if o.Shadow != nil {
+		asked = min(asked, o.Shadow.Invoked)
+	}
+	if r.Deleted != 0 && r.Deleted < asked {
 		s.Fail("I21: %s hears of %s, which was deleted before", o, scenario.Short(r.ID))
 	}
 }

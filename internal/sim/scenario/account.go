@@ -45,6 +45,7 @@ const (
 	DoRead    = "read" // a view
 	DoEcho    = "echo"
 	DoForward = "forward" // adds to an account without waiting
+	DoKill    = "kill"    // kills the process, so that it never ends
 )
 
 // deed is a call as its input encodes it. Every deed has its own id, and a repeated call has the

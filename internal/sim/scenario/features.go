@@ -35,6 +35,8 @@ const (
 	Drains                           // operators drain nodes, which have weights
 	Expiring                         // states of accounts expire
 	Together                         // nodes read several runs at once
+	DrawnIDs                         // users are clients of servers, and draw request ids in eras
+	Killers                          // some calls of entities kill the process that makes them
 	allFeatures  = iota
 )
 
@@ -179,6 +181,15 @@ var table = [allFeatures]row{
 	{
 		feature: Together, name: "together", lots: []lot{{of: 23, at: []uint64{1, 3, 4, 7, 8, 12, 13, 17, 21}}}, late: true,
 		about: "nodes read runs together that wait together, also in parts at different times",
+	},
+	{
+		feature: DrawnIDs, name: "drawn-ids", lots: []lot{{of: 29, at: []uint64{2, 6, 14, 17, 21, 27}}}, late: true,
+		about: "users are clients of servers: they draw request ids in the eras of lanes, and eras are short",
+	},
+	{
+		// A server that keeps calls for the workers of the last owner suspects none of them.
+		feature: Killers, name: "killers", lots: []lot{{of: 42, at: []uint64{12, 30}}, {of: 35, at: []uint64{1, 8}}}, needs: Entities, excludes: Outliving, late: true,
+		about: "users make calls of accounts that kill the process that makes them, also with other calls",
 	},
 }
 

@@ -143,6 +143,9 @@ func (s *Scenario) drawPlan() {
 	if s.Has(Slots) {
 		p.Slots = 1 + s.Pick(2)
 	}
+	if s.Has(DrawnIDs) {
+		p.Lane.EraIDs = kernel.OneOf(s, 0, 1, 2, 5)
+	}
 	if s.Opts.Calm {
 		return
 	}

@@ -85,6 +85,12 @@ func (t *Teller) Operate(o model.Operations) {
 	}
 
 	s.After(took, t.Process, func() {
+		if i := slices.IndexFunc(o.Calls, func(c model.OperationCall) bool { return c.Name == scenario.DoKill }); i >= 0 {
+			d, _ := scenario.DeedOf(o.Calls[i].Input)
+			t.Host.Kill(o.Entity, d.ID)
+			return
+		}
+
 		most := len(o.Calls)
 		if !s.Healed && most > 1 && s.Chance(0.15) {
 			most = 1 + s.Pick(most-1)

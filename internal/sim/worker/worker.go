@@ -81,6 +81,8 @@ type host interface {
 	Begins(run model.RunID, b, a, attempt int, since model.Time)
 	// dismiss removes a worker that has left.
 	Dismiss(w *Worker)
+	// kill ends the process because of a call of an entity.
+	Kill(a model.Address, deed uint64)
 	// dismissTeller removes a teller that has left.
 	DismissTeller(t *Teller)
 }

@@ -28,6 +28,10 @@ func (u *user) deed() *action {
 		return o
 	}
 
+	if s.Has(scenario.Killers) && !s.Healed && !s.Opts.Calm && s.Chance(0.1) {
+		return u.killer()
+	}
+
 	name, d := s.NewDeed(true)
 	m := model.Message{Kind: model.MessageCall, To: scenario.AccountAddress(s.Pick(s.Plan.Accounts)), Name: name}
 	if s.Chance(0.15) {
@@ -50,6 +54,19 @@ func (u *user) deed() *action {
 	return o
 }
 
+// killer makes a user call an entity in a way that kills the process. The user neither waits for
+// the call nor repeats it.
+func (u *user) killer() *action {
+	s := u.s
+	_, d := s.NewDeed(false)
+	o := u.op(model.Message{
+		Kind: model.MessageCall, To: scenario.AccountAddress(s.Pick(s.Plan.Accounts)), Name: scenario.DoKill, Input: d.Input(), OneWay: true,
+	})
+	o.Message.RequestID = ""
+	s.Ledger.Meant(&o.Message)
+	return o
+}
+
 // answerCall handles the answer to a call of an entity, or to an operator's order to unlock one.
 func (o *action) answerCall(a *lane.Answer, again, end func()) {
 	s, m := o.u.s, &o.Message
@@ -64,6 +81,8 @@ func (o *action) answerCall(a *lane.Answer, again, end func()) {
 		s.CheckCallAnswer(o.Op, &a.Answer)
 		end()
 	case a.Answer.Failure != nil && m.Kind == model.MessageCall && m.Name == scenario.DoFail:
+		refused()
+	case a.Answer.Failure != nil && a.Answer.Failure.Type == model.FailurePoison && s.Has(scenario.Killers):
 		refused()
 	case m.Kind == model.MessageUnlock && (kind == fault.NotFound || kind == fault.Conflict):
 		refused()

@@ -74,6 +74,7 @@ type user struct {
 	left  int // actions to draw
 	busy  bool
 	sent  uint64
+	era   string // the last one that a server has told; empty for none
 }
 
 // action is a request of a user, with everything that it takes to make it.
@@ -123,9 +124,29 @@ func (u *user) op(m model.Message) *action {
 	o := &action{u: u, Op: &oracle.Op{User: u.index, Index: len(u.s.Ops), Message: m}}
 	u.s.Ops = append(u.s.Ops, o.Op)
 	if m.Kind != 0 && u.s.Chance(0.5) {
-		o.Message.RequestID = fmt.Sprintf("req-%d", o.Index)
+		o.Message.RequestID = u.requestID(o.Index)
 	}
 	return o
+}
+
+// requestID returns an id for a request. Clients of servers draw most ids themselves, in the last
+// era that a server has told them.
+func (u *user) requestID(index int) string {
+	id := fmt.Sprintf("req-%d", index)
+	if u.s.Has(scenario.DrawnIDs) && u.s.Chance(0.8) {
+		id = model.DrawnID(id, u.era)
+	}
+	return id
+}
+
+// hearEra notes the era that a server tells with its answer to a request under a drawn id.
+func (o *action) hearEra(p *cluster.Proc, a *lane.Answer) {
+	if !model.IsDrawnID(o.Message.RequestID) || fault.Is(a.Err, fault.Timeout) || errors.Is(a.Err, cluster.ErrCrashed) {
+		return
+	}
+	if era := p.Era(o.Message.To); era != "" {
+		o.u.era = era
+	}
 }
 
 func (u *user) signal() model.Payload {
@@ -247,6 +268,26 @@ func (u *user) Knock(p *cluster.Proc, m model.Message) {
 	s.After(s.Between(0, 3*kernel.Millisecond), nil, func() { o.perform(func() {}) })
 }
 
+// Repeat implements visitor.
+func (u *user) Repeat(p *cluster.Proc, at func(model.Address) bool) {
+	s := u.s
+	var served []*oracle.Op
+	for _, o := range s.Ops {
+		if m := &o.Message; o.Acked && o.Shadow == nil && !o.Misuses && at(m.To) && model.IsDrawnID(m.RequestID) && model.EraOf(m.RequestID) == p.Era(m.To) {
+			served = append(served, o)
+		}
+	}
+	if len(served) == 0 {
+		return
+	}
+
+	o := kernel.OneOf(s, served...)
+	copied := &action{u: u, pinned: p, Op: &oracle.Op{User: o.User, Index: len(s.Ops), Message: o.Message, Shadow: o, Since: o.Since}}
+	s.Ops = append(s.Ops, copied.Op)
+	s.Did(scenario.OpLateCopy)
+	s.After(s.Between(0, 3*kernel.Millisecond), nil, func() { copied.perform(func() {}) })
+}
+
 func (u *user) signalTo(to model.Address, name string) model.Message {
 	return model.Message{Kind: model.MessageSignal, To: to, Name: name, Input: u.signal()}
 }
@@ -288,6 +329,7 @@ func (o *action) perform(then func()) {
 			return
 		}
 		answered = true
+		o.hearEra(p, a)
 		s.Mix(6, uint64(o.Index))
 		o.answer(a, then)
 	}

@@ -1,0 +1,137 @@
+package oracle
+
+import (
+	"strings"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/scenario"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// In some seeds users make calls that kill the process that makes them. What must hold: no call is
+// set aside before two owners have died while they made it alone (K1). And a call that is in the
+// store does not kill one process after the other (K2). The first owner makes it without a mark,
+// perhaps before its commit, so that the call is still in the inbox. The next one stores it first,
+// and the two after that mark it. An owner that gives the shard up in order does not count, and its
+// successor does not know what happened before: that costs up to two more processes.
+
+const (
+	loneDeaths = 2 // owners that must have died before a call is set aside
+	mostKills  = 4 // processes that a call may kill
+)
+
+// custody counts how the owners of a shard have lost it.
+type custody struct{ died, gaveUp int }
+
+// pass counts the end of an ownership.
+func (c *custody) pass(crashed bool) {
+	if crashed {
+		c.died++
+	} else {
+		c.gaveUp++
+	}
+}
+
+// storedIn notes that a call is in the store from now on.
+func (l *ledger) storedIn(m *model.Message, shard model.ShardID) {
+	if x, ok := scenario.DeedOf(m.Input); ok && m.Kind == model.MessageCall {
+		if d := l.Doings[x.ID]; d != nil && !d.kept {
+			d.kept, d.sent = true, l.custody[shard]
+		}
+	}
+}
+
+// isKept reports whether a call waits in a mailbox, in an inbox, or in a channel between shards.
+func (l *ledger) isKept(n *holding, deed uint64) bool {
+	if n.hasMail(deed) {
+		return true
+	}
+	is := func(m *model.Message) bool {
+		x, _ := scenario.DeedOf(m.Input)
+		return m.Kind == model.MessageCall && m.To == n.Address.Name && x.ID == deed
+	}
+	for _, row := range l.Inbox {
+		if is(&row.Message) {
+			return true
+		}
+	}
+	for k, c := range l.Pairs {
+		if k[0] != n.Address.Shard {
+			continue
+		}
+		for i := range c.Rows[c.Next:] {
+			if is(&c.Rows[c.Next+int64(i)].Message) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Killed checks that a call that kills its process may be made (K2).
+func (l *ledger) Killed(a model.Address, deed uint64) {
+	l.s.Did(scenario.OpKilled)
+	n, d := l.HoldingOf(a), l.Doings[deed]
+	if n.Address.Sick || !l.isKept(n, deed) {
+		return // otherwise nothing makes it again
+	}
+	d.kills++
+	if most := mostKills + 2*(l.custody[n.Address.Shard].gaveUp-d.sent.gaveUp); d.kills > most {
+		l.Fail("K2: deed %x of %s has killed %d processes, at most %d", deed, a, d.kills, most)
+	}
+}
+
+// marked replaces an item of a mailbox that a batch only marks. It returns false if the batch takes
+// the item.
+func (l *ledger) marked(b *store.Batch, n *holding, i int) bool {
+	for j := range b.Mailbox {
+		r := &b.Mailbox[j]
+		if r.Address != n.Address.Name || r.Item.Seq != n.Box[i].Seq {
+			continue
+		}
+		plain := func(m model.Message) model.Message {
+			m.Deaths, m.Lone, m.By = 0, 0, model.NodeID{}
+			return m
+		}
+		was, is := plain(n.Box[i].Message), plain(r.Item.Message)
+		if is.Kind != was.Kind || is.Name != was.Name || !is.Input.Equal(was.Input) || is.RequestID != was.RequestID || is.From != was.From {
+			l.Fail("L3: item %d of %s changes from %v to %v", r.Item.Seq, r.Address, was, is)
+		}
+		n.Box[i] = r.Item
+		l.s.Did(scenario.OpAccused)
+		return true
+	}
+	return false
+}
+
+// isSetAside reports whether a row has a call that is set aside because owners have died.
+func (l *ledger) isSetAside(row *store.InboxRow) bool {
+	return l.s.Has(scenario.Killers) && row.NotBefore == model.MaxTime && row.Message.Kind == model.MessageCall && strings.Contains(row.Message.ID, "processes died")
+}
+
+// convicted handles a call that a batch sets aside because owners have died with it (K1). It
+// returns false if the batch does not.
+func (l *ledger) convicted(b *store.Batch, n *holding, id uint64) bool {
+	for i := range b.Deferred {
+		row := &b.Deferred[i]
+		if x, _ := scenario.DeedOf(row.Message.Input); !l.isSetAside(row) || row.Message.To != n.Address.Name || x.ID != id {
+			continue
+		}
+		d := l.Doings[id]
+		if died := l.custody[n.Address.Shard].died - d.since.died; died < loneDeaths {
+			l.Fail("K1: deed %x of %s is set aside, and only %d owners have died since it was stored", id, n.Address.Name, died)
+		}
+		if d.applied {
+			l.Fail("K1: deed %x of %s is set aside, and it is applied", id, n.Address.Name)
+		}
+
+		d.aside = true
+		if d.name == scenario.DoAdd && d.sender.IsEntity() {
+			l.onItsWay -= d.amount
+			l.destroyed += d.amount
+		}
+		l.s.Did(scenario.OpConvicted)
+		return true
+	}
+	return false
+}
