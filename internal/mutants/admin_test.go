@@ -12,9 +12,30 @@ var admin = []mutant{
 	{
 		name:  "a stream outlives the key of its worker",
 		file:  "internal/grpcapi/intercept.go",
-		old:   "info.FullMethod, true, func(",
-		new:   "info.FullMethod, false, func(",
+		old:   "	long := info.FullMethod != bundleMethod\n",
+		new:   "	long := false\n",
 		tests: [][]string{{"./internal/node", "-run", "TestTenantsAndKeys$"}},
+	},
+	{
+		name:  "a key that has changed ends the calls of a stream of bundles",
+		file:  "internal/grpcapi/intercept.go",
+		old:   "	long := info.FullMethod != bundleMethod\n",
+		new:   "	long := true\n",
+		tests: bundleTest("TestBundlesAreAuthorized$"),
+	},
+	{
+		name:  "calls in bundles are not authorized one by one",
+		file:  "internal/grpcapi/bundle.go",
+		old:   "			err = s.server.authorize(ctx, clientMethod(call.GetMethod()))\n",
+		new:   "",
+		tests: bundleTest("TestBundlesAreAuthorized$"),
+	},
+	{
+		name:  "a call that its own bundle gives up goes on",
+		file:  "internal/grpcapi/bundle.go",
+		old:   "	defer s.giveUp(m.GetGivenUp()) // a bundle may have a call that it gives up\n",
+		new:   "",
+		tests: bundleTest("TestCallsThatAreGivenUpAtOnce$"),
 	},
 	{
 		name:  "any secret with a known id is accepted",
@@ -177,4 +198,9 @@ var admin = []mutant{
 		new:   "		_ = server\n",
 		tests: [][]string{{"./internal/node", "-run", "TestDrainMoves$"}},
 	},
+}
+
+// bundleTest runs a test of streams with bundled calls.
+func bundleTest(run string) [][]string {
+	return [][]string{{"./internal/grpcapi", "-run", run, "-timeout", "1m"}}
 }
