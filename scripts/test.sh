@@ -35,16 +35,26 @@ if [ -z "${TMPDIR:-}" ] && [ -d "$scratch" ] && [ "$(df --output=avail -m "$scra
 	fi
 fi
 
-# step NAME COMMAND…: announces a step and its duration, and stops the script when it fails.
+# processor sets $used to the processor time of all commands so far, in seconds. Unlike the clock,
+# it does not count what other programs do on this machine.
+processor() {
+	times >"$tally/times"
+	used=$(awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }' "$tally/times")
+}
+
+# step NAME COMMAND…: announces a step and how long it took, and stops the script when it fails.
 step() {
-	local name=$1 begin=$SECONDS
+	local name=$1 begin=$SECONDS before
 	shift
+	processor
+	before=$used
 	printf '\n==> %s\n' "$name"
 	if ! "$@"; then
 		printf '==> %s: FAILED after %d s\n' "$name" $((SECONDS - begin)) >&2
 		exit 1
 	fi
-	printf '==> %s: ok, %d s\n' "$name" $((SECONDS - begin))
+	processor
+	printf '==> %s: ok, %d s, %d s of processor time\n' "$name" $((SECONDS - begin)) $((used - before))
 }
 
 # Every package runs in one of these ways. A package that is not named here runs with the race
@@ -53,12 +63,16 @@ step() {
 # Packages without concurrency in code and tests (internal/archtest checks the state machines), and
 # packages that read programs, run in full without the detector. So do the examples: most of their
 # time is linking, which takes twice as long with the detector. `make test-long` runs them with it.
-plain='/(examples/.*|internal/(api|archtest|cadence|cluster(/host)?|codec|core(/.*)?|diagnosis|engine/(gate|lane|ledger|loan|queue|storeclock)|fault|history|model|mutants|query|schedule|sim/scenario|store|wire)|payload/zstd|perdurevet|cmd/perdurevet|scripts/tally)$'
-# Tests that do less in short mode (random inputs, the conformance of a store, damaged files, seeds
-# of the simulator) run a second time, in full without the detector.
-both='/internal/(batchjob|replay|sim|store/(memory|faultstore|sqlite))$'
+plain='/(api/perdure/v1|examples/.*|internal/(api|apidocs|archtest|authz|cadence|cluster(/host)?|codec|core(/.*)?|corpus|deploy|diagnosis|dialtest|engine/(gate|lane|ledger|loan|queue|storeclock)|fault|history|model|mutants|query|schedule|sim(/.*)?|spelling|store|telemetry/tracing|tenanttest|wire|wrong)|payload/zstd|perdurevet|cmd/perdurevet|scripts/tally)$'
+# Stores whose tests do less in short mode (the sequential groups of the conformance suite, damaged
+# files) run a second time, in full without the detector.
+both='/internal/store/(memory|faultstore|sqlite)$'
+# So do the single tests of other packages that scripts/sequential.txt lists.
+# listed PATTERN: a regular expression of the tests whose lines match PATTERN.
+listed() { grep -v '^#' scripts/sequential.txt | grep -E "$1" | awk '{ printf "%s%s", n++ ? "|" : "^(", $2 } END { print ")$" }'; }
 # Tests that start processes, break servers, or measure run without the detector, because it makes
-# them too slow for their time limits. They run in short mode.
+# them too slow for their time limits. They run in short mode. Of the PostgreSQL store, the
+# concurrent tests run with the detector, too.
 heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
 # internal/bench measures, and is a part of `make test-long`.
 long='/internal/bench$'
@@ -67,12 +81,14 @@ long='/internal/bench$'
 # package, and parts of the end-to-end and transaction suites. `make test-dial` runs all of them,
 # and the examples.
 
-# tested ARGS…: runs `go test` with them. Prints a line per package, and the failures.
+# tested ARGS…: runs `go test` with them. Prints a line per package, and the failures. `.ci/run`
+# runs all checks of `go vet`, so `go test` need not run some of them for each way to compile a
+# package.
 tally=$(mktemp -d)
 remove+=("$tally")
 results=$tally/results
 # shellcheck disable=SC2086 # flags are meant to be split
-tested() { go test -json -timeout 20m ${GOTESTFLAGS:-} "$@" | "$tally/tally" -record "$results"; }
+tested() { go test -vet=off -json -timeout 20m ${GOTESTFLAGS:-} "$@" | "$tally/tally" -record "$results"; }
 
 packages() { go list ./... | grep -vE "$long" | grep "$@"; }
 
@@ -82,15 +98,16 @@ packages() { go list ./... | grep -vE "$long" | grep "$@"; }
 #
 # The slowest packages mostly wait for servers. They come first, so that they wait while the others
 # compile. `go test` runs a package once, also when it is named twice.
-slowest='./internal/engine ./internal/flovyn . ./internal/store/postgres ./internal/engine/peer'
+slowest='./internal/flovyn ./internal/engine . ./internal/store/postgres'
 # shellcheck disable=SC2046,SC2086 # flags and packages are meant to be split
 race() {
-	CGO_ENABLED=1 PERDURE_TEST_DIAL=also tested -race -short -parallel 4 -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' $slowest $(packages -vE "$plain|$heavy")
+	CGO_ENABLED=1 PERDURE_TEST_DIAL=also tested -race -short -parallel 4 -skip "$(listed '^[^ ]+ [^ ]+$')" -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' $slowest $(packages -vE "$plain|$heavy")
 }
 # shellcheck disable=SC2046,SC2086
 whole() {
 	tested $(packages -E "$plain|$both") &&
-		tested -run 'AYearOfNights|EveryFrameBoundary' ./perduretest ./internal/remote
+		tested -run "$(listed .)" $(awk '!/^#/ { print "./" $1 }' scripts/sequential.txt | sort -u) &&
+		PERDURE_TEST_DIAL=1 tested -run "$(listed '^[.] ')" .
 }
 # Most of these tests wait for leases, servers and processes, so more of them run at once. The
 # longest package starts first, so that it does not run alone at the end. In short mode the crash
@@ -98,7 +115,7 @@ whole() {
 # minute; `make test-long` runs all of it.
 # shellcheck disable=SC2046,SC2086
 proofs() {
-	PERDURE_TEST_DIAL=also tested -short -p 3 -parallel 6 ./internal/e2e $(packages -E "$heavy" | grep -v /internal/e2e | sort -r)
+	PERDURE_TEST_DIAL=also tested -short -p 3 -parallel 6 ./internal/e2e ./internal/store/postgres $(packages -E "$heavy" | grep -v /internal/e2e | sort -r)
 }
 
 step setup scripts/setup.sh
@@ -112,4 +129,5 @@ step "first five minutes" env SLEEP=3 scripts/five-minutes.sh
 step "first workflow by curl" scripts/first-curl.sh
 totals=$("$tally/tally" -sum "$results")
 printf '\n%s\n' "$(head -n -1 <<<"$totals")"
-printf 'all green: %s, %d s\n' "$(tail -n 1 <<<"$totals")" "$SECONDS"
+processor
+printf 'all green: %s, %d s, %d s of processor time\n' "$(tail -n 1 <<<"$totals")" "$SECONDS" "$used"

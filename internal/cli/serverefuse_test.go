@@ -28,8 +28,10 @@ func refused(ctx context.Context, change func(*options), args ...string) (code i
 	if change != nil {
 		change(o)
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	// Without a deadline: the server would try until then to reach a database that it cannot use.
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer time.AfterFunc(5*time.Minute, cancel).Stop()
 	code = o.run(ctx, append([]string{"serve"}, args...))
 	return code, strings.Join(strings.Fields(err.String()), " ")
 }
@@ -97,7 +99,7 @@ func TestServeRefusesDatabases(t *testing.T) {
 		args       []string
 	}{
 		{"has the encoding SQL_ASCII", "create a database with encoding 'UTF8'", 2, server.URL("ascii"), nil, nil},
-		{"is read only", "connect to the primary", 5, server.URL("reading"), nil, nil},
+		{"is read only", "connect to the primary", 5, server.URL("reading"), nil, []string{"--store-wait", "1s"}},
 		{"synchronous_commit=off and may lose commits", "set synchronous_commit=on", 2, server.URL("careless"), nil, nil},
 		{"differ by 1h", "synchronize both clocks", 2, good, clock(90 * time.Minute), nil},
 		{"differ by -", "synchronize both clocks", 2, good, clock(-time.Hour), nil},
@@ -138,7 +140,7 @@ func TestServeRefusesStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := writeFile(t, t.TempDir(), "perdure.toml", "store = '"+url+"'")
-	code, complaint := refused(t.Context(), nil, "--config", file, "--listen", "127.0.0.1:0", "--admin-key-file", key)
+	code, complaint := refused(t.Context(), nil, "--config", file, "--listen", "127.0.0.1:0", "--admin-key-file", key, "--store-wait", "1s")
 	if code != 5 || !strings.Contains(complaint, "is read only (a standby") || !strings.Contains(complaint, "connect to the primary") {
 		t.Errorf("a standby: exit %d: %s", code, complaint)
 	}

@@ -33,12 +33,15 @@ func scenarios() []*scenario {
 }
 
 // TestCrashWalk walks through all scenarios. With the four main kinds of faults it hits every call
-// of a scenario that has few calls. Otherwise it hits every second call, or every third under the
-// race detector and in short mode. TestLongCrashWalk hits every call.
+// of a scenario that has few calls. Otherwise it hits every second call, every third under the race
+// detector, or every fourth in short mode. TestLongCrashWalk hits every call.
 func TestCrashWalk(t *testing.T) {
 	t.Parallel()
 	every := 2
-	if raceEnabled || testing.Short() {
+	switch {
+	case testing.Short():
+		every = 4
+	case raceEnabled:
 		every = 3
 	}
 	walkAll(t, every, (*scenario).walk)
@@ -79,6 +82,12 @@ func (s *scenario) walk(t *testing.T, every int) (runs, faults int64) {
 		if every = asked; i < mainKinds && plain.calls <= smallWalk && !testing.Short() {
 			every = 1
 		}
+		// A scenario with few calls is hit more often, so that each kind of fault happens in it.
+		most := plain.calls
+		if k.commits {
+			most = plain.commits
+		}
+		every = max(1, min(every, most/2))
 		if *onlyKind != "" && k.name != *onlyKind {
 			continue
 		}

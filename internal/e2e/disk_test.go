@@ -141,9 +141,11 @@ func closeOnceWhileFull(t *testing.T, s *site, filler, place string, keep *perdu
 		}
 	}()
 
+	limit := time.Second
 	eventually(t, "the store takes nothing", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
+		limit = min(2*limit, patience) // the machine may be too busy to say why within a second
 		_, err := keep.Start(app.With(ctx), noise(100_000), perdure.RawKey(key+"refused"))
 		return err != nil && strings.Contains(err.Error(), place)
 	})

@@ -29,6 +29,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 			if _, err := conn.Read(make([]byte, 1)); err == nil || time.Since(begin) > sniffTime {
 				t.Errorf("after %q: %v, %s later", said, err, time.Since(begin))
 			}
+			synctest.Wait() // the connection is closed first, and then no longer counted
 			if len(s.room) > 1 {
 				t.Errorf("%d connections are counted", len(s.room))
 			}

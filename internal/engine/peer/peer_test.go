@@ -109,7 +109,7 @@ func TestPostIsBounded(t *testing.T) {
 			st := counting{memory.New(memory.Options{}), make(chan int, 2)}
 			p := peer.New(peer.Config{Self: model.NodeID{1}, Mail: st, Hints: notify.NoHub{}, Log: slog.New(slog.DiscardHandler)})
 			body := make([]byte, size-1) // and a byte for the kind
-			for range 5000 {
+			for range want + want/4 {
 				p.Tell(model.NodeID{2}, body)
 			}
 			ctx, cancel := context.WithCancel(t.Context())

@@ -16,9 +16,13 @@ import (
 
 func TestConformanceWithoutFaults(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(*testing.T) store.Store {
+	o := storetest.Options{Open: func(*testing.T) store.Store {
 		return faultstore.Wrap(memory.New(memory.Options{}), faultstore.Config{})
-	})
+	}}
+	if testing.Short() { // with the race detector; the whole suite runs without it
+		o.Only = storetest.Overlapping()
+	}
+	storetest.RunWith(t, o)
 }
 
 // everyCall calls every method once. The node and its lanes must exist in the store.

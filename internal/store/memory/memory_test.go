@@ -17,7 +17,16 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(*testing.T) store.Store { return memory.New(memory.Options{}) })
+	storetest.RunWith(t, storetest.Options{Open: func(*testing.T) store.Store { return memory.New(memory.Options{}) }, Only: groups()})
+}
+
+// groups returns the groups of the conformance suite to run. In short mode, which the race detector
+// uses, it is a part; the package also runs in full without the detector.
+func groups() []string {
+	if testing.Short() {
+		return storetest.Overlapping()
+	}
+	return nil
 }
 
 // clocked is a store with a clock that the test moves.
@@ -36,6 +45,7 @@ func TestConformanceWithAClockOfItsOwn(t *testing.T) {
 			return c
 		},
 		Advance: func(s store.Store, d time.Duration) { s.(*clocked).now.Add(int64(d)) },
+		Only:    groups(),
 	})
 }
 
@@ -336,6 +346,9 @@ func TestCallersMayScribble(t *testing.T) {
 // as text.
 func TestSameCallsSameAnswers(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("nothing in it is concurrent")
+	}
 	trace := func(seed uint64) (out []string) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		s := memory.New(memory.Options{Shards: 64, Cluster: "c", Now: func() time.Time { return time.Unix(1000, 0) }})
@@ -384,12 +397,7 @@ func TestSameCallsSameAnswers(t *testing.T) {
 		return out
 	}
 
-	seeds := uint64(3)
-	if testing.Short() {
-		seeds = 1
-	}
-
-	for seed := range seeds {
+	for seed := range uint64(3) {
 		first := trace(seed)
 		for range 2 {
 			if d := storetest.Diff(first, trace(seed)); d != "" {

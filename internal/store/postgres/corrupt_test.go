@@ -10,6 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/postgres"
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
@@ -17,6 +18,7 @@ import (
 // committed, because its other rows belong to other executions.
 func TestStartMeetsAnUnreadableRun(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	url := pgtest.URL(t)
 	f := storetest.New(t, openURL(t, url))
 	lane := f.Join(1).Lanes[0]
@@ -64,6 +66,7 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 // an error with its name. The same holds for an item of a mailbox.
 func TestUnreadableEntity(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	url := pgtest.URL(t)
 	f := storetest.New(t, openURL(t, url))
 	broken, mistaken, well, mail := f.Counter(), f.Counter(), f.Counter(), f.Counter()
@@ -109,6 +112,7 @@ func TestUnreadableEntity(t *testing.T) {
 // A dead task that cannot be decoded is listed with the reason, and to load it returns the error.
 func TestUnreadableDeadLetter(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	url := pgtest.URL(t)
 	f := storetest.New(t, openURL(t, url))
 	s := f.Subject()

@@ -73,6 +73,7 @@ func (a tableStats) minus(b tableStats) tableStats {
 // indexes.
 func TestRowsPerWorkflow(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	// A private server: sessions that begin elsewhere on a shared one keep old versions alive for a
 	// moment.
 	base := pgtest.Start(t, pgtest.Options{}).NewDatabase(t)
@@ -110,6 +111,7 @@ func TestRowsPerWorkflow(t *testing.T) {
 // index of locked entities.
 func TestRowsPerEntity(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	base := pgtest.Start(t, pgtest.Options{}).NewDatabase(t) // a private server, as above
 	s := openURL(t, base)
 	f := storetest.New(t, s)
@@ -135,6 +137,7 @@ func TestRowsPerEntity(t *testing.T) {
 // plans were made when the tables were empty.
 func TestNothingScans(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	for _, prepared := range []bool{true, false} {
 		t.Run(fmt.Sprint("prepared ", prepared), func(t *testing.T) {
 			t.Parallel()
@@ -428,6 +431,7 @@ func entities(t *testing.T, f *storetest.Fixture, l *storetest.Lane) {
 // An idle node sends the database one query per renewal, and nothing else.
 func TestIdleBudget(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	server := pgtest.Start(t, pgtest.Options{})
 	base := server.NewDatabase(t)
 	proxy := pgproxy.New(t, server.Addr())
@@ -455,6 +459,7 @@ func TestIdleBudget(t *testing.T) {
 // over time. The server cannot remove dead versions of the fence while the snapshot exists.
 func TestOldSnapshot(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	base := pgtest.URL(t)
 	s := openURL(t, base)
 	l := newLoad(t, s, 4)

@@ -34,6 +34,7 @@ func addGroups(t *testing.T, url, groups, says string) postgres.Status {
 // Groups are added behind the shards that are there. They stay, and cannot change.
 func TestAddGroups(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	base := pgtest.URL(t)
 	addGroups(t, base, "gpu=4", "perdure migrate")
 	_ = openURL(t, base).Close()
@@ -69,6 +70,7 @@ func TestAddGroups(t *testing.T) {
 // A store without groups stays open for builds that do not know them.
 func TestStoreWithoutGroupsIsCompatible(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	base := pgtest.URL(t)
 	_ = openURL(t, base).Close()
 	var compatible int
@@ -81,6 +83,7 @@ func TestStoreWithoutGroupsIsCompatible(t *testing.T) {
 // fenced: it can neither commit nor renew its lease.
 func TestAddGroupsWithNodes(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	base := pgtest.URL(t)
 	s := openURL(t, base)
 	f := storetest.New(t, s)
@@ -102,6 +105,7 @@ func TestAddGroupsWithNodes(t *testing.T) {
 // into the inbox, except for names that choose a group: it has the wrong shard for them.
 func TestProcessWithOtherGroups(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	base := pgtest.URL(t)
 	stale := openURL(t, base)
 	addGroups(t, base, "gpu=4", "")
@@ -144,6 +148,7 @@ func TestProcessWithOtherGroups(t *testing.T) {
 // A group is refused if the store has rows of names that would belong to it.
 func TestAddGroupWhoseNamesExist(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	base := pgtest.URL(t)
 	s := openURL(t, base)
 	f := storetest.New(t, s)

@@ -64,6 +64,7 @@ func planCheck(t *testing.T) func(name, sql, want string, sorted bool, args ...a
 // their shard.
 func TestDeadPlans(t *testing.T) {
 	t.Parallel()
+	Sequential(t)
 	check := planCheck(t)
 	no := false
 	for name, c := range map[string]struct {
@@ -92,6 +93,7 @@ func TestDeadPlans(t *testing.T) {
 // of 20,000 rows no page sorts or scans them.
 func TestListingPlans(t *testing.T) {
 	t.Parallel()
+	Sequential(t)
 	check := planCheck(t)
 	label := func(values ...string) []model.LabelCondition {
 		return []model.LabelCondition{{Name: "n", Values: values}, {Name: "m", Values: []string{"x"}, Not: true}}
@@ -125,6 +127,7 @@ func TestListingPlans(t *testing.T) {
 // shard. A query for a key in all types sorts at most a page of each type.
 func TestEntityPlans(t *testing.T) {
 	t.Parallel()
+	Sequential(t)
 	check := planCheck(t)
 	for name, c := range map[string]struct {
 		q      store.EntityQuery

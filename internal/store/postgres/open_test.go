@@ -164,6 +164,7 @@ func TestMigrationInterrupted(t *testing.T) {
 
 func TestMigrations(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	base := pgtest.URL(t)
 	c := postgres.Config{URL: base, Shards: 20, AllowUnsafe: true}
 
@@ -212,6 +213,7 @@ func TestMigrations(t *testing.T) {
 // The name of a schema can only be a name.
 func TestSchemaNames(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	base := pgtest.URL(t)
 	for _, name := range []string{
 		`x"; drop table y; --`, "Perdure", "1x", "a b", "a.b", "a-b", "é", strings.Repeat("a", 49), "a\x00b", "x\n", "pg_x'",
@@ -234,6 +236,7 @@ func TestSchemaNames(t *testing.T) {
 
 func TestConfigProblems(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	base := pgtest.URL(t)
 	expectRefusal(t, postgres.Config{
 		URL: with(t, base, "prepare", "maybe", "pool", "many"), Schema: "No", Shards: -1, Lease: time.Millisecond, PoolSize: 5000,
@@ -244,6 +247,7 @@ func TestConfigProblems(t *testing.T) {
 // Open refuses a server that may lose acknowledged commits, however it was configured that way.
 func TestUnsafeServer(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	for name, server := range map[string]*pgtest.Server{
 		"fsync": pgtest.Start(t, pgtest.Options{}), "synchronous_commit": pgtest.Start(t, pgtest.Options{Fsync: true, Settings: map[string]string{"synchronous_commit": "off"}}),
 	} {
@@ -271,6 +275,7 @@ func TestUnsafeServer(t *testing.T) {
 // Neither errors nor Info carry a password.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	base := pgtest.URL(t)
 	u, err := url.Parse(base)
 	if err != nil {

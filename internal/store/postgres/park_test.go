@@ -6,6 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/postgres"
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
@@ -13,6 +14,7 @@ import (
 // blocked runs have an index.
 func TestParkingLeavesTheIndexesAlone(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	// A private server: sessions that begin elsewhere on a shared one keep old versions alive for a
 	// moment.
 	base := pgtest.Start(t, pgtest.Options{}).NewDatabase(t)

@@ -54,7 +54,7 @@ func TestOpenWaitsForServer(t *testing.T) {
 	if err := server.Stop(pgtest.Fast); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	_, err := postgres.Open(ctx, postgres.Config{URL: base, AllowUnsafe: true})
 	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "refused") || !strings.Contains(err.Error(), "attempts in") {

@@ -52,6 +52,7 @@ func (n *node) scans() (out []string) {
 // index.
 func TestHotPlans(t *testing.T) {
 	t.Parallel()
+	Sequential(t)
 	c := Config{URL: pgtest.URL(t), AllowUnsafe: true}
 	s, err := Open(t.Context(), c)
 	if err != nil {
@@ -104,6 +105,7 @@ func TestHotPlans(t *testing.T) {
 // The plans by which runs are read are kept, so they must be right from the start.
 func TestKeptPlans(t *testing.T) {
 	t.Parallel()
+	Sequential(t)
 	s, err := Open(t.Context(), Config{URL: pgtest.URL(t), AllowUnsafe: true})
 	if err != nil {
 		t.Fatal(err)
@@ -159,6 +161,7 @@ func TestKeptPlans(t *testing.T) {
 // A search for requests reads no dead letters, and a search for dead letters reads nothing else.
 func TestInboxBesideDeadLetters(t *testing.T) {
 	t.Parallel()
+	Sequential(t)
 	if want := strconv.FormatInt(int64(model.MaxTime), 10); never != want {
 		t.Fatalf("dead letters have the time %s, the statements say %s", want, never)
 	}
@@ -201,6 +204,7 @@ func TestInboxBesideDeadLetters(t *testing.T) {
 // tables whose rows are all in the range of the walk.
 func TestExpiredPlans(t *testing.T) {
 	t.Parallel()
+	Sequential(t)
 	s := openFilled(t)
 	const none, all = "'00000000-0000-0000-0000-000000000000'", "'7fffffff-0000-0000-0000-000000000000'"
 
@@ -260,6 +264,7 @@ func TestExpiredPlans(t *testing.T) {
 // once at runs that have left nothing there.
 func TestSweepPlans(t *testing.T) {
 	t.Parallel()
+	Sequential(t)
 	s := openFilled(t)
 	err := s.work(t.Context(), "explain", true, func(ctx context.Context, c *pgx.Conn) error {
 		if _, err := c.Exec(ctx, s.sql(`insert into {schema}.garbage (run, shard)
@@ -413,3 +418,17 @@ func Fill(t testing.TB, s *Store) {
 		t.Fatal(err)
 	}
 }
+
+// Sequential skips a test in short mode with the race detector: nothing in the test is concurrent.
+// The fast suite also runs the package without the detector, and `make test` runs everything with
+// it.
+func Sequential(t testing.TB) {
+	t.Helper()
+	if raceEnabled && testing.Short() {
+		t.Skip("nothing in it is concurrent")
+	}
+}
+
+// OverlappingOnly reports whether the conformance suite leaves out the groups in which nothing is
+// concurrent, for the reason of [Sequential].
+func OverlappingOnly() bool { return raceEnabled && testing.Short() }

@@ -104,7 +104,11 @@ func (f *family) options() storetest.Options {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.RunWith(t, newFamily(t, nil).options())
+	o := newFamily(t, nil).options()
+	if postgres.OverlappingOnly() {
+		o.Only = storetest.Overlapping()
+	}
+	storetest.RunWith(t, o)
 }
 
 // As behind a pooler: no prepared statements and no session settings. The pool has one connection.

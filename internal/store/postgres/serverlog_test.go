@@ -7,6 +7,7 @@ import (
 
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/postgres"
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
@@ -14,6 +15,7 @@ import (
 // an error that explains itself.
 func TestServerLog(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	server := pgtest.Start(t, pgtest.Options{})
 	s := openURL(t, server.NewDatabase(t))
 	f := storetest.New(t, s)

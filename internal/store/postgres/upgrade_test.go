@@ -8,6 +8,7 @@ import (
 
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/postgres"
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
@@ -52,6 +53,7 @@ func openUpgraded(t *testing.T, version int, undo ...string) (*storetest.Fixture
 
 func TestUpgradeBeforeTasks(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	f, lane := openUpgraded(t, 5, slices.Concat(dropEntities, dropTasks, []string{`drop table perdure.leaving`, `drop table perdure.peer_mail`})...)
 	f.WantTasks(lane)
 }
@@ -59,6 +61,7 @@ func TestUpgradeBeforeTasks(t *testing.T) {
 // Older versions took tokens from the clock. After the upgrade, tokens start above it.
 func TestUpgradeBeforeTokens(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	began := time.Now()
 	f, _ := openUpgraded(t, 9, dropTokens...)
 	if got := f.Join(1).Acquire(1); len(got) != 1 || got[0].Tokens < began.UnixMicro() {
@@ -68,6 +71,7 @@ func TestUpgradeBeforeTokens(t *testing.T) {
 
 func TestUpgradeBeforeEntities(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	f, lane := openUpgraded(t, 8, dropEntities...)
 	f.WantEntities(lane)
 }
@@ -76,6 +80,7 @@ func TestUpgradeBeforeEntities(t *testing.T) {
 // their reason.
 func TestUpgradeFillsReasons(t *testing.T) {
 	t.Parallel()
+	postgres.Sequential(t)
 	base := pgtest.URL(t)
 	s := openURL(t, base)
 	f := storetest.New(t, s)

@@ -39,7 +39,7 @@ func TestConformance(t *testing.T) {
 	}
 
 	if testing.Short() { // with the race detector; the whole suite runs without it, see sequential
-		o.Only = []string{"handle", "commit", "fence", "leases", "shards", "concurrency", "durability", "random"}
+		o.Only = storetest.Overlapping()
 	}
 	storetest.RunWith(t, o)
 }

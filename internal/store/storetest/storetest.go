@@ -55,10 +55,11 @@ type Options struct {
 	Alone bool
 }
 
-// Run runs the suite on an adapter without durability that one process opens.
-func Run(t *testing.T, open func(t *testing.T) store.Store) {
-	t.Helper()
-	RunWith(t, Options{Open: open})
+// Overlapping returns the groups of tests in which calls overlap, and the groups about the rules
+// that overlapping calls rely on: fences, leases and the life of a handle. With the race detector
+// an adapter may run only these; in the other groups one goroutine calls the store.
+func Overlapping() []string {
+	return []string{"handle", "commit", "fence", "leases", "shards", "concurrency", "durability", "shared", "random"}
 }
 
 // RunWith runs the suite.

@@ -1,0 +1,41 @@
+package archtest
+
+import (
+	"fmt"
+	"strings"
+)
+
+// checkSequential compares the list of tests that the fast suite runs without the race detector
+// (scripts/sequential.txt) with the tests that there are. The script selects tests by name alone,
+// so a name that two packages have would leave out one of them.
+func checkSequential(m *module, list string) (problems []string) {
+	where := map[string][]string{}
+	for _, p := range m.packages {
+		for name := range p.findTests().tests {
+			where[name] = append(where[name], p.dir)
+		}
+	}
+
+	for i, line := range strings.Split(strings.TrimSuffix(list, "\n"), "\n") {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		wrong := func(format string, args ...any) {
+			problems = append(problems, fmt.Sprintf("sequential.txt:%d: ", i+1)+fmt.Sprintf(format, args...))
+		}
+		words := strings.Split(line, " ")
+		if len(words) != 2 && (len(words) != 3 || words[2] != "also") {
+			wrong("%q is not a directory and a test, with or without \"also\"", line)
+			continue
+		}
+		switch dirs := where[words[1]]; {
+		case len(dirs) == 0:
+			wrong("no package has %s", words[1])
+		case len(dirs) > 1:
+			wrong("%s is in %s", words[1], strings.Join(dirs, " and "))
+		case dirs[0] != words[0]:
+			wrong("%s is in %s, not in %s", words[1], dirs[0], words[0])
+		}
+	}
+	return problems
+}
