@@ -34,6 +34,10 @@ type NodeInfo struct {
 	// Groups are the shard groups whose shards the node takes; none means the default group. Only a
 	// store that nodes share keeps it.
 	Groups []string
+	// Home is the process of the node: an id that stays the same when the process registers again
+	// under another ID. Zero means that the node is of an older build, which does not name its
+	// remote workers, see Workers. Only a store that nodes share keeps it.
+	Home model.NodeID
 
 	// Sole means that no other process has the store open. Register then removes every other node,
 	// without regard to its lease, because it belongs to a dead process or to an earlier life of

@@ -40,6 +40,7 @@ type Store interface {
 	Tasks
 	Settings
 	Peers
+	Workers
 	Audit
 }
 

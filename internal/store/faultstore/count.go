@@ -50,6 +50,8 @@ const (
 	LoadSettings
 	PutPeerMail
 	TakePeerMail
+	NameWorkers
+	WorkerHomes
 	PutAudit
 	ListAudit
 	LoadEntity
@@ -65,7 +67,7 @@ var methodNames = [methods]string{
 	"load events", "load timers", "load run", "load runs", "load timers of a run", "load messages", "load inbox", "put inbox", "load replies", "list", "count", "tally",
 	"load events of a kind", "find last event", "load labels", "load outcomes", "load refused requests", "load tenants", "members", "sweep",
 	"load dead task", "list dead tasks", "count dead tasks", "group dead tasks", "load old dead tasks", "load data of tasks", "load log lines",
-	"put setting", "delete setting", "list settings", "load settings", "put peer mail", "take peer mail", "put audit", "list audit",
+	"put setting", "delete setting", "list settings", "load settings", "put peer mail", "take peer mail", "name workers", "worker homes", "put audit", "list audit",
 	"load entity", "load mailbox", "load mailboxes", "list entities",
 }
 

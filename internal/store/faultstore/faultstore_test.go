@@ -72,6 +72,8 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.LoadSettings] = s.LoadSettings(ctx, 0)
 	errs[faultstore.PutPeerMail] = s.PutPeerMail(ctx, nil)
 	_, errs[faultstore.TakePeerMail] = s.TakePeerMail(ctx, n.ID, 1, 1)
+	errs[faultstore.NameWorkers] = s.NameWorkers(ctx, store.WorkerNames{})
+	_, errs[faultstore.WorkerHomes] = s.WorkerHomes(ctx)
 	errs[faultstore.PutAudit] = s.PutAudit(ctx, nil)
 	_, errs[faultstore.ListAudit] = s.ListAudit(ctx, store.AuditQuery{})
 	entity := store.EntityKey{Shard: a.Shard, Address: a.Start.Address}

@@ -73,6 +73,17 @@ func (f *Store) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxB
 	return call(ctx, f, TakePeerMail, nil, func() ([]store.PeerMail, error) { return f.inner.TakePeerMail(ctx, node, limit, maxBytes) })
 }
 
+// NameWorkers stores and removes names of remote workers.
+func (f *Store) NameWorkers(ctx context.Context, w store.WorkerNames) error {
+	_, err := call(ctx, f, NameWorkers, nil, func() (struct{}, error) { return struct{}{}, f.inner.NameWorkers(ctx, w) })
+	return err
+}
+
+// WorkerHomes returns the homes of remote workers.
+func (f *Store) WorkerHomes(ctx context.Context) ([]model.NodeID, error) {
+	return call(ctx, f, WorkerHomes, nil, func() ([]model.NodeID, error) { return f.inner.WorkerHomes(ctx) })
+}
+
 // PutAudit stores entries of the log of administrative actions.
 func (f *Store) PutAudit(ctx context.Context, rows []store.AuditRow) error {
 	_, err := call(ctx, f, PutAudit, nil, func() (struct{}, error) { return struct{}{}, f.inner.PutAudit(ctx, rows) })

@@ -67,6 +67,8 @@ type Store struct {
 	entities ordered[*entity]
 	// peerMail has the notes between nodes, sorted by receiver and id.
 	peerMail []store.PeerMail
+	// workers has the names of remote workers, and the homes of these.
+	workers map[string]model.NodeID
 	// undo has the functions that undo the writes of the batch in progress, in the order of the
 	// writes.
 	undo []func()

@@ -33,13 +33,13 @@ func (s *Store) drawEpoch(ctx context.Context, c *pgx.Conn) (epoch int64, err er
 func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (r store.Registration, err error) {
 	const (
 		insertNode = `
-insert into {schema}.nodes (node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version, link_address, link_key, weight, drained, groups)
-select $1::uuid, $2::bigint, {now} + $3, false, $4::text, $5::text, $6::text, $7::integer, $8::bigint, $9::text, $10::text, $11::text, $12::integer, $13::boolean, $14::text
+insert into {schema}.nodes (node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version, link_address, link_key, weight, drained, groups, home)
+select $1::uuid, $2::bigint, {now} + $3, false, $4::text, $5::text, $6::text, $7::integer, $8::bigint, $9::text, $10::text, $11::text, $12::integer, $13::boolean, $14::text, $16::uuid
 from {schema}.meta where id = 1 and groups = $15
 on conflict (node) do update set epoch = excluded.epoch, expires = excluded.expires, draining = false, host = excluded.host, boot = excluded.boot,
   namespace = excluded.namespace, pid = excluded.pid, pid_start = excluded.pid_start, version = excluded.version,
   link_address = excluded.link_address, link_key = excluded.link_key, weight = excluded.weight, drained = excluded.drained,
-  groups = excluded.groups
+  groups = excluded.groups, home = excluded.home
 returning {now}`
 		deleteFences = `delete from {schema}.fences where node = $1`
 		insertFences = `insert into {schema}.fences (node, lane, epoch, batch) select n.node, lane, n.epoch, 0
@@ -60,7 +60,7 @@ from {schema}.nodes n cross join generate_series(0, $3::integer - 1) lane where 
 		var batch pgx.Batch
 		batch.Queue(s.sql(insertNode), pgtype.UUID{Bytes: n.ID, Valid: true}, r.Epoch, ttl.Microseconds(),
 			n.Host, n.BootID, n.Namespace, n.PID, n.PIDStart, n.Version, n.LinkAddress, n.LinkKey, n.Weight, n.Drained, strings.Join(n.Groups, ","),
-			model.FormatGroups(s.info.Groups)).
+			model.FormatGroups(s.info.Groups), nodeArg(n.Home)).
 			QueryRow(func(row pgx.Row) error {
 				err := row.Scan(&r.Now)
 				if errors.Is(err, pgx.ErrNoRows) {

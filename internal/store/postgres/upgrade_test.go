@@ -6,19 +6,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/postgres"
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropTokens undoes the migrations from 10 on, and dropEntities the migrations from 9 on.
+// dropWorkers undoes migration 16, dropTokens the migrations from 10 on, and dropEntities the
+// migrations from 9 on.
 var (
-	dropTokens = []string{
+	dropWorkers = []string{`drop table perdure.remote_workers`, `alter table perdure.nodes drop column home`}
+	dropTokens  = append(slices.Clone(dropWorkers), []string{
 		`alter table perdure.meta drop column groups`, `alter table perdure.nodes drop column groups`,
 		`alter table perdure.migrations drop column compatible`, `drop table perdure.audit`, `alter table perdure.nodes drop column weight, drop column drained`,
 		`alter table perdure.nodes drop column link_address, drop column link_key`, `alter table perdure.shards drop column tokens`,
-	}
+	}...)
 	dropEntities = append([]string{`drop table perdure.entities`, `drop table perdure.mailbox`}, dropTokens...)
 )
 
@@ -74,6 +77,20 @@ func TestUpgradeBeforeEntities(t *testing.T) {
 	postgres.Sequential(t)
 	f, lane := openUpgraded(t, 8, dropEntities...)
 	f.WantEntities(lane)
+}
+
+// Older versions did not name the workers of servers. After the upgrade, a name stands for them
+// that no live process has. A new store has none.
+func TestUpgradeBeforeRemoteWorkers(t *testing.T) {
+	t.Parallel()
+	f, _ := openUpgraded(t, 15, dropWorkers...)
+	homes, err := f.Store.WorkerHomes(t.Context())
+	if err != nil || !slices.Equal(homes, []model.NodeID{{}}) {
+		t.Errorf("homes %v, %v; want one that no process has", homes, err)
+	}
+	if homes, err = openURL(t, pgtest.URL(t)).WorkerHomes(t.Context()); err != nil || len(homes) > 0 {
+		t.Errorf("homes %v, %v in a new store", homes, err)
+	}
 }
 
 // A store of version 1 has runs that are parked or blocked. After the upgrade they are found by

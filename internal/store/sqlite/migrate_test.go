@@ -3,19 +3,22 @@ package sqlite
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
 
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropBodies undoes migration 10, dropTokens the migrations from 8 on, and dropEntities those from
-// 7 on.
+// dropWorkers undoes migration 11, dropBodies the migrations from 10 on, dropTokens the migrations
+// from 8 on, and dropEntities those from 7 on.
 const (
-	dropBodies = `update perdure_history set body = b.body from perdure_bodies b
+	dropWorkers = `drop table perdure_remote_workers;`
+	dropBodies  = dropWorkers + `update perdure_history set body = b.body from perdure_bodies b
 		where b.run = perdure_history.run and b.shard = perdure_history.shard and b.seq = perdure_history.seq;
 		drop table perdure_bodies;`
 	dropTokens   = dropBodies + `drop table perdure_audit; alter table perdure_shards drop column tokens;`
@@ -69,6 +72,22 @@ func TestUpgradeBeforeEntities(t *testing.T) {
 	sequential(t)
 	f, lane := openUpgraded(t, dropEntities, 6)
 	f.WantEntities(lane)
+}
+
+// Older versions did not name the workers of servers. After the upgrade, a name stands for them
+// that no live process has. A new store has none.
+func TestUpgradeBeforeRemoteWorkers(t *testing.T) {
+	t.Parallel()
+	sequential(t)
+	f, _ := openUpgraded(t, dropWorkers, 10)
+	homes, err := f.Store.WorkerHomes(t.Context())
+	if err != nil || !slices.Equal(homes, []model.NodeID{{}}) {
+		t.Errorf("homes %v, %v; want one that no process has", homes, err)
+	}
+	fresh := openTest(t, Config{Path: filepath.Join(t.TempDir(), "new.db")})
+	if homes, err = fresh.WorkerHomes(t.Context()); err != nil || len(homes) > 0 {
+		t.Errorf("homes %v, %v in a new store", homes, err)
+	}
 }
 
 // A store of version 1 has parked and blocked runs: after the upgrade, queries find them by reason.

@@ -123,7 +123,8 @@ func TestHotStatementsSearch(t *testing.T) {
 		sqlSettings: settings + " AND kind=?)", sqlAllSettings: settings + ")",
 		sqlLoadSettings: "perdure_settings_version (version>?)", sqlGoneSettings: "perdure_settings_gone (at<?)",
 		sqlPutAudit: "", sqlListAudit: "perdure_audit USING PRIMARY KEY (id>? AND id<?)", sqlListAuditOf: "perdure_audit_tenant (tenant=? AND id>? AND id<?)",
-		sqlSweepAudit:  "perdure_audit USING PRIMARY KEY (id<?)",
+		sqlSweepAudit: "perdure_audit USING PRIMARY KEY (id<?)",
+		sqlNameWorker: "", sqlForgetWorker: "perdure_remote_workers USING PRIMARY KEY (name=?)",
 		sqlDrawSetting: "perdure_meta USING PRIMARY KEY (name=?)", sqlMeta: "perdure_meta USING PRIMARY KEY (name=?)", sqlNoteSwept: "perdure_meta USING PRIMARY KEY (name=?)",
 	} {
 		onWriter(t, s, func(w *writer) {

@@ -132,6 +132,8 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["LoadSettings"] = s.LoadSettings(ctx, 0)
 	errs["PutPeerMail"] = s.PutPeerMail(ctx, []store.PeerMail{{To: n.ID, From: n.ID, ID: n.f.RunID()}})
 	_, errs["TakePeerMail"] = s.TakePeerMail(ctx, n.ID, 1, 1)
+	errs["NameWorkers"] = s.NameWorkers(ctx, store.WorkerNames{Add: []store.WorkerName{{Name: "w", Home: n.ID}}})
+	_, errs["WorkerHomes"] = s.WorkerHomes(ctx)
 	counter := n.f.Counter()
 	_, errs["LoadEntity"] = s.LoadEntity(ctx, counter.EntityKey, 1, 1)
 	_, errs["LoadMailbox"] = s.LoadMailbox(ctx, counter.EntityKey, 0, 1, 1)

@@ -93,7 +93,7 @@ func testMembers(x *suite) {
 	info := store.NodeInfo{ID: n, Host: "h", BootID: "b", Namespace: "ns", PID: 1, PIDStart: 2, Version: "v"}
 	if x.Store.Info().Shared {
 		info.LinkAddress, info.LinkKey = "127.0.0.1:4711", "a1b2"
-		info.Weight, info.Drained, info.Groups = 250, true, []string{"default", "gpu"}
+		info.Weight, info.Drained, info.Groups, info.Home = 250, true, []string{"default", "gpu"}, x.NodeID()
 	}
 	r := try(x.Store.Register(x.Context(), info, 1, time.Hour)).or(x)
 	m, now, ok := x.member(n)

@@ -92,6 +92,7 @@ func RunWith(t *testing.T, o Options) {
 		{"entities", entityTests},
 		{"settings", settingTests},
 		{"peer mail", peerTests},
+		{"remote workers", workerTests},
 		{"audit", auditTests},
 		{"leases", leaseTests},
 		{"shards", shardTests},

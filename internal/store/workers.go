@@ -1,0 +1,49 @@
+package store
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Workers names the remote workers of servers. A remote worker outlives its server, and the next
+// owner of a shard must know whether such a worker may still hold something of the last one. A
+// server stores the name of a worker before it hands anything over to it, and removes the name when
+// the worker no longer holds anything. Names of a dead server stay, until the worker has joined
+// another server or has stayed away for too long.
+type Workers interface {
+	// NameWorkers stores and removes names in one transaction: first it adds, then it removes. A
+	// name that is stored already, or not there, changes nothing. It refuses names that
+	// are empty or longer than MaxWorkerName.
+	NameWorkers(ctx context.Context, w WorkerNames) error
+	// WorkerHomes returns the homes of all names, each once, in the order of their ids.
+	WorkerHomes(ctx context.Context) ([]model.NodeID, error)
+}
+
+// MaxWorkerName is how many bytes the name of a remote worker may have.
+const MaxWorkerName = 64
+
+// WorkerName is the name of a remote worker and its home: the process of its server, see
+// NodeInfo.Home.
+type WorkerName struct {
+	Name string
+	Home model.NodeID
+}
+
+// WorkerNames is a change of names.
+type WorkerNames struct {
+	Add    []WorkerName
+	Remove []string
+	// Drop are homes all of whose names are removed.
+	Drop []model.NodeID
+}
+
+// Check refuses names that cannot be stored.
+func (w *WorkerNames) Check(op string) error {
+	for i := range w.Add {
+		if n := len(w.Add[i].Name); n == 0 || n > MaxWorkerName {
+			return Errorf(Refused, op, "the name of a worker has %d bytes, the limits are 1 and %d", n, MaxWorkerName)
+		}
+	}
+	return nil
+}
