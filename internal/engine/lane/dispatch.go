@@ -177,7 +177,7 @@ func (l *Lane) activate(now model.Time, e *entry, s seat, events []model.Event) 
 	e.hold.give(s, l.workers.nextGen(), e.run(), len(events))
 	e.reading.endHistory()
 	l.runs[e.run()] = e
-	e.ours = e.run()
+	e.ours, e.claimed = e.run(), false
 	delete(l.reunion.holders, model.HeldRun{Address: e.address, Run: e.run()})
 	e.wait.reasons = []model.Reason{{Code: model.WaitTurn}}
 	l.room.weigh(e)

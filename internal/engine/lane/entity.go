@@ -210,6 +210,7 @@ func (in *settleInput) apply(l *Lane, now model.Time, e *entry) {
 // operate hands calls to workers, as far as they may run and workers have slots for them.
 func (l *Lane) operate(now model.Time, e *entry) {
 	l.handOutCalls(now, e)
+	l.endClaim(e)
 	if e.known {
 		e.reading.seat.leave() // no call needs it
 	}

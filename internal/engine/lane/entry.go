@@ -38,6 +38,9 @@ type entry struct {
 	remembered int        // requests that were served
 	// the run that the lane has started or given out itself, see reunion
 	ours model.RunID
+	// claimed says that the worker that holds the run or the entity from before has come back in
+	// time. It gets it, although the reunion may end before that.
+	claimed bool
 }
 
 func (e *entry) run() model.RunID {

@@ -23,7 +23,8 @@ import (
 // remember who holds it.
 //
 // Shards that were handed over (store.AcquiredShard.Handed) have a shorter reunion: until all live
-// nodes have said what their workers hold.
+// nodes have said what their workers hold. The reunion of the others ends early, too, when each
+// remote worker that the last owners have named has come back or has left (FinishReunion).
 type reunion struct {
 	ReunionTime
 	asking model.Time // until when the lane waits for that; zero when it does not
@@ -135,6 +136,7 @@ func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 		return false
 	}
 	if _, here := r.holders[model.HeldRun{Address: e.address, Run: run}]; here {
+		e.claimed = true
 		return false
 	}
 	delete(r.early, e.address) // the end of the wait gives it out
@@ -222,6 +224,9 @@ func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
 		}
 		l.reunion.holders[h] = id
 		if run, waits := l.reunion.waiting[h.Address]; waits && run == h.Run {
+			if e := l.entry(h.Address); e != nil {
+				e.claimed = true
+			}
 			l.endWait(now, h.Address)
 		}
 	}
@@ -271,6 +276,15 @@ func (l *Lane) EndReunion(now model.Time) {
 	}
 }
 
+// FinishReunion says that each worker that may hold something of the last owners has said what it
+// holds, remote workers included. The lane gives the rest out as soon as it has read it.
+func (l *Lane) FinishReunion(now model.Time) {
+	if l.reunion.until > now {
+		l.reunion.until = now
+	}
+	l.EndReunion(now)
+}
+
 // endReunion gives out what no worker has come back for in time.
 func (l *Lane) endReunion(now model.Time) {
 	r := &l.reunion
@@ -294,17 +308,19 @@ func (l *Lane) endReunion(now model.Time) {
 	clear(r.ours)
 	// A worker that has come back may still run a step of a paused run when that is resumed.
 	maps.DeleteFunc(r.holders, func(h model.HeldRun, _ WorkerID) bool {
-		return h.Address.IsEntity() || l.shards[l.cfg.Layout.Shard(h.Address)] == nil
+		e := l.entries[h.Address]
+		return h.Address.IsEntity() && (e == nil || !e.claimed) || l.shards[l.cfg.Layout.Shard(h.Address)] == nil
 	})
 }
 
 // seatForHolder returns the slot for a run that has been read: one of the worker that holds the run
 // from before, if that is here, and otherwise the slot of the read. Without a slot the run waits.
 // The lane forgets the holder when the run is given out, which may be later. After the reunion the
-// holder counts only for runs that were paused: only these wait longer.
+// holder counts only for runs that have been read since it came back, or that were paused: only
+// these wait longer.
 func (l *Lane) seatForHolder(e *entry, s seat, events []model.Event) (seat, bool) {
 	id, held := l.reunion.holders[model.HeldRun{Address: e.address, Run: e.run()}]
-	held = held && (l.keeps(e.shard) || e.shard.handed || hasKind(events, model.EventPaused))
+	held = held && (l.keeps(e.shard) || e.claimed || e.shard.handed || hasKind(events, model.EventPaused))
 	switch {
 	case held && l.workers.canServe(id, e.kind(), e.x.Pin) && !l.workers.isRefused(id, e, e.x.Pin):
 		s.leave()
@@ -328,10 +344,11 @@ func (l *Lane) callNumber(it *core.Item) int64 {
 }
 
 // seatForCalls takes a slot for calls of an entity in the same way. An entity may have several
-// hand-overs, so its holder stays until the end of the reunion.
+// hand-overs, so its holder stays until the end of the reunion, and until calls have been handed
+// over after that: see endClaim.
 func (l *Lane) seatForCalls(e *entry, on *model.Entity) (seat, bool) {
 	pin := statePin(on)
-	if id, held := l.reunion.holders[model.HeldRun{Address: e.address}]; held && l.keeps(e.shard) && l.workers.canServe(id, e.kind(), pin) {
+	if id, held := l.reunion.holders[model.HeldRun{Address: e.address}]; held && (l.keeps(e.shard) || e.claimed) && l.workers.canServe(id, e.kind(), pin) {
 		return l.workers.keepSeat(id), true
 	}
 	if s := e.reading.seat.move(); l.workers.canServe(s.worker, e.kind(), pin) {
@@ -340,4 +357,12 @@ func (l *Lane) seatForCalls(e *entry, on *model.Entity) (seat, bool) {
 		s.leave()
 	}
 	return l.seatFor(e, pin)
+}
+
+// endClaim forgets who holds an entity whose calls have been handed over after the reunion.
+func (l *Lane) endClaim(e *entry) {
+	if e.claimed && e.actor != nil && len(e.actor.jobs) > 0 && !l.keeps(e.shard) {
+		e.claimed = false
+		delete(l.reunion.holders, model.HeldRun{Address: e.address})
+	}
 }

@@ -1,6 +1,7 @@
 package lane_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -286,6 +287,46 @@ func TestReunionEnds(t *testing.T) {
 	r.wantHolder(kept, 1)
 }
 
+// The reunion ends at once when each worker that may hold something has said what it holds, but not
+// before the lane has read what the last owner left.
+func TestReunionFinishes(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(r *rig, a model.Address, h model.HeldRun) (holder lane.WorkerID){
+		"after the runs are read": func(r *rig, a model.Address, _ model.HeldRun) lane.WorkerID {
+			r.settle()
+			r.wantHolder(a, 0)
+			r.l.FinishReunion(r.now)
+			r.take()
+			return 2
+		},
+		"before the runs are read": func(r *rig, a model.Address, _ model.HeldRun) lane.WorkerID {
+			r.l.FinishReunion(r.now)
+			r.take()
+			r.wantHolder(a, 0)
+			return 2
+		},
+		"and a worker holds the run": func(r *rig, _ model.Address, h model.HeldRun) lane.WorkerID {
+			r.rejoin(1, h)
+			r.l.FinishReunion(r.now)
+			r.take()
+			return 1
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, withReunion)
+			a := key("a")
+			h := r.dieDuringStep(a)
+			r.rejoin(2)
+
+			want := do(r, a, h)
+			r.settle()
+			r.wantHolder(a, want)
+			r.startRun(key("new"))
+		})
+	}
+}
+
 // Nobody is on the way that holds something of a shard that was handed over. So the lane keeps what
 // it finds there only until the live nodes have said what their workers hold.
 func TestReunionOfAShardThatWasHandedOver(t *testing.T) {
@@ -490,6 +531,65 @@ func TestReunionKeepsRunsAfterABackOff(t *testing.T) {
 			r.rejoin(1, model.HeldRun{Address: a, Run: run})
 			r.settle()
 			r.wantHolder(a, 1)
+		})
+	}
+}
+
+// A worker that has come back gets what it holds, also if the reunion ends at the same moment and
+// the lane has not read it yet.
+func TestReunionFinishesDuringReads(t *testing.T) {
+	t.Parallel()
+	names := []string{"a", "b", "c", "d"}
+	for _, listed := range []bool{false, true} {
+		t.Run(fmt.Sprint("runs, listed ", listed), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, withReunion)
+			r.join(1)
+			var held []model.HeldRun
+			for _, name := range names {
+				held = append(held, model.HeldRun{Address: key(name), Run: r.startRun(key(name))})
+				r.turn(key(name), model.Turn{Running: true})
+			}
+			r.settle()
+			r.crashFenced()
+
+			r.rejoin(2)
+			if listed {
+				r.settle()
+			}
+			r.rejoin(1, held...)
+			r.l.FinishReunion(r.now)
+			r.take()
+			r.settle()
+			for _, name := range names {
+				r.wantHolder(key(name), 1)
+			}
+		})
+
+		t.Run(fmt.Sprint("calls, listed ", listed), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, withReunion)
+			r.joinEntities(1)
+			var held []model.HeldRun
+			for _, name := range names {
+				held = append(held, model.HeldRun{Address: ledger(name)})
+				r.operation(ledger(name), "add", "1", name, oneWay)
+			}
+			r.settle()
+			r.operations = nil
+			r.crashFenced()
+
+			r.rejoinEntities(2)
+			if listed {
+				r.settle()
+			}
+			r.rejoinEntities(1, held...)
+			r.l.FinishReunion(r.now)
+			r.take()
+			r.settle()
+			if len(r.operations) != len(names) || slices.ContainsFunc(r.operations, func(o lane.OperateCall) bool { return o.Worker != 1 }) {
+				t.Fatalf("handed over: %+v", r.operations)
+			}
 		})
 	}
 }

@@ -14,6 +14,9 @@ import (
 // next one in the same slot, and say what they hold. What must hold (W1): while the owner of a run
 // waits for the workers of the last owner, and after such a worker has come back in time, no other
 // worker begins a body that this one still runs.
+//
+// In half of these seeds an owner knows when all workers have come back, and ends its wait at once,
+// as servers do that name their workers in the store.
 
 // disperse lets the workers of a process that has ended look for another one.
 func (p *Proc) disperse() {
@@ -27,6 +30,7 @@ func (p *Proc) disperse() {
 			continue
 		}
 		w.Lose()
+		s.seekers[w] = true
 		s.seek(w)
 	}
 	p.Workers = nil
@@ -62,6 +66,47 @@ func (p *Proc) welcome(w *worker.Worker) {
 		p.Cluster.Did(scenario.OpRejoined)
 	}
 	p.Inc.join(w)
+	delete(p.Cluster.seekers, w)
+	p.Cluster.endReunions()
+}
+
+// endReunions ends the wait of all owners whose workers have come back: none is looking for a
+// process, and none that has found another one holds anything of them.
+func (s *Cluster) endReunions() {
+	if s.Plan.Lane.Reunion == 0 || s.Plan.Poll%2 == 0 {
+		return
+	}
+	for w := range s.seekers {
+		if !w.Process.Dead {
+			return
+		}
+	}
+	for _, p := range s.Procs {
+		if p == nil || p.Inc == nil || p.Inc.ended {
+			continue
+		}
+		for _, sh := range p.Inc.Shells {
+			if sh.inc.reunion[sh.index] > p.Now() && !s.isHeldElsewhere(sh) {
+				sh.result(sh.finishReunion)
+			}
+		}
+	}
+}
+
+// isHeldElsewhere reports whether a worker of another process may hold a run of a lane.
+func (s *Cluster) isHeldElsewhere(sh *shell) bool {
+	return slices.ContainsFunc(s.remotes, func(w *worker.Worker) bool {
+		return w.Host != sh.inc.p && !w.Process.Dead && w.HoldsAny(func(a model.Address) bool {
+			return int(a.Shard(s.Plan.Shards))%len(sh.inc.Shells) == sh.index
+		})
+	})
+}
+
+// finishReunion ends the wait of a lane.
+func (sh *shell) finishReunion(now model.Time) {
+	until := &sh.inc.reunion[sh.index]
+	*until = min(*until, now)
+	sh.Lane.FinishReunion(now)
 }
 
 // heldIn returns what a worker holds in the shards of a lane.
@@ -93,6 +138,7 @@ func (sh *shell) acquire(now model.Time, shards []store.AcquiredShard) {
 		*until = max(*until, now.Add(d))
 	}
 	sh.Lane.Acquire(now, shards)
+	sh.s.endReunions()
 }
 
 // Begins implements host.

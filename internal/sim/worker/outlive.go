@@ -106,6 +106,17 @@ func (w *Worker) lingers() int64 {
 	return s.Between(0, 600*kernel.Millisecond)
 }
 
+// HoldsAny reports whether the worker holds a run at one of some addresses, or keeps bodies of it
+// for the next server.
+func (w *Worker) HoldsAny(at func(model.Address) bool) bool {
+	for _, h := range w.Held {
+		if at(h.m.Start.Address) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(w.Offer.Held, func(h model.HeldRun) bool { return at(h.Address) })
+}
+
 // Runs reports whether the worker runs an attempt of a step that it holds for the next server.
 func (w *Worker) Runs(run model.RunID, b, a, attempt int) bool {
 	return slices.ContainsFunc(w.kept[run], func(y *body) bool { return !y.done && y.b == b && y.a == a && y.attempt == attempt })
