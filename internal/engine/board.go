@@ -362,6 +362,14 @@ func (b *board) reunite(d time.Duration) {
 	b.reunion.Begin(now, d)
 }
 
+// isReunited reports whether the time is over in which remote workers are expected. It is the same
+// for the lanes.
+func (b *board) isReunited() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.reunion.Lasts(b.inc.eng.clock.now())
+}
+
 // await notes the claims of a worker that comes back, possibly without having got them.
 func (b *board) await(worker string, claims []model.ClaimRef) {
 	b.mu.Lock()

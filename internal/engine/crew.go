@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/perdure/perdure/internal/engine/crew"
 	"github.com/perdure/perdure/internal/engine/lane"
@@ -12,10 +11,6 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
-
-// askFor is how long a node that has acquired shards waits until the other nodes have said what
-// their workers hold of the last owner. Usually all of them answer at once.
-const askFor = 2 * time.Second
 
 // lent is what a worker of this process has of the node, for other nodes.
 type lent struct {
@@ -66,12 +61,12 @@ func (inc *incarnation) runCrew(ctx context.Context) (end func()) {
 func (e *Engine) lendable() []crew.Hands {
 	var all []crew.Hands
 	for _, s := range e.workers.all() {
-		if !s.isAway() && !s.leaving.Load() && s.offer.Tenant != model.EveryTenant {
+		if !s.isAway() && s.isAdmitted() && !s.leaving.Load() && s.offer.Tenant != model.EveryTenant {
 			all = append(all, s.hands)
 		}
 	}
 	for _, s := range e.entityWorkers.all() {
-		if !s.isAway() && !s.leaving.Load() && s.offer.Tenant != model.EveryTenant {
+		if !s.isAway() && s.isAdmitted() && !s.leaving.Load() && s.offer.Tenant != model.EveryTenant {
 			all = append(all, s.hands)
 		}
 	}
@@ -152,34 +147,6 @@ func (e *Engine) holdsLeft() bool {
 		}
 	}
 	return false
-}
-
-// reunite finds out which workers hold something of the last owners of acquired shards. The lanes
-// keep what they find there until then.
-func (inc *incarnation) reunite() {
-	if inc.crewHost == nil || !inc.eng.mixed.Load() {
-		return
-	}
-	for _, s := range inc.eng.workers.all() {
-		if !s.isAway() {
-			inc.meet(s.id, s.hands.Left())
-		}
-	}
-	for _, s := range inc.eng.entityWorkers.all() {
-		if !s.isAway() {
-			inc.meet(-s.id, s.hands.Left())
-		}
-	}
-
-	tenure, others := inc.tenure.Load(), inc.others()
-	inc.eng.beside.run(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, askFor)
-		defer cancel()
-		crew.Ask(ctx, peer.Crew{Post: inc.peers}, others)
-		if inc.tenure.Load() == tenure { // otherwise a later question ends it
-			inc.everywhere(func(l *lane.Lane, now model.Time) { l.EndReunion(now) })
-		}
-	})
 }
 
 // meet tells the lanes what a worker holds in their shards.

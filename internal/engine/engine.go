@@ -156,6 +156,7 @@ type Engine struct {
 	attempts    attempts
 	flow        *flow.Flow
 	feed        *feed.Hub
+	names       *names
 	series      *series.Recorder // nil without series
 	inc         atomic.Pointer[incarnation]
 	clerk       *clerk
@@ -186,7 +187,7 @@ type Engine struct {
 	// logs commits that the store refuses because of their rows.
 	trouble, refusals *episode.Log
 	lease             *episode.Source // registration and renewal, over all incarnations
-	others            struct{ acquire, fence, sweep, replies, outcomes *episode.Source }
+	others            struct{ acquire, fence, sweep, replies, outcomes, homes *episode.Source }
 }
 
 // bell wakes all listeners. To wait for a condition, listen first and check the condition then, so
@@ -269,6 +270,8 @@ func New(cfg Config) *Engine {
 	e.lease = e.trouble.Source("doing", "lease")
 	e.others.acquire, e.others.fence, e.others.sweep = e.trouble.Source("doing", "acquire shards"), e.trouble.Source("doing", "fence"), e.trouble.Source("doing", "sweep")
 	e.others.replies, e.others.outcomes = e.trouble.Source("doing", "look for answers"), e.trouble.Source("doing", "look for outcomes")
+	e.others.homes = e.trouble.Source("doing", "look for remote workers")
+	e.names = newNames(e)
 	e.clerk = newClerk(e)
 	cfg.Feed.Now = e.clock.mono
 	e.feed = feed.New(cfg.Feed)
@@ -331,6 +334,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer cancel()
 	wg.Go(func() { e.clerk.run(inner) })
 	e.beside.open(inner)
+	e.names.wake() // workers may have joined before
 	defer e.beside.close()
 	if e.cfg.Guest {
 		return e.visit(ctx)
@@ -453,6 +457,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	self.Sole = !e.cfg.Store.Info().Shared
 	if !self.Sole {
 		self.Weight, self.Drained, self.Groups = e.cfg.Weight, e.drained, e.cfg.Groups
+		self.Home = e.names.home
 	}
 	if end := e.cfg.Peers; end != nil && !self.Sole {
 		self.LinkAddress, self.LinkKey = end.Address(), end.Fingerprint()

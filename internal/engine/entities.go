@@ -27,6 +27,9 @@ func (w *entityWorkers) call(calls []lane.OperateCall) {
 		c := &calls[i]
 		if s := w.get(-c.Worker); s != nil { // otherwise it has left, and the lane is informed
 			s.hold(c.Operations.Generation, c.Operations.Generation)
+			if s.hands != nil { // otherwise it is a worker of another node
+				s.hands.Regain(c.Operations.Entity)
+			}
 			s.worker.Operate(c.Operations)
 		}
 	}
@@ -60,6 +63,7 @@ type EntitySession struct {
 	node   model.NodeID      // of a worker of another node; zero for a worker of this process
 	hands  *crew.EntityHands // what it does for other nodes
 	lent
+	entrance
 
 	holdings[uint64] // hand-overs, by generation
 }
@@ -75,9 +79,7 @@ func (e *Engine) JoinEntities(w EntityWorker, offer model.EntityOffer) *EntitySe
 		})
 		return s
 	})
-	if inc := e.current(); inc != nil {
-		inc.joinEntities(s)
-	}
+	e.admit(&s.entrance, offer.Remote, func(inc *incarnation) { inc.joinEntities(s) })
 	return s
 }
 
@@ -97,6 +99,7 @@ func (s *EntitySession) FinishCalls(ctx context.Context, r model.Operated) error
 // Leave stops the flow of new calls, waits until the calls in flight have been reported or ctx
 // ends, and ends the session.
 func (s *EntitySession) Leave(ctx context.Context) error {
+	s.withdraw()
 	if inc := s.eng.current(); inc != nil {
 		inc.everywhere(func(l *lane.Lane, now model.Time) { l.Withdraw(now, -s.id) })
 		inc.waitForLanes(ctx) // the worker holds what they hand over until then
@@ -116,6 +119,7 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 	}
 
 	s.eng.entityWorkers.remove(s.id)
+	s.eng.dismiss(s.offer.Remote, err != nil || len(s.hands.Left()) > 0)
 	s.eng.announce()
 	return err
 }

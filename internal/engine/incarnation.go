@@ -47,6 +47,7 @@ type incarnation struct {
 	// toldShards are the shards of other nodes whose messages were sent over connections.
 	toldShards toldShards
 	alive      atomic.Pointer[[]string] // the nodes with a lease, at the last renewal
+	company    atomic.Pointer[company]  // likewise
 	// owner has an entry per shard: 0 if it is not ours, lane + 1 if it is, -(lane + 1) while this
 	// node gives it up.
 	owner []atomic.Int32
@@ -115,12 +116,12 @@ func (inc *incarnation) run(ctx context.Context) error {
 	}
 	// Workers outlive incarnations. They join the new lanes and the new board here.
 	for _, s := range inc.eng.workers.all() {
-		if !s.isAway() { // such a worker joins the new incarnation itself
+		if !s.isAway() && s.isAdmitted() { // a worker of another node joins by itself
 			inc.join(s)
 		}
 	}
 	for _, s := range inc.eng.entityWorkers.all() {
-		if !s.isAway() {
+		if !s.isAway() && s.isAdmitted() {
 			inc.joinEntities(s)
 		}
 	}
@@ -300,7 +301,8 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 			brief, cancel := context.WithTimeout(ctx, timeout)
 			got, err := st.Acquire(brief, inc.self.ID, inc.epoch, a.Acquire)
 			cancel()
-			inc.post(func() { inc.handleAcquired(ctx, calls, got, err) })
+			awaits := err == nil && inc.awaitsWorkers(ctx)
+			inc.post(func() { inc.handleAcquired(ctx, calls, acquisition{got, awaits}, err) })
 		})
 	}
 
@@ -384,6 +386,7 @@ func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup
 		inc.noteDrain(&v)
 		inc.linkWith(&v)
 		inc.noteMembers(&v)
+		inc.noteCompany(&v)
 		inc.tellCrew(&v)
 		inc.eng.flow.ReadIfNewer(v.Settings)
 		if inc.participant.UpdateMembers(&v, len(inc.member.OwnedShards())) {
@@ -463,7 +466,15 @@ func (inc *incarnation) takeForeign(s model.ShardID) (foreign, orphaned bool) {
 	return foreign, orphaned
 }
 
-func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGroup, got []store.AcquiredShard, err error) {
+// acquisition is the answer to an acquire. Awaits says that remote workers of servers that are gone
+// have not come back.
+type acquisition struct {
+	shards []store.AcquiredShard
+	awaits bool
+}
+
+func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGroup, a acquisition, err error) {
+	got := a.shards
 	inc.act(ctx, calls, inc.member.ApplyAcquire(got, err))
 	if err != nil {
 		inc.eng.others.acquire.Fail(err)
@@ -478,7 +489,8 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 		// a server runs no calls itself
 		got[i].Crashed = orphaned && inc.eng.cfg.Lane.Reunion == 0
 		got[i].Foreign = foreign && inc.mayBeHeld()
-		got[i].Handed = got[i].Foreign && inc.eng.cfg.Lane.Reunion > 0 && inc.eng.former.hasHanded(got[i].Shard, inc.lastOwner(got[i].Shard))
+		// Workers of an earlier owner may be on their way although the last one lives.
+		got[i].Handed = got[i].Foreign && inc.eng.cfg.Lane.Reunion > 0 && !a.awaits && inc.eng.former.hasHanded(got[i].Shard, inc.lastOwner(got[i].Shard))
 	}
 	foreign := slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Foreign })
 

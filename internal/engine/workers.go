@@ -40,6 +40,9 @@ func (w *workers) call(c *lane.Call) {
 	switch c.Kind {
 	case lane.CallActivate:
 		s.hold(c.Run, c.Generation)
+		if s.hands != nil { // otherwise it is a worker of another node
+			s.hands.Regain(c.Run)
+		}
 		s.worker.Activate(c.Activation)
 	case lane.CallDeliver:
 		s.worker.Deliver(c.Run, c.Generation, c.Events)
@@ -70,6 +73,7 @@ type Session struct {
 	node   model.NodeID        // of a worker of another node; zero for a worker of this process
 	hands  *crew.WorkflowHands // what it does for other nodes
 	lent
+	entrance
 
 	holdings[model.RunID]
 }
@@ -83,9 +87,7 @@ func (e *Engine) Join(w Worker, offer model.Offer) *Session {
 		s.hands = crew.NewWorkflowHands(w, offer, crew.HandsConfig{Hold: s.hold, Release: s.release, Slots: s.slots})
 		return s
 	})
-	if inc := e.current(); inc != nil {
-		inc.join(s)
-	}
+	e.admit(&s.entrance, offer.Remote, func(inc *incarnation) { inc.join(s) })
 	return s
 }
 
@@ -140,6 +142,7 @@ func (s *Session) Answer(run model.RunID, generation, id uint64, out model.Paylo
 // Leave stops the flow of new work, waits until the worker holds no runs or ctx ends, and ends the
 // session.
 func (s *Session) Leave(ctx context.Context) error {
+	s.withdraw()
 	if inc := s.eng.current(); inc != nil {
 		inc.withdraw(s)
 		inc.withdrawLent(ctx, &s.lent, s.hands)
@@ -153,6 +156,7 @@ func (s *Session) Leave(ctx context.Context) error {
 		inc.leaveLent(s.hands)
 	}
 	s.eng.workers.remove(s.id)
+	s.eng.dismiss(s.offer.Remote, err != nil || len(s.hands.Left()) > 0)
 	s.eng.announce()
 	return err
 }

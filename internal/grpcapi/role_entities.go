@@ -23,7 +23,9 @@ type entityRole struct {
 
 func (s *session) joinEntities(j *pb.Join) error {
 	r := &entityRole{s: s, held: map[uint64]model.Address{}, interruptible: j.GetInterruptible()}
-	session, err := s.work.cfg.Backend.JoinEntities(s.ctx, r, wire.ReadEntityJoin(s.tenant, j))
+	offer := wire.ReadEntityJoin(s.tenant, j)
+	offer.Remote = s.remote(pb.Role_ROLE_ENTITIES)
+	session, err := s.work.cfg.Backend.JoinEntities(s.ctx, r, offer)
 	if err != nil {
 		return err
 	}

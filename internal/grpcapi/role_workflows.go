@@ -43,6 +43,7 @@ func (s *session) joinWorkflows(j *pb.Join) error {
 	if err != nil {
 		return err
 	}
+	offer.Remote = s.remote(pb.Role_ROLE_WORKFLOWS)
 	// The engine may call r before Join returns; r needs the session only for what the worker says.
 	session, err := s.work.cfg.Backend.Join(s.ctx, r, offer)
 	if err != nil {

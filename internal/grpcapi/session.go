@@ -27,6 +27,7 @@ type session struct {
 	id     string
 	tenant string
 	worker string // the id that the worker has drawn for its process
+	after  string // the last session of the worker, which this server does not know; may be empty
 	// agent is the program of the worker, and caller who opened the session. For people.
 	agent, caller string
 	since         model.Time
@@ -63,6 +64,15 @@ func newSession(w *Work, id, tenant, worker string) *session {
 }
 
 func (s *session) key() workerKey { return workerKey{s.tenant, s.worker} }
+
+// remote names the membership of the worker in a role, and the one before.
+func (s *session) remote(role pb.Role) model.RemoteMember {
+	m := model.RemoteMember{Name: model.RemoteMemberName(s.tenant, s.worker, s.id, role.String())}
+	if s.after != "" {
+		m.After = model.RemoteMemberName(s.tenant, s.worker, s.after, role.String())
+	}
+	return m
+}
 
 // hear notes that the worker has sent something.
 func (s *session) hear() { s.heard.Store(time.Now().UnixMicro()) }

@@ -130,7 +130,7 @@ func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame])
 	return err // the stream has broken, or the session is over
 }
 
-// maxWorkerID bounds the id that a worker draws for itself.
+// maxWorkerID bounds the id that a worker draws for itself, and the name of its last session.
 const maxWorkerID = 64
 
 // checkHello refuses a stream that does not begin as it must.
@@ -141,6 +141,8 @@ func checkHello(f *pb.WorkerFrame) error {
 		return fault.New(fault.Invalid, "the first frame of a worker must have a hello and no items")
 	case len(h.GetWorker()) > maxWorkerID:
 		return fault.New(fault.Invalid, "the id of the worker has %d bytes: at most %d", len(h.GetWorker()), maxWorkerID)
+	case len(h.GetSession()) > maxWorkerID:
+		return fault.New(fault.Invalid, "the name of the session has %d bytes: at most %d", len(h.GetSession()), maxWorkerID)
 	case h.GetProtocol() != wire.Protocol:
 		return fault.WithHint(fault.New(fault.Invalid, "the worker speaks version %d of the protocol, this server speaks %d", h.GetProtocol(), wire.Protocol),
 			"use a worker and a server of about the same release")
@@ -166,7 +168,7 @@ func (w *Work) open(caller, tenant string, h *pb.Hello) (s *session, resumed boo
 	}
 
 	s = newSession(w, "session_"+rand.Text(), tenant, cmp.Or(h.GetWorker(), rand.Text()))
-	s.agent, s.caller = model.Cut(h.GetAgent(), 200), caller
+	s.agent, s.caller, s.after = model.Cut(h.GetAgent(), 200), caller, h.GetSession()
 	w.sessions[s.id] = s
 	if old := w.workers[s.key()]; old != nil {
 		// The worker has forgotten its session, or was with another server since. What it holds

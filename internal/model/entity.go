@@ -138,6 +138,8 @@ type EntityOffer struct {
 	// Held are the entities whose calls the worker still makes for an owner that has lost it. They
 	// have no run.
 	Held []HeldRun
+	// Remote is as in Offer.
+	Remote RemoteMember
 }
 
 // EntityType is an entity or a service in an offer.

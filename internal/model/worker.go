@@ -50,6 +50,18 @@ type Offer struct {
 	BuiltIn bool
 	// Held are the runs that the worker holds from an owner that has lost it.
 	Held []HeldRun
+	// Remote names the membership of a remote worker. Only the server of the worker says so: it
+	// does not travel.
+	Remote RemoteMember
+}
+
+// RemoteMember names the membership of a remote worker in one role: see RemoteMemberName. The zero
+// value is that of a worker that ends with its node.
+type RemoteMember struct {
+	Name string
+	// After is the name of the membership that the worker had before, at this server or another
+	// one; empty without one. What the worker holds of it comes with the offer.
+	After string
 }
 
 // HeldRun is a run that a worker holds.
@@ -93,6 +105,14 @@ const remoteMark = "~"
 func RemoteWorkerName(name, tenant, id string) string {
 	sum := sha256.Sum256([]byte(tenant + "\x00" + id))
 	return strings.ReplaceAll(name, "@", "-") + remoteMark + hex.EncodeToString(sum[:8])
+}
+
+// RemoteMemberName returns the name of the membership of a remote worker in a role. It is a hash,
+// so that a worker can name only its own memberships: it depends on the id, which only the worker
+// and its servers know.
+func RemoteMemberName(tenant, id, session, role string) string {
+	sum := sha256.Sum256([]byte(tenant + "\x00" + id + "\x00" + session + "\x00" + role))
+	return hex.EncodeToString(sum[:16])
 }
 
 // IsRemoteWorker reports whether a name is one of RemoteWorkerName.

@@ -3,6 +3,8 @@ package mutants
 // outlives runs simulations in which workers outlive their servers.
 var outlives = []string{"./internal/sim", "-run", "TestSeeds$", "-features=outliving", "-seeds=1500", "-failures=1"}
 
+func engineTest(run string) []string { return []string{"./internal/engine", "-run", run} }
+
 // stale are bugs in answers of nodes whose lease may have ended.
 var stale = []mutant{
 	{
@@ -148,5 +150,68 @@ var outliving = []mutant{
 		old:   "	id, held := l.reunion.holders[model.HeldRun{Address: e.address, Run: e.run()}]\n",
 		new:   "	id, held := l.reunion.holders[model.HeldRun{Address: e.address, Run: e.run()}]\n	delete(l.reunion.holders, model.HeldRun{Address: e.address, Run: e.run()})\n",
 		tests: [][]string{laneTest("TestReunionKeepsRunsForTheirWorker$")},
+	},
+	{
+		name:  "a worker gets work before its name is stored",
+		file:  "internal/engine/names.go",
+		old:   "	if r.Name == \"\" || e.cfg.Lane.Reunion == 0 {\n",
+		new:   "	if r.Name == \"\" || e.cfg.Lane.Reunion >= 0 {\n",
+		tests: [][]string{engineTest("TestReunionEndsWhenAllWorkersAreBack$")},
+	},
+	{
+		name:  "a server does not ask the other nodes when all workers are back",
+		file:  "internal/engine/reunion.go",
+		old:   "len(missing) == 0 && inc.askOthers(ctx)",
+		new:   "len(missing) == 0",
+		tests: [][]string{engineTest("TestReunionWithAWorkerAtAnotherServer$")},
+	},
+	{
+		name:  "a node does not tell others what its workers held when they joined",
+		file:  "internal/engine/crew/hands.go",
+		old:   "	for _, r := range o.Held {",
+		new:   "	for _, r := range o.Held[:0] {",
+		tests: [][]string{engineTest("TestReunionWithAWorkerAtAnotherServer$")},
+	},
+	{
+		name:  "a server waits although all workers are back",
+		file:  "internal/engine/lane/reunion.go",
+		old:   "	if l.reunion.until > now {\n		l.reunion.until = now\n	}\n	l.EndReunion(now)\n",
+		new:   "	l.EndReunion(now)\n",
+		tests: [][]string{laneTest("TestReunionFinishes$"), engineTest("TestReunionEndsWhenAllWorkersAreBack$")},
+	},
+	{
+		name:  "a server that stops forgets a worker that runs a body",
+		file:  "internal/engine/names.go",
+		old:   " || holds && e.isStopping() {",
+		new:   " {",
+		tests: [][]string{engineTest("TestReunionAfterAnOrderlyStop$")},
+	},
+	{
+		name:  "workers that never come back stay in the store",
+		file:  "internal/engine/reunion.go",
+		old:   "				inc.eng.names.drop(away)\n",
+		new:   "				_ = away\n",
+		tests: [][]string{engineTest("TestReunionWithAWorkerThatStaysAway$")},
+	},
+	{
+		name:  "a run that is being read when the reunion ends goes to any worker",
+		file:  "internal/engine/lane/reunion.go",
+		old:   "(l.keeps(e.shard) || e.claimed || e.shard.handed",
+		new:   "(l.keeps(e.shard) || e.shard.handed",
+		tests: [][]string{laneTest("TestReunionFinishesDuringReads$")},
+	},
+	{
+		name:  "calls that are being read when the reunion ends go to any worker",
+		file:  "internal/engine/lane/reunion.go",
+		old:   "held && (l.keeps(e.shard) || e.claimed) && ",
+		new:   "held && l.keeps(e.shard) && ",
+		tests: [][]string{laneTest("TestReunionFinishesDuringReads$")},
+	},
+	{
+		name:  "a shard that was handed over while workers are missing is given out at once",
+		file:  "internal/engine/incarnation.go",
+		old:   " && !a.awaits && ",
+		new:   " && ",
+		tests: [][]string{engineTest("TestReunionOfAShardThatMovesOn$")},
 	},
 }

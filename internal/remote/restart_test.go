@@ -27,6 +27,8 @@ const (
 	envServerStore  = "PERDURE_TEST_SERVER_STORE"
 	envServerListen = "PERDURE_TEST_SERVER_LISTEN"
 	envServerLease  = "PERDURE_TEST_SERVER_LEASE" // short, unless it is set
+	// how long the server waits for workers that it knows nothing of; the default unless it is set
+	envServerReunion = "PERDURE_TEST_SERVER_REUNION"
 )
 
 // serveUntilKilled is the main function of a server that tests kill.
@@ -38,9 +40,11 @@ func serveUntilKilled() error {
 	if d, err := time.ParseDuration(os.Getenv(envServerLease)); err == nil {
 		lease = d
 	}
+	reunion, _ := time.ParseDuration(os.Getenv(envServerReunion))
 	s, err := node.Serve(context.Background(), node.ServerConfig{
-		Node:   node.Config{URL: os.Getenv(envServerStore), Log: log, LeaseTTL: lease},
-		Listen: os.Getenv(envServerListen), Authenticator: authn.Open{Tenant: model.DefaultTenant},
+		Reunion: reunion,
+		Node:    node.Config{URL: os.Getenv(envServerStore), Log: log, LeaseTTL: lease},
+		Listen:  os.Getenv(envServerListen), Authenticator: authn.Open{Tenant: model.DefaultTenant},
 	})
 	if err != nil {
 		return err
@@ -55,6 +59,7 @@ func serveUntilKilled() error {
 // process is a server in a process of its own.
 type process struct {
 	store, listen string
+	reunion       time.Duration // zero for the default
 	cmd           *exec.Cmd
 }
 
@@ -63,6 +68,9 @@ func (p *process) start(t *testing.T) {
 	t.Helper()
 	p.cmd = exec.Command(os.Args[0], "-test.run=^$")
 	p.cmd.Env = append(os.Environ(), envServerStore+"="+p.store, envServerListen+"="+p.listen)
+	if p.reunion > 0 {
+		p.cmd.Env = append(p.cmd.Env, envServerReunion+"="+p.reunion.String())
+	}
 	p.cmd.Stderr = &testWriter{t: t}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {

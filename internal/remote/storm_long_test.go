@@ -4,7 +4,9 @@ package remote_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,4 +35,14 @@ func TestLongServerDiesOften(t *testing.T) {
 func TestLongServerDiesOnPostgreSQL(t *testing.T) {
 	pg := pgtest.Start(t, pgtest.Options{Fsync: true})
 	blow(t, pg.URL("postgres"), storms{workers: 10, executions: 300, rounds: 4, slow: 500 * time.Millisecond, calm: time.Second, seed: 3})
+}
+
+// On PostgreSQL, too, an execution that no worker holds continues as soon as all workers are back.
+func TestLongServerDiesAndNothingWaits(t *testing.T) {
+	pg := pgtest.Start(t, pgtest.Options{Fsync: true})
+	for name, signal := range map[string]os.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGTERM} {
+		t.Run(name, func(t *testing.T) {
+			continueAfter(t, &process{store: pg.NewDatabase(t), listen: freePort(t), reunion: time.Hour}, signal)
+		})
+	}
 }

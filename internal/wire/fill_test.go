@@ -134,7 +134,9 @@ func isSkipped(t reflect.Type, field string) bool {
 	case reflect.TypeFor[model.Message](): // decided by the engine, never stored
 		return field == "Drawn"
 	case reflect.TypeFor[model.Offer](): // a worker of another process may not run batch jobs
-		return field == "BuiltIn"
+		return field == "BuiltIn" || field == "Remote"
+	case reflect.TypeFor[model.EntityOffer](): // the server of the worker names it
+		return field == "Remote"
 	}
 	return false
 }

@@ -3,7 +3,9 @@ package crew
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
+	"time"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/model"
@@ -25,6 +27,9 @@ type EntityHands struct {
 	running map[model.Address]int
 	// waiting are hand-overs of the next owner that wait until those have ended.
 	waiting map[model.Address][]lentCalls
+	// kept are entities whose calls a remote worker still made when it joined this node, and since
+	// when. The worker itself compares them with the next hand-over.
+	kept map[model.Address]time.Time
 }
 
 // lentCalls is a hand-over of calls by another node.
@@ -37,12 +42,16 @@ type lentCalls struct {
 
 // NewEntityHands returns what a worker does for other owners: nothing yet.
 func NewEntityHands(w CallWorker, o model.EntityOffer, cfg HandsConfig) *EntityHands {
-	return &EntityHands{
+	h := &EntityHands{
 		worker: w, offer: o, room: cfg.Slots,
 		hold:    func(g uint64) { cfg.Hold(model.RunID{}, g) },
 		release: func(g uint64) { cfg.Release(model.RunID{}, g) },
-		calls:   map[uint64]*lentCalls{}, running: map[model.Address]int{}, waiting: map[model.Address][]lentCalls{},
+		calls:   map[uint64]*lentCalls{}, running: map[model.Address]int{}, waiting: map[model.Address][]lentCalls{}, kept: map[model.Address]time.Time{},
 	}
+	for _, r := range o.Held {
+		h.kept[r.Address] = time.Now()
+	}
+	return h
 }
 
 func (h *EntityHands) tenant() string { return h.offer.Tenant }
@@ -97,13 +106,27 @@ func (h *EntityHands) heldNames() map[string]bool {
 	return names
 }
 
+// Regain says that its own node has handed calls of an entity over, which therefore no longer is
+// kept for another one.
+func (h *EntityHands) Regain(a model.Address) {
+	h.mu.Lock()
+	delete(h.kept, a)
+	h.mu.Unlock()
+}
+
 // Left returns the entities of lost owners whose calls still run.
 func (h *EntityHands) Left() []model.HeldRun {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := make([]model.HeldRun, 0, len(h.running))
+	maps.DeleteFunc(h.kept, func(_ model.Address, since time.Time) bool { return time.Since(since) > keepFor })
+	all := make([]model.HeldRun, 0, len(h.running)+len(h.kept))
 	for a := range h.running {
 		all = append(all, model.HeldRun{Address: a})
+	}
+	for a := range h.kept {
+		if h.running[a] == 0 {
+			all = append(all, model.HeldRun{Address: a})
+		}
 	}
 	return all
 }
@@ -135,6 +158,7 @@ func (h *EntityHands) begin(c lentCalls) {
 	h.last++
 	work.Generation = h.last | lent
 	h.calls[work.Generation] = &c
+	delete(h.kept, work.Entity)
 	h.mu.Unlock()
 	h.hold(work.Generation)
 	h.worker.Operate(work)

@@ -97,10 +97,14 @@ type HandsConfig struct {
 
 // NewWorkflowHands returns what a worker does for other owners: nothing yet.
 func NewWorkflowHands(w RunWorker, o model.Offer, cfg HandsConfig) *WorkflowHands {
-	return &WorkflowHands{
+	h := &WorkflowHands{
 		worker: w, offer: o, hold: cfg.Hold, release: cfg.Release, room: cfg.Slots,
 		runs: map[uint64]*lentRun{}, now: map[model.RunID]uint64{}, left: map[model.RunID]leftRun{}, asked: map[uint64]*lentRun{},
 	}
+	for _, r := range o.Held { // the next owner may be another node
+		h.left[r.Run] = leftRun{r.Address, time.Now()}
+	}
+	return h
 }
 
 func (h *WorkflowHands) tenant() string { return h.offer.Tenant }
@@ -160,6 +164,13 @@ func (h *WorkflowHands) Left() []model.HeldRun {
 		all = append(all, model.HeldRun{Address: l.address, Run: run})
 	}
 	return all
+}
+
+// Regain says that its own node has handed a run over, which therefore no longer is left.
+func (h *WorkflowHands) Regain(run model.RunID) {
+	h.mu.Lock()
+	delete(h.left, run)
+	h.mu.Unlock()
 }
 
 // take receives what an owner says.

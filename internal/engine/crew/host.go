@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -509,10 +510,11 @@ func (h Dispatcher) Lost(node model.NodeID) {
 }
 
 // Ask asks other nodes what their workers hold of owners that are gone, and waits until this node
-// knows that. It gives up when ctx ends.
-func Ask(ctx context.Context, line Carrier, nodes []model.NodeID) {
+// knows that. It gives up when ctx ends, and returns whether all nodes have answered.
+func Ask(ctx context.Context, line Carrier, nodes []model.NodeID) bool {
 	body := (&frame{Side: asking}).encode()
 	var wg sync.WaitGroup
+	var answers atomic.Int64
 	for _, node := range nodes {
 		wg.Go(func() {
 			for ctx.Err() == nil {
@@ -520,10 +522,13 @@ func Ask(ctx context.Context, line Carrier, nodes []model.NodeID) {
 				_, err := line.Call(brief, node, body)
 				cancel()
 				if err == nil {
+					answers.Add(1)
 					return
 				}
 			}
 		})
 	}
+
 	wg.Wait()
+	return int(answers.Load()) == len(nodes)
 }

@@ -1,0 +1,234 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/perdure/perdure/internal/episode"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// names keeps the names of the remote workers of this process in the store, so that the next owner
+// of its shards knows which workers may come back (see store.Workers). It writes many names at
+// once, and nothing while no worker joins or leaves: idle workers cost nothing, and a hand-over
+// neither.
+type names struct {
+	eng     *Engine
+	home    model.NodeID
+	trouble *episode.Source
+
+	mu      sync.Mutex
+	queue   []naming // in this order: the name of a worker is added before it is removed
+	writing bool
+	unnamed map[model.NodeID]bool // nodes of older builds that have been noted
+
+	written bell // rung when names were written
+}
+
+// naming is a name to add, to remove, or a home to drop.
+type naming struct {
+	add    store.WorkerName
+	then   func() // called when the name is durable; may be nil
+	remove string
+	drop   model.NodeID
+}
+
+const (
+	maxNamings  = 1000 // written at once
+	namingPause = 100 * time.Millisecond
+	lastNaming  = 2 * time.Second // for the last write of an engine that ends
+)
+
+func newNames(e *Engine) *names {
+	return &names{
+		eng: e, home: model.NodeID(uuid.Must(uuid.NewV7())), trouble: e.trouble.Source("doing", "name remote workers"), unnamed: map[model.NodeID]bool{},
+	}
+}
+
+// add stores a name of this process. Then is called when it is durable.
+func (n *names) add(name string, then func()) {
+	n.put(naming{add: store.WorkerName{Name: name, Home: n.home}, then: then})
+}
+
+// remove removes a name, of this process or another one.
+func (n *names) remove(name string) { n.put(naming{remove: name}) }
+
+// drop removes all names of processes that are gone.
+func (n *names) drop(homes []model.NodeID) {
+	for _, home := range homes {
+		n.put(naming{drop: home})
+	}
+}
+
+// noteUnnamed notes servers of older builds, which name no workers. Their names stand for workers
+// that never come back.
+func (n *names) noteUnnamed(members []store.Member) {
+	for i := range members {
+		m := &members[i]
+		if !m.Home.IsZero() || !mayServe(m) {
+			continue
+		}
+		n.mu.Lock()
+		known := n.unnamed[m.ID]
+		n.unnamed[m.ID] = true
+		n.mu.Unlock()
+		if !known {
+			n.put(naming{add: store.WorkerName{Name: unnamedPrefix + m.ID.String(), Home: m.ID}})
+		}
+	}
+}
+
+// unnamedPrefix begins the names that stand for all workers of a process.
+const unnamedPrefix = "?"
+
+func (n *names) put(one naming) {
+	n.mu.Lock()
+	n.queue = append(n.queue, one)
+	n.mu.Unlock()
+	n.wake()
+}
+
+// wake starts to write, unless that goes on already or the engine does not run yet. The queue is
+// bounded by the sessions of the server.
+func (n *names) wake() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.writing && len(n.queue) > 0 {
+		n.writing = n.eng.beside.run(n.write)
+	}
+}
+
+// take returns the next change and what to do when it is durable. ok is false when there is none,
+// and writing ends.
+func (n *names) take() (w store.WorkerNames, then []func(), ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	count := min(len(n.queue), maxNamings)
+	for _, one := range n.queue[:count] {
+		switch {
+		case one.add.Name != "":
+			w.Add = append(w.Add, one.add)
+		case one.remove != "":
+			w.Remove = append(w.Remove, one.remove)
+		default:
+			w.Drop = append(w.Drop, one.drop)
+		}
+		if one.then != nil {
+			then = append(then, one.then)
+		}
+	}
+	n.queue = slices.Delete(n.queue, 0, count)
+	n.writing = count > 0
+	return w, then, n.writing
+}
+
+// write writes until nothing is left. While the store cannot be used, workers that have joined get
+// nothing.
+func (n *names) write(ctx context.Context) {
+	for {
+		w, then, ok := n.take()
+		if !ok {
+			return
+		}
+		for pause := namingPause; ; pause = min(2*pause, 5*time.Second) {
+			brief, cancel := context.WithTimeout(ctx, n.eng.cfg.CommitTimeout)
+			err := n.eng.cfg.Store.NameWorkers(brief, w)
+			cancel()
+			if err == nil {
+				break
+			}
+			if ctx.Err() == nil {
+				n.trouble.Fail(err)
+			}
+			if !sleep(ctx, pause) {
+				n.writeLast(ctx, w)
+				return
+			}
+		}
+
+		n.trouble.OK()
+		for _, do := range then {
+			do()
+		}
+		n.written.ring()
+	}
+}
+
+// writeLast tries once more to remove the names of workers that have left before the engine ended.
+// If it fails, the next server waits for them.
+func (n *names) writeLast(ctx context.Context, w store.WorkerNames) {
+	n.mu.Lock()
+	for _, one := range n.queue {
+		if one.remove != "" {
+			w.Remove = append(w.Remove, one.remove)
+		}
+	}
+	n.queue, w.Add = nil, nil // workers that have not been admitted hold nothing
+	n.mu.Unlock()
+
+	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastNaming)
+	defer cancel()
+	if err := n.eng.cfg.Store.NameWorkers(brief, w); err != nil {
+		n.eng.cfg.Log.Warn("cannot remove the names of workers that have left; the next server waits for them", "error", err)
+	}
+}
+
+// entrance is whether a worker may be given work: its name must be in the store before.
+type entrance struct {
+	admitting sync.Mutex // held while the worker joins the lanes, so that it leaves them afterwards
+	admitted  atomic.Bool
+	withdrawn atomic.Bool
+}
+
+// isAdmitted reports whether the worker may be given work. Callers may hold locks.
+func (a *entrance) isAdmitted() bool { return a.admitted.Load() && !a.withdrawn.Load() }
+
+// withdraw says that the worker leaves: if it is not admitted yet, it never is.
+func (a *entrance) withdraw() {
+	a.admitting.Lock()
+	defer a.admitting.Unlock()
+	a.withdrawn.Store(true)
+}
+
+// admit lets a worker join the lanes. Only a server names its workers, and only remote ones.
+func (e *Engine) admit(a *entrance, r model.RemoteMember, join func(*incarnation)) {
+	enter := func() {
+		a.admitting.Lock()
+		defer a.admitting.Unlock()
+		if a.withdrawn.Load() {
+			return
+		}
+		a.admitted.Store(true)
+		if inc := e.current(); inc != nil {
+			join(inc)
+		}
+	}
+	if r.Name == "" || e.cfg.Lane.Reunion == 0 {
+		enter()
+		return
+	}
+
+	e.names.add(r.Name, func() {
+		enter()
+		// Now the lanes know what the worker holds, and this node tells other nodes that ask. So no
+		// node need wait for the membership that the worker had before.
+		if r.After != "" && a.isAdmitted() {
+			e.names.remove(r.After)
+		}
+	})
+}
+
+// dismiss forgets a remote worker that has left. A server that stops keeps the name of a worker
+// that still holds something: the worker keeps it for the next server.
+func (e *Engine) dismiss(r model.RemoteMember, holds bool) {
+	if r.Name == "" || e.cfg.Lane.Reunion == 0 || holds && e.isStopping() {
+		return
+	}
+	e.names.remove(r.Name)
+}

@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/crew"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+const (
+	// askFor is how long a node that has acquired shards waits until the other nodes have said what
+	// their workers hold of the last owner. Usually all of them answer at once.
+	askFor = 2 * time.Second
+	// lookEvery is how often a server looks whether the workers of the last owners have come back,
+	// while it waits for them. It also looks when one has come back to itself.
+	lookEvery = 500 * time.Millisecond
+)
+
+// company has the live nodes.
+type company struct {
+	others []model.NodeID
+	homes  []model.NodeID // of all live nodes, and their ids: see names.noteUnnamed
+}
+
+// noteCompany notes the live nodes of a view.
+func (inc *incarnation) noteCompany(v *store.View) {
+	c := &company{homes: []model.NodeID{inc.eng.names.home}}
+	for i := range v.Members {
+		m := &v.Members[i]
+		if m.Expires < v.Now {
+			continue
+		}
+		c.homes = append(c.homes, m.Home, m.ID)
+		if m.ID != inc.self.ID {
+			c.others = append(c.others, m.ID)
+		}
+	}
+	c.homes = slices.DeleteFunc(c.homes, func(id model.NodeID) bool { return id.IsZero() })
+	inc.company.Store(c)
+	// A store that only one process can open keeps no homes, and has no other nodes.
+	if inc.eng.cfg.Lane.Reunion > 0 && inc.eng.cfg.Store.Info().Shared {
+		inc.eng.names.noteUnnamed(v.Members)
+	}
+}
+
+// reunite finds out which workers hold something of the last owners of acquired shards. The lanes
+// keep what they find there until then.
+func (inc *incarnation) reunite() {
+	server := inc.eng.cfg.Lane.Reunion > 0
+	if !server && (inc.crewHost == nil || !inc.eng.mixed.Load()) {
+		return
+	}
+	for _, s := range inc.eng.workers.all() {
+		if !s.isAway() && s.isAdmitted() {
+			inc.meet(s.id, s.hands.Left())
+		}
+	}
+	for _, s := range inc.eng.entityWorkers.all() {
+		if !s.isAway() && s.isAdmitted() {
+			inc.meet(-s.id, s.hands.Left())
+		}
+	}
+
+	tenure := inc.tenure.Load()
+	inc.eng.beside.run(func(ctx context.Context) {
+		inc.askOthers(ctx)
+		inc.tellLanes(tenure, (*lane.Lane).EndReunion)
+		if server {
+			inc.awaitWorkers(ctx, tenure)
+		}
+	})
+}
+
+// tellLanes tells the lanes something about the shards that were acquired up to a tenure, unless
+// there is a later one: what begins with that ends it.
+func (inc *incarnation) tellLanes(tenure int64, tell func(*lane.Lane, model.Time)) {
+	// The members loop hands shards over to the lanes, so none can come in between.
+	inc.post(func() {
+		if inc.tenure.Load() == tenure {
+			inc.everywhere(tell)
+		}
+	})
+}
+
+// askOthers asks the other live nodes what their workers hold, and returns whether all of them have
+// answered.
+func (inc *incarnation) askOthers(ctx context.Context) bool {
+	c := inc.company.Load()
+	if c == nil || len(c.others) == 0 {
+		return true
+	}
+	if inc.crewHost == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	return crew.Ask(ctx, peer.Crew{Post: inc.peers}, c.others)
+}
+
+// awaitWorkers ends the reunion as soon as no remote worker can be on its way that holds something
+// of the last owners.
+//
+// A server names a worker before it hands anything over to it. The name goes when the worker no
+// longer holds anything, or has joined another server, which names it and knows what it holds. So
+// if each name is one of a live node, the live nodes know together what remote workers hold. They
+// are asked after the look at the names: a node that has taken a name over in between is asked,
+// too, and one that dies in between does not answer. A while after the reunion, the names of
+// workers that have stayed away all the time are dropped.
+func (inc *incarnation) awaitWorkers(ctx context.Context, tenure int64) {
+	defer inc.eng.others.homes.Leave()
+	var away []model.NodeID // missing all the time
+	over := 0               // looks since the reunion
+	for first := true; inc.eng.current() == inc && inc.tenure.Load() == tenure; {
+		written := inc.eng.names.written.listen()
+		missing, err := inc.missingHomes(ctx)
+		if err != nil && ctx.Err() == nil {
+			inc.eng.others.homes.Fail(err)
+		}
+		if err == nil {
+			inc.eng.others.homes.OK()
+			if len(missing) == 0 && inc.askOthers(ctx) {
+				inc.tellLanes(tenure, (*lane.Lane).FinishReunion)
+				return
+			}
+			away = slices.DeleteFunc(missing, func(id model.NodeID) bool { return !first && !slices.Contains(away, id) })
+			first = false
+			if inc.board.isReunited() {
+				over++
+			}
+			if time.Duration(over)*lookEvery > inc.eng.cfg.Lane.Reunion/2 {
+				inc.eng.names.drop(away)
+				return
+			}
+		}
+
+		t := time.NewTimer(lookEvery)
+		select {
+		case <-t.C:
+		case <-written:
+		case <-ctx.Done():
+		}
+		t.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// awaitsWorkers reports whether remote workers of servers that are gone have not come back, as far
+// as a server knows.
+func (inc *incarnation) awaitsWorkers(ctx context.Context) bool {
+	if inc.eng.cfg.Lane.Reunion == 0 {
+		return false
+	}
+	missing, err := inc.missingHomes(ctx)
+	return err != nil || len(missing) > 0
+}
+
+// missingHomes returns the processes that have ended and whose workers have not come back.
+func (inc *incarnation) missingHomes(ctx context.Context) ([]model.NodeID, error) {
+	ctx, cancel := context.WithTimeout(ctx, inc.eng.cfg.LeaseTTL/2)
+	defer cancel()
+	homes, err := inc.eng.cfg.Store.WorkerHomes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := inc.company.Load()
+	if c == nil {
+		return homes, nil
+	}
+	return slices.DeleteFunc(homes, func(id model.NodeID) bool { return slices.Contains(c.homes, id) }), nil
+}
