@@ -1988,8 +1988,14 @@ type SendInputBody struct {
 
 // SeriesBody defines model for SeriesBody.
 type SeriesBody struct {
+	// Cut There were more queues or limits than a reply has: 100 of each, those with the most tasks
+	Cut *bool `json:"cut,omitempty"`
+
 	// From The beginning of the first point
 	From *time.Time `json:"from"`
+
+	// Limits Of each limit in use, over all its keys: permits held, tasks waiting and permits that the nodes may hand out at the end of each point, and how often it refused a task
+	Limits *map[string]map[string][]int64 `json:"limits,omitempty"`
 
 	// Lines Numbers by name, the oldest point first; the last point is the current one
 	Lines map[string][]int64 `json:"lines"`
@@ -1998,8 +2004,11 @@ type SeriesBody struct {
 	Nodes []SeriesNode `json:"nodes"`
 
 	// Partial A node has not answered, or has counted for less than the whole time
-	Partial bool   `json:"partial"`
-	Step    string `json:"step"`
+	Partial bool `json:"partial"`
+
+	// Queues Of each queue with tasks: how many were waiting, delayed and running at the end of each point, and how many seconds the oldest waiting one had waited
+	Queues *map[string]map[string][]int64 `json:"queues,omitempty"`
+	Step   string                         `json:"step"`
 }
 
 // SeriesNode defines model for SeriesNode.
@@ -3013,6 +3022,9 @@ type ChangeScheduleParamsVerb string
 type GetSeriesParams struct {
 	// Step The length of a point: a multiple of 5s that divides 1h; 1m by default
 	Step *string `form:"step,omitempty" json:"step,omitempty"`
+
+	// Levels Return the state of queues and limits too
+	Levels *bool `form:"levels,omitempty" json:"levels,omitempty"`
 }
 
 // ListSessionsParams defines parameters for ListSessions.
@@ -13199,6 +13211,18 @@ func NewGetSeriesRequest(server string, params *GetSeriesParams) (*http.Request,
 		if params.Step != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "step", *params.Step, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Levels != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "levels", *params.Levels, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {

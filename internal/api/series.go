@@ -21,6 +21,8 @@ type SeriesRequest struct {
 	Tenant string
 	// Step is the length of a point; 0 for DefaultSeriesStep.
 	Step time.Duration
+	// Levels asks for the state of queues and limits too.
+	Levels bool
 }
 
 // Series are numbers by time. Each node counts what it commits, in memory, and the answer is the
@@ -34,6 +36,24 @@ type Series struct {
 	// Partial says that a live node has not answered, or that a node has counted for less than the
 	// whole time.
 	Partial bool
+	// Queues and Limits are the state of queues and limits, by name, if the request asked for
+	// Levels. They are those in which something happened within the hour, at most MaxSeriesOf of
+	// each. Cut says that there were more.
+	Queues, Limits []SeriesOf
+	Cut            bool
+}
+
+// MaxSeriesOf bounds the queues, and the limits, of a reply.
+const MaxSeriesOf = 100
+
+// SeriesOf has the numbers of a queue or a limit. Those of a queue are the tasks that are waiting,
+// delayed and running, and oldest, the seconds that the first of the waiting ones has waited. Those
+// of a limit, over all its keys, are the permits that are held, the tasks that are waiting for it,
+// the permits that the nodes may hand out, and how often it has refused a task. All but refused are
+// a state: that at the end of each point.
+type SeriesOf struct {
+	Name  string
+	Lines []SeriesLine
 }
 
 // SeriesLine has one kind of number, the oldest point first.

@@ -168,6 +168,11 @@ func (p *port) LoadLabels(ctx context.Context, keys []store.RunKey) ([]store.Lab
 	return rows, p.end(faultstore.LoadLabels, fmt.Sprintf(": %d of %d runs", len(rows), len(keys)), err)
 }
 
+func (p *port) LoadDetails(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (store.RunDetails, error) {
+	d, err := p.Store.LoadDetails(ctx, shard, a, run)
+	return d, p.end(faultstore.LoadDetails, fmt.Sprintf(" %s/%s", a.Type, a.Key), err)
+}
+
 func (p *port) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
 	xs, err := p.Store.LoadOutcomes(ctx, keys)
 	return xs, p.end(faultstore.LoadOutcomes, fmt.Sprintf(": %d of %d", len(xs), len(keys)), err)

@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/engine/lending"
 	"github.com/perdure/perdure/internal/engine/loan"
 	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/engine/series"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -43,11 +44,12 @@ type board struct {
 	reunion lane.ReunionTime
 	awaited map[string][]model.ClaimRef
 
-	woken []string   // groups that the gate has woken and that were not tried yet
-	moved bool       // there may be something to match
-	alarm model.Time // when the timer fires; zero if it is not set
-	timer *time.Timer
-	ended bool // the timer is not set again
+	woken   []string   // groups that the gate has woken and that were not tried yet
+	moved   bool       // there may be something to match
+	alarm   model.Time // when the timer fires; zero if it is not set
+	timer   *time.Timer
+	ended   bool      // the timer is not set again
+	refused *refusals // nil without series
 	// the breaker states that the meter has counted; nil without a meter
 	told map[rule.BreakerID]breaker.State
 }
@@ -64,7 +66,11 @@ func newBoard(inc *incarnation) *board {
 		}
 		return false, nil
 	})
-	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.withCounter(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.LockedWorker{}, awaited: map[string][]model.ClaimRef{}}
+	var refused *refusals
+	if inc.eng.levels != nil {
+		refused = &refusals{counts: map[series.Subject]uint32{}}
+	}
+	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.withCounter(k, refused)}), gate: k, refused: refused, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.LockedWorker{}, awaited: map[string][]model.ClaimRef{}}
 }
 
 // Reserve implements lane.Board.

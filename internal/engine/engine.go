@@ -158,6 +158,7 @@ type Engine struct {
 	feed        *feed.Hub
 	names       *names
 	series      *series.Recorder // nil without series
+	levels      *series.Sampler  // likewise
 	inc         atomic.Pointer[incarnation]
 	clerk       *clerk
 	// mixed says that nodes with different code have been seen, so that one may have worked for
@@ -276,7 +277,7 @@ func New(cfg Config) *Engine {
 	cfg.Feed.Now = e.clock.mono
 	e.feed = feed.New(cfg.Feed)
 	if cfg.Series {
-		e.series = series.New(e.clock.now())
+		e.series, e.levels = series.New(e.clock.now()), series.NewSampler()
 	}
 	e.flow = flow.New(flow.Config{Store: cfg.Store, Log: cfg.Log, Trouble: e.trouble, Node: flowNode{e}, Timeout: cfg.CommitTimeout})
 	if cfg.Guest {

@@ -76,6 +76,34 @@ func (e *Engine) Self() (id model.NodeID, serves []store.Served, ok bool) {
 	return inc.self.ID, e.servedByWorkers(), true
 }
 
+// NodeID returns this node; zero while it has no lease.
+func (e *Engine) NodeID() model.NodeID {
+	if inc := e.current(); inc != nil {
+		return inc.self.ID
+	}
+	return model.NodeID{}
+}
+
+// View returns the nodes and the owners of the shards from memory. ok is false if only the store
+// knows them: other processes can open it, or this node is not sure of its lease or of a shard.
+func (e *Engine) View() (v store.View, ok bool) {
+	inc := e.current()
+	if inc == nil || !inc.self.Sole || !inc.isServing() {
+		return v, false
+	}
+	v.Now = e.clock.now()
+	v.Members = []store.Member{{NodeInfo: inc.self, Epoch: inc.epoch, Expires: v.Now.Add(e.cfg.LeaseTTL), Serves: e.servedByWorkers()}}
+
+	v.Owners = make([]store.ShardOwner, len(inc.owner))
+	for s := range inc.owner {
+		if inc.owner[s].Load() == 0 {
+			return v, false
+		}
+		v.Owners[s] = store.ShardOwner{Shard: model.ShardID(s), Node: inc.self.ID, Epoch: inc.epoch}
+	}
+	return v, true
+}
+
 // Ask asks the node that owns the addresses why they do not move. It is for a node that does not
 // own them, and for a guest.
 func (e *Engine) Ask(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {

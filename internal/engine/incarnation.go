@@ -144,6 +144,9 @@ func (inc *incarnation) run(ctx context.Context) error {
 		wg.Go(func() { inc.borrower.Run(inner) })
 		wg.Go(func() { inc.lender.Run(inner) })
 	}
+	if inc.eng.levels != nil {
+		wg.Go(func() { inc.sampleLevels(inner) })
+	}
 	endCrew := inc.runCrew(inner)
 	if inc.links != nil {
 		wg.Go(func() { inc.links.Run(inner) })

@@ -7,7 +7,6 @@ import (
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine/lane"
-	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/telemetry"
@@ -310,28 +309,4 @@ func (b *board) watch(now model.Time) {
 			m.Add(telemetry.BreakerTransitions, 1, s.ID.Name, s.State.String(), s.ID.Tenant)
 		}
 	}
-}
-
-// countingGate counts the refusals of a gate.
-type countingGate struct {
-	queue.Admitter
-
-	meter *telemetry.Meter
-}
-
-// Take counts refusals.
-func (c countingGate) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
-	ok, why, again = c.Admitter.Take(now, it)
-	if !ok {
-		c.meter.Add(telemetry.LimitRefusals, 1, string(why.Code))
-	}
-	return ok, why, again
-}
-
-// withCounter returns the gate for a board, with a counter if there is a meter.
-func (e *Engine) withCounter(g queue.Admitter) queue.Admitter {
-	if e.cfg.Meter == nil {
-		return g
-	}
-	return countingGate{g, e.cfg.Meter}
 }

@@ -58,18 +58,24 @@ func seriesKind(f *lane.Fact) (k series.Kind, ok bool) {
 	}
 }
 
-// Series returns what this node has counted for a tenant. ok is false if it does not count.
-func (e *Engine) Series(tenant string) (c series.Counts, ok bool) {
-	if e.series == nil {
+// Series returns what this node has counted for a tenant. ok is false if it does not count, or if
+// the question makes no sense.
+func (e *Engine) Series(q series.Question) (c series.Counts, ok bool) {
+	if e.series == nil || !q.Valid() {
 		return c, false
 	}
-	return e.series.Read(e.clock.now(), tenant), true
+	now := e.clock.now()
+	c = e.series.Read(now, q.Tenant)
+	if q.Levels {
+		c.Levels = e.levels.Read(now, q.Tenant, q.Step)
+	}
+	return c, true
 }
 
 // AskSeries asks another node for its Series.
-func (e *Engine) AskSeries(ctx context.Context, node model.NodeID, tenant string) (series.Counts, error) {
-	return peer.Asker{Mail: e.cfg.Store, Hints: e.cfg.Hints}.AskSeries(ctx, node, tenant)
+func (e *Engine) AskSeries(ctx context.Context, node model.NodeID, q series.Question) (series.Counts, error) {
+	return peer.Asker{Mail: e.cfg.Store, Hints: e.cfg.Hints}.AskSeries(ctx, node, q)
 }
 
 // Series answers another process.
-func (h peerHandler) Series(tenant string) (series.Counts, bool) { return h.inc.eng.Series(tenant) }
+func (h peerHandler) Series(q series.Question) (series.Counts, bool) { return h.inc.eng.Series(q) }

@@ -324,12 +324,12 @@ func (n *Node) askAsReader(cfg Config) {
 		}
 		return peer.Asker{Mail: n.store, Hints: hints}.AskQueues(ctx, node)
 	})
-	n.service.AskSeriesBy(func(ctx context.Context, node model.NodeID, tenant string) (series.Counts, error) {
+	n.service.AskSeriesBy(func(ctx context.Context, node model.NodeID, q series.Question) (series.Counts, error) {
 		hints, err := hub()
 		if err != nil {
 			return series.Counts{}, err
 		}
-		return peer.Asker{Mail: n.store, Hints: hints}.AskSeries(ctx, node, tenant)
+		return peer.Asker{Mail: n.store, Hints: hints}.AskSeries(ctx, node, q)
 	})
 }
 

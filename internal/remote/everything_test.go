@@ -419,7 +419,7 @@ func console(w *world) {
 	if got := same(w, func(c api.Client) (api.Explanation, error) { return c.Explain(ctx, explain) }); len(got.Nodes) == 0 {
 		t.Errorf("the explanation: %+v", got)
 	}
-	if got := ok[api.Series](w)(w.far.Series(ctx, api.SeriesRequest{Tenant: tenant})); len(got.Lines) == 0 || len(got.Nodes) == 0 {
+	if got := ok[api.Series](w)(w.far.Series(ctx, api.SeriesRequest{Tenant: tenant, Levels: true})); len(got.Lines) == 0 || len(got.Nodes) == 0 {
 		t.Errorf("the series: %+v", got)
 	}
 

@@ -39,6 +39,7 @@ func (w *world) follow(t *testing.T, query string, header ...string) *stream {
 		t.Fatalf("%d %v", got.StatusCode, got.Header)
 	}
 	s := &stream{t, bufio.NewScanner(got.Body), func() { cancel(); _ = got.Body.Close() }}
+	s.lines.Buffer(nil, 4<<20) // a page is one line
 	t.Cleanup(s.close)
 
 	return s

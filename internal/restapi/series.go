@@ -15,7 +15,8 @@ func (s *Server) addSeries() {
 }
 
 type seriesInput struct {
-	Step string `query:"step" example:"1m" doc:"The length of a point: a multiple of 5s that divides 1h; 1m by default"`
+	Step   string `query:"step" example:"1m" doc:"The length of a point: a multiple of 5s that divides 1h; 1m by default"`
+	Levels bool   `query:"levels" doc:"Return the state of queues and limits too"`
 }
 
 // seriesBody has numbers by time.
@@ -25,7 +26,13 @@ type seriesBody struct {
 	Lines   map[string][]int64 `json:"lines" doc:"Numbers by name, the oldest point first; the last point is the current one"`
 	Nodes   []seriesNode       `json:"nodes" doc:"The live nodes that own executions"`
 	Partial bool               `json:"partial" doc:"A node has not answered, or has counted for less than the whole time"`
+	Queues  map[string]levels  `json:"queues,omitempty" doc:"Of each queue with tasks: how many were waiting, delayed and running at the end of each point, and how many seconds the oldest waiting one had waited"`
+	Limits  map[string]levels  `json:"limits,omitempty" doc:"Of each limit in use, over all its keys: permits held, tasks waiting and permits that the nodes may hand out at the end of each point, and how often it refused a task"`
+	Cut     bool               `json:"cut,omitempty" doc:"There were more queues or limits than a reply has: 100 of each, those with the most tasks"`
 }
+
+// levels are the numbers of a queue or a limit by name, the oldest point first.
+type levels map[string][]int64
 
 // seriesNode is a node that counts.
 type seriesNode struct {
@@ -39,15 +46,32 @@ func (s *Server) series(ctx context.Context, who *authn.Identity, in *seriesInpu
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.config.Backend.Series(ctx, api.SeriesRequest{Tenant: who.Tenant, Step: step})
+	got, err := s.config.Backend.Series(ctx, api.SeriesRequest{Tenant: who.Tenant, Step: step, Levels: in.Levels})
 	if err != nil {
 		return nil, err
 	}
 
-	b := seriesBody{From: at(got.From), Step: got.Step.String(), Lines: map[string][]int64{}, Partial: got.Partial}
-	for _, l := range got.Lines {
-		b.Lines[l.Name] = l.Points
-	}
+	b := seriesBody{From: at(got.From), Step: got.Step.String(), Lines: linesOf(got.Lines), Partial: got.Partial, Cut: got.Cut}
+	b.Queues, b.Limits = levelsOf(got.Queues), levelsOf(got.Limits)
 	b.Nodes = each(got.Nodes, func(n *api.SeriesNode) seriesNode { return seriesNode{n.Node.String(), n.Answered, at(n.Since)} })
 	return ok(b)
+}
+
+func linesOf(all []api.SeriesLine) map[string][]int64 {
+	lines := make(map[string][]int64, len(all))
+	for _, l := range all {
+		lines[l.Name] = l.Points
+	}
+	return lines
+}
+
+func levelsOf(all []api.SeriesOf) map[string]levels {
+	if len(all) == 0 {
+		return nil
+	}
+	out := make(map[string]levels, len(all))
+	for _, s := range all {
+		out[s.Name] = linesOf(s.Lines)
+	}
+	return out
 }

@@ -47,20 +47,33 @@ type judge struct {
 
 // judge returns a judge with the current members.
 func (s *Service) judge(ctx context.Context, tenant string) (*judge, error) {
-	view, err := s.store.Members(ctx)
+	view, err := s.view(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if s.engine != nil {
-		if id, serves, ok := s.engine.Self(); ok { // the store learns it with the next renewal
-			for i := range view.Members {
-				if view.Members[i].ID == id {
-					view.Members[i].Serves = serves
-				}
+	return &judge{service: s, tenant: tenant, world: diagnosis.NewWorld(view), told: map[model.Address][]model.Reason{}}, nil
+}
+
+// view returns the nodes and the owners of the shards. It reads the store, unless the node of this
+// process is the only one that there can be.
+func (s *Service) view(ctx context.Context) (store.View, error) {
+	if s.engine == nil {
+		return s.store.Members(ctx)
+	}
+	if view, ok := s.engine.View(); ok {
+		return view, nil
+	}
+
+	// The store learns with the next renewal of the lease what this node serves.
+	view, err := s.store.Members(ctx)
+	if id, serves, ok := s.engine.Self(); err == nil && ok {
+		for i := range view.Members {
+			if view.Members[i].ID == id {
+				view.Members[i].Serves = serves
 			}
 		}
 	}
-	return &judge{service: s, tenant: tenant, world: diagnosis.NewWorld(view), told: map[model.Address][]model.Reason{}}, nil
+	return view, err
 }
 
 // ask asks the owners of addresses what they know about them: the lanes of this node directly,
@@ -68,9 +81,7 @@ func (s *Service) judge(ctx context.Context, tenant string) (*judge, error) {
 func (j *judge) ask(ctx context.Context, all []model.Address) {
 	own := model.NodeID{}
 	if e := j.service.engine; e != nil {
-		if id, _, ok := e.Self(); ok {
-			own = id
-		}
+		own = e.NodeID()
 		maps.Copy(j.told, e.ExplainAll(ctx, all))
 	}
 
@@ -175,7 +186,7 @@ func (j *judge) openTasks(ctx context.Context, row *store.Execution) ([]*core.Ta
 	if row.Start.Task == nil {
 		key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
 		scheduled, err := j.service.store.LoadEventsOf(ctx, key, model.EventTaskScheduled, math.MaxInt64, 1)
-		carried := slices.ContainsFunc(row.Start.Carried, func(e model.Event) bool { return e.Kind == model.EventTaskScheduled })
+		carried := slices.ContainsFunc(row.Start.Carried, isScheduled)
 		if err != nil || len(scheduled) == 0 && !carried {
 			return nil, err
 		}

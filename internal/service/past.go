@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -253,9 +254,14 @@ func (s *Service) read(ctx context.Context, op string, t api.Target) (*model.His
 
 // readRun reads the events of a run whose row was read.
 func (s *Service) readRun(ctx context.Context, op string, row *store.Execution) (*model.History, error) {
+	return s.readEvents(ctx, op, row, math.MaxInt64)
+}
+
+// readEvents is readRun for a caller that knows an event of the run. It may stop behind that event.
+func (s *Service) readEvents(ctx context.Context, op string, row *store.Execution, last int64) (*model.History, error) {
 	h := &model.History{Start: row.Start, Events: slices.Clip(row.Start.Carried), Outcome: row.Outcome}
 	size := 0
-	for {
+	for int64(len(h.Events)) < last {
 		page, err := s.store.LoadEvents(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, int64(len(h.Events)), historyPage, 4<<20)
 		if err != nil {
 			return nil, err
@@ -280,6 +286,7 @@ func (s *Service) readRun(ctx context.Context, op string, row *store.Execution) 
 		}
 		h.Events = append(h.Events, page...)
 	}
+	return h, nil
 }
 
 // past checks what all requests about a past have in common.

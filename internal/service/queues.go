@@ -67,7 +67,7 @@ func (s *Service) openTasks(ctx context.Context, row *store.Execution) ([]*core.
 	if err != nil {
 		return nil, err
 	}
-	if row.Start.Task == nil && !slices.ContainsFunc(h.Events, func(e model.Event) bool { return e.Kind == model.EventTaskScheduled }) {
+	if row.Start.Task == nil && !slices.ContainsFunc(h.Events, isScheduled) {
 		return nil, nil
 	}
 	return engine.OpenTasks(row.Start, h.Events[len(row.Start.Carried):])

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/perdure/perdure/internal/api"
-	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -24,21 +23,38 @@ func (s *Service) execution(ctx context.Context, op string, t api.Target) (*stor
 		return nil, err
 	}
 	row, err := s.store.LoadExecution(ctx, s.shard(t.Address), t.Address, t.Run)
-	if fault.Is(err, fault.Corrupt) {
-		err = wayOut(fault.New(fault.Corrupt, "execution %s cannot be read: %w", t.Address, err))
-	}
-	if err != nil {
+	if err = checkRow(t, row, err); err != nil {
 		return nil, err
 	}
-
-	if row == nil || row.Start.Address != t.Address {
-		if !t.Run.IsZero() {
-			return nil, fault.New(fault.NotFound, "run %s of %s does not exist", t.Run, t.Address)
-		}
-		return nil, fault.New(fault.NotFound, "execution %s does not exist", t.Address)
-	}
-
 	return row, nil
+}
+
+// details reads what a description of a target shows.
+func (s *Service) details(ctx context.Context, op string, t api.Target) (store.RunDetails, error) {
+	v := s.check(op)
+	v.Address(t.Address)
+	if err := v.Err(); err != nil {
+		return store.RunDetails{}, err
+	}
+	d, err := s.store.LoadDetails(ctx, s.shard(t.Address), t.Address, t.Run)
+	return d, checkRow(t, d.Execution, err)
+}
+
+// checkRow returns the error of a caller that has read the row of a target: the error of the read,
+// or that there is no such execution.
+func checkRow(t api.Target, row *store.Execution, err error) error {
+	switch {
+	case fault.Is(err, fault.Corrupt):
+		return wayOut(fault.New(fault.Corrupt, "execution %s cannot be read: %w", t.Address, err))
+	case err != nil:
+		return err
+	case row != nil && row.Start.Address == t.Address:
+		return nil
+	case !t.Run.IsZero():
+		return fault.New(fault.NotFound, "run %s of %s does not exist", t.Run, t.Address)
+	default:
+		return fault.New(fault.NotFound, "execution %s does not exist", t.Address)
+	}
 }
 
 // State reads a state that the code of an execution has set: the last value in its history, or the
@@ -86,100 +102,6 @@ func (s *Service) State(ctx context.Context, t api.Target, name string) (p model
 	}
 
 	return p, ok, nil
-}
-
-// Describe describes an execution.
-func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, error) {
-	v := s.check("describe")
-	v.Address(t.Address)
-	if err := v.Err(); err != nil {
-		return api.Description{}, err
-	}
-	row, err := s.execution(ctx, "describe", t)
-	if err != nil {
-		return api.Description{}, err
-	}
-	if row.Outcome.Status.Closed() {
-		return s.describeClosed(ctx, row)
-	}
-	return s.describeOpen(ctx, t)
-}
-
-// describeClosed describes a run that has ended. Nothing about it changes, so no owner is asked.
-func (s *Service) describeClosed(ctx context.Context, row *store.Execution) (api.Description, error) {
-	d := describe(row)
-	key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
-	if err := s.label(ctx, []store.RunKey{key}, []*api.Description{&d}); err != nil {
-		return d, err
-	}
-	last, err := s.store.LastEvent(ctx, key)
-	d.Events = max(last, int64(len(row.Start.Carried))) + 2 // event 0 and the end have no row
-	return d, err
-}
-
-// describeOpen describes a run that was open a moment ago, and says why it does not move.
-func (s *Service) describeOpen(ctx context.Context, t api.Target) (api.Description, error) {
-	// Ask the owner first: whatever it no longer holds is in the store by then.
-	j, err := s.judge(ctx, t.Address.Tenant)
-	if err != nil {
-		return api.Description{}, err
-	}
-	j.ask(ctx, []model.Address{t.Address})
-	row, err := s.execution(ctx, "describe", t)
-	if err != nil {
-		return api.Description{}, err
-	}
-	if row.Outcome.Status.Closed() {
-		return s.describeClosed(ctx, row)
-	}
-
-	d := describe(row)
-	key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
-	if err := s.label(ctx, []store.RunKey{key}, []*api.Description{&d}); err != nil {
-		return d, err
-	}
-	last, err := s.store.LastEvent(ctx, key)
-	if err != nil {
-		return d, err
-	}
-	d.Events = max(last, int64(len(row.Start.Carried))) + 1 // event 0 has no row
-
-	timers, err := s.store.LoadRunTimers(ctx, key)
-	if err != nil {
-		return d, err
-	}
-	for _, tm := range timers {
-		if core.OwnTimer(tm.ID) {
-			continue // the start has it
-		}
-		d.Timers = append(d.Timers, api.Timer{ID: tm.ID, Due: tm.Due})
-	}
-	open, damage := s.openTasks(ctx, row)
-	if damage != nil && !fault.Is(damage, fault.Corrupt) {
-		return d, damage
-	}
-	if d.Tasks, err = s.tasks(ctx, row, open); err != nil {
-		return d, err
-	}
-
-	d.Owner = j.owner(row)
-	if _, told := j.told[t.Address]; damage != nil && !(told && row.Current) {
-		d.Reasons = []model.Reason{model.Unreadable(damage)}
-		return d, nil
-	}
-	if d.Reasons, err = j.run(ctx, row, open, true); err != nil {
-		return d, err
-	}
-	if d.Reasons, err = j.throughEntities(ctx, &row.Start, d.Reasons); err != nil {
-		return d, err
-	}
-	d.Chain = j.follow(ctx, &row.Start, d.Reasons)
-	d.Alive = j.aliveFor(&d)
-	return d, nil
-}
-
-func describe(row *store.Execution) api.Description {
-	return api.Description{Shard: row.Shard, Start: row.Start, Outcome: row.Outcome, Current: row.Current, Reasons: storedReasons(row)}
 }
 
 // History returns a page of events. The first event is built from the start of the run and the last

@@ -16,7 +16,7 @@ import (
 )
 
 // AskSeriesFunc asks a node for the numbers of a tenant.
-type AskSeriesFunc func(ctx context.Context, node model.NodeID, tenant string) (series.Counts, error)
+type AskSeriesFunc func(ctx context.Context, node model.NodeID, q series.Question) (series.Counts, error)
 
 // AskSeriesBy sets how the service asks other nodes for series; see AskBy.
 func (s *Service) AskSeriesBy(ask AskSeriesFunc) { s.askSeries = ask }
@@ -41,9 +41,14 @@ func (s *Service) Series(ctx context.Context, r api.SeriesRequest) (api.Series, 
 	for _, k := range series.Kinds() {
 		out.Lines = append(out.Lines, api.SeriesLine{Name: k.String(), Points: make([]int64, n)})
 	}
-	for node, counts := range j.collectSeries(ctx) {
+	levels := levelSums{}
+	for node, counts := range j.collectSeries(ctx, series.Question{Tenant: r.Tenant, Levels: r.Levels, Step: step}) {
 		out.Nodes = append(out.Nodes, addSeries(&out, node, counts))
+		if counts != nil && r.Levels {
+			levels.add(&out, counts.Levels)
+		}
 	}
+	levels.finish(&out)
 	slices.SortFunc(out.Nodes, func(a, b api.SeriesNode) int { return bytes.Compare(a.Node[:], b.Node[:]) })
 	return out, nil
 }
@@ -72,15 +77,15 @@ func addSeries(to *api.Series, node model.NodeID, counts *series.Counts) api.Ser
 
 // collectSeries asks every live node, because one that owns no shard now may have owned some within
 // the hour. A node that does not answer has nil.
-func (j *judge) collectSeries(ctx context.Context) map[model.NodeID]*series.Counts {
+func (j *judge) collectSeries(ctx context.Context, q series.Question) map[model.NodeID]*series.Counts {
 	s, all := j.service, map[model.NodeID]*series.Counts{}
 	for _, m := range j.world.Live() {
 		all[m.ID] = nil
 	}
 	own := model.NodeID{}
 	if s.engine != nil {
-		if id, _, ok := s.engine.Self(); ok {
-			own, all[id] = id, nil // the view may be older than this node
+		if own = s.engine.NodeID(); !own.IsZero() {
+			all[own] = nil // the view may be older than this node
 		}
 	}
 
@@ -91,7 +96,7 @@ func (j *judge) collectSeries(ctx context.Context) map[model.NodeID]*series.Coun
 	for _, node := range slices.Collect(maps.Keys(all)) { // the answers change the map
 		switch {
 		case s.engine != nil && node == own:
-			if c, ok := s.engine.Series(j.tenant); ok {
+			if c, ok := s.engine.Series(q); ok {
 				mu.Lock()
 				all[node] = &c
 				mu.Unlock()
@@ -99,7 +104,7 @@ func (j *judge) collectSeries(ctx context.Context) map[model.NodeID]*series.Coun
 		case s.askSeries != nil && s.store.Info().Shared:
 			wg.Go(func() {
 				// A node that cannot be asked is one that has not answered.
-				if c, err := s.askSeries(ctx, node, j.tenant); err == nil {
+				if c, err := s.askSeries(ctx, node, q); err == nil {
 					mu.Lock()
 					all[node] = &c
 					mu.Unlock()

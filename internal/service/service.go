@@ -1,6 +1,6 @@
 // Package service implements api.Backend: one method per operation. Each method validates and
 // authorizes its request, and then asks the engine or reads the store. The package holds no state
-// of its own.
+// of its own, except for a hint which executions were open when they were described last.
 package service
 
 import (
@@ -29,11 +29,12 @@ type Service struct {
 	ask       AskFunc // nil if other nodes cannot be asked
 	askSeries AskSeriesFunc
 	askQueues AskQueuesFunc
+	open      *openSet
 }
 
 // New returns a service. e may be nil for a service that only reads.
 func New(e *engine.Engine, st store.Store, limits Limits) *Service {
-	return &Service{engine: e, store: st, limits: limits.WithDefaults()}
+	return &Service{engine: e, store: st, limits: limits.WithDefaults(), open: newOpenSet()}
 }
 
 // Trace makes the service create spans for what it sends. The caller must call it before the

@@ -223,6 +223,22 @@ type Run struct {
 	Timers    []Timer
 }
 
+// RunDetails is what a description of a run shows.
+type RunDetails struct {
+	Execution *Execution    // nil when there is none
+	Labels    []model.Label // the present ones, sorted by name
+	Last      int64         // the highest position of the stored events, as LastEvent returns it
+	// Timers are the open timers, ordered by id. Tasks says that a stored event has scheduled a
+	// task. Both are of open runs only.
+	Timers []Timer
+	Tasks  bool
+}
+
+// Key returns the key of the run.
+func (d *RunDetails) Key() RunKey {
+	return RunKey{Shard: d.Execution.Shard, Run: d.Execution.Start.Run}
+}
+
 // size returns roughly the bytes of the bodies of its rows.
 func (r *Run) size() (n int) {
 	if x := r.Execution; x != nil {

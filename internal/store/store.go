@@ -19,6 +19,7 @@ package store
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -248,6 +249,9 @@ type Reader interface {
 	// LoadLabels returns the present labels of the runs, ordered by shard, run and name. It omits
 	// unknown runs.
 	LoadLabels(ctx context.Context, keys []RunKey) ([]LabelRow, error)
+	// LoadDetails returns what a description of a run shows, in one read: the current run of an
+	// address, or the given run if run is set. RunDetails.Execution is nil if there is none.
+	LoadDetails(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID) (RunDetails, error)
 	// LoadOutcomes returns the rows of the given runs that are closed.
 	LoadOutcomes(ctx context.Context, keys []RunKey) ([]Execution, error)
 	// LoadDeadLetters returns requests and messages that the engine refused and kept. It reads all
@@ -289,6 +293,32 @@ func LoadRunByParts(ctx context.Context, s Store, shard model.ShardID, address m
 	r.More = len(r.Events) > 0
 	r.Timers, err = s.LoadRunTimers(ctx, key)
 	return r, err
+}
+
+// LoadDetailsByParts implements LoadDetails with several reads, for stores where a read costs next
+// to nothing.
+func LoadDetailsByParts(ctx context.Context, s Store, shard model.ShardID, address model.Address, run model.RunID) (d RunDetails, err error) {
+	if d.Execution, err = s.LoadExecution(ctx, shard, address, run); err != nil || d.Execution == nil {
+		return d, err
+	}
+	key := d.Key()
+	labels, err := s.LoadLabels(ctx, []RunKey{key})
+	if err != nil {
+		return d, err
+	}
+	for i := range labels {
+		d.Labels = append(d.Labels, labels[i].Label)
+	}
+
+	if d.Last, err = s.LastEvent(ctx, key); err != nil || d.Execution.Outcome.Status.Closed() {
+		return d, err
+	}
+	if d.Timers, err = s.LoadRunTimers(ctx, key); err != nil {
+		return d, err
+	}
+	scheduled, err := s.LoadEventsOf(ctx, key, model.EventTaskScheduled, math.MaxInt64, 1)
+	d.Tasks = len(scheduled) > 0
+	return d, err
 }
 
 // LoadRunsByParts implements LoadRuns with LoadRun, for stores where a read costs next to nothing.

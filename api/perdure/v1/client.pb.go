@@ -3887,7 +3887,9 @@ func (x *ExplainedEdge) GetReason() int64 {
 type SeriesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Nanoseconds of a point; 0 for the default.
-	Step          int64 `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	Step int64 `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	// The state of queues and limits is wanted too.
+	Levels        bool `protobuf:"varint,2,opt,name=levels,proto3" json:"levels,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3929,6 +3931,13 @@ func (x *SeriesRequest) GetStep() int64 {
 	return 0
 }
 
+func (x *SeriesRequest) GetLevels() bool {
+	if x != nil {
+		return x.Levels
+	}
+	return false
+}
+
 // SeriesReply has numbers by time, summed over the nodes that have answered.
 type SeriesReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3938,7 +3947,12 @@ type SeriesReply struct {
 	Lines []*SeriesLine `protobuf:"bytes,3,rep,name=lines,proto3" json:"lines,omitempty"`
 	Nodes []*SeriesNode `protobuf:"bytes,4,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// Not all live nodes have answered, or one of them counts only since a later time than from.
-	Partial       bool `protobuf:"varint,5,opt,name=partial,proto3" json:"partial,omitempty"`
+	Partial bool `protobuf:"varint,5,opt,name=partial,proto3" json:"partial,omitempty"`
+	// The state of queues and limits, by name, if it is wanted.
+	Queues []*SeriesOf `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`
+	Limits []*SeriesOf `protobuf:"bytes,7,rep,name=limits,proto3" json:"limits,omitempty"`
+	// There were more queues or limits than a reply has.
+	Cut           bool `protobuf:"varint,8,opt,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4008,6 +4022,81 @@ func (x *SeriesReply) GetPartial() bool {
 	return false
 }
 
+func (x *SeriesReply) GetQueues() []*SeriesOf {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+func (x *SeriesReply) GetLimits() []*SeriesOf {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *SeriesReply) GetCut() bool {
+	if x != nil {
+		return x.Cut
+	}
+	return false
+}
+
+// SeriesOf has the numbers of a queue or a limit. Lines of a queue are waiting, delayed, running
+// and oldest (seconds); lines of a limit are held, waiting, permits and refused.
+type SeriesOf struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Lines         []*SeriesLine          `protobuf:"bytes,2,rep,name=lines,proto3" json:"lines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeriesOf) Reset() {
+	*x = SeriesOf{}
+	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeriesOf) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeriesOf) ProtoMessage() {}
+
+func (x *SeriesOf) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeriesOf.ProtoReflect.Descriptor instead.
+func (*SeriesOf) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *SeriesOf) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SeriesOf) GetLines() []*SeriesLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
 // SeriesLine has one kind of number, the oldest point first.
 type SeriesLine struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4019,7 +4108,7 @@ type SeriesLine struct {
 
 func (x *SeriesLine) Reset() {
 	*x = SeriesLine{}
-	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	mi := &file_perdure_v1_client_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4031,7 +4120,7 @@ func (x *SeriesLine) String() string {
 func (*SeriesLine) ProtoMessage() {}
 
 func (x *SeriesLine) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[55]
+	mi := &file_perdure_v1_client_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4044,7 +4133,7 @@ func (x *SeriesLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeriesLine.ProtoReflect.Descriptor instead.
 func (*SeriesLine) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{55}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SeriesLine) GetName() string {
@@ -4074,7 +4163,7 @@ type SeriesNode struct {
 
 func (x *SeriesNode) Reset() {
 	*x = SeriesNode{}
-	mi := &file_perdure_v1_client_proto_msgTypes[56]
+	mi := &file_perdure_v1_client_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4086,7 +4175,7 @@ func (x *SeriesNode) String() string {
 func (*SeriesNode) ProtoMessage() {}
 
 func (x *SeriesNode) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[56]
+	mi := &file_perdure_v1_client_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4099,7 +4188,7 @@ func (x *SeriesNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeriesNode.ProtoReflect.Descriptor instead.
 func (*SeriesNode) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{56}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SeriesNode) GetNode() []byte {
@@ -4134,7 +4223,7 @@ type StrandedRequest struct {
 
 func (x *StrandedRequest) Reset() {
 	*x = StrandedRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	mi := &file_perdure_v1_client_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4146,7 +4235,7 @@ func (x *StrandedRequest) String() string {
 func (*StrandedRequest) ProtoMessage() {}
 
 func (x *StrandedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[57]
+	mi := &file_perdure_v1_client_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4159,7 +4248,7 @@ func (x *StrandedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StrandedRequest.ProtoReflect.Descriptor instead.
 func (*StrandedRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{57}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *StrandedRequest) GetCursor() string {
@@ -4180,7 +4269,7 @@ type MissingRequest struct {
 
 func (x *MissingRequest) Reset() {
 	*x = MissingRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	mi := &file_perdure_v1_client_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4192,7 +4281,7 @@ func (x *MissingRequest) String() string {
 func (*MissingRequest) ProtoMessage() {}
 
 func (x *MissingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[58]
+	mi := &file_perdure_v1_client_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4205,7 +4294,7 @@ func (x *MissingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingRequest.ProtoReflect.Descriptor instead.
 func (*MissingRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{58}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *MissingRequest) GetAddress() *Address {
@@ -4233,7 +4322,7 @@ type MissingReply struct {
 
 func (x *MissingReply) Reset() {
 	*x = MissingReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	mi := &file_perdure_v1_client_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4245,7 +4334,7 @@ func (x *MissingReply) String() string {
 func (*MissingReply) ProtoMessage() {}
 
 func (x *MissingReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[59]
+	mi := &file_perdure_v1_client_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4258,7 +4347,7 @@ func (x *MissingReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingReply.ProtoReflect.Descriptor instead.
 func (*MissingReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{59}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *MissingReply) GetReason() *Reason {
@@ -4281,7 +4370,7 @@ type Edit struct {
 
 func (x *Edit) Reset() {
 	*x = Edit{}
-	mi := &file_perdure_v1_client_proto_msgTypes[60]
+	mi := &file_perdure_v1_client_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4293,7 +4382,7 @@ func (x *Edit) String() string {
 func (*Edit) ProtoMessage() {}
 
 func (x *Edit) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[60]
+	mi := &file_perdure_v1_client_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4306,7 +4395,7 @@ func (x *Edit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edit.ProtoReflect.Descriptor instead.
 func (*Edit) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{60}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Edit) GetStep() string {
@@ -4353,7 +4442,7 @@ type PastRequest struct {
 
 func (x *PastRequest) Reset() {
 	*x = PastRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[61]
+	mi := &file_perdure_v1_client_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4365,7 +4454,7 @@ func (x *PastRequest) String() string {
 func (*PastRequest) ProtoMessage() {}
 
 func (x *PastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[61]
+	mi := &file_perdure_v1_client_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4378,7 +4467,7 @@ func (x *PastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastRequest.ProtoReflect.Descriptor instead.
 func (*PastRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{61}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PastRequest) GetSource() *Target {
@@ -4466,7 +4555,7 @@ type PastReply struct {
 
 func (x *PastReply) Reset() {
 	*x = PastReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[62]
+	mi := &file_perdure_v1_client_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4478,7 +4567,7 @@ func (x *PastReply) String() string {
 func (*PastReply) ProtoMessage() {}
 
 func (x *PastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[62]
+	mi := &file_perdure_v1_client_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4491,7 +4580,7 @@ func (x *PastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PastReply.ProtoReflect.Descriptor instead.
 func (*PastReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{62}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PastReply) GetAddress() *Address {
@@ -4567,7 +4656,7 @@ type ImportRequest struct {
 
 func (x *ImportRequest) Reset() {
 	*x = ImportRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[63]
+	mi := &file_perdure_v1_client_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4579,7 +4668,7 @@ func (x *ImportRequest) String() string {
 func (*ImportRequest) ProtoMessage() {}
 
 func (x *ImportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[63]
+	mi := &file_perdure_v1_client_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4592,7 +4681,7 @@ func (x *ImportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRequest.ProtoReflect.Descriptor instead.
 func (*ImportRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{63}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ImportRequest) GetStart() *Start {
@@ -4662,7 +4751,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[64]
+	mi := &file_perdure_v1_client_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4674,7 +4763,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[64]
+	mi := &file_perdure_v1_client_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4687,7 +4776,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{64}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DeleteRequest) GetTarget() *Target {
@@ -4747,7 +4836,7 @@ type DeletePart struct {
 
 func (x *DeletePart) Reset() {
 	*x = DeletePart{}
-	mi := &file_perdure_v1_client_proto_msgTypes[65]
+	mi := &file_perdure_v1_client_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4759,7 +4848,7 @@ func (x *DeletePart) String() string {
 func (*DeletePart) ProtoMessage() {}
 
 func (x *DeletePart) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[65]
+	mi := &file_perdure_v1_client_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4772,7 +4861,7 @@ func (x *DeletePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePart.ProtoReflect.Descriptor instead.
 func (*DeletePart) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{65}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DeletePart) GetPart() isDeletePart_Part {
@@ -4843,7 +4932,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[66]
+	mi := &file_perdure_v1_client_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4855,7 +4944,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[66]
+	mi := &file_perdure_v1_client_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4868,7 +4957,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{66}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DeleteReply) GetRuns() [][]byte {
@@ -4905,7 +4994,7 @@ type BatchRequest struct {
 
 func (x *BatchRequest) Reset() {
 	*x = BatchRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[67]
+	mi := &file_perdure_v1_client_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4917,7 +5006,7 @@ func (x *BatchRequest) String() string {
 func (*BatchRequest) ProtoMessage() {}
 
 func (x *BatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[67]
+	mi := &file_perdure_v1_client_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4930,7 +5019,7 @@ func (x *BatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchRequest.ProtoReflect.Descriptor instead.
 func (*BatchRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{67}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *BatchRequest) GetId() string {
@@ -5022,7 +5111,7 @@ type BatchTarget struct {
 
 func (x *BatchTarget) Reset() {
 	*x = BatchTarget{}
-	mi := &file_perdure_v1_client_proto_msgTypes[68]
+	mi := &file_perdure_v1_client_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5034,7 +5123,7 @@ func (x *BatchTarget) String() string {
 func (*BatchTarget) ProtoMessage() {}
 
 func (x *BatchTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[68]
+	mi := &file_perdure_v1_client_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5047,7 +5136,7 @@ func (x *BatchTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchTarget.ProtoReflect.Descriptor instead.
 func (*BatchTarget) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{68}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *BatchTarget) GetId() string {
@@ -5084,7 +5173,7 @@ type ListBatchesRequest struct {
 
 func (x *ListBatchesRequest) Reset() {
 	*x = ListBatchesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[69]
+	mi := &file_perdure_v1_client_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5096,7 +5185,7 @@ func (x *ListBatchesRequest) String() string {
 func (*ListBatchesRequest) ProtoMessage() {}
 
 func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[69]
+	mi := &file_perdure_v1_client_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5109,7 +5198,7 @@ func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{69}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListBatchesRequest) GetOpen() bool {
@@ -5161,7 +5250,7 @@ type BatchJob struct {
 
 func (x *BatchJob) Reset() {
 	*x = BatchJob{}
-	mi := &file_perdure_v1_client_proto_msgTypes[70]
+	mi := &file_perdure_v1_client_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5173,7 +5262,7 @@ func (x *BatchJob) String() string {
 func (*BatchJob) ProtoMessage() {}
 
 func (x *BatchJob) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[70]
+	mi := &file_perdure_v1_client_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5186,7 +5275,7 @@ func (x *BatchJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchJob.ProtoReflect.Descriptor instead.
 func (*BatchJob) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{70}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *BatchJob) GetId() string {
@@ -5299,7 +5388,7 @@ type BatchProgress struct {
 
 func (x *BatchProgress) Reset() {
 	*x = BatchProgress{}
-	mi := &file_perdure_v1_client_proto_msgTypes[71]
+	mi := &file_perdure_v1_client_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5311,7 +5400,7 @@ func (x *BatchProgress) String() string {
 func (*BatchProgress) ProtoMessage() {}
 
 func (x *BatchProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[71]
+	mi := &file_perdure_v1_client_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5324,7 +5413,7 @@ func (x *BatchProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchProgress.ProtoReflect.Descriptor instead.
 func (*BatchProgress) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{71}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *BatchProgress) GetMatched() int64 {
@@ -5376,7 +5465,7 @@ type BatchError struct {
 
 func (x *BatchError) Reset() {
 	*x = BatchError{}
-	mi := &file_perdure_v1_client_proto_msgTypes[72]
+	mi := &file_perdure_v1_client_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5388,7 +5477,7 @@ func (x *BatchError) String() string {
 func (*BatchError) ProtoMessage() {}
 
 func (x *BatchError) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[72]
+	mi := &file_perdure_v1_client_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5401,7 +5490,7 @@ func (x *BatchError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchError.ProtoReflect.Descriptor instead.
 func (*BatchError) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{72}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *BatchError) GetWorkflow() string {
@@ -5451,7 +5540,7 @@ type BatchPage struct {
 
 func (x *BatchPage) Reset() {
 	*x = BatchPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[73]
+	mi := &file_perdure_v1_client_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5463,7 +5552,7 @@ func (x *BatchPage) String() string {
 func (*BatchPage) ProtoMessage() {}
 
 func (x *BatchPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[73]
+	mi := &file_perdure_v1_client_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5476,7 +5565,7 @@ func (x *BatchPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchPage.ProtoReflect.Descriptor instead.
 func (*BatchPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{73}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *BatchPage) GetBatches() []*BatchJob {
@@ -5513,7 +5602,7 @@ type CallRequest struct {
 
 func (x *CallRequest) Reset() {
 	*x = CallRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[74]
+	mi := &file_perdure_v1_client_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5525,7 +5614,7 @@ func (x *CallRequest) String() string {
 func (*CallRequest) ProtoMessage() {}
 
 func (x *CallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[74]
+	mi := &file_perdure_v1_client_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5538,7 +5627,7 @@ func (x *CallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRequest.ProtoReflect.Descriptor instead.
 func (*CallRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{74}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CallRequest) GetAddress() *Address {
@@ -5600,7 +5689,7 @@ type EntityRequest struct {
 
 func (x *EntityRequest) Reset() {
 	*x = EntityRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[75]
+	mi := &file_perdure_v1_client_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5612,7 +5701,7 @@ func (x *EntityRequest) String() string {
 func (*EntityRequest) ProtoMessage() {}
 
 func (x *EntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[75]
+	mi := &file_perdure_v1_client_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5625,7 +5714,7 @@ func (x *EntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityRequest.ProtoReflect.Descriptor instead.
 func (*EntityRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{75}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *EntityRequest) GetAddress() *Address {
@@ -5662,7 +5751,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_perdure_v1_client_proto_msgTypes[76]
+	mi := &file_perdure_v1_client_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5674,7 +5763,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[76]
+	mi := &file_perdure_v1_client_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5687,7 +5776,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{76}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Entity) GetAddress() *Address {
@@ -5796,7 +5885,7 @@ type OperationRecord struct {
 
 func (x *OperationRecord) Reset() {
 	*x = OperationRecord{}
-	mi := &file_perdure_v1_client_proto_msgTypes[77]
+	mi := &file_perdure_v1_client_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5808,7 +5897,7 @@ func (x *OperationRecord) String() string {
 func (*OperationRecord) ProtoMessage() {}
 
 func (x *OperationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[77]
+	mi := &file_perdure_v1_client_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5821,7 +5910,7 @@ func (x *OperationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRecord.ProtoReflect.Descriptor instead.
 func (*OperationRecord) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{77}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *OperationRecord) GetName() string {
@@ -5886,7 +5975,7 @@ type Damaged struct {
 
 func (x *Damaged) Reset() {
 	*x = Damaged{}
-	mi := &file_perdure_v1_client_proto_msgTypes[78]
+	mi := &file_perdure_v1_client_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5898,7 +5987,7 @@ func (x *Damaged) String() string {
 func (*Damaged) ProtoMessage() {}
 
 func (x *Damaged) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[78]
+	mi := &file_perdure_v1_client_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5911,7 +6000,7 @@ func (x *Damaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damaged.ProtoReflect.Descriptor instead.
 func (*Damaged) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{78}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Damaged) GetRaw() []byte {
@@ -5951,7 +6040,7 @@ type MailboxItem struct {
 
 func (x *MailboxItem) Reset() {
 	*x = MailboxItem{}
-	mi := &file_perdure_v1_client_proto_msgTypes[79]
+	mi := &file_perdure_v1_client_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5963,7 +6052,7 @@ func (x *MailboxItem) String() string {
 func (*MailboxItem) ProtoMessage() {}
 
 func (x *MailboxItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[79]
+	mi := &file_perdure_v1_client_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5976,7 +6065,7 @@ func (x *MailboxItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxItem.ProtoReflect.Descriptor instead.
 func (*MailboxItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{79}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *MailboxItem) GetPosition() int64 {
@@ -6021,7 +6110,7 @@ type EntityInfo struct {
 
 func (x *EntityInfo) Reset() {
 	*x = EntityInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[80]
+	mi := &file_perdure_v1_client_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6033,7 +6122,7 @@ func (x *EntityInfo) String() string {
 func (*EntityInfo) ProtoMessage() {}
 
 func (x *EntityInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[80]
+	mi := &file_perdure_v1_client_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6046,7 +6135,7 @@ func (x *EntityInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityInfo.ProtoReflect.Descriptor instead.
 func (*EntityInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{80}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *EntityInfo) GetEntity() *Entity {
@@ -6104,7 +6193,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[81]
+	mi := &file_perdure_v1_client_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6116,7 +6205,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[81]
+	mi := &file_perdure_v1_client_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6129,7 +6218,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{81}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListEntitiesRequest) GetType() string {
@@ -6229,7 +6318,7 @@ type EntityPage struct {
 
 func (x *EntityPage) Reset() {
 	*x = EntityPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[82]
+	mi := &file_perdure_v1_client_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6241,7 +6330,7 @@ func (x *EntityPage) String() string {
 func (*EntityPage) ProtoMessage() {}
 
 func (x *EntityPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[82]
+	mi := &file_perdure_v1_client_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6254,7 +6343,7 @@ func (x *EntityPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityPage.ProtoReflect.Descriptor instead.
 func (*EntityPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{82}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *EntityPage) GetEntities() []*Entity {
@@ -6284,7 +6373,7 @@ type UnlockRequest struct {
 
 func (x *UnlockRequest) Reset() {
 	*x = UnlockRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[83]
+	mi := &file_perdure_v1_client_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6296,7 +6385,7 @@ func (x *UnlockRequest) String() string {
 func (*UnlockRequest) ProtoMessage() {}
 
 func (x *UnlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[83]
+	mi := &file_perdure_v1_client_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6309,7 +6398,7 @@ func (x *UnlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockRequest.ProtoReflect.Descriptor instead.
 func (*UnlockRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{83}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *UnlockRequest) GetAddress() *Address {
@@ -6349,7 +6438,7 @@ type MailboxRequest struct {
 
 func (x *MailboxRequest) Reset() {
 	*x = MailboxRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[84]
+	mi := &file_perdure_v1_client_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6361,7 +6450,7 @@ func (x *MailboxRequest) String() string {
 func (*MailboxRequest) ProtoMessage() {}
 
 func (x *MailboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[84]
+	mi := &file_perdure_v1_client_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6374,7 +6463,7 @@ func (x *MailboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MailboxRequest.ProtoReflect.Descriptor instead.
 func (*MailboxRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{84}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *MailboxRequest) GetAddress() *Address {
@@ -6426,7 +6515,7 @@ type EntityVersion struct {
 
 func (x *EntityVersion) Reset() {
 	*x = EntityVersion{}
-	mi := &file_perdure_v1_client_proto_msgTypes[85]
+	mi := &file_perdure_v1_client_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6438,7 +6527,7 @@ func (x *EntityVersion) String() string {
 func (*EntityVersion) ProtoMessage() {}
 
 func (x *EntityVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[85]
+	mi := &file_perdure_v1_client_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6451,7 +6540,7 @@ func (x *EntityVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntityVersion.ProtoReflect.Descriptor instead.
 func (*EntityVersion) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{85}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *EntityVersion) GetNumber() int64 {
@@ -6482,7 +6571,7 @@ type EditEntityRequest struct {
 
 func (x *EditEntityRequest) Reset() {
 	*x = EditEntityRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[86]
+	mi := &file_perdure_v1_client_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6494,7 +6583,7 @@ func (x *EditEntityRequest) String() string {
 func (*EditEntityRequest) ProtoMessage() {}
 
 func (x *EditEntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[86]
+	mi := &file_perdure_v1_client_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6507,7 +6596,7 @@ func (x *EditEntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditEntityRequest.ProtoReflect.Descriptor instead.
 func (*EditEntityRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{86}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *EditEntityRequest) GetAddress() *Address {
@@ -6548,7 +6637,7 @@ type EditEntityReply struct {
 
 func (x *EditEntityReply) Reset() {
 	*x = EditEntityReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[87]
+	mi := &file_perdure_v1_client_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6560,7 +6649,7 @@ func (x *EditEntityReply) String() string {
 func (*EditEntityReply) ProtoMessage() {}
 
 func (x *EditEntityReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[87]
+	mi := &file_perdure_v1_client_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6573,7 +6662,7 @@ func (x *EditEntityReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditEntityReply.ProtoReflect.Descriptor instead.
 func (*EditEntityReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{87}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *EditEntityReply) GetVersion() *EntityVersion {
@@ -6595,7 +6684,7 @@ type DeadID struct {
 
 func (x *DeadID) Reset() {
 	*x = DeadID{}
-	mi := &file_perdure_v1_client_proto_msgTypes[88]
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6607,7 +6696,7 @@ func (x *DeadID) String() string {
 func (*DeadID) ProtoMessage() {}
 
 func (x *DeadID) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[88]
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6620,7 +6709,7 @@ func (x *DeadID) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadID.ProtoReflect.Descriptor instead.
 func (*DeadID) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{88}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *DeadID) GetShard() uint32 {
@@ -6663,7 +6752,7 @@ type ListDeadRequest struct {
 
 func (x *ListDeadRequest) Reset() {
 	*x = ListDeadRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6675,7 +6764,7 @@ func (x *ListDeadRequest) String() string {
 func (*ListDeadRequest) ProtoMessage() {}
 
 func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6688,7 +6777,7 @@ func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListDeadRequest) GetActivities() []string {
@@ -6761,7 +6850,7 @@ type FailedAttempt struct {
 
 func (x *FailedAttempt) Reset() {
 	*x = FailedAttempt{}
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6773,7 +6862,7 @@ func (x *FailedAttempt) String() string {
 func (*FailedAttempt) ProtoMessage() {}
 
 func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6786,7 +6875,7 @@ func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedAttempt.ProtoReflect.Descriptor instead.
 func (*FailedAttempt) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *FailedAttempt) GetAttempt() int64 {
@@ -6846,7 +6935,7 @@ type DeadTask struct {
 
 func (x *DeadTask) Reset() {
 	*x = DeadTask{}
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6858,7 +6947,7 @@ func (x *DeadTask) String() string {
 func (*DeadTask) ProtoMessage() {}
 
 func (x *DeadTask) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6871,7 +6960,7 @@ func (x *DeadTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTask.ProtoReflect.Descriptor instead.
 func (*DeadTask) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *DeadTask) GetId() *DeadID {
@@ -6991,7 +7080,7 @@ type DeadPage struct {
 
 func (x *DeadPage) Reset() {
 	*x = DeadPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7003,7 +7092,7 @@ func (x *DeadPage) String() string {
 func (*DeadPage) ProtoMessage() {}
 
 func (x *DeadPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7016,7 +7105,7 @@ func (x *DeadPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadPage.ProtoReflect.Descriptor instead.
 func (*DeadPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *DeadPage) GetTasks() []*DeadTask {
@@ -7049,7 +7138,7 @@ type DeadGroup struct {
 
 func (x *DeadGroup) Reset() {
 	*x = DeadGroup{}
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7061,7 +7150,7 @@ func (x *DeadGroup) String() string {
 func (*DeadGroup) ProtoMessage() {}
 
 func (x *DeadGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7074,7 +7163,7 @@ func (x *DeadGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroup.ProtoReflect.Descriptor instead.
 func (*DeadGroup) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *DeadGroup) GetActivity() string {
@@ -7129,7 +7218,7 @@ type DeadGroups struct {
 
 func (x *DeadGroups) Reset() {
 	*x = DeadGroups{}
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7141,7 +7230,7 @@ func (x *DeadGroups) String() string {
 func (*DeadGroups) ProtoMessage() {}
 
 func (x *DeadGroups) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7154,7 +7243,7 @@ func (x *DeadGroups) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroups.ProtoReflect.Descriptor instead.
 func (*DeadGroups) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *DeadGroups) GetGroups() []*DeadGroup {
@@ -7174,7 +7263,7 @@ type DeadTaskRequest struct {
 
 func (x *DeadTaskRequest) Reset() {
 	*x = DeadTaskRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7186,7 +7275,7 @@ func (x *DeadTaskRequest) String() string {
 func (*DeadTaskRequest) ProtoMessage() {}
 
 func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7199,7 +7288,7 @@ func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeadTaskRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *DeadTaskRequest) GetId() *DeadID {
@@ -7226,7 +7315,7 @@ type RequeueRequest struct {
 
 func (x *RequeueRequest) Reset() {
 	*x = RequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7238,7 +7327,7 @@ func (x *RequeueRequest) String() string {
 func (*RequeueRequest) ProtoMessage() {}
 
 func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7251,7 +7340,7 @@ func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueRequest.ProtoReflect.Descriptor instead.
 func (*RequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *RequeueRequest) GetId() *DeadID {
@@ -7303,7 +7392,7 @@ type RequeueReply struct {
 
 func (x *RequeueReply) Reset() {
 	*x = RequeueReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7315,7 +7404,7 @@ func (x *RequeueReply) String() string {
 func (*RequeueReply) ProtoMessage() {}
 
 func (x *RequeueReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7328,7 +7417,7 @@ func (x *RequeueReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueReply.ProtoReflect.Descriptor instead.
 func (*RequeueReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *RequeueReply) GetAddress() *Address {
@@ -7363,7 +7452,7 @@ type UndoRequeueRequest struct {
 
 func (x *UndoRequeueRequest) Reset() {
 	*x = UndoRequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7375,7 +7464,7 @@ func (x *UndoRequeueRequest) String() string {
 func (*UndoRequeueRequest) ProtoMessage() {}
 
 func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7388,7 +7477,7 @@ func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequeueRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *UndoRequeueRequest) GetId() *DeadID {
@@ -7417,7 +7506,7 @@ type TaskTarget struct {
 
 func (x *TaskTarget) Reset() {
 	*x = TaskTarget{}
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7429,7 +7518,7 @@ func (x *TaskTarget) String() string {
 func (*TaskTarget) ProtoMessage() {}
 
 func (x *TaskTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7442,7 +7531,7 @@ func (x *TaskTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskTarget.ProtoReflect.Descriptor instead.
 func (*TaskTarget) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *TaskTarget) GetTarget() *Target {
@@ -7469,7 +7558,7 @@ type TaskStatesRequest struct {
 
 func (x *TaskStatesRequest) Reset() {
 	*x = TaskStatesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7481,7 +7570,7 @@ func (x *TaskStatesRequest) String() string {
 func (*TaskStatesRequest) ProtoMessage() {}
 
 func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7494,7 +7583,7 @@ func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesRequest.ProtoReflect.Descriptor instead.
 func (*TaskStatesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *TaskStatesRequest) GetTask() *TaskTarget {
@@ -7515,7 +7604,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7527,7 +7616,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7540,7 +7629,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *TaskState) GetName() string {
@@ -7568,7 +7657,7 @@ type TaskStatesReply struct {
 
 func (x *TaskStatesReply) Reset() {
 	*x = TaskStatesReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7580,7 +7669,7 @@ func (x *TaskStatesReply) String() string {
 func (*TaskStatesReply) ProtoMessage() {}
 
 func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7593,7 +7682,7 @@ func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesReply.ProtoReflect.Descriptor instead.
 func (*TaskStatesReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *TaskStatesReply) GetRun() []byte {
@@ -7627,7 +7716,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7639,7 +7728,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7652,7 +7741,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *TaskLogsRequest) GetTask() *TaskTarget {
@@ -7704,7 +7793,7 @@ type TaskLine struct {
 
 func (x *TaskLine) Reset() {
 	*x = TaskLine{}
-	mi := &file_perdure_v1_client_proto_msgTypes[104]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7716,7 +7805,7 @@ func (x *TaskLine) String() string {
 func (*TaskLine) ProtoMessage() {}
 
 func (x *TaskLine) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[104]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7729,7 +7818,7 @@ func (x *TaskLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLine.ProtoReflect.Descriptor instead.
 func (*TaskLine) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{104}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *TaskLine) GetStep() string {
@@ -7774,7 +7863,7 @@ type TaskLogsPage struct {
 
 func (x *TaskLogsPage) Reset() {
 	*x = TaskLogsPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[105]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7786,7 +7875,7 @@ func (x *TaskLogsPage) String() string {
 func (*TaskLogsPage) ProtoMessage() {}
 
 func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[105]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7799,7 +7888,7 @@ func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsPage.ProtoReflect.Descriptor instead.
 func (*TaskLogsPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{105}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *TaskLogsPage) GetRun() []byte {
@@ -7847,7 +7936,7 @@ type TaskStreamRequest struct {
 
 func (x *TaskStreamRequest) Reset() {
 	*x = TaskStreamRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[106]
+	mi := &file_perdure_v1_client_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7859,7 +7948,7 @@ func (x *TaskStreamRequest) String() string {
 func (*TaskStreamRequest) ProtoMessage() {}
 
 func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[106]
+	mi := &file_perdure_v1_client_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7872,7 +7961,7 @@ func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamRequest.ProtoReflect.Descriptor instead.
 func (*TaskStreamRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{106}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *TaskStreamRequest) GetTask() *TaskTarget {
@@ -7924,7 +8013,7 @@ type StreamItem struct {
 
 func (x *StreamItem) Reset() {
 	*x = StreamItem{}
-	mi := &file_perdure_v1_client_proto_msgTypes[107]
+	mi := &file_perdure_v1_client_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7936,7 +8025,7 @@ func (x *StreamItem) String() string {
 func (*StreamItem) ProtoMessage() {}
 
 func (x *StreamItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[107]
+	mi := &file_perdure_v1_client_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7949,7 +8038,7 @@ func (x *StreamItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamItem.ProtoReflect.Descriptor instead.
 func (*StreamItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{107}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *StreamItem) GetPosition() int64 {
@@ -7994,7 +8083,7 @@ type TaskStreamPage struct {
 
 func (x *TaskStreamPage) Reset() {
 	*x = TaskStreamPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[108]
+	mi := &file_perdure_v1_client_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8006,7 +8095,7 @@ func (x *TaskStreamPage) String() string {
 func (*TaskStreamPage) ProtoMessage() {}
 
 func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[108]
+	mi := &file_perdure_v1_client_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8019,7 +8108,7 @@ func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamPage.ProtoReflect.Descriptor instead.
 func (*TaskStreamPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{108}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *TaskStreamPage) GetRun() []byte {
@@ -8052,7 +8141,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[109]
+	mi := &file_perdure_v1_client_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8064,7 +8153,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[109]
+	mi := &file_perdure_v1_client_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8077,7 +8166,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{109}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{110}
 }
 
 // WorkerInfo is a worker of a node.
@@ -8108,7 +8197,7 @@ type WorkerInfo struct {
 
 func (x *WorkerInfo) Reset() {
 	*x = WorkerInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[110]
+	mi := &file_perdure_v1_client_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8120,7 +8209,7 @@ func (x *WorkerInfo) String() string {
 func (*WorkerInfo) ProtoMessage() {}
 
 func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[110]
+	mi := &file_perdure_v1_client_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8133,7 +8222,7 @@ func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerInfo.ProtoReflect.Descriptor instead.
 func (*WorkerInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{110}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *WorkerInfo) GetNode() []byte {
@@ -8237,7 +8326,7 @@ type WorkerList struct {
 
 func (x *WorkerList) Reset() {
 	*x = WorkerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[111]
+	mi := &file_perdure_v1_client_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8249,7 +8338,7 @@ func (x *WorkerList) String() string {
 func (*WorkerList) ProtoMessage() {}
 
 func (x *WorkerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[111]
+	mi := &file_perdure_v1_client_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8262,7 +8351,7 @@ func (x *WorkerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerList.ProtoReflect.Descriptor instead.
 func (*WorkerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{111}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *WorkerList) GetWorkers() []*WorkerInfo {
@@ -8281,7 +8370,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[112]
+	mi := &file_perdure_v1_client_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8293,7 +8382,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[112]
+	mi := &file_perdure_v1_client_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8306,7 +8395,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{112}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{113}
 }
 
 // QueueInfo describes a queue.
@@ -8331,7 +8420,7 @@ type QueueInfo struct {
 
 func (x *QueueInfo) Reset() {
 	*x = QueueInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[113]
+	mi := &file_perdure_v1_client_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8343,7 +8432,7 @@ func (x *QueueInfo) String() string {
 func (*QueueInfo) ProtoMessage() {}
 
 func (x *QueueInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[113]
+	mi := &file_perdure_v1_client_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8356,7 +8445,7 @@ func (x *QueueInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueInfo.ProtoReflect.Descriptor instead.
 func (*QueueInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{113}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *QueueInfo) GetName() string {
@@ -8441,7 +8530,7 @@ type QueueList struct {
 
 func (x *QueueList) Reset() {
 	*x = QueueList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[114]
+	mi := &file_perdure_v1_client_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8453,7 +8542,7 @@ func (x *QueueList) String() string {
 func (*QueueList) ProtoMessage() {}
 
 func (x *QueueList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[114]
+	mi := &file_perdure_v1_client_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8466,7 +8555,7 @@ func (x *QueueList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueList.ProtoReflect.Descriptor instead.
 func (*QueueList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{114}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *QueueList) GetQueues() []*QueueInfo {
@@ -8492,7 +8581,7 @@ type LimitsRequest struct {
 
 func (x *LimitsRequest) Reset() {
 	*x = LimitsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[115]
+	mi := &file_perdure_v1_client_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8504,7 +8593,7 @@ func (x *LimitsRequest) String() string {
 func (*LimitsRequest) ProtoMessage() {}
 
 func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[115]
+	mi := &file_perdure_v1_client_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8517,7 +8606,7 @@ func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
 func (*LimitsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{115}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{116}
 }
 
 // Limit says how many tasks may run at a time, and how many may begin in a time.
@@ -8543,7 +8632,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_perdure_v1_client_proto_msgTypes[116]
+	mi := &file_perdure_v1_client_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8555,7 +8644,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[116]
+	mi := &file_perdure_v1_client_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8568,7 +8657,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{116}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *Limit) GetName() string {
@@ -8649,7 +8738,7 @@ type LimitUse struct {
 
 func (x *LimitUse) Reset() {
 	*x = LimitUse{}
-	mi := &file_perdure_v1_client_proto_msgTypes[117]
+	mi := &file_perdure_v1_client_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8661,7 +8750,7 @@ func (x *LimitUse) String() string {
 func (*LimitUse) ProtoMessage() {}
 
 func (x *LimitUse) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[117]
+	mi := &file_perdure_v1_client_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8674,7 +8763,7 @@ func (x *LimitUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitUse.ProtoReflect.Descriptor instead.
 func (*LimitUse) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{117}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *LimitUse) GetKey() string {
@@ -8729,7 +8818,7 @@ type LimitStatus struct {
 
 func (x *LimitStatus) Reset() {
 	*x = LimitStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[118]
+	mi := &file_perdure_v1_client_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8741,7 +8830,7 @@ func (x *LimitStatus) String() string {
 func (*LimitStatus) ProtoMessage() {}
 
 func (x *LimitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[118]
+	mi := &file_perdure_v1_client_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8754,7 +8843,7 @@ func (x *LimitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitStatus.ProtoReflect.Descriptor instead.
 func (*LimitStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{118}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *LimitStatus) GetRule() *Limit {
@@ -8809,7 +8898,7 @@ type LimitList struct {
 
 func (x *LimitList) Reset() {
 	*x = LimitList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[119]
+	mi := &file_perdure_v1_client_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8821,7 +8910,7 @@ func (x *LimitList) String() string {
 func (*LimitList) ProtoMessage() {}
 
 func (x *LimitList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[119]
+	mi := &file_perdure_v1_client_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8834,7 +8923,7 @@ func (x *LimitList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitList.ProtoReflect.Descriptor instead.
 func (*LimitList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{119}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *LimitList) GetLimits() []*LimitStatus {
@@ -8856,7 +8945,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[120]
+	mi := &file_perdure_v1_client_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8868,7 +8957,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[120]
+	mi := &file_perdure_v1_client_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8881,7 +8970,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{120}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *SetLimitRequest) GetLimit() *Limit {
@@ -8908,7 +8997,7 @@ type TryLimitRequest struct {
 
 func (x *TryLimitRequest) Reset() {
 	*x = TryLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[121]
+	mi := &file_perdure_v1_client_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8920,7 +9009,7 @@ func (x *TryLimitRequest) String() string {
 func (*TryLimitRequest) ProtoMessage() {}
 
 func (x *TryLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[121]
+	mi := &file_perdure_v1_client_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8933,7 +9022,7 @@ func (x *TryLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TryLimitRequest.ProtoReflect.Descriptor instead.
 func (*TryLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{121}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *TryLimitRequest) GetLimit() *Limit {
@@ -8960,7 +9049,7 @@ type LimitTrial struct {
 
 func (x *LimitTrial) Reset() {
 	*x = LimitTrial{}
-	mi := &file_perdure_v1_client_proto_msgTypes[122]
+	mi := &file_perdure_v1_client_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8972,7 +9061,7 @@ func (x *LimitTrial) String() string {
 func (*LimitTrial) ProtoMessage() {}
 
 func (x *LimitTrial) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[122]
+	mi := &file_perdure_v1_client_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8985,7 +9074,7 @@ func (x *LimitTrial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTrial.ProtoReflect.Descriptor instead.
 func (*LimitTrial) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{122}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *LimitTrial) GetUses() []*TrialUse {
@@ -9041,7 +9130,7 @@ type TrialUse struct {
 
 func (x *TrialUse) Reset() {
 	*x = TrialUse{}
-	mi := &file_perdure_v1_client_proto_msgTypes[123]
+	mi := &file_perdure_v1_client_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9053,7 +9142,7 @@ func (x *TrialUse) String() string {
 func (*TrialUse) ProtoMessage() {}
 
 func (x *TrialUse) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[123]
+	mi := &file_perdure_v1_client_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9066,7 +9155,7 @@ func (x *TrialUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialUse.ProtoReflect.Descriptor instead.
 func (*TrialUse) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{123}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *TrialUse) GetKey() string {
@@ -9121,7 +9210,7 @@ type DeleteLimitRequest struct {
 
 func (x *DeleteLimitRequest) Reset() {
 	*x = DeleteLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[124]
+	mi := &file_perdure_v1_client_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9133,7 +9222,7 @@ func (x *DeleteLimitRequest) String() string {
 func (*DeleteLimitRequest) ProtoMessage() {}
 
 func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[124]
+	mi := &file_perdure_v1_client_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9146,7 +9235,7 @@ func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{124}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *DeleteLimitRequest) GetName() string {
@@ -9165,7 +9254,7 @@ type BreakersRequest struct {
 
 func (x *BreakersRequest) Reset() {
 	*x = BreakersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[125]
+	mi := &file_perdure_v1_client_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9177,7 +9266,7 @@ func (x *BreakersRequest) String() string {
 func (*BreakersRequest) ProtoMessage() {}
 
 func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[125]
+	mi := &file_perdure_v1_client_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9190,7 +9279,7 @@ func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakersRequest.ProtoReflect.Descriptor instead.
 func (*BreakersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{125}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{126}
 }
 
 // BreakerRule says when circuit breakers open and how they close again. Zero has its default.
@@ -9220,7 +9309,7 @@ type BreakerRule struct {
 
 func (x *BreakerRule) Reset() {
 	*x = BreakerRule{}
-	mi := &file_perdure_v1_client_proto_msgTypes[126]
+	mi := &file_perdure_v1_client_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9232,7 +9321,7 @@ func (x *BreakerRule) String() string {
 func (*BreakerRule) ProtoMessage() {}
 
 func (x *BreakerRule) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[126]
+	mi := &file_perdure_v1_client_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9245,7 +9334,7 @@ func (x *BreakerRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRule.ProtoReflect.Descriptor instead.
 func (*BreakerRule) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{126}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *BreakerRule) GetName() string {
@@ -9328,7 +9417,7 @@ type BreakerRuleList struct {
 
 func (x *BreakerRuleList) Reset() {
 	*x = BreakerRuleList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[127]
+	mi := &file_perdure_v1_client_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9340,7 +9429,7 @@ func (x *BreakerRuleList) String() string {
 func (*BreakerRuleList) ProtoMessage() {}
 
 func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[127]
+	mi := &file_perdure_v1_client_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9353,7 +9442,7 @@ func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRuleList.ProtoReflect.Descriptor instead.
 func (*BreakerRuleList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{127}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *BreakerRuleList) GetRules() []*BreakerRule {
@@ -9386,7 +9475,7 @@ type BreakerStatus struct {
 
 func (x *BreakerStatus) Reset() {
 	*x = BreakerStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[128]
+	mi := &file_perdure_v1_client_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9398,7 +9487,7 @@ func (x *BreakerStatus) String() string {
 func (*BreakerStatus) ProtoMessage() {}
 
 func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[128]
+	mi := &file_perdure_v1_client_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9411,7 +9500,7 @@ func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerStatus.ProtoReflect.Descriptor instead.
 func (*BreakerStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{128}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *BreakerStatus) GetName() string {
@@ -9501,7 +9590,7 @@ type BreakerList struct {
 
 func (x *BreakerList) Reset() {
 	*x = BreakerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[129]
+	mi := &file_perdure_v1_client_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9513,7 +9602,7 @@ func (x *BreakerList) String() string {
 func (*BreakerList) ProtoMessage() {}
 
 func (x *BreakerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[129]
+	mi := &file_perdure_v1_client_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9526,7 +9615,7 @@ func (x *BreakerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerList.ProtoReflect.Descriptor instead.
 func (*BreakerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{129}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *BreakerList) GetBreakers() []*BreakerStatus {
@@ -9546,7 +9635,7 @@ type DeleteBreakerRequest struct {
 
 func (x *DeleteBreakerRequest) Reset() {
 	*x = DeleteBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[130]
+	mi := &file_perdure_v1_client_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9558,7 +9647,7 @@ func (x *DeleteBreakerRequest) String() string {
 func (*DeleteBreakerRequest) ProtoMessage() {}
 
 func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[130]
+	mi := &file_perdure_v1_client_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9571,7 +9660,7 @@ func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBreakerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{130}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *DeleteBreakerRequest) GetName() string {
@@ -9592,7 +9681,7 @@ type TripBreakerRequest struct {
 
 func (x *TripBreakerRequest) Reset() {
 	*x = TripBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[131]
+	mi := &file_perdure_v1_client_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9604,7 +9693,7 @@ func (x *TripBreakerRequest) String() string {
 func (*TripBreakerRequest) ProtoMessage() {}
 
 func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[131]
+	mi := &file_perdure_v1_client_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9617,7 +9706,7 @@ func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TripBreakerRequest.ProtoReflect.Descriptor instead.
 func (*TripBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{131}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *TripBreakerRequest) GetName() string {
@@ -9644,7 +9733,7 @@ type ResetBreakerRequest struct {
 
 func (x *ResetBreakerRequest) Reset() {
 	*x = ResetBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[132]
+	mi := &file_perdure_v1_client_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9656,7 +9745,7 @@ func (x *ResetBreakerRequest) String() string {
 func (*ResetBreakerRequest) ProtoMessage() {}
 
 func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[132]
+	mi := &file_perdure_v1_client_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9669,7 +9758,7 @@ func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetBreakerRequest.ProtoReflect.Descriptor instead.
 func (*ResetBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{132}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *ResetBreakerRequest) GetName() string {
@@ -9692,7 +9781,7 @@ type PauseBreakerRequest struct {
 
 func (x *PauseBreakerRequest) Reset() {
 	*x = PauseBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[133]
+	mi := &file_perdure_v1_client_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9704,7 +9793,7 @@ func (x *PauseBreakerRequest) String() string {
 func (*PauseBreakerRequest) ProtoMessage() {}
 
 func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[133]
+	mi := &file_perdure_v1_client_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9717,7 +9806,7 @@ func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBreakerRequest.ProtoReflect.Descriptor instead.
 func (*PauseBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{133}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *PauseBreakerRequest) GetName() string {
@@ -9750,7 +9839,7 @@ type QueuesRequest struct {
 
 func (x *QueuesRequest) Reset() {
 	*x = QueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[134]
+	mi := &file_perdure_v1_client_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9762,7 +9851,7 @@ func (x *QueuesRequest) String() string {
 func (*QueuesRequest) ProtoMessage() {}
 
 func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[134]
+	mi := &file_perdure_v1_client_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9775,7 +9864,7 @@ func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuesRequest.ProtoReflect.Descriptor instead.
 func (*QueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{134}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{135}
 }
 
 // QueueStatus is how a queue stands on the server that answers.
@@ -9798,7 +9887,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[135]
+	mi := &file_perdure_v1_client_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9810,7 +9899,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[135]
+	mi := &file_perdure_v1_client_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9823,7 +9912,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{135}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *QueueStatus) GetName() string {
@@ -9906,7 +9995,7 @@ type QueueStatusList struct {
 
 func (x *QueueStatusList) Reset() {
 	*x = QueueStatusList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[136]
+	mi := &file_perdure_v1_client_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9918,7 +10007,7 @@ func (x *QueueStatusList) String() string {
 func (*QueueStatusList) ProtoMessage() {}
 
 func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[136]
+	mi := &file_perdure_v1_client_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9931,7 +10020,7 @@ func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatusList.ProtoReflect.Descriptor instead.
 func (*QueueStatusList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{136}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *QueueStatusList) GetQueues() []*QueueStatus {
@@ -9950,7 +10039,7 @@ type AllowanceRequest struct {
 
 func (x *AllowanceRequest) Reset() {
 	*x = AllowanceRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[137]
+	mi := &file_perdure_v1_client_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9962,7 +10051,7 @@ func (x *AllowanceRequest) String() string {
 func (*AllowanceRequest) ProtoMessage() {}
 
 func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[137]
+	mi := &file_perdure_v1_client_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9975,7 +10064,7 @@ func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceRequest.ProtoReflect.Descriptor instead.
 func (*AllowanceRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{137}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{138}
 }
 
 // AllowanceValue is how much of the system a tenant may use. A zero field sets no bound.
@@ -9995,7 +10084,7 @@ type AllowanceValue struct {
 
 func (x *AllowanceValue) Reset() {
 	*x = AllowanceValue{}
-	mi := &file_perdure_v1_client_proto_msgTypes[138]
+	mi := &file_perdure_v1_client_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10007,7 +10096,7 @@ func (x *AllowanceValue) String() string {
 func (*AllowanceValue) ProtoMessage() {}
 
 func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[138]
+	mi := &file_perdure_v1_client_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10020,7 +10109,7 @@ func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceValue.ProtoReflect.Descriptor instead.
 func (*AllowanceValue) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{138}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *AllowanceValue) GetOpen() int64 {
@@ -10062,7 +10151,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[139]
+	mi := &file_perdure_v1_client_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10074,7 +10163,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[139]
+	mi := &file_perdure_v1_client_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10087,7 +10176,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{139}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *PauseQueueRequest) GetName() string {
@@ -10114,7 +10203,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[140]
+	mi := &file_perdure_v1_client_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10126,7 +10215,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[140]
+	mi := &file_perdure_v1_client_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10139,7 +10228,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{140}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *ResumeQueueRequest) GetName() string {
@@ -10160,7 +10249,7 @@ type DeliverRequest struct {
 
 func (x *DeliverRequest) Reset() {
 	*x = DeliverRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[141]
+	mi := &file_perdure_v1_client_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10172,7 +10261,7 @@ func (x *DeliverRequest) String() string {
 func (*DeliverRequest) ProtoMessage() {}
 
 func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[141]
+	mi := &file_perdure_v1_client_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10185,7 +10274,7 @@ func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverRequest.ProtoReflect.Descriptor instead.
 func (*DeliverRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{141}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *DeliverRequest) GetMessage() []byte {
@@ -10483,15 +10572,22 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\rExplainedEdge\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x03R\x02to\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\x03R\x06reason\"#\n" +
+	"\x06reason\x18\x03 \x01(\x03R\x06reason\";\n" +
 	"\rSeriesRequest\x12\x12\n" +
-	"\x04step\x18\x01 \x01(\x03R\x04step\"\xab\x01\n" +
+	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x16\n" +
+	"\x06levels\x18\x02 \x01(\bR\x06levels\"\x99\x02\n" +
 	"\vSeriesReply\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12,\n" +
 	"\x05lines\x18\x03 \x03(\v2\x16.perdure.v1.SeriesLineR\x05lines\x12,\n" +
 	"\x05nodes\x18\x04 \x03(\v2\x16.perdure.v1.SeriesNodeR\x05nodes\x12\x18\n" +
-	"\apartial\x18\x05 \x01(\bR\apartial\"8\n" +
+	"\apartial\x18\x05 \x01(\bR\apartial\x12,\n" +
+	"\x06queues\x18\x06 \x03(\v2\x14.perdure.v1.SeriesOfR\x06queues\x12,\n" +
+	"\x06limits\x18\a \x03(\v2\x14.perdure.v1.SeriesOfR\x06limits\x12\x10\n" +
+	"\x03cut\x18\b \x01(\bR\x03cut\"L\n" +
+	"\bSeriesOf\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
+	"\x05lines\x18\x02 \x03(\v2\x16.perdure.v1.SeriesLineR\x05lines\"8\n" +
 	"\n" +
 	"SeriesLine\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
@@ -11102,7 +11198,7 @@ func file_perdure_v1_client_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_client_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 142)
+var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 143)
 var file_perdure_v1_client_proto_goTypes = []any{
 	(MailboxVerb)(0),             // 0: perdure.v1.MailboxVerb
 	(StreamKind)(0),              // 1: perdure.v1.StreamKind
@@ -11163,413 +11259,417 @@ var file_perdure_v1_client_proto_goTypes = []any{
 	(*ExplainedEdge)(nil),        // 56: perdure.v1.ExplainedEdge
 	(*SeriesRequest)(nil),        // 57: perdure.v1.SeriesRequest
 	(*SeriesReply)(nil),          // 58: perdure.v1.SeriesReply
-	(*SeriesLine)(nil),           // 59: perdure.v1.SeriesLine
-	(*SeriesNode)(nil),           // 60: perdure.v1.SeriesNode
-	(*StrandedRequest)(nil),      // 61: perdure.v1.StrandedRequest
-	(*MissingRequest)(nil),       // 62: perdure.v1.MissingRequest
-	(*MissingReply)(nil),         // 63: perdure.v1.MissingReply
-	(*Edit)(nil),                 // 64: perdure.v1.Edit
-	(*PastRequest)(nil),          // 65: perdure.v1.PastRequest
-	(*PastReply)(nil),            // 66: perdure.v1.PastReply
-	(*ImportRequest)(nil),        // 67: perdure.v1.ImportRequest
-	(*DeleteRequest)(nil),        // 68: perdure.v1.DeleteRequest
-	(*DeletePart)(nil),           // 69: perdure.v1.DeletePart
-	(*DeleteReply)(nil),          // 70: perdure.v1.DeleteReply
-	(*BatchRequest)(nil),         // 71: perdure.v1.BatchRequest
-	(*BatchTarget)(nil),          // 72: perdure.v1.BatchTarget
-	(*ListBatchesRequest)(nil),   // 73: perdure.v1.ListBatchesRequest
-	(*BatchJob)(nil),             // 74: perdure.v1.BatchJob
-	(*BatchProgress)(nil),        // 75: perdure.v1.BatchProgress
-	(*BatchError)(nil),           // 76: perdure.v1.BatchError
-	(*BatchPage)(nil),            // 77: perdure.v1.BatchPage
-	(*CallRequest)(nil),          // 78: perdure.v1.CallRequest
-	(*EntityRequest)(nil),        // 79: perdure.v1.EntityRequest
-	(*Entity)(nil),               // 80: perdure.v1.Entity
-	(*OperationRecord)(nil),      // 81: perdure.v1.OperationRecord
-	(*Damaged)(nil),              // 82: perdure.v1.Damaged
-	(*MailboxItem)(nil),          // 83: perdure.v1.MailboxItem
-	(*EntityInfo)(nil),           // 84: perdure.v1.EntityInfo
-	(*ListEntitiesRequest)(nil),  // 85: perdure.v1.ListEntitiesRequest
-	(*EntityPage)(nil),           // 86: perdure.v1.EntityPage
-	(*UnlockRequest)(nil),        // 87: perdure.v1.UnlockRequest
-	(*MailboxRequest)(nil),       // 88: perdure.v1.MailboxRequest
-	(*EntityVersion)(nil),        // 89: perdure.v1.EntityVersion
-	(*EditEntityRequest)(nil),    // 90: perdure.v1.EditEntityRequest
-	(*EditEntityReply)(nil),      // 91: perdure.v1.EditEntityReply
-	(*DeadID)(nil),               // 92: perdure.v1.DeadID
-	(*ListDeadRequest)(nil),      // 93: perdure.v1.ListDeadRequest
-	(*FailedAttempt)(nil),        // 94: perdure.v1.FailedAttempt
-	(*DeadTask)(nil),             // 95: perdure.v1.DeadTask
-	(*DeadPage)(nil),             // 96: perdure.v1.DeadPage
-	(*DeadGroup)(nil),            // 97: perdure.v1.DeadGroup
-	(*DeadGroups)(nil),           // 98: perdure.v1.DeadGroups
-	(*DeadTaskRequest)(nil),      // 99: perdure.v1.DeadTaskRequest
-	(*RequeueRequest)(nil),       // 100: perdure.v1.RequeueRequest
-	(*RequeueReply)(nil),         // 101: perdure.v1.RequeueReply
-	(*UndoRequeueRequest)(nil),   // 102: perdure.v1.UndoRequeueRequest
-	(*TaskTarget)(nil),           // 103: perdure.v1.TaskTarget
-	(*TaskStatesRequest)(nil),    // 104: perdure.v1.TaskStatesRequest
-	(*TaskState)(nil),            // 105: perdure.v1.TaskState
-	(*TaskStatesReply)(nil),      // 106: perdure.v1.TaskStatesReply
-	(*TaskLogsRequest)(nil),      // 107: perdure.v1.TaskLogsRequest
-	(*TaskLine)(nil),             // 108: perdure.v1.TaskLine
-	(*TaskLogsPage)(nil),         // 109: perdure.v1.TaskLogsPage
-	(*TaskStreamRequest)(nil),    // 110: perdure.v1.TaskStreamRequest
-	(*StreamItem)(nil),           // 111: perdure.v1.StreamItem
-	(*TaskStreamPage)(nil),       // 112: perdure.v1.TaskStreamPage
-	(*ListWorkersRequest)(nil),   // 113: perdure.v1.ListWorkersRequest
-	(*WorkerInfo)(nil),           // 114: perdure.v1.WorkerInfo
-	(*WorkerList)(nil),           // 115: perdure.v1.WorkerList
-	(*ListQueuesRequest)(nil),    // 116: perdure.v1.ListQueuesRequest
-	(*QueueInfo)(nil),            // 117: perdure.v1.QueueInfo
-	(*QueueList)(nil),            // 118: perdure.v1.QueueList
-	(*LimitsRequest)(nil),        // 119: perdure.v1.LimitsRequest
-	(*Limit)(nil),                // 120: perdure.v1.Limit
-	(*LimitUse)(nil),             // 121: perdure.v1.LimitUse
-	(*LimitStatus)(nil),          // 122: perdure.v1.LimitStatus
-	(*LimitList)(nil),            // 123: perdure.v1.LimitList
-	(*SetLimitRequest)(nil),      // 124: perdure.v1.SetLimitRequest
-	(*TryLimitRequest)(nil),      // 125: perdure.v1.TryLimitRequest
-	(*LimitTrial)(nil),           // 126: perdure.v1.LimitTrial
-	(*TrialUse)(nil),             // 127: perdure.v1.TrialUse
-	(*DeleteLimitRequest)(nil),   // 128: perdure.v1.DeleteLimitRequest
-	(*BreakersRequest)(nil),      // 129: perdure.v1.BreakersRequest
-	(*BreakerRule)(nil),          // 130: perdure.v1.BreakerRule
-	(*BreakerRuleList)(nil),      // 131: perdure.v1.BreakerRuleList
-	(*BreakerStatus)(nil),        // 132: perdure.v1.BreakerStatus
-	(*BreakerList)(nil),          // 133: perdure.v1.BreakerList
-	(*DeleteBreakerRequest)(nil), // 134: perdure.v1.DeleteBreakerRequest
-	(*TripBreakerRequest)(nil),   // 135: perdure.v1.TripBreakerRequest
-	(*ResetBreakerRequest)(nil),  // 136: perdure.v1.ResetBreakerRequest
-	(*PauseBreakerRequest)(nil),  // 137: perdure.v1.PauseBreakerRequest
-	(*QueuesRequest)(nil),        // 138: perdure.v1.QueuesRequest
-	(*QueueStatus)(nil),          // 139: perdure.v1.QueueStatus
-	(*QueueStatusList)(nil),      // 140: perdure.v1.QueueStatusList
-	(*AllowanceRequest)(nil),     // 141: perdure.v1.AllowanceRequest
-	(*AllowanceValue)(nil),       // 142: perdure.v1.AllowanceValue
-	(*PauseQueueRequest)(nil),    // 143: perdure.v1.PauseQueueRequest
-	(*ResumeQueueRequest)(nil),   // 144: perdure.v1.ResumeQueueRequest
-	(*DeliverRequest)(nil),       // 145: perdure.v1.DeliverRequest
-	(Status)(0),                  // 146: perdure.v1.Status
-	(*Address)(nil),              // 147: perdure.v1.Address
-	(*Payload)(nil),              // 148: perdure.v1.Payload
-	(ReusePolicy)(0),             // 149: perdure.v1.ReusePolicy
-	(*Label)(nil),                // 150: perdure.v1.Label
-	(*TaskSpec)(nil),             // 151: perdure.v1.TaskSpec
-	(*Terms)(nil),                // 152: perdure.v1.Terms
-	(*ErrorDetail)(nil),          // 153: perdure.v1.ErrorDetail
-	(*Outcome)(nil),              // 154: perdure.v1.Outcome
-	(*Failure)(nil),              // 155: perdure.v1.Failure
-	(*Link)(nil),                 // 156: perdure.v1.Link
-	(*HistoryEvent)(nil),         // 157: perdure.v1.HistoryEvent
-	(*Description)(nil),          // 158: perdure.v1.Description
-	(*Reason)(nil),               // 159: perdure.v1.Reason
-	(*Start)(nil),                // 160: perdure.v1.Start
-	(*TaskRef)(nil),              // 161: perdure.v1.TaskRef
+	(*SeriesOf)(nil),             // 59: perdure.v1.SeriesOf
+	(*SeriesLine)(nil),           // 60: perdure.v1.SeriesLine
+	(*SeriesNode)(nil),           // 61: perdure.v1.SeriesNode
+	(*StrandedRequest)(nil),      // 62: perdure.v1.StrandedRequest
+	(*MissingRequest)(nil),       // 63: perdure.v1.MissingRequest
+	(*MissingReply)(nil),         // 64: perdure.v1.MissingReply
+	(*Edit)(nil),                 // 65: perdure.v1.Edit
+	(*PastRequest)(nil),          // 66: perdure.v1.PastRequest
+	(*PastReply)(nil),            // 67: perdure.v1.PastReply
+	(*ImportRequest)(nil),        // 68: perdure.v1.ImportRequest
+	(*DeleteRequest)(nil),        // 69: perdure.v1.DeleteRequest
+	(*DeletePart)(nil),           // 70: perdure.v1.DeletePart
+	(*DeleteReply)(nil),          // 71: perdure.v1.DeleteReply
+	(*BatchRequest)(nil),         // 72: perdure.v1.BatchRequest
+	(*BatchTarget)(nil),          // 73: perdure.v1.BatchTarget
+	(*ListBatchesRequest)(nil),   // 74: perdure.v1.ListBatchesRequest
+	(*BatchJob)(nil),             // 75: perdure.v1.BatchJob
+	(*BatchProgress)(nil),        // 76: perdure.v1.BatchProgress
+	(*BatchError)(nil),           // 77: perdure.v1.BatchError
+	(*BatchPage)(nil),            // 78: perdure.v1.BatchPage
+	(*CallRequest)(nil),          // 79: perdure.v1.CallRequest
+	(*EntityRequest)(nil),        // 80: perdure.v1.EntityRequest
+	(*Entity)(nil),               // 81: perdure.v1.Entity
+	(*OperationRecord)(nil),      // 82: perdure.v1.OperationRecord
+	(*Damaged)(nil),              // 83: perdure.v1.Damaged
+	(*MailboxItem)(nil),          // 84: perdure.v1.MailboxItem
+	(*EntityInfo)(nil),           // 85: perdure.v1.EntityInfo
+	(*ListEntitiesRequest)(nil),  // 86: perdure.v1.ListEntitiesRequest
+	(*EntityPage)(nil),           // 87: perdure.v1.EntityPage
+	(*UnlockRequest)(nil),        // 88: perdure.v1.UnlockRequest
+	(*MailboxRequest)(nil),       // 89: perdure.v1.MailboxRequest
+	(*EntityVersion)(nil),        // 90: perdure.v1.EntityVersion
+	(*EditEntityRequest)(nil),    // 91: perdure.v1.EditEntityRequest
+	(*EditEntityReply)(nil),      // 92: perdure.v1.EditEntityReply
+	(*DeadID)(nil),               // 93: perdure.v1.DeadID
+	(*ListDeadRequest)(nil),      // 94: perdure.v1.ListDeadRequest
+	(*FailedAttempt)(nil),        // 95: perdure.v1.FailedAttempt
+	(*DeadTask)(nil),             // 96: perdure.v1.DeadTask
+	(*DeadPage)(nil),             // 97: perdure.v1.DeadPage
+	(*DeadGroup)(nil),            // 98: perdure.v1.DeadGroup
+	(*DeadGroups)(nil),           // 99: perdure.v1.DeadGroups
+	(*DeadTaskRequest)(nil),      // 100: perdure.v1.DeadTaskRequest
+	(*RequeueRequest)(nil),       // 101: perdure.v1.RequeueRequest
+	(*RequeueReply)(nil),         // 102: perdure.v1.RequeueReply
+	(*UndoRequeueRequest)(nil),   // 103: perdure.v1.UndoRequeueRequest
+	(*TaskTarget)(nil),           // 104: perdure.v1.TaskTarget
+	(*TaskStatesRequest)(nil),    // 105: perdure.v1.TaskStatesRequest
+	(*TaskState)(nil),            // 106: perdure.v1.TaskState
+	(*TaskStatesReply)(nil),      // 107: perdure.v1.TaskStatesReply
+	(*TaskLogsRequest)(nil),      // 108: perdure.v1.TaskLogsRequest
+	(*TaskLine)(nil),             // 109: perdure.v1.TaskLine
+	(*TaskLogsPage)(nil),         // 110: perdure.v1.TaskLogsPage
+	(*TaskStreamRequest)(nil),    // 111: perdure.v1.TaskStreamRequest
+	(*StreamItem)(nil),           // 112: perdure.v1.StreamItem
+	(*TaskStreamPage)(nil),       // 113: perdure.v1.TaskStreamPage
+	(*ListWorkersRequest)(nil),   // 114: perdure.v1.ListWorkersRequest
+	(*WorkerInfo)(nil),           // 115: perdure.v1.WorkerInfo
+	(*WorkerList)(nil),           // 116: perdure.v1.WorkerList
+	(*ListQueuesRequest)(nil),    // 117: perdure.v1.ListQueuesRequest
+	(*QueueInfo)(nil),            // 118: perdure.v1.QueueInfo
+	(*QueueList)(nil),            // 119: perdure.v1.QueueList
+	(*LimitsRequest)(nil),        // 120: perdure.v1.LimitsRequest
+	(*Limit)(nil),                // 121: perdure.v1.Limit
+	(*LimitUse)(nil),             // 122: perdure.v1.LimitUse
+	(*LimitStatus)(nil),          // 123: perdure.v1.LimitStatus
+	(*LimitList)(nil),            // 124: perdure.v1.LimitList
+	(*SetLimitRequest)(nil),      // 125: perdure.v1.SetLimitRequest
+	(*TryLimitRequest)(nil),      // 126: perdure.v1.TryLimitRequest
+	(*LimitTrial)(nil),           // 127: perdure.v1.LimitTrial
+	(*TrialUse)(nil),             // 128: perdure.v1.TrialUse
+	(*DeleteLimitRequest)(nil),   // 129: perdure.v1.DeleteLimitRequest
+	(*BreakersRequest)(nil),      // 130: perdure.v1.BreakersRequest
+	(*BreakerRule)(nil),          // 131: perdure.v1.BreakerRule
+	(*BreakerRuleList)(nil),      // 132: perdure.v1.BreakerRuleList
+	(*BreakerStatus)(nil),        // 133: perdure.v1.BreakerStatus
+	(*BreakerList)(nil),          // 134: perdure.v1.BreakerList
+	(*DeleteBreakerRequest)(nil), // 135: perdure.v1.DeleteBreakerRequest
+	(*TripBreakerRequest)(nil),   // 136: perdure.v1.TripBreakerRequest
+	(*ResetBreakerRequest)(nil),  // 137: perdure.v1.ResetBreakerRequest
+	(*PauseBreakerRequest)(nil),  // 138: perdure.v1.PauseBreakerRequest
+	(*QueuesRequest)(nil),        // 139: perdure.v1.QueuesRequest
+	(*QueueStatus)(nil),          // 140: perdure.v1.QueueStatus
+	(*QueueStatusList)(nil),      // 141: perdure.v1.QueueStatusList
+	(*AllowanceRequest)(nil),     // 142: perdure.v1.AllowanceRequest
+	(*AllowanceValue)(nil),       // 143: perdure.v1.AllowanceValue
+	(*PauseQueueRequest)(nil),    // 144: perdure.v1.PauseQueueRequest
+	(*ResumeQueueRequest)(nil),   // 145: perdure.v1.ResumeQueueRequest
+	(*DeliverRequest)(nil),       // 146: perdure.v1.DeliverRequest
+	(Status)(0),                  // 147: perdure.v1.Status
+	(*Address)(nil),              // 148: perdure.v1.Address
+	(*Payload)(nil),              // 149: perdure.v1.Payload
+	(ReusePolicy)(0),             // 150: perdure.v1.ReusePolicy
+	(*Label)(nil),                // 151: perdure.v1.Label
+	(*TaskSpec)(nil),             // 152: perdure.v1.TaskSpec
+	(*Terms)(nil),                // 153: perdure.v1.Terms
+	(*ErrorDetail)(nil),          // 154: perdure.v1.ErrorDetail
+	(*Outcome)(nil),              // 155: perdure.v1.Outcome
+	(*Failure)(nil),              // 156: perdure.v1.Failure
+	(*Link)(nil),                 // 157: perdure.v1.Link
+	(*HistoryEvent)(nil),         // 158: perdure.v1.HistoryEvent
+	(*Description)(nil),          // 159: perdure.v1.Description
+	(*Reason)(nil),               // 160: perdure.v1.Reason
+	(*Start)(nil),                // 161: perdure.v1.Start
+	(*TaskRef)(nil),              // 162: perdure.v1.TaskRef
 }
 var file_perdure_v1_client_proto_depIdxs = []int32{
 	5,   // 0: perdure.v1.CallBundle.calls:type_name -> perdure.v1.BundledCall
 	7,   // 1: perdure.v1.AnswerBundle.answers:type_name -> perdure.v1.BundledAnswer
 	9,   // 2: perdure.v1.ViewList.views:type_name -> perdure.v1.View
 	9,   // 3: perdure.v1.SetViewRequest.view:type_name -> perdure.v1.View
-	146, // 4: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
+	147, // 4: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
 	15,  // 5: perdure.v1.ChangePage.changes:type_name -> perdure.v1.Change
-	147, // 6: perdure.v1.Change.address:type_name -> perdure.v1.Address
-	146, // 7: perdure.v1.Change.status:type_name -> perdure.v1.Status
+	148, // 6: perdure.v1.Change.address:type_name -> perdure.v1.Address
+	147, // 7: perdure.v1.Change.status:type_name -> perdure.v1.Status
 	18,  // 8: perdure.v1.DeadLetterList.letters:type_name -> perdure.v1.DeadLetter
-	147, // 9: perdure.v1.Target.address:type_name -> perdure.v1.Address
-	148, // 10: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
-	147, // 11: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
-	148, // 12: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
-	149, // 13: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	148, // 9: perdure.v1.Target.address:type_name -> perdure.v1.Address
+	149, // 10: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
+	148, // 11: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
+	149, // 12: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
+	150, // 13: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
 	23,  // 14: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
-	150, // 15: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
-	151, // 16: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
-	152, // 17: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
-	146, // 18: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
+	151, // 15: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
+	152, // 16: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
+	153, // 17: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
+	147, // 18: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
 	24,  // 19: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
 	25,  // 20: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
-	153, // 21: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
+	154, // 21: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
 	27,  // 22: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
 	22,  // 23: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
-	154, // 24: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
+	155, // 24: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
 	22,  // 25: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
-	148, // 26: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
+	149, // 26: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
 	22,  // 27: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
-	148, // 28: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
-	155, // 29: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
+	149, // 28: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
+	156, // 29: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
 	22,  // 30: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
 	22,  // 31: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
 	0,   // 32: perdure.v1.SignalsRequest.verb:type_name -> perdure.v1.MailboxVerb
-	156, // 33: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
-	148, // 34: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
+	157, // 33: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
+	149, // 34: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
 	35,  // 35: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
 	22,  // 36: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
-	148, // 37: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
+	149, // 37: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
 	22,  // 38: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
-	148, // 39: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
-	148, // 40: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
+	149, // 39: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
+	149, // 40: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
 	22,  // 41: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
-	148, // 42: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
+	149, // 42: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
 	22,  // 43: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
 	22,  // 44: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
-	157, // 45: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
-	146, // 46: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
+	158, // 45: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
+	147, // 46: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
 	45,  // 47: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
-	158, // 48: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
+	159, // 48: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
 	46,  // 49: perdure.v1.TallyRequest.select:type_name -> perdure.v1.ListRequest
 	51,  // 50: perdure.v1.TallyReply.groups:type_name -> perdure.v1.TallyGroup
-	146, // 51: perdure.v1.TallyGroup.status:type_name -> perdure.v1.Status
+	147, // 51: perdure.v1.TallyGroup.status:type_name -> perdure.v1.Status
 	22,  // 52: perdure.v1.ExplainRequest.target:type_name -> perdure.v1.Target
 	55,  // 53: perdure.v1.Explanation.nodes:type_name -> perdure.v1.ExplainedNode
 	56,  // 54: perdure.v1.Explanation.edges:type_name -> perdure.v1.ExplainedEdge
-	147, // 55: perdure.v1.Reference.address:type_name -> perdure.v1.Address
+	148, // 55: perdure.v1.Reference.address:type_name -> perdure.v1.Address
 	54,  // 56: perdure.v1.ExplainedNode.of:type_name -> perdure.v1.Reference
-	146, // 57: perdure.v1.ExplainedNode.status:type_name -> perdure.v1.Status
-	159, // 58: perdure.v1.ExplainedNode.reasons:type_name -> perdure.v1.Reason
-	59,  // 59: perdure.v1.SeriesReply.lines:type_name -> perdure.v1.SeriesLine
-	60,  // 60: perdure.v1.SeriesReply.nodes:type_name -> perdure.v1.SeriesNode
-	147, // 61: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
-	151, // 62: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
-	159, // 63: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
-	148, // 64: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
-	22,  // 65: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
-	64,  // 66: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
-	149, // 67: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	147, // 68: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
-	146, // 69: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
-	157, // 70: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
-	157, // 71: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
-	157, // 72: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
-	160, // 73: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
-	154, // 74: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
-	149, // 75: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	157, // 76: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
-	22,  // 77: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
-	70,  // 78: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
-	148, // 79: perdure.v1.BatchRequest.input:type_name -> perdure.v1.Payload
-	146, // 80: perdure.v1.BatchJob.status:type_name -> perdure.v1.Status
-	155, // 81: perdure.v1.BatchJob.failure:type_name -> perdure.v1.Failure
-	159, // 82: perdure.v1.BatchJob.reasons:type_name -> perdure.v1.Reason
-	75,  // 83: perdure.v1.BatchJob.progress:type_name -> perdure.v1.BatchProgress
-	76,  // 84: perdure.v1.BatchProgress.errors:type_name -> perdure.v1.BatchError
-	74,  // 85: perdure.v1.BatchPage.batches:type_name -> perdure.v1.BatchJob
-	147, // 86: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
-	148, // 87: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
-	147, // 88: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
-	147, // 89: perdure.v1.Entity.address:type_name -> perdure.v1.Address
-	148, // 90: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
-	156, // 91: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
-	81,  // 92: perdure.v1.Entity.log:type_name -> perdure.v1.OperationRecord
-	156, // 93: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
-	155, // 94: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
-	148, // 95: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
-	82,  // 96: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
-	80,  // 97: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
-	83,  // 98: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
-	159, // 99: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
-	80,  // 100: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
-	147, // 101: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
-	147, // 102: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
-	0,   // 103: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
-	147, // 104: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
-	89,  // 105: perdure.v1.EditEntityRequest.version:type_name -> perdure.v1.EntityVersion
-	148, // 106: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
-	89,  // 107: perdure.v1.EditEntityReply.version:type_name -> perdure.v1.EntityVersion
-	155, // 108: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
-	92,  // 109: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
-	147, // 110: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
-	151, // 111: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
-	148, // 112: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
-	94,  // 113: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
-	155, // 114: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
-	147, // 115: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
-	95,  // 116: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
-	97,  // 117: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
-	92,  // 118: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
-	92,  // 119: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
-	148, // 120: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
-	147, // 121: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
-	92,  // 122: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
-	22,  // 123: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
-	103, // 124: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
-	148, // 125: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
-	105, // 126: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
-	103, // 127: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
-	108, // 128: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
-	103, // 129: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
-	1,   // 130: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
-	148, // 131: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
-	111, // 132: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
-	114, // 133: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
-	117, // 134: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
-	2,   // 135: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
-	161, // 136: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
-	161, // 137: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
-	120, // 138: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
-	121, // 139: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
-	122, // 140: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
-	120, // 141: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
-	120, // 142: perdure.v1.TryLimitRequest.limit:type_name -> perdure.v1.Limit
-	127, // 143: perdure.v1.LimitTrial.uses:type_name -> perdure.v1.TrialUse
-	130, // 144: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
-	3,   // 145: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
-	130, // 146: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
-	132, // 147: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
-	139, // 148: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
-	20,  // 149: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
-	24,  // 150: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
-	26,  // 151: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
-	24,  // 152: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
-	29,  // 153: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
-	31,  // 154: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
-	32,  // 155: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
-	33,  // 156: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
-	33,  // 157: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
-	33,  // 158: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
-	33,  // 159: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
-	34,  // 160: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
-	37,  // 161: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
-	38,  // 162: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
-	40,  // 163: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
-	42,  // 164: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
-	43,  // 165: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
-	46,  // 166: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
-	46,  // 167: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
-	49,  // 168: perdure.v1.ClientService.Tally:input_type -> perdure.v1.TallyRequest
-	52,  // 169: perdure.v1.ClientService.Explain:input_type -> perdure.v1.ExplainRequest
-	57,  // 170: perdure.v1.ClientService.Series:input_type -> perdure.v1.SeriesRequest
-	61,  // 171: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
-	62,  // 172: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
-	65,  // 173: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
-	65,  // 174: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
-	65,  // 175: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
-	67,  // 176: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
-	68,  // 177: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
-	71,  // 178: perdure.v1.ClientService.StartBatch:input_type -> perdure.v1.BatchRequest
-	72,  // 179: perdure.v1.ClientService.Batch:input_type -> perdure.v1.BatchTarget
-	73,  // 180: perdure.v1.ClientService.ListBatches:input_type -> perdure.v1.ListBatchesRequest
-	72,  // 181: perdure.v1.ClientService.CancelBatch:input_type -> perdure.v1.BatchTarget
-	78,  // 182: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
-	79,  // 183: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
-	85,  // 184: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
-	87,  // 185: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
-	88,  // 186: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
-	90,  // 187: perdure.v1.ClientService.EditEntity:input_type -> perdure.v1.EditEntityRequest
-	93,  // 188: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
-	93,  // 189: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
-	93,  // 190: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
-	99,  // 191: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
-	100, // 192: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
-	102, // 193: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
-	99,  // 194: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
-	104, // 195: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
-	107, // 196: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
-	110, // 197: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
-	113, // 198: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
-	116, // 199: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
-	119, // 200: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
-	124, // 201: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
-	125, // 202: perdure.v1.ClientService.TryLimit:input_type -> perdure.v1.TryLimitRequest
-	128, // 203: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
-	129, // 204: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
-	129, // 205: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
-	130, // 206: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
-	134, // 207: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
-	135, // 208: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
-	136, // 209: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
-	137, // 210: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
-	138, // 211: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
-	141, // 212: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
-	142, // 213: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
-	143, // 214: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
-	144, // 215: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
-	8,   // 216: perdure.v1.ClientService.Views:input_type -> perdure.v1.ViewsRequest
-	11,  // 217: perdure.v1.ClientService.SetView:input_type -> perdure.v1.SetViewRequest
-	12,  // 218: perdure.v1.ClientService.DeleteView:input_type -> perdure.v1.DeleteViewRequest
-	13,  // 219: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
-	145, // 220: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
-	16,  // 221: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
-	4,   // 222: perdure.v1.ClientService.Bundle:input_type -> perdure.v1.CallBundle
-	21,  // 223: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
-	25,  // 224: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
-	28,  // 225: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
-	30,  // 226: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
-	30,  // 227: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
-	19,  // 228: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
-	19,  // 229: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
-	19,  // 230: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
-	19,  // 231: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
-	19,  // 232: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
-	19,  // 233: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
-	36,  // 234: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
-	39,  // 235: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
-	39,  // 236: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
-	41,  // 237: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
-	158, // 238: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
-	44,  // 239: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
-	47,  // 240: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
-	48,  // 241: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
-	50,  // 242: perdure.v1.ClientService.Tally:output_type -> perdure.v1.TallyReply
-	53,  // 243: perdure.v1.ClientService.Explain:output_type -> perdure.v1.Explanation
-	58,  // 244: perdure.v1.ClientService.Series:output_type -> perdure.v1.SeriesReply
-	47,  // 245: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
-	63,  // 246: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
-	66,  // 247: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
-	66,  // 248: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
-	66,  // 249: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
-	66,  // 250: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
-	69,  // 251: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
-	74,  // 252: perdure.v1.ClientService.StartBatch:output_type -> perdure.v1.BatchJob
-	74,  // 253: perdure.v1.ClientService.Batch:output_type -> perdure.v1.BatchJob
-	77,  // 254: perdure.v1.ClientService.ListBatches:output_type -> perdure.v1.BatchPage
-	19,  // 255: perdure.v1.ClientService.CancelBatch:output_type -> perdure.v1.Done
-	39,  // 256: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
-	84,  // 257: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
-	86,  // 258: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
-	19,  // 259: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
-	36,  // 260: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
-	91,  // 261: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
-	96,  // 262: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
-	48,  // 263: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
-	98,  // 264: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
-	95,  // 265: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
-	101, // 266: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
-	19,  // 267: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
-	19,  // 268: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
-	106, // 269: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
-	109, // 270: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
-	112, // 271: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
-	115, // 272: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
-	118, // 273: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
-	123, // 274: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
-	19,  // 275: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
-	126, // 276: perdure.v1.ClientService.TryLimit:output_type -> perdure.v1.LimitTrial
-	19,  // 277: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
-	133, // 278: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
-	131, // 279: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
-	19,  // 280: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
-	19,  // 281: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
-	19,  // 282: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
-	19,  // 283: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
-	19,  // 284: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
-	140, // 285: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
-	142, // 286: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
-	19,  // 287: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
-	19,  // 288: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
-	19,  // 289: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
-	10,  // 290: perdure.v1.ClientService.Views:output_type -> perdure.v1.ViewList
-	9,   // 291: perdure.v1.ClientService.SetView:output_type -> perdure.v1.View
-	19,  // 292: perdure.v1.ClientService.DeleteView:output_type -> perdure.v1.Done
-	14,  // 293: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
-	19,  // 294: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
-	17,  // 295: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
-	6,   // 296: perdure.v1.ClientService.Bundle:output_type -> perdure.v1.AnswerBundle
-	223, // [223:297] is the sub-list for method output_type
-	149, // [149:223] is the sub-list for method input_type
-	149, // [149:149] is the sub-list for extension type_name
-	149, // [149:149] is the sub-list for extension extendee
-	0,   // [0:149] is the sub-list for field type_name
+	147, // 57: perdure.v1.ExplainedNode.status:type_name -> perdure.v1.Status
+	160, // 58: perdure.v1.ExplainedNode.reasons:type_name -> perdure.v1.Reason
+	60,  // 59: perdure.v1.SeriesReply.lines:type_name -> perdure.v1.SeriesLine
+	61,  // 60: perdure.v1.SeriesReply.nodes:type_name -> perdure.v1.SeriesNode
+	59,  // 61: perdure.v1.SeriesReply.queues:type_name -> perdure.v1.SeriesOf
+	59,  // 62: perdure.v1.SeriesReply.limits:type_name -> perdure.v1.SeriesOf
+	60,  // 63: perdure.v1.SeriesOf.lines:type_name -> perdure.v1.SeriesLine
+	148, // 64: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
+	152, // 65: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
+	160, // 66: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
+	149, // 67: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
+	22,  // 68: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
+	65,  // 69: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
+	150, // 70: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	148, // 71: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
+	147, // 72: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
+	158, // 73: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
+	158, // 74: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
+	158, // 75: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
+	161, // 76: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
+	155, // 77: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
+	150, // 78: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	158, // 79: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
+	22,  // 80: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
+	71,  // 81: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
+	149, // 82: perdure.v1.BatchRequest.input:type_name -> perdure.v1.Payload
+	147, // 83: perdure.v1.BatchJob.status:type_name -> perdure.v1.Status
+	156, // 84: perdure.v1.BatchJob.failure:type_name -> perdure.v1.Failure
+	160, // 85: perdure.v1.BatchJob.reasons:type_name -> perdure.v1.Reason
+	76,  // 86: perdure.v1.BatchJob.progress:type_name -> perdure.v1.BatchProgress
+	77,  // 87: perdure.v1.BatchProgress.errors:type_name -> perdure.v1.BatchError
+	75,  // 88: perdure.v1.BatchPage.batches:type_name -> perdure.v1.BatchJob
+	148, // 89: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
+	149, // 90: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
+	148, // 91: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
+	148, // 92: perdure.v1.Entity.address:type_name -> perdure.v1.Address
+	149, // 93: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
+	157, // 94: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
+	82,  // 95: perdure.v1.Entity.log:type_name -> perdure.v1.OperationRecord
+	157, // 96: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
+	156, // 97: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
+	149, // 98: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
+	83,  // 99: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
+	81,  // 100: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
+	84,  // 101: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
+	160, // 102: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
+	81,  // 103: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
+	148, // 104: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
+	148, // 105: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
+	0,   // 106: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
+	148, // 107: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
+	90,  // 108: perdure.v1.EditEntityRequest.version:type_name -> perdure.v1.EntityVersion
+	149, // 109: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
+	90,  // 110: perdure.v1.EditEntityReply.version:type_name -> perdure.v1.EntityVersion
+	156, // 111: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
+	93,  // 112: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
+	148, // 113: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
+	152, // 114: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
+	149, // 115: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
+	95,  // 116: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
+	156, // 117: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
+	148, // 118: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
+	96,  // 119: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
+	98,  // 120: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
+	93,  // 121: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
+	93,  // 122: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
+	149, // 123: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
+	148, // 124: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
+	93,  // 125: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
+	22,  // 126: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
+	104, // 127: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
+	149, // 128: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
+	106, // 129: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
+	104, // 130: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
+	109, // 131: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
+	104, // 132: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
+	1,   // 133: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
+	149, // 134: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
+	112, // 135: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
+	115, // 136: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
+	118, // 137: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
+	2,   // 138: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
+	162, // 139: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
+	162, // 140: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
+	121, // 141: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
+	122, // 142: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
+	123, // 143: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
+	121, // 144: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
+	121, // 145: perdure.v1.TryLimitRequest.limit:type_name -> perdure.v1.Limit
+	128, // 146: perdure.v1.LimitTrial.uses:type_name -> perdure.v1.TrialUse
+	131, // 147: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
+	3,   // 148: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
+	131, // 149: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
+	133, // 150: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
+	140, // 151: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
+	20,  // 152: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
+	24,  // 153: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
+	26,  // 154: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
+	24,  // 155: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
+	29,  // 156: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
+	31,  // 157: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
+	32,  // 158: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
+	33,  // 159: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
+	33,  // 160: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
+	33,  // 161: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
+	33,  // 162: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
+	34,  // 163: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
+	37,  // 164: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
+	38,  // 165: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
+	40,  // 166: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
+	42,  // 167: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
+	43,  // 168: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
+	46,  // 169: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
+	46,  // 170: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
+	49,  // 171: perdure.v1.ClientService.Tally:input_type -> perdure.v1.TallyRequest
+	52,  // 172: perdure.v1.ClientService.Explain:input_type -> perdure.v1.ExplainRequest
+	57,  // 173: perdure.v1.ClientService.Series:input_type -> perdure.v1.SeriesRequest
+	62,  // 174: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
+	63,  // 175: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
+	66,  // 176: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
+	66,  // 177: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
+	66,  // 178: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
+	68,  // 179: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
+	69,  // 180: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
+	72,  // 181: perdure.v1.ClientService.StartBatch:input_type -> perdure.v1.BatchRequest
+	73,  // 182: perdure.v1.ClientService.Batch:input_type -> perdure.v1.BatchTarget
+	74,  // 183: perdure.v1.ClientService.ListBatches:input_type -> perdure.v1.ListBatchesRequest
+	73,  // 184: perdure.v1.ClientService.CancelBatch:input_type -> perdure.v1.BatchTarget
+	79,  // 185: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
+	80,  // 186: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
+	86,  // 187: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
+	88,  // 188: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
+	89,  // 189: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
+	91,  // 190: perdure.v1.ClientService.EditEntity:input_type -> perdure.v1.EditEntityRequest
+	94,  // 191: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
+	94,  // 192: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
+	94,  // 193: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
+	100, // 194: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
+	101, // 195: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
+	103, // 196: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
+	100, // 197: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
+	105, // 198: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
+	108, // 199: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
+	111, // 200: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
+	114, // 201: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
+	117, // 202: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
+	120, // 203: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
+	125, // 204: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
+	126, // 205: perdure.v1.ClientService.TryLimit:input_type -> perdure.v1.TryLimitRequest
+	129, // 206: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
+	130, // 207: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
+	130, // 208: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
+	131, // 209: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
+	135, // 210: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
+	136, // 211: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
+	137, // 212: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
+	138, // 213: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
+	139, // 214: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
+	142, // 215: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
+	143, // 216: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
+	144, // 217: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
+	145, // 218: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
+	8,   // 219: perdure.v1.ClientService.Views:input_type -> perdure.v1.ViewsRequest
+	11,  // 220: perdure.v1.ClientService.SetView:input_type -> perdure.v1.SetViewRequest
+	12,  // 221: perdure.v1.ClientService.DeleteView:input_type -> perdure.v1.DeleteViewRequest
+	13,  // 222: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
+	146, // 223: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
+	16,  // 224: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
+	4,   // 225: perdure.v1.ClientService.Bundle:input_type -> perdure.v1.CallBundle
+	21,  // 226: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
+	25,  // 227: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
+	28,  // 228: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
+	30,  // 229: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
+	30,  // 230: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
+	19,  // 231: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
+	19,  // 232: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
+	19,  // 233: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
+	19,  // 234: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
+	19,  // 235: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
+	19,  // 236: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
+	36,  // 237: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
+	39,  // 238: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
+	39,  // 239: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
+	41,  // 240: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
+	159, // 241: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
+	44,  // 242: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
+	47,  // 243: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
+	48,  // 244: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
+	50,  // 245: perdure.v1.ClientService.Tally:output_type -> perdure.v1.TallyReply
+	53,  // 246: perdure.v1.ClientService.Explain:output_type -> perdure.v1.Explanation
+	58,  // 247: perdure.v1.ClientService.Series:output_type -> perdure.v1.SeriesReply
+	47,  // 248: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
+	64,  // 249: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
+	67,  // 250: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
+	67,  // 251: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
+	67,  // 252: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
+	67,  // 253: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
+	70,  // 254: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
+	75,  // 255: perdure.v1.ClientService.StartBatch:output_type -> perdure.v1.BatchJob
+	75,  // 256: perdure.v1.ClientService.Batch:output_type -> perdure.v1.BatchJob
+	78,  // 257: perdure.v1.ClientService.ListBatches:output_type -> perdure.v1.BatchPage
+	19,  // 258: perdure.v1.ClientService.CancelBatch:output_type -> perdure.v1.Done
+	39,  // 259: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
+	85,  // 260: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
+	87,  // 261: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
+	19,  // 262: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
+	36,  // 263: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
+	92,  // 264: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
+	97,  // 265: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
+	48,  // 266: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
+	99,  // 267: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
+	96,  // 268: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
+	102, // 269: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
+	19,  // 270: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
+	19,  // 271: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
+	107, // 272: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
+	110, // 273: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
+	113, // 274: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
+	116, // 275: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
+	119, // 276: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
+	124, // 277: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
+	19,  // 278: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
+	127, // 279: perdure.v1.ClientService.TryLimit:output_type -> perdure.v1.LimitTrial
+	19,  // 280: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
+	134, // 281: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
+	132, // 282: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
+	19,  // 283: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
+	19,  // 284: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
+	19,  // 285: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
+	19,  // 286: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
+	19,  // 287: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
+	141, // 288: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
+	143, // 289: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
+	19,  // 290: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
+	19,  // 291: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
+	19,  // 292: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
+	10,  // 293: perdure.v1.ClientService.Views:output_type -> perdure.v1.ViewList
+	9,   // 294: perdure.v1.ClientService.SetView:output_type -> perdure.v1.View
+	19,  // 295: perdure.v1.ClientService.DeleteView:output_type -> perdure.v1.Done
+	14,  // 296: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
+	19,  // 297: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
+	17,  // 298: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
+	6,   // 299: perdure.v1.ClientService.Bundle:output_type -> perdure.v1.AnswerBundle
+	226, // [226:300] is the sub-list for method output_type
+	152, // [152:226] is the sub-list for method input_type
+	152, // [152:152] is the sub-list for extension type_name
+	152, // [152:152] is the sub-list for extension extendee
+	0,   // [0:152] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_client_proto_init() }
@@ -11582,19 +11682,19 @@ func file_perdure_v1_client_proto_init() {
 	file_perdure_v1_client_proto_msgTypes[1].OneofWrappers = []any{}
 	file_perdure_v1_client_proto_msgTypes[7].OneofWrappers = []any{}
 	file_perdure_v1_client_proto_msgTypes[8].OneofWrappers = []any{}
-	file_perdure_v1_client_proto_msgTypes[65].OneofWrappers = []any{
+	file_perdure_v1_client_proto_msgTypes[66].OneofWrappers = []any{
 		(*DeletePart_Rows)(nil),
 		(*DeletePart_AllRowsSent)(nil),
 		(*DeletePart_Reply)(nil),
 	}
-	file_perdure_v1_client_proto_msgTypes[89].OneofWrappers = []any{}
+	file_perdure_v1_client_proto_msgTypes[90].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_client_proto_rawDesc), len(file_perdure_v1_client_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   142,
+			NumMessages:   143,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -3061,11 +3061,19 @@ export interface components {
             operation: string;
         };
         SeriesBody: {
+            /** @description There were more queues or limits than a reply has: 100 of each, those with the most tasks */
+            cut?: boolean;
             /**
              * Format: date-time
              * @description The beginning of the first point
              */
             from: string | null;
+            /** @description Of each limit in use, over all its keys: permits held, tasks waiting and permits that the nodes may hand out at the end of each point, and how often it refused a task */
+            limits?: {
+                [key: string]: {
+                    [key: string]: number[];
+                };
+            };
             /** @description Numbers by name, the oldest point first; the last point is the current one */
             lines: {
                 [key: string]: number[];
@@ -3074,6 +3082,12 @@ export interface components {
             nodes: components["schemas"]["SeriesNode"][];
             /** @description A node has not answered, or has counted for less than the whole time */
             partial: boolean;
+            /** @description Of each queue with tasks: how many were waiting, delayed and running at the end of each point, and how many seconds the oldest waiting one had waited */
+            queues?: {
+                [key: string]: {
+                    [key: string]: number[];
+                };
+            };
             step: string;
         };
         SeriesNode: {
@@ -6883,6 +6897,8 @@ export interface operations {
             query?: {
                 /** @description The length of a point: a multiple of 5s that divides 1h; 1m by default */
                 step?: string;
+                /** @description Return the state of queues and limits too */
+                levels?: boolean;
             };
             header?: never;
             path?: never;

@@ -63,6 +63,30 @@ func (g *Gate) Limits() []LimitStatus {
 	return list
 }
 
+// LimitLoad counts what this node has of a limit.
+type LimitLoad struct {
+	Resource rule.Resource
+	Held     int      // permits that tasks hold
+	Block    int      // permits that this node may hand out
+	Groups   []string // the groups that wait for it
+}
+
+// Loads counts the limits that are in use on this node, in no order. It visits no task.
+func (g *Gate) Loads() []LimitLoad {
+	groups := map[*resource][]string{}
+	for name, q := range g.groups {
+		if q.at != nil {
+			groups[q.at] = append(groups[q.at], name)
+		}
+	}
+
+	list := make([]LimitLoad, 0, len(g.resources))
+	for id, r := range g.resources {
+		list = append(list, LimitLoad{Resource: id, Held: r.local.HolderCount(), Block: r.local.Block(), Groups: groups[r]})
+	}
+	return list
+}
+
 // BreakerPermit returns the permit that a task has from its breaker. It is zero if the task has no
 // breaker, or if it was admitted before this node came to own it.
 func (g *Gate) BreakerPermit(ref model.TaskRef) breaker.Permit {

@@ -40,9 +40,9 @@ type Informant interface {
 	// Queues returns the tasks of its runs, by queue. ok is false if it is not sure to own them. It
 	// does not block.
 	Queues() (counts []QueueCount, ok bool)
-	// Series returns what the node has counted for a tenant. ok is false if it does not count. It
-	// does not block.
-	Series(tenant string) (counts series.Counts, ok bool)
+	// Series returns what the node has counted for a tenant. ok is false if it does not count, or
+	// if the question makes no sense. It does not block.
+	Series(q series.Question) (counts series.Counts, ok bool)
 }
 
 // Bounds of an inquiry and its answer.
@@ -61,6 +61,9 @@ type asked struct {
 	Queues bool `cbor:"2,keyasint,omitempty"`
 	// Series asks for the numbers of a tenant instead.
 	Series string `cbor:"3,keyasint,omitempty"`
+	// Levels asks for the state of its queues and limits as well, in points of this many
+	// nanoseconds. A node of an older version answers without them.
+	Levels time.Duration `cbor:"4,keyasint,omitempty"`
 }
 
 // informed is the body of an answer.
@@ -108,8 +111,12 @@ func (k Asker) AskQueues(ctx context.Context, to model.NodeID) ([]QueueCount, er
 }
 
 // AskSeries asks a node for the numbers of a tenant.
-func (k Asker) AskSeries(ctx context.Context, to model.NodeID, tenant string) (series.Counts, error) {
-	told, err := k.inquire(ctx, to, asked{Series: tenant})
+func (k Asker) AskSeries(ctx context.Context, to model.NodeID, question series.Question) (series.Counts, error) {
+	q := asked{Series: question.Tenant}
+	if question.Levels {
+		q.Levels = question.Step
+	}
+	told, err := k.inquire(ctx, to, q)
 	if err != nil {
 		return series.Counts{}, err
 	}
@@ -179,7 +186,7 @@ func (p *Post) handleInquiry(m *store.PeerMail) {
 
 	if q.Series != "" {
 		told := informed{}
-		if counts, ok := h.Series(q.Series); ok {
+		if counts, ok := h.Series(series.Question{Tenant: q.Series, Levels: q.Levels != 0, Step: q.Levels}); ok {
 			told.Series = &counts
 		}
 		reply(told)

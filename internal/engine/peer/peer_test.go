@@ -163,8 +163,12 @@ func (informant) Queues() ([]peer.QueueCount, bool) {
 	return []peer.QueueCount{{Tenant: "default", Queue: "mails", Waiting: 3, Abandoned: []string{"mail"}}}, true
 }
 
-func (informant) Series(tenant string) (series.Counts, bool) {
-	return series.Counts{Since: 5, Last: 7, Points: [][]uint32{{1, 2}}}, tenant == "default"
+func (informant) Series(q series.Question) (series.Counts, bool) {
+	c := series.Counts{Since: 5, Last: 7, Points: [][]uint32{{1, 2}}}
+	if q.Levels {
+		c.Levels = &series.Levels{Last: int64(q.Step / time.Minute), Cut: true, Subjects: []series.OfSubject{{Kind: series.Limit, Name: "smtp", Points: [][]uint32{{3}}}}}
+	}
+	return c, q.Tenant == "default"
 }
 
 // A process that is not a node asks one why runs do not move. A node that answers no inquiries,
@@ -197,11 +201,15 @@ func TestInquiry(t *testing.T) {
 		if err != nil || len(counts) != 1 || counts[0].Waiting != 3 || len(counts[0].Abandoned) != 1 {
 			t.Errorf("counts %+v, %v", counts, err)
 		}
-		numbers, err := asker.AskSeries(ctx, node, "default")
-		if err != nil || numbers.Since != 5 || numbers.Last != 7 || len(numbers.Points) != 1 || len(numbers.Points[0]) != 2 {
+		numbers, err := asker.AskSeries(ctx, node, series.Question{Tenant: "default"})
+		if err != nil || numbers.Levels != nil || numbers.Since != 5 || numbers.Last != 7 || len(numbers.Points) != 1 || len(numbers.Points[0]) != 2 {
 			t.Errorf("series %+v, %v", numbers, err)
 		}
-		if _, err := asker.AskSeries(ctx, node, "uncounted"); !fault.Is(err, fault.Unavailable) {
+		numbers, err = asker.AskSeries(ctx, node, series.Question{Tenant: "default", Levels: true, Step: 5 * time.Minute})
+		if l := numbers.Levels; err != nil || l == nil || l.Last != 5 || !l.Cut || len(l.Subjects) != 1 || l.Subjects[0].Kind != series.Limit || l.Subjects[0].Points[0][0] != 3 {
+			t.Errorf("levels %+v, %v", numbers.Levels, err)
+		}
+		if _, err := asker.AskSeries(ctx, node, series.Question{Tenant: "uncounted"}); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("a node that does not count: %v", err)
 		}
 		brief, end := context.WithTimeout(ctx, time.Second)

@@ -74,6 +74,26 @@ type WorkerStats struct {
 	Held, Slots int // Held includes proposals
 }
 
+// stats counts the tasks of a queue.
+func (s *site) stats() QueueStats {
+	q := QueueStats{Tenant: s.name.tenant, Queue: s.name.queue, Waiting: s.waiting, Delayed: s.delayed, Claimed: s.claimed, Paused: s.paused}
+	if s.lines.len() > 0 {
+		q.Oldest = s.lines.top().tasks.top().Visible
+	}
+	return q
+}
+
+// Depths counts the tasks of each queue, in no order. It visits only the queues, so it knows
+// nothing of workers.
+func (b *Board) Depths() (all []QueueStats) {
+	for name, s := range b.sites {
+		if name.queue != model.InlineQueue {
+			all = append(all, s.stats())
+		}
+	}
+	return all
+}
+
 // Stats counts. It visits queues, offers and workers, not tasks.
 func (b *Board) Stats() Stats {
 	queues := map[siteName]*QueueStats{}
@@ -86,13 +106,8 @@ func (b *Board) Stats() Stats {
 		return q
 	}
 	for name, s := range b.sites {
-		if name.queue == model.InlineQueue {
-			continue
-		}
-		q := at(name)
-		q.Waiting, q.Delayed, q.Claimed, q.Paused = s.waiting, s.delayed, s.claimed, s.paused
-		if s.lines.len() > 0 {
-			q.Oldest = s.lines.top().tasks.top().Visible
+		if name.queue != model.InlineQueue {
+			*at(name) = s.stats()
 		}
 	}
 

@@ -1,5 +1,6 @@
-// Package series counts what becomes durable in each tenant, in a ring of the last hour. A node has
-// one, in memory: what it counted is gone when it ends.
+// Package series keeps the last hour of a node in memory: a [Recorder] counts what becomes durable
+// in each tenant, and a [Sampler] keeps the state of queues and limits. Both have a bounded size,
+// and what they know is gone when the node ends.
 package series
 
 import (
@@ -53,6 +54,20 @@ const (
 	MaxTenants = 300
 )
 
+// Question asks for the last hour of a tenant.
+type Question struct {
+	Tenant string
+	// Levels asks for the state of queues and limits too, in points of Step, which must be a
+	// multiple of the constant Step that divides an hour.
+	Levels bool
+	Step   time.Duration
+}
+
+// Valid reports whether the step of the question can be answered.
+func (q Question) Valid() bool {
+	return !q.Levels || q.Step >= Step && q.Step <= Points*Step && q.Step%Step == 0 && Points*Step%q.Step == 0
+}
+
 // Counts are the numbers of one tenant on one node.
 type Counts struct {
 	// Since is when the node began to count.
@@ -61,6 +76,8 @@ type Counts struct {
 	Last int64 `cbor:"2,keyasint"`
 	// Points has the numbers of each kind, the newest last.
 	Points [][]uint32 `cbor:"3,keyasint"`
+	// Levels is nil if the question did not ask for them.
+	Levels *Levels `cbor:"4,keyasint,omitempty"`
 }
 
 // hour has the last points of a tenant. The point with the number n is at n % Points.

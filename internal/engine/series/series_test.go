@@ -2,6 +2,7 @@ package series_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,4 +73,113 @@ func TestManyTenants(t *testing.T) {
 	if got := r.Read(now, "tenant-1"); sum(got.Points[series.Started]) != 1 || got.Since != noon {
 		t.Errorf("a kept tenant has %d since %s", sum(got.Points[series.Started]), got.Since)
 	}
+}
+
+// queueSample is a sample of a queue with waiting and running tasks.
+func queueSample(tenant, name string, waiting, running uint32) series.Sample {
+	return series.Sample{Subject: series.Subject{Tenant: tenant, Kind: series.Queue, Name: name}, Levels: [4]uint32{waiting, 0, running, 7}}
+}
+
+func limitSample(name string, inUse, refused uint32) series.Sample {
+	return series.Sample{Subject: series.Subject{Tenant: "acme", Kind: series.Limit, Name: name}, Levels: [4]uint32{inUse, 0, 5, refused}}
+}
+
+// tail returns the last points of a level.
+func tail(t *testing.T, l *series.Levels, name string, level, n int) []uint32 {
+	t.Helper()
+	for _, s := range l.Subjects {
+		if s.Name == name {
+			return s.Points[level][len(s.Points[level])-n:]
+		}
+	}
+	t.Fatalf("no %s in %+v", name, l)
+	return nil
+}
+
+func wantTail(t *testing.T, got []uint32, want ...uint32) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("points %v, want %v", got, want)
+	}
+}
+
+// A point shows the state at its end, and the sum of what was counted in it.
+func TestLevels(t *testing.T) {
+	t.Parallel()
+	s := series.NewSampler()
+	for i := range 24 { // two minutes
+		now := noon.Add(time.Duration(i) * series.Step)
+		s.Add(now, []series.Sample{queueSample("acme", "mails", uint32(i), 2), limitSample("smtp", 3, 1), queueSample("beta", "mails", 9, 9)})
+	}
+	now := noon.Add(2*time.Minute - series.Step)
+	got := s.Read(now, "acme", time.Minute)
+	if len(got.Subjects) != 2 || got.Cut {
+		t.Fatalf("%+v", got)
+	}
+	wantTail(t, tail(t, got, "mails", series.QueueWaiting, 3), 0, 11, 23)
+	wantTail(t, tail(t, got, "mails", series.QueueRunning, 3), 0, 2, 2)
+	wantTail(t, tail(t, got, "mails", series.QueueOldest, 3), 0, 7, 7)
+	wantTail(t, tail(t, got, "smtp", series.LimitHeld, 3), 0, 3, 3)
+	wantTail(t, tail(t, got, "smtp", series.LimitRefused, 3), 0, 12, 12)
+	wantTail(t, tail(t, s.Read(now, "acme", series.Step), "mails", series.QueueWaiting, 2), 22, 23)
+
+	// The next minute has just begun, and the state stands for it. Nothing was counted in it.
+	now = now.Add(series.Step)
+	wantTail(t, tail(t, s.Read(now, "acme", time.Minute), "mails", series.QueueWaiting, 2), 23, 23)
+	wantTail(t, tail(t, s.Read(now, "acme", time.Minute), "smtp", series.LimitRefused, 2), 12, 0)
+
+	// A subject that is missing in a sample has no tasks, and is forgotten after an hour.
+	s.Add(now, nil)
+	wantTail(t, tail(t, s.Read(now, "acme", series.Step), "mails", series.QueueWaiting, 2), 23, 0)
+	s.Add(now.Add(time.Hour), nil)
+	if got := s.Read(now.Add(time.Hour), "acme", time.Minute); len(got.Subjects) != 0 {
+		t.Errorf("after an hour: %+v", got)
+	}
+}
+
+// A late sample leaves no hole, a sampler that has stopped does, and two samples of one point are
+// one.
+func TestLateSamples(t *testing.T) {
+	t.Parallel()
+	s := series.NewSampler()
+	s.Add(noon, []series.Sample{limitSample("smtp", 3, 4)})
+	s.Add(noon.Add(time.Second), []series.Sample{limitSample("smtp", 2, 5)})
+	s.Add(noon.Add(2*series.Step), []series.Sample{limitSample("smtp", 1, 1)})
+	now := noon.Add(8 * series.Step)
+	got := s.Read(now, "acme", series.Step)
+	wantTail(t, tail(t, got, "smtp", series.LimitHeld, 9), 2, 2, 1, 1, 1, 1, 0, 0, 0)
+	wantTail(t, tail(t, got, "smtp", series.LimitRefused, 9), 9, 0, 1, 0, 0, 0, 0, 0, 0)
+}
+
+// The memory is bounded, by tenant and in total, and a tenant that has lost a subject learns it.
+func TestManySubjects(t *testing.T) {
+	t.Parallel()
+	s := series.NewSampler()
+	var all []series.Sample
+	for i := range series.MaxOfTenant + 5 {
+		all = append(all, queueSample("many", fmt.Sprint("queue-", i), 1, 0))
+	}
+	for i := range 2 * series.MaxSubjects {
+		all = append(all, queueSample(fmt.Sprint("tenant-", i), "mails", 1, 0))
+	}
+	s.Add(noon, all[:series.MaxOfTenant+5])
+	if got := s.Read(noon, "many", time.Minute); len(got.Subjects) != series.MaxOfTenant || !got.Cut {
+		t.Errorf("%d subjects of one tenant, cut %v", len(got.Subjects), got.Cut)
+	}
+	s.Add(noon, all[series.MaxOfTenant+5:])
+
+	total := 0
+	for _, tenant := range append([]string{"many"}, tenants(2*series.MaxSubjects)...) {
+		total += len(s.Read(noon, tenant, time.Minute).Subjects)
+	}
+	if total > series.MaxSubjects {
+		t.Errorf("%d subjects, at most %d are allowed", total, series.MaxSubjects)
+	}
+}
+
+func tenants(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprint("tenant-", i))
+	}
+	return all
 }

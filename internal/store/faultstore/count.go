@@ -32,6 +32,7 @@ const (
 	LoadEventsOf
 	LastEvent
 	LoadLabels
+	LoadDetails
 	LoadOutcomes
 	LoadDeadLetters
 	Tenants
@@ -65,7 +66,7 @@ const methods = int(ListEntities) + 1
 var methodNames = [methods]string{
 	"any", "register", "renew", "fence node", "acquire", "set drained", "unregister", "refence", "commit", "load runnable", "load expired", "load execution",
 	"load events", "load timers", "load run", "load runs", "load timers of a run", "load messages", "load inbox", "put inbox", "load replies", "list", "count", "tally",
-	"load events of a kind", "find last event", "load labels", "load outcomes", "load refused requests", "load tenants", "members", "sweep",
+	"load events of a kind", "find last event", "load labels", "load details of a run", "load outcomes", "load refused requests", "load tenants", "members", "sweep",
 	"load dead task", "list dead tasks", "count dead tasks", "group dead tasks", "load old dead tasks", "load data of tasks", "load log lines",
 	"put setting", "delete setting", "list settings", "load settings", "put peer mail", "take peer mail", "name workers", "worker homes", "put audit", "list audit",
 	"load entity", "load mailbox", "load mailboxes", "list entities",

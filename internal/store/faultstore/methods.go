@@ -197,6 +197,11 @@ func (f *Store) LoadLabels(ctx context.Context, keys []store.RunKey) ([]store.La
 	return call(ctx, f, LoadLabels, nil, func() ([]store.LabelRow, error) { return f.inner.LoadLabels(ctx, keys) })
 }
 
+// LoadDetails loads what a description of a run shows.
+func (f *Store) LoadDetails(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (store.RunDetails, error) {
+	return call(ctx, f, LoadDetails, nil, func() (store.RunDetails, error) { return f.inner.LoadDetails(ctx, shard, a, run) })
+}
+
 // LoadOutcomes loads closed runs.
 func (f *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
 	return call(ctx, f, LoadOutcomes, nil, func() ([]store.Execution, error) { return f.inner.LoadOutcomes(ctx, keys) })

@@ -343,6 +343,11 @@ func (s *Store) LoadLabels(ctx context.Context, keys []store.RunKey) ([]store.La
 	return out, nil
 }
 
+// LoadDetails returns what a description of a run shows.
+func (s *Store) LoadDetails(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (store.RunDetails, error) {
+	return store.LoadDetailsByParts(ctx, s, shard, a, run)
+}
+
 // LoadOutcomes returns the rows of the given runs that are closed, in the order of the keys.
 func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
 	defer s.mu.Unlock()

@@ -261,6 +261,8 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	for _, run := range []model.RunID{a.Run, {}} {
 		_, err = s.LoadRun(ctx, a.Shard, a.Start.Address, run, 10, 1000)
 		check(err)
+		_, err = s.LoadDetails(ctx, a.Shard, a.Start.Address, run)
+		check(err)
 	}
 
 	_, err = s.LoadRuns(ctx, []store.AddressKey{{Shard: a.Shard, Address: a.Start.Address}}, 10, 1000)

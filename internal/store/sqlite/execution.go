@@ -123,6 +123,37 @@ func loadExecution(c *conn, shard model.ShardID, a model.Address, run model.RunI
 	return found, err
 }
 
+// LoadDetails returns what a description of a run shows, from one snapshot.
+func (s *Store) LoadDetails(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (d store.RunDetails, err error) {
+	err = s.read(ctx, "load details of a run", func(c *conn) (err error) {
+		d = store.RunDetails{}
+		if d.Execution, err = loadExecution(c, shard, a, run); err != nil || d.Execution == nil {
+			return err
+		}
+		key := d.Key()
+		if d.Labels, err = loadLabels(c, key); err != nil {
+			return err
+		}
+		if d.Execution.Outcome.Status.Closed() {
+			d.Last, _, err = c.number(sqlLastEvent, key.Run[:], int(key.Shard))
+			return err
+		}
+
+		err = c.query(sqlScheduled, func(q *stmt) error {
+			d.Last, d.Tasks = q.int(0), q.int(1) != 0 // null is 0
+			return nil
+		}, key.Run[:], int(key.Shard), int(model.EventTaskScheduled))
+		if err == nil {
+			d.Timers, err = loadRunTimers(c, key)
+		}
+		return err
+	})
+	if err != nil {
+		return store.RunDetails{}, err
+	}
+	return d, nil
+}
+
 // LoadOutcomes returns the rows of the given runs that are closed.
 func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) (out []store.Execution, err error) {
 	err = s.read(ctx, "load outcomes", func(c *conn) error {

@@ -272,17 +272,26 @@ const sqlLoadLabels = `select name, value from perdure_labels where run = ?1 and
 func (s *Store) LoadLabels(ctx context.Context, keys []store.RunKey) (out []store.LabelRow, err error) {
 	err = s.read(ctx, "load labels", func(c *conn) error {
 		for _, k := range slices.SortedFunc(slices.Values(keys), store.RunKey.Compare) {
-			err := c.query(sqlLoadLabels, func(row *stmt) error {
-				out = append(out, store.LabelRow{RunKey: k, Label: model.Label{Name: row.text(0), Value: row.text(1)}})
-				return nil
-			}, k.Run[:], int(k.Shard))
+			labels, err := loadLabels(c, k)
 			if err != nil {
 				return err
+			}
+			for _, l := range labels {
+				out = append(out, store.LabelRow{RunKey: k, Label: l})
 			}
 		}
 		return nil
 	})
 	return out, err
+}
+
+// loadLabels reads the labels of a run.
+func loadLabels(c *conn, k store.RunKey) (labels []model.Label, err error) {
+	err = c.query(sqlLoadLabels, func(row *stmt) error {
+		labels = append(labels, model.Label{Name: row.text(0), Value: row.text(1)})
+		return nil
+	}, k.Run[:], int(k.Shard))
+	return labels, err
 }
 
 // sqlTenants finds each tenant with one step in the index of listings.

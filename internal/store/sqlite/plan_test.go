@@ -93,6 +93,7 @@ func TestHotStatementsSearch(t *testing.T) {
 		sqlRunnable:   "perdure_executions_runnable (shard=? AND run>?)",
 		sqlLoadEvents: "perdure_history USING PRIMARY KEY (run=? AND shard=? AND seq>?)",
 		sqlLastEvent:  "perdure_history USING PRIMARY KEY (run=? AND shard=?)",
+		sqlScheduled:  "perdure_history USING PRIMARY KEY (run=? AND shard=?)",
 		sqlLoadTimers: "perdure_timers_due (shard=? AND (due,run,id)>(?,?,?) AND due<?)",
 
 		sqlNextPair:      "perdure_messages USING PRIMARY KEY ((to_shard,from_shard)>(?,?))",

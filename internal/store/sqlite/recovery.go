@@ -20,6 +20,8 @@ const (
 	sqlLoadEvents = sqlEvents + `and seq > ?3 order by seq limit ?4`
 	sqlEventsOf   = sqlEvents + `and seq < ?3 and kind = ?4 order by seq desc limit ?5`
 	sqlLastEvent  = `select max(seq) from perdure_history where run = ?1 and shard = ?2`
+	// sqlScheduled also reports whether an event has a kind.
+	sqlScheduled  = `select (` + sqlLastEvent + `), exists (select 1 from perdure_history where run = ?1 and shard = ?2 and kind = ?3)`
 	sqlLoadTimers = `select due, run, id, tenant, workflow, key from perdure_timers
 		where shard = ?1 and (due, run, id) > (?2, ?3, ?4) and due <= ?5 order by due, run, id`
 	sqlRunTimers = `select due, run, id, tenant, workflow, key from perdure_timers where run = ?1 and shard = ?2 order by id`

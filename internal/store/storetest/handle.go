@@ -114,6 +114,7 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["LoadEventsOf"] = s.LoadEventsOf(ctx, a.RunKey, model.EventStateSet, 10, 10)
 	_, errs["LastEvent"] = s.LastEvent(ctx, a.RunKey)
 	_, errs["LoadLabels"] = s.LoadLabels(ctx, []store.RunKey{a.RunKey})
+	_, errs["LoadDetails"] = s.LoadDetails(ctx, a.Shard, a.Start.Address, model.RunID{})
 	_, errs["LoadOutcomes"] = s.LoadOutcomes(ctx, []store.RunKey{a.RunKey})
 	_, errs["Members"] = s.Members(ctx)
 	_, errs["Sweep"] = s.Sweep(ctx, store.SweepRequest{Shards: shards, RequestsBefore: model.MaxTime, Limit: 100})

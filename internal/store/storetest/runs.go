@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"slices"
+	"time"
 
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -12,6 +13,7 @@ var runTests = []test{
 	{name: "runnable runs come in pages", run: testRunnablePages},
 	{name: "a mark replaces the mark before", run: testMarks},
 	{name: "outcomes are those of closed runs", run: testOutcomes},
+	{name: "the details of a run", run: testDetails},
 }
 
 // runnable returns the result of LoadRunnable for shards.
@@ -166,4 +168,47 @@ func testOutcomes(x *suite) {
 	if got := try(x.Store.LoadOutcomes(x.Context(), nil)).or(x); len(got) != 0 {
 		x.Errorf("outcomes of no runs: %v", got)
 	}
+}
+
+// testDetails compares what one read returns with what the single reads return.
+func testDetails(x *suite) {
+	l := x.Join(1).Lanes[0]
+	a, other := x.labeledRun("a", "region", "eu", "tier", "1"), x.labeledRun("b", "region", "us")
+	load := func(what string) store.RunDetails {
+		x.Helper()
+		d := try(x.Store.LoadDetails(x.Context(), a.Shard, a.Start.Address, model.RunID{})).or(x)
+		x.Want(what+", in parts", try(store.LoadDetailsByParts(x.Context(), x.Store, a.Shard, a.Start.Address, model.RunID{})).or(x), d)
+		x.Want(what+", by its id", d, try(x.Store.LoadDetails(x.Context(), a.Shard, a.Start.Address, a.Run)).or(x))
+		return d
+	}
+	if d := try(x.Store.LoadDetails(x.Context(), a.Shard, a.Start.Address, model.RunID{})).or(x); d.Execution != nil {
+		x.Errorf("there is no run, and its details are %+v", d)
+	}
+
+	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{a.StartRow(), other.StartRow()} })
+	d := load("a new run")
+	x.Want("labels", a.Start.Labels, d.Labels)
+	x.Want("the last event, timers and tasks", []any{int64(0), 0, false}, []any{d.Last, len(d.Timers), d.Tasks})
+
+	l.Write(func(b *store.Batch) {
+		b.Events = []store.EventRow{a.Event(1), a.Event(2), other.Event(7)}
+		b.Timers = []store.Timer{a.Timer("y", Noon), a.Timer("x", Noon.Add(time.Hour)), other.Timer("z", Noon)}
+	})
+	d = load("a run that waits")
+	x.Want("timers", []store.Timer{a.Timer("x", Noon.Add(time.Hour)), a.Timer("y", Noon)}, d.Timers)
+	x.Want("the last event and tasks", []any{int64(2), false}, []any{d.Last, d.Tasks})
+
+	l.Write(func(b *store.Batch) {
+		scheduled := a.Event(3)
+		scheduled.Event.Kind = model.EventTaskScheduled
+		b.Events = []store.EventRow{scheduled, a.Event(4)}
+	})
+	d = load("a run with a task")
+	x.Want("the last event and tasks", []any{int64(4), true}, []any{d.Last, d.Tasks})
+
+	l.Write(func(b *store.Batch) {
+		b.Closes, b.StopAll = []store.CloseRow{a.Close(model.Completed)}, []store.RunKey{a.StopAll()}
+	})
+	d = load("a closed run")
+	x.Want("status, the last event, timers and tasks", []any{model.Completed, int64(4), 0, false}, []any{d.Execution.Outcome.Status, d.Last, len(d.Timers), d.Tasks})
 }
