@@ -209,7 +209,7 @@ func TestCommitIsWholeAfterACrashAtAnyWrite(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	sequential(t)
-	dir := mountTest(t, "size=6m")
+	dir := mountTest(t, "size=10m")
 	s := openTest(t, Config{Path: filepath.Join(dir, "app.db"), WALSize: minWALSize})
 	f := storetest.New(t, s)
 	lane, run := f.Join(1).Lanes[0], f.Subject()
@@ -223,8 +223,10 @@ func TestFullDisk(t *testing.T) {
 	}
 
 	lane.Commit(event())
+	// The ballast is larger than the store. So there is room for the whole log in the file when the
+	// ballast is gone, however much of it the store has moved before.
 	ballast := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 2<<20), 0o600); err != nil {
+	if err := os.WriteFile(ballast, make([]byte, 6<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var err error
