@@ -137,6 +137,16 @@ func (r *rig) ctx() context.Context {
 	return metadata.AppendToOutgoingContext(r.t.Context(), "authorization", "Bearer "+r.key)
 }
 
+// until waits for a fact that follows from what the test has done.
+func (r *rig) until(what string, fact func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(2 * time.Minute); !fact(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatalf("%s: it did not happen", what)
+		}
+	}
+}
+
 // as returns a rig whose calls carry another key.
 func (r *rig) as(key string) *rig {
 	other := *r
