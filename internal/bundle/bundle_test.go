@@ -64,7 +64,7 @@ func TestSender(t *testing.T) {
 	})
 }
 
-// A bundle takes no more than its size, except for one item that is larger by itself.
+// The sender fills a bundle up to its size. An item that is larger goes in a bundle of its own.
 func TestSizeOfBundles(t *testing.T) {
 	t.Parallel()
 	s := bundle.NewSender[int](16 << 20)

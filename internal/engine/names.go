@@ -56,8 +56,19 @@ func (n *names) add(name string, then func()) {
 	n.put(naming{add: store.WorkerName{Name: name, Home: n.home}, then: then})
 }
 
-// remove removes a name, of this process or another one.
-func (n *names) remove(name string) { n.put(naming{remove: name}) }
+// remove removes a name, of this process or another one. A name that waits to be written is not
+// written at all: its worker was never admitted. So workers that come and go while the store cannot
+// be used leave nothing in the queue.
+func (n *names) remove(name string) {
+	n.mu.Lock()
+	before := len(n.queue)
+	n.queue = slices.DeleteFunc(n.queue, func(one naming) bool { return one.add.Name == name })
+	waited := len(n.queue) < before
+	n.mu.Unlock()
+	if !waited {
+		n.put(naming{remove: name})
+	}
+}
 
 // drop removes all names of processes that are gone.
 func (n *names) drop(homes []model.NodeID) {

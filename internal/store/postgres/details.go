@@ -6,23 +6,25 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
 
-// loadDetails returns the statements that describe a run: its row, its labels, its last event and
-// whether it has scheduled a task, and its timers. The last two are of open runs only.
+// loadDetails returns the statements that describe a run: its row, its labels, its timers, and which
+// run it is, its last event, and whether it has scheduled a task. Timers and tasks are of open runs
+// only.
 func loadDetails(named string) [4]string {
 	run := `(select e.run from {schema}.executions e where ` + named + `)`
 	timers := loadRun(named, 0)[2]
 	return [4]string{
 		`select {execution} from {schema}.executions e where ` + named,
 		`select l.name, l.value from {schema}.labels l where l.shard = $1 and l.run = ` + run + ` order by l.name`,
-		fmt.Sprintf(`select (select coalesce(max(h.seq), 0) from {schema}.history h where h.shard = $1 and h.run = %s),
-exists (select 1 from {schema}.history h where h.shard = $1 and h.run = (select e.run from {schema}.executions e where %s and e.state < 2) and h.kind = %d)`,
-			run, named, model.EventTaskScheduled),
 		timers,
+		fmt.Sprintf(`select %[1]s, (select coalesce(max(h.seq), 0) from {schema}.history h where h.shard = $1 and h.run = %[1]s),
+exists (select 1 from {schema}.history h where h.shard = $1 and h.run = (select e.run from {schema}.executions e where %[2]s and e.state < 2) and h.kind = %[3]d)`,
+			run, named, model.EventTaskScheduled),
 	}
 }
 
@@ -39,6 +41,7 @@ func (s *Store) LoadDetails(ctx context.Context, shard model.ShardID, a model.Ad
 	}
 	args := namedRun(shard, a, run)
 
+	same := false
 	err = s.read(ctx, "load details of a run", func(ctx context.Context, c *pgx.Conn) error {
 		d = store.RunDetails{}
 		var batch pgx.Batch
@@ -47,32 +50,40 @@ func (s *Store) LoadDetails(ctx context.Context, shard model.ShardID, a model.Ad
 			batch.Queue(s.sql(text), args...)
 		}
 		results := c.SendBatch(ctx, &batch)
-		err := readDetails(results, &d)
+		var err error
+		same, err = readDetails(results, &d)
 		return cmp.Or(err, results.Close())
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return store.RunDetails{}, err
+	case !same && d.Execution != nil && run.IsZero():
+		// Each statement sees the newest commit. Another run has become the current one between
+		// them, so they do not speak of one run.
+		return s.LoadDetails(ctx, shard, a, d.Execution.Start.Run)
 	}
 	return d, nil
 }
 
-// readDetails reads the answers to the statements of loadDetails.
-func readDetails(results pgx.BatchResults, d *store.RunDetails) error {
+// readDetails reads the answers to the statements of loadDetails. Same says that all of them are
+// about the run of the first one: the last statement found it too, and no run becomes the current
+// one again.
+func readDetails(results pgx.BatchResults, d *store.RunDetails) (same bool, err error) {
 	if _, err := results.Exec(); err != nil {
-		return err
+		return false, err
 	}
 	rows, err := results.Query()
 	if err != nil {
-		return err
+		return false, err
 	}
 	found, err := scanExecutions(rows, nil)
 	if err != nil || len(found) == 0 {
-		return err
+		return false, err
 	}
 	d.Execution = &found[0]
 
 	if rows, err = results.Query(); err != nil {
-		return err
+		return false, err
 	}
 	var l model.Label
 	_, err = pgx.ForEachRow(rows, []any{&l.Name, &l.Value}, func() error {
@@ -80,12 +91,13 @@ func readDetails(results pgx.BatchResults, d *store.RunDetails) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 
-	if err := results.QueryRow().Scan(&d.Last, &d.Tasks); err != nil {
-		return err
+	if d.Timers, err = scanTimers(results.Query()); err != nil {
+		return false, err
 	}
-	d.Timers, err = scanTimers(results.Query())
-	return err
+	var run pgtype.UUID
+	err = results.QueryRow().Scan(&run, &d.Last, &d.Tasks)
+	return run.Valid && model.RunID(run.Bytes) == d.Execution.Start.Run, err
 }
