@@ -11,7 +11,7 @@ import (
 // number does not matter. A name that may have been written is removed.
 func TestNamesOfWorkersThatComeAndGo(t *testing.T) {
 	t.Parallel()
-	n := New(Config{Store: memory.New(memory.Options{})}).names // it does not run, so it writes nothing
+	n := New(Config{Store: memory.New(memory.Options{})}).names // writes nothing: no engine runs
 	admitted := 0
 	n.add("stays", func() { admitted++ })
 	for i := range 1000 {

@@ -12,9 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// loadDetails returns the statements that describe a run: its row, its labels, its timers, and which
-// run it is, its last event, and whether it has scheduled a task. Timers and tasks are of open runs
-// only.
+// loadDetails returns the statements that describe a run. The first three read its row, its labels
+// and its timers. The last one reads which run it is, its last event, and whether it has scheduled a
+// task. Timers and tasks are of open runs only.
 func loadDetails(named string) [4]string {
 	run := `(select e.run from {schema}.executions e where ` + named + `)`
 	timers := loadRun(named, 0)[2]

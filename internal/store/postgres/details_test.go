@@ -1,0 +1,76 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/storetest"
+)
+
+// A run continues as another one while its details are read. They are all of one run.
+func TestDetailsOfARunThatContinues(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	f := storetest.New(t, openURL(t, url))
+	lane, first := f.Join(1).Lanes[0], f.Subject()
+	next := f.SubjectOf(first.Start.Address)
+	lane.Write(func(b *store.Batch) {
+		b.Starts, b.Events = []store.StartRow{first.StartRow()}, []store.EventRow{first.Event(1), first.Event(2)}
+	})
+
+	load := func() (store.RunDetails, error) {
+		return f.Store.LoadDetails(t.Context(), first.Shard, first.Start.Address, model.RunID{})
+	}
+	if _, err := load(); err != nil { // prepares the statements, which would wait for the lock
+		t.Fatal(err)
+	}
+
+	// The statement that reads timers waits for this lock, behind the one that read the row.
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	tx, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `lock table perdure.timers in access exclusive mode`); err != nil {
+		t.Fatal(err)
+	}
+
+	var d store.RunDetails
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		d, err = load()
+		done <- err
+	}()
+	eventually(t, "the read to wait for the timers", func() bool {
+		var n int
+		const look = `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%timers%'`
+		if err := tx.QueryRow(t.Context(), look).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n == 1
+	})
+
+	lane.Write(func(b *store.Batch) {
+		b.Starts, b.Closes = []store.StartRow{next.Replace(first.Run)}, []store.CloseRow{first.Close(model.Continued)}
+	})
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	// If the read has got a connection that was not prepared, all of it comes after the commit.
+	want := map[model.RunID]int64{first.Run: 2, next.Run: 0}
+	if last, known := want[d.Execution.Start.Run]; !known || d.Last != last {
+		t.Errorf("the details are of %s, and the last event is %d of %v", d.Execution.Start.Run, d.Last, want)
+	}
+}
