@@ -13,8 +13,8 @@ import (
 )
 
 // loadDetails returns the statements that describe a run. The first three read its row, its labels
-// and its timers. The last one reads which run it is, its last event, and whether it has scheduled a
-// task. Timers and tasks are of open runs only.
+// and its timers. The last one reads which run it is, its last event, and whether it has scheduled
+// a task. Timers and tasks are of open runs only.
 func loadDetails(named string) [4]string {
 	run := `(select e.run from {schema}.executions e where ` + named + `)`
 	timers := loadRun(named, 0)[2]
