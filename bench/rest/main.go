@@ -67,7 +67,9 @@ func run(ctx context.Context, args []string) error {
 	builds := strings.Split(*servers, ",")
 	if *servers == "" {
 		builds = []string{filepath.Join(dir, "perdure")}
-		if out, err := exec.CommandContext(ctx, "go", "build", "-o", builds[0], "github.com/perdure/perdure/cmd/perdure").CombinedOutput(); err != nil {
+		// The server has dependencies that this module does not have, so its own module builds it.
+		build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", builds[0], "./cmd/perdure")
+		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("build the server: %w\n%s", err, out)
 		}
 	}

@@ -153,6 +153,7 @@ type Engine struct {
 	beside        besides
 
 	taskWorkers taskWorkers
+	serves      servedList
 	attempts    attempts
 	flow        *flow.Flow
 	feed        *feed.Hub

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // roster holds the sessions of workers that have joined a node, over all of its incarnations. The
@@ -12,6 +13,10 @@ type roster[ID ~int, S any] struct {
 	mu   sync.Mutex
 	next ID
 	byID map[ID]*S
+
+	// changes counts what changed about the sessions: which there are, and whether they take work.
+	// It grows after the change is visible.
+	changes atomic.Uint64
 }
 
 // add creates a session under a new id, and keeps it.
@@ -24,6 +29,7 @@ func (r *roster[ID, S]) add(session func(ID) *S) *S {
 	r.next++
 	s := session(r.next)
 	r.byID[r.next] = s
+	r.changes.Add(1)
 	return s
 }
 
@@ -31,6 +37,7 @@ func (r *roster[ID, S]) remove(id ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byID, id)
+	r.changes.Add(1)
 }
 
 // get returns the session with the id; nil if it has left.

@@ -508,6 +508,9 @@ func (s *TaskSession) Slots(n int) {
 	turned := (s.slots == 0) != (n <= 0)
 	s.slots = max(n, 0)
 	s.mu.Unlock()
+	if turned {
+		s.eng.taskWorkers.changes.Add(1)
+	}
 	if inc := s.eng.current(); inc != nil {
 		inc.board.join(s)
 		if turned {
