@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/perdure/perdure/internal/engine/feed"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -32,6 +34,26 @@ func (e *Engine) Watch(ctx context.Context, tenant string, filter model.ChangeFi
 		if err := take(page); err != nil {
 			return err
 		}
+		if err := e.pauseWatch(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// pauseWatch waits before a watcher looks for its next page. If there are many watchers, each gets
+// fewer pages with more changes.
+func (e *Engine) pauseWatch(ctx context.Context) error {
+	pause := e.feed.Pause()
+	if pause == 0 {
+		return nil
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fault.New(fault.KindOf(ctx.Err()), "watch: %w", context.Cause(ctx))
 	}
 }
 

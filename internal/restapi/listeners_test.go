@@ -21,6 +21,7 @@ type audience struct {
 	backend api.Backend
 	tenants []string
 	pause   time.Duration // between two executions of a tenant
+	begun   time.Time     // when the first execution was started
 }
 
 func newAudience(t *testing.T, tenants int) *audience {
@@ -117,6 +118,7 @@ func (a *audience) attend(listeners, executions int) []heard {
 	for range all { // from its first page on, a listener misses nothing
 		<-begun
 	}
+	a.begun = time.Now()
 	for _, tenant := range a.tenants {
 		starting.Go(func() { a.publish(tenant, 0, executions, "") })
 	}

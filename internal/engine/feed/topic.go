@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// topic has the recent changes of one tenant. The lock of the hub protects it.
+// topic has the recent changes of one tenant. The lock of the hub protects it: watchers that read it
+// share the lock.
 type topic struct {
 	id uint64
 	// kept[from:] are the changes at the positions first to next-1.
@@ -15,7 +16,7 @@ type topic struct {
 	first, next int64
 	bytes       int
 	watchers    int
-	rung        chan struct{} // closed by the next news; nil when no watcher waits
+	rung        chan struct{} // closed by the next news
 
 	since time.Duration // when the last watcher left
 }
@@ -55,18 +56,10 @@ func (t *topic) skip() {
 // at returns the change at a position, which must be kept.
 func (t *topic) at(position int64) *model.Change { return &t.kept[t.from+int(position-t.first)] }
 
-// listen returns a channel that the next news close.
-func (t *topic) listen() <-chan struct{} {
-	if t.rung == nil {
-		t.rung = make(chan struct{})
-	}
-	return t.rung
-}
-
 // ring wakes the watchers that wait.
 func (t *topic) ring() {
-	if t.rung != nil {
+	if t.watchers > 0 {
 		close(t.rung)
-		t.rung = nil
+		t.rung = make(chan struct{})
 	}
 }

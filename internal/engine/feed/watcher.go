@@ -53,11 +53,12 @@ func (w *Watcher) Next(ctx context.Context) (model.ChangePage, error) {
 	}
 }
 
-// look returns a page if there is one, and otherwise a channel that tells when to look again.
+// look returns a page if there is one, and otherwise a channel that tells when to look again. Many
+// watchers look at the same time, so that a publisher waits for one look at most.
 func (w *Watcher) look() (page model.ChangePage, ok bool, news <-chan struct{}) {
 	h, t := w.hub, w.topic
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.mu.RLock()
+	defer h.mu.RUnlock()
 	if w.next < t.first {
 		w.gap = true
 	}
@@ -77,7 +78,7 @@ func (w *Watcher) look() (page model.ChangePage, ok bool, news <-chan struct{}) 
 
 	page.Gap, page.Partial = w.gap, h.partial
 	if len(page.Changes) == 0 && !page.Gap && !w.fresh && page.Partial == w.partial && w.next-begin < pageScan {
-		return page, false, t.listen()
+		return page, false, t.rung
 	}
 	w.fresh, w.gap, w.partial = false, false, page.Partial
 	page.Cursor = cursor{t.id, w.next}.String()
