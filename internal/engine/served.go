@@ -31,8 +31,8 @@ func (c *servedList) get(changes uint64, build func() []store.Served) []store.Se
 	return c.list
 }
 
-// servedByWorkers returns what the workers of the node can run now. Callers share the list, and must
-// not change it.
+// servedByWorkers returns what the workers of the node can run now. Callers share the list, and
+// must not change it.
 func (e *Engine) servedByWorkers() []store.Served {
 	return e.serves.get(e.offerChanges(), e.collectServed)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// topic has the recent changes of one tenant. The lock of the hub protects it: watchers that read it
-// share the lock.
+// topic has the recent changes of one tenant. The lock of the hub protects it: watchers that read
+// it share the lock.
 type topic struct {
 	id uint64
 	// kept[from:] are the changes at the positions first to next-1.
