@@ -16,16 +16,19 @@ import (
 )
 
 // laneShell runs one lane: a loop that passes inputs to the state machine and carries out its
-// outputs, a committer, and readers.
+// outputs, errands to the store, and readers.
 type laneShell struct {
 	eng     *Engine
 	inc     *incarnation
 	index   int
 	lane    *lane.Lane
 	inbox   *inbox
-	commits chan func(ctx context.Context)
-	runs    *runReads      // reads of runs
-	loads   chan lane.Load // other reads
+	baton   chan *laneLoop             // capacity 1: the loop, for the goroutine that is free
+	errands chan func(context.Context) // capacity 1: an errand, for the goroutine that is free
+	ended   chan struct{}              // closed when the loop has ended
+	remote  bool                       // a database server commits, see laneLoop.pass
+	runs    *runReads                  // reads of runs
+	loads   chan lane.Load             // other reads
 	pages   pages
 	log     *slog.Logger
 	line    line    // what other nodes have sent, and has no room in the inbox
@@ -42,7 +45,7 @@ type laneShell struct {
 	reading             [loaders]*episode.Source
 	refusedAt           time.Time // time of the last refusal; only the committing goroutine uses it
 
-	// limit is the context of commits, see bounded. Only the committing goroutine uses it, and
+	// limit is the context of commits, see commitContext. Only the committing goroutine uses it;
 	// there is one at a time.
 	limit struct {
 		ctx    context.Context //nolint:containedctx // that of the last commit
@@ -60,7 +63,8 @@ const (
 func newLaneShell(inc *incarnation, index int, cfg lane.Config) *laneShell {
 	s := &laneShell{
 		eng: inc.eng, inc: inc, index: index, lane: lane.New(cfg), inbox: newInbox(inc.eng.cfg.InboxLimit, inc.eng.cfg.InboxBytes),
-		commits: make(chan func(context.Context), 1), pages: newPages(),
+		baton: make(chan *laneLoop, 1), errands: make(chan func(context.Context), 1), ended: make(chan struct{}),
+		remote: inc.eng.cfg.Store.Info().Shared, pages: newPages(),
 		runs: newRunReads(), loads: make(chan lane.Load, cfg.MaxLoads+loaders),
 		log:        inc.eng.cfg.Log.With("lane", index),
 		committing: inc.eng.trouble.Source("doing", "commit", "lane", index), refused: inc.eng.refusals.Source("lane", index),
@@ -74,7 +78,9 @@ func newLaneShell(inc *incarnation, index int, cfg lane.Config) *laneShell {
 // run serves the lane until the incarnation ends.
 func (s *laneShell) run(ctx context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { s.committer(ctx) })
+	for range loopers {
+		wg.Go(func() { s.serve(ctx) })
+	}
 	for i := range loaders {
 		if i < runLoaders {
 			wg.Go(func() { s.runLoader(ctx, s.reading[i]) })
@@ -83,10 +89,13 @@ func (s *laneShell) run(ctx context.Context) {
 		}
 	}
 
-	// The loop ends first. Closing the channels then ends the committer and the readers, which may
-	// still work on calls that the loop sent them.
-	s.loop(ctx)
-	close(s.commits)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	s.baton <- &laneLoop{laneShell: s, timer: timer}
+
+	// The loop ends first. The other goroutines end after it. They may still work on calls that the
+	// loop sent them.
+	<-s.ended
 	s.runs.close()
 	close(s.loads)
 	wg.Wait()
@@ -95,75 +104,6 @@ func (s *laneShell) run(ctx context.Context) {
 	}
 	s.committing.Leave()
 	s.refused.Leave()
-}
-
-// loop is the life of a lane. Each round takes the waiting inputs, applies them, and carries out
-// what the lane asks for.
-func (s *laneShell) loop(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	var ops, results []op
-
-	var out lane.Output
-	for {
-		// Results make room, so they are always taken. New inputs wait in the inbox while the lane
-		// is full, and their senders wait with them.
-		full := s.lane.Full()
-		ops, results = s.inbox.take(full, ops, results)
-		now := s.eng.clock.now()
-		for i := range results {
-			results[i].do(s.lane, now)
-		}
-
-		applied := 0
-		for i := range ops {
-			if i > 0 && s.lane.Full() {
-				s.inbox.giveBack(ops[i:]) // they may be more than the lane has room for
-				full = true
-				break
-			}
-			s.apply(now, &ops[i])
-			applied += ops[i].bytes
-		}
-
-		// Senders that wait for room in the inbox count these bytes until here.
-		s.inbox.releaseBytes(applied)
-		clear(results)
-		clear(ops)
-		// Flush applies waiting inputs and timers, and seals a batch if none is in flight.
-		// Everything that the inputs caused leaves in one output.
-		s.lane.Flush(now)
-		s.publishEra()
-		out = s.lane.Take(out)
-		s.inc.board.Propose()
-
-		if dead := s.carryOut(ctx, &out); dead != nil {
-			s.inc.end(dead)
-			s.abandon(dead)
-			return
-		}
-
-		// The loop committed a batch itself, so its result may have made the next batch ready.
-		// Continue without waiting for an input.
-		if s.landed && ctx.Err() == nil {
-			s.landed = false
-			continue
-		}
-
-		if full && !s.lane.Full() {
-			s.inbox.ring() // the ops that were left there can be taken now
-		}
-		if s.sleep(ctx, timer) {
-			continue
-		}
-		// The incarnation has ended. The lane answers its callers and workers a last time.
-		cause := context.Cause(ctx)
-		s.lane.Die(cause)
-		out = s.lane.Take(out)
-		_ = s.carryOut(ctx, &out) // the error is the one that ends the loop
-		s.abandon(cause)
-		return
-	}
 }
 
 // publishEra tells the servers of clients in which era these draw ids. Callers whose answers are
@@ -215,17 +155,8 @@ func (s *laneShell) isFresh(o *op) bool {
 	return o.fresh && (o.message.Linked.IsZero() || o.tenure == s.inc.tenure.Load() && o.arrived >= s.lane.LinksForgotten())
 }
 
-// A batch of at most fewRows rows and fewBytes bytes is committed by the lane itself if there is
-// nothing else to do. That saves a single caller two switches of goroutines, and inputs that arrive
-// during the commit could not be committed earlier anyway. A batch with more bytes may take long,
-// and the lane has other work in that time.
-const (
-	fewRows  = 4
-	fewBytes = 64 << 10
-)
-
-// carryOut does what the lane asks for.
-func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
+// carryOut does what the lane asks for, except errands to the store.
+func (s *laneShell) carryOut(out *lane.Output) error {
 	if len(out.Changes) > 0 {
 		s.eng.feed.Publish(out.Changes)
 	}
@@ -234,23 +165,6 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	}
 	for _, a := range out.Aside {
 		s.setAside(a.Why, a.Newer)
-	}
-
-	if b := out.Commit; b != nil {
-		if b.Rows() <= fewRows && b.Bytes <= fewBytes && b.Patience == 0 && len(out.Calls)+len(out.TaskCalls)+len(out.Operate)+len(out.Interrupts)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed)+len(out.Large) == 0 && s.inbox.empty() {
-			res, err := s.commit(ctx, b)
-			if !store.Final(err) {
-				s.lane.FinishCommit(s.eng.clock.now(), res, err)
-				s.landed = true
-			}
-			return nil
-		}
-		// Start the commit first: the rest belongs to earlier batches and is done during it.
-		s.commits <- func(ctx context.Context) {
-			if res, err := s.commit(ctx, b); !store.Final(err) {
-				s.inbox.result(func(l *lane.Lane, now model.Time) { l.FinishCommit(now, res, err) })
-			}
-		}
 	}
 
 	// Workers come before callers: when a caller has its answer, the worker has the events.
@@ -281,16 +195,6 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	if out.Removed > 0 {
 		s.log.Debug("removed closed runs whose time is over", "runs", out.Removed)
 	}
-	if ref := out.Refence; ref != nil {
-		s.commits <- func(ctx context.Context) { s.refence(ctx, *ref) }
-	}
-
-	// The lane reuses the memory of its output, and the committer reads the starts later.
-	if len(out.Verify) > 0 {
-		starts := append([]store.StartRow(nil), out.Verify...)
-		s.commits <- func(ctx context.Context) { s.verify(ctx, starts) }
-	}
-
 	for i := range out.Loads {
 		if out.Loads[i].Kind == lane.LoadRun {
 			s.runs.add(out.Loads[i])
@@ -334,14 +238,6 @@ func (s *laneShell) abandon(why error) {
 	}
 
 	s.log.Debug("lane ended", "reason", why)
-}
-
-// committer executes one call at a time, so commits happen in the order in which the lane asks for
-// them.
-func (s *laneShell) committer(ctx context.Context) {
-	for do := range s.commits {
-		do(ctx)
-	}
 }
 
 // commit asks the store. A final error ends the incarnation. Whether the batch has landed is then

@@ -70,9 +70,9 @@ var bounds = []mutant{
 	},
 	{
 		name:  "requests that the lane has taken still count in its inbox",
-		file:  "internal/engine/laneshell.go",
-		old:   "		s.inbox.releaseBytes(applied)\n",
-		new:   "		_ = applied\n",
+		file:  "internal/engine/laneloop.go",
+		old:   "	l.inbox.releaseBytes(applied)\n",
+		new:   "	_ = applied\n",
 		tests: [][]string{{"./internal/engine", "-run", "TestCallersOfAFullEngineWaitOutside$"}},
 	},
 	{
