@@ -6,12 +6,14 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -31,14 +33,25 @@ func TestMutants(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	sound := &soundTests{dir: dir, runs: map[string]func() string{}}
+	sound := &soundTests{dir: dir, runs: map[string]func() soundRun{}}
+	var picked []*mutant
 	for i := range list {
-		m := &list[i]
-		if !chosen.MatchString(m.file) {
-			continue
+		if chosen.MatchString(list[i].file) {
+			picked = append(picked, &list[i])
 		}
+	}
+
+	var done, missed atomic.Int64
+	for _, m := range picked {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
+			t.Cleanup(func() { // go test shows the results only when all mutants have run
+				if t.Failed() {
+					fmt.Fprintf(os.Stderr, "FAILED: %s\n", m.name)
+					missed.Add(1)
+				}
+				fmt.Fprintf(os.Stderr, "%d of %d mutants, %d failed\n", done.Add(1), len(picked), missed.Load())
+			})
 			for _, args := range m.tests {
 				m.mustBeNoticed(t, sound, args)
 			}
@@ -50,12 +63,15 @@ func TestMutants(t *testing.T) {
 func (m *mutant) mustBeNoticed(t *testing.T, sound *soundTests, args []string) {
 	t.Helper()
 	name := strings.Join(args, " ")
-	if out := sound.failure(t, args); out != "" {
-		t.Fatalf("go test %s fails without any mutant:\n%s", name, out)
+	without := sound.run(t, args)
+	if without.failed {
+		t.Fatalf("go test %s fails without any mutant:\n%s", name, without.out)
 	}
 
+	// Tests that never end with a mutant have noticed it. Do not let them use a core for long.
 	began := time.Now()
-	out, failed := m.run(t, sound.dir, args)
+	limit := max(time.Minute, 3*without.took)
+	out, failed := m.run(t, sound.dir, append([]string{"-timeout", limit.String()}, args...))
 	switch {
 	case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
 		t.Fatalf("the mutant does not compile:\n%s", out)
@@ -71,21 +87,27 @@ func (m *mutant) mustBeNoticed(t *testing.T, sound *soundTests, args []string) {
 type soundTests struct {
 	dir  string
 	mu   sync.Mutex
-	runs map[string]func() string // by the arguments of go test
+	runs map[string]func() soundRun // by the arguments of go test
 }
 
-// failure returns the output of the run without a mutant if it fails.
-func (s *soundTests) failure(t *testing.T, args []string) string {
+// soundRun is a run of tests without a mutant.
+type soundRun struct {
+	out    string
+	failed bool
+	took   time.Duration
+}
+
+// run returns the run of some tests without a mutant.
+func (s *soundTests) run(t *testing.T, args []string) soundRun {
 	t.Helper()
 	name := strings.Join(args, " ")
 	s.mu.Lock()
 	run, ok := s.runs[name]
 	if !ok {
-		run = sync.OnceValue(func() string {
-			if out, failed := test(t, s.dir, args); failed {
-				return out
-			}
-			return ""
+		run = sync.OnceValue(func() soundRun {
+			began := time.Now()
+			out, failed := test(t, s.dir, args)
+			return soundRun{out, failed, time.Since(began)}
 		})
 		s.runs[name] = run
 	}
