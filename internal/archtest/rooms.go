@@ -45,6 +45,7 @@ var rooms = []room{
 	{path: "internal/model"},
 	{path: "internal/fault"},
 	{path: "internal/spelling"},
+	{path: "internal/heap"},
 
 	// Decisions, without time, randomness, goroutines and I/O (see pure).
 	{path: "internal/core/...", imports: vocabulary},
@@ -172,7 +173,7 @@ var rooms = []room{
 	{
 		path: "internal/cli",
 		imports: join(
-			vocabulary, "internal/api", "internal/history", "internal/query", "internal/spelling", "internal/batch", "internal/batchjob", "internal/cadence", "internal/schedule", "internal/config", "internal/deploy", "internal/console", "internal/authn", "internal/authn/jwt", "internal/authz", "internal/authz/policy", "internal/restapi", "internal/flovyn", "internal/apidocs", "internal/node", "internal/notify/nats", "internal/remote", "internal/telemetry", "internal/telemetry/otlp", "internal/telemetry/prom", "internal/telemetry/tracing", generated,
+			vocabulary, "internal/api", "internal/heap", "internal/history", "internal/query", "internal/spelling", "internal/batch", "internal/batchjob", "internal/cadence", "internal/schedule", "internal/config", "internal/deploy", "internal/console", "internal/authn", "internal/authn/jwt", "internal/authz", "internal/authz/policy", "internal/restapi", "internal/flovyn", "internal/apidocs", "internal/node", "internal/notify/nats", "internal/remote", "internal/telemetry", "internal/telemetry/otlp", "internal/telemetry/prom", "internal/telemetry/tracing", generated,
 			".",                  // keys are hashed as programs do
 			"internal/attach",    // stress runs a program of its own
 			"internal/core/rule", // rates are read as rules have them

@@ -164,6 +164,7 @@ func (o *options) runServer(ctx context.Context, f *serveFlags, cfg node.ServerC
 		}
 	}
 	o.machine.limitMemory(log)
+	defer o.machine.floorHeap()()
 	cfg.AccessLog, cfg.AdminListen, cfg.Profiles = f.accessLog, f.adminListen, profiler()
 	cfg.Node.Meter = telemetry.New()
 	if f.tenantMetrics {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -205,4 +206,32 @@ func TestMemoryLimit(t *testing.T) { //nolint:paralleltest // the limit is that 
 	if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
 		t.Errorf("the limit is %d, although the environment has one", got)
 	}
+}
+
+// A server has a floor for its heap, unless the environment says how far the heap may grow. The
+// floor is smaller in a small container.
+func TestHeapFloor(t *testing.T) { //nolint:paralleltest // the collector is that of the process
+	t.Setenv("GOGC", "")
+	old := debug.SetGCPercent(100)
+	t.Cleanup(func() { debug.SetGCPercent(old) })
+	told := func() int {
+		percent := debug.SetGCPercent(100)
+		debug.SetGCPercent(percent)
+		return percent
+	}
+	small := func() (uint64, bool) { return 40 << 20, true }
+	unlimited := func() (uint64, bool) { return 0, false }
+
+	runtime.GC()
+	end := machine{memory: small}.floorHeap()
+	if got := told(); got > 125 { // 5 MiB
+		t.Errorf("the heap of a small container may grow by %d %%", got)
+	}
+	end()
+	t.Setenv("GOGC", "100")
+	end = machine{memory: unlimited}.floorHeap()
+	if got := told(); got != 100 {
+		t.Errorf("the heap may grow by %d %%, although the environment says 100", got)
+	}
+	end()
 }
