@@ -596,7 +596,7 @@ var common = []mutant{
 		file:  "internal/engine/lane/workers.go",
 		old:   `pin == "" || o.version == pin`,
 		new:   `pin != "\x00"`,
-		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestPin$"}, {"./internal/crashwalk", "-run", "TestCrashWalk/all/pinned"}},
+		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestPin$"}},
 	},
 	{
 		name:  "a blocked run is not tried when it is resumed",
@@ -610,7 +610,7 @@ var common = []mutant{
 		file:  "internal/engine/lane/load.go",
 		old:   "case in.origin.message.From.ID != \"\":",
 		new:   "case false:",
-		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestRepeatedRequestOfWorkflow$"}},
+		tests: [][]string{{"./internal/engine/lane", "-run", "TestRepeatedRequestOfWorkflow$"}},
 	},
 	{
 		name:  "a caller that gives up on an update leaves a waiter",

@@ -7,7 +7,7 @@ var share = []mutant{
 		file:  "internal/engine/lane/post.go",
 		old:   " || x.Paused != nil || l.recovery.careful() {\n",
 		new:   " || x.Paused != nil {\n",
-		tests: [][]string{laneTest("TestRefusedEndOfATaskFreesNoSlot$"), {"./internal/sim", "-run", "TestKnownSeedsOfLimits$"}},
+		tests: [][]string{laneTest("TestRefusedEndOfATaskFreesNoSlot$")},
 	},
 	{
 		name:  "a claim counts that the board no longer proposes, with limits of one node",
