@@ -321,6 +321,9 @@ func TestKnownSeedsOfPermits(t *testing.T) {
 		// an owner stopped a claim that the store had not taken, made it again under the same
 		// number, and the lender did not take it, again and again
 		56302,
+		// the owner of a run decided that the claim of a dead node was lost, which was undone, and
+		// the oracle counted the claim beside the task that had its permit since
+		182489,
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)

@@ -248,6 +248,9 @@ func (k *keeper) holds(it *queue.Item) (news bool) {
 // Give implements queue.Gate. A claim may continue to hold what it holds.
 func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	p := k.let[it.Ref]
+	if k.g.Book != nil && how != queue.Forgotten { // it forgets tasks of shards that move
+		k.freeLost(it.Ref)
+	}
 	if p == nil || p.Breaker.IsZero() || k.g.Book != nil {
 		k.asked = nil
 		k.g.Give(now, it, how)
