@@ -506,10 +506,7 @@ func (g *guest) call(c *lane.TaskCall) {
 	case lane.TaskExecute:
 		g.held[c.Ref] = true
 		g.w.Execute(now, []model.Claim{*c.Claim})
-	case lane.TaskStop:
-		if !c.Canceled {
-			delete(g.held, c.Ref)
-		}
+	case lane.TaskStop: // it keeps the claim until its node no longer lists it
 		g.w.Stop(now, c.Ref, c.Canceled)
 	case lane.TaskSettled:
 		switch {
