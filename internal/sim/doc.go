@@ -66,6 +66,8 @@
 //     other worker may begin a body meanwhile that they still run.
 //   - In some seeds nodes have different weights, and operators drain them (drain). In the end each
 //     shard belongs to the node that it is proposed for.
+//   - In some seeds the store has two shard groups, and nodes serve one of them or both (groups).
+//     No node gets a shard of a group that it does not take.
 //   - In some seeds states of accounts expire (expire).
 //   - In some seeds users are clients of servers: they draw request ids in the eras of lanes (ids).
 //     Eras are short, and late copies of requests come when a lane gets a shard back.

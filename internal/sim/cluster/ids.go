@@ -19,7 +19,7 @@ import (
 // Era returns the era in which clients of the process draw request ids for an address, as
 // Engine.eraOf does; empty if no lane of the process owns the address.
 func (p *Proc) Era(a model.Address) string {
-	shard := a.Shard(p.Cluster.Plan.Shards)
+	shard := p.Cluster.ShardOf(a)
 	if p.Inc == nil || !p.Inc.Owner[shard] {
 		return ""
 	}

@@ -133,10 +133,10 @@ func (u *purse) freed(shards []model.ShardID) {
 
 // moved tells the workers that this node owns some shards now, or no longer owns them.
 func (u *purse) moved(shards []model.ShardID, ours bool) {
-	count := u.inc.p.Cluster.Plan.Shards
+	s := u.inc.p.Cluster
 	for _, h := range u.own() {
 		in := func(ref model.ClaimRef) bool {
-			moves := slices.Contains(shards, ref.Address.Shard(count))
+			moves := slices.Contains(shards, s.ShardOf(ref.Address))
 			if moves && !ours && !h.abroad.HasClaim(ref) {
 				h.over++ // its lane has just freed the slot, and another claim may have it
 			}
@@ -376,7 +376,7 @@ func (u *purse) Serving() bool { return !u.inc.ended && u.inc.serving() }
 // Lane implements loan.Party. A shard that is being given up waits for the reports of workers of
 // other nodes.
 func (u *purse) Lane(ref model.ClaimRef) loan.ClaimLane {
-	if shard := ref.Address.Shard(len(u.leaving)); u.leaving[shard] && !u.inc.ended {
+	if shard := u.inc.p.Cluster.ShardOf(ref.Address); u.leaving[shard] && !u.inc.ended {
 		return claimLane{u, u.inc.Shells[int(shard)%len(u.inc.Shells)]}
 	}
 	return lender{u}.Lane(ref)
@@ -523,7 +523,7 @@ type lender struct{ *purse }
 
 // Lane implements loan.Host.
 func (n lender) Lane(ref model.ClaimRef) loan.ClaimLane {
-	shard := ref.Address.Shard(len(n.leaving))
+	shard := n.inc.p.Cluster.ShardOf(ref.Address)
 	if n.inc.ended || !n.inc.Owner[shard] {
 		return nil
 	}

@@ -168,6 +168,9 @@ func (p *Proc) info() store.NodeInfo {
 		id[8+i] = byte(p.Cluster.Random())
 	}
 	info := store.NodeInfo{ID: model.NodeID(id), Host: "host", PID: p.pid, Version: "sim", Weight: cluster.DefaultWeight, Drained: p.drained}
+	if p.Cluster.Has(scenario.ShardGroups) {
+		info.Groups = p.Cluster.Plan.Serves[p.Slot]
+	}
 	if p.Cluster.Has(scenario.Drains) {
 		info.Weight = kernel.OneOf(p.Cluster, 1, 50, cluster.DefaultWeight, cluster.DefaultWeight, 400)
 	}

@@ -30,7 +30,7 @@ func (s *Oracle) CheckMisuse(o *Op) {
 // request may use the id after that.
 func (s *Oracle) IsForgotten(o *Op) bool {
 	m := &o.Message
-	return s.Ledger.forgotten[store.RequestKey{Shard: m.To.Shard(s.Plan.Shards), Address: m.To, ID: m.RequestID}]
+	return s.Ledger.forgotten[store.RequestKey{Shard: s.ShardOf(m.To), Address: m.To, ID: m.RequestID}]
 }
 
 // Forget records which requests of some shards the store has forgotten, and checks that all of them
