@@ -70,7 +70,8 @@
 //     No node gets a shard of a group that it does not take.
 //   - In some seeds states of accounts expire (expire).
 //   - In some seeds users are clients of servers: they draw request ids in the eras of lanes (ids).
-//     Eras are short, and late copies of requests come when a lane gets a shard back.
+//     Eras are short, and late copies of requests come when a lane gets a shard back. In some of
+//     them users confirm the answers, and servers remove these.
 //   - In some seeds users make calls of entities that kill the process that makes them (killer).
 //     Such a call is set aside after a few deaths, and no other call is set aside too early.
 //   - In some seeds workers have versions and pin the runs that they start. Deploys take all

@@ -81,6 +81,7 @@ func (p *Proc) Deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 		}
 
 		p.Cluster.Ledger.Heard(m)
+		p.fillReceipt(m, a.Err == nil && !awaits)
 		reply(a)
 	})
 
@@ -218,6 +219,7 @@ type awaited struct {
 	call    *call
 	asked   *model.Message // of an answer
 	last    func() bool    // tells that nothing can ask for the answer again; of an answer
+	sole    func() bool    // tells that no other copy of the request can arrive; of an answer
 }
 
 // send asks the owner and waits for its answer. tried tells what became of the request before,
@@ -239,12 +241,13 @@ func (k *clerk) send(m *model.Message, tried attempt, reply func(*lane.Answer)) 
 		}
 		reply(a)
 	})
-	last := func() bool { return clean && asked.Drawn && !tried.taken }
-	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last})
+	sole := func() bool { return clean && !tried.taken }
+	last := func() bool { return asked.Drawn && sole() }
+	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last, sole: sole})
 	id := k.p.Cluster.NewRun()
 	// when the owner has no room for it, or the id belongs to another request
 	key.ID = model.RefusedIDs + id.String()
-	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last})
+	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last, sole: sole})
 
 	k.put(id, &asked, &again, func(first bool, err error) {
 		clean = first
@@ -387,6 +390,7 @@ func (k *clerk) answered(r *store.Reply) {
 			}
 			open := !w.call.done
 			k.p.Cluster.Ledger.Heard(w.asked)
+			k.p.fillReceipt(w.asked, open && told.Err == nil && w.sole())
 			w.call.Finish(&told)
 			if open && w.last() {
 				k.acked = append(k.acked, w.request)

@@ -98,6 +98,7 @@ func (p *Proc) sendDirectly(q *ask, tried attempt, reply func(*lane.Answer)) {
 				p.clerk.acked = append(p.clerk.acked, store.RequestKey{Shard: p.Cluster.ShardOf(m.To), Address: m.To, ID: m.RequestID})
 				p.clerk.tidy()
 			}
+			p.fillReceipt(m, q.kind == askSend && a.Err == nil && !tried.taken && !now.taken)
 			reply(a)
 			return
 		}

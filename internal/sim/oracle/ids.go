@@ -83,6 +83,9 @@ func (l *ledger) Heard(m *model.Message) {
 	}
 }
 
+// Received records that the server of a client knows that the client has the answer to a request.
+func (l *ledger) Received(id string) { l.told[id] = true }
+
 // Acknowledged applies the removal of remembered answers that their callers have received.
 func (l *ledger) Acknowledged(keys []store.RequestKey) {
 	for _, k := range keys {
