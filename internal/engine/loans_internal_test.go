@@ -168,8 +168,8 @@ func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 	})
 }
 
-// The time of a claim is over while a lent worker executes it. The claim counts until the node of the
-// worker no longer lists it, although the owner has told the worker to stop.
+// The time of a claim is over while a lent worker executes it. The claim counts until the node of
+// the worker no longer lists it, although the owner has told the worker to stop.
 func TestClaimOfALentWorkerCountsUntilItStops(t *testing.T) {
 	t.Parallel()
 	c := nodeID(3)

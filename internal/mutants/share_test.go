@@ -255,10 +255,13 @@ var share = []mutant{
 		tests: [][]string{{"./internal/engine", "-run", "TestClaimOfALentWorkerCountsUntilItStops$"}},
 	},
 	{
-		name:  "the next attempt starts while a lent worker executes the last one",
-		file:  "internal/engine/flow/boardgate.go",
-		old:   "k.Lent != nil && k.Lent(o.worker) {\n",
-		new:   "k.Lent != nil && k.Lent(0) {\n",
-		tests: [][]string{{"./internal/engine/flow", "-run", "TestNextAttemptWaitsForALentWorker$"}},
+		name: "the next attempt starts while a lent worker executes the last one",
+		file: "internal/engine/flow/boardgate.go",
+		old:  "k.Lent != nil && k.Lent(o.worker) {\n",
+		new:  "k.Lent != nil && k.Lent(0) {\n",
+		tests: [][]string{
+			{"./internal/engine/flow", "-run", "TestNextAttemptWaitsForALentWorker$"},
+			{"./internal/sim", "-run", "TestSeeds$", "-args", "-seed=12497", "-seeds=1", "-features=lending,gates"},
+		},
 	},
 }

@@ -50,7 +50,7 @@
 //     of these seeds all nodes share limits and breakers. Package engine/flow is the production
 //     code, with the gates, the ledger and the breakers. It writes settings by compare-and-set: the
 //     writes fail, get lost on the way there or back, or land late, and nodes die between two of
-//     them (flow, share). Nodes do not lend workers in these seeds.
+//     them (flow, share). In some of these seeds nodes lend workers too.
 //   - About one seed in four has entities: accounts and desks (account). Clients, workflows and the
 //     entities themselves call them, with and without waiting. Entities send, start and signal.
 //     Their workers (teller) come and go, hang, make only the first calls, and report twice.

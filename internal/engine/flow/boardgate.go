@@ -92,12 +92,12 @@ func note(it *queue.Item, p *gate.Plan) {
 	}
 }
 
-// stopPause is how long a task waits before it asks again whether a lent worker has stopped its last
-// attempt. Tasks with the same needs wait with it.
+// stopPause is how long a task waits before it asks again whether a lent worker has stopped its
+// last attempt. Tasks with the same needs wait with it.
 const stopPause = 25 * time.Millisecond
 
-// Take implements queue.Admitter. A task does not start again while a lent worker still executes its
-// last attempt: that attempt needs the permits.
+// Take implements queue.Admitter. A task does not start again while a lent worker still executes
+// its last attempt: that attempt needs the permits.
 func (k *BoardGate) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
 	k.FreeDone(now, it.Ref)
 	if o := k.orphans[it.Ref]; o != nil && k.Lent != nil && k.Lent(o.worker) {

@@ -305,9 +305,9 @@ func TestPermitOfATimeoutThatCannotBeStored(t *testing.T) {
 	pass(next, true)
 }
 
-// The time of a claim is over, and the lent worker that executes it does not know that yet. The next
-// attempt of the task must not start under the same permit. The worker may also belong to this node:
-// then it is told before the next attempt starts.
+// The time of a claim is over, and the lent worker that executes it does not know that yet. The
+// next attempt of the task must not start under the same permit. The worker may also belong to this
+// node: then it is told before the next attempt starts.
 func TestNextAttemptWaitsForALentWorker(t *testing.T) {
 	t.Parallel()
 	const now, worker = model.Time(100), queue.WorkerID(1)

@@ -111,8 +111,8 @@ var table = [allFeatures]row{
 		about: "all nodes share the limits and breakers, through pages in the store",
 	},
 	{
-		feature: Lending, name: "lending", lots: []lot{{of: 6, at: []uint64{4}}}, needs: Tasks, excludes: Gates, late: true,
-		about: "nodes lend each other slots of their task workers",
+		feature: Lending, name: "lending", lots: []lot{{of: 6, at: []uint64{4}}, {of: 120, at: []uint64{17, 77, 107}}}, needs: Tasks, late: true,
+		about: "nodes lend each other slots of their task workers; gates are shared then",
 	},
 	{
 		feature: Entities, name: "entities", lots: []lot{{of: 6, at: []uint64{0}}, {of: 7, at: []uint64{1}}},
