@@ -66,6 +66,10 @@ func newBoard(inc *incarnation) *board {
 		}
 		return false, nil
 	})
+	k.Lent = func(id queue.WorkerID) bool {
+		s := inc.eng.taskWorkers.get(id)
+		return s != nil && !s.node.IsZero()
+	}
 	var refused *refusals
 	if inc.eng.levels != nil {
 		refused = &refusals{counts: map[series.Subject]uint32{}}

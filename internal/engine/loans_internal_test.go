@@ -168,6 +168,50 @@ func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 	})
 }
 
+// The time of a claim is over while a lent worker executes it. The claim counts until the node of
+// the worker no longer lists it, although the owner has told the worker to stop.
+func TestClaimOfALentWorkerCountsUntilItStops(t *testing.T) {
+	t.Parallel()
+	c := nodeID(3)
+	inc := borrower(t, c)
+	inc.eng.inc.Store(inc)
+	b, now := inc.board, inc.eng.clock.now()
+	set, err := rule.NewSet([]rule.Limit{{Name: "one", Queue: "*", Numbers: limit.Numbers{Concurrency: 1}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	b.Configure(now, flow.Settings{Rules: set})
+	it := workItem(1)
+	ref := model.ClaimRef{TaskRef: it.Ref, Claim: 1}
+	lists := func(seq uint64, holds ...peer.Hold) {
+		p := pollOf(seq, "of c", 0)
+		p.Workers[0].Holds = holds
+		inc.borrower.HandlePoll(c, p, func([]byte) {})
+	}
+	held := func(want int) {
+		t.Helper()
+		n := 0
+		for _, u := range uses(b) {
+			n += u.Held
+		}
+		if n != want {
+			t.Errorf("%d claims count, want %d", n, want)
+		}
+	}
+
+	lists(1, peer.Hold{Ref: ref})
+	s := b.ids["of c"]
+	b.Hold(now, it, 1, s.id, b.names[s.id])
+	b.Remove(now, it.Ref, queue.Failed)
+	s.stop(ref, false)
+	held(1)
+	lists(2, peer.Hold{Ref: ref}) // it sent this before it heard of the stop
+	held(1)
+	lists(3)
+	held(0)
+}
+
 // The node that has made a claim dies, then the run moves away from the node that has counted the
 // claim since. That node still counts it as long as the worker executes it.
 func TestClaimOfDeadMakerCountsOn(t *testing.T) {

@@ -233,7 +233,15 @@ func (s *TaskSession) hasReport(claim model.ClaimRef) bool {
 	return s.reported[claim] != nil
 }
 
+// stop tells the worker that a claim is canceled, or that it is lost.
 func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
+	if !s.node.IsZero() && !canceled {
+		// A lent worker learns it from its own node. It keeps the permits of the claim until that
+		// node no longer lists the claim (setHeld).
+		s.worker.Stop(ref, model.StopLost)
+		return
+	}
+
 	s.mu.Lock()
 	back := false
 	// The worker keeps a canceled claim and may still report on it. A lost claim is gone at once.

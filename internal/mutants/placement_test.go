@@ -3,6 +3,9 @@ package mutants
 // drainSeeds runs simulations in which operators drain nodes.
 var drainSeeds = []string{"./internal/sim", "-run", "TestSeeds$", "-args", "-seeds=200", "-features=drains"}
 
+// groupSeeds runs simulations in which nodes serve different shard groups.
+var groupSeeds = []string{"./internal/sim", "-run", "TestSeeds$", "-args", "-seeds=50", "-features=shard-groups", "-failures=1"}
+
 // placement are bugs in the assignment of shards to nodes.
 var placement = []mutant{
 	{
@@ -38,7 +41,7 @@ var placement = []mutant{
 		file:  "internal/cluster/placement.go",
 		old:   "takers(takersOf(live, r.Group))",
 		new:   "takers(slices.Clone(live))",
-		tests: [][]string{{"./internal/cluster", "-run", "TestNodeTakesShardsOfItsGroups$"}},
+		tests: [][]string{{"./internal/cluster", "-run", "TestNodeTakesShardsOfItsGroups$"}, groupSeeds},
 	},
 	{
 		name:  "a group that is added moves the names of another one",

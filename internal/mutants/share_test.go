@@ -247,4 +247,21 @@ var share = []mutant{
 		new:   "			_ = tasks\n",
 		tests: [][]string{shared},
 	},
+	{
+		name:  "a lent worker gives its permit up before it has stopped",
+		file:  "internal/engine/tasks.go",
+		old:   "	if !s.node.IsZero() && !canceled {\n",
+		new:   "	if !s.node.IsZero() && !canceled && s.eng == nil {\n",
+		tests: [][]string{{"./internal/engine", "-run", "TestClaimOfALentWorkerCountsUntilItStops$"}},
+	},
+	{
+		name: "the next attempt starts while a lent worker executes the last one",
+		file: "internal/engine/flow/boardgate.go",
+		old:  "k.Lent != nil && k.Lent(o.worker) {\n",
+		new:  "k.Lent != nil && k.Lent(0) {\n",
+		tests: [][]string{
+			{"./internal/engine/flow", "-run", "TestNextAttemptWaitsForALentWorker$"},
+			{"./internal/sim", "-run", "TestSeeds$", "-args", "-seed=12497", "-seeds=1", "-features=lending,gates"},
+		},
+	},
 }

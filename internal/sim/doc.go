@@ -50,7 +50,7 @@
 //     of these seeds all nodes share limits and breakers. Package engine/flow is the production
 //     code, with the gates, the ledger and the breakers. It writes settings by compare-and-set: the
 //     writes fail, get lost on the way there or back, or land late, and nodes die between two of
-//     them (flow, share). Nodes do not lend workers in these seeds.
+//     them (flow, share). In some of these seeds nodes lend workers too.
 //   - About one seed in four has entities: accounts and desks (account). Clients, workflows and the
 //     entities themselves call them, with and without waiting. Entities send, start and signal.
 //     Their workers (teller) come and go, hang, make only the first calls, and report twice.
@@ -66,9 +66,12 @@
 //     other worker may begin a body meanwhile that they still run.
 //   - In some seeds nodes have different weights, and operators drain them (drain). In the end each
 //     shard belongs to the node that it is proposed for.
+//   - In some seeds the store has two shard groups, and nodes serve one of them or both (groups).
+//     No node gets a shard of a group that it does not take.
 //   - In some seeds states of accounts expire (expire).
 //   - In some seeds users are clients of servers: they draw request ids in the eras of lanes (ids).
-//     Eras are short, and late copies of requests come when a lane gets a shard back.
+//     Eras are short, and late copies of requests come when a lane gets a shard back. In some of
+//     them users confirm the answers, and servers remove these.
 //   - In some seeds users make calls of entities that kill the process that makes them (killer).
 //     Such a call is set aside after a few deaths, and no other call is set aside too early.
 //   - In some seeds workers have versions and pin the runs that they start. Deploys take all

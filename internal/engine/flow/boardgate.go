@@ -4,6 +4,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/rule"
@@ -30,6 +31,9 @@ type BoardGate struct {
 	// at says whether a worker on this node's board, its own or a lent one, executes a claim. If it
 	// has reported the claim and the report is not settled, at returns the report.
 	at func(id queue.WorkerID, claim model.ClaimRef) (executes bool, report *model.TaskReport)
+	// Lent says whether another node lends a worker. A lent worker learns only from its own node
+	// that a claim is over. If Lent is nil, no worker is lent.
+	Lent func(id queue.WorkerID) bool
 
 	claims  map[model.TaskRef]ours
 	orphans map[model.TaskRef]*orphan
@@ -88,9 +92,18 @@ func note(it *queue.Item, p *gate.Plan) {
 	}
 }
 
-// Take implements queue.Admitter.
+// stopPause is how long a task waits before it asks again whether a lent worker has stopped its
+// last attempt. Tasks with the same needs wait with it.
+const stopPause = 25 * time.Millisecond
+
+// Take implements queue.Admitter. A task does not start again while a lent worker still executes
+// its last attempt: that attempt needs the permits.
 func (k *BoardGate) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
 	k.FreeDone(now, it.Ref)
+	if o := k.orphans[it.Ref]; o != nil && k.Lent != nil && k.Lent(o.worker) {
+		why = model.Reason{Code: model.WaitLine, Name: it.Spec.Queue, Detail: "until a worker of another node has stopped the last attempt"}
+		return false, why, now.Add(stopPause)
+	}
 	k.resume(it.Ref)
 	g := k.item(it)
 	ok, why, again = k.Gate.Take(now, &g)

@@ -304,3 +304,32 @@ func TestPermitOfATimeoutThatCannotBeStored(t *testing.T) {
 	quarantine(it.Ref.Address)
 	pass(next, true)
 }
+
+// The time of a claim is over, and the lent worker that executes it does not know that yet. The
+// next attempt of the task must not start under the same permit. The worker may also belong to this
+// node: then it is told before the next attempt starts.
+func TestNextAttemptWaitsForALentWorker(t *testing.T) {
+	t.Parallel()
+	const now, worker = model.Time(100), queue.WorkerID(1)
+	for _, lent := range []bool{false, true} {
+		executes := true
+		k := NewBoardGate(ledger.New(1), func(queue.WorkerID, model.ClaimRef) (bool, *model.TaskReport) { return executes, nil })
+		k.Lent = func(id queue.WorkerID) bool { return lent && id == worker }
+		k.SetRules(now, oneAtATime(t), queue.New(queue.Config{Gate: k}))
+		it := limitedItem("it")
+		if ok, why := take(t, now, k, it); !ok {
+			t.Fatalf("the first attempt waits: %s", why)
+		}
+		k.RecordWorker(it.Ref, 1, worker)
+
+		k.Give(now, it, queue.Failed)
+		ok, why, again := k.Take(now, it)
+		if ok == lent || lent && (again <= now || why.Code != model.WaitLine) {
+			t.Errorf("lent %v: the next attempt starts: %v (%s), asks again at %d", lent, ok, why, again)
+		}
+		executes = false
+		if ok, why := take(t, now, k, it); !ok {
+			t.Errorf("lent %v: the worker has stopped, and the next attempt waits: %s", lent, why)
+		}
+	}
+}

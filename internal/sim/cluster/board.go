@@ -192,6 +192,14 @@ func (b *board) Quarantine(now model.Time, a model.Address) {
 	}
 }
 
+// letGo frees what is counted for workers of other nodes that are done or gone.
+func (b *board) letGo() {
+	if now := b.inc.p.Now(); b.keeper != nil && b.keeper.letGo(now) {
+		b.settle(now)
+		b.moved = true
+	}
+}
+
 // freeSlot records that a worker has reported a claim.
 func (b *board) freeSlot(id queue.WorkerID, r *model.TaskReport) {
 	now := b.inc.p.Now()

@@ -58,7 +58,7 @@ func (p *Proc) Deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 	if m.Kind == model.MessageCall {
 		p.Cluster.Ledger.Meant(m)
 	}
-	shard, inc, taken := m.To.Shard(p.Cluster.Plan.Shards), p.Inc, false
+	shard, inc, taken := p.Cluster.ShardOf(m.To), p.Inc, false
 
 	c := NewCall(p, func(a *lane.Answer) {
 		switch {
@@ -81,6 +81,7 @@ func (p *Proc) Deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 		}
 
 		p.Cluster.Ledger.Heard(m)
+		p.fillReceipt(m, a.Err == nil && !awaits)
 		reply(a)
 	})
 
@@ -126,7 +127,7 @@ func Repeatable(m *model.Message) bool {
 
 // Await waits for the end of an execution, as Engine.Await does.
 func (p *Proc) Await(a model.Address, run model.RunID, reply func(*lane.Answer)) {
-	shard := a.Shard(p.Cluster.Plan.Shards)
+	shard := p.Cluster.ShardOf(a)
 	elsewhere := func(ans *lane.Answer) {
 		if ans.Result == nil && !p.Dead && (errors.Is(ans.Err, lane.ErrNotOwner) || fault.Is(ans.Err, fault.Unavailable)) {
 			p.ask(&ask{kind: askAwait, to: a, run: run}, 0, func(ans *lane.Answer, _ attempt) {
@@ -218,6 +219,7 @@ type awaited struct {
 	call    *call
 	asked   *model.Message // of an answer
 	last    func() bool    // tells that nothing can ask for the answer again; of an answer
+	sole    func() bool    // tells that no other copy of the request can arrive; of an answer
 }
 
 // send asks the owner and waits for its answer. tried tells what became of the request before,
@@ -231,7 +233,7 @@ func (k *clerk) send(m *model.Message, tried attempt, reply func(*lane.Answer)) 
 	if asked.Kind == model.MessageCall {
 		k.p.Cluster.Ledger.Meant(&asked)
 	}
-	key := store.RequestKey{Shard: asked.To.Shard(k.p.Cluster.Plan.Shards), Address: asked.To, ID: asked.RequestID}
+	key := store.RequestKey{Shard: k.p.Cluster.ShardOf(asked.To), Address: asked.To, ID: asked.RequestID}
 	clean, again := false, false
 	c := NewCall(k.p, func(a *lane.Answer) {
 		if (again || tried.taken) && (fault.Is(a.Err, fault.Exhausted) || fault.Is(a.Err, fault.Blocked) || fault.Is(a.Err, fault.Corrupt)) {
@@ -239,12 +241,13 @@ func (k *clerk) send(m *model.Message, tried attempt, reply func(*lane.Answer)) 
 		}
 		reply(a)
 	})
-	last := func() bool { return clean && asked.Drawn && !tried.taken }
-	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last})
+	sole := func() bool { return clean && !tried.taken }
+	last := func() bool { return asked.Drawn && sole() }
+	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last, sole: sole})
 	id := k.p.Cluster.NewRun()
 	// when the owner has no room for it, or the id belongs to another request
 	key.ID = model.RefusedIDs + id.String()
-	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last})
+	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last, sole: sole})
 
 	k.put(id, &asked, &again, func(first bool, err error) {
 		clean = first
@@ -263,7 +266,7 @@ func (k *clerk) put(id model.RunID, m *model.Message, again *bool, stored func(f
 	if k.p.Inc != nil {
 		m.Node = k.p.Inc.self.ID
 	}
-	row := store.InboxRow{Shard: m.To.Shard(s.Plan.Shards), ID: id, Message: *m}
+	row := store.InboxRow{Shard: s.ShardOf(m.To), ID: id, Message: *m}
 	s.Did(scenario.OpRemote)
 	var try func()
 
@@ -387,6 +390,7 @@ func (k *clerk) answered(r *store.Reply) {
 			}
 			open := !w.call.done
 			k.p.Cluster.Ledger.Heard(w.asked)
+			k.p.fillReceipt(w.asked, open && told.Err == nil && w.sole())
 			w.call.Finish(&told)
 			if open && w.last() {
 				k.acked = append(k.acked, w.request)
@@ -427,7 +431,7 @@ func (k *clerk) closed(x *store.Execution) {
 
 // await waits for the end of an execution that another node owns, run by run along the chain.
 func (k *clerk) await(a model.Address, run model.RunID, reply func(*lane.Answer)) {
-	shard := a.Shard(k.p.Cluster.Plan.Shards)
+	shard := k.p.Cluster.ShardOf(a)
 	asked := false
 	var loop func()
 
@@ -475,7 +479,7 @@ func (k *clerk) crash() {
 // answer.
 func (p *Proc) Read(to model.Address, reply func(*lane.Answer)) {
 	s := p.Cluster
-	shard := to.Shard(s.Plan.Shards)
+	shard := s.ShardOf(to)
 	inc := p.Inc
 	if inc == nil || !inc.Owner[shard] {
 		reply(&lane.Answer{})

@@ -54,7 +54,7 @@ func (inc *incarnation) noteDrain(v *store.View) {
 
 // Misplaced returns a shard that another node should own; empty if there is none.
 func (s *Cluster) Misplaced() string {
-	if !s.Has(scenario.Drains) {
+	if !s.Has(scenario.Drains | scenario.ShardGroups) {
 		return ""
 	}
 	v, err := s.Disk.Mem.Members(context.Background())

@@ -102,7 +102,7 @@ func (sh *shell) checkTaken(c *lane.Call, r *oracle.Run) {
 	if h == nil || h.Gen != c.Generation || !h.Wanted() {
 		return
 	}
-	since, moving := sh.Moving[r.Address.Name.Shard(sh.s.Plan.Shards)]
+	since, moving := sh.Moving[sh.s.ShardOf(r.Address.Name)]
 	if c.Reason == "the shard moves" && moving && sh.inc.p.Now() >= since.Add(sh.s.Plan.Lane.DrainWait) {
 		return
 	}

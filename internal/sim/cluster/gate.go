@@ -85,9 +85,13 @@ func newKeeper(b *board) *keeper {
 			}
 			return h.Held[claim] != nil, h.Reported[claim]
 		}
+		if g := b.guests[id]; g != nil {
+			return g.held[claim], nil
+		}
 		return false, nil
 	})
 
+	k.g.Lent = func(id queue.WorkerID) bool { return b.guests[id] != nil }
 	return k
 }
 
@@ -98,9 +102,12 @@ func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason
 	if how, freed := k.g.FreeDone(now, it.Ref); freed {
 		k.given(it.Ref, how)
 	}
-	_, goesOn := k.kept[it.Ref]
+	how, goesOn := k.kept[it.Ref]
 	delete(k.kept, it.Ref)
 	ok, why, again = k.g.Take(now, it)
+	if !ok && goesOn && k.g.IsAdmitted(it.Ref) { // a lent worker still executes the last attempt
+		k.kept[it.Ref] = how
+	}
 	if ok {
 		k.logf("lets %s through", it.Ref)
 	}
@@ -248,6 +255,9 @@ func (k *keeper) holds(it *queue.Item) (news bool) {
 // Give implements queue.Gate. A claim may continue to hold what it holds.
 func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	p := k.let[it.Ref]
+	if k.g.Book != nil && how != queue.Forgotten { // it forgets tasks of shards that move
+		k.freeLost(it.Ref)
+	}
 	if p == nil || p.Breaker.IsZero() || k.g.Book != nil {
 		k.asked = nil
 		k.g.Give(now, it, how)
@@ -336,6 +346,19 @@ func (k *keeper) quarantined(now model.Time, a model.Address) (any bool) {
 		}
 	}
 	return any
+}
+
+// The board calls letGo when it has heard from other nodes what their workers execute.
+func (k *keeper) letGo(now model.Time) bool {
+	if !k.g.LetGo(now) {
+		return false
+	}
+	for _, ref := range slices.SortedFunc(maps.Keys(k.kept), model.TaskRef.Compare) {
+		if !k.g.IsAdmitted(ref) {
+			k.given(ref, k.kept[ref])
+		}
+	}
+	return true
 }
 
 // Group implements queue.Gate.

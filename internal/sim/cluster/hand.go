@@ -259,7 +259,7 @@ func (h *hand) report(r *model.TaskReport) {
 
 func (h *hand) send(r *model.TaskReport) {
 	s, p := h.p.Cluster, h.p
-	shard := r.Ref.Address.Shard(s.Plan.Shards)
+	shard := s.ShardOf(r.Ref.Address)
 	again := func() { s.After(s.Between(1, 10)*kernel.Millisecond, p.Process, func() { h.resend(r) }) }
 	inc := p.Inc
 	if inc != nil {

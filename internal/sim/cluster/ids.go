@@ -13,13 +13,13 @@ import (
 // In some seeds users are clients of servers, which draw the ids of their requests in eras, as
 // internal/remote does. A lane does not look for the answer to an id that is new in its era. What
 // must hold is what holds for all request ids: a request takes effect once, however often and
-// through whichever nodes it is sent. The answers are forgotten by their age alone: users send no
-// receipts.
+// through whichever nodes it is sent. In some of these seeds users also send receipts, after which
+// the server removes the answer; in the others answers are forgotten by their age alone.
 
 // Era returns the era in which clients of the process draw request ids for an address, as
 // Engine.eraOf does; empty if no lane of the process owns the address.
 func (p *Proc) Era(a model.Address) string {
-	shard := a.Shard(p.Cluster.Plan.Shards)
+	shard := p.Cluster.ShardOf(a)
 	if p.Inc == nil || !p.Inc.Owner[shard] {
 		return ""
 	}
@@ -35,6 +35,28 @@ func (p *Proc) noteEra(m *model.Message) {
 	if era := model.EraOf(m.RequestID); era != "" && era == p.Era(m.To) {
 		p.Cluster.Did(scenario.OpDrawn)
 	}
+}
+
+// fillReceipt keeps how to remove the answer to a request under a drawn id, as Engine.fillReceipt
+// does. sole says that there is an answer, and that no other copy of the request can arrive.
+func (p *Proc) fillReceipt(m *model.Message, sole bool) {
+	s := p.Cluster
+	if s.Has(scenario.Receipts) && sole && model.IsDrawnID(m.RequestID) {
+		p.forgets[m.RequestID] = store.RequestKey{Shard: s.ShardOf(m.To), Address: m.To, ID: m.RequestID}
+	}
+}
+
+// TakeReceipt takes the receipt of a client: it has the answer to a request that it has sent once.
+func (p *Proc) TakeReceipt(id string) {
+	key, ok := p.forgets[id]
+	if !ok {
+		return
+	}
+	delete(p.forgets, id)
+	p.Cluster.Did(scenario.OpReceipt)
+	p.Cluster.Ledger.Received(id)
+	p.clerk.acked = append(p.clerk.acked, key)
+	p.clerk.tidy()
 }
 
 // sweepIDs forgets old request ids, as incarnation.sweepOnce of the engine does, and schedules the

@@ -87,7 +87,7 @@ func (p *Proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	for i := range s.Plan.Lanes {
 		cfg := s.Plan.Lane
 		cfg.Ref = store.LaneRef{Node: info.ID, Lane: i, Epoch: reg.Epoch}
-		cfg.Layout, cfg.Lanes, cfg.NewRun = model.NewLayout(s.Plan.Shards, nil), s.Plan.Lanes, p.newRun
+		cfg.Layout, cfg.Lanes, cfg.NewRun = s.Plan.Layout, s.Plan.Lanes, p.newRun
 		if inc.board != nil {
 			cfg.Board = inc.board
 		}
@@ -346,6 +346,7 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 		if err == nil {
 			inc.owners = v.Owners
 			inc.noteDrain(&v)
+			s.noteGroups(&v)
 			inc.alive = inc.alive[:0]
 			for i := range v.Members {
 				inc.alive = append(inc.alive, v.Members[i].ID)
@@ -433,6 +434,7 @@ func (inc *incarnation) acquire(shards []model.ShardID) {
 		Exec: func(done func()) {
 			if got, err = s.Disk.Mem.Acquire(context.Background(), inc.self.ID, inc.epoch, shards); err == nil {
 				inc.checkAlone(got)
+				inc.checkGroups(got)
 				for i := range got {
 					got[i].Foreign = p.foreign[got[i].Shard] || inc.isForeign(got[i].Shard)
 					got[i].Crashed = s.Has(scenario.Killers) && (p.orphans[got[i].Shard] || inc.isOrphaned(got[i].Shard))
@@ -491,7 +493,7 @@ func (inc *incarnation) knock(got []store.AcquiredShard) {
 	s := inc.p.Cluster
 	if s.Has(scenario.DrawnIDs) && !s.Healed && !s.Opts.Calm {
 		s.Visitor.Repeat(inc.p, func(a model.Address) bool {
-			return slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Shard == a.Shard(s.Plan.Shards) })
+			return slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Shard == s.ShardOf(a) })
 		})
 	}
 

@@ -21,8 +21,10 @@ import (
 // (engine/loan). This file runs them, as engine/lending and engine/loans.go do in production. Nodes
 // talk by messages that get lost, arrive late or twice, and overtake each other. After all faults
 // have ended only one process gets new workers, so the tasks of the others end only if slots are
-// lent. What must hold, besides the rules for every task: a worker never lends slots that it does
-// not have, a lent slot comes home (E43), and when everything has ended all slots are home.
+// lent. In some of these seeds nodes also share limits, rates and breakers: the owner of a run
+// counts what lent workers execute for it. What must hold, besides the rules for every task: a
+// worker never lends slots that it does not have, a lent slot comes home (E43), and when everything
+// has ended all slots are home.
 
 // purse is the part of an incarnation that lends and borrows.
 type purse struct {
@@ -84,6 +86,7 @@ func (u *purse) serve() {
 func (u *purse) seen(v *store.View) {
 	u.others = loan.OthersOf(v, u.inc.self.ID)
 	gone := u.debtor.SetMembers(v, u.others)
+	u.inc.board.letGo()
 	u.inc.board.moved = true
 	u.inc.board.Propose()
 	u.GiveBack(gone.Back)
@@ -133,10 +136,10 @@ func (u *purse) freed(shards []model.ShardID) {
 
 // moved tells the workers that this node owns some shards now, or no longer owns them.
 func (u *purse) moved(shards []model.ShardID, ours bool) {
-	count := u.inc.p.Cluster.Plan.Shards
+	s := u.inc.p.Cluster
 	for _, h := range u.own() {
 		in := func(ref model.ClaimRef) bool {
-			moves := slices.Contains(shards, ref.Address.Shard(count))
+			moves := slices.Contains(shards, s.ShardOf(ref.Address))
 			if moves && !ours && !h.abroad.HasClaim(ref) {
 				h.over++ // its lane has just freed the slot, and another claim may have it
 			}
@@ -257,6 +260,7 @@ func (u *purse) polled(from model.NodeID, p *peer.Poll, answer func(*peer.PollRe
 	}
 	b := u.inc.board
 	u.GiveBack(terms.Missing)
+	b.letGo()
 	for _, x := range terms.Lend {
 		b.b.Lend(u.inc.p.Now(), x.Worker, x.Count)
 	}
@@ -376,7 +380,7 @@ func (u *purse) Serving() bool { return !u.inc.ended && u.inc.serving() }
 // Lane implements loan.Party. A shard that is being given up waits for the reports of workers of
 // other nodes.
 func (u *purse) Lane(ref model.ClaimRef) loan.ClaimLane {
-	if shard := ref.Address.Shard(len(u.leaving)); u.leaving[shard] && !u.inc.ended {
+	if shard := u.inc.p.Cluster.ShardOf(ref.Address); u.leaving[shard] && !u.inc.ended {
 		return claimLane{u, u.inc.Shells[int(shard)%len(u.inc.Shells)]}
 	}
 	return lender{u}.Lane(ref)
@@ -438,15 +442,28 @@ func (u *purse) Beat(id queue.WorkerID, ref model.ClaimRef) bool {
 	return ok
 }
 
-// KeptFor implements loan.Board. These seeds have no limits, so nothing counts claims of runs that
-// have moved.
-func (u *purse) KeptFor() map[model.NodeID]bool { return nil }
+// KeptFor implements loan.Board.
+func (u *purse) KeptFor() (nodes map[model.NodeID]bool) {
+	b := u.inc.board
+	if b.keeper == nil {
+		return nil
+	}
+	for id := range b.keeper.g.Orphans() {
+		if g := b.guests[id]; g != nil {
+			if nodes == nil {
+				nodes = map[model.NodeID]bool{}
+			}
+			nodes[g.node] = true
+		}
+	}
+	return nodes
+}
 
 // Hire implements loan.Owner.
 func (u *purse) Hire(w *loan.BorrowedWorker, offer model.TaskOffer, node model.NodeID) loan.Hired {
 	p := u.inc.p
 	p.nextHand++
-	g := &guest{u: u, w: w, id: p.nextHand, name: offer.Name, held: map[model.ClaimRef]bool{}}
+	g := &guest{u: u, w: w, id: p.nextHand, node: node, name: offer.Name, held: map[model.ClaimRef]bool{}}
 	b := u.inc.board
 	b.b.Join(p.Now(), g.id, offer)
 	b.b.Lend(p.Now(), g.id, 0)
@@ -461,6 +478,7 @@ type guest struct {
 	u    *purse
 	w    *loan.BorrowedWorker
 	id   queue.WorkerID
+	node model.NodeID // that lends it
 	name string
 	held map[model.ClaimRef]bool
 }
@@ -506,16 +524,14 @@ func (g *guest) call(c *lane.TaskCall) {
 	case lane.TaskExecute:
 		g.held[c.Ref] = true
 		g.w.Execute(now, []model.Claim{*c.Claim})
-	case lane.TaskStop:
-		if !c.Canceled {
-			delete(g.held, c.Ref)
-		}
+	case lane.TaskStop: // it keeps the claim until its node no longer lists it
 		g.w.Stop(now, c.Ref, c.Canceled)
 	case lane.TaskSettled:
 		switch {
 		case errors.Is(c.Err, lane.ErrLater), errors.Is(c.Err, lane.ErrNotOwner):
 			g.w.Redirect(now, c.Ref)
 		default:
+			g.u.inc.board.settled(c.Ref, queue.Neither)
 			g.w.Settle(now, c.Ref, c.Err)
 		}
 	}
@@ -526,7 +542,7 @@ type lender struct{ *purse }
 
 // Lane implements loan.Host.
 func (n lender) Lane(ref model.ClaimRef) loan.ClaimLane {
-	shard := ref.Address.Shard(len(n.leaving))
+	shard := n.inc.p.Cluster.ShardOf(ref.Address)
 	if n.inc.ended || !n.inc.Owner[shard] {
 		return nil
 	}

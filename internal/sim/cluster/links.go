@@ -95,9 +95,10 @@ func (p *Proc) sendDirectly(q *ask, tried attempt, reply func(*lane.Answer)) {
 			p.Cluster.Did(scenario.OpLinked)
 			p.Cluster.Ledger.Heard(m)
 			if m.Drawn && a.Err == nil && !tried.taken && !now.taken {
-				p.clerk.acked = append(p.clerk.acked, store.RequestKey{Shard: m.To.Shard(p.Cluster.Plan.Shards), Address: m.To, ID: m.RequestID})
+				p.clerk.acked = append(p.clerk.acked, store.RequestKey{Shard: p.Cluster.ShardOf(m.To), Address: m.To, ID: m.RequestID})
 				p.clerk.tidy()
 			}
+			p.fillReceipt(m, q.kind == askSend && a.Err == nil && !tried.taken && !now.taken)
 			reply(a)
 			return
 		}
@@ -126,7 +127,7 @@ func (p *Proc) ask(q *ask, try int, reply func(*lane.Answer, attempt)) {
 		unsent()
 		return
 	}
-	other := inc.believed(q.to.Shard(s.Plan.Shards))
+	other := inc.believed(s.ShardOf(q.to))
 	if other == nil || !s.Healed && s.Chance(0.05) { // sometimes there is no connection
 		unsent()
 		return
@@ -213,7 +214,7 @@ type arrival struct {
 // serve handles a request of another node, as engine/directserve.go does.
 func (inc *incarnation) serve(q *ask, r arrival) {
 	s, p := inc.p.Cluster, inc.p
-	shard := q.to.Shard(s.Plan.Shards)
+	shard := s.ShardOf(q.to)
 	if p.Inc != inc || inc.ended {
 		r.gone()
 		return
@@ -268,7 +269,7 @@ func (inc *incarnation) await(sh *shell, q *ask, c *call) {
 	if err != nil || sure {
 		return
 	}
-	inc.p.look(q.to.Shard(inc.p.Cluster.Plan.Shards), q.to, q.run, func(a *lane.Answer) {
+	inc.p.look(inc.p.Cluster.ShardOf(q.to), q.to, q.run, func(a *lane.Answer) {
 		if a != nil {
 			sh.result(func(model.Time) { sh.Lane.Forget(q.to, c) })
 			c.Finish(a)

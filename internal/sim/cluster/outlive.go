@@ -97,7 +97,7 @@ func (s *Cluster) endReunions() {
 func (s *Cluster) isHeldElsewhere(sh *shell) bool {
 	return slices.ContainsFunc(s.remotes, func(w *worker.Worker) bool {
 		return w.Host != sh.inc.p && !w.Process.Dead && w.HoldsAny(func(a model.Address) bool {
-			return int(a.Shard(s.Plan.Shards))%len(sh.inc.Shells) == sh.index
+			return int(s.ShardOf(a))%len(sh.inc.Shells) == sh.index
 		})
 	})
 }
@@ -112,7 +112,7 @@ func (sh *shell) finishReunion(now model.Time) {
 // heldIn returns what a worker holds in the shards of a lane.
 func (inc *incarnation) heldIn(index int, held []model.HeldRun) (mine []model.HeldRun) {
 	for _, h := range held {
-		if int(h.Address.Shard(len(inc.Owner)))%len(inc.Shells) == index {
+		if int(inc.p.Cluster.ShardOf(h.Address))%len(inc.Shells) == index {
 			mine = append(mine, h)
 		}
 	}

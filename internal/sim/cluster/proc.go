@@ -72,6 +72,8 @@ type Proc struct {
 	foreign map[model.ShardID]bool
 	// orphans has those of them whose last owner has died.
 	orphans map[model.ShardID]bool
+	// forgets has the answers to drawn ids that it removes after a receipt.
+	forgets map[string]store.RequestKey
 
 	drained   bool  // an operator has drained it
 	leaving   bool  // it is shutting down in good order
@@ -125,7 +127,7 @@ func (s *Cluster) Boot(slot int) {
 	}
 
 	s.pids++
-	p := &Proc{Cluster: s, Slot: slot, pid: s.pids, born: s.Now, rate: 1, foreign: map[model.ShardID]bool{}, orphans: map[model.ShardID]bool{}, Newer: s.Upgraded || !s.Plan.Upgrades}
+	p := &Proc{Cluster: s, Slot: slot, pid: s.pids, born: s.Now, rate: 1, foreign: map[model.ShardID]bool{}, orphans: map[model.ShardID]bool{}, forgets: map[string]store.RequestKey{}, Newer: s.Upgraded || !s.Plan.Upgrades}
 	p.Process = s.NewProcess(fmt.Sprintf("n%d.%d", slot, p.pid))
 	if s.Plan.Drift > 0 {
 		p.rate += s.Plan.Drift * (2*float64(s.Random()>>11)/(1<<53) - 1)
@@ -168,6 +170,9 @@ func (p *Proc) info() store.NodeInfo {
 		id[8+i] = byte(p.Cluster.Random())
 	}
 	info := store.NodeInfo{ID: model.NodeID(id), Host: "host", PID: p.pid, Version: "sim", Weight: cluster.DefaultWeight, Drained: p.drained}
+	if p.Cluster.Has(scenario.ShardGroups) {
+		info.Groups = p.Cluster.Plan.Serves[p.Slot]
+	}
 	if p.Cluster.Has(scenario.Drains) {
 		info.Weight = kernel.OneOf(p.Cluster, 1, 50, cluster.DefaultWeight, cluster.DefaultWeight, 400)
 	}

@@ -58,7 +58,7 @@ func (inc *incarnation) sweepDead() {
 			rows, _ = s.Disk.Mem.LoadDeadBefore(context.Background(), mine, now.Add(-s.Plan.KeepDead), inc.swept, page)
 			for _, row := range rows {
 				q := row.Body.Requeued
-				run, _ := s.Disk.Mem.LoadExecution(context.Background(), q.Address.Shard(s.Plan.Shards), q.Address, q.Run)
+				run, _ := s.Disk.Mem.LoadExecution(context.Background(), s.ShardOf(q.Address), q.Address, q.Run)
 				if engine.Purgeable(&row, run, now) {
 					going = append(going, row)
 				}

@@ -57,8 +57,12 @@ func (s *Cluster) takenBy(r rule.Resource) (list []string) {
 }
 
 // givenUp reports whether the owner of a run has decided that a claim of a dead node has ended.
-// That decision may not be durable yet.
+// That decision may not be durable yet. If it is undone, the owner finds the claim again and counts
+// it beside the task that has its permit by then: no worker executes the claim.
 func (s *Cluster) givenUp(r *oracle.Run, ref model.ClaimRef) bool {
+	if s.Claims[ref].Freed {
+		return true
+	}
 	inc := s.lives[s.Ledger.Owner[r.Address.Shard]]
 	if inc == nil || inc.p.counting() != inc.board.keeper {
 		return false
@@ -69,6 +73,24 @@ func (s *Cluster) givenUp(r *oracle.Run, ref model.ClaimRef) bool {
 		return k.knew[ref]
 	}
 	return !p.Found // the gate let the task through again
+}
+
+// freeLost records that the owner of a run frees the permits of a claim of a dead node, because it
+// has decided that the claim has ended.
+func (k *keeper) freeLost(ref model.TaskRef) {
+	inc := k.b.inc
+	s := inc.p.Cluster
+	r := s.Ledger.Runs[ref.Run]
+	if r == nil || s.Ledger.Owner[r.Address.Shard] != inc.self.ID || inc.p.counting() != k {
+		return
+	}
+	t := r.Task(ref.ID)
+	if t == nil || !t.Held || s.Ledger.Nodes[t.Node].Alive {
+		return
+	}
+	if claim := r.Ref(ref.ID, t.Claim); k.knew[claim] {
+		s.Claims[claim].Freed = true
+	}
 }
 
 // sharedLimits checks that a task that a node has let through does not exceed a limit.

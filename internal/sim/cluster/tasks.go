@@ -37,8 +37,9 @@ func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 	}
 }
 
-// Away returns a worker whose slots are lent or taken by claims of other owners, or an empty string
-// if there is none.
+// Away returns a worker whose slots are lent or taken by claims of other owners, or for which the
+// node that made a claim still counts permits; an empty string if there is none. That node learns
+// from the next poll that the worker is done.
 func (s *Cluster) Away() string {
 	for _, p := range s.Procs {
 		if p == nil {
@@ -48,6 +49,9 @@ func (s *Cluster) Away() string {
 			if n := h.abroad.Slots(); n != 0 {
 				return fmt.Sprintf("%d slots of %s", n, h.Offer.Name)
 			}
+		}
+		if p.Inc != nil && p.Inc.purse != nil && len(p.Inc.purse.KeptFor()) > 0 && p.counting() != nil {
+			return "permits that " + p.Inc.name() + " counts"
 		}
 	}
 	return ""

@@ -43,12 +43,12 @@ func (sh *shell) mayGoOn(r *oracle.Run, what string) {
 func (p *Proc) Join(bad bool, version string) {
 	p.nextID++
 	w := &worker.Worker{Oracle: p.Cluster.Oracle, Process: p.Process, Host: p, ID: p.nextID, Bad: bad, Held: map[model.RunID]*worker.Hold{}}
-	w.Offer = model.Offer{Name: "sim", Tenant: scenario.Tenant, Workflows: scenario.Workflows[:], Slots: p.Cluster.Plan.Slots}
+	w.Offer = model.Offer{Name: "sim", Tenant: scenario.Tenant, Workflows: p.Cluster.WorkflowTypes(), Slots: p.Cluster.Plan.Slots}
 
 	if bad {
 		p.Cluster.Hurt(scenario.FaultBadWorker)
 	} else if !p.Cluster.Healed && p.Cluster.Chance(0.2) {
-		w.Offer.Workflows = scenario.Workflows[:1+p.Cluster.Pick(2)]
+		w.Offer.Workflows = p.Cluster.WorkflowTypes()[:1+p.Cluster.Pick(2)]
 	}
 
 	if version == "" {

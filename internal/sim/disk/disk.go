@@ -44,7 +44,7 @@ type lock struct {
 func New(s *oracle.Oracle) *Disk {
 	d := &Disk{s: s, Poison: map[model.Address]bool{}, Corrupt: map[model.Address]bool{}, Lasting: map[model.Address]bool{}, locks: map[fenceKey]*lock{}}
 	d.Mem = memory.New(memory.Options{
-		Shards: s.Plan.Shards, Cluster: "sim", Now: func() time.Time { return s.StoreTime().Std() },
+		Shards: s.Plan.Shards, Groups: s.Plan.Groups, Cluster: "sim", Now: func() time.Time { return s.StoreTime().Std() },
 	})
 	s.Store = d.Mem
 	return d

@@ -178,7 +178,7 @@ func (l *ledger) requeuedFrom(b *store.Batch, id model.RunID) *DeadTask {
 // checkLetterAnswer checks the answer that a user gets to an order for a dead task.
 func (s *Oracle) checkLetterAnswer(o *Op, a *model.Answer) {
 	order := o.Message.DeadTask
-	x := s.Ledger.letters[store.DeadKey{RunKey: store.RunKey{Shard: order.Ref.Address.Shard(s.Plan.Shards), Run: order.Ref.Run}, Task: order.Ref.ID}]
+	x := s.Ledger.letters[store.DeadKey{RunKey: store.RunKey{Shard: s.ShardOf(order.Ref.Address), Run: order.Ref.Run}, Task: order.Ref.ID}]
 	switch order.Do {
 	case model.DeadTaskRequeue:
 		q := s.Ledger.requeues[a.Run]

@@ -291,7 +291,7 @@ func (l *ledger) message(b *store.Batch, row *store.MessageRow) {
 	if want := int64(len(c.Rows) + 1); row.Seq != want {
 		l.Fail("messages from shard %d to shard %d: position %d stands where %d belongs", row.From, row.To, row.Seq, want)
 	}
-	if row.To != row.Message.To.Shard(l.s.Plan.Shards) {
+	if row.To != l.s.ShardOf(row.Message.To) {
 		l.Fail("a message to %s is sent to shard %d", row.Message.To, row.To)
 	}
 	c.Rows = append(c.Rows, *row)

@@ -124,11 +124,11 @@ func (l *ledger) touched(b *store.Batch) (ns []*holding) {
 
 	for _, m := range sentIn(b) {
 		if x := l.answers(m); x != nil {
-			note(store.EntityKey{Shard: x.message.To.Shard(l.s.Plan.Shards), Address: x.message.To})
+			note(store.EntityKey{Shard: l.s.ShardOf(x.message.To), Address: x.message.To})
 		}
 		// an entity may be locked and released again, and then has no other row
 		if m.Kind == model.MessageGrant {
-			note(store.EntityKey{Shard: m.From.Address.Shard(l.s.Plan.Shards), Address: m.From.Address})
+			note(store.EntityKey{Shard: l.s.ShardOf(m.From.Address), Address: m.From.Address})
 		}
 	}
 

@@ -30,7 +30,7 @@ func (s *Oracle) CheckMisuse(o *Op) {
 // request may use the id after that.
 func (s *Oracle) IsForgotten(o *Op) bool {
 	m := &o.Message
-	return s.Ledger.forgotten[store.RequestKey{Shard: m.To.Shard(s.Plan.Shards), Address: m.To, ID: m.RequestID}]
+	return s.Ledger.forgotten[store.RequestKey{Shard: s.ShardOf(m.To), Address: m.To, ID: m.RequestID}]
 }
 
 // Forget records which requests of some shards the store has forgotten, and checks that all of them
@@ -82,6 +82,9 @@ func (l *ledger) Heard(m *model.Message) {
 		l.told[m.RequestID] = true
 	}
 }
+
+// Received records that the server of a client knows that the client has the answer to a request.
+func (l *ledger) Received(id string) { l.told[id] = true }
 
 // Acknowledged applies the removal of remembered answers that their callers have received.
 func (l *ledger) Acknowledged(keys []store.RequestKey) {

@@ -147,7 +147,7 @@ func newLedger(s *Oracle) *ledger {
 func (l *ledger) Address(a model.Address) *Address {
 	x := l.Addresses[a]
 	if x == nil {
-		x = &Address{Name: a, Shard: a.Shard(l.s.Plan.Shards)}
+		x = &Address{Name: a, Shard: l.s.ShardOf(a)}
 		l.Addresses[a] = x
 	}
 	return x

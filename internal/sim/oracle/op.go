@@ -25,6 +25,9 @@ type Op struct {
 	Floor   map[model.RunID]int64 // how many events earlier answers to queries included
 	Misuses bool                  // its request id belongs to another request
 	Shadow  *Op                   // the op that this one repeats with the same request id
+	Copied  bool                  // another request has its request id
+	// a server has learned, or will learn, that the user has the answer
+	Received bool
 	// the state of the entity that a caller had seen before this request
 	Since int
 	Reads int // how often it has read the history again

@@ -50,7 +50,7 @@ func isGranted(b *store.Batch, section model.Link, e *model.Event) bool {
 func (l *ledger) pass(b *store.Batch) {
 	for i := range b.Passed {
 		p := &b.Passed[i]
-		to := p.Message.To.Shard(l.s.Plan.Shards)
+		to := l.s.ShardOf(p.Message.To)
 		l.owns(b, p.From)
 		l.owns(b, to)
 
@@ -94,7 +94,7 @@ func (s *Oracle) CheckBegun(node model.NodeID, entity model.Address, c *model.Op
 	if d == nil {
 		s.Fail("L2: deed %x (%s) of %s begins, and no caller is durable that has asked for it", x.ID, c.Name, entity)
 	}
-	if l.Owner[entity.Shard(s.Plan.Shards)] != node {
+	if l.Owner[s.ShardOf(entity)] != node {
 		return // it was stopped past its lease, and commits nothing
 	}
 	n := l.HoldingOf(entity)

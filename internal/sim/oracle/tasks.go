@@ -27,6 +27,9 @@ type claimed struct {
 	reported bool            // a report has ended it
 	Told     int64           // when its worker first reported; 0 if it has not
 	unsure   bool            // a report may have ended it: its task was being canceled
+	// An owner of its run has decided that it is lost with its node, and has freed its permits.
+	// They may belong to other tasks since, also if the decision was undone.
+	Freed bool
 }
 
 // errandState is the state of a task according to its history.

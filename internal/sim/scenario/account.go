@@ -228,9 +228,9 @@ func (s *Scenario) perform(h *Handover, state *Account, c *Made) *Account {
 		add()
 	case DoSpawn:
 		apply(0)
-		child := model.Address{Tenant: Tenant, Type: Workflows[(int(c.target)%3+1)%len(Workflows)], Key: childKeys[c.target%3]}
+		child := model.Address{Tenant: Tenant, Type: s.workflow(int(c.target)%3 + 1), Key: childKeys[c.target%3]}
 		one(model.Message{Kind: model.MessageStart, To: child, Input: Input(0, 0, 0), Reuse: model.ReuseAlways})
-		one(model.Message{Kind: model.MessageSignal, To: rootAddress(int(c.target) % s.Plan.Keys), Name: SignalNames[c.target%2], Input: SignalPayload(Follows(c.ID, DoSpawn))})
+		one(model.Message{Kind: model.MessageSignal, To: s.rootAddress(int(c.target) % s.Plan.Keys), Name: SignalNames[c.target%2], Input: SignalPayload(Follows(c.ID, DoSpawn))})
 	case DoDelete:
 		c.Result.Output = receipt(h.Stamp, c.ID, 0)
 		c.Changed = state != nil

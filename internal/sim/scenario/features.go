@@ -37,6 +37,8 @@ const (
 	Together                         // nodes read several runs at once
 	DrawnIDs                         // users are clients of servers, and draw request ids in eras
 	Killers                          // some calls of entities kill the process that makes them
+	Receipts                         // clients of servers confirm that they have the answers
+	ShardGroups                      // the store has two shard groups, and nodes serve one or both
 	allFeatures  = iota
 )
 
@@ -109,8 +111,8 @@ var table = [allFeatures]row{
 		about: "all nodes share the limits and breakers, through pages in the store",
 	},
 	{
-		feature: Lending, name: "lending", lots: []lot{{of: 6, at: []uint64{4}}}, needs: Tasks, excludes: Gates, late: true,
-		about: "nodes lend each other slots of their task workers",
+		feature: Lending, name: "lending", lots: []lot{{of: 6, at: []uint64{4}}, {of: 120, at: []uint64{17, 77, 107}}}, needs: Tasks, late: true,
+		about: "nodes lend each other slots of their task workers; gates are shared then",
 	},
 	{
 		feature: Entities, name: "entities", lots: []lot{{of: 6, at: []uint64{0}}, {of: 7, at: []uint64{1}}},
@@ -190,6 +192,14 @@ var table = [allFeatures]row{
 		// A server that keeps calls for the workers of the last owner suspects none of them.
 		feature: Killers, name: "killers", lots: []lot{{of: 42, at: []uint64{12, 30}}, {of: 35, at: []uint64{1, 8}}}, needs: Entities, excludes: Outliving, late: true,
 		about: "users make calls of accounts that kill the process that makes them, also with other calls",
+	},
+	{
+		feature: Receipts, name: "receipts", lots: []lot{{of: 58, at: []uint64{6, 14, 27, 31, 50}}}, needs: DrawnIDs, late: true,
+		about: "clients of servers confirm that they have the answers to drawn ids, and servers remove these answers",
+	},
+	{
+		feature: ShardGroups, name: "shard-groups", lots: []lot{{of: 31, at: []uint64{3, 8, 14, 20, 27}}}, late: true,
+		about: "the store has a shard group beside the default one, and nodes serve one of them or both",
 	},
 }
 

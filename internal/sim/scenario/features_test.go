@@ -34,9 +34,9 @@ func TestFeatures(t *testing.T) {
 func TestForcedFeatures(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Features{
-		"lending":         {On: Lending | Tasks, Off: Gates | SharedGates},
+		"lending":         {On: Lending | Tasks},
 		"labels,-tasks":   {On: Labels, Off: Tasks | DeadOrders | Gates | SharedGates | Lending},
-		"shared-gates":    {On: SharedGates | Gates | Tasks | Retention, Off: Lending | ClockJumps},
+		"shared-gates":    {On: SharedGates | Gates | Tasks | Retention, Off: ClockJumps},
 		"-large-reports,": {Off: LargeReports},
 	} {
 		f, err := ParseFeatures(text)
@@ -50,7 +50,7 @@ func TestForcedFeatures(t *testing.T) {
 		}
 	}
 
-	for _, text := range []string{"unheard-of", "lending,-tasks", "gates,lending"} {
+	for _, text := range []string{"unheard-of", "lending,-tasks", "gates,clock-jumps"} {
 		if f, err := ParseFeatures(text); err == nil {
 			t.Errorf("%q: on %s off %s", text, f.On, f.Off)
 		}

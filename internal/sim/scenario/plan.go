@@ -34,6 +34,9 @@ func (s *Scenario) KeepIDs() time.Duration {
 // plan has the decisions of a seed that are made at the start.
 type plan struct {
 	Shards, Lanes      int
+	Groups             []model.Group // beside the default one
+	Serves             [3][]string   // by slot: the groups whose shards its process takes
+	Layout             model.Layout
 	Ttl, Renew, Margin time.Duration
 	Lane               lane.Config
 	SameHost           bool    // nodes can prove each other's death
@@ -146,6 +149,10 @@ func (s *Scenario) drawPlan() {
 	if s.Has(DrawnIDs) {
 		p.Lane.EraIDs = kernel.OneOf(s, 0, 1, 2, 5)
 	}
+	if s.Has(ShardGroups) {
+		s.drawGroups()
+	}
+	p.Layout = model.NewLayout(p.Shards, p.Groups)
 	if s.Opts.Calm {
 		return
 	}

@@ -237,16 +237,16 @@ func (s *Scenario) drawBlock(root bool) Block {
 }
 
 // Address draws one of the roots.
-func (s *Scenario) Address() model.Address { return rootAddress(s.Pick(s.Plan.Keys)) }
+func (s *Scenario) Address() model.Address { return s.rootAddress(s.Pick(s.Plan.Keys)) }
 
-func rootAddress(i int) model.Address {
-	return model.Address{Tenant: Tenant, Type: Workflows[i%len(Workflows)], Key: RootKeys[i]}
+func (s *Scenario) rootAddress(i int) model.Address {
+	return model.Address{Tenant: Tenant, Type: s.workflow(i), Key: RootKeys[i]}
 }
 
 // ChildAddress draws the address of a child.
 func (s *Scenario) ChildAddress() model.Address {
 	i := s.Pick(s.Plan.children)
-	return model.Address{Tenant: Tenant, Type: Workflows[(i+1)%len(Workflows)], Key: childKeys[i]}
+	return model.Address{Tenant: Tenant, Type: s.workflow(i + 1), Key: childKeys[i]}
 }
 
 // Keys of executions: users start the first ones, programs start children.

@@ -51,6 +51,9 @@ func New(seed uint64, o Options) *Scenario {
 	if s.Has(Tasks) {
 		s.drawFeature(DeadOrders)
 		s.drawFeature(Gates)
+		if s.Has(Gates) && s.Has(Lending) { // only nodes that share a store lend
+			s.features |= SharedGates
+		}
 		for i := range s.errands {
 			s.errands[i] = s.drawErrand()
 		}

@@ -20,7 +20,7 @@ func (u *user) misuse() *action {
 	s := u.s
 	var first []*oracle.Op
 	for _, o := range s.Ops {
-		if m := &o.Message; o.Acked && m.Kind == model.MessageSignal && m.RequestID != "" && o.Shadow == nil && !s.IsForgotten(o) {
+		if m := &o.Message; o.Acked && m.Kind == model.MessageSignal && m.RequestID != "" && o.Shadow == nil && !o.Received && !s.IsForgotten(o) {
 			first = append(first, o)
 		}
 	}
@@ -28,7 +28,9 @@ func (u *user) misuse() *action {
 	if len(first) == 0 {
 		return nil
 	}
-	m := kernel.OneOf(s, first...).Message
+	used := kernel.OneOf(s, first...)
+	used.Copied = true
+	m := used.Message
 	m.Input = u.signal()
 	if s.Chance(0.5) {
 		m.Name = kernel.OneOf(s, scenario.SignalNames[:]...)
@@ -112,6 +114,7 @@ func (u *user) next() {
 		again := *o.Op
 		again.Shadow, again.Index = o.Op, len(s.Ops)
 		s.Ops = append(s.Ops, &again)
+		o.Copied = true
 		twin := *o
 		twin.Op = &again
 		s.After(s.Between(0, 2*kernel.Millisecond), nil, func() { twin.perform(func() {}) })
@@ -147,6 +150,18 @@ func (o *action) hearEra(p *cluster.Proc, a *lane.Answer) {
 	if era := p.Era(o.Message.To); era != "" {
 		o.u.era = era
 	}
+}
+
+// confirm lets the server know that the user has the answer to a request under a drawn id, as
+// internal/remote does. The receipt may get lost. A request that was sent twice has none, because a
+// copy of it may still be on its way.
+func (o *action) confirm(p *cluster.Proc, a *lane.Answer) {
+	s := o.u.s
+	if !s.Has(scenario.Receipts) || a.Err != nil || o.Tries > 1 || o.Shadow != nil || o.Copied || o.Misuses || !model.IsDrawnID(o.Message.RequestID) || s.Chance(0.2) {
+		return
+	}
+	o.Received = true
+	s.After(s.Between(0, 100)*kernel.Millisecond, p.Process, func() { p.TakeReceipt(o.Message.RequestID) })
 }
 
 func (u *user) signal() model.Payload {
@@ -273,7 +288,7 @@ func (u *user) Repeat(p *cluster.Proc, at func(model.Address) bool) {
 	s := u.s
 	var served []*oracle.Op
 	for _, o := range s.Ops {
-		if m := &o.Message; o.Acked && o.Shadow == nil && !o.Misuses && at(m.To) && model.IsDrawnID(m.RequestID) && model.EraOf(m.RequestID) == p.Era(m.To) {
+		if m := &o.Message; o.Acked && o.Shadow == nil && !o.Misuses && !o.Received && at(m.To) && model.IsDrawnID(m.RequestID) && model.EraOf(m.RequestID) == p.Era(m.To) {
 			served = append(served, o)
 		}
 	}
@@ -282,6 +297,7 @@ func (u *user) Repeat(p *cluster.Proc, at func(model.Address) bool) {
 	}
 
 	o := kernel.OneOf(s, served...)
+	o.Copied = true
 	copied := &action{u: u, pinned: p, Op: &oracle.Op{User: o.User, Index: len(s.Ops), Message: o.Message, Shadow: o, Since: o.Since}}
 	s.Ops = append(s.Ops, copied.Op)
 	s.Did(scenario.OpLateCopy)
@@ -330,6 +346,7 @@ func (o *action) perform(then func()) {
 		}
 		answered = true
 		o.hearEra(p, a)
+		o.confirm(p, a)
 		s.Mix(6, uint64(o.Index))
 		o.answer(a, then)
 	}

@@ -50,6 +50,7 @@ func (s *Workload) Settle() {
 // Check compares what is left with what has to be there, and shuts the cluster down.
 func (s *Workload) Check() {
 	s.CheckEnd()
+	s.CheckGroups()
 	s.CheckSilence()
 	s.CheckFlows()
 	s.AwaitOwners()

@@ -115,7 +115,7 @@ func (s *Store) mail(id model.ShardID, now model.Time) bool {
 
 // view returns the cluster: the members sorted by id, and every shard.
 func (s *Store) view(now model.Time) store.View {
-	v := store.View{Now: now, Members: make([]store.Member, len(s.nodes)), Owners: slices.Clone(s.owners), Settings: s.settings.counter}
+	v := store.View{Now: now, Members: make([]store.Member, len(s.nodes)), Owners: slices.Clone(s.owners), Settings: s.settings.counter, Groups: s.info.Groups}
 	for i, n := range s.nodes {
 		v.Members[i] = n.member
 	}

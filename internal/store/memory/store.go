@@ -34,6 +34,9 @@ const DefaultShards = 256
 type Options struct {
 	// Shards is the number of shards. The default is DefaultShards, the maximum model.MaxShards.
 	Shards int
+	// Groups are shard groups beside the default one. Their shards are a part of Shards. The
+	// default is none.
+	Groups []model.Group
 	// Now is the clock that judges leases. The default is time.Now. The store calls it while it
 	// holds its lock, so Now must not call the store.
 	Now func() time.Time
@@ -94,7 +97,7 @@ func New(o Options) *Store {
 		o.Cluster = hex.EncodeToString(id[:])
 	}
 	s := &Store{
-		info:    store.Info{Shards: o.Shards, Cluster: o.Cluster, URL: "memory:", Version: 1},
+		info:    store.Info{Shards: o.Shards, Groups: o.Groups, Cluster: o.Cluster, URL: "memory:", Version: 1},
 		now:     o.Now,
 		owners:  make([]store.ShardOwner, o.Shards),
 		tokens:  make([]int64, o.Shards),
