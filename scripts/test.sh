@@ -159,8 +159,9 @@ proofs() {
 }
 
 step setup scripts/setup.sh
-# Programs without tests. A test of the examples builds the other ones.
-step build go build -o /dev/null ./cmd/...
+# The programs that tests and scripts start.
+export PERDURE_TEST_PROGRAMS=${programs:-$tally}/programs
+step build go build -o "$PERDURE_TEST_PROGRAMS/" ./cmd/... ./examples/remote/worker ./examples/remote/client
 go build -o "$tally/tally" ./scripts/tally
 step "test -race" race
 step "test, whole" whole
