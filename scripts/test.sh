@@ -144,9 +144,11 @@ slowest="$module/internal/flovyn $module/internal/engine $module $module/interna
 race() {
 	CGO_ENABLED=1 PERDURE_TEST_DIAL=also tested race -race -short -parallel 4 -skip "$(listed '^[^ ]+ [^ ]+$')" -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' -- $slowest $(packages -vE "$plain|$heavy")
 }
+# From the end of the list, so that of the two packages perdurevet the short one is in the second
+# round.
 # shellcheck disable=SC2046
 whole() {
-	tested whole -- $(packages -E "$plain|$both") &&
+	tested whole -- $(packages -E "$plain|$both" | sort -r) &&
 		PERDURE_TEST_DIAL=also tested listed -run "$(listed .)" -- $(awk -v m="$module" '!/^#/ { print $1 == "." ? m : m "/" $1 }' scripts/sequential.txt | sort -u)
 }
 # Most of these tests wait for leases, servers and processes, so more of them run at once. The
