@@ -3,6 +3,7 @@
 # worker, starts an execution over HTTP, waits for its result, and reads its history.
 #
 #   scripts/first-curl.sh
+#   PERDURE_TEST_PROGRAMS=dir …    with the programs of this directory instead of new ones
 #
 # It fails if that takes longer than 60 s. The builds do not count.
 set -euo pipefail
@@ -24,10 +25,14 @@ cleanup() {
 }
 trap cleanup EXIT
 
-(cd "$checkout" && go build -o "$dir/" ./cmd/perdure ./examples/remote/worker)
+programs=${PERDURE_TEST_PROGRAMS:-}
+if [ -z "$programs" ]; then
+	programs=$dir
+	(cd "$checkout" && go build -o "$dir/" ./cmd/perdure ./examples/remote/worker)
+fi
 SECONDS=0
 : >"$dir/log"
-(cd "$dir" && exec ./perdure dev --listen 127.0.0.1:0 -- ./worker) >"$dir/log" 2>&1 &
+(cd "$dir" && exec "$programs/perdure" dev --listen 127.0.0.1:0 -- "$programs/worker") >"$dir/log" 2>&1 &
 server=$!
 until grep -q 'the worker is connected' "$dir/log"; do
 	kill -0 "$server" 2>/dev/null || die 'perdure dev has ended'

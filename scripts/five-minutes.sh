@@ -7,6 +7,7 @@
 #   scripts/five-minutes.sh --cold    with an empty module cache and an empty build cache: Go
 #                                     downloads and compiles everything
 #   SLEEP=3 …                         hello sleeps for 3 seconds instead of 10
+#   PERDURE_TEST_PROGRAMS=dir …       with the perdure of this directory instead of a new one
 #
 # It fails if the file has more than 20 non-blank lines, or if everything together takes longer than
 # five minutes.
@@ -55,7 +56,9 @@ fi
 
 # The command line comes from the checkout and uses the caches of this machine, so that the script
 # does not measure its build.
-history() { (cd "$checkout" && go run ./cmd/perdure workflow show --store "file:$project/perdure.db" greet/hello-1); }
+perdure=("${PERDURE_TEST_PROGRAMS:-}/perdure")
+[ -n "${PERDURE_TEST_PROGRAMS:-}" ] || perdure=(go run ./cmd/perdure)
+history() { (cd "$checkout" && "${perdure[@]}" workflow show --store "file:$project/perdure.db" greet/hello-1); }
 GOCACHE=$(go env GOCACHE) GOMODCACHE=$(go env GOMODCACHE)
 if [ "${1:-}" = --cold ]; then
 	fresh=(env "GOCACHE=$dir/cache" "GOMODCACHE=$dir/mod")

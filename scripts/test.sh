@@ -35,6 +35,20 @@ if [ -z "${TMPDIR:-}" ] && [ -d "$scratch" ] && [ "$(df --output=avail -m "$scra
 	fi
 fi
 
+# `go test` links a program for each of 130 packages, which is a fifth of the processor time of the
+# suite. The script keeps these programs, so that the next run links only those whose code has
+# changed. They need 5 GB; if the disk has no room for them, each run links all of them.
+programs=$PWD/.bin/tests
+room() { [ "$(df --output=avail -m "$PWD" 2>/dev/null | tail -n 1)" -ge 8192 ] 2>/dev/null; }
+if room && mkdir -p "$programs"; then
+	find "$programs" -maxdepth 1 -name 'work.*' -mmin +1440 -exec rm -rf {} + # of a run that was killed
+	GOTMPDIR=$(mktemp -d "$programs/work.XXXXXX") # on the same disk, so that go can rename them
+	export GOTMPDIR
+	remove+=("$GOTMPDIR")
+else
+	programs=
+fi
+
 # processor sets $used to the processor time of all commands so far, in seconds. Unlike the clock,
 # it does not count what other programs do on this machine.
 processor() {
@@ -81,16 +95,43 @@ long='/internal/bench$'
 # package, and parts of the end-to-end and transaction suites. `make test-dial` runs all of them,
 # and the examples.
 
-# tested ARGS…: runs `go test` with them. Prints a line per package, and the failures. `.ci/run`
-# runs all checks of `go vet`, so `go test` need not run some of them for each way to compile a
-# package.
+# tested NAME FLAGS… -- PACKAGES…: runs `go test`, and keeps the programs under the name. Prints a
+# line per package, and the failures. `.ci/run` runs all checks of `go vet`, so `go test` need not
+# run some of them for each way to compile a package.
+#
+# A directory has one program of each name, so of packages with the same name (store/postgres and
+# notify/postgres) the second one runs in a second round.
 tally=$(mktemp -d)
 remove+=("$tally")
 results=$tally/results
-# shellcheck disable=SC2086 # flags are meant to be split
-tested() { go test -vet=off -json -timeout 20m ${GOTESTFLAGS:-} "$@" | "$tally/tally" -record "$results"; }
+tested() {
+	local name=$1 flags=() keep=() these rest round
+	shift
+	while [ "$1" != -- ]; do
+		flags+=("$1")
+		shift
+	done
+	shift
+	for ((round = 1; $# > 0; round++)); do
+		these=("$@")
+		rest=()
+		if [ -n "$programs" ]; then
+			keep=(-o "$programs/$name$round/" -ldflags='-s -w')
+			mapfile -t these < <(printf '%s\n' "$@" | awk -F/ '!seen[$0]++ && !named[$NF]++')
+			mapfile -t rest < <(printf '%s\n' "$@" | awk -F/ '!seen[$0]++ && named[$NF]++')
+		fi
+		# shellcheck disable=SC2086 # flags are meant to be split
+		go test -vet=off -json -timeout 20m "${keep[@]}" ${GOTESTFLAGS:-} "${flags[@]}" "${these[@]}" | "$tally/tally" -record "$results" || return
+		set -- "${rest[@]}"
+	done
+}
 
-packages() { go list ./... | grep -vE "$long" | grep "$@"; }
+# packages GREP…: the packages with tests that grep selects. The others are parts of these or of
+# programs, or the step that builds the programs compiles them.
+packages() {
+	go list -f '{{ if or .TestGoFiles .XTestGoFiles }}{{ .ImportPath }}{{ end }}' ./... | grep -vE "^$|$long" | grep "$@"
+}
+module=$(go list -m)
 
 # SQLite is C code that was translated to Go. With the detector it takes eight times as long, and a
 # race in it would not be ours: goroutines never share a connection. The detector still watches the
@@ -98,29 +139,31 @@ packages() { go list ./... | grep -vE "$long" | grep "$@"; }
 #
 # The slowest packages mostly wait for servers. They come first, so that they wait while the others
 # compile. `go test` runs a package once, also when it is named twice.
-slowest='./internal/flovyn ./internal/engine . ./internal/store/postgres'
-# shellcheck disable=SC2046,SC2086 # flags and packages are meant to be split
+slowest="$module/internal/flovyn $module/internal/engine $module $module/internal/store/postgres"
+# shellcheck disable=SC2046,SC2086 # packages are meant to be split
 race() {
-	CGO_ENABLED=1 PERDURE_TEST_DIAL=also tested -race -short -parallel 4 -skip "$(listed '^[^ ]+ [^ ]+$')" -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' $slowest $(packages -vE "$plain|$heavy")
+	CGO_ENABLED=1 PERDURE_TEST_DIAL=also tested race -race -short -parallel 4 -skip "$(listed '^[^ ]+ [^ ]+$')" -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' -- $slowest $(packages -vE "$plain|$heavy")
 }
-# shellcheck disable=SC2046,SC2086
+# From the end of the list, so that of the two packages perdurevet the short one is in the second
+# round.
+# shellcheck disable=SC2046
 whole() {
-	tested $(packages -E "$plain|$both") &&
-		tested -run "$(listed .)" $(awk '!/^#/ { print "./" $1 }' scripts/sequential.txt | sort -u) &&
-		PERDURE_TEST_DIAL=1 tested -run "$(listed '^[.] ')" .
+	tested whole -- $(packages -E "$plain|$both" | sort -r) &&
+		PERDURE_TEST_DIAL=also tested listed -run "$(listed .)" -- $(awk -v m="$module" '!/^#/ { print $1 == "." ? m : m "/" $1 }' scripts/sequential.txt | sort -u)
 }
 # Most of these tests wait for leases, servers and processes, so more of them run at once. The
 # longest package starts first, so that it does not run alone at the end. In short mode the crash
 # walk hits every third call, and two tests of the end-to-end suite leave out a case that takes a
 # minute; `make test-long` runs all of it.
-# shellcheck disable=SC2046,SC2086
+# shellcheck disable=SC2046
 proofs() {
-	PERDURE_TEST_DIAL=also tested -short -p 3 -parallel 6 ./internal/e2e ./internal/store/postgres $(packages -E "$heavy" | grep -v /internal/e2e | sort -r)
+	PERDURE_TEST_DIAL=also tested proofs -short -p 3 -parallel 6 -- "$module/internal/e2e" "$module/internal/store/postgres" $(packages -E "$heavy" | grep -v /internal/e2e | sort -r)
 }
 
 step setup scripts/setup.sh
-# Packages without tests. The tests compile all other packages and link the examples.
-step build go build -o /dev/null ./cmd/...
+# The programs that tests and scripts start.
+export PERDURE_TEST_PROGRAMS=${programs:-$tally}/programs
+step build go build -o "$PERDURE_TEST_PROGRAMS/" ./cmd/... ./examples/remote/worker ./examples/remote/client
 go build -o "$tally/tally" ./scripts/tally
 step "test -race" race
 step "test, whole" whole

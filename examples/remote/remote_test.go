@@ -16,13 +16,9 @@ import (
 // The worker and the client are two programs, and perdure dev is between them.
 func TestTwoPrograms(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", dir, "../../cmd/perdure", "./worker", "./client")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-
-	dev := exec.CommandContext(t.Context(), filepath.Join(dir, "perdure"), "dev", "--store", "file:"+filepath.Join(dir, "shop.db"), "--listen", "127.0.0.1:0")
+	dir := programs(t)
+	store := "file:" + filepath.Join(t.TempDir(), "shop.db")
+	dev := exec.CommandContext(t.Context(), filepath.Join(dir, "perdure"), "dev", "--store", store, "--listen", "127.0.0.1:0")
 	url := strings.Fields(after(t, dev, dev.StderrPipe, "· serving "))[4]
 	url = strings.TrimSuffix(url, ";")
 
@@ -37,6 +33,21 @@ func TestTwoPrograms(t *testing.T) {
 	if err != nil || string(out) != want {
 		t.Errorf("the client printed %q, %v; want %q", out, err, want)
 	}
+}
+
+// programs returns a directory with perdure, worker and client. scripts/test.sh builds them once
+// for several tests, and names the directory.
+func programs(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("PERDURE_TEST_PROGRAMS"); dir != "" {
+		return dir
+	}
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", dir, "../../cmd/perdure", "./worker", "./client")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
 }
 
 // after starts a process and returns the first line it prints that begins with a text. The process

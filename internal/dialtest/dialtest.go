@@ -38,7 +38,8 @@ import (
 //
 //	1      all tests of a suite, on one kind of store each
 //	all    all tests, on all kinds of stores
-//	also   the suite in process first, then a part of it over connections
+//	also   the suite in process first, then a part of it over connections; of a selection of tests
+//	       (-run) all of them
 const Env = "PERDURE_TEST_DIAL"
 
 // over says that apps are opened over connections now.
@@ -74,13 +75,14 @@ func Main(m *testing.M, dir string) Suite { return Suite{m, dir} }
 // fails when no test has opened an app, because then it tests nothing.
 func (s Suite) Run() int {
 	flag.Parse()
-	also := os.Getenv(Env) == "also" && flag.Lookup("test.run").Value.String() == ""
 	if !over.Load() {
-		if code := s.m.Run(); code != 0 || !also {
+		if code := s.m.Run(); code != 0 || os.Getenv(Env) != "also" {
 			return code
 		}
 		over.Store(true)
-		set("test.run", parts[s.dir])
+		if flag.Lookup("test.run").Value.String() == "" {
+			set("test.run", parts[s.dir])
+		}
 	}
 
 	skip := []string{}

@@ -126,7 +126,7 @@ func newDatabase(t testing.TB, admin, template string) string {
 	if err != nil {
 		t.Fatalf("pgtest: $%s: %v", EnvURL, err)
 	}
-	if err := execute(t.Context(), admin, createDatabase(name, template)); err != nil {
+	if err := copyDatabase(t.Context(), admin, name, template); err != nil {
 		t.Fatalf("pgtest: create database: %v", err)
 	}
 
@@ -145,9 +145,27 @@ func newDatabase(t testing.TB, admin, template string) string {
 	return target
 }
 
-// createDatabase returns the statement that copies a template.
-func createDatabase(name, template string) string {
-	return "create database " + pgx.Identifier{name}.Sanitize() + " template " + pgx.Identifier{template}.Sanitize()
+// copyDatabase copies a database. By default PostgreSQL copies it block by block through its
+// buffers and its log, which takes twice the processor time of a copy of the files. A copy of the
+// files has two checkpoints around it, which cost little without fsync and much with it. Servers
+// before PostgreSQL 15 copy the files in any case, and do not know the option.
+func copyDatabase(ctx context.Context, admin, name, template string) error {
+	conn, err := dial(ctx, admin)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	sql := "create database " + pgx.Identifier{name}.Sanitize() + " template " + pgx.Identifier{template}.Sanitize()
+	const look = `select current_setting('server_version_num')::int >= 150000 and not current_setting('fsync')::bool`
+	var files bool
+	if err := conn.QueryRow(ctx, look, pgx.QueryExecModeSimpleProtocol).Scan(&files); err != nil {
+		return err
+	}
+	if files {
+		sql += " strategy file_copy"
+	}
+	_, err = conn.Exec(ctx, sql)
+	return err
 }
 
 // errUnreachable marks a failure to connect, as opposed to a failed statement.
@@ -155,13 +173,21 @@ var errUnreachable = errors.New("server unreachable")
 
 // execute runs one statement on its own connection.
 func execute(ctx context.Context, connURL, sql string) error {
-	conn, err := pgx.Connect(ctx, connURL)
+	conn, err := dial(ctx, connURL)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUnreachable, err)
+		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	_, err = conn.Exec(ctx, sql)
 	return err
+}
+
+func dial(ctx context.Context, connURL string) (*pgx.Conn, error) {
+	conn, err := pgx.Connect(ctx, connURL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnreachable, err)
+	}
+	return conn, nil
 }
 
 // withDatabase replaces the database of a connection URL.

@@ -72,7 +72,7 @@ func (p *Template) on(server *Server) (string, error) {
 // not even one of the autovacuum.
 func (p *Template) make(ctx context.Context) error {
 	admin := p.server.URL("postgres")
-	if err := execute(ctx, admin, createDatabase(p.name, emptyTemplate)); err != nil {
+	if err := copyDatabase(ctx, admin, p.name, emptyTemplate); err != nil {
 		return err
 	}
 	if err := p.Fill(ctx, p.server.URL(p.name)); err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,10 +33,22 @@ type rig struct {
 	url    string
 }
 
-func newRig(t *testing.T, server *pgtest.Server, change ...func(c *postgres.Config)) *rig {
+// newRig makes a rig on a new database of the server of this test process.
+func newRig(t *testing.T, change ...func(c *postgres.Config)) *rig {
 	t.Helper()
-	r := &rig{T: t, url: server.NewDatabase(t)}
-	r.proxy = pgproxy.New(t, server.Addr())
+	url := migrated.URL(t)
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newRigOn(t, url, net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))), change...)
+}
+
+// newRigOn makes a rig on a database of the server with an address.
+func newRigOn(t *testing.T, url, addr string, change ...func(c *postgres.Config)) *rig {
+	t.Helper()
+	r := &rig{T: t, url: url}
+	r.proxy = pgproxy.New(t, addr)
 	good := openURL(t, r.url, change...)
 	r.broken = openURL(t, r.proxy.URL(r.url), change...)
 	r.f = storetest.New(t, good)
@@ -114,7 +128,9 @@ func (r *rig) fenceIsLocked() bool {
 	}
 	defer c.Close(context.Background())
 	var n int
-	const look = `select count(*) from pg_locks where mode = 'RowExclusiveLock' and relation = 'perdure.fences'::regclass`
+	// Tables of databases with the same template have the same number.
+	const look = `select count(*) from pg_locks join pg_database d on d.oid = database
+		where d.datname = current_database() and mode = 'RowExclusiveLock' and relation = 'perdure.fences'::regclass`
 	if err := c.QueryRow(r.Context(), look).Scan(&n); err != nil {
 		r.Fatal(err)
 	}
@@ -149,7 +165,6 @@ func matchRequest(fragment string) func(pgproxy.Request) bool {
 // and nothing is lost or doubled.
 func TestCommitWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, pgtest.Options{})
 	for _, prepared := range []bool{true, false} {
 		for _, c := range []struct {
 			name   string
@@ -165,7 +180,7 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s, prepared %v", c.name, prepared), func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, server, func(c *postgres.Config) { c.NoPrepare, c.Lease = !prepared, 2*time.Second })
+				r := newRig(t, func(c *postgres.Config) { c.NoPrepare, c.Lease = !prepared, 2*time.Second })
 				for range 3 {
 					r.commit(r.batch())
 				}
@@ -214,7 +229,6 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 // if nothing had happened.
 func TestOtherWritesWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, pgtest.Options{})
 	for _, c := range []struct {
 		name, mentions string
 		call           func(r *rig) error
@@ -249,7 +263,7 @@ func TestOtherWritesWhoseAnswerIsLost(t *testing.T) {
 		for _, fault := range []pgproxy.Fault{pgproxy.DropReply, pgproxy.Reset} {
 			t.Run(c.name+", "+fault.String(), func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, server)
+				r := newRig(t)
 				lost := r.proxy.Inject(pgproxy.Rule{Fault: fault, Match: matchRequest(c.mentions)})
 				err := c.call(r)
 				r.f.WantClass(err, store.Unknown)
@@ -267,8 +281,7 @@ func TestOtherWritesWhoseAnswerIsLost(t *testing.T) {
 // The store retries calls that are safe to repeat when their connection breaks.
 func TestReadsAndRenewalsSurviveABrokenConnection(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, pgtest.Options{})
-	r := newRig(t, server)
+	r := newRig(t)
 	r.node.Renew(time.Hour)
 
 	for i, fault := range []pgproxy.Fault{pgproxy.DropReply, pgproxy.Reset} {
@@ -295,8 +308,7 @@ func TestReadsAndRenewalsSurviveABrokenConnection(t *testing.T) {
 // A context that ends in the middle of a call leaves only an unknown outcome.
 func TestCancelledInTheMiddle(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, pgtest.Options{})
-	r := newRig(t, server)
+	r := newRig(t)
 	cause := errors.New("enough")
 	for _, hold := range []pgproxy.Hold{pgproxy.HoldCommit, pgproxy.HoldRequest} {
 		held := r.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Delay, Delay: 200 * time.Millisecond, Match: isFence, Hold: hold})
@@ -326,8 +338,7 @@ func TestCancelledInTheMiddle(t *testing.T) {
 // A deadline counts from the call, even if the server does not answer at all.
 func TestSilentNetwork(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, pgtest.Options{})
-	r := newRig(t, server, func(c *postgres.Config) { c.Lease = time.Second })
+	r := newRig(t, func(c *postgres.Config) { c.Lease = time.Second })
 	r.proxy.Blackhole() // until the end of the calls: they return only if their deadlines count
 	_, err := r.broken.Commit(t.Context(), r.batch())
 	r.f.WantClass(err, store.Unknown)
@@ -352,8 +363,7 @@ func TestSilentNetwork(t *testing.T) {
 // takeover.
 func TestTakeoverEndsASessionThatHoldsItsFence(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, pgtest.Options{})
-	r := newRig(t, server, func(c *postgres.Config) { c.Lease = 2 * time.Second })
+	r := newRig(t, func(c *postgres.Config) { c.Lease = 2 * time.Second })
 	held := r.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Orphan, Delay: time.Hour, Match: isFence, Hold: pgproxy.HoldCommit})
 	_, err := r.broken.Commit(t.Context(), r.batch())
 	r.f.WantClass(err, store.Unknown)
@@ -378,7 +388,7 @@ func TestServerRestart(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			server := pgtest.Start(t, pgtest.Options{Settings: map[string]string{"synchronous_commit": "on"}})
-			r := newRig(t, server)
+			r := newRigOn(t, server.NewDatabase(t), server.Addr())
 			r.node.Renew(time.Hour)
 
 			for range 2 {
@@ -427,7 +437,7 @@ func TestServerRestart(t *testing.T) {
 func TestReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
-	r := newRig(t, server)
+	r := newRigOn(t, server.NewDatabase(t), server.Addr())
 	admin, err := pgx.Connect(t.Context(), r.url)
 	if err != nil {
 		t.Fatal(err)
@@ -482,7 +492,6 @@ func TestReadOnlyServer(t *testing.T) {
 // limits of the statement and of the transaction grow with it.
 func TestCommitHasTimeForItsBytes(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, pgtest.Options{})
 	const size, rate = 768 << 10, 384 << 10 // two seconds; a small batch has 1.6 s
 	for name, limit := range map[string]func(b *store.Batch){
 		"bytes":    func(b *store.Batch) { b.Bytes = size },
@@ -491,7 +500,7 @@ func TestCommitHasTimeForItsBytes(t *testing.T) {
 		for _, prepared := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, ", prepared ", prepared), func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, server, func(c *postgres.Config) { c.Lease, c.NoPrepare = 2*time.Second, !prepared })
+				r := newRig(t, func(c *postgres.Config) { c.Lease, c.NoPrepare = 2*time.Second, !prepared })
 				r.proxy.Throttle(rate)
 				large := r.batch(limit, func(b *store.Batch) { b.Events[0].Event.Output.Data = make([]byte, size) })
 				r.commit(large)
