@@ -263,7 +263,7 @@ func TestServeRefuses(t *testing.T) {
 	oldFile, oldKey, _ := certificateUntil(t, t.TempDir(), time.Now().Add(-time.Minute))
 
 	// Any text may be the name of a claim.
-	tried := map[string]bool{"store": true, "jwt-tenant-claim": true, "jwt-roles-claim": true}
+	tried := map[string]bool{"store": true, "jwt-tenant-claim": true, "jwt-tenants-claim": true, "jwt-roles-claim": true}
 	for _, c := range []struct {
 		want string
 		code int
