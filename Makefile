@@ -65,6 +65,7 @@ test-dial: ## the suites of apps, and the examples, with a server between every 
 fuzz: ## 100,000 malformed inputs each: REST, gRPC, Flovyn, configuration, tokens, the query language, frames between nodes
 	go test -count 1 -timeout 60m -run FuzzRequests ./internal/restapi -rounds=1200
 	go test -count 1 -timeout 60m -run FuzzCalls ./internal/grpcapi -rounds=600
+	go test -count 1 -timeout 60m -run FuzzBundle ./internal/grpcapi -rounds=600
 	go test -count 1 -timeout 60m -run TestMalformedCalls ./internal/flovyn -rounds=1200
 	go test -run XXX -fuzz FuzzConfig -fuzztime 100000x ./internal/cli
 	go test -run XXX -fuzz FuzzToken -fuzztime 100000x ./internal/authn/jwt

@@ -90,6 +90,11 @@ type WatchQuery struct {
 	Key       string
 	// Statuses selects changes after which an execution or a task has one of these.
 	Statuses []Status
+	// Kinds selects what has happened, such as "claimed".
+	Kinds []string
+	// Queues selects tasks of these queues, and the queues themselves. Changes of tasks that do not
+	// say their queue are selected as well.
+	Queues []string
 	// Cursor continues behind a change of an earlier watch. It is useful for about a minute, and in
 	// the same process or server; otherwise the watch begins with "missed".
 	Cursor string
@@ -97,7 +102,10 @@ type WatchQuery struct {
 
 func (q *WatchQuery) request(tenant string) (api.WatchRequest, error) {
 	r := api.WatchRequest{Tenant: tenant, Cursor: q.Cursor}
-	r.Types, r.Key = q.Workflows, q.Key
+	r.Types, r.Key, r.Queues = q.Workflows, q.Key, q.Queues
+	for _, k := range q.Kinds {
+		r.Kinds = append(r.Kinds, model.ChangeKind(k))
+	}
 	for _, c := range q.Classes {
 		r.Classes = append(r.Classes, model.ChangeClass(c))
 	}

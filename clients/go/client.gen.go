@@ -338,6 +338,27 @@ func (e ScheduleBodyKind) Valid() bool {
 	}
 }
 
+// Defines values for ScheduleSetChange.
+const (
+	Changed   ScheduleSetChange = "changed"
+	Created   ScheduleSetChange = "created"
+	Unchanged ScheduleSetChange = "unchanged"
+)
+
+// Valid indicates whether the value is a known member of the ScheduleSetChange enum.
+func (e ScheduleSetChange) Valid() bool {
+	switch e {
+	case Changed:
+		return true
+	case Created:
+		return true
+	case Unchanged:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SchedulesChangeInputBodyVerb.
 const (
 	SchedulesChangeInputBodyVerbPause  SchedulesChangeInputBodyVerb = "pause"
@@ -392,6 +413,27 @@ func (e StartBodyReuse) Valid() bool {
 	case StartBodyReuseIfFailed:
 		return true
 	case StartBodyReuseNever:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SubmitBodyReuse.
+const (
+	SubmitBodyReuseAlways   SubmitBodyReuse = "always"
+	SubmitBodyReuseIfFailed SubmitBodyReuse = "if_failed"
+	SubmitBodyReuseNever    SubmitBodyReuse = "never"
+)
+
+// Valid indicates whether the value is a known member of the SubmitBodyReuse enum.
+func (e SubmitBodyReuse) Valid() bool {
+	switch e {
+	case SubmitBodyReuseAlways:
+		return true
+	case SubmitBodyReuseIfFailed:
+		return true
+	case SubmitBodyReuseNever:
 		return true
 	default:
 		return false
@@ -1050,6 +1092,12 @@ type Event struct {
 type EventLine struct {
 	Input  *Preview `json:"input,omitempty"`
 	Output *Preview `json:"output,omitempty"`
+}
+
+// EventPage defines model for EventPage.
+type EventPage struct {
+	Events []EventLine `json:"events"`
+	Run    string      `json:"run"`
 }
 
 // Execution defines model for Execution.
@@ -1937,11 +1985,66 @@ type ScheduleChanges struct {
 	Items []ScheduleChange `json:"items"`
 }
 
+// ScheduleDefinition defines model for ScheduleDefinition.
+type ScheduleDefinition struct {
+	// Activity Instead of workflow: a task without a workflow
+	Activity *string `json:"activity,omitempty"`
+
+	// App The app that the schedule belongs to
+	App *string `json:"app,omitempty"`
+
+	// CatchUp How late it may start something
+	CatchUp *string `json:"catch_up,omitempty"`
+
+	// Cron When it starts something; or every
+	//
+	// Example: 0 3 * * *
+	Cron  *string    `json:"cron,omitempty"`
+	EndAt *time.Time `json:"end_at,omitempty"`
+
+	// Every Instead of cron: a duration such as 90m
+	Every *string `json:"every,omitempty"`
+
+	// Input Any JSON
+	Input interface{} `json:"input,omitempty"`
+
+	// Jitter Most random delay
+	Jitter *string            `json:"jitter,omitempty"`
+	Labels *map[string]string `json:"labels,omitempty"`
+
+	// Offset How much later than multiples of every
+	Offset *string `json:"offset,omitempty"`
+
+	// Overlap What it does while an earlier execution runs: skip and others, see docs/schedules.md
+	Overlap *string `json:"overlap,omitempty"`
+
+	// PausedAtFirst Create it paused, with this reason
+	PausedAtFirst *string       `json:"paused_at_first,omitempty"`
+	StartAt       *time.Time    `json:"start_at,omitempty"`
+	Task          *TaskSettings `json:"task,omitempty"`
+
+	// Workflow What it starts; or activity
+	//
+	// Example: report
+	Workflow *string `json:"workflow,omitempty"`
+
+	// Zone The time zone of cron; UTC if it is absent
+	Zone *string `json:"zone,omitempty"`
+}
+
 // ScheduleList defines model for ScheduleList.
 type ScheduleList struct {
 	Errors []string       `json:"errors"`
 	Items  []ScheduleBody `json:"items"`
 }
+
+// ScheduleSet defines model for ScheduleSet.
+type ScheduleSet struct {
+	Change ScheduleSetChange `json:"change"`
+}
+
+// ScheduleSetChange defines model for ScheduleSet.Change.
+type ScheduleSetChange string
 
 // ScheduleVerb defines model for ScheduleVerb.
 type ScheduleVerb struct {
@@ -2145,6 +2248,61 @@ type StreamItem struct {
 	Value    interface{} `json:"value"`
 }
 
+// SubmitBody defines model for SubmitBody.
+type SubmitBody struct {
+	// Activity Example: mail
+	Activity string `json:"activity"`
+
+	// AttemptTimeout Longest time of one attempt
+	AttemptTimeout *string `json:"attempt_timeout,omitempty"`
+
+	// Attempts Most attempts; no limit if it is absent
+	Attempts *int64 `json:"attempts,omitempty"`
+
+	// Breaker Its circuit breaker
+	Breaker *string `json:"breaker,omitempty"`
+
+	// Delay How long it waits before the first attempt, such as 90m
+	Delay *string `json:"delay,omitempty"`
+
+	// FairKey A key that gets a fair share of the queue
+	FairKey *string `json:"fair_key,omitempty"`
+
+	// FairWeight The share of the fair key; 1 if it is absent
+	FairWeight *int64 `json:"fair_weight,omitempty"`
+
+	// HeartbeatTimeout Longest time between two heartbeats
+	HeartbeatTimeout *string `json:"heartbeat_timeout,omitempty"`
+
+	// Input Any JSON
+	Input interface{} `json:"input,omitempty"`
+
+	// Key At most one task of an activity has a key; without one, each request is a new task
+	Key    *string            `json:"key,omitempty"`
+	Labels *map[string]string `json:"labels,omitempty"`
+
+	// Limits Limits that apply to the task
+	Limits *[]string `json:"limits,omitempty"`
+
+	// Priority Tasks with a larger number start first
+	Priority *int64 `json:"priority,omitempty"`
+
+	// Queue The queue default, if it is absent
+	Queue *string `json:"queue,omitempty"`
+
+	// Reuse What to do when a closed task has the key; never by default
+	Reuse *SubmitBodyReuse `json:"reuse,omitempty"`
+
+	// ScheduleToClose Longest time of all attempts and the pauses between them
+	ScheduleToClose *string `json:"schedule_to_close,omitempty"`
+
+	// ScheduleToStart Longest wait for a worker
+	ScheduleToStart *string `json:"schedule_to_start,omitempty"`
+}
+
+// SubmitBodyReuse What to do when a closed task has the key; never by default
+type SubmitBodyReuse string
+
 // Tally defines model for Tally.
 type Tally struct {
 	// Groups The largest first, at most 1,000
@@ -2172,6 +2330,45 @@ type TaskLogs struct {
 	Ended bool      `json:"ended"`
 	Lines []LogLine `json:"lines"`
 	Run   string    `json:"run"`
+}
+
+// TaskSettings defines model for TaskSettings.
+type TaskSettings struct {
+	// AttemptTimeout Longest time of one attempt
+	AttemptTimeout *string `json:"attempt_timeout,omitempty"`
+
+	// Attempts Most attempts; no limit if it is absent
+	Attempts *int64 `json:"attempts,omitempty"`
+
+	// Breaker Its circuit breaker
+	Breaker *string `json:"breaker,omitempty"`
+
+	// Delay How long it waits before the first attempt, such as 90m
+	Delay *string `json:"delay,omitempty"`
+
+	// FairKey A key that gets a fair share of the queue
+	FairKey *string `json:"fair_key,omitempty"`
+
+	// FairWeight The share of the fair key; 1 if it is absent
+	FairWeight *int64 `json:"fair_weight,omitempty"`
+
+	// HeartbeatTimeout Longest time between two heartbeats
+	HeartbeatTimeout *string `json:"heartbeat_timeout,omitempty"`
+
+	// Limits Limits that apply to the task
+	Limits *[]string `json:"limits,omitempty"`
+
+	// Priority Tasks with a larger number start first
+	Priority *int64 `json:"priority,omitempty"`
+
+	// Queue The queue default, if it is absent
+	Queue *string `json:"queue,omitempty"`
+
+	// ScheduleToClose Longest time of all attempts and the pauses between them
+	ScheduleToClose *string `json:"schedule_to_close,omitempty"`
+
+	// ScheduleToStart Longest wait for a worker
+	ScheduleToStart *string `json:"schedule_to_start,omitempty"`
 }
 
 // TaskStates defines model for TaskStates.
@@ -2429,6 +2626,12 @@ type WatchChangesParams struct {
 	Workflow *string `form:"workflow,omitempty" json:"workflow,omitempty"`
 	Key      *string `form:"key,omitempty" json:"key,omitempty"`
 
+	// Kind Only what has happened, separated by commas: started, claimed, failed and so on
+	Kind *string `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Queue Only tasks of these queues, separated by commas, and the queues themselves
+	Queue *string `form:"queue,omitempty" json:"queue,omitempty"`
+
 	// Status Only changes after which the run has one of these statuses, separated by commas
 	Status *string `form:"status,omitempty" json:"status,omitempty"`
 
@@ -2669,6 +2872,21 @@ type CancelExecutionParams struct {
 
 	// IdempotencyKey Two requests with the same key are one request
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
+// WatchEventsParams defines parameters for WatchEvents.
+type WatchEventsParams struct {
+	// Run The id of a run; the current run by default
+	Run *string `form:"run,omitempty" json:"run,omitempty"`
+
+	// After Only events behind this position; Last-Event-ID wins
+	After *int64 `form:"after,omitempty" json:"after,omitempty"`
+
+	// Preview Bytes of each value that a line shows
+	Preview *int64 `form:"preview,omitempty" json:"preview,omitempty"`
+
+	// LastEventID The id of the last message that the client has seen
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // ListEventsParams defines parameters for ListEvents.
@@ -3005,6 +3223,12 @@ type ListSchedulesParams struct {
 	App *string `form:"app,omitempty" json:"app,omitempty"`
 }
 
+// SetScheduleParams defines parameters for SetSchedule.
+type SetScheduleParams struct {
+	// DryRun Only say what would change
+	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+}
+
 // ListTicksParams defines parameters for ListTicks.
 type ListTicksParams struct {
 	// From 24 hours ago by default
@@ -3037,6 +3261,12 @@ type ListSessionsParams struct {
 type ListStrandedParams struct {
 	// Cursor The cursor of the page before
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// SubmitTaskParams defines parameters for SubmitTask.
+type SubmitTaskParams struct {
+	// IdempotencyKey Two requests with the same key are one request
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ListSettingsParams defines parameters for ListSettings.
@@ -3179,11 +3409,17 @@ type PauseQueueJSONRequestBody = ReasonBody
 // ChangeSchedulesJSONRequestBody defines body for ChangeSchedules for application/json ContentType.
 type ChangeSchedulesJSONRequestBody = SchedulesChangeInputBody
 
+// SetScheduleJSONRequestBody defines body for SetSchedule for application/json ContentType.
+type SetScheduleJSONRequestBody = ScheduleDefinition
+
 // ChangeScheduleJSONRequestBody defines body for ChangeSchedule for application/json ContentType.
 type ChangeScheduleJSONRequestBody = ScheduleVerb
 
 // CreateSessionJSONRequestBody defines body for CreateSession for application/json ContentType.
 type CreateSessionJSONRequestBody = CreateSessionInputBody
+
+// SubmitTaskJSONRequestBody defines body for SubmitTask for application/json ContentType.
+type SubmitTaskJSONRequestBody = SubmitBody
 
 // CreateTenantJSONRequestBody defines body for CreateTenant for application/json ContentType.
 type CreateTenantJSONRequestBody = CreateTenantInputBody
@@ -3587,6 +3823,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/executions/{workflow}/{key}/cancel (the `CancelExecution` operationId).
 	CancelExecution(ctx context.Context, workflow string, key string, params *CancelExecutionParams, body CancelExecutionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WatchEvents Follow the events of a run as server-sent events, without payloads
+	//
+	// An event `events` has the next events of the run. Its id is the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
+	//
+	// Corresponds with GET /v1/executions/{workflow}/{key}/event-stream (the `WatchEvents` operationId).
+	WatchEvents(ctx context.Context, workflow string, key string, params *WatchEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListEvents Read the events of a run as JSON lines, without payloads
 	//
@@ -4008,6 +4251,20 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/schedules/{name} (the `GetSchedule` operationId).
 	GetSchedule(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// SetScheduleWithBody Create or change a schedule
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/schedules/{name} (the `SetSchedule` operationId).
+	SetScheduleWithBody(ctx context.Context, name string, params *SetScheduleParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetSchedule Create or change a schedule
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/schedules/{name} (the `SetSchedule` operationId).
+	SetSchedule(ctx context.Context, name string, params *SetScheduleParams, body SetScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListTicks List the times of a schedule in a range, with what became of them
 	//
 	// Corresponds with GET /v1/schedules/{name}/ticks (the `ListTicks` operationId).
@@ -4085,6 +4342,20 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/stranded-executions (the `ListStranded` operationId).
 	ListStranded(ctx context.Context, params *ListStrandedParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SubmitTaskWithBody Submit a task without a workflow
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
+	SubmitTaskWithBody(ctx context.Context, params *SubmitTaskParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SubmitTask Submit a task without a workflow
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
+	SubmitTask(ctx context.Context, params *SubmitTaskParams, body SubmitTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListTenants List tenants
 	//
@@ -5031,6 +5302,23 @@ func (c *Client) CancelExecutionWithBody(ctx context.Context, workflow string, k
 // Corresponds with POST /v1/executions/{workflow}/{key}/cancel (the `CancelExecution` operationId).
 func (c *Client) CancelExecution(ctx context.Context, workflow string, key string, params *CancelExecutionParams, body CancelExecutionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCancelExecutionRequest(c.Server, workflow, key, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WatchEvents Follow the events of a run as server-sent events, without payloads
+//
+// An event `events` has the next events of the run. Its id is the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
+//
+// Corresponds with GET /v1/executions/{workflow}/{key}/event-stream (the `WatchEvents` operationId).
+func (c *Client) WatchEvents(ctx context.Context, workflow string, key string, params *WatchEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWatchEventsRequest(c.Server, workflow, key, params)
 	if err != nil {
 		return nil, err
 	}
@@ -6141,6 +6429,40 @@ func (c *Client) GetSchedule(ctx context.Context, name string, reqEditors ...Req
 	return c.Client.Do(req)
 }
 
+// SetScheduleWithBody Create or change a schedule
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/schedules/{name} (the `SetSchedule` operationId).
+func (c *Client) SetScheduleWithBody(ctx context.Context, name string, params *SetScheduleParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetScheduleRequestWithBody(c.Server, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetSchedule Create or change a schedule
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/schedules/{name} (the `SetSchedule` operationId).
+func (c *Client) SetSchedule(ctx context.Context, name string, params *SetScheduleParams, body SetScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetScheduleRequest(c.Server, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListTicks List the times of a schedule in a range, with what became of them
 //
 // Corresponds with GET /v1/schedules/{name}/ticks (the `ListTicks` operationId).
@@ -6349,6 +6671,40 @@ func (c *Client) RebalanceShards(ctx context.Context, reqEditors ...RequestEdito
 // Corresponds with GET /v1/stranded-executions (the `ListStranded` operationId).
 func (c *Client) ListStranded(ctx context.Context, params *ListStrandedParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListStrandedRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SubmitTaskWithBody Submit a task without a workflow
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
+func (c *Client) SubmitTaskWithBody(ctx context.Context, params *SubmitTaskParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSubmitTaskRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SubmitTask Submit a task without a workflow
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
+func (c *Client) SubmitTask(ctx context.Context, params *SubmitTaskParams, body SubmitTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSubmitTaskRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -7455,6 +7811,30 @@ func NewWatchChangesRequest(server string, params *WatchChangesParams) (*http.Re
 		if params.Key != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "key", *params.Key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Kind != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "kind", *params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Queue != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "queue", *params.Queue, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -9404,6 +9784,113 @@ func NewCancelExecutionRequestWithBody(server string, workflow string, key strin
 			}
 
 			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewWatchEventsRequest constructs an http.Request for the WatchEvents method
+func NewWatchEventsRequest(server string, workflow string, key string, params *WatchEventsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "workflow", workflow, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "key", key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/executions/%s/%s/event-stream", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Run != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "run", *params.Run, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Preview != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "preview", *params.Preview, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.LastEventID != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Last-Event-ID", *params.LastEventID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Last-Event-ID", headerParam0)
 		}
 
 	}
@@ -13041,6 +13528,80 @@ func NewGetScheduleRequest(server string, name string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewSetScheduleRequest calls the generic SetSchedule builder with application/json body
+func NewSetScheduleRequest(server string, name string, params *SetScheduleParams, body SetScheduleJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSetScheduleRequestWithBody(server, name, params, "application/json", bodyReader)
+}
+
+// NewSetScheduleRequestWithBody constructs an http.Request for the SetSchedule method, with any body, and a specified content type
+func NewSetScheduleRequestWithBody(server string, name string, params *SetScheduleParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/schedules/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewListTicksRequest constructs an http.Request for the ListTicks method
 func NewListTicksRequest(server string, name string, params *ListTicksParams) (*http.Request, error) {
 	var err error
@@ -13558,6 +14119,61 @@ func NewListStrandedRequest(server string, params *ListStrandedParams) (*http.Re
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewSubmitTaskRequest calls the generic SubmitTask builder with application/json body
+func NewSubmitTaskRequest(server string, params *SubmitTaskParams, body SubmitTaskJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSubmitTaskRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewSubmitTaskRequestWithBody constructs an http.Request for the SubmitTask method, with any body, and a specified content type
+func NewSubmitTaskRequestWithBody(server string, params *SubmitTaskParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/tasks")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
 	}
 
 	return req, nil
@@ -14717,6 +15333,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/executions/{workflow}/{key}/cancel (the `CancelExecution` operationId).
 	CancelExecutionWithResponse(ctx context.Context, workflow string, key string, params *CancelExecutionParams, body CancelExecutionJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelExecutionResponse, error)
 
+	// WatchEventsWithResponse Follow the events of a run as server-sent events, without payloads
+	//
+	// An event `events` has the next events of the run. Its id is the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/executions/{workflow}/{key}/event-stream (the `WatchEvents` operationId).
+	WatchEventsWithResponse(ctx context.Context, workflow string, key string, params *WatchEventsParams, reqEditors ...RequestEditorFn) (*WatchEventsResponse, error)
+
 	// ListEventsWithResponse Read the events of a run as JSON lines, without payloads
 	//
 	// Each line is an event. Perdure-Run is the run, and Perdure-Events how many events it has. A connection that breaks before the end of the reply means that lines are missing.
@@ -15199,6 +15824,20 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/schedules/{name} (the `GetSchedule` operationId).
 	GetScheduleWithResponse(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*GetScheduleResponse, error)
 
+	// SetScheduleWithBodyWithResponse Create or change a schedule
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/schedules/{name} (the `SetSchedule` operationId).
+	SetScheduleWithBodyWithResponse(ctx context.Context, name string, params *SetScheduleParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetScheduleResponse, error)
+
+	// SetScheduleWithResponse Create or change a schedule
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/schedules/{name} (the `SetSchedule` operationId).
+	SetScheduleWithResponse(ctx context.Context, name string, params *SetScheduleParams, body SetScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*SetScheduleResponse, error)
+
 	// ListTicksWithResponse List the times of a schedule in a range, with what became of them
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -15296,6 +15935,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/stranded-executions (the `ListStranded` operationId).
 	ListStrandedWithResponse(ctx context.Context, params *ListStrandedParams, reqEditors ...RequestEditorFn) (*ListStrandedResponse, error)
+
+	// SubmitTaskWithBodyWithResponse Submit a task without a workflow
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
+	SubmitTaskWithBodyWithResponse(ctx context.Context, params *SubmitTaskParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SubmitTaskResponse, error)
+
+	// SubmitTaskWithResponse Submit a task without a workflow
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
+	SubmitTaskWithResponse(ctx context.Context, params *SubmitTaskParams, body SubmitTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*SubmitTaskResponse, error)
 
 	// ListTenantsWithResponse List tenants
 	//
@@ -17324,6 +17977,47 @@ func (r CancelExecutionResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r CancelExecutionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WatchEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r WatchEventsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WatchEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WatchEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WatchEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WatchEventsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -19646,6 +20340,54 @@ func (r GetScheduleResponse) ContentType() string {
 	return ""
 }
 
+type SetScheduleResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ScheduleSet
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SetScheduleResponse) GetJSON200() *ScheduleSet {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SetScheduleResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SetScheduleResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SetScheduleResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SetScheduleResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SetScheduleResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListTicksResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -20209,6 +20951,75 @@ func (r ListStrandedResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListStrandedResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// SubmitTaskResponse200Headers the declared response headers of an HTTP 200 response for SubmitTask
+type SubmitTaskResponse200Headers struct {
+	Location *string
+}
+
+// SubmitTaskResponse201Headers the declared response headers of an HTTP 201 response for SubmitTask
+type SubmitTaskResponse201Headers struct {
+	Location *string
+}
+
+type SubmitTaskResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Started
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Started
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *SubmitTaskResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *SubmitTaskResponse201Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SubmitTaskResponse) GetJSON200() *Started {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r SubmitTaskResponse) GetJSON201() *Started {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SubmitTaskResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SubmitTaskResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SubmitTaskResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SubmitTaskResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SubmitTaskResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -21624,6 +22435,21 @@ func (c *ClientWithResponses) CancelExecutionWithResponse(ctx context.Context, w
 	return ParseCancelExecutionResponse(rsp)
 }
 
+// WatchEventsWithResponse Follow the events of a run as server-sent events, without payloads
+//
+// An event `events` has the next events of the run. Its id is the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/executions/{workflow}/{key}/event-stream (the `WatchEvents` operationId).
+func (c *ClientWithResponses) WatchEventsWithResponse(ctx context.Context, workflow string, key string, params *WatchEventsParams, reqEditors ...RequestEditorFn) (*WatchEventsResponse, error) {
+	rsp, err := c.WatchEvents(ctx, workflow, key, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWatchEventsResponse(rsp)
+}
+
 // ListEventsWithResponse Read the events of a run as JSON lines, without payloads
 //
 // Each line is an event. Perdure-Run is the run, and Perdure-Events how many events it has. A connection that breaks before the end of the reply means that lines are missing.
@@ -22514,6 +23340,32 @@ func (c *ClientWithResponses) GetScheduleWithResponse(ctx context.Context, name 
 	return ParseGetScheduleResponse(rsp)
 }
 
+// SetScheduleWithBodyWithResponse Create or change a schedule
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/schedules/{name} (the `SetSchedule` operationId).
+func (c *ClientWithResponses) SetScheduleWithBodyWithResponse(ctx context.Context, name string, params *SetScheduleParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetScheduleResponse, error) {
+	rsp, err := c.SetScheduleWithBody(ctx, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetScheduleResponse(rsp)
+}
+
+// SetScheduleWithResponse Create or change a schedule
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/schedules/{name} (the `SetSchedule` operationId).
+func (c *ClientWithResponses) SetScheduleWithResponse(ctx context.Context, name string, params *SetScheduleParams, body SetScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*SetScheduleResponse, error) {
+	rsp, err := c.SetSchedule(ctx, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetScheduleResponse(rsp)
+}
+
 // ListTicksWithResponse List the times of a schedule in a range, with what became of them
 //
 // Returns a wrapper object for the known response body format(s).
@@ -22694,6 +23546,32 @@ func (c *ClientWithResponses) ListStrandedWithResponse(ctx context.Context, para
 		return nil, err
 	}
 	return ParseListStrandedResponse(rsp)
+}
+
+// SubmitTaskWithBodyWithResponse Submit a task without a workflow
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
+func (c *ClientWithResponses) SubmitTaskWithBodyWithResponse(ctx context.Context, params *SubmitTaskParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SubmitTaskResponse, error) {
+	rsp, err := c.SubmitTaskWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSubmitTaskResponse(rsp)
+}
+
+// SubmitTaskWithResponse Submit a task without a workflow
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
+func (c *ClientWithResponses) SubmitTaskWithResponse(ctx context.Context, params *SubmitTaskParams, body SubmitTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*SubmitTaskResponse, error) {
+	rsp, err := c.SubmitTask(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSubmitTaskResponse(rsp)
 }
 
 // ListTenantsWithResponse List tenants
@@ -24297,6 +25175,35 @@ func ParseCancelExecutionResponse(rsp *http.Response) (*CancelExecutionResponse,
 	}
 
 	response := &CancelExecutionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWatchEventsResponse parses an HTTP response from a WatchEventsWithResponse call
+func ParseWatchEventsResponse(rsp *http.Response) (*WatchEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WatchEventsResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -25943,6 +26850,39 @@ func ParseGetScheduleResponse(rsp *http.Response) (*GetScheduleResponse, error) 
 	return response, nil
 }
 
+// ParseSetScheduleResponse parses an HTTP response from a SetScheduleWithResponse call
+func ParseSetScheduleResponse(rsp *http.Response) (*SetScheduleResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SetScheduleResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ScheduleSet
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListTicksResponse parses an HTTP response from a ListTicksWithResponse call
 func ParseListTicksResponse(rsp *http.Response) (*ListTicksResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -26348,6 +27288,69 @@ func ParseListStrandedResponse(rsp *http.Response) (*ListStrandedResponse, error
 		}
 		response.ApplicationproblemJSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseSubmitTaskResponse parses an HTTP response from a SubmitTaskWithResponse call
+func ParseSubmitTaskResponse(rsp *http.Response) (*SubmitTaskResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SubmitTaskResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Started
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Started
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers SubmitTaskResponse200Headers
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers SubmitTaskResponse201Headers
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers201 = &headers
 	}
 
 	return response, nil

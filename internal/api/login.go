@@ -16,6 +16,8 @@ const (
 type LoginRequest struct {
 	// Tenant of the caller; empty for an admin.
 	Tenant string
+	// Tenants are those that the caller may choose; nil for one that has only Tenant.
+	Tenants []string
 	// Caller is the name of the caller, and Roles are its roles.
 	Caller string
 	Roles  []string

@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -24,7 +25,8 @@ const (
 	// SessionHeader has the secret of a session, from the cookie of a browser. A door of HTTP sets
 	// it. No client can send a header with this name.
 	SessionHeader = ":session"
-	// TenantHeader chooses the tenant. Only a caller with an admin key may use it.
+	// TenantHeader chooses the tenant. Only a caller with an admin key, or with several tenants,
+	// may use it.
 	TenantHeader = "perdure-tenant"
 )
 
@@ -32,6 +34,9 @@ const (
 type Identity struct {
 	// Tenant that the caller acts in.
 	Tenant string
+	// Tenants are those that the caller may choose, if there are several; Tenant is one of them.
+	// Nil for a caller that has one tenant, and for an admin, who may choose any.
+	Tenants []string
 	// Name of the caller, for logs and people.
 	Name string
 	// Admin tells whether the caller has an admin key.
@@ -160,6 +165,19 @@ func onlyTenant(header map[string][]string, own string) error {
 		err = fault.New(fault.Denied, "only a caller with an admin key may choose the tenant")
 	}
 	return err
+}
+
+// ownTenant returns the tenant that a caller chooses among its own, or the first argument if it
+// chooses none.
+func ownTenant(header map[string][]string, otherwise string, own []string) (string, error) {
+	if len(own) == 0 {
+		return otherwise, onlyTenant(header, otherwise)
+	}
+	tenant, err := anyTenant(header, otherwise)
+	if err == nil && !slices.Contains(own, tenant) {
+		err = fault.New(fault.Denied, "the caller may not act in tenant %s", tenant)
+	}
+	return tenant, err
 }
 
 // bearer returns the key of a request.

@@ -67,20 +67,22 @@ func (r *Keyring) Set(keys []Key, disabled map[string]bool) {
 	r.setting.Lock()
 	defer r.setting.Unlock()
 	r.mu.Lock()
+	before := r.disabled
 	r.disabled = disabled
 	r.mu.Unlock()
-	r.endLogins(func(l *Login) error {
-		if disabled[l.Tenant] && !l.Admin() {
-			return errDisabled(l.Tenant)
+	// A caller with several tenants may go on in the others, with a new call.
+	why := func(admin bool, tenant string, several []string) error {
+		switch gone := newlyDisabled(several, before, disabled); {
+		case admin:
+		case gone != "":
+			return errDisabled(gone)
+		case len(several) == 0 && disabled[tenant]:
+			return errDisabled(tenant)
 		}
 		return nil
-	})
-	r.endTokens(func(t *Token) error {
-		if disabled[t.Tenant] && !t.Admin {
-			return errDisabled(t.Tenant)
-		}
-		return nil
-	})
+	}
+	r.endLogins(func(l *Login) error { return why(l.Admin(), l.Tenant, l.Tenants) })
+	r.endTokens(func(t *Token) error { return why(t.Admin, t.Tenant, t.Tenants) })
 
 	old := maps.Clone(*r.all.Load())
 	next := make(map[string]*credential, len(keys))

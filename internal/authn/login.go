@@ -30,6 +30,8 @@ type Login struct {
 	Tenant string `json:"-"`
 	// Sum is the SHA-256 digest of the secret, which has 260 random bits.
 	Sum []byte `json:"sum"`
+	// Tenants are those that the caller may choose; nil for one that has only Tenant.
+	Tenants []string `json:"tenants,omitempty"`
 	// Name and Roles are those of the caller that has signed in.
 	Name  string   `json:"name"`
 	Roles []string `json:"roles,omitempty"`
@@ -167,12 +169,12 @@ func (r *Keyring) authenticateLogin(secret string, header map[string][]string) (
 	if err != nil {
 		return Identity{}, err
 	}
-	who := Identity{Tenant: l.Tenant, Name: l.Name, Admin: l.Admin(), Roles: l.Roles, Valid: valid}
+	who := Identity{Tenant: l.Tenant, Tenants: l.Tenants, Name: l.Name, Admin: l.Admin(), Roles: l.Roles, Valid: valid}
 	who.Credential = Credential{Kind: BySession, ID: l.ID, Expires: l.Expires}
 	if who.Admin {
 		who.Tenant, err = anyTenant(header, r.static.Load().tenant)
 	} else {
-		err = onlyTenant(header, l.Tenant)
+		who.Tenant, err = r.enabledTenant(header, l.Tenant, l.Tenants)
 	}
 	if err != nil {
 		return Identity{}, err
@@ -187,7 +189,7 @@ func (r *Keyring) parent(l *login) (context.Context, error) {
 	disabled, trusts := r.disabled[l.Tenant], r.trusts
 	r.mu.Unlock()
 	switch c := l.Credential; {
-	case disabled && !l.Admin():
+	case disabled && !l.Admin() && len(l.Tenants) == 0:
 		return nil, errDisabled(l.Tenant)
 	case c.Kind == ByStatic && c.ID != r.static.Load().mark():
 		return nil, errNoSession

@@ -26,8 +26,10 @@ type Verifier interface {
 type Token struct {
 	// Tenant, Name, Roles and Admin are those of the caller.
 	Tenant, Name string
-	Roles        []string
-	Admin        bool
+	// Tenants are those that the caller may choose; nil for one that has only Tenant.
+	Tenants []string
+	Roles   []string
+	Admin   bool
 	// Signer is the id of the key that has signed the token.
 	Signer string
 	// Expires is when the token ends.
@@ -60,18 +62,42 @@ func (r *Keyring) authenticateToken(secret string, header map[string][]string) (
 		return Identity{}, err
 	}
 
-	who := Identity{Tenant: t.token.Tenant, Name: t.token.Name, Admin: t.token.Admin, Roles: t.token.Roles, Older: true, Valid: t.valid}
+	who := Identity{Tenant: t.token.Tenant, Tenants: t.token.Tenants, Name: t.token.Name, Admin: t.token.Admin, Roles: t.token.Roles, Older: true, Valid: t.valid}
 	who.Credential = Credential{Kind: ByToken, ID: t.token.Signer, Expires: model.TimeOf(t.token.Expires)}
 	if who.Admin {
 		who.Tenant, err = anyTenant(header, r.static.Load().tenant)
 	} else {
-		err = onlyTenant(header, who.Tenant)
+		who.Tenant, err = r.enabledTenant(header, who.Tenant, who.Tenants)
 	}
 
 	if err != nil {
 		return Identity{}, err
 	}
 	return who, nil
+}
+
+// enabledTenant is ownTenant, and refuses a tenant that is disabled.
+func (r *Keyring) enabledTenant(header map[string][]string, otherwise string, own []string) (string, error) {
+	tenant, err := ownTenant(header, otherwise, own)
+	if err != nil {
+		return "", err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.disabled[tenant] {
+		return "", errDisabled(tenant)
+	}
+	return tenant, nil
+}
+
+// newlyDisabled returns the first of some tenants that was enabled before; empty for none.
+func newlyDisabled(tenants []string, before, now map[string]bool) string {
+	for _, tenant := range tenants {
+		if now[tenant] && !before[tenant] {
+			return tenant
+		}
+	}
+	return ""
 }
 
 // verify returns the result for a token, from memory if it is there.
@@ -92,8 +118,10 @@ func (r *Keyring) verify(secret string, now time.Time) (*verified, error) {
 		return nil, err
 	}
 	if !token.Admin {
-		if err := checkTenant(token.Tenant); err != nil {
-			return nil, fault.New(fault.Unauthenticated, "the token: %w", err)
+		for _, tenant := range append([]string{token.Tenant}, token.Tenants...) {
+			if err := checkTenant(tenant); err != nil {
+				return nil, fault.New(fault.Unauthenticated, "the token: %w", err)
+			}
 		}
 	}
 	return r.remember(sum, token, now)
@@ -111,7 +139,7 @@ func (r *Keyring) remember(sum [sha256.Size]byte, token Token, now time.Time) (*
 	if known := r.tokens[sum]; known != nil {
 		return known, context.Cause(known.valid)
 	}
-	if r.disabled[token.Tenant] && !token.Admin {
+	if r.disabled[token.Tenant] && !token.Admin && len(token.Tenants) == 0 {
 		return nil, errDisabled(token.Tenant)
 	}
 	if len(r.tokens) >= maxTokens {

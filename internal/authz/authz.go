@@ -175,5 +175,6 @@ func Check(methods, operations []string) error {
 		return nil
 	}
 	slices.Sort(missing)
-	return fault.New(fault.Internal, "the table of actions has no row for %s", strings.Join(missing, ", "))
+	return fault.WithHint(fault.New(fault.Invalid, "the table of actions has no row for %s", strings.Join(missing, ", ")),
+		"this build is not complete: use another one, and report it")
 }

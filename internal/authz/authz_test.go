@@ -77,7 +77,7 @@ func TestTableIsComplete(t *testing.T) {
 func TestCheckNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	err := authz.Check([]string{"/perdure.v1.ClientService/Start", "/x.Y/Z"}, []string{"start-execution", "do-harm"})
-	if !fault.Is(err, fault.Internal) || !strings.Contains(err.Error(), "no row for /x.Y/Z, do-harm") {
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "no row for /x.Y/Z, do-harm") {
 		t.Error(err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"charm.land/fang/v2"
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/bench"
@@ -64,6 +65,8 @@ type options struct {
 	machine machine
 	// wrap changes the store of a server, for tests.
 	wrap func(store.Store) store.Store
+	// services adds gRPC services to a server, for tests.
+	services func(grpc.ServiceRegistrar)
 	// connect opens a store. Tests replace it by prepared answers.
 	connect func(ctx context.Context, c node.Config) (session, error)
 	// connectInside opens a store and never a connection to the program that has it.

@@ -56,7 +56,7 @@ $PERDURE_STORE instead, and only watches.`,
 // dev serves a store on loopback while a program runs, or until the command is interrupted.
 func (o *options) dev(ctx context.Context, listen string, args []string) error {
 	if !isLoopback(listen) {
-		return fault.WithHint(fault.New(fault.Invalid, "dev asks for no keys, so it listens on loopback only, and %s is not", listen), "use perdure serve")
+		return refuseStart(fault.WithHint(fault.New(fault.Invalid, "dev asks for no keys, so it listens on loopback only, and %s is not", listen), "use perdure serve"))
 	}
 	policies, err := readPolicies("")
 	if err != nil {
@@ -66,7 +66,7 @@ func (o *options) dev(ctx context.Context, listen string, args []string) error {
 	cfg.Node = node.Config{URL: o.store, Schema: o.schema, Log: o.log(), Version: Version()}
 	s, unregister, err := startServer(ctx, cfg)
 	if err != nil {
-		return err
+		return refuseStart(err)
 	}
 
 	fmt.Fprintf(o.Err, `· serving %s at %s; metrics at http://%s/metrics

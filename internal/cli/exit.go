@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/node"
 )
 
 // exit is an exit code, its meaning, and the kinds of errors that have it. Exit codes are part of
@@ -14,6 +16,30 @@ type exit struct {
 	code  int
 	means string
 	kinds []fault.Kind
+}
+
+// exitRefused is the exit code of a refusal. It is EX_CONFIG of sysexits.h, which service managers
+// know.
+const exitRefused = 78
+
+// refusal is why a server does not start. Starting it again does not help before an operator has
+// changed a setting, the machine or the store.
+type refusal struct{ error }
+
+// Unwrap returns the reason.
+func (r refusal) Unwrap() error { return r.error }
+
+// refuseStart returns the error of a server that does not start. It is a refusal unless the reason
+// may end by itself: a store that does not answer, an address that is taken, an interrupt.
+func refuseStart(err error) error {
+	if err == nil {
+		return nil
+	}
+	passing := []fault.Kind{fault.Unavailable, fault.Timeout, fault.Canceled, fault.Exhausted, fault.Internal}
+	if slices.Contains(passing, fault.KindOf(err)) && !node.StoreReadOnly(err) {
+		return err
+	}
+	return refusal{err}
 }
 
 // exits are all exit codes. Errors of any other kind have code 1.
@@ -29,12 +55,16 @@ var exits = []exit{
 	{8, "a limit is reached", []fault.Kind{fault.Exhausted}},
 	{9, "blocked or paused", []fault.Kind{fault.Blocked}},
 	{10, "stored data is damaged", []fault.Kind{fault.Corrupt}},
+	{exitRefused, "the server refuses to start", nil},
 	{130, "interrupted, or not confirmed", []fault.Kind{fault.Canceled}},
 }
 
 func exitCode(err error) int {
 	if err == nil {
 		return 0
+	}
+	if _, ok := errors.AsType[refusal](err); ok {
+		return exitRefused
 	}
 	for _, e := range exits {
 		if slices.Contains(e.kinds, fault.KindOf(err)) {

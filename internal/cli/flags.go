@@ -42,6 +42,18 @@ func (f spanFlag) Set(text string) error {
 	return nil
 }
 
+// spanOrNone is a flag for a positive duration, or 0 for none.
+type spanOrNone struct{ spanFlag }
+
+// Set parses the typed value.
+func (f spanOrNone) Set(text string) error {
+	if d, err := time.ParseDuration(text); err == nil && d == 0 {
+		*f.to = 0
+		return nil
+	}
+	return f.spanFlag.Set(text)
+}
+
 // countFlag is a number that must not be negative.
 type countFlag struct{ to *int }
 

@@ -60,6 +60,9 @@ func (k *staticKey) roles() []string {
 	return nil
 }
 
+// skipVariables switch off the verification of signatures, in the contract only.
+var skipVariables = []string{"FLOVYN_SECURITY_JWT_SKIP_SIGNATURE_VERIFICATION", "JWT_SKIP_SIGNATURE_VERIFICATION"}
+
 // readContract reads the file and then the environment, which wins.
 func readContract(getenv func(string) string) (*contract, error) {
 	c := &contract{ServerPort: 8000, GRPCPort: 9090}
@@ -101,7 +104,7 @@ func readContract(getenv func(string) string) (*contract, error) {
 		on := !isFalse(text)
 		c.Auth.Enabled = &on
 	}
-	for _, name := range []string{"FLOVYN_SECURITY_JWT_SKIP_SIGNATURE_VERIFICATION", "JWT_SKIP_SIGNATURE_VERIFICATION"} {
+	for _, name := range skipVariables {
 		if text := getenv(name); text != "" && !isFalse(text) {
 			c.Auth.JWT.SkipVerification = true
 		}
@@ -157,11 +160,11 @@ type authenticator interface {
 func (o *options) serveFlovyn(ctx context.Context, f *serveFlags) error {
 	c, err := readContract(os.Getenv)
 	if err != nil {
-		return err
+		return refuseStart(err)
 	}
 	cfg, stop, err := o.checkFlovyn(ctx, f, c)
 	if err != nil {
-		return err
+		return refuseStart(err)
 	}
 	defer stop()
 	return o.runServer(ctx, f, cfg)

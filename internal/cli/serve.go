@@ -38,6 +38,10 @@ import (
 // users of the machine can read the arguments of a process.
 const adminKeyVariable = "PERDURE_ADMIN_KEY"
 
+// defaultCallRate is how many calls of one caller in a second a server serves. A server does not
+// reach it on two processors; it is there so that one caller cannot use up a large machine.
+const defaultCallRate = 50_000
+
 // serveFlags are the flags of serve.
 type serveFlags struct {
 	listen, keyFile, cert, certKey string
@@ -60,6 +64,8 @@ type serveFlags struct {
 	reloads                        *reloader      // what the server reads again
 	retainAudit                    time.Duration
 	nats                           nats.Config
+	useProxy                       bool
+	connections, callRate          int
 }
 
 func newServe(o *options) *cobra.Command {
@@ -80,7 +86,7 @@ Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, err := configure(cmd, f.config)
 			if err != nil {
-				return err
+				return refuseStart(err)
 			}
 			f.from, f.command = from, cmd
 			if f.flovyn {
@@ -105,16 +111,19 @@ Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or
 	flags.StringVar(&f.clientCA, "tls-client-ca", "", "file of the certificates that sign those of clients; clients then need one")
 	f.tokens.add(flags)
 	flags.BoolVar(&f.plain, "allow-plaintext", false, "accept connections from other machines without TLS")
-	flags.BoolVar(&f.production, "production", false, "refuse what is only good enough for development: a superuser of the database, passwords on the command line, and a Flovyn contract without authentication")
+	flags.BoolVar(&f.production, "production", false, "refuse what is only good enough for development: a superuser of the database, limits that are switched off, and a Flovyn contract without authentication; do not serve gRPC reflection")
 	flags.BoolVar(&f.noMigrate, "no-migrate", false, "refuse a store whose schema is not up to date, instead of upgrading it")
 	flags.Var(span(&f.grace, 30*time.Second), "worker-grace", "how long to keep what a worker holds whose connection has broken")
 	flags.Var(span(&f.drain, 20*time.Second), "drain-timeout", "how long running calls may take when the server stops")
 	flags.Var(span(&f.storeWait, 30*time.Second), "store-wait", "how long to try again at start while the database does not answer")
 	flags.Var(span(&f.lease, 0), "lease", "how long other nodes wait before they take over from this one (default 10s)")
-	flags.Var(span(&f.retainAudit, node.DefaultRetainAudit), "retain-audit", "how long the audit log keeps entries; 0 for no limit")
+	flags.Var(spanOrNone{span(&f.retainAudit, node.DefaultRetainAudit)}, "retain-audit", "how long the audit log keeps entries; 0 for no limit")
 	flags.StringVar(&f.nats.URL, "nats", "", "URL of NATS servers that carry hints between servers and changes to subscribers, such as nats://localhost:4222 ($PERDURE_NATS)")
 	flags.StringVar(&f.nats.Credentials, "nats-credentials", "", "file with the credentials of a NATS user")
 	flags.StringVar(&f.nats.Prefix, "nats-prefix", nats.DefaultPrefix, "first words of the subjects on NATS")
+	flags.IntVar(&f.connections, "max-connections", node.DefaultConnections, "most open connections; 0 for no limit")
+	flags.IntVar(&f.callRate, "call-rate", defaultCallRate, "most calls of one caller in a second; 0 for no limit")
+	flags.BoolVar(&f.useProxy, "use-proxy", false, "make HTTP requests through the proxy of the environment ($HTTPS_PROXY); without it, the server refuses to start when there is one")
 	flags.StringVar(&f.collector, "otlp-endpoint", "", "URL of an OpenTelemetry collector for metrics and spans, such as http://localhost:4318 ($OTEL_EXPORTER_OTLP_ENDPOINT)")
 	flags.BoolVar(&f.tenantMetrics, "metrics-by-tenant", false, "add the tenant as a label to the metrics of workflows, tasks, queues, limits and entities")
 	flags.BoolVar(&f.flovyn, "flovyn-contract", false, "take the configuration as containers of Flovyn servers do: $DATABASE_URL, $SERVER_PORT, $GRPC_SERVER_PORT, $CONFIG_FILE")
@@ -128,7 +137,7 @@ Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or
 func (o *options) serve(ctx context.Context, f *serveFlags) error {
 	parts, err := o.checkServe(ctx, f)
 	if err != nil {
-		return err
+		return refuseStart(err)
 	}
 	defer parts.stop()
 	log, secure := parts.log, parts.secure
@@ -142,7 +151,7 @@ func (o *options) serve(ctx context.Context, f *serveFlags) error {
 func (o *options) nodeConfig(f *serveFlags, log *slog.Logger) node.Config {
 	return node.Config{
 		URL: o.store, Schema: o.schema, Log: log, Version: Version(), NoMigrate: f.noMigrate, LeaseTTL: f.lease, PeerListen: f.peerListen, PeerAdvertise: f.peerAdvertise, NoPeerLink: f.noPeerLink, Weight: f.weight, Groups: splitList(f.groups),
-		Production: f.production, Wrap: o.wrap,
+		Production: f.production, Private: true, Wrap: o.wrap, FileSystem: o.machine.fileSystem,
 	}
 }
 
@@ -163,6 +172,10 @@ func (o *options) runServer(ctx context.Context, f *serveFlags, cfg node.ServerC
 			return nats.Open(c)
 		}
 	}
+	cfg.Services = o.services
+	if cfg.MaxConnections, cfg.CallRate = f.connections, f.callRate; f.connections == 0 {
+		cfg.MaxConnections = -1 // no limit
+	}
 	o.machine.limitMemory(log)
 	defer o.machine.floorHeap()()
 	cfg.AccessLog, cfg.AdminListen, cfg.Profiles = f.accessLog, f.adminListen, profiler()
@@ -172,11 +185,11 @@ func (o *options) runServer(ctx context.Context, f *serveFlags, cfg node.ServerC
 	}
 	export, err := f.export(ctx, &cfg)
 	if err != nil {
-		return err
+		return refuseStart(err)
 	}
 	s, stop, err := startServerWithin(ctx, cfg, f.storeWait)
 	if err != nil {
-		return errors.Join(err, export(ctx))
+		return errors.Join(refuseStart(err), export(ctx))
 	}
 	if s.AdminAddr() != nil {
 		log.Info("profiles are at /debug/pprof", "address", s.AdminAddr().String())

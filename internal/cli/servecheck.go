@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 
@@ -38,6 +39,7 @@ func (o *options) checkServe(ctx context.Context, f *serveFlags) (*serveParts, e
 
 	p := &serveParts{}
 	o.checkEveryServer(f, p, o.store, add)
+	add("", checkSignatures(os.Getenv))
 	listen := checkListen("--listen", f.listen)
 	add("listen", listen)
 	auth, err := adminAuth(f.keyFile)
@@ -85,9 +87,7 @@ func (o *options) checkEveryServer(f *serveFlags, p *serveParts, url string, add
 	var err error
 	p.log, p.level, err = o.serverLog(f.logs)
 	add("log_format", err)
-	if p.log != nil {
-		add("store", f.checkPassword(url, p.log))
-	}
+	add("store", f.checkPassword(url))
 
 	p.policies, err = readPolicyFile(f.policies, p.log)
 	add("policies", err)
@@ -95,10 +95,55 @@ func (o *options) checkEveryServer(f *serveFlags, p *serveParts, url string, add
 	if f.accessLog < 0 {
 		add("access_log", fault.New(fault.Invalid, "--access-log is %d, must be >= 0", f.accessLog))
 	}
+	for _, l := range f.limits() {
+		add(l.key, f.checkLimit(l))
+	}
 	add("nats", f.checkNATS())
+	add("use_proxy", o.machine.checkProxies(f))
 	if f.adminListen != "" {
 		add("admin_listen", f.checkAdminListen())
 	}
+}
+
+// checkSignatures refuses variables that ask for tokens whose signatures nobody checks. Only the
+// Flovyn contract has such a switch. Without the refusal, an operator could take the server for one
+// that has it.
+func checkSignatures(getenv func(string) string) error {
+	for _, name := range skipVariables {
+		if text := getenv(name); text != "" && !isFalse(text) {
+			return fault.WithHint(fault.New(fault.Invalid, "$%s is set, and this server verifies every signature", name),
+				"unset it; only --flovyn-contract has this switch, for tests")
+		}
+	}
+	return nil
+}
+
+// bound is a limit of a server that 0 switches off.
+type bound struct {
+	key   string
+	value int64
+	next  string // what to do about 0 in production
+}
+
+// limits returns the limits of the server that 0 switches off.
+func (f *serveFlags) limits() []bound {
+	return []bound{
+		{"retain_audit", int64(f.retainAudit), "give a time, such as 87600h for ten years"},
+		{"max_connections", int64(f.connections), "give a number, such as 50000"},
+		{"call_rate", int64(f.callRate), "give a number, such as 50000"},
+	}
+}
+
+// checkLimit refuses a limit that makes no sense, and in production one that is switched off.
+func (f *serveFlags) checkLimit(l bound) error {
+	flag := "--" + strings.ReplaceAll(l.key, "_", "-")
+	switch {
+	case l.value < 0:
+		return fault.New(fault.Invalid, "%s is %d, must be >= 0", flag, l.value)
+	case l.value == 0 && f.production:
+		return fault.WithHint(fault.New(fault.Invalid, "%s is 0, so there is no limit, and --production is set", flag), "%s", l.next)
+	}
+	return nil
 }
 
 // checkNATS refuses settings of NATS that cannot work, and a password that others can read.
@@ -113,11 +158,11 @@ func (f *serveFlags) checkNATS() error {
 		return err
 	}
 	switch secret := slices.ContainsFunc(strings.Split(f.nats.URL, ","), hasPassword); {
-	case secret && f.production && f.from["nats"] == flagOrigin:
+	case secret && f.from["nats"] == flagOrigin:
 		return fault.WithHint(fault.New(fault.Invalid, "--nats has a password, and other users of this machine can read the arguments of a process"),
 			"use $PERDURE_NATS or --nats-credentials")
 	case secret && f.from.file("nats"):
-		return checkPrivate("the password of NATS", configFile(f.config))
+		return checkOwnerReads("the password of NATS", configFile(f.config))
 	}
 	return nil
 }

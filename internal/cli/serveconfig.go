@@ -68,7 +68,7 @@ func configure(cmd *cobra.Command, file string) (origins, error) {
 			from[key] = origin
 		}
 	}
-	return from, joinProblems(problems)
+	return from, joinProblems(append(problems, checkVariables(os.Environ(), known)...))
 }
 
 // setting sets a flag, and returns where its value comes from; nothing if it keeps its default.

@@ -3,6 +3,8 @@ package cli
 import (
 	"log/slog"
 	"math"
+	"net/http"
+	"net/url"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -21,11 +23,17 @@ type machine struct {
 	openFiles func() (uint64, bool)
 	// memory returns how many bytes this process may use; false if there is no limit.
 	memory func() (uint64, bool)
+	// proxy returns the proxy of the environment for a request; nil for none.
+	proxy func(*http.Request) (*url.URL, error)
+	// fileSystem names the network file system of a directory; nil asks the operating system.
+	fileSystem func(dir string) string
 }
 
 // thisMachine asks the operating system.
 func thisMachine() machine {
-	return machine{openFiles: openFileLimit, memory: func() (uint64, bool) { return memoryLimit("/sys/fs/cgroup") }}
+	return machine{
+		openFiles: openFileLimit, memory: func() (uint64, bool) { return memoryLimit("/sys/fs/cgroup") }, proxy: http.ProxyFromEnvironment,
+	}
 }
 
 // checkFiles refuses a limit of open files that a server reaches soon. Go has raised the limit as

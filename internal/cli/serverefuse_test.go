@@ -6,18 +6,12 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"net/url"
-	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/store"
 )
 
@@ -52,101 +46,6 @@ func (s shifted) Members(ctx context.Context) (store.View, error) {
 	return v, err
 }
 
-// A database that a server cannot rely on is refused: one that may lose commits, has another
-// encoding, or only reads; a clock that is wrong; a round trip that is too long for the lease; and
-// in production a superuser. The server serves in all other cases.
-func TestServeRefusesDatabases(t *testing.T) {
-	t.Parallel()
-	key := writeFile(t, t.TempDir(), "key", serveKey)
-	server := pgtest.Start(t, pgtest.Options{Fsync: true})
-	good := server.NewDatabase(t)
-	run := func(statement string) {
-		t.Helper()
-		conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(t.Context())
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run("create database ascii template template0 encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C'")
-	run("create database reading template template0")
-	run("alter database reading set default_transaction_read_only = on")
-	run("create database careless template template0")
-	run("alter database careless set synchronous_commit = off")
-	run("create role app login password 'app'")
-	run("create database owned template template0 owner app")
-	owned, err := url.Parse(server.URL("owned"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	owned.User = url.UserPassword("app", "app")
-
-	clock := func(by time.Duration) func(*options) {
-		return func(o *options) {
-			o.wrap = func(s store.Store) store.Store { return shifted{Store: s, by: by} }
-		}
-	}
-	slow := func(o *options) {
-		o.wrap = func(s store.Store) store.Store { return shifted{Store: s, late: 100 * time.Millisecond} }
-	}
-	for _, c := range []struct {
-		want, next string // what is wrong, and what to do
-		code       int
-		url        string
-		change     func(*options)
-		args       []string
-	}{
-		{"has the encoding SQL_ASCII", "create a database with encoding 'UTF8'", 2, server.URL("ascii"), nil, nil},
-		{"is read only", "connect to the primary", 5, server.URL("reading"), nil, []string{"--store-wait", "1s"}},
-		{"synchronous_commit=off and may lose commits", "set synchronous_commit=on", 2, server.URL("careless"), nil, nil},
-		{"differ by 1h", "synchronize both clocks", 2, good, clock(90 * time.Minute), nil},
-		{"differ by -", "synchronize both clocks", 2, good, clock(-time.Hour), nil},
-		{"a lease of 1s is too short", "set --lease to", 2, good, slow, []string{"--lease", "1s"}},
-		{"which is a superuser", "create a role that only owns the schema", 2, good, nil, []string{"--production"}},
-		{"has version", "run `perdure migrate`", 4, owned.String(), nil, []string{"--no-migrate"}},
-	} {
-		file := writeFile(t, t.TempDir(), "perdure.toml", "store = '"+c.url+"'")
-		code, complaint := refused(t.Context(), c.change, append([]string{"--config", file, "--listen", "127.0.0.1:0", "--admin-key-file", key}, c.args...)...)
-		if code != c.code || !strings.Contains(complaint, c.want) || !strings.Contains(complaint, c.next) {
-			t.Errorf("%s: exit %d, want %d, %q and %q:\n%s", strings.Join(c.args, " "), code, c.code, c.want, c.next, complaint)
-		}
-	}
-
-	shown := openFile(t, t.TempDir(), "perdure.toml", "store = '"+owned.String()+"'")
-	if code, complaint := refused(t.Context(), nil, "--config", shown, "--listen", "127.0.0.1:0", "--admin-key-file", key); code != 2 || !strings.Contains(complaint, "all users of this machine can read the password of the store") {
-		t.Errorf("a password that all can read: exit %d: %s", code, complaint)
-	}
-
-	// A role that owns its schema, a clock that is a little wrong: the server serves.
-	s := startServe(t, "--config", writeFile(t, t.TempDir(), "perdure.toml", "store = '"+owned.String()+"'\nproduction = true"), "--listen", "127.0.0.1:0", "--admin-key-file", key)
-	s.end()
-}
-
-// A standby is refused until it is promoted.
-func TestServeRefusesStandby(t *testing.T) {
-	t.Parallel()
-	key := writeFile(t, t.TempDir(), "key", serveKey)
-	server := pgtest.Start(t, pgtest.Options{Fsync: true})
-	url := server.URL("postgres")
-	if err := server.Stop(pgtest.Fast); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(server.DataDir(), "standby.signal"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	file := writeFile(t, t.TempDir(), "perdure.toml", "store = '"+url+"'")
-	code, complaint := refused(t.Context(), nil, "--config", file, "--listen", "127.0.0.1:0", "--admin-key-file", key, "--store-wait", "1s")
-	if code != 5 || !strings.Contains(complaint, "is read only (a standby") || !strings.Contains(complaint, "connect to the primary") {
-		t.Errorf("a standby: exit %d: %s", code, complaint)
-	}
-}
-
 // A machine that lets a server have too few files open is refused, by every kind of server.
 func TestServeRefusesMachine(t *testing.T) { //nolint:paralleltest // it sets the environment
 	key := writeFile(t, t.TempDir(), "key", serveKey)
@@ -155,31 +54,30 @@ func TestServeRefusesMachine(t *testing.T) { //nolint:paralleltest // it sets th
 
 	for _, c := range []struct {
 		want   string
-		code   int
 		change func(*options)
 		env    map[string]string
 		args   []string
 	}{
-		{"may have 1024 files and connections open, must be >= 4096 (raise the limit", 2, few, nil, nil},
-		{"--listen is", 2, few, nil, []string{"--listen", "x"}},
-		{"has no policy", 2, unknown, nil, []string{"--policies", writeFile(t, t.TempDir(), "a.cedar", "")}},
-		{"may have 1024 files", 2, few, nil, []string{"--flovyn-contract"}},
-		{"authentication is off, and --production is set", 2, nil, map[string]string{"FLOVYN_SECURITY_ENABLED": "false"}, []string{"--flovyn-contract", "--production"}},
-		{"signatures of tokens are not verified, and --production is set", 2, nil, map[string]string{"JWT_SKIP_SIGNATURE_VERIFICATION": "true"}, []string{"--flovyn-contract", "--production"}},
-		{"the admin key has 5 bytes, must be >= 16", 2, nil, map[string]string{"PERDURE_ADMIN_KEY": "short"}, []string{"--flovyn-contract"}},
-		{"has no policy", 2, nil, nil, []string{"--flovyn-contract", "--policies", writeFile(t, t.TempDir(), "b.cedar", "")}},
-		{"--log-format is", 2, nil, nil, []string{"--flovyn-contract", "--log-format", "xml"}},
-		{"serve needs that of a store", 2, nil, map[string]string{"DATABASE_URL": "grpc://127.0.0.1:1"}, []string{"--flovyn-contract"}},
-		{"tokens need an audience", 2, nil, nil, []string{"--flovyn-contract", "--jwt-keys", key, "--jwt-issuer", "i"}},
-		{`$SERVER_PORT is "x", must be a port`, 2, nil, map[string]string{"SERVER_PORT": "x"}, []string{"--flovyn-contract"}},
+		{"may have 1024 files and connections open, must be >= 4096 (raise the limit", few, nil, nil},
+		{"--listen is", few, nil, []string{"--listen", "x"}},
+		{"has no policy", unknown, nil, []string{"--policies", writeFile(t, t.TempDir(), "a.cedar", "")}},
+		{"may have 1024 files", few, nil, []string{"--flovyn-contract"}},
+		{"authentication is off, and --production is set", nil, map[string]string{"FLOVYN_SECURITY_ENABLED": "false"}, []string{"--flovyn-contract", "--production"}},
+		{"signatures of tokens are not verified, and --production is set", nil, map[string]string{"JWT_SKIP_SIGNATURE_VERIFICATION": "true"}, []string{"--flovyn-contract", "--production"}},
+		{"the admin key has 5 bytes, must be >= 16", nil, map[string]string{"PERDURE_ADMIN_KEY": "short"}, []string{"--flovyn-contract"}},
+		{"has no policy", nil, nil, []string{"--flovyn-contract", "--policies", writeFile(t, t.TempDir(), "b.cedar", "")}},
+		{"--log-format is", nil, nil, []string{"--flovyn-contract", "--log-format", "xml"}},
+		{"serve needs that of a store", nil, map[string]string{"DATABASE_URL": "grpc://127.0.0.1:1"}, []string{"--flovyn-contract"}},
+		{"tokens need an audience", nil, nil, []string{"--flovyn-contract", "--jwt-keys", key, "--jwt-issuer", "i"}},
+		{`$SERVER_PORT is "x", must be a port`, nil, map[string]string{"SERVER_PORT": "x"}, []string{"--flovyn-contract"}},
 	} {
 		t.Run(c.want, func(t *testing.T) { //nolint:paralleltest // it sets the environment
 			for name, value := range c.env {
 				t.Setenv(name, value)
 			}
 			code, complaint := refused(t.Context(), c.change, append([]string{"--store", "memory:", "--listen", "127.0.0.1:0", "--admin-key-file", key}, c.args...)...)
-			if code != c.code || !strings.Contains(complaint, c.want) {
-				t.Errorf("exit %d, want %d and %q:\n%s", code, c.code, c.want, complaint)
+			if code != exitRefused || !strings.Contains(complaint, c.want) {
+				t.Errorf("exit %d, want %d and %q:\n%s", code, exitRefused, c.want, complaint)
 			}
 		})
 	}

@@ -1,8 +1,9 @@
 package cli
 
 import (
-	"log/slog"
+	"io/fs"
 	"net/url"
+	"os"
 
 	"github.com/perdure/perdure/internal/fault"
 )
@@ -17,20 +18,32 @@ func hasPassword(text string) bool {
 	return in || u.Query().Has("password")
 }
 
-// checkPassword refuses a password of the database that others can read: in a configuration file
-// with the wrong mode, and in production on the command line.
-func (f *serveFlags) checkPassword(store string, log *slog.Logger) error {
+// checkPassword refuses a password of the database that others can read: on the command line, and
+// in a configuration file with the wrong mode.
+func (f *serveFlags) checkPassword(store string) error {
 	if !hasPassword(store) {
 		return nil
 	}
-	switch place := f.from["store"]; {
-	case place == flagOrigin && f.production:
+	if f.from["store"] == flagOrigin {
 		return fault.WithHint(fault.New(fault.Invalid, "--store has a password, and other users of this machine can read the arguments of a process"),
 			"use $PERDURE_STORE, a configuration file that only this user can read, or a password file ($PGPASSFILE)")
-	case place == flagOrigin:
-		log.Warn("--store has a password, and other users of this machine can read the arguments of a process; use $PERDURE_STORE instead")
-	case f.from.file("store"):
-		return checkPrivate("the password of the store", configFile(f.config))
+	}
+	if f.from.file("store") {
+		return checkOwnerReads("the password of the store", configFile(f.config))
+	}
+	return nil
+}
+
+// checkOwnerReads refuses a configuration file with a secret that other users can read. A file that
+// has only a secret may be readable for a group, because Kubernetes mounts secrets like that; see
+// checkPrivate.
+func checkOwnerReads(what, file string) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil // reading it says what is wrong
+	}
+	if info.Mode().Perm()&fs.FileMode(0o044) != 0 {
+		return fault.WithHint(fault.New(fault.Invalid, "other users of this machine can read %s in %s", what, file), "chmod 600 %s", file)
 	}
 	return nil
 }

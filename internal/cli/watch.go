@@ -95,7 +95,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 }
 
 func newWatch(o *options) *cobra.Command {
-	var classes, workflows []string
+	var classes, workflows, kinds, queues []string
 	var key string
 	cmd := &cobra.Command{
 		Use: "watch", Short: "Print what changes, as it happens",
@@ -112,12 +112,17 @@ executions, which it reads again every second.`,
 			for _, c := range classes {
 				r.Classes = append(r.Classes, model.ChangeClass(c))
 			}
-			r.Types, r.Key = workflows, key
+			for _, k := range kinds {
+				r.Kinds = append(r.Kinds, model.ChangeKind(k))
+			}
+			r.Types, r.Key, r.Queues = workflows, key, queues
 			return o.with(cmd.Context(), true, func(b api.Backend) error { return o.printFeed(cmd.Context(), b, r) })
 		},
 	}
 	cmd.Flags().StringSliceVar(&classes, "class", nil, "print only these classes: execution, task, entity, worker, setting")
 	cmd.Flags().StringSliceVar(&workflows, "workflow", nil, "print only changes of these workflows; task:a is the activity a, entity:e the entity e")
+	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "print only what has happened, such as claimed or failed")
+	cmd.Flags().StringSliceVar(&queues, "queue", nil, "print only changes of tasks of these queues, and of the queues themselves")
 	cmd.Flags().StringVar(&key, "key", "", "print only changes of executions and entities with this key")
 	return cmd
 }

@@ -76,6 +76,8 @@ type Config struct {
 	TLS *tls.Config
 	// Log; nil for none.
 	Log *slog.Logger
+	// NoReflection serves no reflection, which tells callers all methods and messages.
+	NoReflection bool
 	// Journal counts and logs calls; nil for none.
 	Journal *access.Journal
 	// Version of the program, which clients see.
@@ -159,7 +161,9 @@ func New(cfg Config) *Server {
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
 	healthpb.RegisterHealthServer(s.grpc, s.health)
-	reflection.Register(s.grpc)
+	if !s.config.NoReflection {
+		reflection.Register(s.grpc)
+	}
 	return s
 }
 

@@ -39,22 +39,31 @@ func (c *Calls) Round(ctx context.Context, t *testing.T, seed uint64, raw []byte
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 2))
 	for _, m := range c.Methods {
-		c.try(ctx, t, m, Mutate(r, raw))
-		in := dynamicpb.NewMessage(m.Input())
-		Fill(in, 1+r.IntN(4), r.IntN, func(f protoreflect.FieldDescriptor) protoreflect.Value {
-			return Values(Numbers[r.IntN(len(Numbers))], c.Words[r.IntN(len(c.Words))], Mutate(r, raw))(f)
-		})
-		encoded, err := proto.Marshal(in)
-		if err != nil {
-			continue // a text that is not UTF-8
-		}
-		c.try(ctx, t, m, encoded)
-		if len(encoded) > 0 {
-			damaged := slices.Clone(encoded) // the client may still send the first one
-			damaged[r.IntN(len(damaged))] ^= byte(1 + r.IntN(255))
-			c.try(ctx, t, m, damaged[:r.IntN(len(damaged)+1)])
+		for _, request := range Requests(r, m, raw, c.Words) {
+			c.try(ctx, t, m, request)
 		}
 	}
+}
+
+// Requests returns random bytes, a random message for a method, and the message after it was
+// damaged.
+func Requests(r *rand.Rand, m protoreflect.MethodDescriptor, raw []byte, words []string) [][]byte {
+	all := [][]byte{Mutate(r, raw)}
+	in := dynamicpb.NewMessage(m.Input())
+	Fill(in, 1+r.IntN(4), r.IntN, func(f protoreflect.FieldDescriptor) protoreflect.Value {
+		return Values(Numbers[r.IntN(len(Numbers))], words[r.IntN(len(words))], Mutate(r, raw))(f)
+	})
+	encoded, err := proto.Marshal(in)
+	if err != nil {
+		return all // a text that is not UTF-8
+	}
+	all = append(all, encoded)
+	if len(encoded) > 0 {
+		damaged := slices.Clone(encoded) // the client may still send the first one
+		damaged[r.IntN(len(damaged))] ^= byte(1 + r.IntN(255))
+		all = append(all, damaged[:r.IntN(len(damaged)+1)])
+	}
+	return all
 }
 
 // try calls a method with the bytes of a message.
@@ -86,7 +95,7 @@ func (c *Calls) try(ctx context.Context, t *testing.T, m protoreflect.MethodDesc
 
 // call sends bytes and reads all replies.
 func (c *Calls) call(ctx context.Context, name string, raw []byte) error {
-	stream, err := c.Conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, name, grpc.ForceCodecV2(bytesCodec{}))
+	stream, err := c.Conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, name, grpc.ForceCodecV2(Bytes{}))
 	if err != nil {
 		return err
 	}
@@ -109,11 +118,11 @@ func Kept() uint64 {
 	return m.HeapAlloc
 }
 
-// bytesCodec sends bytes as they are.
-type bytesCodec struct{}
+// Bytes is a codec that sends bytes as they are.
+type Bytes struct{}
 
 // Marshal returns the bytes.
-func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
+func (Bytes) Marshal(v any) (mem.BufferSlice, error) {
 	b, ok := v.([]byte)
 	if !ok {
 		return nil, fmt.Errorf("%T is not bytes", v)
@@ -122,10 +131,10 @@ func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
 }
 
 // Unmarshal keeps the bytes.
-func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
+func (Bytes) Unmarshal(data mem.BufferSlice, v any) error {
 	*v.(*[]byte) = data.Materialize()
 	return nil
 }
 
 // Name is that of the usual codec, so that the server uses its own.
-func (bytesCodec) Name() string { return "proto" }
+func (Bytes) Name() string { return "proto" }

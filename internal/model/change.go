@@ -86,6 +86,12 @@ type ChangeFilter struct {
 	Key   string
 	// Statuses selects changes after which the run has one of these.
 	Statuses []Status
+	// Kinds selects what has happened.
+	Kinds []ChangeKind
+	// Queues selects changes of tasks of these queues, and of the queues themselves. A change of a
+	// task that does not say its queue is selected as well: the watcher may read too much, and
+	// misses nothing.
+	Queues []string
 }
 
 // Matches reports whether the filter selects a change.
@@ -96,7 +102,25 @@ func (f *ChangeFilter) Matches(c *Change) bool {
 	if len(f.Types) > 0 && !slices.ContainsFunc(f.Types, c.hasType) {
 		return false
 	}
+	if len(f.Kinds) > 0 && !slices.Contains(f.Kinds, c.Kind) {
+		return false
+	}
+	if len(f.Queues) > 0 && !c.isAbout(f.Queues) {
+		return false
+	}
 	return (f.Key == "" || f.Key == c.Address.Key) && (len(f.Statuses) == 0 || slices.Contains(f.Statuses, c.Status))
+}
+
+// isAbout reports whether the change may be about one of the queues.
+func (c *Change) isAbout(queues []string) bool {
+	switch c.Class {
+	case ClassTask:
+		return c.Queue == "" || slices.Contains(queues, c.Queue)
+	case ClassSetting:
+		return c.Of == RefQueue && slices.Contains(queues, c.Name)
+	case ClassExecution, ClassEntity, ClassWorker:
+	}
+	return false
 }
 
 // hasType reports whether the change is about the type of an address, or about an activity.

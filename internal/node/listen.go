@@ -29,7 +29,8 @@ const preface = "PRI * HTTP/2.0"
 // a browser, gets HTTP/1.1.
 type splitter struct {
 	listener net.Listener
-	tls      *tls.Config // nil for plain text
+	tls      *tls.Config      // nil for plain text
+	counts   *connectionCount // nil for no limit
 	grpc     *branch
 	http     *branch
 	room     chan struct{}
@@ -38,8 +39,8 @@ type splitter struct {
 	ended    sync.WaitGroup
 }
 
-func newSplitter(l net.Listener, config *tls.Config) *splitter {
-	s := &splitter{listener: l, room: make(chan struct{}, maxUnknown)}
+func newSplitter(l net.Listener, config *tls.Config, counts *connectionCount) *splitter {
+	s := &splitter{listener: l, counts: counts, room: make(chan struct{}, maxUnknown)}
 	s.stop, s.close = context.WithCancel(context.Background())
 	s.grpc, s.http = newBranch(s), newBranch(s)
 	if config != nil {
@@ -75,6 +76,11 @@ func (s *splitter) accept() {
 			continue
 		}
 
+		conn, ok := s.counts.admit(conn)
+		if !ok {
+			<-s.room
+			continue
+		}
 		s.ended.Go(func() {
 			defer func() { <-s.room }()
 			s.sort(conn)

@@ -16,7 +16,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 	for _, said := range []string{"", "PRI * HT", "G"} {
 		synctest.Test(t, func(t *testing.T) {
 			l := bufconn.Listen(1 << 10)
-			s := newSplitter(l, nil)
+			s := newSplitter(l, nil, nil)
 			conn, err := l.DialContext(t.Context())
 			if err != nil {
 				t.Fatal(err)

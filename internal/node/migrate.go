@@ -56,3 +56,6 @@ func Migrate(ctx context.Context, cfg Config) (SchemaStatus, error) {
 // StoreUnreachable reports whether a node could not open because the server of its store does not
 // answer, or does not take connections now. It may do so later.
 func StoreUnreachable(err error) bool { return postgres.Unreachable(err) }
+
+// StoreReadOnly reports whether a node could not open because the server of its store only reads.
+func StoreReadOnly(err error) bool { return postgres.ReadOnly(err) }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -75,6 +76,8 @@ type Config struct {
 	Serves bool
 	// Production refuses what is only good enough for development.
 	Production bool
+	// Private refuses a file that other users of the machine own or can replace.
+	Private    bool
 	Log        *slog.Logger
 	Version    string
 	Lanes      int
@@ -101,6 +104,9 @@ type Config struct {
 	// Meter counts and Tracer creates spans; both may be nil.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
+	// FileSystem names the network file system of a directory, and nothing for a local one; nil
+	// asks the operating system. For tests.
+	FileSystem func(dir string) string
 	// Wrap wraps the store, for example to inject faults. For tests.
 	Wrap func(store.Store) store.Store
 }
@@ -152,6 +158,7 @@ func OpenStore(ctx context.Context, cfg Config) (store.Store, error) {
 			c.Shards = cfg.Shards
 		}
 		c.ReadOnly, c.Logger = c.ReadOnly || cfg.ReadOnly, cfg.Log
+		c.Private, c.FileSystem = cfg.Private, cfg.FileSystem
 		return sqlite.Open(ctx, c)
 	case "postgres", "postgresql":
 		return postgres.Open(ctx, postgres.Config{
@@ -211,7 +218,33 @@ func (cfg *Config) check() error {
 		return fault.New(fault.Invalid, "%d bytes may wait for the code of a run: at most half of its history of %d bytes, because the next run starts with them", cfg.MaxUnread, cfg.limits().Bytes)
 	}
 
-	return cfg.checkGroupNames()
+	if err := cfg.checkGroupNames(); err != nil {
+		return err
+	}
+	return cfg.checkAlone()
+}
+
+// checkAlone refuses settings of a cluster for a server whose store only one process can open. The
+// operator expects several servers to share the work, and the others could not start.
+func (cfg *Config) checkAlone() error {
+	if scheme, _, _ := strings.Cut(cfg.URL, ":"); !cfg.Serves || scheme != "file" && scheme != "memory" {
+		return nil
+	}
+	var given []string
+	for name, set := range map[string]bool{
+		"--peer-listen": cfg.PeerListen != "", "--peer-advertise": cfg.PeerAdvertise != "", "--weight": cfg.Weight != 0 && cfg.Weight != cluster.DefaultWeight,
+		"--groups": len(cfg.Groups) > 1 || len(cfg.Groups) == 1 && cfg.Groups[0] != model.DefaultGroup,
+	} {
+		if set {
+			given = append(given, name)
+		}
+	}
+	if len(given) == 0 {
+		return nil
+	}
+	slices.Sort(given)
+	return fault.WithHint(fault.New(fault.Invalid, "%s: only one server can use the store %s", strings.Join(given, ", "), cfg.URL),
+		"remove what is for several servers, or use a PostgreSQL store")
 }
 
 // limits returns the limits of one run.

@@ -43,6 +43,8 @@ type ServerConfig struct {
 	TLS *tls.Config
 	// AlsoListen are further addresses that serve the same.
 	AlsoListen []string
+	// Services adds further gRPC services; nil for none. For tests.
+	Services func(grpc.ServiceRegistrar)
 	// Orgs are the organizations of the Flovyn protocol; nil for a server that has none.
 	Orgs *flovyn.Orgs
 	// Warnings are what the health page of the Flovyn protocol shows to operators.
@@ -66,6 +68,12 @@ type ServerConfig struct {
 	Metrics http.Handler
 	// Docs shows the OpenAPI document of the Flovyn protocol; nil for a plain list.
 	Docs http.Handler
+	// MaxConnections is how many connections the server may have, over all its addresses. It closes
+	// others before it reads from them. Default DefaultConnections; negative for no limit.
+	MaxConnections int
+	// CallRate is how many calls each caller may make in a second; 0 for no limit. The server
+	// refuses others before it reads their requests.
+	CallRate int
 	// Grace is how long the server keeps what a worker holds whose connection has broken; 30 s.
 	Grace time.Duration
 	// Reunion is how long the node keeps, after it has taken over work, the work that remote
@@ -121,6 +129,14 @@ type Server struct {
 	err    error
 }
 
+// services returns the further gRPC services.
+func (cfg *ServerConfig) services() []func(grpc.ServiceRegistrar) {
+	if cfg.Services == nil {
+		return nil
+	}
+	return []func(grpc.ServiceRegistrar){cfg.Services}
+}
+
 // Serve opens a node and serves it until Close.
 func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if cfg.Node.Log == nil {
@@ -161,6 +177,11 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		}
 		s.stopUses = n.recordKeyUses(ring, cfg.Node.Log)
 	}
+	decide := func(door string) authz.Authorizer { return n.audit.Authorizer(cfg.Authorizer, door) }
+	if cfg.CallRate > 0 {
+		rate, recorded := authz.NewRate(cfg.CallRate), decide
+		decide = func(door string) authz.Authorizer { return rate.Authorizer(recorded(door)) }
+	}
 	_, anyone := cfg.Authenticator.(authn.Open)
 	n.service.Authorize(cfg.Authorizer)
 	backend := n.audit.Backend(n.service)
@@ -168,20 +189,20 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	s.door = flovyn.New(flovyn.Config{
 		AnyOrg: anyone, Connections: connections,
 		Backend: backend, Caller: grpcapi.CallerOf, Orgs: cfg.Orgs, Log: cfg.Node.Log, MaxPayload: cfg.Node.MaxPayload,
-		Authenticator: cfg.Authenticator, Authorizer: n.audit.Authorizer(cfg.Authorizer, authn.DoorFlovyn), Admin: n.audit.Admin(n.Admin(cfg.Tenant)), Warnings: cfg.Warnings, Ready: s.ready, Docs: cfg.Docs,
+		Authenticator: cfg.Authenticator, Authorizer: decide(authn.DoorFlovyn), Admin: n.audit.Admin(n.Admin(cfg.Tenant)), Warnings: cfg.Warnings, Ready: s.ready, Docs: cfg.Docs,
 		Journal: s.journal,
 	})
 	s.grpc = grpcapi.New(grpcapi.Config{
-		Backend: backend, Authenticator: cfg.Authenticator, Authorizer: n.audit.Authorizer(cfg.Authorizer, authn.DoorGRPC), Log: cfg.Node.Log, Version: cfg.Node.Version,
+		Backend: backend, Authenticator: cfg.Authenticator, Authorizer: decide(authn.DoorGRPC), Log: cfg.Node.Log, Version: cfg.Node.Version,
 		MaxPayload: cfg.Node.MaxPayload, Grace: cfg.Grace, Restarts: true, Admin: n.Admin(cfg.Tenant), Audit: n.audit.Admin, Warnings: cfg.Problems, Address: l.Addr().String(),
-		Others: []func(grpc.ServiceRegistrar){s.door.Register}, Unknown: flovyn.Unserved, Journal: s.journal,
+		Others: append([]func(grpc.ServiceRegistrar){s.door.Register}, cfg.services()...), NoReflection: cfg.Node.Production, Unknown: flovyn.Unserved, Journal: s.journal,
 	})
 	if err := s.grpc.Check(); err != nil {
 		return nil, errors.Join(err, closeAll(all), s.abandon(ctx))
 	}
 	if cfg.Web != nil {
 		if s.web, err = cfg.Web(Parts{
-			Backend: backend, Admin: s.grpc.Admin(), Authenticator: cfg.Authenticator, Authorizer: n.audit.Authorizer(cfg.Authorizer, authn.DoorREST), Log: cfg.Node.Log, Version: cfg.Node.Version,
+			Backend: backend, Admin: s.grpc.Admin(), Authenticator: cfg.Authenticator, Authorizer: decide(authn.DoorREST), Log: cfg.Node.Log, Version: cfg.Node.Version,
 			MaxPayload: cfg.Node.MaxPayload, Journal: s.journal,
 		}); err != nil {
 			return nil, errors.Join(err, closeAll(all), s.abandon(ctx))
@@ -198,8 +219,9 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 		s.serveAdmin(all[len(all)-1], &cfg)
 		all = all[:len(all)-1]
 	}
+	counts := cfg.countConnections()
 	for _, l := range all {
-		split := newSplitter(l, cfg.TLS)
+		split := newSplitter(l, cfg.TLS, counts)
 		s.splits = append(s.splits, split)
 		s.serve("gRPC", func() error { return s.grpc.Serve(connections.Watch(split.grpc)) })
 		s.serve("HTTP", func() error {

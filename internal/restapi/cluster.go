@@ -46,6 +46,9 @@ const mostTenants = 1000
 
 func (s *Server) me(ctx context.Context, who *authn.Identity, _ *nothing) (*reply[me], error) {
 	m := me{Name: who.Name, Tenant: who.Tenant, Admin: who.Admin, Roles: authz.RolesOf(who), Actions: []string{}, Tenants: []string{who.Tenant}, Expires: at(who.Credential.Expires)}
+	if len(who.Tenants) > 0 {
+		m.Tenants = who.Tenants
+	}
 	if who.Credential.Kind == authn.BySession {
 		m.Session = who.Credential.ID
 	}

@@ -16,6 +16,9 @@ var assets embed.FS
 // pageType is the type of an event's data.
 var pageType = reflect.TypeFor[changePage]()
 
+// eventPageType is the type of a message of the stream of events.
+var eventPageType = reflect.TypeFor[eventPage]()
+
 // lineType is the type of a line of events.
 var lineType = reflect.TypeFor[eventLine]()
 

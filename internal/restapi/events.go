@@ -69,6 +69,13 @@ func previewOf(p model.Payload, most int) *preview {
 	return v
 }
 
+// lineOf returns an event with so many bytes of each value.
+func lineOf(e *model.Event, most int) eventLine {
+	line := eventLine{event: eventOf(e, false), Input: previewOf(e.Input, most), Output: previewOf(e.Output, most)}
+	line.Size = 0
+	return line
+}
+
 func (s *Server) events(ctx context.Context, who *authn.Identity, in *eventsInput) (*huma.StreamResponse, error) {
 	t, err := in.target(who)
 	if err != nil {
@@ -88,9 +95,7 @@ func (s *Server) events(ctx context.Context, who *authn.Identity, in *eventsInpu
 		lines.SetEscapeHTML(false)
 
 		err := walk.Each(hc.Context(), func(e *model.Event) error {
-			line := eventLine{event: eventOf(e, false), Input: previewOf(e.Input, in.Preview), Output: previewOf(e.Output, in.Preview)}
-			line.Size = 0
-			return lines.Encode(line)
+			return lines.Encode(lineOf(e, in.Preview))
 		})
 		if err == nil {
 			err = out.Flush()

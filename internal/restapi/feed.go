@@ -43,6 +43,8 @@ type watchInput struct {
 	Class       string `query:"class" doc:"Only these classes, separated by commas: execution, task, entity, worker, setting"`
 	Workflow    string `query:"workflow" doc:"Only these workflows, separated by commas; task:a is the activity a, entity:e the entity e"`
 	Key         string `query:"key"`
+	Kind        string `query:"kind" doc:"Only what has happened, separated by commas: started, claimed, failed and so on"`
+	Queue       string `query:"queue" doc:"Only tasks of these queues, separated by commas, and the queues themselves"`
 	Status      string `query:"status" doc:"Only changes after which the run has one of these statuses, separated by commas"`
 }
 
@@ -58,6 +60,12 @@ func (in *watchInput) request(tenant string) (api.WatchRequest, error) {
 	}
 	for word := range words(in.Workflow) {
 		r.Types = append(r.Types, word)
+	}
+	for word := range words(in.Kind) {
+		r.Kinds = append(r.Kinds, model.ChangeKind(word))
+	}
+	for word := range words(in.Queue) {
+		r.Queues = append(r.Queues, word)
 	}
 
 	for word := range words(in.Status) {

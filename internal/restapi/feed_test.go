@@ -20,8 +20,14 @@ type stream struct {
 // follow begins to follow changes.
 func (w *world) follow(t *testing.T, query string, header ...string) *stream {
 	t.Helper()
+	return w.stream(t, "/v1/changes"+query, header...)
+}
+
+// stream opens a stream of events.
+func (w *world) stream(t *testing.T, path string, header ...string) *stream {
+	t.Helper()
 	ctx, cancel := context.WithCancel(w.ctx)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+"/v1/changes"+query, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +84,40 @@ func (s *stream) until(text string) string {
 		if strings.Contains(data, text) {
 			return id
 		}
+	}
+}
+
+// A client follows what happens on one queue, and what kinds of changes it names.
+func TestChangesOfAQueue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	mail, done := w.follow(t, "?queue=mail"), w.follow(t, "?class=task&kind=canceled,terminated")
+	mail.next()
+	done.next()
+	start := func(key, queue string) {
+		t.Helper()
+		w.want(http.StatusCreated, "", http.MethodPost, "/v1/tasks", `{"activity":"send","key":"`+key+`","queue":"`+queue+`"}`)
+	}
+	start("other", "print")
+	start("mine", "mail")
+	w.want(http.StatusNoContent, "", http.MethodPost, "/v1/executions/task:send/other/terminate", `{"reason":"x"}`)
+	w.want(http.StatusNoContent, "", http.MethodPost, "/v1/executions/task:send/mine/terminate", `{"reason":"x"}`)
+	w.want(http.StatusNoContent, "", http.MethodPost, "/v1/queues/print/pause", `{"reason":"x"}`)
+	w.want(http.StatusNoContent, "", http.MethodPost, "/v1/queues/mail/pause", `{"reason":"x"}`)
+
+	for paused := false; !paused; {
+		_, _, data, ok := mail.next()
+		if !ok || strings.Contains(data, `"print"`) || strings.Contains(data, `"key":"other"`) {
+			t.Fatalf("the watch of a queue has %s", data)
+		}
+		paused = strings.Contains(data, `"kind":"paused"`) && strings.Contains(data, `"name":"mail"`)
+	}
+	for ended := 0; ended < 2; {
+		_, _, data, ok := done.next()
+		if !ok || strings.Contains(data, `"scheduled"`) {
+			t.Fatalf("the watch of a kind has %s", data)
+		}
+		ended += strings.Count(data, `"kind":"terminated"`)
 	}
 }
 

@@ -238,6 +238,12 @@ func TestEveryOperation(t *testing.T) {
 	w.want(404, "is not locked", post, "/v1/locks/account/eu-1/release", "")
 
 	// Tasks.
+	do("submit-task", 201, `"workflow":"task:mail","key":"m-1"`, post, "/tasks", `{"activity":"mail","key":"m-1","queue":"mails","input":"ann","attempts":3,"delay":"1h","limits":["smtp"]}`)
+	w.want(200, `"existing":true`, post, "/v1/tasks", `{"activity":"mail","key":"m-1","queue":"mails","input":"ann"}`)
+	w.want(201, `"key":"r-1"`, post, "/v1/tasks", `{"activity":"mail","delay":"1h"}`, "Idempotency-Key", "r-1")
+	w.want(200, `"key":"r-1"`, post, "/v1/tasks", `{"activity":"mail","delay":"1h"}`, "Idempotency-Key", "r-1")
+	w.want(400, "delay is", post, "/v1/tasks", `{"activity":"mail","delay":"soon"}`)
+	w.want(422, "expected required property activity", post, "/v1/tasks", `{"key":"x"}`)
 	do("get-task-states", 200, `"states":{}`, get, "/executions/task:pay/p-1/task-states", "")
 	do("get-task-logs", 200, `"lines":[]`, get, "/executions/task:pay/p-1/task-logs", "")
 	do("get-task-stream", 200, `"items":[]`, get, "/executions/task:pay/p-1/task-stream", "")
@@ -275,6 +281,15 @@ func TestEveryOperation(t *testing.T) {
 	w.want(200, `"outcome":"unknown"`, get, "/v1/schedules/nightly/ticks?from=2020-03-01T00:00:00Z&to=2020-03-02T04:00:00Z", "")
 	w.want(400, "from must be before to", get, "/v1/schedules/nightly/ticks?from=2099-03-01T00:00:00Z&to=2099-03-01T00:00:00Z", "")
 	w.want(404, "there is no schedule", get, "/v1/schedules/none/ticks", "")
+	do("set-schedule", 200, `"change":"created"`, put, "/schedules/mails", `{"every":"1h","activity":"mail","task":{"queue":"mails","attempts":2},"paused_at_first":"not yet"}`)
+	w.want(200, `"change":"unchanged"`, put, "/v1/schedules/mails", `{"every":"1h","activity":"mail","task":{"queue":"mails","attempts":2}}`)
+	w.want(200, `"change":"changed"`, put, "/v1/schedules/mails?dry_run=true", `{"cron":"0 4 * * *","workflow":"order"}`)
+	w.want(200, `"every":"1h0m0s"`, get, "/v1/schedules/mails", "")
+	w.want(200, `"change":"changed"`, put, "/v1/schedules/mails", `{"cron":"0 4 * * *","workflow":"order","input":{"a":1}}`)
+	w.want(400, "either a workflow or an activity", put, "/v1/schedules/mails", `{"every":"1h","activity":"mail","workflow":"order"}`)
+	w.want(400, "which needs activity", put, "/v1/schedules/mails", `{"every":"1h","workflow":"order","task":{}}`)
+	w.want(400, "every is", put, "/v1/schedules/mails", `{"every":"often","workflow":"order"}`)
+	w.want(200, "", post, "/v1/schedules/mails/delete", "")
 	do("change-schedule", 200, "", post, "/schedules/nightly/backfill", `{"from":"2024-01-01T00:00:00Z","to":"2024-01-02T00:00:00Z"}`)
 	w.eventually(`"outcome":"started"`, "/v1/schedules/nightly/ticks?from=2024-01-01T00:00:00Z&to=2024-01-03T00:00:00Z")
 	do("change-schedule", 200, "", post, "/schedules/nightly/pause", `{"reason":"stock-taking"}`)
@@ -362,6 +377,7 @@ func TestEveryOperation(t *testing.T) {
 	do("revoke-session", 404, "no session", del, "/sessions/none", "")
 
 	tried["watch-changes"] = true // TestChanges
+	tried["watch-events"] = true  // TestEventStream
 	for _, id := range w.rest.Operations() {
 		if !tried[id] {
 			t.Errorf("%s was not tried", id)

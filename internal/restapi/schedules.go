@@ -14,9 +14,9 @@ const schedulesTag = "Schedules"
 // nextTicks is how many of the next times of a schedule a reply has.
 const nextTicks = 5
 
-// addSchedules adds what reads and operates schedules. Programs and perdure schedule apply define
-// them.
+// addSchedules adds what reads and operates schedules.
 func (s *Server) addSchedules() {
+	s.addSetSchedule()
 	add(s, operation{id: "list-schedules", method: http.MethodGet, path: "/schedules", tag: schedulesTag, summary: "List schedules"}, s.listSchedules)
 	add(s, operation{id: "get-schedule", method: http.MethodGet, path: "/schedules/{name}", tag: schedulesTag, summary: "Read a schedule"}, s.schedule)
 	add(s, operation{id: "list-ticks", method: http.MethodGet, path: "/schedules/{name}/ticks", tag: schedulesTag, summary: "List the times of a schedule in a range, with what became of them"}, s.ticks)

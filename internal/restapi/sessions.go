@@ -101,7 +101,7 @@ func cookie(r *http.Request, secret string, expires time.Time) http.Cookie {
 
 func (s *Server) createSession(ctx context.Context, who *authn.Identity, in *createSessionInput) (*sessionOutput, error) {
 	c := &who.Credential
-	r := api.LoginRequest{Tenant: who.Tenant, Caller: who.Name, Roles: who.Roles, Kind: c.Kind, Credential: c.ID, Ends: c.Expires}
+	r := api.LoginRequest{Tenant: who.Tenant, Tenants: who.Tenants, Caller: who.Name, Roles: who.Roles, Kind: c.Kind, Credential: c.ID, Ends: c.Expires}
 	if who.Admin {
 		r.Tenant = ""
 	}

@@ -32,7 +32,7 @@ func (a *Admin) CreateLogin(ctx context.Context, r api.LoginRequest) (api.NewLog
 	}
 
 	l, secret := authn.NewLogin()
-	l.Tenant, l.Name, l.Roles, l.Created = r.Tenant, r.Caller, r.Roles, now
+	l.Tenant, l.Tenants, l.Name, l.Roles, l.Created = r.Tenant, r.Tenants, r.Caller, r.Roles, now
 	l.Credential = authn.Credential{Kind: r.Kind, ID: r.Credential, Expires: r.Ends}
 	l.Expires = now.Add(cmp.Or(r.Lifetime, api.DefaultLogin))
 	if !r.Ends.IsZero() {
@@ -60,6 +60,9 @@ func (a *Admin) checkLogin(r *api.LoginRequest) error {
 	v := a.check("sign in")
 	if r.Tenant != "" {
 		v.Tenant(r.Tenant)
+	}
+	for _, tenant := range r.Tenants {
+		v.Tenant(tenant)
 	}
 	switch r.Kind {
 	case authn.ByKey, authn.ByStatic, authn.ByToken:

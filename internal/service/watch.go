@@ -8,8 +8,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxWatchedTypes bounds the types that one watch selects.
+// maxWatchedTypes bounds the types, the kinds and the queues that one watch selects.
 const maxWatchedTypes = 100
+
+// checkWatched refuses a watch that names too much.
+func checkWatched(v validator, what string, n int) {
+	if n > maxWatchedTypes {
+		v.Wrong("it names %d %s, at most %d", n, what, maxWatchedTypes)
+	}
+}
 
 // Watch tells the caller what changes.
 func (s *Service) Watch(ctx context.Context, r api.WatchRequest, take func(api.ChangePage) error) error {
@@ -25,14 +32,20 @@ func (s *Service) Watch(ctx context.Context, r api.WatchRequest, take func(api.C
 		}
 	}
 
-	if len(r.Types) > maxWatchedTypes {
-		v.Wrong("it names %d types, at most %d", len(r.Types), maxWatchedTypes)
-	}
+	checkWatched(v, "types", len(r.Types))
 	for _, name := range r.Types[:min(len(r.Types), maxWatchedTypes)] {
 		v.Name("type", name)
 	}
 	if r.Key != "" {
 		v.Text("the key", r.Key, s.limits.Key)
+	}
+	checkWatched(v, "kinds", len(r.Kinds))
+	for _, kind := range r.Kinds[:min(len(r.Kinds), maxWatchedTypes)] {
+		v.Name("kind", string(kind))
+	}
+	checkWatched(v, "queues", len(r.Queues))
+	for _, queue := range r.Queues[:min(len(r.Queues), maxWatchedTypes)] {
+		v.Name("queue", queue)
 	}
 	if len(r.Statuses) > int(model.LastStatus) {
 		v.Wrong("it names %d statuses, at most %d", len(r.Statuses), model.LastStatus)

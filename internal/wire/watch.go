@@ -11,13 +11,15 @@ func WatchRequest(r api.WatchRequest) *pb.WatchRequest {
 	return &pb.WatchRequest{
 		Classes: each(r.Classes, func(c model.ChangeClass) string { return string(c) }), Types: r.Types, Key: r.Key, Cursor: r.Cursor,
 		Statuses: each(r.Statuses, func(s model.Status) pb.Status { return pb.Status(s) }),
+		Kinds:    each(r.Kinds, func(k model.ChangeKind) string { return string(k) }), Queues: r.Queues,
 	}
 }
 
 // ReadWatchRequest reads a request for changes.
 func ReadWatchRequest(tenant string, r *pb.WatchRequest) (out api.WatchRequest, err error) {
 	out = api.WatchRequest{Tenant: tenant, Cursor: r.GetCursor()}
-	out.Types, out.Key = r.GetTypes(), r.GetKey()
+	out.Types, out.Key, out.Queues = r.GetTypes(), r.GetKey(), r.GetQueues()
+	out.Kinds = each(r.GetKinds(), func(k string) model.ChangeKind { return model.ChangeKind(k) })
 	out.Classes = each(r.GetClasses(), func(c string) model.ChangeClass { return model.ChangeClass(c) })
 	out.Statuses, err = readEach(tenant, r.GetStatuses(), func(_ string, s pb.Status) (model.Status, error) { return readStatus(s) })
 	return out, err

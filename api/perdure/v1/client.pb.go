@@ -875,7 +875,11 @@ type WatchRequest struct {
 	Key      string   `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	Statuses []Status `protobuf:"varint,4,rep,packed,name=statuses,proto3,enum=perdure.v1.Status" json:"statuses,omitempty"`
 	// The cursor of the last message of an earlier watch, to continue there; empty to start now.
-	Cursor        string `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// What has happened, such as "claimed".
+	Kinds []string `protobuf:"bytes,6,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	// Queues of tasks. Changes of tasks that do not say their queue are there as well.
+	Queues        []string `protobuf:"bytes,7,rep,name=queues,proto3" json:"queues,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -943,6 +947,20 @@ func (x *WatchRequest) GetCursor() string {
 		return x.Cursor
 	}
 	return ""
+}
+
+func (x *WatchRequest) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *WatchRequest) GetQueues() []string {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
 }
 
 // ChangePage has the next changes, or only tells something about the feed.
@@ -10336,13 +10354,15 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x11DeleteViewRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\bexpected\x18\x02 \x01(\x03H\x00R\bexpected\x88\x01\x01B\v\n" +
-	"\t_expected\"\x98\x01\n" +
+	"\t_expected\"\xc6\x01\n" +
 	"\fWatchRequest\x12\x18\n" +
 	"\aclasses\x18\x01 \x03(\tR\aclasses\x12\x14\n" +
 	"\x05types\x18\x02 \x03(\tR\x05types\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12.\n" +
 	"\bstatuses\x18\x04 \x03(\x0e2\x12.perdure.v1.StatusR\bstatuses\x12\x16\n" +
-	"\x06cursor\x18\x05 \x01(\tR\x06cursor\"~\n" +
+	"\x06cursor\x18\x05 \x01(\tR\x06cursor\x12\x14\n" +
+	"\x05kinds\x18\x06 \x03(\tR\x05kinds\x12\x16\n" +
+	"\x06queues\x18\a \x03(\tR\x06queues\"~\n" +
 	"\n" +
 	"ChangePage\x12,\n" +
 	"\achanges\x18\x01 \x03(\v2\x12.perdure.v1.ChangeR\achanges\x12\x16\n" +

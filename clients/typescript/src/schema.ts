@@ -581,6 +581,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/executions/{workflow}/{key}/event-stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follow the events of a run as server-sent events, without payloads
+         * @description An event `events` has the next events of the run. Its id is the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
+         */
+        get: operations["watch-events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/executions/{workflow}/{key}/events": {
         parameters: {
             query?: never;
@@ -1400,7 +1420,8 @@ export interface paths {
         };
         /** Read a schedule */
         get: operations["get-schedule"];
-        put?: never;
+        /** Create or change a schedule */
+        put: operations["set-schedule"];
         post?: never;
         delete?: never;
         options?: never;
@@ -1574,6 +1595,23 @@ export interface paths {
         get: operations["list-stranded"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tasks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Submit a task without a workflow */
+        post: operations["submit-task"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2239,6 +2277,10 @@ export interface components {
         EventLine: {
             input?: components["schemas"]["Preview"];
             output?: components["schemas"]["Preview"];
+        };
+        EventPage: {
+            events: components["schemas"]["EventLine"][];
+            run: string;
         };
         Execution: {
             /**
@@ -3017,9 +3059,54 @@ export interface components {
             /** @description By name */
             items: components["schemas"]["ScheduleChange"][];
         };
+        ScheduleDefinition: {
+            /** @description Instead of workflow: a task without a workflow */
+            activity?: string;
+            /** @description The app that the schedule belongs to */
+            app?: string;
+            /** @description How late it may start something */
+            catch_up?: string;
+            /**
+             * @description When it starts something; or every
+             * @example 0 3 * * *
+             */
+            cron?: string;
+            /** Format: date-time */
+            end_at?: string;
+            /** @description Instead of cron: a duration such as 90m */
+            every?: string;
+            /** @description Any JSON */
+            input?: unknown;
+            /** @description Most random delay */
+            jitter?: string;
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description How much later than multiples of every */
+            offset?: string;
+            /** @description What it does while an earlier execution runs: skip and others, see docs/schedules.md */
+            overlap?: string;
+            /** @description Create it paused, with this reason */
+            paused_at_first?: string;
+            /** Format: date-time */
+            start_at?: string;
+            /** @description With activity: how the task is executed */
+            task?: components["schemas"]["TaskSettings"];
+            /**
+             * @description What it starts; or activity
+             * @example report
+             */
+            workflow?: string;
+            /** @description The time zone of cron; UTC if it is absent */
+            zone?: string;
+        };
         ScheduleList: {
             errors: string[];
             items: components["schemas"]["ScheduleBody"][];
+        };
+        ScheduleSet: {
+            /** @enum {string} */
+            change: "created" | "changed" | "unchanged";
         };
         ScheduleVerb: {
             /**
@@ -3219,6 +3306,55 @@ export interface components {
             position: number;
             value: unknown;
         };
+        SubmitBody: {
+            /** @example mail */
+            activity: string;
+            /** @description Longest time of one attempt */
+            attempt_timeout?: string;
+            /**
+             * Format: int64
+             * @description Most attempts; no limit if it is absent
+             */
+            attempts?: number;
+            /** @description Its circuit breaker */
+            breaker?: string;
+            /** @description How long it waits before the first attempt, such as 90m */
+            delay?: string;
+            /** @description A key that gets a fair share of the queue */
+            fair_key?: string;
+            /**
+             * Format: int64
+             * @description The share of the fair key; 1 if it is absent
+             */
+            fair_weight?: number;
+            /** @description Longest time between two heartbeats */
+            heartbeat_timeout?: string;
+            /** @description Any JSON */
+            input?: unknown;
+            /** @description At most one task of an activity has a key; without one, each request is a new task */
+            key?: string;
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description Limits that apply to the task */
+            limits?: string[];
+            /**
+             * Format: int64
+             * @description Tasks with a larger number start first
+             */
+            priority?: number;
+            /** @description The queue default, if it is absent */
+            queue?: string;
+            /**
+             * @description What to do when a closed task has the key; never by default
+             * @enum {string}
+             */
+            reuse?: "never" | "if_failed" | "always";
+            /** @description Longest time of all attempts and the pauses between them */
+            schedule_to_close?: string;
+            /** @description Longest wait for a worker */
+            schedule_to_start?: string;
+        };
         Tally: {
             /** @description The largest first, at most 1,000 */
             groups: components["schemas"]["TallyGroup"][];
@@ -3242,6 +3378,41 @@ export interface components {
             ended: boolean;
             lines: components["schemas"]["LogLine"][];
             run: string;
+        };
+        TaskSettings: {
+            /** @description Longest time of one attempt */
+            attempt_timeout?: string;
+            /**
+             * Format: int64
+             * @description Most attempts; no limit if it is absent
+             */
+            attempts?: number;
+            /** @description Its circuit breaker */
+            breaker?: string;
+            /** @description How long it waits before the first attempt, such as 90m */
+            delay?: string;
+            /** @description A key that gets a fair share of the queue */
+            fair_key?: string;
+            /**
+             * Format: int64
+             * @description The share of the fair key; 1 if it is absent
+             */
+            fair_weight?: number;
+            /** @description Longest time between two heartbeats */
+            heartbeat_timeout?: string;
+            /** @description Limits that apply to the task */
+            limits?: string[];
+            /**
+             * Format: int64
+             * @description Tasks with a larger number start first
+             */
+            priority?: number;
+            /** @description The queue default, if it is absent */
+            queue?: string;
+            /** @description Longest time of all attempts and the pauses between them */
+            schedule_to_close?: string;
+            /** @description Longest wait for a worker */
+            schedule_to_start?: string;
         };
         TaskStates: {
             run: string;
@@ -3924,6 +4095,10 @@ export interface operations {
                 /** @description Only these workflows, separated by commas; task:a is the activity a, entity:e the entity e */
                 workflow?: string;
                 key?: string;
+                /** @description Only what has happened, separated by commas: started, claimed, failed and so on */
+                kind?: string;
+                /** @description Only tasks of these queues, separated by commas, and the queues themselves */
+                queue?: string;
                 /** @description Only changes after which the run has one of these statuses, separated by commas */
                 status?: string;
             };
@@ -4906,6 +5081,57 @@ export interface operations {
         };
         responses: {
             /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "watch-events": {
+        parameters: {
+            query?: {
+                /** @description The id of a run; the current run by default */
+                run?: string;
+                /** @description Only events behind this position; Last-Event-ID wins */
+                after?: number;
+                /** @description Bytes of each value that a line shows */
+                preview?: number;
+            };
+            header?: {
+                /** @description The id of the last message that the client has seen */
+                "Last-Event-ID"?: string;
+            };
+            path: {
+                /** @description The workflow; task: and the activity for a task */
+                workflow: string;
+                /** @description The key of the execution; write a slash as %2F */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["EventPage"];
+                };
+            };
+            /** @description The run has ended, and there are no events behind the position */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -6819,6 +7045,44 @@ export interface operations {
             };
         };
     };
+    "set-schedule": {
+        parameters: {
+            query?: {
+                /** @description Only say what would change */
+                dry_run?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ScheduleDefinition"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleSet"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "list-ticks": {
         parameters: {
             query?: {
@@ -7182,6 +7446,53 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PageExecution"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "submit-task": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Two requests with the same key are one request */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SubmitBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Started"];
+                };
+            };
+            /** @description Created */
+            201: {
+                headers: {
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Started"];
                 };
             };
             /** @description Error */

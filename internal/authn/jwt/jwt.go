@@ -32,6 +32,8 @@ const (
 	maxLife = 24 * time.Hour
 	// maxRoles is how many roles a token may have.
 	maxRoles = 16
+	// maxTenants is how many tenants a token may have.
+	maxTenants = 100
 )
 
 // Algorithms are the algorithms that tokens may use.
@@ -46,6 +48,9 @@ type Config struct {
 	// TenantClaim and RolesClaim are the names of the claims with the tenant and the roles of the
 	// caller; "tenant" and "roles" when they are empty.
 	TenantClaim, RolesClaim string
+	// TenantsClaim is the name of a claim with a list of tenants, of which the caller may choose
+	// one for each call; empty when tokens have one tenant.
+	TenantsClaim string
 	// AdminRole is the role whose callers are admins; empty when tokens make no admins.
 	AdminRole string
 }
@@ -220,8 +225,41 @@ func (v *Verifier) read(claims gojwt.MapClaims, t *authn.Token) error {
 		return nil
 	}
 
-	if t.Tenant, _ = claims[v.config.TenantClaim].(string); t.Tenant == "" {
+	if t.Tenant, _ = claims[v.config.TenantClaim].(string); claims[v.config.TenantClaim] != nil && t.Tenant == "" {
+		return refuse("has a tenant that is not a name")
+	}
+	if err := v.readTenants(claims, t); err != nil {
+		return err
+	}
+	if t.Tenant == "" {
 		return refuse("does not say the tenant of the caller")
+	}
+	return nil
+}
+
+// readTenants reads the tenants that the caller may choose, if tokens have them. Without a tenant
+// of its own, the caller acts in the first one.
+func (v *Verifier) readTenants(claims gojwt.MapClaims, t *authn.Token) error {
+	if v.config.TenantsClaim == "" || claims[v.config.TenantsClaim] == nil {
+		return nil
+	}
+	list, ok := claims[v.config.TenantsClaim].([]any)
+	if !ok || len(list) == 0 || len(list) > maxTenants {
+		return refuse("does not have between 1 and %d tenants", maxTenants)
+	}
+
+	for _, one := range list {
+		tenant, ok := one.(string)
+		if !ok || tenant == "" || slices.Contains(t.Tenants, tenant) {
+			return refuse("has a tenant that is not a name, or has it twice")
+		}
+		t.Tenants = append(t.Tenants, tenant)
+	}
+	switch {
+	case t.Tenant == "":
+		t.Tenant = t.Tenants[0]
+	case !slices.Contains(t.Tenants, t.Tenant):
+		return refuse("has a tenant that is not among its tenants")
 	}
 	return nil
 }

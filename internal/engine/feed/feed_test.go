@@ -159,7 +159,7 @@ func TestWatch(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	t.Parallel()
-	c := model.Change{Class: model.ClassTask, Address: model.Address{Tenant: "a", Type: "order", Key: "k"}, Name: "pay", Status: model.Failed}
+	c := model.Change{Class: model.ClassTask, Address: model.Address{Tenant: "a", Type: "order", Key: "k"}, Name: "pay", Status: model.Failed, Kind: model.ChangeFailed, Queue: "mail"}
 	for _, f := range []model.ChangeFilter{
 		{},
 		{Classes: []model.ChangeClass{model.ClassWorker, model.ClassTask}},
@@ -168,6 +168,9 @@ func TestFilter(t *testing.T) {
 		{Key: "k"},
 		{Statuses: []model.Status{model.Running, model.Failed}},
 		{Classes: []model.ChangeClass{model.ClassTask}, Types: []string{"order"}, Key: "k", Statuses: []model.Status{model.Failed}},
+		{Kinds: []model.ChangeKind{model.ChangeDead, model.ChangeFailed}},
+		{Queues: []string{"mail"}},
+		{Queues: []string{"print", "mail"}, Key: "k"},
 	} {
 		if !f.Matches(&c) {
 			t.Errorf("%+v does not select the change", f)
@@ -181,11 +184,79 @@ func TestFilter(t *testing.T) {
 		{Key: "K"},
 		{Statuses: []model.Status{model.Running}},
 		{Types: []string{"order"}, Key: "other"},
+		{Kinds: []model.ChangeKind{model.ChangeCompleted}},
+		{Queues: []string{"print"}},
+		{Queues: []string{"mail"}, Key: "other"},
 	} {
 		if f.Matches(&c) {
 			t.Errorf("%+v selects the change", f)
 		}
 	}
+
+	mail := model.ChangeFilter{Queues: []string{"mail"}}
+	for want, all := range map[bool][]model.Change{
+		true: {{Class: model.ClassSetting, Of: "queue", Name: "mail"}, {Class: model.ClassTask}}, // the queue of a task may not be known
+		false: {
+			{Class: model.ClassSetting, Of: "queue", Name: "print"},
+			{Class: model.ClassSetting, Of: "limit", Name: "mail"},
+			{Class: model.ClassExecution},
+			{Class: model.ClassEntity},
+			{Class: model.ClassWorker, Name: "mail"},
+		},
+	} {
+		for _, c := range all {
+			if mail.Matches(&c) != want {
+				t.Errorf("the watch of a queue selects %+v: %v", c, !want)
+			}
+		}
+	}
+}
+
+// The feed knows the queue of a task after it was scheduled, until the task or its run ends. It
+// knows a bounded number of tasks.
+func TestQueuesOfTasks(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	w := d.watch("a", "")
+	d.want(w, "")
+	task := func(run byte, id string, kind model.ChangeKind, queue string) model.Change {
+		return model.Change{Class: model.ClassTask, Kind: kind, Address: model.Address{Tenant: "a", Type: "order", Key: "k"}, Run: model.RunID{run}, Task: id, Queue: queue, Status: model.Running}
+	}
+	queues := func(all ...model.Change) (got []string) {
+		t.Helper()
+		d.Publish(all)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		page, err := w.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range page.Changes {
+			got = append(got, page.Changes[i].Queue)
+		}
+		return got
+	}
+	want := func(want string, all ...model.Change) {
+		t.Helper()
+		if got := strings.Join(queues(all...), " "); got != want {
+			t.Errorf("the queues are %q, want %q", got, want)
+		}
+	}
+
+	want("mail print mail print mail ", task(1, "a", model.ChangeScheduled, "mail"), task(1, "b", model.ChangeScheduled, "print"),
+		task(1, "a", model.ChangeClaimed, ""), task(1, "b", model.ChangeRetrying, ""), task(1, "a", model.ChangeCompleted, ""), task(1, "a", model.ChangeClaimed, ""))
+	ended := model.Change{Class: model.ClassExecution, Kind: model.ChangeFailed, Address: model.Address{Tenant: "a", Type: "order", Key: "k"}, Run: model.RunID{1}, Status: model.Failed}
+	want("print  ", task(1, "b", model.ChangeClaimed, ""), ended, task(1, "b", model.ChangeClaimed, ""))
+
+	for i := range 10_000 {
+		queues(task(2, fmt.Sprint(i), model.ChangeScheduled, "mail"))
+	}
+	want("mail", task(2, "0", model.ChangeClaimed, ""))
+	want("mail ", task(3, "new", model.ChangeScheduled, "mail"), task(2, "0", model.ChangeClaimed, ""))
+	want("mail", task(3, "new", model.ChangeClaimed, ""))
+	d.Miss()
+	d.want(w, "gap")
+	want("", task(3, "new", model.ChangeClaimed, ""))
 }
 
 // A slow reader gets one gap notice and continues from now. It delays no publisher.

@@ -94,7 +94,7 @@ func (h *Hub) Publish(changes []model.Change) {
 		if t == nil {
 			continue
 		}
-		t.add(c, h.cfg.Changes, most)
+		t.add(t.queues.complete(*c), h.cfg.Changes, most)
 		// Changes of one commit often have one tenant: its watchers wake once.
 		if i+1 == len(changes) || changes[i+1].Address.Tenant != c.Address.Tenant {
 			t.ring()

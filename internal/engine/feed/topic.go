@@ -16,14 +16,15 @@ type topic struct {
 	first, next int64
 	bytes       int
 	watchers    int
+	queues      taskQueues
 	rung        chan struct{} // closed by the next news
 
 	since time.Duration // when the last watcher left
 }
 
 // add appends a change. It drops the oldest ones beyond the bounds.
-func (t *topic) add(c *model.Change, most, bytes int) {
-	t.kept = append(t.kept, *c)
+func (t *topic) add(c model.Change, most, bytes int) {
+	t.kept = append(t.kept, c)
 	t.bytes += c.Size()
 	t.next++
 	t.trim(most, bytes)
@@ -48,7 +49,7 @@ func (t *topic) trim(most, bytes int) {
 
 // skip drops all changes and leaves a gap: every position before it is too old.
 func (t *topic) skip() {
-	t.kept, t.from, t.bytes = nil, 0, 0
+	t.kept, t.from, t.bytes, t.queues = nil, 0, 0, taskQueues{}
 	t.next++
 	t.first = t.next
 }

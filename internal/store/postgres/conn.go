@@ -58,7 +58,8 @@ func (c *config) greet(ctx context.Context, conn *pgconn.PgConn, s settings) err
 	}
 	row := result.Rows[0]
 	if version, _ := strconv.Atoi(string(row[0])); version < 140000 {
-		return fault.New(fault.Invalid, "%s is PostgreSQL %s; 14 or newer is needed", c.server, row[0])
+		return fault.WithHint(fault.New(fault.Invalid, "%s is PostgreSQL %d; 14 or newer is needed", c.server, version/10000),
+			"upgrade the database server, or name another one")
 	}
 	if encoding := string(row[5]); encoding != "UTF8" {
 		return fault.WithHint(fault.New(fault.Invalid, "%s has the encoding %s and cannot store every text", c.server, encoding),
@@ -144,8 +145,11 @@ func connectError(server string, err error) error {
 	}
 
 	if errors.Is(err, pgconn.ErrReadOnlyConnection) {
-		return fault.WithHint(fault.New(fault.Unavailable, "connect to %s: the server or the role is read only (a standby, or default_transaction_read_only)", server),
-			"connect to the primary, or list all servers in the URL of the store")
+		return &fault.Error{
+			Kind: fault.Unavailable, Cause: readOnlyError{},
+			Text: fmt.Sprintf("connect to %s: the server or the role is read only (a standby, or default_transaction_read_only)", server),
+			Hint: "connect to the primary, or list all servers in the URL of the store",
+		}
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		err = pg
@@ -158,6 +162,18 @@ func connectError(server string, err error) error {
 	}
 
 	return fmt.Errorf("connect to %s: %w", server, err)
+}
+
+// readOnlyError marks the error of a server that only reads. It has no text of its own.
+type readOnlyError struct{}
+
+// Error returns nothing: the error that it marks has the text.
+func (readOnlyError) Error() string { return "" }
+
+// ReadOnly reports whether a store could not be opened because its server, or the role, only reads.
+func ReadOnly(err error) bool {
+	_, ok := errors.AsType[readOnlyError](err)
+	return ok
 }
 
 // dialer connects with timeouts that detect a dead server well before a lease ends.

@@ -37,8 +37,12 @@ type Config struct {
 	// default discards them.
 	Logger *slog.Logger
 
-	// fileSystem names the network file system of a directory, for tests.
-	fileSystem func(dir string) string
+	// Private refuses a file of another user, and a directory in which all users may replace it.
+	// Servers set it.
+	Private bool
+	// FileSystem names the network file system of a directory, and nothing for a local one. The
+	// default asks the operating system. Tests replace it.
+	FileSystem func(dir string) string
 	vfs        string // for tests: the name of a file system that injects faults
 }
 

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"fmt"
 	"io/fs"
+	"os"
 
 	"github.com/perdure/perdure/internal/fault"
 )
@@ -11,7 +12,7 @@ import (
 // system, where neither our lock nor the shared memory of the log works between machines, and a
 // file that every user of the machine may write.
 func checkPlace(cfg *Config, dir string) error {
-	look := cfg.fileSystem
+	look := cfg.FileSystem
 	if look == nil {
 		look = networkFileSystem
 	}
@@ -19,6 +20,30 @@ func checkPlace(cfg *Config, dir string) error {
 		return &fault.Error{
 			Kind: fault.Invalid, Text: fmt.Sprintf("%s is on the network file system %s, where two machines could write one file", dir, name),
 			Hint: "use a local disk, or PostgreSQL for a store that several machines use",
+		}
+	}
+	return nil
+}
+
+// checkPrivate refuses a directory in which every user of the machine may replace the file, and a
+// file of another user: the files that we would create beside it would lock that user out.
+func checkPrivate(dir, path string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return openFailed(dir, err)
+	}
+	if mode := info.Mode(); mode.Perm()&0o002 != 0 && mode&fs.ModeSticky == 0 {
+		return &fault.Error{Kind: fault.Invalid, Text: "all users of this machine can replace files in " + dir, Hint: "chmod o-w " + dir}
+	}
+
+	file, err := os.Stat(path)
+	if err != nil {
+		return nil // it does not exist, or opening it says what is wrong
+	}
+	if owner, known := ownerOf(file); known && owner != os.Geteuid() {
+		return &fault.Error{
+			Kind: fault.Denied, Text: fmt.Sprintf("%s belongs to user %d, and this process runs as user %d", path, owner, os.Geteuid()),
+			Hint: fmt.Sprintf("run the server as that user, or chown %d %s", os.Geteuid(), path),
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 func TestOpenRefusesThePlace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	shared := Config{Path: filepath.Join(dir, "a.db"), fileSystem: func(string) string { return "NFS" }}
+	shared := Config{Path: filepath.Join(dir, "a.db"), FileSystem: func(string) string { return "NFS" }}
 	_, err := Open(t.Context(), shared)
 	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "network file system NFS") || !strings.Contains(err.Error(), "use a local disk") {
 		t.Errorf("a network file system: %v", err)

@@ -263,6 +263,11 @@ func checkPath(cfg *Config) error {
 		if err := checkPlace(cfg, dir); err != nil {
 			return err
 		}
+		if cfg.Private {
+			if err := checkPrivate(dir, cfg.Path); err != nil {
+				return err
+			}
+		}
 	}
 
 	fi, err := os.Stat(cfg.Path)

@@ -1,0 +1,102 @@
+package authz
+
+import (
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// mostCallers bounds the callers whose rates are known one by one. Callers beyond it share one
+// budget.
+const mostCallers = 10_000
+
+// Rate bounds how many calls each caller may make in a second. It decides before the request of a
+// call is read.
+type Rate struct {
+	perSecond float64
+	now       func() time.Time
+
+	mu     sync.Mutex
+	all    map[caller]*budget
+	others budget // of callers beyond mostCallers
+}
+
+// caller is who makes calls.
+type caller struct{ tenant, kind, id, name string }
+
+// budget is how many calls a caller may make now, as of a time.
+type budget struct {
+	left float64
+	at   time.Time
+}
+
+// NewRate returns a bound of calls per second of each caller. A caller may save up one second.
+func NewRate(perSecond int) *Rate {
+	return &Rate{perSecond: float64(perSecond), now: time.Now, all: map[caller]*budget{}}
+}
+
+// Authorizer returns an authorizer that first asks whether the caller makes too many calls.
+func (r *Rate) Authorizer(a Authorizer) Authorizer { return limited{a, r} }
+
+// limited is an authorizer behind a rate.
+type limited struct {
+	next Authorizer
+	rate *Rate
+}
+
+// Authorize returns nil when the caller may take the action now.
+func (l limited) Authorize(who *authn.Identity, action Action) error {
+	if err := l.rate.Take(who); err != nil {
+		return err
+	}
+	return l.next.Authorize(who, action)
+}
+
+// Unwrap returns an authorizer that counts no calls, for questions.
+func (l limited) Unwrap() Authorizer { return Quiet(l.next) }
+
+// Take counts a call of a caller, or refuses it.
+func (r *Rate) Take(who *authn.Identity) error {
+	c := caller{who.Tenant, who.Credential.Kind, who.Credential.ID, who.Name}
+	if who.Admin {
+		c.tenant = "" // an admin chooses it
+	}
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.all[c]
+	if b == nil {
+		b = r.admit(c, now)
+	}
+
+	b.left = min(r.perSecond, b.left+now.Sub(b.at).Seconds()*r.perSecond)
+	b.at = now
+	if b.left < 1 {
+		return fault.WithHint(fault.New(fault.Exhausted, "the caller makes more than %d calls per second", int(r.perSecond)), "try again later; --call-rate of the server sets the limit")
+	}
+	b.left--
+	return nil
+}
+
+// admit returns the budget of a caller that is not known. It forgets callers that have made no call
+// for a second: their budgets are full, as that of a new caller is.
+func (r *Rate) admit(c caller, now time.Time) *budget {
+	if len(r.all) >= mostCallers {
+		for other, b := range r.all {
+			if now.Sub(b.at) >= time.Second {
+				delete(r.all, other)
+			}
+		}
+	}
+	if len(r.all) >= mostCallers {
+		if r.others.at.IsZero() {
+			r.others = budget{r.perSecond, now}
+		}
+		return &r.others
+	}
+	b := &budget{r.perSecond, now}
+	r.all[c] = b
+	return b
+}

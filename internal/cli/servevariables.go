@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/deploy"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/spelling"
+)
+
+// variablePrefix begins every environment variable that we read.
+const variablePrefix = "PERDURE_"
+
+// otherVariables are read by commands, and are not settings of a server.
+var otherVariables = []string{
+	configVariable, adminKeyVariable, serverVariable, tokenVariable, tokenFileVariable, caVariable, profileVariable, profilesVariable,
+	"PERDURE_TENANT", deploy.Env,
+}
+
+// foreignVariables match variables that begin like ours and are none: Kubernetes sets some for a
+// service with the name perdure, and our own tests and measurements have some.
+var foreignVariables = regexp.MustCompile(`^PERDURE_(([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)|(TEST|CHAOS|BENCH)_[A-Z0-9_]+)$`)
+
+// checkVariables refuses variables of the environment that look like a setting and are none. known
+// are the keys of all settings. A misspelt setting would otherwise keep its default silently.
+func checkVariables(environment, known []string) (problems []error) {
+	names := slices.Clone(otherVariables)
+	for _, key := range known {
+		names = append(names, variablePrefix+strings.ToUpper(key))
+	}
+	slices.Sort(names)
+	slices.Sort(environment)
+
+	for _, one := range environment {
+		name, _, _ := strings.Cut(one, "=")
+		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(names, name) || foreignVariables.MatchString(name) {
+			continue
+		}
+		err := fault.New(fault.Invalid, "unknown variable $%s", name)
+		problems = append(problems, fault.WithHint(err, "did you mean $%s? unset it otherwise", spelling.Nearest(name, names)))
+	}
+	return problems
+}

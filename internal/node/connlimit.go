@@ -1,0 +1,84 @@
+package node
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// DefaultConnections is how many connections a server may have.
+const DefaultConnections = 50_000
+
+// connectionCount counts the open connections of a server, over all its addresses. It is nil for a
+// server without a limit.
+type connectionCount struct {
+	most int64
+	log  *slog.Logger
+	open atomic.Int64
+
+	mu     sync.Mutex
+	logged time.Time // when the log last had a refusal
+}
+
+// countConnections returns the count of a server; nil for one without a limit.
+func (cfg *ServerConfig) countConnections() *connectionCount {
+	most := cmp.Or(cfg.MaxConnections, DefaultConnections)
+	if most < 0 {
+		return nil
+	}
+	return &connectionCount{most: int64(most), log: cfg.Node.Log}
+}
+
+// admit returns a connection that is counted until it is closed; false if there are too many. Then
+// it closes the connection, before it reads a byte.
+func (c *connectionCount) admit(conn net.Conn) (net.Conn, bool) {
+	if c == nil {
+		return conn, true
+	}
+	if c.open.Add(1) > c.most {
+		c.open.Add(-1)
+		_ = conn.Close() // the client sees it closed in any case
+		c.complain()
+		return nil, false
+	}
+	return &countedConn{Conn: conn, leave: sync.OnceFunc(func() { c.open.Add(-1) })}, true
+}
+
+// complain logs that connections are refused, once a minute.
+func (c *connectionCount) complain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); now.Sub(c.logged) > time.Minute {
+		c.logged = now
+		c.log.Warn("the server has as many connections as it may have, and refuses others", "limit", c.most)
+	}
+}
+
+// countedConn is a connection that is counted.
+type countedConn struct {
+	net.Conn
+
+	leave func()
+}
+
+// Close closes the connection.
+func (c *countedConn) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}
+
+var errNoSyscalls = errors.New("the connection has no file of the operating system")
+
+// SyscallConn returns the file of the connection, which reads without a buffer of its own.
+func (c *countedConn) SyscallConn() (syscall.RawConn, error) {
+	s, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return nil, errNoSyscalls
+	}
+	return s.SyscallConn()
+}

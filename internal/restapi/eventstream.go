@@ -1,0 +1,216 @@
+package restapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+const (
+	// eventsPerMessage bounds the events of one message of a stream.
+	eventsPerMessage = 200
+	// lookEvery is how often a stream looks for events while another process may own the run, so
+	// that the feed may not have its changes.
+	lookEvery = time.Second
+)
+
+// addEventStream adds the stream of the events of one run.
+func (s *Server) addEventStream() {
+	const path = "/executions/{workflow}/{key}/event-stream"
+	o := operation{id: "watch-events", method: http.MethodGet, path: path, tag: executionsTag, summary: "Follow the events of a run as server-sent events, without payloads", waits: true}
+	add(s, o, s.watchEvents)
+	op := s.api.OpenAPI().Paths["/v1"+path].Get
+	op.Description = "An event `events` has the next events of the run. Its id is the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204."
+	page := s.api.OpenAPI().Components.Schemas.Schema(eventPageType, true, "EventPage")
+	op.Responses["200"].Content = map[string]*huma.MediaType{"text/event-stream": {Schema: page}}
+	op.Responses["204"] = &huma.Response{Description: "The run has ended, and there are no events behind the position"}
+}
+
+type watchEventsInput struct {
+	TargetPath
+
+	LastEventID string `header:"Last-Event-ID" doc:"The id of the last message that the client has seen"`
+	After       int64  `query:"after" minimum:"-1" default:"-1" doc:"Only events behind this position; Last-Event-ID wins"`
+	Preview     int    `query:"preview" minimum:"0" maximum:"1000" default:"80" doc:"Bytes of each value that a line shows"`
+}
+
+// position returns the position behind which the stream begins.
+func (in *watchEventsInput) position() (after int64, err error) {
+	if in.LastEventID == "" {
+		return in.After, nil
+	}
+	after, err = strconv.ParseInt(in.LastEventID, 10, 64)
+	if err != nil || after < -1 {
+		return 0, fault.New(fault.Invalid, "Last-Event-ID is %.40q, must be the id of a message of this stream", in.LastEventID)
+	}
+	return after, nil
+}
+
+// eventPage is a message of the stream.
+type eventPage struct {
+	Run    string      `json:"run"`
+	Events []eventLine `json:"events"`
+}
+
+// endOfRun is the last message of the stream.
+type endOfRun struct {
+	Run    string `json:"run"`
+	Status string `json:"status"`
+}
+
+// watchEvents streams the events of a run until it ends, the client leaves, its key ends or the
+// server stops.
+func (s *Server) watchEvents(ctx context.Context, who *authn.Identity, in *watchEventsInput) (*huma.StreamResponse, error) {
+	t, err := in.target(who)
+	if err != nil {
+		return nil, err
+	}
+	after, err := in.position()
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.config.Backend.Describe(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	f := &eventFollower{client: s.config.Backend, target: api.Target{Address: t.Address, Run: d.Start.Run}, after: after, preview: in.Preview}
+
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		_, w := humago.Unwrap(hc)
+		if d.Outcome.Status.Closed() && after >= d.Events-1 {
+			w.WriteHeader(http.StatusNoContent) // a browser then does not come back
+			return
+		}
+		f.follow(hc.Context(), w)
+	}}, nil
+}
+
+// eventFollower sends the events of a run. The history is the truth: a change only says that there
+// may be more of it.
+type eventFollower struct {
+	client  api.Backend
+	target  api.Target
+	after   int64 // the position of the last event that was sent
+	preview int
+}
+
+// follow streams until the run or ctx ends.
+func (f *eventFollower) follow(ctx context.Context, w http.ResponseWriter) {
+	ctx, cancel := context.WithCancel(ctx)
+	news, ended := f.listen(ctx)
+	defer func() {
+		cancel()
+		<-ended.done
+	}()
+	e := &events{w: w, control: http.NewResponseController(w)}
+	stop, began, partial := func() {}, false, false
+	defer func() { stop() }()
+
+	for {
+		select {
+		case partial = <-news:
+		case <-poll(began && partial):
+		case <-ended.done:
+			f.fail(ctx, e, began, ended.err)
+			return
+		case <-ctx.Done():
+			return
+		}
+		if !began { // the feed accepts the watch, so what happens from now on is known
+			began = true
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.Header().Set("X-Accel-Buffering", "no")
+			if e.write([]byte(": begun\n\n")) != nil {
+				return
+			}
+			stop = e.beat(ctx)
+		}
+		if over, err := f.send(ctx, e); err != nil || over {
+			f.fail(ctx, e, began, err)
+			return
+		}
+	}
+}
+
+// poll returns a channel that is ready after a while; one that never is, if the feed has
+// everything.
+func poll(needed bool) <-chan time.Time {
+	if !needed {
+		return nil
+	}
+	return time.After(lookEvery)
+}
+
+// feedEnd is how a watch has ended. Its error may be read when done is closed.
+type feedEnd struct {
+	done chan struct{}
+	err  error
+}
+
+// listen tells, until ctx ends, when the run may have changed, and whether the feed may miss
+// changes of it.
+func (f *eventFollower) listen(ctx context.Context) (<-chan bool, *feedEnd) {
+	r := api.WatchRequest{Tenant: f.target.Address.Tenant}
+	r.Classes = []model.ChangeClass{model.ClassExecution, model.ClassTask}
+	r.Types, r.Key = []string{f.target.Address.Type}, f.target.Address.Key
+
+	news, end := make(chan bool), &feedEnd{done: make(chan struct{})}
+	go func() {
+		defer close(end.done)
+		end.err = f.client.Watch(ctx, r, func(p api.ChangePage) error {
+			select {
+			case news <- p.Partial:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	return news, end
+}
+
+// send sends the events that the client has not got yet. It reports whether the run is over.
+func (f *eventFollower) send(ctx context.Context, e *events) (over bool, err error) {
+	for {
+		page, err := f.client.History(ctx, api.HistoryRequest{Target: f.target, After: f.after, Limit: eventsPerMessage})
+		if err != nil || len(page.Events) == 0 {
+			return false, err
+		}
+		out := eventPage{Run: page.Run.String(), Events: make([]eventLine, len(page.Events))}
+		for i := range page.Events {
+			out.Events[i] = lineOf(&page.Events[i], f.preview)
+		}
+		last := &page.Events[len(page.Events)-1]
+		if err := e.send("events", strconv.FormatInt(last.Seq, 10), out); err != nil {
+			return false, err
+		}
+
+		f.after = last.Seq
+		if last.Kind == model.EventClosed {
+			return true, e.send("end", "", endOfRun{page.Run.String(), last.Status.String()})
+		}
+		if !page.More {
+			return false, nil
+		}
+	}
+}
+
+// fail tells the client why the stream ends, unless the client has left.
+func (f *eventFollower) fail(ctx context.Context, e *events, began bool, err error) {
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case began:
+		_ = e.send("problem", "", problemOf(err)) // the client is gone if this fails
+	default:
+		writeProblem(e.w, problemOf(err))
+	}
+}

@@ -1,0 +1,108 @@
+package restapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/schedule"
+)
+
+// addSetSchedule adds what defines a schedule.
+func (s *Server) addSetSchedule() {
+	add(s, operation{id: "set-schedule", method: http.MethodPut, path: "/schedules/{name}", tag: schedulesTag, summary: "Create or change a schedule"}, s.setSchedule)
+}
+
+// scheduleDefinition is the definition of a schedule.
+type scheduleDefinition struct {
+	Cron     string            `json:"cron,omitempty" example:"0 3 * * *" doc:"When it starts something; or every"`
+	Zone     string            `json:"zone,omitempty" doc:"The time zone of cron; UTC if it is absent"`
+	Every    string            `json:"every,omitempty" doc:"Instead of cron: a duration such as 90m"`
+	Offset   string            `json:"offset,omitempty" doc:"How much later than multiples of every"`
+	Workflow string            `json:"workflow,omitempty" example:"report" doc:"What it starts; or activity"`
+	Activity string            `json:"activity,omitempty" doc:"Instead of workflow: a task without a workflow"`
+	Task     *TaskSettings     `json:"task,omitempty" doc:"With activity: how the task is executed"`
+	Input    json.RawMessage   `json:"input,omitempty" doc:"Any JSON"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Overlap  string            `json:"overlap,omitempty" doc:"What it does while an earlier execution runs: skip and others, see docs/schedules.md"`
+	CatchUp  string            `json:"catch_up,omitempty" doc:"How late it may start something"`
+	Jitter   string            `json:"jitter,omitempty" doc:"Most random delay"`
+	StartAt  time.Time         `json:"start_at,omitzero"`
+	EndAt    time.Time         `json:"end_at,omitzero"`
+	App      string            `json:"app,omitempty" doc:"The app that the schedule belongs to"`
+	Paused   string            `json:"paused_at_first,omitempty" doc:"Create it paused, with this reason"`
+}
+
+type setScheduleInput struct {
+	NamePath
+
+	DryRun bool `query:"dry_run" doc:"Only say what would change"`
+	Body   scheduleDefinition
+}
+
+// scheduleSet says what has changed.
+type scheduleSet struct {
+	Change string `json:"change" enum:"created,changed,unchanged"`
+}
+
+func (s *Server) setSchedule(ctx context.Context, who *authn.Identity, in *setScheduleInput) (*reply[scheduleSet], error) {
+	// A schedule that does not exist is started, and one that exists is updated.
+	if err := s.config.Authorizer.Authorize(who, "execution:start"); err != nil {
+		return nil, err
+	}
+	spec, err := in.Body.spec()
+	if err != nil {
+		return nil, err
+	}
+	change, err := schedule.In(s.config.Backend, who.Tenant).Apply(ctx, in.Name, schedule.Command{Spec: spec, Paused: in.Body.Paused != "", Why: in.Body.Paused}, in.DryRun)
+	if err != nil {
+		return nil, err
+	}
+	return ok(scheduleSet{change})
+}
+
+// spec returns the definition as it is stored.
+func (d *scheduleDefinition) spec() (*schedule.Spec, error) {
+	s := &schedule.Spec{Cron: d.Cron, Zone: d.Zone, Overlap: schedule.Overlap(d.Overlap), StartAt: d.StartAt, EndAt: d.EndAt, App: d.App}
+	s.Job = schedule.Job{Kind: schedule.KindWorkflow, Name: d.Workflow, Labels: d.Labels, Input: schedule.Payload{Payload: payload(d.Input)}}
+	switch {
+	case d.Workflow != "" && d.Activity != "":
+		return nil, fault.New(fault.Invalid, "a schedule starts either a workflow or an activity, and both are given")
+	case d.Activity == "" && d.Task != nil:
+		return nil, fault.New(fault.Invalid, "task is given, which needs activity")
+	case d.Activity != "":
+		settings := d.Task
+		if settings == nil {
+			settings = &TaskSettings{}
+		}
+		task, err := settings.spec(d.Activity)
+		if err != nil {
+			return nil, err
+		}
+		s.Job.Kind, s.Job.Name, s.Job.Task, s.Job.Called = schedule.KindTask, d.Activity, task, taskFields
+	}
+
+	for _, one := range []struct {
+		name, text string
+		to         *schedule.Duration
+	}{{"every", d.Every, &s.Every}, {"offset", d.Offset, &s.Phase}, {"catch_up", d.CatchUp, &s.CatchUp}, {"jitter", d.Jitter, &s.Jitter}} {
+		v, err := readDuration(one.name, one.text)
+		if err != nil {
+			return nil, err
+		}
+		*one.to = schedule.Duration(v)
+	}
+	return s, nil
+}
+
+// taskFields are the names of the settings of a task in errors about a definition.
+var taskFields = model.SettingNames{
+	schedule.NamedQueue: "queue", schedule.NamedFair: "fair_key", schedule.NamedBreaker: "breaker", schedule.NamedLimit: "limits:",
+	model.SettingPriority: "priority", model.SettingWeight: "fair_weight", model.SettingToStart: "schedule_to_start", model.SettingToClose: "attempt_timeout",
+	model.SettingSilence: "heartbeat_timeout", model.SettingTotal: "schedule_to_close", model.SettingDelay: "delay", model.SettingAttempts: "attempts",
+	model.SettingLimits: "number of limits",
+}

@@ -1,0 +1,95 @@
+package restapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// addSubmit adds what starts a task without a workflow.
+func (s *Server) addSubmit() {
+	add(s, operation{id: "submit-task", method: http.MethodPost, path: "/tasks", tag: tasksTag, summary: "Submit a task without a workflow", status: http.StatusCreated, also: http.StatusOK}, s.submit)
+}
+
+// TaskSettings say how a task is executed.
+type TaskSettings struct {
+	Queue      string   `json:"queue,omitempty" doc:"The queue default, if it is absent"`
+	Priority   int      `json:"priority,omitempty" doc:"Tasks with a larger number start first"`
+	FairKey    string   `json:"fair_key,omitempty" doc:"A key that gets a fair share of the queue"`
+	FairWeight int      `json:"fair_weight,omitempty" minimum:"0" doc:"The share of the fair key; 1 if it is absent"`
+	Delay      string   `json:"delay,omitempty" doc:"How long it waits before the first attempt, such as 90m"`
+	Attempts   int      `json:"attempts,omitempty" minimum:"0" doc:"Most attempts; no limit if it is absent"`
+	Limits     []string `json:"limits,omitempty" maxItems:"8" doc:"Limits that apply to the task"`
+	Breaker    string   `json:"breaker,omitempty" doc:"Its circuit breaker"`
+	ToStart    string   `json:"schedule_to_start,omitempty" doc:"Longest wait for a worker"`
+	ToClose    string   `json:"attempt_timeout,omitempty" doc:"Longest time of one attempt"`
+	Silence    string   `json:"heartbeat_timeout,omitempty" doc:"Longest time between two heartbeats"`
+	Total      string   `json:"schedule_to_close,omitempty" doc:"Longest time of all attempts and the pauses between them"`
+}
+
+// spec returns the settings as they are stored.
+func (t *TaskSettings) spec(activity string) (*model.TaskSpec, error) {
+	s := &model.TaskSpec{
+		Kind: activity, Queue: cmp.Or(t.Queue, model.DefaultQueue), Priority: t.Priority, Fair: t.FairKey, Weight: t.FairWeight, Breaker: t.Breaker,
+		Limits: slices.Compact(slices.Sorted(slices.Values(t.Limits))), Retry: model.Retry{MaxAttempts: t.Attempts},
+	}
+	for _, one := range []struct {
+		name, text string
+		to         *time.Duration
+	}{
+		{"delay", t.Delay, &s.Delay},
+		{"schedule_to_start", t.ToStart, &s.ToStart},
+		{"attempt_timeout", t.ToClose, &s.ToClose},
+		{"heartbeat_timeout", t.Silence, &s.Silence},
+		{"schedule_to_close", t.Total, &s.Total},
+	} {
+		var err error
+		if *one.to, err = readDuration(one.name, one.text); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// submitBody describes a task.
+type submitBody struct {
+	TaskSettings
+
+	Activity string            `json:"activity" minLength:"1" example:"mail"`
+	Key      string            `json:"key,omitempty" doc:"At most one task of an activity has a key; without one, each request is a new task"`
+	Input    json.RawMessage   `json:"input,omitempty" doc:"Any JSON"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Reuse    string            `json:"reuse,omitempty" enum:"never,if_failed,always" doc:"What to do when a closed task has the key; never by default"`
+}
+
+type submitInput struct {
+	RequestHeader
+
+	Body submitBody
+}
+
+func (s *Server) submit(ctx context.Context, who *authn.Identity, in *submitInput) (*startOutput, error) {
+	b := &in.Body
+	spec, err := b.spec(b.Activity)
+	if err != nil {
+		return nil, err
+	}
+	// A repeated request must find the task of the first one, so its key comes from the request id.
+	key := cmp.Or(b.Key, in.RequestID)
+	if key == "" {
+		key = uuid.Must(uuid.NewV7()).String()
+	}
+	return s.begin(ctx, api.StartRequest{
+		Address: model.Address{Tenant: who.Tenant, Type: model.TaskPrefix + b.Activity, Key: key}, Input: payload(b.Input), Labels: model.Labels(b.Labels),
+		Reuse: reuses[b.Reuse], RequestID: in.RequestID, Task: spec,
+	})
+}
