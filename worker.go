@@ -109,7 +109,7 @@ func (a *App) closeTasks() error {
 func (a *App) joinEntities(ctx context.Context, r *registry) error {
 	offer := model.EntityOffer{Name: workerName(), Tenant: a.host.tenant}
 
-	cfg := entity.Config{Types: map[string]entity.Type{}, Slots: a.cfg.MaxCalls, Logger: a.cfg.Logger}
+	cfg := entity.Config{Types: map[string]entity.Type{}, Slots: a.cfg.MaxCalls, Logger: a.cfg.Logger, Outlet: a.host.backend}
 	if !a.cfg.Served {
 		offer.Types = append(offer.Types, singleton.Offer())
 		cfg.Types[singleton.Type] = singleton.Code()

@@ -48,6 +48,14 @@ type Entities interface {
 	// the new version. It fails with fault.Conflict if the version is another one, while an
 	// operation runs, and while a section holds the lock.
 	EditEntity(ctx context.Context, r EditRequest) (model.EntityVersion, error)
+	// TakeItems opens, reads, keeps and leaves a stream with which a view answers. A read waits a
+	// while for items; an empty page means that the caller asks again. A stream that is lost is
+	// NotFound. Every request may be repeated.
+	TakeItems(ctx context.Context, r model.ItemsTake) (model.ItemsPage, error)
+	// SendItems is how the worker that runs such a view sends items. It waits a while for room, and
+	// returns the number of the last item that the owner of the entity has: the worker sends the
+	// others again. It returns NotFound when the caller has left or the owner has changed.
+	SendItems(ctx context.Context, r model.ItemsSend) (int64, error)
 }
 
 // EditRequest replaces the state of an entity.

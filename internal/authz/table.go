@@ -46,7 +46,7 @@ var table = []Rule{
 	{"promise:settle", Use, "Promise", slices.Concat(client("Settle"), prefixed(flovynFlows, "ResolvePromise", "RejectPromise")), []string{"resolve-promise", "reject-promise"}},
 
 	{"entity:read", Read, "Entity", client("Entity", "ListEntities"), []string{"list-entities", "get-entity", "get-entity-bytes", "list-locks"}},
-	{"entity:call", Use, "Entity", client("Call"), []string{"call-entity", "send-entity"}},
+	{"entity:call", Use, "Entity", client("Call", "TakeItems"), []string{"call-entity", "send-entity"}},
 	{"entity:mailbox", Operate, "Entity", client("Mailbox"), []string{"list-mailbox", "get-mailbox-bytes", "skip-mailbox-item", "drop-mailbox-item", "interrupt-entity"}},
 	{"entity:edit", Operate, "Entity", client("EditEntity"), []string{"edit-entity"}},
 	{"lock:release", Operate, "Lock", client("Unlock"), []string{"release-lock"}},
@@ -71,7 +71,7 @@ var table = []Rule{
 	{"allowance:read", Read, "Allowance", client("Allowance"), []string{"get-allowance"}},
 	{"worker:read", Read, "Worker", client("ListWorkers"), []string{"list-workers"}},
 	{"worker:work", Work, "Worker", slices.Concat(
-		[]string{workerMethod + "Work"},
+		[]string{workerMethod + "Work", clientMethod + "SendItems"},
 		prefixed(flovynFlows, "PollWorkflow", "SubscribeToNotifications", "StartChildWorkflow", "GetEvents", "SubmitWorkflowCommands", "ReportExecutionSpans", "GetVisualWorkflowDefinitionById"),
 		prefixed(flovynTasks, "PollTask", "CompleteTask", "FailTask", "ReportProgress", "Heartbeat", "LogMessage", "GetState", "SetState", "ClearState", "ClearAllState", "GetStateKeys", "StreamTaskData"),
 		prefixed(flovynWorker, "RegisterWorker", "SendHeartbeat"),

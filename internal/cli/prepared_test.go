@@ -311,6 +311,14 @@ func (p *prepared) EditEntity(_ context.Context, r api.EditRequest) (model.Entit
 	return model.EntityVersion{Number: r.Version.Number + 1, Changed: noon}, nil
 }
 
+func (p *prepared) TakeItems(context.Context, model.ItemsTake) (model.ItemsPage, error) {
+	return model.ItemsPage{Ended: true}, nil
+}
+
+func (p *prepared) SendItems(_ context.Context, r model.ItemsSend) (int64, error) {
+	return r.First + int64(len(r.Items)) - 1, nil
+}
+
 func (p *prepared) Mailbox(_ context.Context, r api.MailboxRequest) (model.Calls, error) {
 	if p.empty {
 		return model.Calls{}, nil

@@ -22,6 +22,7 @@ const (
 	askQuery                    // deliver a message that changes nothing
 	askBrief                    // deliver a call that is made at most once
 	askAwait                    // answer when an execution has ended
+	askItems                    // take or send items of a stream
 )
 
 // ask is a request to the owner of an address.
@@ -36,21 +37,32 @@ type ask struct {
 	// Address and Run are what askAwait waits for.
 	Address model.Address `cbor:"5,keyasint,omitzero"`
 	Run     model.RunID   `cbor:"6,keyasint,omitzero"`
+	// Take or Send is the request of askItems.
+	Take *model.ItemsTake `cbor:"7,keyasint,omitempty"`
+	Send *model.ItemsSend `cbor:"8,keyasint,omitempty"`
 
 	message *model.Message
 }
 
 // to returns the address that the request is for.
 func (q *ask) to() model.Address {
-	if q.message != nil {
+	switch {
+	case q.message != nil:
 		return q.message.To
+	case q.Take != nil:
+		return q.Take.Entity
+	case q.Send != nil:
+		return q.Send.Entity
 	}
 	return q.Address
 }
 
 func (q *ask) String() string {
-	if q.message != nil {
+	switch {
+	case q.message != nil:
 		return "send " + q.message.Kind.String() + " to " + q.message.To.String()
+	case q.Kind == askItems:
+		return "stream of " + q.to().String()
 	}
 	return "wait for " + q.Address.String()
 }
@@ -66,10 +78,15 @@ func decodeAsk(body []byte) (q ask, err error) {
 	if err := linkDecoding.Unmarshal(body, &q); err != nil {
 		return q, fault.New(fault.Invalid, "read a request of another node: %w", err)
 	}
-	if q.Kind < askSend || q.Kind > askAwait {
+	if q.Kind < askSend || q.Kind > askItems {
 		return q, fault.New(fault.Invalid, "a request of kind %d, which this build does not know", q.Kind)
 	}
-	if q.Kind == askAwait {
+	switch {
+	case q.Kind == askAwait:
+		return q, nil
+	case q.Kind == askItems && (q.Take == nil) == (q.Send == nil):
+		return q, fault.New(fault.Invalid, "a request for a stream that neither takes nor sends")
+	case q.Kind == askItems:
 		return q, nil
 	}
 	m, err := model.DecodeMessage(q.Message)

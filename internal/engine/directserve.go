@@ -88,6 +88,11 @@ func (h *linkHandler) HandleRequest(ctx context.Context, r *peerlink.Request, ta
 		return
 	}
 
+	if q.Kind == askItems {
+		h.serveItems(r, q)
+		taken()
+		return
+	}
 	token := &served{inc: h.inc, request: r, kind: q.Kind}
 	if q.Kind == askAwait {
 		h.await(ctx, s, &q, token, taken)

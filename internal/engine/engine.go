@@ -20,6 +20,7 @@ import (
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/lending"
 	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/engine/replies"
 	"github.com/perdure/perdure/internal/engine/series"
 	"github.com/perdure/perdure/internal/engine/storeclock"
 	"github.com/perdure/perdure/internal/episode"
@@ -84,6 +85,8 @@ type Config struct {
 	Limits core.Limits
 	// Feed bounds the feed of changes. The engine sets its Now.
 	Feed feed.Config
+	// Replies bounds the streams with which views answer.
+	Replies replies.Config
 
 	Clock storeclock.Config // when the engine follows a jump of the store's clock
 	// Suspended returns how long the machine has been suspended in total; nil asks the operating
@@ -157,6 +160,7 @@ type Engine struct {
 	attempts    attempts
 	flow        *flow.Flow
 	feed        *feed.Hub
+	replies     *replies.Buffers
 	names       *names
 	series      *series.Recorder // nil without series
 	levels      *series.Sampler  // likewise
@@ -264,7 +268,7 @@ func New(cfg Config) *Engine {
 	cfg.withDefaults()
 	e := &Engine{
 		cfg: cfg, layout: cfg.Store.Info().Layout(), clock: newClock(cfg.Clock, cfg.Suspended), lives: map[model.NodeID]bool{}, foreign: map[model.ShardID]bool{}, ready: make(chan struct{}), stopped: make(chan struct{}),
-		stopping: make(chan struct{}),
+		stopping: make(chan struct{}), replies: replies.New(cfg.Replies),
 	}
 
 	e.trouble = episode.New(cfg.Log, "the store cannot be used; the node tries again", "the store can be used again")

@@ -77,6 +77,7 @@ func (e *Engine) listen(ctx context.Context, a model.Address) (changed <-chan st
 func (e *Engine) hangUp() {
 	close(e.stopped)
 	e.feed.Close()
+	e.replies.Close()
 	e.served.ring()
 	e.clerk.lookAgain()
 }

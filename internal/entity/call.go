@@ -55,7 +55,8 @@ type Call struct {
 	// Exists says whether the entity had a state before the call.
 	Exists bool
 
-	ctx context.Context //nolint:containedctx // it is the unit of work
+	ctx     context.Context //nolint:containedctx // it is the unit of work
+	streams *streams
 
 	mu       sync.Mutex
 	messages []model.Message
@@ -66,6 +67,15 @@ type Call struct {
 // Context ends when the worker no longer waits for the call, and when the call has reached its
 // limit.
 func (c *Call) Context() context.Context { return c.ctx }
+
+// Stream begins a stream of items for the caller, and returns at once. The code of the stream runs
+// beside all calls.
+func (c *Call) Stream(id string, code StreamFunc) error {
+	if c.streams == nil || c.streams.outlet == nil {
+		return fault.New(fault.Unavailable, "%s of %s: this process has no way to send the items of a stream", c.Name, c.Entity)
+	}
+	return c.streams.begin(c.Entity, id, code)
+}
 
 // Delete removes the entity if the call succeeds.
 func (c *Call) Delete() {

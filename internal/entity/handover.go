@@ -27,6 +27,8 @@ type handover struct {
 	ctx  context.Context //nolint:containedctx // it is the unit of work
 	stop func() bool     // reports whether to make no further call
 	time limits
+
+	streams *streams
 	// freed says that the hand-over has given up its slot although its code runs. gone says that
 	// the code has returned after it was abandoned. See Worker.leave.
 	freed, gone bool
@@ -133,7 +135,7 @@ func (h *handover) call(oc model.OperationCall) (model.OperationResult, bool) {
 		return model.OperationResult{Failure: f, Unmade: true}, true
 	}
 
-	c := &Call{OperationCall: oc, Entity: h.o.Entity, Exists: h.exists}
+	c := &Call{OperationCall: oc, Entity: h.o.Entity, Exists: h.exists, streams: h.streams}
 	c.ctx = h.time.begin(h.ctx, c, handler.Limit)
 	out, left, made, f := h.attempt(c, handler)
 	if _, ok := h.time.end(); !ok {

@@ -2,6 +2,7 @@ package entity
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -21,14 +22,19 @@ type Config struct {
 	Slots int
 	// Logger receives warnings for operators. By default the worker does not log.
 	Logger *slog.Logger
+	// Outlet takes the items of streams. Without one, no stream can begin.
+	Outlet Outlet
+	// Streams is how many streams run at once. The default is DefaultStreams.
+	Streams int
 	// Base is the root of the contexts of all calls. The default is context.Background().
 	Base context.Context //nolint:containedctx // it is one
 }
 
 // Worker executes calls of entities and services. It implements api.EntityWorker.
 type Worker struct {
-	cfg Config
-	log *slog.Logger
+	cfg     Config
+	log     *slog.Logger
+	streams *streams
 
 	ctx    context.Context //nolint:containedctx // ends when the worker no longer waits for calls
 	stop   context.CancelFunc
@@ -50,6 +56,9 @@ func New(cfg Config) *Worker {
 	if cfg.Slots <= 0 {
 		cfg.Slots = 128
 	}
+	if cfg.Streams <= 0 {
+		cfg.Streams = DefaultStreams
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -58,6 +67,7 @@ func New(cfg Config) *Worker {
 	}
 	w := &Worker{cfg: cfg, log: cfg.Logger, joined: make(chan struct{}), running: map[uint64]*handover{}}
 	w.ctx, w.stop = context.WithCancel(cfg.Base)
+	w.streams = newStreams(&cfg)
 	return w
 }
 
@@ -113,7 +123,7 @@ func (w *Worker) execute(o *model.Operations) {
 		return
 	}
 
-	h = &handover{o: o, code: code, name: name, ctx: w.ctx, stop: w.isDraining, exists: o.Exists}
+	h = &handover{o: o, code: code, name: name, ctx: w.ctx, stop: w.isDraining, streams: w.streams, exists: o.Exists}
 	h.time.abandon = func(c *Call, limit time.Duration) { w.leave(h, c, limit) }
 	w.note(h)
 	defer w.forget(h)
@@ -235,7 +245,8 @@ func (w *Worker) rest() {
 
 // Close waits until the running calls end, or ctx does. It gives back calls that have not begun, so
 // that another worker makes them, and leaves the session. An error says that calls were abandoned:
-// they are made again, and their code may still run.
+// they are made again, and their code may still run. Streams end at once, with an error for their
+// callers.
 func (w *Worker) Close(ctx context.Context) error {
 	w.mu.Lock()
 	w.draining = true
@@ -245,6 +256,7 @@ func (w *Worker) Close(ctx context.Context) error {
 	w.line = nil
 	session := w.session
 	w.mu.Unlock()
+	w.streams.close()
 	var err error
 	if session != nil {
 		err = session.Leave(ctx)
@@ -260,7 +272,7 @@ func (w *Worker) Close(ctx context.Context) error {
 
 	select {
 	case <-idle:
-		return err
+		return errors.Join(err, w.streams.wait(ctx))
 	case <-ctx.Done():
 		return fault.New(fault.Timeout, "calls of %d entities have not returned; other workers make them again", left)
 	}

@@ -254,6 +254,16 @@ func (c *client) EditEntity(ctx context.Context, m *pb.EditEntityRequest) (*pb.E
 	return ask(ctx, m, wire.ReadEditEntityRequest, c.backend.EditEntity, wire.EditEntityReply)
 }
 
+// TakeItems serves the reader of a stream.
+func (c *client) TakeItems(ctx context.Context, m *pb.TakeItemsRequest) (*pb.ItemsPage, error) {
+	return ask(ctx, m, wire.ReadTakeItemsRequest, c.backend.TakeItems, wire.ItemsPage)
+}
+
+// SendItems serves the worker that runs the code of a stream.
+func (c *client) SendItems(ctx context.Context, m *pb.SendItemsRequest) (*pb.SendItemsReply, error) {
+	return ask(ctx, m, wire.ReadSendItemsRequest, c.backend.SendItems, wire.SendItemsReply)
+}
+
 // Mailbox lists or changes the mailbox of an entity.
 func (c *client) Mailbox(ctx context.Context, m *pb.MailboxRequest) (*pb.MailboxReply, error) {
 	return ask(ctx, m, wire.ReadMailboxRequest, c.backend.Mailbox, wire.MailboxReply)

@@ -129,6 +129,8 @@ func panicText(p any) string {
 var waits = map[string]bool{
 	"/perdure.v1.ClientService/Await":      true,
 	"/perdure.v1.ClientService/Run":        true,
+	"/perdure.v1.ClientService/SendItems":  true, // the worker repeats it
+	"/perdure.v1.ClientService/TakeItems":  true,
 	"/perdure.v1.ClientService/TaskLogs":   true,
 	"/perdure.v1.ClientService/TaskStream": true,
 	"/perdure.v1.ClientService/Watch":      true,

@@ -292,6 +292,22 @@ func (b *Backend) EditEntity(ctx context.Context, r api.EditRequest) (model.Enti
 	return ask(b.client.EditEntity, wire.ReadEditEntityReply).do(ctx, b, wire.EditEntityRequest(r))
 }
 
+// TakeItems reads a stream with which a view answers.
+func (b *Backend) TakeItems(ctx context.Context, r model.ItemsTake) (model.ItemsPage, error) {
+	if err := b.own(r.Entity.Tenant); err != nil {
+		return model.ItemsPage{}, err
+	}
+	return ask(b.client.TakeItems, wire.ReadItemsPage).do(ctx, b, wire.TakeItemsRequest(r))
+}
+
+// SendItems sends items of such a stream.
+func (b *Backend) SendItems(ctx context.Context, r model.ItemsSend) (int64, error) {
+	if err := b.own(r.Entity.Tenant); err != nil {
+		return 0, err
+	}
+	return ask(b.client.SendItems, wire.ReadSendItemsReply).do(ctx, b, wire.SendItemsRequest(r))
+}
+
 // Mailbox lists or changes the mailbox of an entity. A change has no request id, so it is not
 // repeated.
 func (b *Backend) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Calls, error) {

@@ -365,6 +365,29 @@ func entities(w *world) {
 	w.must(w.far.Unlock(ctx, api.UnlockRequest{Address: held}))
 	w.must(w.far.Terminate(ctx, api.CancelRequest{Target: target("holder", "h")}))
 
+	at := model.ItemsTake{Entity: free, ID: "stream", Do: model.TakeOpen}
+	w.must(second(w.far.TakeItems(ctx, at)))
+	sent := model.ItemsSend{Entity: free, ID: at.ID, First: 1, Items: []model.Payload{text("7"), {}}, Ended: true, Failure: &model.Failure{Message: "no"}}
+	if last := ok[int64](w)(w.far.SendItems(ctx, sent)); last != 2 {
+		t.Errorf("the owner has %d items", last)
+	}
+	at.Do = model.TakeNext
+	page := same(w, func(c api.Client) (model.ItemsPage, error) { return c.TakeItems(ctx, at) })
+	if len(page.Items) != 2 || string(page.Items[0].Data) != "7" || !page.Ended || page.Failure.Message != "no" {
+		t.Errorf("a page of a stream: %+v", page)
+	}
+	at.Do, at.After = model.TakeKeep, 2
+	w.must(second(w.far.TakeItems(ctx, at)))
+	at.Do = model.TakeLeave
+	w.must(second(w.far.TakeItems(ctx, at)))
+	if _, err := w.far.SendItems(ctx, sent); !fault.Is(err, fault.NotFound) {
+		t.Errorf("an item for a caller that has left: %v", err)
+	}
+	at.Do = 9
+	if _, err := w.far.TakeItems(ctx, at); !fault.Is(err, fault.Invalid) {
+		t.Errorf("an unknown verb: %v", err)
+	}
+
 	seen := ok[api.EntityInfo](w)(w.far.Entity(ctx, held))
 	was := seen.Entity.VersionNow()
 	edit := api.EditRequest{Address: held, Version: was, State: text("77"), RequestID: "edit"}

@@ -38,6 +38,7 @@ func Fill(t *testing.T, b api.Backend, tenant string) *IDs {
 	ids.lookUp(t, b, tenant)
 	ids.steer(t, app)
 	ids.startBatch(t, b, tenant)
+	ids.openStream(t, b, tenant)
 	return ids
 }
 
@@ -173,6 +174,20 @@ func (ids *IDs) startBatch(t *testing.T, b api.Client, tenant string) {
 		got, err := b.Batch(t.Context(), api.BatchTarget{Tenant: tenant, ID: ids.Batch})
 		return err != nil || got.Status.Closed()
 	})
+}
+
+// openStream opens a stream that has an item.
+func (ids *IDs) openStream(t *testing.T, b api.Client, tenant string) {
+	t.Helper()
+	ids.Stream = "stream"
+	at := model.ItemsTake{Entity: ids.entity(tenant), ID: ids.Stream, Do: model.TakeOpen}
+	if _, err := b.TakeItems(t.Context(), at); err != nil {
+		t.Fatal(err)
+	}
+	item := model.Payload{Data: []byte(`"` + ids.Secret + `"`)}
+	if _, err := b.SendItems(t.Context(), model.ItemsSend{Entity: at.Entity, ID: at.ID, First: 1, Items: []model.Payload{item}}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Snapshot describes everything that Fill has put into a tenant, without times and counters that

@@ -22,6 +22,7 @@ type IDs struct {
 	Dead          api.DeadID
 	Entity        string // with its prefix; it is at Key
 	Epoch         int64  // of its lock
+	Stream        string // of the entity, with an item
 	Limit         string
 	Breaker       string
 	Queue         string // paused
@@ -237,6 +238,12 @@ func entityVerbs() []Verb {
 		}},
 		{Name: "EditEntity", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return c.EditEntity(ctx, api.EditRequest{Address: of.entity(tenant), Version: model.EntityVersion{Number: 1}, State: model.Payload{Data: []byte(`"probe"`)}})
+		}},
+		{Name: "TakeItems", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.TakeItems(ctx, model.ItemsTake{Entity: of.entity(tenant), ID: of.Stream, Do: model.TakeNext})
+		}},
+		{Name: "SendItems", Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
+			return c.SendItems(ctx, model.ItemsSend{Entity: of.entity(tenant), ID: of.Stream, First: 1, Items: []model.Payload{{Data: []byte(`"probe"`)}}})
 		}},
 		{Name: "Mailbox", Own: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			return c.Mailbox(ctx, api.MailboxRequest{Address: of.entity(tenant), Do: model.MailboxList})

@@ -27,6 +27,8 @@ func (f filler) special(v reflect.Value, field string) bool {
 		*p = model.ReusePolicy(1 + f.rng.IntN(2))
 	case *model.ParentClosePolicy:
 		*p = model.AbandonChild
+	case *model.TakeVerb:
+		*p = model.TakeOpen + model.TakeVerb(f.rng.IntN(4))
 	case *model.ItemKind:
 		*p = model.ItemToken + model.ItemKind(f.rng.IntN(4))
 	case *model.EventKind:

@@ -38,7 +38,7 @@ var readers = []reader{
 	readerOf(wire.ReadOrderRequest), readerOf(wire.ReadSignalsRequest), readerOf(wire.ReadUpdateRequest), readerOf(wire.ReadQueryRequest),
 	readerOf(wire.ReadTarget), readerOf(wire.ReadHistoryRequest), readerOf(wire.ReadListRequest), readerOf(wire.ReadPastRequest),
 	readerOf(wire.ReadImportRequest), readerOf(wire.ReadDeleteRequest), readerOf(wire.ReadCallRequest), readerOf(wire.ReadListEntitiesRequest),
-	readerOf(wire.ReadUnlockRequest), readerOf(wire.ReadMailboxRequest), readerOf(wire.ReadEditEntityRequest), readerOf(wire.ReadListDeadRequest), readerOf(wire.ReadDeadTaskRequest),
+	readerOf(wire.ReadUnlockRequest), readerOf(wire.ReadMailboxRequest), readerOf(wire.ReadEditEntityRequest), readerOf(wire.ReadTakeItemsRequest), readerOf(wire.ReadItemsPage), readerOf(wire.ReadSendItemsRequest), readerOf(wire.ReadListDeadRequest), readerOf(wire.ReadDeadTaskRequest),
 	readerOf(wire.ReadRequeueRequest), readerOf(wire.ReadUndoRequeueRequest), readerOf(wire.ReadTaskTarget), readerOf(wire.ReadTaskLogsRequest),
 	readerOf(wire.ReadTaskStreamRequest), readerOf(wire.ReadWatchRequest), readerOf(wire.ReadChangePage), readerOf(wire.ReadLimit), readerOf(wire.ReadBreakerRule), readerOf(wire.ReadTaskSpec),
 	// Items of a worker, and what a server sends to it.

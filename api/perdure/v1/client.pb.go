@@ -88,6 +88,66 @@ func (MailboxVerb) EnumDescriptor() ([]byte, []int) {
 	return file_perdure_v1_client_proto_rawDescGZIP(), []int{0}
 }
 
+// TakeVerb is what the reader of a stream does.
+type TakeVerb int32
+
+const (
+	TakeVerb_TAKE_VERB_UNSPECIFIED TakeVerb = 0
+	// Create the stream, before the call of the view.
+	TakeVerb_TAKE_VERB_OPEN TakeVerb = 1
+	// Wait for items.
+	TakeVerb_TAKE_VERB_NEXT TakeVerb = 2
+	// Say that the reader is still there.
+	TakeVerb_TAKE_VERB_KEEP TakeVerb = 3
+	// End the stream.
+	TakeVerb_TAKE_VERB_LEAVE TakeVerb = 4
+)
+
+// Enum value maps for TakeVerb.
+var (
+	TakeVerb_name = map[int32]string{
+		0: "TAKE_VERB_UNSPECIFIED",
+		1: "TAKE_VERB_OPEN",
+		2: "TAKE_VERB_NEXT",
+		3: "TAKE_VERB_KEEP",
+		4: "TAKE_VERB_LEAVE",
+	}
+	TakeVerb_value = map[string]int32{
+		"TAKE_VERB_UNSPECIFIED": 0,
+		"TAKE_VERB_OPEN":        1,
+		"TAKE_VERB_NEXT":        2,
+		"TAKE_VERB_KEEP":        3,
+		"TAKE_VERB_LEAVE":       4,
+	}
+)
+
+func (x TakeVerb) Enum() *TakeVerb {
+	p := new(TakeVerb)
+	*p = x
+	return p
+}
+
+func (x TakeVerb) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TakeVerb) Descriptor() protoreflect.EnumDescriptor {
+	return file_perdure_v1_client_proto_enumTypes[1].Descriptor()
+}
+
+func (TakeVerb) Type() protoreflect.EnumType {
+	return &file_perdure_v1_client_proto_enumTypes[1]
+}
+
+func (x TakeVerb) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TakeVerb.Descriptor instead.
+func (TakeVerb) EnumDescriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{1}
+}
+
 // StreamKind says what a task has streamed.
 type StreamKind int32
 
@@ -130,11 +190,11 @@ func (x StreamKind) String() string {
 }
 
 func (StreamKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_perdure_v1_client_proto_enumTypes[1].Descriptor()
+	return file_perdure_v1_client_proto_enumTypes[2].Descriptor()
 }
 
 func (StreamKind) Type() protoreflect.EnumType {
-	return &file_perdure_v1_client_proto_enumTypes[1]
+	return &file_perdure_v1_client_proto_enumTypes[2]
 }
 
 func (x StreamKind) Number() protoreflect.EnumNumber {
@@ -143,7 +203,7 @@ func (x StreamKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamKind.Descriptor instead.
 func (StreamKind) EnumDescriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{1}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{2}
 }
 
 // LimitScope says what the tasks that a limit selects share.
@@ -192,11 +252,11 @@ func (x LimitScope) String() string {
 }
 
 func (LimitScope) Descriptor() protoreflect.EnumDescriptor {
-	return file_perdure_v1_client_proto_enumTypes[2].Descriptor()
+	return file_perdure_v1_client_proto_enumTypes[3].Descriptor()
 }
 
 func (LimitScope) Type() protoreflect.EnumType {
-	return &file_perdure_v1_client_proto_enumTypes[2]
+	return &file_perdure_v1_client_proto_enumTypes[3]
 }
 
 func (x LimitScope) Number() protoreflect.EnumNumber {
@@ -205,7 +265,7 @@ func (x LimitScope) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LimitScope.Descriptor instead.
 func (LimitScope) EnumDescriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{2}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{3}
 }
 
 // BreakerState is the state of a breaker.
@@ -245,11 +305,11 @@ func (x BreakerState) String() string {
 }
 
 func (BreakerState) Descriptor() protoreflect.EnumDescriptor {
-	return file_perdure_v1_client_proto_enumTypes[3].Descriptor()
+	return file_perdure_v1_client_proto_enumTypes[4].Descriptor()
 }
 
 func (BreakerState) Type() protoreflect.EnumType {
-	return &file_perdure_v1_client_proto_enumTypes[3]
+	return &file_perdure_v1_client_proto_enumTypes[4]
 }
 
 func (x BreakerState) Number() protoreflect.EnumNumber {
@@ -258,7 +318,7 @@ func (x BreakerState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use BreakerState.Descriptor instead.
 func (BreakerState) EnumDescriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{3}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{4}
 }
 
 // CallBundle is what a client sends on the stream of Bundle.
@@ -6690,6 +6750,276 @@ func (x *EditEntityReply) GetVersion() *EntityVersion {
 	return nil
 }
 
+// TakeItemsRequest is a request of the reader of a stream. It may be repeated.
+type TakeItemsRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Entity *Address               `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
+	// The id that the reader has drawn. The input of the call has it at the end of its encoding,
+	// behind ";stream=".
+	Stream string   `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
+	Verb   TakeVerb `protobuf:"varint,3,opt,name=verb,proto3,enum=perdure.v1.TakeVerb" json:"verb,omitempty"`
+	// The number of the last item that the reader has taken. Items are numbered from 1.
+	After         int64 `protobuf:"varint,4,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeItemsRequest) Reset() {
+	*x = TakeItemsRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeItemsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeItemsRequest) ProtoMessage() {}
+
+func (x *TakeItemsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeItemsRequest.ProtoReflect.Descriptor instead.
+func (*TakeItemsRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *TakeItemsRequest) GetEntity() *Address {
+	if x != nil {
+		return x.Entity
+	}
+	return nil
+}
+
+func (x *TakeItemsRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *TakeItemsRequest) GetVerb() TakeVerb {
+	if x != nil {
+		return x.Verb
+	}
+	return TakeVerb_TAKE_VERB_UNSPECIFIED
+}
+
+func (x *TakeItemsRequest) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+// ItemsPage has the items that directly follow. A page without items means that there were none for
+// a while.
+type ItemsPage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Items []*Payload             `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	// No item follows.
+	Ended bool `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
+	// The error of the code, of a stream that has ended.
+	Failure       *Failure `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ItemsPage) Reset() {
+	*x = ItemsPage{}
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ItemsPage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ItemsPage) ProtoMessage() {}
+
+func (x *ItemsPage) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ItemsPage.ProtoReflect.Descriptor instead.
+func (*ItemsPage) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *ItemsPage) GetItems() []*Payload {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *ItemsPage) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *ItemsPage) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+// SendItemsRequest is a request of the worker that runs the code of a stream. It may be repeated.
+// Without items it says that the code still runs, and waits for the end of the stream.
+type SendItemsRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Entity *Address               `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
+	Stream string                 `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
+	// The number of the first item.
+	First int64      `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
+	Items []*Payload `protobuf:"bytes,4,rep,name=items,proto3" json:"items,omitempty"`
+	// No item follows these.
+	Ended         bool     `protobuf:"varint,5,opt,name=ended,proto3" json:"ended,omitempty"`
+	Failure       *Failure `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendItemsRequest) Reset() {
+	*x = SendItemsRequest{}
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendItemsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendItemsRequest) ProtoMessage() {}
+
+func (x *SendItemsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendItemsRequest.ProtoReflect.Descriptor instead.
+func (*SendItemsRequest) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *SendItemsRequest) GetEntity() *Address {
+	if x != nil {
+		return x.Entity
+	}
+	return nil
+}
+
+func (x *SendItemsRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *SendItemsRequest) GetFirst() int64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *SendItemsRequest) GetItems() []*Payload {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *SendItemsRequest) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *SendItemsRequest) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+// SendItemsReply has the number of the last item that the owner of the entity has. The worker sends
+// the others again.
+type SendItemsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Last          int64                  `protobuf:"varint,1,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendItemsReply) Reset() {
+	*x = SendItemsReply{}
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendItemsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendItemsReply) ProtoMessage() {}
+
+func (x *SendItemsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendItemsReply.ProtoReflect.Descriptor instead.
+func (*SendItemsReply) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *SendItemsReply) GetLast() int64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
 // DeadID names a dead task.
 type DeadID struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6702,7 +7032,7 @@ type DeadID struct {
 
 func (x *DeadID) Reset() {
 	*x = DeadID{}
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6714,7 +7044,7 @@ func (x *DeadID) String() string {
 func (*DeadID) ProtoMessage() {}
 
 func (x *DeadID) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[89]
+	mi := &file_perdure_v1_client_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6727,7 +7057,7 @@ func (x *DeadID) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadID.ProtoReflect.Descriptor instead.
 func (*DeadID) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{89}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *DeadID) GetShard() uint32 {
@@ -6770,7 +7100,7 @@ type ListDeadRequest struct {
 
 func (x *ListDeadRequest) Reset() {
 	*x = ListDeadRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6782,7 +7112,7 @@ func (x *ListDeadRequest) String() string {
 func (*ListDeadRequest) ProtoMessage() {}
 
 func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[90]
+	mi := &file_perdure_v1_client_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6795,7 +7125,7 @@ func (x *ListDeadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{90}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListDeadRequest) GetActivities() []string {
@@ -6868,7 +7198,7 @@ type FailedAttempt struct {
 
 func (x *FailedAttempt) Reset() {
 	*x = FailedAttempt{}
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6880,7 +7210,7 @@ func (x *FailedAttempt) String() string {
 func (*FailedAttempt) ProtoMessage() {}
 
 func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[91]
+	mi := &file_perdure_v1_client_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6893,7 +7223,7 @@ func (x *FailedAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedAttempt.ProtoReflect.Descriptor instead.
 func (*FailedAttempt) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{91}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *FailedAttempt) GetAttempt() int64 {
@@ -6953,7 +7283,7 @@ type DeadTask struct {
 
 func (x *DeadTask) Reset() {
 	*x = DeadTask{}
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6965,7 +7295,7 @@ func (x *DeadTask) String() string {
 func (*DeadTask) ProtoMessage() {}
 
 func (x *DeadTask) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[92]
+	mi := &file_perdure_v1_client_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6978,7 +7308,7 @@ func (x *DeadTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTask.ProtoReflect.Descriptor instead.
 func (*DeadTask) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{92}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *DeadTask) GetId() *DeadID {
@@ -7098,7 +7428,7 @@ type DeadPage struct {
 
 func (x *DeadPage) Reset() {
 	*x = DeadPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7110,7 +7440,7 @@ func (x *DeadPage) String() string {
 func (*DeadPage) ProtoMessage() {}
 
 func (x *DeadPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[93]
+	mi := &file_perdure_v1_client_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7123,7 +7453,7 @@ func (x *DeadPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadPage.ProtoReflect.Descriptor instead.
 func (*DeadPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{93}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *DeadPage) GetTasks() []*DeadTask {
@@ -7156,7 +7486,7 @@ type DeadGroup struct {
 
 func (x *DeadGroup) Reset() {
 	*x = DeadGroup{}
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7168,7 +7498,7 @@ func (x *DeadGroup) String() string {
 func (*DeadGroup) ProtoMessage() {}
 
 func (x *DeadGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[94]
+	mi := &file_perdure_v1_client_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7181,7 +7511,7 @@ func (x *DeadGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroup.ProtoReflect.Descriptor instead.
 func (*DeadGroup) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{94}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *DeadGroup) GetActivity() string {
@@ -7236,7 +7566,7 @@ type DeadGroups struct {
 
 func (x *DeadGroups) Reset() {
 	*x = DeadGroups{}
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7248,7 +7578,7 @@ func (x *DeadGroups) String() string {
 func (*DeadGroups) ProtoMessage() {}
 
 func (x *DeadGroups) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[95]
+	mi := &file_perdure_v1_client_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7261,7 +7591,7 @@ func (x *DeadGroups) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadGroups.ProtoReflect.Descriptor instead.
 func (*DeadGroups) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{95}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *DeadGroups) GetGroups() []*DeadGroup {
@@ -7281,7 +7611,7 @@ type DeadTaskRequest struct {
 
 func (x *DeadTaskRequest) Reset() {
 	*x = DeadTaskRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7293,7 +7623,7 @@ func (x *DeadTaskRequest) String() string {
 func (*DeadTaskRequest) ProtoMessage() {}
 
 func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[96]
+	mi := &file_perdure_v1_client_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7306,7 +7636,7 @@ func (x *DeadTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeadTaskRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{96}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *DeadTaskRequest) GetId() *DeadID {
@@ -7333,7 +7663,7 @@ type RequeueRequest struct {
 
 func (x *RequeueRequest) Reset() {
 	*x = RequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7345,7 +7675,7 @@ func (x *RequeueRequest) String() string {
 func (*RequeueRequest) ProtoMessage() {}
 
 func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[97]
+	mi := &file_perdure_v1_client_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7358,7 +7688,7 @@ func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueRequest.ProtoReflect.Descriptor instead.
 func (*RequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{97}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *RequeueRequest) GetId() *DeadID {
@@ -7410,7 +7740,7 @@ type RequeueReply struct {
 
 func (x *RequeueReply) Reset() {
 	*x = RequeueReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7422,7 +7752,7 @@ func (x *RequeueReply) String() string {
 func (*RequeueReply) ProtoMessage() {}
 
 func (x *RequeueReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[98]
+	mi := &file_perdure_v1_client_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7435,7 +7765,7 @@ func (x *RequeueReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueReply.ProtoReflect.Descriptor instead.
 func (*RequeueReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{98}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *RequeueReply) GetAddress() *Address {
@@ -7470,7 +7800,7 @@ type UndoRequeueRequest struct {
 
 func (x *UndoRequeueRequest) Reset() {
 	*x = UndoRequeueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7482,7 +7812,7 @@ func (x *UndoRequeueRequest) String() string {
 func (*UndoRequeueRequest) ProtoMessage() {}
 
 func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[99]
+	mi := &file_perdure_v1_client_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7495,7 +7825,7 @@ func (x *UndoRequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoRequeueRequest.ProtoReflect.Descriptor instead.
 func (*UndoRequeueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{99}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *UndoRequeueRequest) GetId() *DeadID {
@@ -7524,7 +7854,7 @@ type TaskTarget struct {
 
 func (x *TaskTarget) Reset() {
 	*x = TaskTarget{}
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7536,7 +7866,7 @@ func (x *TaskTarget) String() string {
 func (*TaskTarget) ProtoMessage() {}
 
 func (x *TaskTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[100]
+	mi := &file_perdure_v1_client_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7549,7 +7879,7 @@ func (x *TaskTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskTarget.ProtoReflect.Descriptor instead.
 func (*TaskTarget) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{100}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *TaskTarget) GetTarget() *Target {
@@ -7576,7 +7906,7 @@ type TaskStatesRequest struct {
 
 func (x *TaskStatesRequest) Reset() {
 	*x = TaskStatesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7588,7 +7918,7 @@ func (x *TaskStatesRequest) String() string {
 func (*TaskStatesRequest) ProtoMessage() {}
 
 func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[101]
+	mi := &file_perdure_v1_client_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7601,7 +7931,7 @@ func (x *TaskStatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesRequest.ProtoReflect.Descriptor instead.
 func (*TaskStatesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{101}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *TaskStatesRequest) GetTask() *TaskTarget {
@@ -7622,7 +7952,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7634,7 +7964,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[102]
+	mi := &file_perdure_v1_client_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7647,7 +7977,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{102}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *TaskState) GetName() string {
@@ -7675,7 +8005,7 @@ type TaskStatesReply struct {
 
 func (x *TaskStatesReply) Reset() {
 	*x = TaskStatesReply{}
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7687,7 +8017,7 @@ func (x *TaskStatesReply) String() string {
 func (*TaskStatesReply) ProtoMessage() {}
 
 func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[103]
+	mi := &file_perdure_v1_client_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7700,7 +8030,7 @@ func (x *TaskStatesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatesReply.ProtoReflect.Descriptor instead.
 func (*TaskStatesReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{103}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *TaskStatesReply) GetRun() []byte {
@@ -7734,7 +8064,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[104]
+	mi := &file_perdure_v1_client_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7746,7 +8076,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[104]
+	mi := &file_perdure_v1_client_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7759,7 +8089,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{104}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *TaskLogsRequest) GetTask() *TaskTarget {
@@ -7811,7 +8141,7 @@ type TaskLine struct {
 
 func (x *TaskLine) Reset() {
 	*x = TaskLine{}
-	mi := &file_perdure_v1_client_proto_msgTypes[105]
+	mi := &file_perdure_v1_client_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7823,7 +8153,7 @@ func (x *TaskLine) String() string {
 func (*TaskLine) ProtoMessage() {}
 
 func (x *TaskLine) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[105]
+	mi := &file_perdure_v1_client_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7836,7 +8166,7 @@ func (x *TaskLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLine.ProtoReflect.Descriptor instead.
 func (*TaskLine) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{105}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *TaskLine) GetStep() string {
@@ -7881,7 +8211,7 @@ type TaskLogsPage struct {
 
 func (x *TaskLogsPage) Reset() {
 	*x = TaskLogsPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[106]
+	mi := &file_perdure_v1_client_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7893,7 +8223,7 @@ func (x *TaskLogsPage) String() string {
 func (*TaskLogsPage) ProtoMessage() {}
 
 func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[106]
+	mi := &file_perdure_v1_client_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7906,7 +8236,7 @@ func (x *TaskLogsPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsPage.ProtoReflect.Descriptor instead.
 func (*TaskLogsPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{106}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *TaskLogsPage) GetRun() []byte {
@@ -7954,7 +8284,7 @@ type TaskStreamRequest struct {
 
 func (x *TaskStreamRequest) Reset() {
 	*x = TaskStreamRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[107]
+	mi := &file_perdure_v1_client_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7966,7 +8296,7 @@ func (x *TaskStreamRequest) String() string {
 func (*TaskStreamRequest) ProtoMessage() {}
 
 func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[107]
+	mi := &file_perdure_v1_client_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7979,7 +8309,7 @@ func (x *TaskStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamRequest.ProtoReflect.Descriptor instead.
 func (*TaskStreamRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{107}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *TaskStreamRequest) GetTask() *TaskTarget {
@@ -8031,7 +8361,7 @@ type StreamItem struct {
 
 func (x *StreamItem) Reset() {
 	*x = StreamItem{}
-	mi := &file_perdure_v1_client_proto_msgTypes[108]
+	mi := &file_perdure_v1_client_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8043,7 +8373,7 @@ func (x *StreamItem) String() string {
 func (*StreamItem) ProtoMessage() {}
 
 func (x *StreamItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[108]
+	mi := &file_perdure_v1_client_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8056,7 +8386,7 @@ func (x *StreamItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamItem.ProtoReflect.Descriptor instead.
 func (*StreamItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{108}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *StreamItem) GetPosition() int64 {
@@ -8101,7 +8431,7 @@ type TaskStreamPage struct {
 
 func (x *TaskStreamPage) Reset() {
 	*x = TaskStreamPage{}
-	mi := &file_perdure_v1_client_proto_msgTypes[109]
+	mi := &file_perdure_v1_client_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8113,7 +8443,7 @@ func (x *TaskStreamPage) String() string {
 func (*TaskStreamPage) ProtoMessage() {}
 
 func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[109]
+	mi := &file_perdure_v1_client_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8126,7 +8456,7 @@ func (x *TaskStreamPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStreamPage.ProtoReflect.Descriptor instead.
 func (*TaskStreamPage) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{109}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *TaskStreamPage) GetRun() []byte {
@@ -8159,7 +8489,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[110]
+	mi := &file_perdure_v1_client_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8171,7 +8501,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[110]
+	mi := &file_perdure_v1_client_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8184,7 +8514,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{110}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{114}
 }
 
 // WorkerInfo is a worker of a node.
@@ -8215,7 +8545,7 @@ type WorkerInfo struct {
 
 func (x *WorkerInfo) Reset() {
 	*x = WorkerInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[111]
+	mi := &file_perdure_v1_client_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8227,7 +8557,7 @@ func (x *WorkerInfo) String() string {
 func (*WorkerInfo) ProtoMessage() {}
 
 func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[111]
+	mi := &file_perdure_v1_client_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8240,7 +8570,7 @@ func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerInfo.ProtoReflect.Descriptor instead.
 func (*WorkerInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{111}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *WorkerInfo) GetNode() []byte {
@@ -8344,7 +8674,7 @@ type WorkerList struct {
 
 func (x *WorkerList) Reset() {
 	*x = WorkerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[112]
+	mi := &file_perdure_v1_client_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8356,7 +8686,7 @@ func (x *WorkerList) String() string {
 func (*WorkerList) ProtoMessage() {}
 
 func (x *WorkerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[112]
+	mi := &file_perdure_v1_client_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8369,7 +8699,7 @@ func (x *WorkerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerList.ProtoReflect.Descriptor instead.
 func (*WorkerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{112}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *WorkerList) GetWorkers() []*WorkerInfo {
@@ -8388,7 +8718,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[113]
+	mi := &file_perdure_v1_client_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8400,7 +8730,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[113]
+	mi := &file_perdure_v1_client_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8413,7 +8743,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{113}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{117}
 }
 
 // QueueInfo describes a queue.
@@ -8438,7 +8768,7 @@ type QueueInfo struct {
 
 func (x *QueueInfo) Reset() {
 	*x = QueueInfo{}
-	mi := &file_perdure_v1_client_proto_msgTypes[114]
+	mi := &file_perdure_v1_client_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8450,7 +8780,7 @@ func (x *QueueInfo) String() string {
 func (*QueueInfo) ProtoMessage() {}
 
 func (x *QueueInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[114]
+	mi := &file_perdure_v1_client_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8463,7 +8793,7 @@ func (x *QueueInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueInfo.ProtoReflect.Descriptor instead.
 func (*QueueInfo) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{114}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *QueueInfo) GetName() string {
@@ -8548,7 +8878,7 @@ type QueueList struct {
 
 func (x *QueueList) Reset() {
 	*x = QueueList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[115]
+	mi := &file_perdure_v1_client_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8560,7 +8890,7 @@ func (x *QueueList) String() string {
 func (*QueueList) ProtoMessage() {}
 
 func (x *QueueList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[115]
+	mi := &file_perdure_v1_client_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8573,7 +8903,7 @@ func (x *QueueList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueList.ProtoReflect.Descriptor instead.
 func (*QueueList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{115}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *QueueList) GetQueues() []*QueueInfo {
@@ -8599,7 +8929,7 @@ type LimitsRequest struct {
 
 func (x *LimitsRequest) Reset() {
 	*x = LimitsRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[116]
+	mi := &file_perdure_v1_client_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8611,7 +8941,7 @@ func (x *LimitsRequest) String() string {
 func (*LimitsRequest) ProtoMessage() {}
 
 func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[116]
+	mi := &file_perdure_v1_client_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8624,7 +8954,7 @@ func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
 func (*LimitsRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{116}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{120}
 }
 
 // Limit says how many tasks may run at a time, and how many may begin in a time.
@@ -8650,7 +8980,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_perdure_v1_client_proto_msgTypes[117]
+	mi := &file_perdure_v1_client_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8662,7 +8992,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[117]
+	mi := &file_perdure_v1_client_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8675,7 +9005,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{117}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Limit) GetName() string {
@@ -8756,7 +9086,7 @@ type LimitUse struct {
 
 func (x *LimitUse) Reset() {
 	*x = LimitUse{}
-	mi := &file_perdure_v1_client_proto_msgTypes[118]
+	mi := &file_perdure_v1_client_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8768,7 +9098,7 @@ func (x *LimitUse) String() string {
 func (*LimitUse) ProtoMessage() {}
 
 func (x *LimitUse) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[118]
+	mi := &file_perdure_v1_client_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8781,7 +9111,7 @@ func (x *LimitUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitUse.ProtoReflect.Descriptor instead.
 func (*LimitUse) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{118}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *LimitUse) GetKey() string {
@@ -8836,7 +9166,7 @@ type LimitStatus struct {
 
 func (x *LimitStatus) Reset() {
 	*x = LimitStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[119]
+	mi := &file_perdure_v1_client_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8848,7 +9178,7 @@ func (x *LimitStatus) String() string {
 func (*LimitStatus) ProtoMessage() {}
 
 func (x *LimitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[119]
+	mi := &file_perdure_v1_client_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8861,7 +9191,7 @@ func (x *LimitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitStatus.ProtoReflect.Descriptor instead.
 func (*LimitStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{119}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *LimitStatus) GetRule() *Limit {
@@ -8916,7 +9246,7 @@ type LimitList struct {
 
 func (x *LimitList) Reset() {
 	*x = LimitList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[120]
+	mi := &file_perdure_v1_client_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8928,7 +9258,7 @@ func (x *LimitList) String() string {
 func (*LimitList) ProtoMessage() {}
 
 func (x *LimitList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[120]
+	mi := &file_perdure_v1_client_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8941,7 +9271,7 @@ func (x *LimitList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitList.ProtoReflect.Descriptor instead.
 func (*LimitList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{120}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *LimitList) GetLimits() []*LimitStatus {
@@ -8963,7 +9293,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[121]
+	mi := &file_perdure_v1_client_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8975,7 +9305,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[121]
+	mi := &file_perdure_v1_client_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8988,7 +9318,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{121}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *SetLimitRequest) GetLimit() *Limit {
@@ -9015,7 +9345,7 @@ type TryLimitRequest struct {
 
 func (x *TryLimitRequest) Reset() {
 	*x = TryLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[122]
+	mi := &file_perdure_v1_client_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9027,7 +9357,7 @@ func (x *TryLimitRequest) String() string {
 func (*TryLimitRequest) ProtoMessage() {}
 
 func (x *TryLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[122]
+	mi := &file_perdure_v1_client_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9040,7 +9370,7 @@ func (x *TryLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TryLimitRequest.ProtoReflect.Descriptor instead.
 func (*TryLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{122}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *TryLimitRequest) GetLimit() *Limit {
@@ -9067,7 +9397,7 @@ type LimitTrial struct {
 
 func (x *LimitTrial) Reset() {
 	*x = LimitTrial{}
-	mi := &file_perdure_v1_client_proto_msgTypes[123]
+	mi := &file_perdure_v1_client_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9079,7 +9409,7 @@ func (x *LimitTrial) String() string {
 func (*LimitTrial) ProtoMessage() {}
 
 func (x *LimitTrial) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[123]
+	mi := &file_perdure_v1_client_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9092,7 +9422,7 @@ func (x *LimitTrial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTrial.ProtoReflect.Descriptor instead.
 func (*LimitTrial) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{123}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *LimitTrial) GetUses() []*TrialUse {
@@ -9148,7 +9478,7 @@ type TrialUse struct {
 
 func (x *TrialUse) Reset() {
 	*x = TrialUse{}
-	mi := &file_perdure_v1_client_proto_msgTypes[124]
+	mi := &file_perdure_v1_client_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9160,7 +9490,7 @@ func (x *TrialUse) String() string {
 func (*TrialUse) ProtoMessage() {}
 
 func (x *TrialUse) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[124]
+	mi := &file_perdure_v1_client_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9173,7 +9503,7 @@ func (x *TrialUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialUse.ProtoReflect.Descriptor instead.
 func (*TrialUse) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{124}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *TrialUse) GetKey() string {
@@ -9228,7 +9558,7 @@ type DeleteLimitRequest struct {
 
 func (x *DeleteLimitRequest) Reset() {
 	*x = DeleteLimitRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[125]
+	mi := &file_perdure_v1_client_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9240,7 +9570,7 @@ func (x *DeleteLimitRequest) String() string {
 func (*DeleteLimitRequest) ProtoMessage() {}
 
 func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[125]
+	mi := &file_perdure_v1_client_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9253,7 +9583,7 @@ func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLimitRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{125}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *DeleteLimitRequest) GetName() string {
@@ -9272,7 +9602,7 @@ type BreakersRequest struct {
 
 func (x *BreakersRequest) Reset() {
 	*x = BreakersRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[126]
+	mi := &file_perdure_v1_client_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9284,7 +9614,7 @@ func (x *BreakersRequest) String() string {
 func (*BreakersRequest) ProtoMessage() {}
 
 func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[126]
+	mi := &file_perdure_v1_client_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9297,7 +9627,7 @@ func (x *BreakersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakersRequest.ProtoReflect.Descriptor instead.
 func (*BreakersRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{126}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{130}
 }
 
 // BreakerRule says when circuit breakers open and how they close again. Zero has its default.
@@ -9327,7 +9657,7 @@ type BreakerRule struct {
 
 func (x *BreakerRule) Reset() {
 	*x = BreakerRule{}
-	mi := &file_perdure_v1_client_proto_msgTypes[127]
+	mi := &file_perdure_v1_client_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9339,7 +9669,7 @@ func (x *BreakerRule) String() string {
 func (*BreakerRule) ProtoMessage() {}
 
 func (x *BreakerRule) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[127]
+	mi := &file_perdure_v1_client_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9352,7 +9682,7 @@ func (x *BreakerRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRule.ProtoReflect.Descriptor instead.
 func (*BreakerRule) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{127}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *BreakerRule) GetName() string {
@@ -9435,7 +9765,7 @@ type BreakerRuleList struct {
 
 func (x *BreakerRuleList) Reset() {
 	*x = BreakerRuleList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[128]
+	mi := &file_perdure_v1_client_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9447,7 +9777,7 @@ func (x *BreakerRuleList) String() string {
 func (*BreakerRuleList) ProtoMessage() {}
 
 func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[128]
+	mi := &file_perdure_v1_client_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9460,7 +9790,7 @@ func (x *BreakerRuleList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerRuleList.ProtoReflect.Descriptor instead.
 func (*BreakerRuleList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{128}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *BreakerRuleList) GetRules() []*BreakerRule {
@@ -9493,7 +9823,7 @@ type BreakerStatus struct {
 
 func (x *BreakerStatus) Reset() {
 	*x = BreakerStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[129]
+	mi := &file_perdure_v1_client_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9505,7 +9835,7 @@ func (x *BreakerStatus) String() string {
 func (*BreakerStatus) ProtoMessage() {}
 
 func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[129]
+	mi := &file_perdure_v1_client_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9518,7 +9848,7 @@ func (x *BreakerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerStatus.ProtoReflect.Descriptor instead.
 func (*BreakerStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{129}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *BreakerStatus) GetName() string {
@@ -9608,7 +9938,7 @@ type BreakerList struct {
 
 func (x *BreakerList) Reset() {
 	*x = BreakerList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[130]
+	mi := &file_perdure_v1_client_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9620,7 +9950,7 @@ func (x *BreakerList) String() string {
 func (*BreakerList) ProtoMessage() {}
 
 func (x *BreakerList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[130]
+	mi := &file_perdure_v1_client_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9633,7 +9963,7 @@ func (x *BreakerList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakerList.ProtoReflect.Descriptor instead.
 func (*BreakerList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{130}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *BreakerList) GetBreakers() []*BreakerStatus {
@@ -9653,7 +9983,7 @@ type DeleteBreakerRequest struct {
 
 func (x *DeleteBreakerRequest) Reset() {
 	*x = DeleteBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[131]
+	mi := &file_perdure_v1_client_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9665,7 +9995,7 @@ func (x *DeleteBreakerRequest) String() string {
 func (*DeleteBreakerRequest) ProtoMessage() {}
 
 func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[131]
+	mi := &file_perdure_v1_client_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9678,7 +10008,7 @@ func (x *DeleteBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBreakerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{131}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *DeleteBreakerRequest) GetName() string {
@@ -9699,7 +10029,7 @@ type TripBreakerRequest struct {
 
 func (x *TripBreakerRequest) Reset() {
 	*x = TripBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[132]
+	mi := &file_perdure_v1_client_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9711,7 +10041,7 @@ func (x *TripBreakerRequest) String() string {
 func (*TripBreakerRequest) ProtoMessage() {}
 
 func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[132]
+	mi := &file_perdure_v1_client_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9724,7 +10054,7 @@ func (x *TripBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TripBreakerRequest.ProtoReflect.Descriptor instead.
 func (*TripBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{132}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *TripBreakerRequest) GetName() string {
@@ -9751,7 +10081,7 @@ type ResetBreakerRequest struct {
 
 func (x *ResetBreakerRequest) Reset() {
 	*x = ResetBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[133]
+	mi := &file_perdure_v1_client_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9763,7 +10093,7 @@ func (x *ResetBreakerRequest) String() string {
 func (*ResetBreakerRequest) ProtoMessage() {}
 
 func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[133]
+	mi := &file_perdure_v1_client_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9776,7 +10106,7 @@ func (x *ResetBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetBreakerRequest.ProtoReflect.Descriptor instead.
 func (*ResetBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{133}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ResetBreakerRequest) GetName() string {
@@ -9799,7 +10129,7 @@ type PauseBreakerRequest struct {
 
 func (x *PauseBreakerRequest) Reset() {
 	*x = PauseBreakerRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[134]
+	mi := &file_perdure_v1_client_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9811,7 +10141,7 @@ func (x *PauseBreakerRequest) String() string {
 func (*PauseBreakerRequest) ProtoMessage() {}
 
 func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[134]
+	mi := &file_perdure_v1_client_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9824,7 +10154,7 @@ func (x *PauseBreakerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseBreakerRequest.ProtoReflect.Descriptor instead.
 func (*PauseBreakerRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{134}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *PauseBreakerRequest) GetName() string {
@@ -9857,7 +10187,7 @@ type QueuesRequest struct {
 
 func (x *QueuesRequest) Reset() {
 	*x = QueuesRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[135]
+	mi := &file_perdure_v1_client_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9869,7 +10199,7 @@ func (x *QueuesRequest) String() string {
 func (*QueuesRequest) ProtoMessage() {}
 
 func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[135]
+	mi := &file_perdure_v1_client_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9882,7 +10212,7 @@ func (x *QueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuesRequest.ProtoReflect.Descriptor instead.
 func (*QueuesRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{135}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{139}
 }
 
 // QueueStatus is how a queue stands on the server that answers.
@@ -9905,7 +10235,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_perdure_v1_client_proto_msgTypes[136]
+	mi := &file_perdure_v1_client_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9917,7 +10247,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[136]
+	mi := &file_perdure_v1_client_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9930,7 +10260,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{136}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *QueueStatus) GetName() string {
@@ -10013,7 +10343,7 @@ type QueueStatusList struct {
 
 func (x *QueueStatusList) Reset() {
 	*x = QueueStatusList{}
-	mi := &file_perdure_v1_client_proto_msgTypes[137]
+	mi := &file_perdure_v1_client_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10025,7 +10355,7 @@ func (x *QueueStatusList) String() string {
 func (*QueueStatusList) ProtoMessage() {}
 
 func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[137]
+	mi := &file_perdure_v1_client_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10038,7 +10368,7 @@ func (x *QueueStatusList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatusList.ProtoReflect.Descriptor instead.
 func (*QueueStatusList) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{137}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *QueueStatusList) GetQueues() []*QueueStatus {
@@ -10057,7 +10387,7 @@ type AllowanceRequest struct {
 
 func (x *AllowanceRequest) Reset() {
 	*x = AllowanceRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[138]
+	mi := &file_perdure_v1_client_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10069,7 +10399,7 @@ func (x *AllowanceRequest) String() string {
 func (*AllowanceRequest) ProtoMessage() {}
 
 func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[138]
+	mi := &file_perdure_v1_client_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10082,7 +10412,7 @@ func (x *AllowanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceRequest.ProtoReflect.Descriptor instead.
 func (*AllowanceRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{138}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{142}
 }
 
 // AllowanceValue is how much of the system a tenant may use. A zero field sets no bound.
@@ -10102,7 +10432,7 @@ type AllowanceValue struct {
 
 func (x *AllowanceValue) Reset() {
 	*x = AllowanceValue{}
-	mi := &file_perdure_v1_client_proto_msgTypes[139]
+	mi := &file_perdure_v1_client_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10114,7 +10444,7 @@ func (x *AllowanceValue) String() string {
 func (*AllowanceValue) ProtoMessage() {}
 
 func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[139]
+	mi := &file_perdure_v1_client_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10127,7 +10457,7 @@ func (x *AllowanceValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceValue.ProtoReflect.Descriptor instead.
 func (*AllowanceValue) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{139}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *AllowanceValue) GetOpen() int64 {
@@ -10169,7 +10499,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[140]
+	mi := &file_perdure_v1_client_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10181,7 +10511,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[140]
+	mi := &file_perdure_v1_client_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10194,7 +10524,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{140}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *PauseQueueRequest) GetName() string {
@@ -10221,7 +10551,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[141]
+	mi := &file_perdure_v1_client_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10233,7 +10563,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[141]
+	mi := &file_perdure_v1_client_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10246,7 +10576,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{141}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ResumeQueueRequest) GetName() string {
@@ -10267,7 +10597,7 @@ type DeliverRequest struct {
 
 func (x *DeliverRequest) Reset() {
 	*x = DeliverRequest{}
-	mi := &file_perdure_v1_client_proto_msgTypes[142]
+	mi := &file_perdure_v1_client_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10279,7 +10609,7 @@ func (x *DeliverRequest) String() string {
 func (*DeliverRequest) ProtoMessage() {}
 
 func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_client_proto_msgTypes[142]
+	mi := &file_perdure_v1_client_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10292,7 +10622,7 @@ func (x *DeliverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverRequest.ProtoReflect.Descriptor instead.
 func (*DeliverRequest) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_client_proto_rawDescGZIP(), []int{142}
+	return file_perdure_v1_client_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *DeliverRequest) GetMessage() []byte {
@@ -10820,7 +11150,25 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tR\trequestId\"F\n" +
 	"\x0fEditEntityReply\x123\n" +
-	"\aversion\x18\x01 \x01(\v2\x19.perdure.v1.EntityVersionR\aversion\"D\n" +
+	"\aversion\x18\x01 \x01(\v2\x19.perdure.v1.EntityVersionR\aversion\"\x97\x01\n" +
+	"\x10TakeItemsRequest\x12+\n" +
+	"\x06entity\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\x06entity\x12\x16\n" +
+	"\x06stream\x18\x02 \x01(\tR\x06stream\x12(\n" +
+	"\x04verb\x18\x03 \x01(\x0e2\x14.perdure.v1.TakeVerbR\x04verb\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\x03R\x05after\"{\n" +
+	"\tItemsPage\x12)\n" +
+	"\x05items\x18\x01 \x03(\v2\x13.perdure.v1.PayloadR\x05items\x12\x14\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\x12-\n" +
+	"\afailure\x18\x03 \x01(\v2\x13.perdure.v1.FailureR\afailure\"\xdd\x01\n" +
+	"\x10SendItemsRequest\x12+\n" +
+	"\x06entity\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\x06entity\x12\x16\n" +
+	"\x06stream\x18\x02 \x01(\tR\x06stream\x12\x14\n" +
+	"\x05first\x18\x03 \x01(\x03R\x05first\x12)\n" +
+	"\x05items\x18\x04 \x03(\v2\x13.perdure.v1.PayloadR\x05items\x12\x14\n" +
+	"\x05ended\x18\x05 \x01(\bR\x05ended\x12-\n" +
+	"\afailure\x18\x06 \x01(\v2\x13.perdure.v1.FailureR\afailure\"$\n" +
+	"\x0eSendItemsReply\x12\x12\n" +
+	"\x04last\x18\x01 \x01(\x03R\x04last\"D\n" +
 	"\x06DeadID\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\fR\x03run\x12\x12\n" +
@@ -11100,7 +11448,13 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x11MAILBOX_VERB_SKIP\x10\x03\x12\x15\n" +
 	"\x11MAILBOX_VERB_DROP\x10\x04\x12\x1b\n" +
 	"\x17MAILBOX_VERB_DROP_NAMED\x10\x05\x12\x1a\n" +
-	"\x16MAILBOX_VERB_INTERRUPT\x10\x06*\x87\x01\n" +
+	"\x16MAILBOX_VERB_INTERRUPT\x10\x06*v\n" +
+	"\bTakeVerb\x12\x19\n" +
+	"\x15TAKE_VERB_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eTAKE_VERB_OPEN\x10\x01\x12\x12\n" +
+	"\x0eTAKE_VERB_NEXT\x10\x02\x12\x12\n" +
+	"\x0eTAKE_VERB_KEEP\x10\x03\x12\x13\n" +
+	"\x0fTAKE_VERB_LEAVE\x10\x04*\x87\x01\n" +
 	"\n" +
 	"StreamKind\x12\x1b\n" +
 	"\x17STREAM_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -11120,7 +11474,7 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x19BREAKER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BREAKER_STATE_CLOSED\x10\x01\x12\x16\n" +
 	"\x12BREAKER_STATE_OPEN\x10\x02\x12\x1b\n" +
-	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xaf$\n" +
+	"\x17BREAKER_STATE_HALF_OPEN\x10\x032\xb8%\n" +
 	"\rClientService\x12<\n" +
 	"\x06Server\x12\x19.perdure.v1.ServerRequest\x1a\x17.perdure.v1.ServerReply\x129\n" +
 	"\x05Start\x12\x18.perdure.v1.StartRequest\x1a\x16.perdure.v1.StartReply\x12E\n" +
@@ -11162,7 +11516,9 @@ const file_perdure_v1_client_proto_rawDesc = "" +
 	"\x06Unlock\x12\x19.perdure.v1.UnlockRequest\x1a\x10.perdure.v1.Done\x12?\n" +
 	"\aMailbox\x12\x1a.perdure.v1.MailboxRequest\x1a\x18.perdure.v1.MailboxReply\x12H\n" +
 	"\n" +
-	"EditEntity\x12\x1d.perdure.v1.EditEntityRequest\x1a\x1b.perdure.v1.EditEntityReply\x12=\n" +
+	"EditEntity\x12\x1d.perdure.v1.EditEntityRequest\x1a\x1b.perdure.v1.EditEntityReply\x12@\n" +
+	"\tTakeItems\x12\x1c.perdure.v1.TakeItemsRequest\x1a\x15.perdure.v1.ItemsPage\x12E\n" +
+	"\tSendItems\x12\x1c.perdure.v1.SendItemsRequest\x1a\x1a.perdure.v1.SendItemsReply\x12=\n" +
 	"\bListDead\x12\x1b.perdure.v1.ListDeadRequest\x1a\x14.perdure.v1.DeadPage\x12@\n" +
 	"\tCountDead\x12\x1b.perdure.v1.ListDeadRequest\x1a\x16.perdure.v1.CountReply\x12@\n" +
 	"\tGroupDead\x12\x1b.perdure.v1.ListDeadRequest\x1a\x16.perdure.v1.DeadGroups\x12=\n" +
@@ -11217,479 +11573,495 @@ func file_perdure_v1_client_proto_rawDescGZIP() []byte {
 	return file_perdure_v1_client_proto_rawDescData
 }
 
-var file_perdure_v1_client_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 143)
+var file_perdure_v1_client_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_perdure_v1_client_proto_msgTypes = make([]protoimpl.MessageInfo, 147)
 var file_perdure_v1_client_proto_goTypes = []any{
 	(MailboxVerb)(0),             // 0: perdure.v1.MailboxVerb
-	(StreamKind)(0),              // 1: perdure.v1.StreamKind
-	(LimitScope)(0),              // 2: perdure.v1.LimitScope
-	(BreakerState)(0),            // 3: perdure.v1.BreakerState
-	(*CallBundle)(nil),           // 4: perdure.v1.CallBundle
-	(*BundledCall)(nil),          // 5: perdure.v1.BundledCall
-	(*AnswerBundle)(nil),         // 6: perdure.v1.AnswerBundle
-	(*BundledAnswer)(nil),        // 7: perdure.v1.BundledAnswer
-	(*ViewsRequest)(nil),         // 8: perdure.v1.ViewsRequest
-	(*View)(nil),                 // 9: perdure.v1.View
-	(*ViewList)(nil),             // 10: perdure.v1.ViewList
-	(*SetViewRequest)(nil),       // 11: perdure.v1.SetViewRequest
-	(*DeleteViewRequest)(nil),    // 12: perdure.v1.DeleteViewRequest
-	(*WatchRequest)(nil),         // 13: perdure.v1.WatchRequest
-	(*ChangePage)(nil),           // 14: perdure.v1.ChangePage
-	(*Change)(nil),               // 15: perdure.v1.Change
-	(*DeadLettersRequest)(nil),   // 16: perdure.v1.DeadLettersRequest
-	(*DeadLetterList)(nil),       // 17: perdure.v1.DeadLetterList
-	(*DeadLetter)(nil),           // 18: perdure.v1.DeadLetter
-	(*Done)(nil),                 // 19: perdure.v1.Done
-	(*ServerRequest)(nil),        // 20: perdure.v1.ServerRequest
-	(*ServerReply)(nil),          // 21: perdure.v1.ServerReply
-	(*Target)(nil),               // 22: perdure.v1.Target
-	(*NamedPayload)(nil),         // 23: perdure.v1.NamedPayload
-	(*StartRequest)(nil),         // 24: perdure.v1.StartRequest
-	(*StartReply)(nil),           // 25: perdure.v1.StartReply
-	(*StartManyRequest)(nil),     // 26: perdure.v1.StartManyRequest
-	(*StartedReply)(nil),         // 27: perdure.v1.StartedReply
-	(*StartManyReply)(nil),       // 28: perdure.v1.StartManyReply
-	(*AwaitRequest)(nil),         // 29: perdure.v1.AwaitRequest
-	(*Result)(nil),               // 30: perdure.v1.Result
-	(*SignalRequest)(nil),        // 31: perdure.v1.SignalRequest
-	(*SettleRequest)(nil),        // 32: perdure.v1.SettleRequest
-	(*OrderRequest)(nil),         // 33: perdure.v1.OrderRequest
-	(*SignalsRequest)(nil),       // 34: perdure.v1.SignalsRequest
-	(*MailboxCall)(nil),          // 35: perdure.v1.MailboxCall
-	(*MailboxReply)(nil),         // 36: perdure.v1.MailboxReply
-	(*UpdateRequest)(nil),        // 37: perdure.v1.UpdateRequest
-	(*QueryRequest)(nil),         // 38: perdure.v1.QueryRequest
-	(*ValueReply)(nil),           // 39: perdure.v1.ValueReply
-	(*StateRequest)(nil),         // 40: perdure.v1.StateRequest
-	(*StateReply)(nil),           // 41: perdure.v1.StateReply
-	(*DescribeRequest)(nil),      // 42: perdure.v1.DescribeRequest
-	(*HistoryRequest)(nil),       // 43: perdure.v1.HistoryRequest
-	(*HistoryPart)(nil),          // 44: perdure.v1.HistoryPart
-	(*LabelCondition)(nil),       // 45: perdure.v1.LabelCondition
-	(*ListRequest)(nil),          // 46: perdure.v1.ListRequest
-	(*ListPage)(nil),             // 47: perdure.v1.ListPage
-	(*CountReply)(nil),           // 48: perdure.v1.CountReply
-	(*TallyRequest)(nil),         // 49: perdure.v1.TallyRequest
-	(*TallyReply)(nil),           // 50: perdure.v1.TallyReply
-	(*TallyGroup)(nil),           // 51: perdure.v1.TallyGroup
-	(*ExplainRequest)(nil),       // 52: perdure.v1.ExplainRequest
-	(*Explanation)(nil),          // 53: perdure.v1.Explanation
-	(*Reference)(nil),            // 54: perdure.v1.Reference
-	(*ExplainedNode)(nil),        // 55: perdure.v1.ExplainedNode
-	(*ExplainedEdge)(nil),        // 56: perdure.v1.ExplainedEdge
-	(*SeriesRequest)(nil),        // 57: perdure.v1.SeriesRequest
-	(*SeriesReply)(nil),          // 58: perdure.v1.SeriesReply
-	(*SeriesOf)(nil),             // 59: perdure.v1.SeriesOf
-	(*SeriesLine)(nil),           // 60: perdure.v1.SeriesLine
-	(*SeriesNode)(nil),           // 61: perdure.v1.SeriesNode
-	(*StrandedRequest)(nil),      // 62: perdure.v1.StrandedRequest
-	(*MissingRequest)(nil),       // 63: perdure.v1.MissingRequest
-	(*MissingReply)(nil),         // 64: perdure.v1.MissingReply
-	(*Edit)(nil),                 // 65: perdure.v1.Edit
-	(*PastRequest)(nil),          // 66: perdure.v1.PastRequest
-	(*PastReply)(nil),            // 67: perdure.v1.PastReply
-	(*ImportRequest)(nil),        // 68: perdure.v1.ImportRequest
-	(*DeleteRequest)(nil),        // 69: perdure.v1.DeleteRequest
-	(*DeletePart)(nil),           // 70: perdure.v1.DeletePart
-	(*DeleteReply)(nil),          // 71: perdure.v1.DeleteReply
-	(*BatchRequest)(nil),         // 72: perdure.v1.BatchRequest
-	(*BatchTarget)(nil),          // 73: perdure.v1.BatchTarget
-	(*ListBatchesRequest)(nil),   // 74: perdure.v1.ListBatchesRequest
-	(*BatchJob)(nil),             // 75: perdure.v1.BatchJob
-	(*BatchProgress)(nil),        // 76: perdure.v1.BatchProgress
-	(*BatchError)(nil),           // 77: perdure.v1.BatchError
-	(*BatchPage)(nil),            // 78: perdure.v1.BatchPage
-	(*CallRequest)(nil),          // 79: perdure.v1.CallRequest
-	(*EntityRequest)(nil),        // 80: perdure.v1.EntityRequest
-	(*Entity)(nil),               // 81: perdure.v1.Entity
-	(*OperationRecord)(nil),      // 82: perdure.v1.OperationRecord
-	(*Damaged)(nil),              // 83: perdure.v1.Damaged
-	(*MailboxItem)(nil),          // 84: perdure.v1.MailboxItem
-	(*EntityInfo)(nil),           // 85: perdure.v1.EntityInfo
-	(*ListEntitiesRequest)(nil),  // 86: perdure.v1.ListEntitiesRequest
-	(*EntityPage)(nil),           // 87: perdure.v1.EntityPage
-	(*UnlockRequest)(nil),        // 88: perdure.v1.UnlockRequest
-	(*MailboxRequest)(nil),       // 89: perdure.v1.MailboxRequest
-	(*EntityVersion)(nil),        // 90: perdure.v1.EntityVersion
-	(*EditEntityRequest)(nil),    // 91: perdure.v1.EditEntityRequest
-	(*EditEntityReply)(nil),      // 92: perdure.v1.EditEntityReply
-	(*DeadID)(nil),               // 93: perdure.v1.DeadID
-	(*ListDeadRequest)(nil),      // 94: perdure.v1.ListDeadRequest
-	(*FailedAttempt)(nil),        // 95: perdure.v1.FailedAttempt
-	(*DeadTask)(nil),             // 96: perdure.v1.DeadTask
-	(*DeadPage)(nil),             // 97: perdure.v1.DeadPage
-	(*DeadGroup)(nil),            // 98: perdure.v1.DeadGroup
-	(*DeadGroups)(nil),           // 99: perdure.v1.DeadGroups
-	(*DeadTaskRequest)(nil),      // 100: perdure.v1.DeadTaskRequest
-	(*RequeueRequest)(nil),       // 101: perdure.v1.RequeueRequest
-	(*RequeueReply)(nil),         // 102: perdure.v1.RequeueReply
-	(*UndoRequeueRequest)(nil),   // 103: perdure.v1.UndoRequeueRequest
-	(*TaskTarget)(nil),           // 104: perdure.v1.TaskTarget
-	(*TaskStatesRequest)(nil),    // 105: perdure.v1.TaskStatesRequest
-	(*TaskState)(nil),            // 106: perdure.v1.TaskState
-	(*TaskStatesReply)(nil),      // 107: perdure.v1.TaskStatesReply
-	(*TaskLogsRequest)(nil),      // 108: perdure.v1.TaskLogsRequest
-	(*TaskLine)(nil),             // 109: perdure.v1.TaskLine
-	(*TaskLogsPage)(nil),         // 110: perdure.v1.TaskLogsPage
-	(*TaskStreamRequest)(nil),    // 111: perdure.v1.TaskStreamRequest
-	(*StreamItem)(nil),           // 112: perdure.v1.StreamItem
-	(*TaskStreamPage)(nil),       // 113: perdure.v1.TaskStreamPage
-	(*ListWorkersRequest)(nil),   // 114: perdure.v1.ListWorkersRequest
-	(*WorkerInfo)(nil),           // 115: perdure.v1.WorkerInfo
-	(*WorkerList)(nil),           // 116: perdure.v1.WorkerList
-	(*ListQueuesRequest)(nil),    // 117: perdure.v1.ListQueuesRequest
-	(*QueueInfo)(nil),            // 118: perdure.v1.QueueInfo
-	(*QueueList)(nil),            // 119: perdure.v1.QueueList
-	(*LimitsRequest)(nil),        // 120: perdure.v1.LimitsRequest
-	(*Limit)(nil),                // 121: perdure.v1.Limit
-	(*LimitUse)(nil),             // 122: perdure.v1.LimitUse
-	(*LimitStatus)(nil),          // 123: perdure.v1.LimitStatus
-	(*LimitList)(nil),            // 124: perdure.v1.LimitList
-	(*SetLimitRequest)(nil),      // 125: perdure.v1.SetLimitRequest
-	(*TryLimitRequest)(nil),      // 126: perdure.v1.TryLimitRequest
-	(*LimitTrial)(nil),           // 127: perdure.v1.LimitTrial
-	(*TrialUse)(nil),             // 128: perdure.v1.TrialUse
-	(*DeleteLimitRequest)(nil),   // 129: perdure.v1.DeleteLimitRequest
-	(*BreakersRequest)(nil),      // 130: perdure.v1.BreakersRequest
-	(*BreakerRule)(nil),          // 131: perdure.v1.BreakerRule
-	(*BreakerRuleList)(nil),      // 132: perdure.v1.BreakerRuleList
-	(*BreakerStatus)(nil),        // 133: perdure.v1.BreakerStatus
-	(*BreakerList)(nil),          // 134: perdure.v1.BreakerList
-	(*DeleteBreakerRequest)(nil), // 135: perdure.v1.DeleteBreakerRequest
-	(*TripBreakerRequest)(nil),   // 136: perdure.v1.TripBreakerRequest
-	(*ResetBreakerRequest)(nil),  // 137: perdure.v1.ResetBreakerRequest
-	(*PauseBreakerRequest)(nil),  // 138: perdure.v1.PauseBreakerRequest
-	(*QueuesRequest)(nil),        // 139: perdure.v1.QueuesRequest
-	(*QueueStatus)(nil),          // 140: perdure.v1.QueueStatus
-	(*QueueStatusList)(nil),      // 141: perdure.v1.QueueStatusList
-	(*AllowanceRequest)(nil),     // 142: perdure.v1.AllowanceRequest
-	(*AllowanceValue)(nil),       // 143: perdure.v1.AllowanceValue
-	(*PauseQueueRequest)(nil),    // 144: perdure.v1.PauseQueueRequest
-	(*ResumeQueueRequest)(nil),   // 145: perdure.v1.ResumeQueueRequest
-	(*DeliverRequest)(nil),       // 146: perdure.v1.DeliverRequest
-	(Status)(0),                  // 147: perdure.v1.Status
-	(*Address)(nil),              // 148: perdure.v1.Address
-	(*Payload)(nil),              // 149: perdure.v1.Payload
-	(ReusePolicy)(0),             // 150: perdure.v1.ReusePolicy
-	(*Label)(nil),                // 151: perdure.v1.Label
-	(*TaskSpec)(nil),             // 152: perdure.v1.TaskSpec
-	(*Terms)(nil),                // 153: perdure.v1.Terms
-	(*ErrorDetail)(nil),          // 154: perdure.v1.ErrorDetail
-	(*Outcome)(nil),              // 155: perdure.v1.Outcome
-	(*Failure)(nil),              // 156: perdure.v1.Failure
-	(*Link)(nil),                 // 157: perdure.v1.Link
-	(*HistoryEvent)(nil),         // 158: perdure.v1.HistoryEvent
-	(*Description)(nil),          // 159: perdure.v1.Description
-	(*Reason)(nil),               // 160: perdure.v1.Reason
-	(*Start)(nil),                // 161: perdure.v1.Start
-	(*TaskRef)(nil),              // 162: perdure.v1.TaskRef
+	(TakeVerb)(0),                // 1: perdure.v1.TakeVerb
+	(StreamKind)(0),              // 2: perdure.v1.StreamKind
+	(LimitScope)(0),              // 3: perdure.v1.LimitScope
+	(BreakerState)(0),            // 4: perdure.v1.BreakerState
+	(*CallBundle)(nil),           // 5: perdure.v1.CallBundle
+	(*BundledCall)(nil),          // 6: perdure.v1.BundledCall
+	(*AnswerBundle)(nil),         // 7: perdure.v1.AnswerBundle
+	(*BundledAnswer)(nil),        // 8: perdure.v1.BundledAnswer
+	(*ViewsRequest)(nil),         // 9: perdure.v1.ViewsRequest
+	(*View)(nil),                 // 10: perdure.v1.View
+	(*ViewList)(nil),             // 11: perdure.v1.ViewList
+	(*SetViewRequest)(nil),       // 12: perdure.v1.SetViewRequest
+	(*DeleteViewRequest)(nil),    // 13: perdure.v1.DeleteViewRequest
+	(*WatchRequest)(nil),         // 14: perdure.v1.WatchRequest
+	(*ChangePage)(nil),           // 15: perdure.v1.ChangePage
+	(*Change)(nil),               // 16: perdure.v1.Change
+	(*DeadLettersRequest)(nil),   // 17: perdure.v1.DeadLettersRequest
+	(*DeadLetterList)(nil),       // 18: perdure.v1.DeadLetterList
+	(*DeadLetter)(nil),           // 19: perdure.v1.DeadLetter
+	(*Done)(nil),                 // 20: perdure.v1.Done
+	(*ServerRequest)(nil),        // 21: perdure.v1.ServerRequest
+	(*ServerReply)(nil),          // 22: perdure.v1.ServerReply
+	(*Target)(nil),               // 23: perdure.v1.Target
+	(*NamedPayload)(nil),         // 24: perdure.v1.NamedPayload
+	(*StartRequest)(nil),         // 25: perdure.v1.StartRequest
+	(*StartReply)(nil),           // 26: perdure.v1.StartReply
+	(*StartManyRequest)(nil),     // 27: perdure.v1.StartManyRequest
+	(*StartedReply)(nil),         // 28: perdure.v1.StartedReply
+	(*StartManyReply)(nil),       // 29: perdure.v1.StartManyReply
+	(*AwaitRequest)(nil),         // 30: perdure.v1.AwaitRequest
+	(*Result)(nil),               // 31: perdure.v1.Result
+	(*SignalRequest)(nil),        // 32: perdure.v1.SignalRequest
+	(*SettleRequest)(nil),        // 33: perdure.v1.SettleRequest
+	(*OrderRequest)(nil),         // 34: perdure.v1.OrderRequest
+	(*SignalsRequest)(nil),       // 35: perdure.v1.SignalsRequest
+	(*MailboxCall)(nil),          // 36: perdure.v1.MailboxCall
+	(*MailboxReply)(nil),         // 37: perdure.v1.MailboxReply
+	(*UpdateRequest)(nil),        // 38: perdure.v1.UpdateRequest
+	(*QueryRequest)(nil),         // 39: perdure.v1.QueryRequest
+	(*ValueReply)(nil),           // 40: perdure.v1.ValueReply
+	(*StateRequest)(nil),         // 41: perdure.v1.StateRequest
+	(*StateReply)(nil),           // 42: perdure.v1.StateReply
+	(*DescribeRequest)(nil),      // 43: perdure.v1.DescribeRequest
+	(*HistoryRequest)(nil),       // 44: perdure.v1.HistoryRequest
+	(*HistoryPart)(nil),          // 45: perdure.v1.HistoryPart
+	(*LabelCondition)(nil),       // 46: perdure.v1.LabelCondition
+	(*ListRequest)(nil),          // 47: perdure.v1.ListRequest
+	(*ListPage)(nil),             // 48: perdure.v1.ListPage
+	(*CountReply)(nil),           // 49: perdure.v1.CountReply
+	(*TallyRequest)(nil),         // 50: perdure.v1.TallyRequest
+	(*TallyReply)(nil),           // 51: perdure.v1.TallyReply
+	(*TallyGroup)(nil),           // 52: perdure.v1.TallyGroup
+	(*ExplainRequest)(nil),       // 53: perdure.v1.ExplainRequest
+	(*Explanation)(nil),          // 54: perdure.v1.Explanation
+	(*Reference)(nil),            // 55: perdure.v1.Reference
+	(*ExplainedNode)(nil),        // 56: perdure.v1.ExplainedNode
+	(*ExplainedEdge)(nil),        // 57: perdure.v1.ExplainedEdge
+	(*SeriesRequest)(nil),        // 58: perdure.v1.SeriesRequest
+	(*SeriesReply)(nil),          // 59: perdure.v1.SeriesReply
+	(*SeriesOf)(nil),             // 60: perdure.v1.SeriesOf
+	(*SeriesLine)(nil),           // 61: perdure.v1.SeriesLine
+	(*SeriesNode)(nil),           // 62: perdure.v1.SeriesNode
+	(*StrandedRequest)(nil),      // 63: perdure.v1.StrandedRequest
+	(*MissingRequest)(nil),       // 64: perdure.v1.MissingRequest
+	(*MissingReply)(nil),         // 65: perdure.v1.MissingReply
+	(*Edit)(nil),                 // 66: perdure.v1.Edit
+	(*PastRequest)(nil),          // 67: perdure.v1.PastRequest
+	(*PastReply)(nil),            // 68: perdure.v1.PastReply
+	(*ImportRequest)(nil),        // 69: perdure.v1.ImportRequest
+	(*DeleteRequest)(nil),        // 70: perdure.v1.DeleteRequest
+	(*DeletePart)(nil),           // 71: perdure.v1.DeletePart
+	(*DeleteReply)(nil),          // 72: perdure.v1.DeleteReply
+	(*BatchRequest)(nil),         // 73: perdure.v1.BatchRequest
+	(*BatchTarget)(nil),          // 74: perdure.v1.BatchTarget
+	(*ListBatchesRequest)(nil),   // 75: perdure.v1.ListBatchesRequest
+	(*BatchJob)(nil),             // 76: perdure.v1.BatchJob
+	(*BatchProgress)(nil),        // 77: perdure.v1.BatchProgress
+	(*BatchError)(nil),           // 78: perdure.v1.BatchError
+	(*BatchPage)(nil),            // 79: perdure.v1.BatchPage
+	(*CallRequest)(nil),          // 80: perdure.v1.CallRequest
+	(*EntityRequest)(nil),        // 81: perdure.v1.EntityRequest
+	(*Entity)(nil),               // 82: perdure.v1.Entity
+	(*OperationRecord)(nil),      // 83: perdure.v1.OperationRecord
+	(*Damaged)(nil),              // 84: perdure.v1.Damaged
+	(*MailboxItem)(nil),          // 85: perdure.v1.MailboxItem
+	(*EntityInfo)(nil),           // 86: perdure.v1.EntityInfo
+	(*ListEntitiesRequest)(nil),  // 87: perdure.v1.ListEntitiesRequest
+	(*EntityPage)(nil),           // 88: perdure.v1.EntityPage
+	(*UnlockRequest)(nil),        // 89: perdure.v1.UnlockRequest
+	(*MailboxRequest)(nil),       // 90: perdure.v1.MailboxRequest
+	(*EntityVersion)(nil),        // 91: perdure.v1.EntityVersion
+	(*EditEntityRequest)(nil),    // 92: perdure.v1.EditEntityRequest
+	(*EditEntityReply)(nil),      // 93: perdure.v1.EditEntityReply
+	(*TakeItemsRequest)(nil),     // 94: perdure.v1.TakeItemsRequest
+	(*ItemsPage)(nil),            // 95: perdure.v1.ItemsPage
+	(*SendItemsRequest)(nil),     // 96: perdure.v1.SendItemsRequest
+	(*SendItemsReply)(nil),       // 97: perdure.v1.SendItemsReply
+	(*DeadID)(nil),               // 98: perdure.v1.DeadID
+	(*ListDeadRequest)(nil),      // 99: perdure.v1.ListDeadRequest
+	(*FailedAttempt)(nil),        // 100: perdure.v1.FailedAttempt
+	(*DeadTask)(nil),             // 101: perdure.v1.DeadTask
+	(*DeadPage)(nil),             // 102: perdure.v1.DeadPage
+	(*DeadGroup)(nil),            // 103: perdure.v1.DeadGroup
+	(*DeadGroups)(nil),           // 104: perdure.v1.DeadGroups
+	(*DeadTaskRequest)(nil),      // 105: perdure.v1.DeadTaskRequest
+	(*RequeueRequest)(nil),       // 106: perdure.v1.RequeueRequest
+	(*RequeueReply)(nil),         // 107: perdure.v1.RequeueReply
+	(*UndoRequeueRequest)(nil),   // 108: perdure.v1.UndoRequeueRequest
+	(*TaskTarget)(nil),           // 109: perdure.v1.TaskTarget
+	(*TaskStatesRequest)(nil),    // 110: perdure.v1.TaskStatesRequest
+	(*TaskState)(nil),            // 111: perdure.v1.TaskState
+	(*TaskStatesReply)(nil),      // 112: perdure.v1.TaskStatesReply
+	(*TaskLogsRequest)(nil),      // 113: perdure.v1.TaskLogsRequest
+	(*TaskLine)(nil),             // 114: perdure.v1.TaskLine
+	(*TaskLogsPage)(nil),         // 115: perdure.v1.TaskLogsPage
+	(*TaskStreamRequest)(nil),    // 116: perdure.v1.TaskStreamRequest
+	(*StreamItem)(nil),           // 117: perdure.v1.StreamItem
+	(*TaskStreamPage)(nil),       // 118: perdure.v1.TaskStreamPage
+	(*ListWorkersRequest)(nil),   // 119: perdure.v1.ListWorkersRequest
+	(*WorkerInfo)(nil),           // 120: perdure.v1.WorkerInfo
+	(*WorkerList)(nil),           // 121: perdure.v1.WorkerList
+	(*ListQueuesRequest)(nil),    // 122: perdure.v1.ListQueuesRequest
+	(*QueueInfo)(nil),            // 123: perdure.v1.QueueInfo
+	(*QueueList)(nil),            // 124: perdure.v1.QueueList
+	(*LimitsRequest)(nil),        // 125: perdure.v1.LimitsRequest
+	(*Limit)(nil),                // 126: perdure.v1.Limit
+	(*LimitUse)(nil),             // 127: perdure.v1.LimitUse
+	(*LimitStatus)(nil),          // 128: perdure.v1.LimitStatus
+	(*LimitList)(nil),            // 129: perdure.v1.LimitList
+	(*SetLimitRequest)(nil),      // 130: perdure.v1.SetLimitRequest
+	(*TryLimitRequest)(nil),      // 131: perdure.v1.TryLimitRequest
+	(*LimitTrial)(nil),           // 132: perdure.v1.LimitTrial
+	(*TrialUse)(nil),             // 133: perdure.v1.TrialUse
+	(*DeleteLimitRequest)(nil),   // 134: perdure.v1.DeleteLimitRequest
+	(*BreakersRequest)(nil),      // 135: perdure.v1.BreakersRequest
+	(*BreakerRule)(nil),          // 136: perdure.v1.BreakerRule
+	(*BreakerRuleList)(nil),      // 137: perdure.v1.BreakerRuleList
+	(*BreakerStatus)(nil),        // 138: perdure.v1.BreakerStatus
+	(*BreakerList)(nil),          // 139: perdure.v1.BreakerList
+	(*DeleteBreakerRequest)(nil), // 140: perdure.v1.DeleteBreakerRequest
+	(*TripBreakerRequest)(nil),   // 141: perdure.v1.TripBreakerRequest
+	(*ResetBreakerRequest)(nil),  // 142: perdure.v1.ResetBreakerRequest
+	(*PauseBreakerRequest)(nil),  // 143: perdure.v1.PauseBreakerRequest
+	(*QueuesRequest)(nil),        // 144: perdure.v1.QueuesRequest
+	(*QueueStatus)(nil),          // 145: perdure.v1.QueueStatus
+	(*QueueStatusList)(nil),      // 146: perdure.v1.QueueStatusList
+	(*AllowanceRequest)(nil),     // 147: perdure.v1.AllowanceRequest
+	(*AllowanceValue)(nil),       // 148: perdure.v1.AllowanceValue
+	(*PauseQueueRequest)(nil),    // 149: perdure.v1.PauseQueueRequest
+	(*ResumeQueueRequest)(nil),   // 150: perdure.v1.ResumeQueueRequest
+	(*DeliverRequest)(nil),       // 151: perdure.v1.DeliverRequest
+	(Status)(0),                  // 152: perdure.v1.Status
+	(*Address)(nil),              // 153: perdure.v1.Address
+	(*Payload)(nil),              // 154: perdure.v1.Payload
+	(ReusePolicy)(0),             // 155: perdure.v1.ReusePolicy
+	(*Label)(nil),                // 156: perdure.v1.Label
+	(*TaskSpec)(nil),             // 157: perdure.v1.TaskSpec
+	(*Terms)(nil),                // 158: perdure.v1.Terms
+	(*ErrorDetail)(nil),          // 159: perdure.v1.ErrorDetail
+	(*Outcome)(nil),              // 160: perdure.v1.Outcome
+	(*Failure)(nil),              // 161: perdure.v1.Failure
+	(*Link)(nil),                 // 162: perdure.v1.Link
+	(*HistoryEvent)(nil),         // 163: perdure.v1.HistoryEvent
+	(*Description)(nil),          // 164: perdure.v1.Description
+	(*Reason)(nil),               // 165: perdure.v1.Reason
+	(*Start)(nil),                // 166: perdure.v1.Start
+	(*TaskRef)(nil),              // 167: perdure.v1.TaskRef
 }
 var file_perdure_v1_client_proto_depIdxs = []int32{
-	5,   // 0: perdure.v1.CallBundle.calls:type_name -> perdure.v1.BundledCall
-	7,   // 1: perdure.v1.AnswerBundle.answers:type_name -> perdure.v1.BundledAnswer
-	9,   // 2: perdure.v1.ViewList.views:type_name -> perdure.v1.View
-	9,   // 3: perdure.v1.SetViewRequest.view:type_name -> perdure.v1.View
-	147, // 4: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
-	15,  // 5: perdure.v1.ChangePage.changes:type_name -> perdure.v1.Change
-	148, // 6: perdure.v1.Change.address:type_name -> perdure.v1.Address
-	147, // 7: perdure.v1.Change.status:type_name -> perdure.v1.Status
-	18,  // 8: perdure.v1.DeadLetterList.letters:type_name -> perdure.v1.DeadLetter
-	148, // 9: perdure.v1.Target.address:type_name -> perdure.v1.Address
-	149, // 10: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
-	148, // 11: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
-	149, // 12: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
-	150, // 13: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	23,  // 14: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
-	151, // 15: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
-	152, // 16: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
-	153, // 17: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
-	147, // 18: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
-	24,  // 19: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
-	25,  // 20: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
-	154, // 21: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
-	27,  // 22: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
-	22,  // 23: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
-	155, // 24: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
-	22,  // 25: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
-	149, // 26: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
-	22,  // 27: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
-	149, // 28: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
-	156, // 29: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
-	22,  // 30: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
-	22,  // 31: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
+	6,   // 0: perdure.v1.CallBundle.calls:type_name -> perdure.v1.BundledCall
+	8,   // 1: perdure.v1.AnswerBundle.answers:type_name -> perdure.v1.BundledAnswer
+	10,  // 2: perdure.v1.ViewList.views:type_name -> perdure.v1.View
+	10,  // 3: perdure.v1.SetViewRequest.view:type_name -> perdure.v1.View
+	152, // 4: perdure.v1.WatchRequest.statuses:type_name -> perdure.v1.Status
+	16,  // 5: perdure.v1.ChangePage.changes:type_name -> perdure.v1.Change
+	153, // 6: perdure.v1.Change.address:type_name -> perdure.v1.Address
+	152, // 7: perdure.v1.Change.status:type_name -> perdure.v1.Status
+	19,  // 8: perdure.v1.DeadLetterList.letters:type_name -> perdure.v1.DeadLetter
+	153, // 9: perdure.v1.Target.address:type_name -> perdure.v1.Address
+	154, // 10: perdure.v1.NamedPayload.input:type_name -> perdure.v1.Payload
+	153, // 11: perdure.v1.StartRequest.address:type_name -> perdure.v1.Address
+	154, // 12: perdure.v1.StartRequest.input:type_name -> perdure.v1.Payload
+	155, // 13: perdure.v1.StartRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	24,  // 14: perdure.v1.StartRequest.with:type_name -> perdure.v1.NamedPayload
+	156, // 15: perdure.v1.StartRequest.labels:type_name -> perdure.v1.Label
+	157, // 16: perdure.v1.StartRequest.task:type_name -> perdure.v1.TaskSpec
+	158, // 17: perdure.v1.StartRequest.terms:type_name -> perdure.v1.Terms
+	152, // 18: perdure.v1.StartReply.status:type_name -> perdure.v1.Status
+	25,  // 19: perdure.v1.StartManyRequest.requests:type_name -> perdure.v1.StartRequest
+	26,  // 20: perdure.v1.StartedReply.reply:type_name -> perdure.v1.StartReply
+	159, // 21: perdure.v1.StartedReply.error:type_name -> perdure.v1.ErrorDetail
+	28,  // 22: perdure.v1.StartManyReply.replies:type_name -> perdure.v1.StartedReply
+	23,  // 23: perdure.v1.AwaitRequest.target:type_name -> perdure.v1.Target
+	160, // 24: perdure.v1.Result.outcome:type_name -> perdure.v1.Outcome
+	23,  // 25: perdure.v1.SignalRequest.target:type_name -> perdure.v1.Target
+	154, // 26: perdure.v1.SignalRequest.input:type_name -> perdure.v1.Payload
+	23,  // 27: perdure.v1.SettleRequest.target:type_name -> perdure.v1.Target
+	154, // 28: perdure.v1.SettleRequest.value:type_name -> perdure.v1.Payload
+	161, // 29: perdure.v1.SettleRequest.failure:type_name -> perdure.v1.Failure
+	23,  // 30: perdure.v1.OrderRequest.target:type_name -> perdure.v1.Target
+	23,  // 31: perdure.v1.SignalsRequest.target:type_name -> perdure.v1.Target
 	0,   // 32: perdure.v1.SignalsRequest.verb:type_name -> perdure.v1.MailboxVerb
-	157, // 33: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
-	149, // 34: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
-	35,  // 35: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
-	22,  // 36: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
-	149, // 37: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
-	22,  // 38: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
-	149, // 39: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
-	149, // 40: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
-	22,  // 41: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
-	149, // 42: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
-	22,  // 43: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
-	22,  // 44: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
-	158, // 45: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
-	147, // 46: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
-	45,  // 47: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
-	159, // 48: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
-	46,  // 49: perdure.v1.TallyRequest.select:type_name -> perdure.v1.ListRequest
-	51,  // 50: perdure.v1.TallyReply.groups:type_name -> perdure.v1.TallyGroup
-	147, // 51: perdure.v1.TallyGroup.status:type_name -> perdure.v1.Status
-	22,  // 52: perdure.v1.ExplainRequest.target:type_name -> perdure.v1.Target
-	55,  // 53: perdure.v1.Explanation.nodes:type_name -> perdure.v1.ExplainedNode
-	56,  // 54: perdure.v1.Explanation.edges:type_name -> perdure.v1.ExplainedEdge
-	148, // 55: perdure.v1.Reference.address:type_name -> perdure.v1.Address
-	54,  // 56: perdure.v1.ExplainedNode.of:type_name -> perdure.v1.Reference
-	147, // 57: perdure.v1.ExplainedNode.status:type_name -> perdure.v1.Status
-	160, // 58: perdure.v1.ExplainedNode.reasons:type_name -> perdure.v1.Reason
-	60,  // 59: perdure.v1.SeriesReply.lines:type_name -> perdure.v1.SeriesLine
-	61,  // 60: perdure.v1.SeriesReply.nodes:type_name -> perdure.v1.SeriesNode
-	59,  // 61: perdure.v1.SeriesReply.queues:type_name -> perdure.v1.SeriesOf
-	59,  // 62: perdure.v1.SeriesReply.limits:type_name -> perdure.v1.SeriesOf
-	60,  // 63: perdure.v1.SeriesOf.lines:type_name -> perdure.v1.SeriesLine
-	148, // 64: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
-	152, // 65: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
-	160, // 66: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
-	149, // 67: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
-	22,  // 68: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
-	65,  // 69: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
-	150, // 70: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	148, // 71: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
-	147, // 72: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
-	158, // 73: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
-	158, // 74: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
-	158, // 75: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
-	161, // 76: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
-	155, // 77: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
-	150, // 78: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
-	158, // 79: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
-	22,  // 80: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
-	71,  // 81: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
-	149, // 82: perdure.v1.BatchRequest.input:type_name -> perdure.v1.Payload
-	147, // 83: perdure.v1.BatchJob.status:type_name -> perdure.v1.Status
-	156, // 84: perdure.v1.BatchJob.failure:type_name -> perdure.v1.Failure
-	160, // 85: perdure.v1.BatchJob.reasons:type_name -> perdure.v1.Reason
-	76,  // 86: perdure.v1.BatchJob.progress:type_name -> perdure.v1.BatchProgress
-	77,  // 87: perdure.v1.BatchProgress.errors:type_name -> perdure.v1.BatchError
-	75,  // 88: perdure.v1.BatchPage.batches:type_name -> perdure.v1.BatchJob
-	148, // 89: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
-	149, // 90: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
-	148, // 91: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
-	148, // 92: perdure.v1.Entity.address:type_name -> perdure.v1.Address
-	149, // 93: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
-	157, // 94: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
-	82,  // 95: perdure.v1.Entity.log:type_name -> perdure.v1.OperationRecord
-	157, // 96: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
-	156, // 97: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
-	149, // 98: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
-	83,  // 99: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
-	81,  // 100: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
-	84,  // 101: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
-	160, // 102: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
-	81,  // 103: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
-	148, // 104: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
-	148, // 105: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
+	162, // 33: perdure.v1.MailboxCall.from:type_name -> perdure.v1.Link
+	154, // 34: perdure.v1.MailboxCall.input:type_name -> perdure.v1.Payload
+	36,  // 35: perdure.v1.MailboxReply.calls:type_name -> perdure.v1.MailboxCall
+	23,  // 36: perdure.v1.UpdateRequest.target:type_name -> perdure.v1.Target
+	154, // 37: perdure.v1.UpdateRequest.input:type_name -> perdure.v1.Payload
+	23,  // 38: perdure.v1.QueryRequest.target:type_name -> perdure.v1.Target
+	154, // 39: perdure.v1.QueryRequest.input:type_name -> perdure.v1.Payload
+	154, // 40: perdure.v1.ValueReply.value:type_name -> perdure.v1.Payload
+	23,  // 41: perdure.v1.StateRequest.target:type_name -> perdure.v1.Target
+	154, // 42: perdure.v1.StateReply.value:type_name -> perdure.v1.Payload
+	23,  // 43: perdure.v1.DescribeRequest.target:type_name -> perdure.v1.Target
+	23,  // 44: perdure.v1.HistoryRequest.target:type_name -> perdure.v1.Target
+	163, // 45: perdure.v1.HistoryPart.events:type_name -> perdure.v1.HistoryEvent
+	152, // 46: perdure.v1.ListRequest.statuses:type_name -> perdure.v1.Status
+	46,  // 47: perdure.v1.ListRequest.labels:type_name -> perdure.v1.LabelCondition
+	164, // 48: perdure.v1.ListPage.executions:type_name -> perdure.v1.Description
+	47,  // 49: perdure.v1.TallyRequest.select:type_name -> perdure.v1.ListRequest
+	52,  // 50: perdure.v1.TallyReply.groups:type_name -> perdure.v1.TallyGroup
+	152, // 51: perdure.v1.TallyGroup.status:type_name -> perdure.v1.Status
+	23,  // 52: perdure.v1.ExplainRequest.target:type_name -> perdure.v1.Target
+	56,  // 53: perdure.v1.Explanation.nodes:type_name -> perdure.v1.ExplainedNode
+	57,  // 54: perdure.v1.Explanation.edges:type_name -> perdure.v1.ExplainedEdge
+	153, // 55: perdure.v1.Reference.address:type_name -> perdure.v1.Address
+	55,  // 56: perdure.v1.ExplainedNode.of:type_name -> perdure.v1.Reference
+	152, // 57: perdure.v1.ExplainedNode.status:type_name -> perdure.v1.Status
+	165, // 58: perdure.v1.ExplainedNode.reasons:type_name -> perdure.v1.Reason
+	61,  // 59: perdure.v1.SeriesReply.lines:type_name -> perdure.v1.SeriesLine
+	62,  // 60: perdure.v1.SeriesReply.nodes:type_name -> perdure.v1.SeriesNode
+	60,  // 61: perdure.v1.SeriesReply.queues:type_name -> perdure.v1.SeriesOf
+	60,  // 62: perdure.v1.SeriesReply.limits:type_name -> perdure.v1.SeriesOf
+	61,  // 63: perdure.v1.SeriesOf.lines:type_name -> perdure.v1.SeriesLine
+	153, // 64: perdure.v1.MissingRequest.address:type_name -> perdure.v1.Address
+	157, // 65: perdure.v1.MissingRequest.task:type_name -> perdure.v1.TaskSpec
+	165, // 66: perdure.v1.MissingReply.reason:type_name -> perdure.v1.Reason
+	154, // 67: perdure.v1.Edit.output:type_name -> perdure.v1.Payload
+	23,  // 68: perdure.v1.PastRequest.source:type_name -> perdure.v1.Target
+	66,  // 69: perdure.v1.PastRequest.edits:type_name -> perdure.v1.Edit
+	155, // 70: perdure.v1.PastRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	153, // 71: perdure.v1.PastReply.address:type_name -> perdure.v1.Address
+	152, // 72: perdure.v1.PastReply.status:type_name -> perdure.v1.Status
+	163, // 73: perdure.v1.PastReply.blanks:type_name -> perdure.v1.HistoryEvent
+	163, // 74: perdure.v1.PastReply.added:type_name -> perdure.v1.HistoryEvent
+	163, // 75: perdure.v1.PastReply.again:type_name -> perdure.v1.HistoryEvent
+	166, // 76: perdure.v1.ImportRequest.start:type_name -> perdure.v1.Start
+	160, // 77: perdure.v1.ImportRequest.outcome:type_name -> perdure.v1.Outcome
+	155, // 78: perdure.v1.ImportRequest.reuse:type_name -> perdure.v1.ReusePolicy
+	163, // 79: perdure.v1.ImportRequest.events:type_name -> perdure.v1.HistoryEvent
+	23,  // 80: perdure.v1.DeleteRequest.target:type_name -> perdure.v1.Target
+	72,  // 81: perdure.v1.DeletePart.reply:type_name -> perdure.v1.DeleteReply
+	154, // 82: perdure.v1.BatchRequest.input:type_name -> perdure.v1.Payload
+	152, // 83: perdure.v1.BatchJob.status:type_name -> perdure.v1.Status
+	161, // 84: perdure.v1.BatchJob.failure:type_name -> perdure.v1.Failure
+	165, // 85: perdure.v1.BatchJob.reasons:type_name -> perdure.v1.Reason
+	77,  // 86: perdure.v1.BatchJob.progress:type_name -> perdure.v1.BatchProgress
+	78,  // 87: perdure.v1.BatchProgress.errors:type_name -> perdure.v1.BatchError
+	76,  // 88: perdure.v1.BatchPage.batches:type_name -> perdure.v1.BatchJob
+	153, // 89: perdure.v1.CallRequest.address:type_name -> perdure.v1.Address
+	154, // 90: perdure.v1.CallRequest.input:type_name -> perdure.v1.Payload
+	153, // 91: perdure.v1.EntityRequest.address:type_name -> perdure.v1.Address
+	153, // 92: perdure.v1.Entity.address:type_name -> perdure.v1.Address
+	154, // 93: perdure.v1.Entity.state:type_name -> perdure.v1.Payload
+	162, // 94: perdure.v1.Entity.holder:type_name -> perdure.v1.Link
+	83,  // 95: perdure.v1.Entity.log:type_name -> perdure.v1.OperationRecord
+	162, // 96: perdure.v1.OperationRecord.from:type_name -> perdure.v1.Link
+	161, // 97: perdure.v1.OperationRecord.failure:type_name -> perdure.v1.Failure
+	154, // 98: perdure.v1.OperationRecord.input:type_name -> perdure.v1.Payload
+	84,  // 99: perdure.v1.MailboxItem.damaged:type_name -> perdure.v1.Damaged
+	82,  // 100: perdure.v1.EntityInfo.entity:type_name -> perdure.v1.Entity
+	85,  // 101: perdure.v1.EntityInfo.waiting:type_name -> perdure.v1.MailboxItem
+	165, // 102: perdure.v1.EntityInfo.reasons:type_name -> perdure.v1.Reason
+	82,  // 103: perdure.v1.EntityPage.entities:type_name -> perdure.v1.Entity
+	153, // 104: perdure.v1.UnlockRequest.address:type_name -> perdure.v1.Address
+	153, // 105: perdure.v1.MailboxRequest.address:type_name -> perdure.v1.Address
 	0,   // 106: perdure.v1.MailboxRequest.verb:type_name -> perdure.v1.MailboxVerb
-	148, // 107: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
-	90,  // 108: perdure.v1.EditEntityRequest.version:type_name -> perdure.v1.EntityVersion
-	149, // 109: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
-	90,  // 110: perdure.v1.EditEntityReply.version:type_name -> perdure.v1.EntityVersion
-	156, // 111: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
-	93,  // 112: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
-	148, // 113: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
-	152, // 114: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
-	149, // 115: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
-	95,  // 116: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
-	156, // 117: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
-	148, // 118: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
-	96,  // 119: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
-	98,  // 120: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
-	93,  // 121: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
-	93,  // 122: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
-	149, // 123: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
-	148, // 124: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
-	93,  // 125: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
-	22,  // 126: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
-	104, // 127: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
-	149, // 128: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
-	106, // 129: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
-	104, // 130: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
-	109, // 131: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
-	104, // 132: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
-	1,   // 133: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
-	149, // 134: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
-	112, // 135: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
-	115, // 136: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
-	118, // 137: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
-	2,   // 138: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
-	162, // 139: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
-	162, // 140: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
-	121, // 141: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
-	122, // 142: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
-	123, // 143: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
-	121, // 144: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
-	121, // 145: perdure.v1.TryLimitRequest.limit:type_name -> perdure.v1.Limit
-	128, // 146: perdure.v1.LimitTrial.uses:type_name -> perdure.v1.TrialUse
-	131, // 147: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
-	3,   // 148: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
-	131, // 149: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
-	133, // 150: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
-	140, // 151: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
-	20,  // 152: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
-	24,  // 153: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
-	26,  // 154: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
-	24,  // 155: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
-	29,  // 156: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
-	31,  // 157: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
-	32,  // 158: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
-	33,  // 159: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
-	33,  // 160: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
-	33,  // 161: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
-	33,  // 162: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
-	34,  // 163: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
-	37,  // 164: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
-	38,  // 165: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
-	40,  // 166: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
-	42,  // 167: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
-	43,  // 168: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
-	46,  // 169: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
-	46,  // 170: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
-	49,  // 171: perdure.v1.ClientService.Tally:input_type -> perdure.v1.TallyRequest
-	52,  // 172: perdure.v1.ClientService.Explain:input_type -> perdure.v1.ExplainRequest
-	57,  // 173: perdure.v1.ClientService.Series:input_type -> perdure.v1.SeriesRequest
-	62,  // 174: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
-	63,  // 175: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
-	66,  // 176: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
-	66,  // 177: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
-	66,  // 178: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
-	68,  // 179: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
-	69,  // 180: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
-	72,  // 181: perdure.v1.ClientService.StartBatch:input_type -> perdure.v1.BatchRequest
-	73,  // 182: perdure.v1.ClientService.Batch:input_type -> perdure.v1.BatchTarget
-	74,  // 183: perdure.v1.ClientService.ListBatches:input_type -> perdure.v1.ListBatchesRequest
-	73,  // 184: perdure.v1.ClientService.CancelBatch:input_type -> perdure.v1.BatchTarget
-	79,  // 185: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
-	80,  // 186: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
-	86,  // 187: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
-	88,  // 188: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
-	89,  // 189: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
-	91,  // 190: perdure.v1.ClientService.EditEntity:input_type -> perdure.v1.EditEntityRequest
-	94,  // 191: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
-	94,  // 192: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
-	94,  // 193: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
-	100, // 194: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
-	101, // 195: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
-	103, // 196: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
-	100, // 197: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
-	105, // 198: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
-	108, // 199: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
-	111, // 200: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
-	114, // 201: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
-	117, // 202: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
-	120, // 203: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
-	125, // 204: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
-	126, // 205: perdure.v1.ClientService.TryLimit:input_type -> perdure.v1.TryLimitRequest
-	129, // 206: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
-	130, // 207: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
-	130, // 208: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
-	131, // 209: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
-	135, // 210: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
-	136, // 211: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
-	137, // 212: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
-	138, // 213: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
-	139, // 214: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
-	142, // 215: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
-	143, // 216: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
-	144, // 217: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
-	145, // 218: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
-	8,   // 219: perdure.v1.ClientService.Views:input_type -> perdure.v1.ViewsRequest
-	11,  // 220: perdure.v1.ClientService.SetView:input_type -> perdure.v1.SetViewRequest
-	12,  // 221: perdure.v1.ClientService.DeleteView:input_type -> perdure.v1.DeleteViewRequest
-	13,  // 222: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
-	146, // 223: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
-	16,  // 224: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
-	4,   // 225: perdure.v1.ClientService.Bundle:input_type -> perdure.v1.CallBundle
-	21,  // 226: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
-	25,  // 227: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
-	28,  // 228: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
-	30,  // 229: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
-	30,  // 230: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
-	19,  // 231: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
-	19,  // 232: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
-	19,  // 233: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
-	19,  // 234: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
-	19,  // 235: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
-	19,  // 236: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
-	36,  // 237: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
-	39,  // 238: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
-	39,  // 239: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
-	41,  // 240: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
-	159, // 241: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
-	44,  // 242: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
-	47,  // 243: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
-	48,  // 244: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
-	50,  // 245: perdure.v1.ClientService.Tally:output_type -> perdure.v1.TallyReply
-	53,  // 246: perdure.v1.ClientService.Explain:output_type -> perdure.v1.Explanation
-	58,  // 247: perdure.v1.ClientService.Series:output_type -> perdure.v1.SeriesReply
-	47,  // 248: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
-	64,  // 249: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
-	67,  // 250: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
-	67,  // 251: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
-	67,  // 252: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
-	67,  // 253: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
-	70,  // 254: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
-	75,  // 255: perdure.v1.ClientService.StartBatch:output_type -> perdure.v1.BatchJob
-	75,  // 256: perdure.v1.ClientService.Batch:output_type -> perdure.v1.BatchJob
-	78,  // 257: perdure.v1.ClientService.ListBatches:output_type -> perdure.v1.BatchPage
-	19,  // 258: perdure.v1.ClientService.CancelBatch:output_type -> perdure.v1.Done
-	39,  // 259: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
-	85,  // 260: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
-	87,  // 261: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
-	19,  // 262: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
-	36,  // 263: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
-	92,  // 264: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
-	97,  // 265: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
-	48,  // 266: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
-	99,  // 267: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
-	96,  // 268: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
-	102, // 269: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
-	19,  // 270: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
-	19,  // 271: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
-	107, // 272: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
-	110, // 273: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
-	113, // 274: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
-	116, // 275: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
-	119, // 276: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
-	124, // 277: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
-	19,  // 278: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
-	127, // 279: perdure.v1.ClientService.TryLimit:output_type -> perdure.v1.LimitTrial
-	19,  // 280: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
-	134, // 281: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
-	132, // 282: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
-	19,  // 283: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
-	19,  // 284: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
-	19,  // 285: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
-	19,  // 286: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
-	19,  // 287: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
-	141, // 288: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
-	143, // 289: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
-	19,  // 290: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
-	19,  // 291: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
-	19,  // 292: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
-	10,  // 293: perdure.v1.ClientService.Views:output_type -> perdure.v1.ViewList
-	9,   // 294: perdure.v1.ClientService.SetView:output_type -> perdure.v1.View
-	19,  // 295: perdure.v1.ClientService.DeleteView:output_type -> perdure.v1.Done
-	14,  // 296: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
-	19,  // 297: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
-	17,  // 298: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
-	6,   // 299: perdure.v1.ClientService.Bundle:output_type -> perdure.v1.AnswerBundle
-	226, // [226:300] is the sub-list for method output_type
-	152, // [152:226] is the sub-list for method input_type
-	152, // [152:152] is the sub-list for extension type_name
-	152, // [152:152] is the sub-list for extension extendee
-	0,   // [0:152] is the sub-list for field type_name
+	153, // 107: perdure.v1.EditEntityRequest.address:type_name -> perdure.v1.Address
+	91,  // 108: perdure.v1.EditEntityRequest.version:type_name -> perdure.v1.EntityVersion
+	154, // 109: perdure.v1.EditEntityRequest.state:type_name -> perdure.v1.Payload
+	91,  // 110: perdure.v1.EditEntityReply.version:type_name -> perdure.v1.EntityVersion
+	153, // 111: perdure.v1.TakeItemsRequest.entity:type_name -> perdure.v1.Address
+	1,   // 112: perdure.v1.TakeItemsRequest.verb:type_name -> perdure.v1.TakeVerb
+	154, // 113: perdure.v1.ItemsPage.items:type_name -> perdure.v1.Payload
+	161, // 114: perdure.v1.ItemsPage.failure:type_name -> perdure.v1.Failure
+	153, // 115: perdure.v1.SendItemsRequest.entity:type_name -> perdure.v1.Address
+	154, // 116: perdure.v1.SendItemsRequest.items:type_name -> perdure.v1.Payload
+	161, // 117: perdure.v1.SendItemsRequest.failure:type_name -> perdure.v1.Failure
+	161, // 118: perdure.v1.FailedAttempt.failure:type_name -> perdure.v1.Failure
+	98,  // 119: perdure.v1.DeadTask.id:type_name -> perdure.v1.DeadID
+	153, // 120: perdure.v1.DeadTask.address:type_name -> perdure.v1.Address
+	157, // 121: perdure.v1.DeadTask.spec:type_name -> perdure.v1.TaskSpec
+	154, // 122: perdure.v1.DeadTask.input:type_name -> perdure.v1.Payload
+	100, // 123: perdure.v1.DeadTask.failed:type_name -> perdure.v1.FailedAttempt
+	161, // 124: perdure.v1.DeadTask.failure:type_name -> perdure.v1.Failure
+	153, // 125: perdure.v1.DeadTask.requeued_address:type_name -> perdure.v1.Address
+	101, // 126: perdure.v1.DeadPage.tasks:type_name -> perdure.v1.DeadTask
+	103, // 127: perdure.v1.DeadGroups.groups:type_name -> perdure.v1.DeadGroup
+	98,  // 128: perdure.v1.DeadTaskRequest.id:type_name -> perdure.v1.DeadID
+	98,  // 129: perdure.v1.RequeueRequest.id:type_name -> perdure.v1.DeadID
+	154, // 130: perdure.v1.RequeueRequest.input:type_name -> perdure.v1.Payload
+	153, // 131: perdure.v1.RequeueReply.address:type_name -> perdure.v1.Address
+	98,  // 132: perdure.v1.UndoRequeueRequest.id:type_name -> perdure.v1.DeadID
+	23,  // 133: perdure.v1.TaskTarget.target:type_name -> perdure.v1.Target
+	109, // 134: perdure.v1.TaskStatesRequest.task:type_name -> perdure.v1.TaskTarget
+	154, // 135: perdure.v1.TaskState.value:type_name -> perdure.v1.Payload
+	111, // 136: perdure.v1.TaskStatesReply.states:type_name -> perdure.v1.TaskState
+	109, // 137: perdure.v1.TaskLogsRequest.task:type_name -> perdure.v1.TaskTarget
+	114, // 138: perdure.v1.TaskLogsPage.lines:type_name -> perdure.v1.TaskLine
+	109, // 139: perdure.v1.TaskStreamRequest.task:type_name -> perdure.v1.TaskTarget
+	2,   // 140: perdure.v1.StreamItem.kind:type_name -> perdure.v1.StreamKind
+	154, // 141: perdure.v1.StreamItem.value:type_name -> perdure.v1.Payload
+	117, // 142: perdure.v1.TaskStreamPage.items:type_name -> perdure.v1.StreamItem
+	120, // 143: perdure.v1.WorkerList.workers:type_name -> perdure.v1.WorkerInfo
+	123, // 144: perdure.v1.QueueList.queues:type_name -> perdure.v1.QueueInfo
+	3,   // 145: perdure.v1.Limit.scope:type_name -> perdure.v1.LimitScope
+	167, // 146: perdure.v1.LimitUse.holders:type_name -> perdure.v1.TaskRef
+	167, // 147: perdure.v1.LimitUse.waiters:type_name -> perdure.v1.TaskRef
+	126, // 148: perdure.v1.LimitStatus.rule:type_name -> perdure.v1.Limit
+	127, // 149: perdure.v1.LimitStatus.uses:type_name -> perdure.v1.LimitUse
+	128, // 150: perdure.v1.LimitList.limits:type_name -> perdure.v1.LimitStatus
+	126, // 151: perdure.v1.SetLimitRequest.limit:type_name -> perdure.v1.Limit
+	126, // 152: perdure.v1.TryLimitRequest.limit:type_name -> perdure.v1.Limit
+	133, // 153: perdure.v1.LimitTrial.uses:type_name -> perdure.v1.TrialUse
+	136, // 154: perdure.v1.BreakerRuleList.rules:type_name -> perdure.v1.BreakerRule
+	4,   // 155: perdure.v1.BreakerStatus.state:type_name -> perdure.v1.BreakerState
+	136, // 156: perdure.v1.BreakerStatus.rule:type_name -> perdure.v1.BreakerRule
+	138, // 157: perdure.v1.BreakerList.breakers:type_name -> perdure.v1.BreakerStatus
+	145, // 158: perdure.v1.QueueStatusList.queues:type_name -> perdure.v1.QueueStatus
+	21,  // 159: perdure.v1.ClientService.Server:input_type -> perdure.v1.ServerRequest
+	25,  // 160: perdure.v1.ClientService.Start:input_type -> perdure.v1.StartRequest
+	27,  // 161: perdure.v1.ClientService.StartMany:input_type -> perdure.v1.StartManyRequest
+	25,  // 162: perdure.v1.ClientService.Run:input_type -> perdure.v1.StartRequest
+	30,  // 163: perdure.v1.ClientService.Await:input_type -> perdure.v1.AwaitRequest
+	32,  // 164: perdure.v1.ClientService.Signal:input_type -> perdure.v1.SignalRequest
+	33,  // 165: perdure.v1.ClientService.Settle:input_type -> perdure.v1.SettleRequest
+	34,  // 166: perdure.v1.ClientService.Cancel:input_type -> perdure.v1.OrderRequest
+	34,  // 167: perdure.v1.ClientService.Terminate:input_type -> perdure.v1.OrderRequest
+	34,  // 168: perdure.v1.ClientService.Pause:input_type -> perdure.v1.OrderRequest
+	34,  // 169: perdure.v1.ClientService.Resume:input_type -> perdure.v1.OrderRequest
+	35,  // 170: perdure.v1.ClientService.Signals:input_type -> perdure.v1.SignalsRequest
+	38,  // 171: perdure.v1.ClientService.Update:input_type -> perdure.v1.UpdateRequest
+	39,  // 172: perdure.v1.ClientService.Query:input_type -> perdure.v1.QueryRequest
+	41,  // 173: perdure.v1.ClientService.State:input_type -> perdure.v1.StateRequest
+	43,  // 174: perdure.v1.ClientService.Describe:input_type -> perdure.v1.DescribeRequest
+	44,  // 175: perdure.v1.ClientService.History:input_type -> perdure.v1.HistoryRequest
+	47,  // 176: perdure.v1.ClientService.List:input_type -> perdure.v1.ListRequest
+	47,  // 177: perdure.v1.ClientService.Count:input_type -> perdure.v1.ListRequest
+	50,  // 178: perdure.v1.ClientService.Tally:input_type -> perdure.v1.TallyRequest
+	53,  // 179: perdure.v1.ClientService.Explain:input_type -> perdure.v1.ExplainRequest
+	58,  // 180: perdure.v1.ClientService.Series:input_type -> perdure.v1.SeriesRequest
+	63,  // 181: perdure.v1.ClientService.Stranded:input_type -> perdure.v1.StrandedRequest
+	64,  // 182: perdure.v1.ClientService.Missing:input_type -> perdure.v1.MissingRequest
+	67,  // 183: perdure.v1.ClientService.Fork:input_type -> perdure.v1.PastRequest
+	67,  // 184: perdure.v1.ClientService.Retry:input_type -> perdure.v1.PastRequest
+	67,  // 185: perdure.v1.ClientService.Reset:input_type -> perdure.v1.PastRequest
+	69,  // 186: perdure.v1.ClientService.Import:input_type -> perdure.v1.ImportRequest
+	70,  // 187: perdure.v1.ClientService.Delete:input_type -> perdure.v1.DeleteRequest
+	73,  // 188: perdure.v1.ClientService.StartBatch:input_type -> perdure.v1.BatchRequest
+	74,  // 189: perdure.v1.ClientService.Batch:input_type -> perdure.v1.BatchTarget
+	75,  // 190: perdure.v1.ClientService.ListBatches:input_type -> perdure.v1.ListBatchesRequest
+	74,  // 191: perdure.v1.ClientService.CancelBatch:input_type -> perdure.v1.BatchTarget
+	80,  // 192: perdure.v1.ClientService.Call:input_type -> perdure.v1.CallRequest
+	81,  // 193: perdure.v1.ClientService.Entity:input_type -> perdure.v1.EntityRequest
+	87,  // 194: perdure.v1.ClientService.ListEntities:input_type -> perdure.v1.ListEntitiesRequest
+	89,  // 195: perdure.v1.ClientService.Unlock:input_type -> perdure.v1.UnlockRequest
+	90,  // 196: perdure.v1.ClientService.Mailbox:input_type -> perdure.v1.MailboxRequest
+	92,  // 197: perdure.v1.ClientService.EditEntity:input_type -> perdure.v1.EditEntityRequest
+	94,  // 198: perdure.v1.ClientService.TakeItems:input_type -> perdure.v1.TakeItemsRequest
+	96,  // 199: perdure.v1.ClientService.SendItems:input_type -> perdure.v1.SendItemsRequest
+	99,  // 200: perdure.v1.ClientService.ListDead:input_type -> perdure.v1.ListDeadRequest
+	99,  // 201: perdure.v1.ClientService.CountDead:input_type -> perdure.v1.ListDeadRequest
+	99,  // 202: perdure.v1.ClientService.GroupDead:input_type -> perdure.v1.ListDeadRequest
+	105, // 203: perdure.v1.ClientService.ShowDead:input_type -> perdure.v1.DeadTaskRequest
+	106, // 204: perdure.v1.ClientService.Requeue:input_type -> perdure.v1.RequeueRequest
+	108, // 205: perdure.v1.ClientService.UndoRequeue:input_type -> perdure.v1.UndoRequeueRequest
+	105, // 206: perdure.v1.ClientService.PurgeDead:input_type -> perdure.v1.DeadTaskRequest
+	110, // 207: perdure.v1.ClientService.TaskStates:input_type -> perdure.v1.TaskStatesRequest
+	113, // 208: perdure.v1.ClientService.TaskLogs:input_type -> perdure.v1.TaskLogsRequest
+	116, // 209: perdure.v1.ClientService.TaskStream:input_type -> perdure.v1.TaskStreamRequest
+	119, // 210: perdure.v1.ClientService.ListWorkers:input_type -> perdure.v1.ListWorkersRequest
+	122, // 211: perdure.v1.ClientService.ListQueues:input_type -> perdure.v1.ListQueuesRequest
+	125, // 212: perdure.v1.ClientService.Limits:input_type -> perdure.v1.LimitsRequest
+	130, // 213: perdure.v1.ClientService.SetLimit:input_type -> perdure.v1.SetLimitRequest
+	131, // 214: perdure.v1.ClientService.TryLimit:input_type -> perdure.v1.TryLimitRequest
+	134, // 215: perdure.v1.ClientService.DeleteLimit:input_type -> perdure.v1.DeleteLimitRequest
+	135, // 216: perdure.v1.ClientService.Breakers:input_type -> perdure.v1.BreakersRequest
+	135, // 217: perdure.v1.ClientService.BreakerRules:input_type -> perdure.v1.BreakersRequest
+	136, // 218: perdure.v1.ClientService.SetBreaker:input_type -> perdure.v1.BreakerRule
+	140, // 219: perdure.v1.ClientService.DeleteBreaker:input_type -> perdure.v1.DeleteBreakerRequest
+	141, // 220: perdure.v1.ClientService.TripBreaker:input_type -> perdure.v1.TripBreakerRequest
+	142, // 221: perdure.v1.ClientService.ResetBreaker:input_type -> perdure.v1.ResetBreakerRequest
+	143, // 222: perdure.v1.ClientService.PauseBreaker:input_type -> perdure.v1.PauseBreakerRequest
+	144, // 223: perdure.v1.ClientService.Queues:input_type -> perdure.v1.QueuesRequest
+	147, // 224: perdure.v1.ClientService.Allowance:input_type -> perdure.v1.AllowanceRequest
+	148, // 225: perdure.v1.ClientService.SetAllowance:input_type -> perdure.v1.AllowanceValue
+	149, // 226: perdure.v1.ClientService.PauseQueue:input_type -> perdure.v1.PauseQueueRequest
+	150, // 227: perdure.v1.ClientService.ResumeQueue:input_type -> perdure.v1.ResumeQueueRequest
+	9,   // 228: perdure.v1.ClientService.Views:input_type -> perdure.v1.ViewsRequest
+	12,  // 229: perdure.v1.ClientService.SetView:input_type -> perdure.v1.SetViewRequest
+	13,  // 230: perdure.v1.ClientService.DeleteView:input_type -> perdure.v1.DeleteViewRequest
+	14,  // 231: perdure.v1.ClientService.Watch:input_type -> perdure.v1.WatchRequest
+	151, // 232: perdure.v1.ClientService.Deliver:input_type -> perdure.v1.DeliverRequest
+	17,  // 233: perdure.v1.ClientService.DeadLetters:input_type -> perdure.v1.DeadLettersRequest
+	5,   // 234: perdure.v1.ClientService.Bundle:input_type -> perdure.v1.CallBundle
+	22,  // 235: perdure.v1.ClientService.Server:output_type -> perdure.v1.ServerReply
+	26,  // 236: perdure.v1.ClientService.Start:output_type -> perdure.v1.StartReply
+	29,  // 237: perdure.v1.ClientService.StartMany:output_type -> perdure.v1.StartManyReply
+	31,  // 238: perdure.v1.ClientService.Run:output_type -> perdure.v1.Result
+	31,  // 239: perdure.v1.ClientService.Await:output_type -> perdure.v1.Result
+	20,  // 240: perdure.v1.ClientService.Signal:output_type -> perdure.v1.Done
+	20,  // 241: perdure.v1.ClientService.Settle:output_type -> perdure.v1.Done
+	20,  // 242: perdure.v1.ClientService.Cancel:output_type -> perdure.v1.Done
+	20,  // 243: perdure.v1.ClientService.Terminate:output_type -> perdure.v1.Done
+	20,  // 244: perdure.v1.ClientService.Pause:output_type -> perdure.v1.Done
+	20,  // 245: perdure.v1.ClientService.Resume:output_type -> perdure.v1.Done
+	37,  // 246: perdure.v1.ClientService.Signals:output_type -> perdure.v1.MailboxReply
+	40,  // 247: perdure.v1.ClientService.Update:output_type -> perdure.v1.ValueReply
+	40,  // 248: perdure.v1.ClientService.Query:output_type -> perdure.v1.ValueReply
+	42,  // 249: perdure.v1.ClientService.State:output_type -> perdure.v1.StateReply
+	164, // 250: perdure.v1.ClientService.Describe:output_type -> perdure.v1.Description
+	45,  // 251: perdure.v1.ClientService.History:output_type -> perdure.v1.HistoryPart
+	48,  // 252: perdure.v1.ClientService.List:output_type -> perdure.v1.ListPage
+	49,  // 253: perdure.v1.ClientService.Count:output_type -> perdure.v1.CountReply
+	51,  // 254: perdure.v1.ClientService.Tally:output_type -> perdure.v1.TallyReply
+	54,  // 255: perdure.v1.ClientService.Explain:output_type -> perdure.v1.Explanation
+	59,  // 256: perdure.v1.ClientService.Series:output_type -> perdure.v1.SeriesReply
+	48,  // 257: perdure.v1.ClientService.Stranded:output_type -> perdure.v1.ListPage
+	65,  // 258: perdure.v1.ClientService.Missing:output_type -> perdure.v1.MissingReply
+	68,  // 259: perdure.v1.ClientService.Fork:output_type -> perdure.v1.PastReply
+	68,  // 260: perdure.v1.ClientService.Retry:output_type -> perdure.v1.PastReply
+	68,  // 261: perdure.v1.ClientService.Reset:output_type -> perdure.v1.PastReply
+	68,  // 262: perdure.v1.ClientService.Import:output_type -> perdure.v1.PastReply
+	71,  // 263: perdure.v1.ClientService.Delete:output_type -> perdure.v1.DeletePart
+	76,  // 264: perdure.v1.ClientService.StartBatch:output_type -> perdure.v1.BatchJob
+	76,  // 265: perdure.v1.ClientService.Batch:output_type -> perdure.v1.BatchJob
+	79,  // 266: perdure.v1.ClientService.ListBatches:output_type -> perdure.v1.BatchPage
+	20,  // 267: perdure.v1.ClientService.CancelBatch:output_type -> perdure.v1.Done
+	40,  // 268: perdure.v1.ClientService.Call:output_type -> perdure.v1.ValueReply
+	86,  // 269: perdure.v1.ClientService.Entity:output_type -> perdure.v1.EntityInfo
+	88,  // 270: perdure.v1.ClientService.ListEntities:output_type -> perdure.v1.EntityPage
+	20,  // 271: perdure.v1.ClientService.Unlock:output_type -> perdure.v1.Done
+	37,  // 272: perdure.v1.ClientService.Mailbox:output_type -> perdure.v1.MailboxReply
+	93,  // 273: perdure.v1.ClientService.EditEntity:output_type -> perdure.v1.EditEntityReply
+	95,  // 274: perdure.v1.ClientService.TakeItems:output_type -> perdure.v1.ItemsPage
+	97,  // 275: perdure.v1.ClientService.SendItems:output_type -> perdure.v1.SendItemsReply
+	102, // 276: perdure.v1.ClientService.ListDead:output_type -> perdure.v1.DeadPage
+	49,  // 277: perdure.v1.ClientService.CountDead:output_type -> perdure.v1.CountReply
+	104, // 278: perdure.v1.ClientService.GroupDead:output_type -> perdure.v1.DeadGroups
+	101, // 279: perdure.v1.ClientService.ShowDead:output_type -> perdure.v1.DeadTask
+	107, // 280: perdure.v1.ClientService.Requeue:output_type -> perdure.v1.RequeueReply
+	20,  // 281: perdure.v1.ClientService.UndoRequeue:output_type -> perdure.v1.Done
+	20,  // 282: perdure.v1.ClientService.PurgeDead:output_type -> perdure.v1.Done
+	112, // 283: perdure.v1.ClientService.TaskStates:output_type -> perdure.v1.TaskStatesReply
+	115, // 284: perdure.v1.ClientService.TaskLogs:output_type -> perdure.v1.TaskLogsPage
+	118, // 285: perdure.v1.ClientService.TaskStream:output_type -> perdure.v1.TaskStreamPage
+	121, // 286: perdure.v1.ClientService.ListWorkers:output_type -> perdure.v1.WorkerList
+	124, // 287: perdure.v1.ClientService.ListQueues:output_type -> perdure.v1.QueueList
+	129, // 288: perdure.v1.ClientService.Limits:output_type -> perdure.v1.LimitList
+	20,  // 289: perdure.v1.ClientService.SetLimit:output_type -> perdure.v1.Done
+	132, // 290: perdure.v1.ClientService.TryLimit:output_type -> perdure.v1.LimitTrial
+	20,  // 291: perdure.v1.ClientService.DeleteLimit:output_type -> perdure.v1.Done
+	139, // 292: perdure.v1.ClientService.Breakers:output_type -> perdure.v1.BreakerList
+	137, // 293: perdure.v1.ClientService.BreakerRules:output_type -> perdure.v1.BreakerRuleList
+	20,  // 294: perdure.v1.ClientService.SetBreaker:output_type -> perdure.v1.Done
+	20,  // 295: perdure.v1.ClientService.DeleteBreaker:output_type -> perdure.v1.Done
+	20,  // 296: perdure.v1.ClientService.TripBreaker:output_type -> perdure.v1.Done
+	20,  // 297: perdure.v1.ClientService.ResetBreaker:output_type -> perdure.v1.Done
+	20,  // 298: perdure.v1.ClientService.PauseBreaker:output_type -> perdure.v1.Done
+	146, // 299: perdure.v1.ClientService.Queues:output_type -> perdure.v1.QueueStatusList
+	148, // 300: perdure.v1.ClientService.Allowance:output_type -> perdure.v1.AllowanceValue
+	20,  // 301: perdure.v1.ClientService.SetAllowance:output_type -> perdure.v1.Done
+	20,  // 302: perdure.v1.ClientService.PauseQueue:output_type -> perdure.v1.Done
+	20,  // 303: perdure.v1.ClientService.ResumeQueue:output_type -> perdure.v1.Done
+	11,  // 304: perdure.v1.ClientService.Views:output_type -> perdure.v1.ViewList
+	10,  // 305: perdure.v1.ClientService.SetView:output_type -> perdure.v1.View
+	20,  // 306: perdure.v1.ClientService.DeleteView:output_type -> perdure.v1.Done
+	15,  // 307: perdure.v1.ClientService.Watch:output_type -> perdure.v1.ChangePage
+	20,  // 308: perdure.v1.ClientService.Deliver:output_type -> perdure.v1.Done
+	18,  // 309: perdure.v1.ClientService.DeadLetters:output_type -> perdure.v1.DeadLetterList
+	7,   // 310: perdure.v1.ClientService.Bundle:output_type -> perdure.v1.AnswerBundle
+	235, // [235:311] is the sub-list for method output_type
+	159, // [159:235] is the sub-list for method input_type
+	159, // [159:159] is the sub-list for extension type_name
+	159, // [159:159] is the sub-list for extension extendee
+	0,   // [0:159] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_client_proto_init() }
@@ -11707,14 +12079,14 @@ func file_perdure_v1_client_proto_init() {
 		(*DeletePart_AllRowsSent)(nil),
 		(*DeletePart_Reply)(nil),
 	}
-	file_perdure_v1_client_proto_msgTypes[90].OneofWrappers = []any{}
+	file_perdure_v1_client_proto_msgTypes[94].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_client_proto_rawDesc), len(file_perdure_v1_client_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   143,
+			NumEnums:      5,
+			NumMessages:   147,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

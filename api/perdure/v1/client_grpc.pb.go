@@ -58,6 +58,8 @@ const (
 	ClientService_Unlock_FullMethodName        = "/perdure.v1.ClientService/Unlock"
 	ClientService_Mailbox_FullMethodName       = "/perdure.v1.ClientService/Mailbox"
 	ClientService_EditEntity_FullMethodName    = "/perdure.v1.ClientService/EditEntity"
+	ClientService_TakeItems_FullMethodName     = "/perdure.v1.ClientService/TakeItems"
+	ClientService_SendItems_FullMethodName     = "/perdure.v1.ClientService/SendItems"
 	ClientService_ListDead_FullMethodName      = "/perdure.v1.ClientService/ListDead"
 	ClientService_CountDead_FullMethodName     = "/perdure.v1.ClientService/CountDead"
 	ClientService_GroupDead_FullMethodName     = "/perdure.v1.ClientService/GroupDead"
@@ -192,6 +194,11 @@ type ClientServiceClient interface {
 	Mailbox(ctx context.Context, in *MailboxRequest, opts ...grpc.CallOption) (*MailboxReply, error)
 	// EditEntity replaces the state of an entity if its version is the expected one.
 	EditEntity(ctx context.Context, in *EditEntityRequest, opts ...grpc.CallOption) (*EditEntityReply, error)
+	// TakeItems opens, reads, keeps or leaves a stream with which a view of an entity answers. A read
+	// waits a while for items. The server accepts only a few items ahead of the reader.
+	TakeItems(ctx context.Context, in *TakeItemsRequest, opts ...grpc.CallOption) (*ItemsPage, error)
+	// SendItems is how the worker that runs such a view sends items. It waits a while for room.
+	SendItems(ctx context.Context, in *SendItemsRequest, opts ...grpc.CallOption) (*SendItemsReply, error)
 	// ListDead returns a page of dead tasks, without inputs and failed attempts. Those that died last
 	// come first.
 	ListDead(ctx context.Context, in *ListDeadRequest, opts ...grpc.CallOption) (*DeadPage, error)
@@ -696,6 +703,26 @@ func (c *clientServiceClient) EditEntity(ctx context.Context, in *EditEntityRequ
 	return out, nil
 }
 
+func (c *clientServiceClient) TakeItems(ctx context.Context, in *TakeItemsRequest, opts ...grpc.CallOption) (*ItemsPage, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ItemsPage)
+	err := c.cc.Invoke(ctx, ClientService_TakeItems_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clientServiceClient) SendItems(ctx context.Context, in *SendItemsRequest, opts ...grpc.CallOption) (*SendItemsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SendItemsReply)
+	err := c.cc.Invoke(ctx, ClientService_SendItems_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clientServiceClient) ListDead(ctx context.Context, in *ListDeadRequest, opts ...grpc.CallOption) (*DeadPage, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeadPage)
@@ -1173,6 +1200,11 @@ type ClientServiceServer interface {
 	Mailbox(context.Context, *MailboxRequest) (*MailboxReply, error)
 	// EditEntity replaces the state of an entity if its version is the expected one.
 	EditEntity(context.Context, *EditEntityRequest) (*EditEntityReply, error)
+	// TakeItems opens, reads, keeps or leaves a stream with which a view of an entity answers. A read
+	// waits a while for items. The server accepts only a few items ahead of the reader.
+	TakeItems(context.Context, *TakeItemsRequest) (*ItemsPage, error)
+	// SendItems is how the worker that runs such a view sends items. It waits a while for room.
+	SendItems(context.Context, *SendItemsRequest) (*SendItemsReply, error)
 	// ListDead returns a page of dead tasks, without inputs and failed attempts. Those that died last
 	// come first.
 	ListDead(context.Context, *ListDeadRequest) (*DeadPage, error)
@@ -1379,6 +1411,12 @@ func (UnimplementedClientServiceServer) Mailbox(context.Context, *MailboxRequest
 }
 func (UnimplementedClientServiceServer) EditEntity(context.Context, *EditEntityRequest) (*EditEntityReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method EditEntity not implemented")
+}
+func (UnimplementedClientServiceServer) TakeItems(context.Context, *TakeItemsRequest) (*ItemsPage, error) {
+	return nil, status.Error(codes.Unimplemented, "method TakeItems not implemented")
+}
+func (UnimplementedClientServiceServer) SendItems(context.Context, *SendItemsRequest) (*SendItemsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method SendItems not implemented")
 }
 func (UnimplementedClientServiceServer) ListDead(context.Context, *ListDeadRequest) (*DeadPage, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListDead not implemented")
@@ -2172,6 +2210,42 @@ func _ClientService_EditEntity_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClientService_TakeItems_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TakeItemsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).TakeItems(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_TakeItems_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).TakeItems(ctx, req.(*TakeItemsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClientService_SendItems_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SendItemsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClientServiceServer).SendItems(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClientService_SendItems_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClientServiceServer).SendItems(ctx, req.(*SendItemsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClientService_ListDead_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListDeadRequest)
 	if err := dec(in); err != nil {
@@ -2916,6 +2990,14 @@ var ClientService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EditEntity",
 			Handler:    _ClientService_EditEntity_Handler,
+		},
+		{
+			MethodName: "TakeItems",
+			Handler:    _ClientService_TakeItems_Handler,
+		},
+		{
+			MethodName: "SendItems",
+			Handler:    _ClientService_SendItems_Handler,
 		},
 		{
 			MethodName: "ListDead",

@@ -1,0 +1,196 @@
+package perdure
+
+import (
+	"context"
+	"crypto/rand"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/entity"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Stream is the typed name of a view of a stateful entity that answers with any number of items of
+// type T.
+type Stream[I, T any] struct{ to callTarget }
+
+// NewStream defines a view that answers with a stream. Like a view, fn gets a copy of the committed
+// state and changes nothing. It runs beside operations, locks and other streams of the key, for as
+// long as it likes.
+//
+// send delivers an item. It waits while the caller is behind: fn runs ahead of the caller by at
+// most 128 items or 512 KiB. send fails, and ctx ends, when the caller stops reading, when the
+// entity moves to another process, and when this process closes. Then fn should return. An item of
+// more than 256 KiB is an ErrInvalid, and the stream goes on.
+func NewStream[S, I, T any](e *Entity[S], name string, fn func(ctx context.Context, state S, in I, send func(T) error) error) *Stream[I, T] {
+	if e == nil {
+		return &Stream[I, T]{orphan(entityKind, name, callerPosition())}
+	}
+	c := callDefinition{name: name, at: callerPosition(), view: true, types: callTypes[I, T](entityKind, e.name, name)}
+	if fn != nil {
+		c.handler = func(h *host) entity.Handler {
+			return entity.Handler{View: true, Run: func(c *entity.Call, state any) (model.Payload, error) {
+				return model.Payload{}, beginStream(EntityCtx{c, h}, func(ctx context.Context, in I, send func(T) error) error {
+					return fn(ctx, *state.(*S), in, send)
+				})
+			}}
+		}
+	}
+	e.add(c)
+	return &Stream[I, T]{callTarget{kind: entityKind, of: e.name, name: name, owner: e, view: true, brief: true}}
+}
+
+// DeclareStream names a stream whose code is elsewhere.
+func DeclareStream[I, T any](entity, name string) *Stream[I, T] {
+	return &Stream[I, T]{callTarget{kind: entityKind, of: entity, name: name, view: true, brief: true}}
+}
+
+// beginStream starts the code of a stream.
+func beginStream[I, T any](ctx EntityCtx, fn func(context.Context, I, func(T) error) error) error {
+	c, h := ctx.c, ctx.h
+	input, id, ok := c.Input.CutStream()
+	if !ok {
+		return fault.New(fault.Invalid, "%s of %s answers with a stream: read it with Stream.Read", c.Name, c.Entity)
+	}
+	in, err := decode[I](ctx, "input of stream", c.Name, input)
+	if err != nil {
+		return entity.Unmade(fault.New(fault.KindOf(err), "%s: %w", c.Entity, err))
+	}
+
+	name := c.Name
+	return c.Stream(id, func(ctx context.Context, send func(model.Payload) error) error {
+		return fn(ctx, in, func(item T) error {
+			p, err := encodeItem(ctx, h, name, item)
+			if err == nil {
+				err = send(p)
+			}
+			return public(err)
+		})
+	})
+}
+
+// encodeItem returns an item in its stored form, although it is not stored.
+func encodeItem[T any](ctx context.Context, h *host, name string, item T) (model.Payload, error) {
+	p, err := encode(h, "item of stream", name, item)
+	if err != nil {
+		return p, err
+	}
+	if n := p.Size(); n > model.MaxReplyItem {
+		return p, fault.New(fault.Invalid, "item of stream %s has %d bytes, at most %d are allowed", name, n, model.MaxReplyItem)
+	}
+	if h.plain {
+		return p, nil
+	}
+	return h.seal(ctx, brief, "item of stream", name, p)
+}
+
+// Read calls the view and returns its items as they come, in order, each once. The items are not
+// stored. They are of the state at the time of the call. The last pair has the error, if there is
+// one: that of the code, or an ErrUnavailable when the stream is lost, because the entity has moved
+// to another process or the process of the code has ended. Then the caller may read again from the
+// beginning. A loop that ends without an error has got every item.
+//
+// A caller that leaves the loop, or whose context ends, ends the code. A caller that takes ten
+// minutes or more for one item gets an ErrTimeout.
+func (s *Stream[I, T]) Read(c Client, key string, in I) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		r, err := callRequest(c.host(), &s.to, key, in)
+		if err == nil {
+			err = readStream(c, r, func(p model.Payload) (bool, error) {
+				item, err := decode[T](c, "item of stream", s.to.name, p)
+				return err == nil && yield(item, nil), err
+			})
+		}
+		if err != nil {
+			var none T
+			yield(none, remote(err))
+		}
+	}
+}
+
+// Times of the caller of a stream.
+const (
+	keepEvery     = 10 * time.Second // how often it says that it is still there
+	leavePatience = 2 * time.Second  // how long it tries to say that it leaves
+)
+
+// readStream passes the items of a stream on until there is none, or take returns false or an
+// error.
+func readStream(c Client, r *api.CallRequest, take func(model.Payload) (bool, error)) error {
+	h := c.host()
+	if err := h.sealRequest(c.ctx, brief, r); err != nil {
+		return err
+	}
+	at := model.ItemsTake{Entity: r.Address, ID: rand.Text(), Do: model.TakeOpen}
+	r.Input = r.Input.WithStream(at.ID)
+	if _, err := h.backend.TakeItems(c.ctx, at); err != nil {
+		return err
+	}
+	defer leaveStream(c, at)
+	if _, err := h.backend.Call(c.ctx, *r); err != nil {
+		return err
+	}
+	var taken atomic.Int64
+	defer keepStream(c, at, &taken)()
+
+	for at.Do = model.TakeNext; ; {
+		page, err := h.backend.TakeItems(c.ctx, at)
+		if fault.Is(err, fault.NotFound) {
+			err = fault.New(fault.Unavailable, "stream %s of %s is lost: the entity has moved to another process, or this process could not be heard; read it again", r.Name, r.Address)
+		}
+		if err != nil {
+			return err
+		}
+
+		for i := range page.Items {
+			if more, err := take(page.Items[i]); err != nil || !more {
+				return err
+			}
+			at.After = taken.Add(1)
+		}
+		switch {
+		case page.Ended && page.Failure != nil:
+			return page.Failure
+		case page.Ended:
+			return nil
+		}
+	}
+}
+
+// keepStream says that the caller is there, while it works on items, and how many it has taken. It
+// returns a function that ends this.
+func keepStream(c Client, at model.ItemsTake, taken *atomic.Int64) (stop func()) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	at.Do = model.TakeKeep
+	var keeper sync.WaitGroup
+	keeper.Go(func() {
+		ticker := time.NewTicker(keepEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				at.After = taken.Load()
+				_, _ = c.host().backend.TakeItems(ctx, at) // the next read finds out what is wrong
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		keeper.Wait()
+	}
+}
+
+// leaveStream ends the code of a stream. If the owner cannot be reached, the code ends when the
+// owner has not heard the caller for a while.
+func leaveStream(c Client, at model.ItemsTake) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), leavePatience)
+	defer cancel()
+	at.Do = model.TakeLeave
+	_, _ = c.host().backend.TakeItems(ctx, at) // see above
+}

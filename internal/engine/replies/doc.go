@@ -1,0 +1,14 @@
+// Package replies holds the streams of items with which views of entities answer their callers.
+//
+// A stream is in the memory of the node that owns the entity. It has one caller, which takes items,
+// and one worker, which sends them. Both may be in other processes: the engine brings their
+// requests here. Items are numbered. The buffer of a stream keeps an item until the caller asks for
+// the next one, and ignores an item that it has already. So either side may repeat a request whose
+// answer was lost, and the caller gets every item once and in order.
+//
+// A buffer accepts only a bounded number of items ahead of the caller. Then it makes the worker
+// wait, and the worker makes the code wait.
+//
+// Nothing is stored. A stream ends with its owner, with a caller or a worker that is silent for too
+// long, and with a caller that reads nothing for too long.
+package replies

@@ -1,0 +1,72 @@
+package model
+
+import "strings"
+
+// A view of an entity may answer with a stream of items for one caller. The items pass through the
+// memory of the owner of the entity. They are numbered from 1 and are never stored.
+
+// Bounds of such a stream.
+const (
+	MaxReplyItem = 256 << 10 // bytes of one item
+	// MaxItemsAhead and MaxBytesAhead are how far the code may be ahead of the caller in the memory
+	// of the owner. A single item may be larger.
+	MaxItemsAhead = 64
+	MaxBytesAhead = 256 << 10
+)
+
+// streamMark separates the encoding of the input of a call from the id of the stream that the
+// caller reads.
+const streamMark = ";stream="
+
+// WithStream returns the input of a call that answers with a stream. The id is part of the
+// encoding, so that builds that do not know streams refuse to read the input.
+func (p Payload) WithStream(id string) Payload {
+	p.Encoding += streamMark + id
+	return p
+}
+
+// CutStream returns the input without the id of the stream. ok is false if it has none.
+func (p Payload) CutStream() (input Payload, id string, ok bool) {
+	p.Encoding, id, ok = strings.Cut(p.Encoding, streamMark)
+	return p, id, ok && id != ""
+}
+
+// TakeVerb is what a caller does with a stream.
+type TakeVerb uint8
+
+// The verbs of a caller.
+const (
+	TakeOpen  TakeVerb = 1 // create the stream, before the call of the view
+	TakeNext  TakeVerb = 2 // wait for items behind After; the items up to After are no longer kept
+	TakeKeep  TakeVerb = 3 // say that the caller is still there, and has the items up to After
+	TakeLeave TakeVerb = 4 // end the stream
+)
+
+// ItemsTake is a request of the caller of a stream.
+type ItemsTake struct {
+	Entity Address  `cbor:"1,keyasint"`
+	ID     string   `cbor:"2,keyasint"` // of the stream; the caller draws it
+	Do     TakeVerb `cbor:"3,keyasint"`
+	After  int64    `cbor:"4,keyasint,omitempty"`
+}
+
+// ItemsPage is what a caller gets: items in order, the first of which directly follows After. A
+// page without items means that there were none for a while.
+type ItemsPage struct {
+	Items []Payload `cbor:"1,keyasint,omitempty"`
+	// Ended says that no item follows. Failure is then the error of the code, or nil.
+	Ended   bool     `cbor:"2,keyasint,omitempty"`
+	Failure *Failure `cbor:"3,keyasint,omitempty"`
+}
+
+// ItemsSend is a request of the worker that runs the code of a stream. It sends items, or says that
+// the worker is still there.
+type ItemsSend struct {
+	Entity Address   `cbor:"1,keyasint"`
+	ID     string    `cbor:"2,keyasint"`
+	First  int64     `cbor:"3,keyasint"` // number of the first item
+	Items  []Payload `cbor:"4,keyasint,omitempty"`
+	// Ended says that no item follows these. Failure is then the error of the code, or nil.
+	Ended   bool     `cbor:"5,keyasint,omitempty"`
+	Failure *Failure `cbor:"6,keyasint,omitempty"`
+}
