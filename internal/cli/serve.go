@@ -111,7 +111,7 @@ Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or
 	flags.StringVar(&f.clientCA, "tls-client-ca", "", "file of the certificates that sign those of clients; clients then need one")
 	f.tokens.add(flags)
 	flags.BoolVar(&f.plain, "allow-plaintext", false, "accept connections from other machines without TLS")
-	flags.BoolVar(&f.production, "production", false, "refuse what is only good enough for development: a superuser of the database, limits that are switched off, and a Flovyn contract without authentication; do not serve gRPC reflection")
+	flags.BoolVar(&f.production, "production", false, "refuse what is only good enough for development: a superuser of the database, passwords on the command line, limits that are switched off, and a Flovyn contract without authentication; do not serve gRPC reflection")
 	flags.BoolVar(&f.noMigrate, "no-migrate", false, "refuse a store whose schema is not up to date, instead of upgrading it")
 	flags.Var(span(&f.grace, 30*time.Second), "worker-grace", "how long to keep what a worker holds whose connection has broken")
 	flags.Var(span(&f.drain, 20*time.Second), "drain-timeout", "how long running calls may take when the server stops")

@@ -87,7 +87,9 @@ func (o *options) checkEveryServer(f *serveFlags, p *serveParts, url string, add
 	var err error
 	p.log, p.level, err = o.serverLog(f.logs)
 	add("log_format", err)
-	add("store", f.checkPassword(url))
+	if p.log != nil {
+		add("store", f.checkPassword(url, p.log))
+	}
 
 	p.policies, err = readPolicyFile(f.policies, p.log)
 	add("policies", err)
@@ -158,7 +160,7 @@ func (f *serveFlags) checkNATS() error {
 		return err
 	}
 	switch secret := slices.ContainsFunc(strings.Split(f.nats.URL, ","), hasPassword); {
-	case secret && f.from["nats"] == flagOrigin:
+	case secret && f.production && f.from["nats"] == flagOrigin:
 		return fault.WithHint(fault.New(fault.Invalid, "--nats has a password, and other users of this machine can read the arguments of a process"),
 			"use $PERDURE_NATS or --nats-credentials")
 	case secret && f.from.file("nats"):

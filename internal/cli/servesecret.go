@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io/fs"
+	"log/slog"
 	"net/url"
 	"os"
 
@@ -18,17 +19,20 @@ func hasPassword(text string) bool {
 	return in || u.Query().Has("password")
 }
 
-// checkPassword refuses a password of the database that others can read: on the command line, and
-// in a configuration file with the wrong mode.
-func (f *serveFlags) checkPassword(store string) error {
+// checkPassword refuses a password of the database that others can read: in production on the
+// command line, and in a configuration file with the wrong mode. Without --production a password on
+// the command line is a warning, because databases for development often have one.
+func (f *serveFlags) checkPassword(store string, log *slog.Logger) error {
 	if !hasPassword(store) {
 		return nil
 	}
-	if f.from["store"] == flagOrigin {
+	switch place := f.from["store"]; {
+	case place == flagOrigin && f.production:
 		return fault.WithHint(fault.New(fault.Invalid, "--store has a password, and other users of this machine can read the arguments of a process"),
 			"use $PERDURE_STORE, a configuration file that only this user can read, or a password file ($PGPASSFILE)")
-	}
-	if f.from.file("store") {
+	case place == flagOrigin:
+		log.Warn("--store has a password, and other users of this machine can read the arguments of a process; use $PERDURE_STORE instead")
+	case f.from.file("store"):
 		return checkOwnerReads("the password of the store", configFile(f.config))
 	}
 	return nil

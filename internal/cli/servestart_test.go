@@ -203,8 +203,8 @@ func unfitSettings(t *testing.T) []unfit {
 		{row: 19, what: "any number of calls", args: []string{"--production", "--call-rate", "0"}, want: "--call-rate is 0", next: "give a number"},
 		unknown(19, "max_recv_msg_size", "0"),
 
-		{row: 20, what: "a password among the arguments", args: []string{"--store", "postgres://app:canary@127.0.0.1:1/app"}, want: "--store has a password", next: "use $PERDURE_STORE"},
-		{row: 20, what: "a password of NATS among the arguments", args: []string{"--nats", "nats://u:canary@127.0.0.1:1"}, want: "--nats has a password", next: "use $PERDURE_NATS"},
+		{row: 20, what: "a password among the arguments", args: []string{"--production", "--store", "postgres://app:canary@127.0.0.1:1/app"}, want: "--store has a password", next: "use $PERDURE_STORE"},
+		{row: 20, what: "a password of NATS among the arguments", args: []string{"--production", "--nats", "nats://u:canary@127.0.0.1:1"}, want: "--nats has a password", next: "use $PERDURE_NATS"},
 		{row: 20, what: "a configuration with a password that a group can read", args: []string{"--config", withMode(t, file("group.toml", "store = 'postgres://app:canary@127.0.0.1:1/app'"), 0o640)}, want: "other users of this machine can read the password", next: "chmod 600"},
 		{row: 20, what: "a configuration with a password that all can read", args: []string{"--config", withMode(t, file("all.toml", "store = 'postgres://app:canary@127.0.0.1:1/app'"), 0o604)}, want: "other users of this machine can read the password", next: "chmod 600"},
 		{row: 20, what: "a misspelt key", more: "drain_timeuot = '1s'", want: `perdure.toml:2: unknown key "drain_timeuot"`, next: "did you mean drain_timeout?"},
@@ -299,7 +299,7 @@ func TestServeThatMayStartLater(t *testing.T) {
 func TestServeStartsInAnyEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, env := range [][]string{
-		{"PERDURE_SERVICE_HOST=10.0.0.1", "PERDURE_PORT=tcp://10.0.0.1:7800", "PERDURE_PORT_7800_TCP_ADDR=10.0.0.1", "PERDURE_API_SERVICE_PORT_GRPC=7800", "PERDURE_TEST_X=1"},
+		{"PERDURE_SERVICE_HOST=10.0.0.1", "PERDURE_PORT=tcp://10.0.0.1:7800", "PERDURE_PORT_7800_TCP_ADDR=10.0.0.1", "PERDURE_API_SERVICE_PORT_GRPC=7800", "PERDURE_TEST_X=1", "PERDURE_BIN=/bin/perdure", "PERDURE_URL=http://127.0.0.1:1"},
 		{"HTTPS_PROXY=http://proxy.example:3128"},
 		{"HTTP_PROXY=http://proxy.example:3128", "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector.example:4318", "NO_PROXY=collector.example"},
 		{"HTTP_PROXY=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector.example:4318", "PERDURE_USE_PROXY=true"},

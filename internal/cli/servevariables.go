@@ -23,8 +23,16 @@ var otherVariables = []string{
 // service with the name perdure, and our own tests and measurements have some.
 var foreignVariables = regexp.MustCompile(`^PERDURE_(([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)|(TEST|CHAOS|BENCH)_[A-Z0-9_]+)$`)
 
-// checkVariables refuses variables of the environment that look like a setting and are none. known
-// are the keys of all settings. A misspelt setting would otherwise keep its default silently.
+// longVariable is the length of a name that is certainly no setting.
+const longVariable = 100
+
+// nearVariable is how many characters of a variable may be wrong or missing for it to be a misspelt
+// setting. They must be less than half of its name.
+const nearVariable = 2
+
+// checkVariables refuses variables of the environment that are misspelt settings: the setting would
+// keep its default silently. known are the keys of all settings. A variable that is like no setting
+// belongs to another program, for example to the script that starts the server.
 func checkVariables(environment, known []string) (problems []error) {
 	names := slices.Clone(otherVariables)
 	for _, key := range known {
@@ -35,11 +43,14 @@ func checkVariables(environment, known []string) (problems []error) {
 
 	for _, one := range environment {
 		name, _, _ := strings.Cut(one, "=")
-		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(names, name) || foreignVariables.MatchString(name) {
+		if !strings.HasPrefix(name, variablePrefix) || len(name) > longVariable || slices.Contains(names, name) || foreignVariables.MatchString(name) {
 			continue
 		}
-		err := fault.New(fault.Invalid, "unknown variable $%s", name)
-		problems = append(problems, fault.WithHint(err, "did you mean $%s? unset it otherwise", spelling.Nearest(name, names)))
+		meant := spelling.Nearest(name, names)
+		if wrong := spelling.Distance(name, meant); wrong <= nearVariable && 2*wrong < len(name)-len(variablePrefix) {
+			err := fault.New(fault.Invalid, "unknown variable $%s", name)
+			problems = append(problems, fault.WithHint(err, "did you mean $%s? unset it otherwise", meant))
+		}
 	}
 	return problems
 }
