@@ -40,14 +40,7 @@ fi
 # changed. They need 5 GB; if the disk has no room for them, each run links all of them.
 programs=$PWD/.bin/tests
 room() { [ "$(df --output=avail -m "$PWD" 2>/dev/null | tail -n 1)" -ge 8192 ] 2>/dev/null; }
-if room && mkdir -p "$programs"; then
-	find "$programs" -maxdepth 1 -name 'work.*' -mmin +1440 -exec rm -rf {} + # of a run that was killed
-	GOTMPDIR=$(mktemp -d "$programs/work.XXXXXX") # on the same disk, so that go can rename them
-	export GOTMPDIR
-	remove+=("$GOTMPDIR")
-else
-	programs=
-fi
+room && mkdir -p "$programs" || programs=
 
 # processor sets $used to the processor time of all commands so far, in seconds. Unlike the clock,
 # it does not count what other programs do on this machine.

@@ -190,7 +190,13 @@ func flovynList(f *flovynShop) {
 
 func flovynExplain(f *flovynShop) {
 	id := f.waiting()
-	f.do("approval", "workflow", "explain", f.name(id))
+	// The door says what the run waits for once it has read the events of the last activation.
+	for {
+		if out := f.do("It waits", "workflow", "explain", f.name(id)); strings.Contains(out, "approval") {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
 	f.do("approval", "workflow", "describe", f.name(id))
 }
 

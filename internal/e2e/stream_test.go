@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/authn"
@@ -107,6 +108,11 @@ func TestStreamFromAnyProcess(t *testing.T) {
 				}
 				for j, app := range readers {
 					n, err := c.read(t, app, key)
+					// The processes have just opened: connections are made, and shards move.
+					for until := time.Now().Add(patience); test.linked && errors.Is(err, perdure.ErrUnavailable) && time.Now().Before(until); {
+						time.Sleep(10 * time.Millisecond)
+						n, err = c.read(t, app, key)
+					}
 					switch {
 					case err == nil && n == items:
 					case !test.linked && errors.Is(err, perdure.ErrUnavailable) && n == 0:

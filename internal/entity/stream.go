@@ -18,6 +18,10 @@ const (
 	// quiet is how long a worker waits for the next item before it listens for the end of the
 	// stream.
 	quiet = 50 * time.Millisecond
+	// patience is how long a worker tries to reach the owner, and retryAfter how long it waits
+	// before it tries again. The owner waits for longer than that.
+	patience   = 30 * time.Second
+	retryAfter = 100 * time.Millisecond
 	// farewell is how long a worker that closes tries to tell the callers of its streams.
 	farewell = 2 * time.Second
 )
@@ -230,13 +234,29 @@ func (o *outflow) pump(ctx context.Context) error {
 			continue
 		}
 
-		last, err := o.outlet.SendItems(ctx, r)
+		last, err := o.sendItems(ctx, r)
 		if err != nil {
 			return whyOver(ctx, err)
 		}
 		o.drop(last)
 		if r.Ended && last >= r.First+int64(len(r.Items))-1 {
 			return nil
+		}
+	}
+}
+
+// sendItems sends items. It tries again for a while if the owner cannot be reached: the owner skips
+// the items that it has, and a new owner says that the stream is not there.
+func (o *outflow) sendItems(ctx context.Context, r model.ItemsSend) (int64, error) {
+	for until := time.Now().Add(patience); ; {
+		last, err := o.outlet.SendItems(ctx, r)
+		if err == nil || !fault.Is(err, fault.Unavailable) || time.Now().After(until) {
+			return last, err
+		}
+		select {
+		case <-time.After(retryAfter):
+		case <-ctx.Done():
+			return 0, err
 		}
 	}
 }
@@ -296,7 +316,7 @@ func (o *outflow) listen(ctx context.Context) error {
 		defer close(done)
 		r := o.batch()
 		r.Items, r.Ended, r.Failure = nil, false, nil
-		_, err = o.outlet.SendItems(inner, r)
+		_, err = o.sendItems(inner, r)
 	}()
 
 	select {
