@@ -90,6 +90,7 @@ sim: ## seeded simulation of a cluster (SEEDS=20000)
 
 .PHONY: mutants
 mutants: ## plant known bugs, one by one, and check that the suite finds each (FILES=engine/lane, hours for all)
+	go test -tags mutants -count 1 -run 'TestMutantsCompile$$' ./internal/mutants
 	go test -tags mutants -count 1 -timeout 12h -v -run 'TestMutants$$' ./internal/mutants -files='$(FILES)'
 
 .PHONY: bench

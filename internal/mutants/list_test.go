@@ -175,7 +175,7 @@ var common = []mutant{
 		name:  "poison harms its neighbours",
 		file:  "internal/engine/lane/careful.go",
 		old:   "		half := len(first) / 2\n		chunks = []chunk{first[:half:half], first[half:]}\n",
-		new:   "		for _, in := range first {\n			chunks = append(chunks, l.isolate(now, in, err)...)\n		}\n",
+		new:   "		for _, in := range first {\n			chunks = append(chunks, l.isolate(now, in, run, err)...)\n		}\n",
 		tests: [][]string{sim},
 	},
 	{
