@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/perduretest"
@@ -177,4 +179,37 @@ func collect[T any](list iter.Seq2[T, error]) (all []T, err error) {
 		all = append(all, item)
 	}
 	return all, nil
+}
+
+// A stream runs in virtual time: its code sleeps for hours between two items.
+func TestStreams(t *testing.T) {
+	t.Parallel()
+	tally := perdure.NewEntity[int]("tally")
+	add := perdure.NewOperation(tally, "add", func(_ perdure.EntityCtx, s *int, n int) (int, error) { *s += n; return *s, nil })
+	count := perdure.NewStream(tally, "count", func(_ context.Context, s, from int, send func(int) error) error {
+		for n := from; n <= s; n++ {
+			time.Sleep(time.Hour)
+			if err := send(n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+
+	perduretest.Run(t, perdure.Group{tally}, func(t *testing.T, env *perduretest.Env) {
+		if _, err := add.Call(env.With(), "k", 4); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		var got []int
+		for n, err := range count.Read(env.With(), "k", 2) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, n)
+		}
+		if want := []int{2, 3, 4}; !slices.Equal(got, want) || time.Since(begin) < 3*time.Hour {
+			t.Errorf("the items are %v after %s, want %v", got, time.Since(begin), want)
+		}
+	})
 }
