@@ -21,6 +21,7 @@ type Rate struct {
 	mu     sync.Mutex
 	all    map[caller]*budget
 	others budget // of callers beyond mostCallers
+	swept  time.Time
 }
 
 // caller is who makes calls.
@@ -81,9 +82,11 @@ func (r *Rate) Take(who *authn.Identity) error {
 }
 
 // admit returns the budget of a caller that is not known. It forgets callers that have made no call
-// for a second: their budgets are full, as that of a new caller is.
+// for a second: their budgets are full, as that of a new caller is. It looks for them once a second
+// at most, so that a crowd of callers does not make every call expensive.
 func (r *Rate) admit(c caller, now time.Time) *budget {
-	if len(r.all) >= mostCallers {
+	if len(r.all) >= mostCallers && now.Sub(r.swept) >= time.Second {
+		r.swept = now
 		for other, b := range r.all {
 			if now.Sub(b.at) >= time.Second {
 				delete(r.all, other)

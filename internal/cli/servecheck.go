@@ -107,9 +107,9 @@ func (o *options) checkEveryServer(f *serveFlags, p *serveParts, url string, add
 	}
 }
 
-// checkSignatures refuses variables that ask for tokens whose signatures nobody checks. Only the
-// Flovyn contract has such a switch. Without the refusal, an operator could take the server for one
-// that has it.
+// checkSignatures refuses variables that ask the server not to check the signatures of tokens. Only
+// the Flovyn contract has such a switch. Without the refusal, an operator could believe that this
+// server has it.
 func checkSignatures(getenv func(string) string) error {
 	for _, name := range skipVariables {
 		if text := getenv(name); text != "" && !isFalse(text) {

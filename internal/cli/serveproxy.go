@@ -11,8 +11,8 @@ import (
 )
 
 // checkProxies refuses a proxy of the environment that the operator has not confirmed. The server
-// would fetch the keys of its identity provider, or send its spans, through a machine that nobody
-// has named in its settings.
+// would fetch the keys of its identity provider, or send its spans, through a machine that its
+// settings do not name.
 func (m machine) checkProxies(f *serveFlags) error {
 	if f.useProxy {
 		return nil

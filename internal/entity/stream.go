@@ -323,7 +323,8 @@ func (o *outflow) listen(ctx context.Context) error {
 	case <-o.changed:
 		cancel()
 		<-done
-		if ctx.Err() == nil && fault.Is(err, fault.Canceled) || err == nil {
+		// If the owner could not be reached just now, the next request tries again.
+		if err == nil || ctx.Err() == nil && (fault.Is(err, fault.Canceled) || fault.Is(err, fault.Unavailable)) {
 			return nil
 		}
 	case <-done:

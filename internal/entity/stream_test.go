@@ -23,9 +23,13 @@ type outlet struct {
 
 	mu   sync.Mutex
 	lose int // how many answers are still to be lost
+	away atomic.Bool
 }
 
 func (o *outlet) SendItems(ctx context.Context, r model.ItemsSend) (int64, error) {
+	if o.away.Load() {
+		return 0, fault.New(fault.Unavailable, "no connection to the owner")
+	}
 	last, err := o.Send(ctx, &r)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -88,6 +92,32 @@ func (s *streaming) read(id string) (items []string, f *model.Failure, err error
 		if page.Ended {
 			return items, page.Failure, nil
 		}
+	}
+}
+
+// A worker that cannot reach the owner for a while sends its items when it can: those that it has
+// at the beginning, and those that come while it tries to say that its code still runs.
+func TestStreamWaitsForTheOwner(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]time.Duration{"at the beginning": 0, "while the code is silent": 5 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newStreaming(t, 0, func(_ context.Context, send func(model.Payload) error) error {
+					time.Sleep(before)
+					return send(model.Payload{Data: []byte("item")})
+				})
+				s.out.away.Store(true)
+				if f := s.begin("a"); f != nil {
+					t.Fatal(f)
+				}
+				time.Sleep(before + 20*time.Second)
+				s.out.away.Store(false)
+				if items, f, err := s.read("a"); len(items) != 1 || f != nil || err != nil {
+					t.Errorf("%q, %v, %v", items, f, err)
+				}
+			})
+		})
 	}
 }
 

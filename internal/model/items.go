@@ -50,8 +50,8 @@ type ItemsTake struct {
 	After  int64    `cbor:"4,keyasint,omitempty"`
 }
 
-// ItemsPage is what a caller gets: items in order, the first of which directly follows After. A
-// page without items means that there were none for a while.
+// ItemsPage is what a caller gets: items in order. The first one directly follows After. A page
+// without items means that there were none for a while.
 type ItemsPage struct {
 	Items []Payload `cbor:"1,keyasint,omitempty"`
 	// Ended says that no item follows. Failure is then the error of the code, or nil.

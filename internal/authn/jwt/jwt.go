@@ -48,8 +48,8 @@ type Config struct {
 	// TenantClaim and RolesClaim are the names of the claims with the tenant and the roles of the
 	// caller; "tenant" and "roles" when they are empty.
 	TenantClaim, RolesClaim string
-	// TenantsClaim is the name of a claim with a list of tenants, of which the caller may choose
-	// one for each call; empty when tokens have one tenant.
+	// TenantsClaim is the name of a claim with a list of tenants. The caller chooses one of them
+	// for each call. Empty when tokens have one tenant.
 	TenantsClaim string
 	// AdminRole is the role whose callers are admins; empty when tokens make no admins.
 	AdminRole string
