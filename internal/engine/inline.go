@@ -70,13 +70,17 @@ func (s *Session) EndPass(ref model.TaskRef, spec *model.TaskSpec, how model.Pas
 	}
 }
 
-// HeldBackBy returns what holds an attempt back; false if nothing does.
+// HeldBackBy returns what holds an attempt back; false if nothing does. The caller must be able to
+// start attempts, as with Pass.
 func (s *Session) HeldBackBy(ref model.TaskRef) (model.Reason, bool) {
 	inc := s.eng.current()
 	if inc == nil {
 		return model.Reason{}, false
 	}
 	b := inc.board
+	// New settings, for example, open all groups until the board has tried to start their
+	// attempts.
+	b.Propose()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, waits := b.inline.waiting[ref]; !waits {

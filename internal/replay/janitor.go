@@ -69,8 +69,8 @@ func (r *run) inspect(now, idle, stuck int64) {
 	// Code has run since the waits were reported: report them now, because it does not run any
 	// further.
 	case (m.untold || m.unanswered || r.retell) && !m.closed && age > 0:
+		m.untold, m.tell = m.untold || r.retell, true
 		r.busy, r.retell = true, false
-		m.tell = true
 		r.mu.Unlock()
 		m.turnOver(nil, false)
 		return

@@ -104,6 +104,7 @@ type machine struct {
 	// skipped counts attempts that were due and did not begin here, because the worker is leaving.
 	skipped    atomic.Int64
 	untold     bool // code has run since the waits were last reported
+	unsure     bool // an attempt waits, and its gate does not say yet for what
 	tell       bool // report the waits, however short they may be
 	unanswered bool // there was news since the last report
 
@@ -303,9 +304,10 @@ func (m *machine) report(end *model.Close) bool {
 	}
 
 	if end == nil && m.settling == nil {
+		m.unsure = false
 		t.Waits = m.currentWaits()
 		m.untold, m.tell = false, false
-		m.r.remember(t.Waits)
+		m.r.remember(t.Waits, m.unsure)
 	}
 
 	m.outcome, m.landed = nil, false

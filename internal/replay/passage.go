@@ -95,7 +95,8 @@ func (w *Worker) flush() {
 	})
 }
 
-// passageReason returns what keeps the attempt of a step waiting; false when nothing does.
+// passageReason returns what keeps the attempt of a step waiting; false when nothing does. The gate
+// of a remote worker knows it only once the server has answered. The caller has the baton.
 func (a *ask) passageReason() (model.Reason, bool) {
 	if a.step.Pass == nil {
 		return model.Reason{}, false
@@ -104,5 +105,9 @@ func (a *ask) passageReason() (model.Reason, bool) {
 	if p == nil || p.entered.Load() {
 		return model.Reason{}, false
 	}
-	return p.gate.HeldBackBy(p.ref)
+	why, known := p.gate.HeldBackBy(p.ref)
+	if !known && !p.entered.Load() {
+		p.job.m.unsure = true
+	}
+	return why, known
 }

@@ -54,7 +54,7 @@ type run struct {
 	// down, it reports again.
 	vague    bool
 	released bool  // the engine was asked to take it back
-	retell   bool  // a step was let through since the waits were reported
+	retell   bool  // a step was let through since the waits were reported, or they were unsure
 	stuck    int64 // the resume that was reported as stuck
 	since    int64 // tick when the inline body began, plus 1; 0 when that was reported
 
@@ -245,10 +245,11 @@ func (r *run) releaseLocked() {
 	r.w.session.Load().s.Release(r.start.Run, r.generation, seen, waits)
 }
 
-// remember keeps the waits that were reported, for turns that say nothing about them.
-func (r *run) remember(waits []model.Reason) {
+// remember keeps the waits that were reported, for turns that say nothing about them. If they are
+// unsure, the janitor reports them again.
+func (r *run) remember(waits []model.Reason, unsure bool) {
 	r.mu.Lock()
-	r.told = waits
+	r.told, r.retell = waits, r.retell || unsure
 	r.mu.Unlock()
 }
 

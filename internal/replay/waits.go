@@ -49,7 +49,10 @@ func (m *machine) currentWaits() []model.Reason {
 	// Name a running body even if no coroutine waits for it yet. Otherwise the owner would think
 	// that nothing happens.
 	if a := m.unawaitedStep(rs); a != nil {
-		rs = append(rs[:min(len(rs), maxWaits-1)], reason(&a.fut))
+		// A step that waits for a limit or a breaker may be named already.
+		if why := reason(&a.fut); !slices.Contains(rs, why) {
+			rs = append(rs[:min(len(rs), maxWaits-1)], why)
+		}
 	}
 	return rs
 }
