@@ -65,7 +65,7 @@ var links = []mutant{
 		file:  "internal/engine/clerk.go",
 		old:   "	asked.Linked = tried.link\n",
 		new:   "",
-		tests: [][]string{{"./internal/engine", "-run", "TestDirectRequestsAreAppliedOnce$"}},
+		tests: [][]string{{"./internal/engine", "-run", "TestStoredRequestNamesTheLostConnection$"}},
 	},
 	{
 		name:  "an owner without a lease refuses a request of another node from memory",

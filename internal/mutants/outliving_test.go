@@ -61,7 +61,7 @@ var stale = []mutant{
 		file:  "internal/engine/lane/effects.go",
 		old:   "			f.answer.Committed = true\n			l.reply(",
 		new:   "			l.reply(",
-		tests: [][]string{{"./internal/sim", "-run", "TestKnownSeedsOfSignalOrders$"}},
+		tests: [][]string{{"./internal/engine/lane", "-run", "TestRepeatedRequest$"}},
 	},
 }
 

@@ -397,9 +397,6 @@ func TestKnownSeedsOfSignalOrders(t *testing.T) {
 		// an operator dropped a signal of a new run whose start was not stored, and a worker got
 		// the run with it
 		61567, 82692,
-		// a node whose lease was uncertain sent a start with a signal to itself again, although its
-		// lane had committed the start, and then forgot the answer
-		19512,
 	} {
 		if _, err := Run(seed, Options{Features: scenario.Features{Off: scenario.Drains | scenario.Together}}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)

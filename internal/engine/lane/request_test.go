@@ -45,6 +45,9 @@ func TestRepeatedRequest(t *testing.T) {
 				}
 			}
 
+			if !r.answers["first"].Committed || !r.answers["other"].Committed {
+				t.Error("an answer does not say that its batch is committed")
+			}
 			r.wantEvents(a, "signal_received s", "signal_received t")
 			if r.l.PendingBytes() != 0 {
 				t.Errorf("%d bytes are held by nothing", r.l.PendingBytes())
