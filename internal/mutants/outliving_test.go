@@ -82,20 +82,6 @@ var outliving = []mutant{
 		tests: [][]string{outlives},
 	},
 	{
-		name:  "a run that is kept is read for any worker",
-		file:  "internal/engine/lane/reunion.go",
-		old:   "	if l.reunion.awaits(e.address) {\n		e.reading",
-		new:   "	if l.reunion.awaits(e.address) && e.gone {\n		e.reading",
-		tests: [][]string{laneTest("TestRunIsKeptForItsWorker$")},
-	},
-	{
-		name:  "a run is not kept if an input comes before the list of runs",
-		file:  "internal/engine/lane/reunion.go",
-		old:   "!e.shard.listed && !row.Parked",
-		new:   "e.gone && !row.Parked",
-		tests: [][]string{laneTest("TestRunIsKeptForItsWorker$")},
-	},
-	{
 		name:  "a run is not kept if a start finds it",
 		file:  "internal/engine/lane/load.go",
 		old:   "					l.keepForHolder(e, h.Run)\n",

@@ -179,7 +179,6 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	if x.Execution.Outcome.Status.Closed() {
 		l.setRun(e, &core.Execution{Start: x.Execution.Start, Outcome: x.Execution.Outcome})
 	} else if !x.Execution.Parked {
-		l.keepUnlisted(e, &x.Execution)
 		l.dispatch(now, e) // a dispatch was skipped while the entry waited for the commit
 	}
 }

@@ -9,30 +9,32 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
+// hideRunnable makes the lane read everything but the list of runs that the last owner left.
+func hideRunnable(r *rig) {
+	r.reads = func(ld *lane.Load) *lane.LoadResult {
+		if ld.Kind != lane.LoadRunnable {
+			return nil
+		}
+		return &lane.LoadResult{Err: store.Errorf(store.Away, "load", "injected")}
+	}
+}
+
 // A worker runs a step when its server dies. The next server keeps the run for it, whatever makes
 // the lane read the run first. The worker gets it back when it joins. If it does not come back in
 // time, another worker gets the run.
 func TestRunIsKeptForItsWorker(t *testing.T) {
 	t.Parallel()
 	a := key("a")
-	unlisted := func(r *rig) {
-		r.reads = func(ld *lane.Load) *lane.LoadResult {
-			if ld.Kind != lane.LoadRunnable {
-				return nil
-			}
-			return &lane.LoadResult{Err: store.Errorf(store.Away, "load", "injected")}
-		}
-	}
 	for name, begin := range map[string]func(r *rig){
 		"a list": func(r *rig) { r.settle() },
 		"a signal before the list": func(r *rig) {
-			unlisted(r)
+			hideRunnable(r)
 			r.signal(a, "s", "signal")
 			r.settle()
 			r.wantAnswer("signal", "")
 		},
 		"a start before the list": func(r *rig) {
-			unlisted(r)
+			hideRunnable(r)
 			r.start(a, "again")
 			r.settle()
 			r.wantAnswer("again", "")

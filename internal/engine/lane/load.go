@@ -118,7 +118,7 @@ func (l *Lane) acceptRun(now model.Time, ld *Load, r LoadResult) {
 		return
 	}
 
-	l.keepUnlisted(e, r.Execution)
+	l.keepPaused(e, r.Execution)
 	switch {
 	case !e.reading.history:
 	case r.Execution != nil && r.Execution.Start.Run == e.run():

@@ -183,14 +183,11 @@ func (l *Lane) giveOut(now model.Time, due []model.Address) {
 	}
 }
 
-// keepUnlisted keeps a run for its holder that is not among the runs that the last owner left to
-// continue, or that the lane has found before it has listed these.
-func (l *Lane) keepUnlisted(e *entry, row *store.Execution) {
-	if row != nil && !row.Outcome.Status.Closed() && (e.isPausedElsewhere(row) || !e.shard.listed && !row.Parked) {
+// keepPaused keeps a paused run for its holder. It is not among the runs that the last owner left
+// to continue.
+func (l *Lane) keepPaused(e *entry, row *store.Execution) {
+	if row != nil && !row.Outcome.Status.Closed() && e.isPausedElsewhere(row) {
 		l.keepForHolder(e, row.Start.Run)
-	}
-	if l.reunion.awaits(e.address) {
-		e.reading.endHistory()
 	}
 }
 

@@ -84,6 +84,22 @@ func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
 			}
 			r.wantHolder(a, 0)
 		},
+		"the store refuses the news": func(r *rig, a model.Address, h model.HeldRun) {
+			r.rejoin(2)
+			r.rejoin(3)
+			r.settle()
+			r.signal(a, "s", "signal")
+			for r.flush(); r.commit == nil; r.flush() {
+				r.read()
+			}
+			r.rejoin(1, h)
+			for r.flush(); len(r.loads) > 0; {
+				r.read() // the history without the signal
+			}
+			r.fail(store.Refused)
+			r.settle()
+			r.pass(time.Minute) // it tries again
+		},
 		"news after the runs are read": func(r *rig, a model.Address, h model.HeldRun) {
 			r.rejoin(2)
 			r.settle()
@@ -489,15 +505,28 @@ func TestReunionLastsWhileWorkersComeBack(t *testing.T) {
 
 	t.Run("the list of runs is late", func(t *testing.T) {
 		t.Parallel()
-		r, a, h := begin(t)
-		r.rejoin(1, h)
-		r.rejoin(2)
-		loads := r.loads
-		r.loads = nil
-		r.pass(2 * reunionTime)
-		r.loads = append(r.loads, loads...)
+		r := newRig(t, withReunion)
+		r.join(1)
+		var held []model.HeldRun
+		for _, name := range []string{"a", "b", "c", "d"} {
+			held = append(held, model.HeldRun{Address: key(name), Run: r.startRun(key(name))})
+			r.turn(key(name), model.Turn{Running: true})
+		}
 		r.settle()
-		r.wantHolder(a, 1)
+		r.crashFenced()
+
+		hideRunnable(r)
+		r.rejoin(1, held...)
+		r.rejoin(2)
+		r.pass(2 * reunionTime)
+		for _, h := range held {
+			r.wantHolder(h.Address, 0)
+		}
+		r.reads = nil
+		r.pass(2 * reunionTime)
+		for _, h := range held {
+			r.wantHolder(h.Address, 1)
+		}
 	})
 }
 
