@@ -177,8 +177,8 @@ func TestSuggestionIsNotMadeInThePast(t *testing.T) {
 
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		told := ""
-		for i := range 3 {
-			if _, err := perdure.Do(ctx, "load", func(context.Context) (string, error) { return strings.Repeat("x", 30_000), nil }, perdure.StepKey(fmt.Sprint(i))); err != nil {
+		for i, size := range []int{40_000, 10, 10} {
+			if _, err := perdure.Do(ctx, "load", func(context.Context) (string, error) { return strings.Repeat("x", size), nil }, perdure.StepKey(fmt.Sprint(i))); err != nil {
 				return "", err
 			}
 			told += fmt.Sprint(ctx.ShouldContinueAsNew(), " ")
@@ -204,7 +204,7 @@ func TestSuggestionIsNotMadeInThePast(t *testing.T) {
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
-	app, err = embedded.Config{MaxHistory: 120_000}.Open(t.Context(), url, flow)
+	app, err = embedded.Config{MaxHistory: 60_000}.Open(t.Context(), url, flow)
 	if err != nil {
 		t.Fatal(err)
 	}
