@@ -7,7 +7,7 @@ var flovynDoor = []mutant{
 		file:  "internal/flovyn/journal.go",
 		old:   "			j.news = j.news || isNews(j.records[i].kind)\n",
 		new:   "			_ = isNews(j.records[i].kind)\n",
-		tests: [][]string{{"./internal/flovyn", "-short", "-run", "TestConformance/sqlite/signals$"}},
+		tests: [][]string{{"./internal/flovyn", "-run", "TestConformance/sqlite/signals$"}},
 	},
 	{
 		name:  "a promise has two outcomes",
@@ -56,21 +56,21 @@ var flovynDoor = []mutant{
 		file:  "internal/flovyn/keys.go",
 		old:   "	return s == model.Failed || s == model.Canceled || s == model.Terminated\n",
 		new:   "	return s == model.Canceled || s == model.Terminated\n",
-		tests: [][]string{{"./internal/flovyn", "-short", "-run", "TestConformance/sqlite/keys$"}},
+		tests: [][]string{{"./internal/flovyn", "-run", "TestConformance/sqlite/keys$"}},
 	},
 	{
 		name:  "a caller names the organization of another",
 		file:  "internal/flovyn/orgs.go",
 		old:   "	if !who.Admin {\n		return \"\", fault.New(fault.Denied",
 		new:   "	if who.Tenant == \"\" {\n		return \"\", fault.New(fault.Denied",
-		tests: [][]string{{"./internal/flovyn", "-short", "-run", "TestConformance/sqlite/refusals$"}},
+		tests: [][]string{{"./internal/flovyn", "-run", "TestConformance/sqlite/refusals$"}},
 	},
 	{
 		name:  "a second task with the id that an older core counts anew is taken for the first",
 		file:  "internal/flovyn/commands.go",
 		old:   "	if c.GetIdempotencyKey() == \"\" && isCounted(t.r.address().Key, id) {\n",
 		new:   "	if c.GetIdempotencyKey() != \"\" && isCounted(t.r.address().Key, id) {\n",
-		tests: [][]string{{"./internal/flovyn", "-short", "-run", "TestConformance/sqlite/older$"}},
+		tests: [][]string{{"./internal/flovyn", "-run", "TestConformance/sqlite/older$"}},
 	},
 	{
 		name:  "each signal reads the whole event log",
