@@ -38,7 +38,7 @@ var bounds = []mutant{
 		file:  "internal/engine/lane/entries.go",
 		old:   "		l.slim(e)\n",
 		new:   "",
-		tests: [][]string{laneTest("TestStrandedRunsLeaveMemory$"), heap},
+		tests: [][]string{laneTest("TestStrandedRunsLeaveMemory$")},
 	},
 	{
 		name:  "the number of runs read for workers is not bounded",
