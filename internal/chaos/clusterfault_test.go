@@ -56,6 +56,9 @@ var faults = map[string]func(f *clusterFire, b blow){
 	"crash database":     func(f *clusterFire, b blow) { f.restartDatabase(pgtest.Immediate) },
 	"kill backend":       func(f *clusterFire, _ blow) { f.killBackend() },
 	"fail over":          func(f *clusterFire, _ blow) { f.failOver() },
+	"step clock":         func(f *clusterFire, b blow) { f.stepClock(b) },
+	"slow sync":          func(f *clusterFire, b blow) { f.slowSync(b) },
+	"freeze database":    func(f *clusterFire, b blow) { f.freezeDatabase(b) },
 	"drain":              func(f *clusterFire, b blow) { f.drain(f.node(b), b) },
 }
 

@@ -184,6 +184,9 @@ func (f *clusterFire) open() {
 	url := f.pg.NewDatabase(f.t)
 	f.name = url[strings.LastIndex(url, "/")+1:]
 	f.name, _, _ = strings.Cut(f.name, "?")
+	if err := f.prepareClock(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
 
 	var toWorkers []string
 	for i, role := range []string{roleServer, roleServer, roleEmbedded} {

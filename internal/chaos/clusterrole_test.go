@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,6 +28,9 @@ const (
 	roleServer   = "server"
 	roleEmbedded = "embedded"
 	roleWorker   = "worker"
+	roleReader   = "reader" // an embedded node that reads cells, and writes down what it has read
+
+	envReads = "PERDURE_CHAOS_READS" // the file in which a reader writes
 
 	clusterKey = "chaos-admin-key-of-a-test"
 )
@@ -42,6 +47,9 @@ func play(role, url string) int {
 	}
 
 	l := ledger{os.Getenv(envLedger)}
+	if role == roleReader {
+		role = roleEmbedded
+	}
 	defs := clusterDefinitions(os.Getenv(envCode), l)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	app, err := openRole(ctx, role, url, log, defs)
@@ -50,6 +58,12 @@ func play(role, url string) int {
 		return 1
 	}
 	fmt.Println("up")
+	if path := os.Getenv(envReads); path != "" {
+		if err := readCells(ctx, app, path); err != nil {
+			fmt.Println("read:", err)
+			return 1
+		}
+	}
 	if prefix := os.Getenv(envBank); prefix != "" {
 		quiet := make(chan os.Signal, 1)
 		signal.Notify(quiet, syscall.SIGUSR1, syscall.SIGTERM)
@@ -85,4 +99,39 @@ func openRole(ctx context.Context, role, url string, log *slog.Logger, defs perd
 		}
 		fmt.Println("dial:", err)
 	}
+}
+
+// readCellCount is how many cells a reader reads.
+const readCellCount = 24
+
+// cellKey is the key of a cell that a reader reads.
+func cellKey(n int) string { return "cell-" + strconv.Itoa(n) }
+
+// readCells reads cells in turn until the process is told to end. It writes down when it asked, the
+// cell, and the value. In between it writes to cells of its own. Whatever it asks may fail, because
+// it is cut off.
+func readCells(ctx context.Context, app *perdure.App, path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	var readers sync.WaitGroup
+	for first := range 4 {
+		readers.Go(func() {
+			for n := first; ctx.Err() == nil; n++ {
+				short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+				cell, asked := n%readCellCount, time.Now().UnixNano()
+				if value, err := peek.Call(app.With(short), cellKey(cell), perdure.Void{}); err == nil {
+					fmt.Fprintln(f, asked, cell, value)
+				}
+				if n%4 == 0 {
+					_, _ = swap.Call(app.With(short), "own-"+cellKey(n/4%readCellCount), n)
+				}
+				cancel()
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	readers.Wait()
+	return f.Close()
 }

@@ -43,7 +43,13 @@ const (
 
 func newWire(t *testing.T, target string) *wire {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return newWireAt(t, "127.0.0.1", target)
+}
+
+// newWireAt is newWire with the address on which the wire listens.
+func newWireAt(t *testing.T, host, target string) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -245,6 +245,44 @@ func (s *Server) Kill() error {
 	return waitGone(backends, stopTimeout)
 }
 
+// Freeze stops the postmaster and all its backends for a while, as when the machine stands still.
+// They continue where they were. Connections stay, and new ones wait.
+func (s *Server) Freeze(lasts time.Duration) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.up() {
+		return nil
+	}
+
+	// As in Kill: a stopped postmaster starts no backends.
+	pid := s.process.pid()
+	if err := s.process.signal(syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("stop postmaster %d: %w", pid, err)
+	}
+	defer func() { err = errors.Join(err, s.process.signal(syscall.SIGCONT)) }()
+	if err := waitStopped(pid, stopTimeout); err != nil {
+		return err
+	}
+	backends, err := children(pid)
+	if err != nil {
+		return fmt.Errorf("list backends of %d: %w", pid, err)
+	}
+
+	for _, backend := range backends {
+		if err := syscall.Kill(backend, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("stop backend %d: %w", backend, err)
+		}
+		defer func() {
+			// The postmaster has not reaped the backend, so the process id is still its own.
+			if e := syscall.Kill(backend, syscall.SIGCONT); e != nil && !errors.Is(e, syscall.ESRCH) {
+				err = errors.Join(err, fmt.Errorf("continue backend %d: %w", backend, e))
+			}
+		}()
+	}
+	time.Sleep(lasts)
+	return nil
+}
+
 // Close stops s, if it runs, and removes its directory. Closing twice is allowed.
 func (s *Server) Close() error {
 	s.mu.Lock()
