@@ -266,10 +266,10 @@ var requests = []mutant{
 		tests: [][]string{laneTest("TestRefusedRequestThatTakesEffect$")},
 	},
 	{
-		name:  "an input that is applied again trusts an old lookup of its request id",
-		file:  "internal/engine/lane/recovery.go",
-		old:   "				m.lookup.checked = false\n",
-		new:   "				_ = m\n",
+		name:  "an answer that was undone makes old lookups of request ids valid",
+		file:  "internal/engine/lane/careful.go",
+		old:   "		delete(l.requests, b.batch.Requests[i].RequestKey)\n",
+		new:   "		delete(l.requests, b.batch.Requests[i].RequestKey)\n		if e := l.entries[b.batch.Requests[i].Address]; e != nil {\n			e.remembered--\n		}\n",
 		tests: [][]string{laneTest("TestRequestsThatChangePlacesWhenAppliedAgain$")},
 	},
 }

@@ -1,11 +1,6 @@
 package lane
 
-import (
-	"slices"
-
-	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/store"
-)
+import "github.com/perdure/perdure/internal/model"
 
 // stage is how far the lane is in handling a failed commit.
 type stage uint8
@@ -55,26 +50,6 @@ type chunk []input
 // careful reports whether the lane applies inputs of a refused batch again. Until it is done, it
 // applies no other input.
 func (r *recovery) careful() bool { return len(r.chunks) > 0 }
-
-// unsure drops what kept inputs have looked up about request ids under which an input has left
-// answers. Counting the answers of an address does not show that: when inputs are applied again,
-// one may be served that was only put off before, and takes the number of another.
-func (r *recovery) unsure(served input, answers []store.Reply) {
-	for _, c := range r.chunks {
-		for _, in := range c {
-			if m, ok := in.(*messageInput); ok && in != served && m.hasAnswer(answers) {
-				m.lookup.checked = false
-			}
-		}
-	}
-}
-
-// hasAnswer reports whether one of the answers is for the request id of the message.
-func (in *messageInput) hasAnswer(answers []store.Reply) bool {
-	return slices.ContainsFunc(answers, func(a store.Reply) bool {
-		return a.Address == in.address && a.ID == in.origin.message.RequestID
-	})
-}
 
 // halfOf returns how many inputs have about half of the bytes: at least one, and not all.
 func halfOf(inputs []input) int {

@@ -57,7 +57,6 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 	}
 
 	// The input itself is consumed, and its answer remembered, in the same commit.
-	answered := len(b.batch.Requests)
 	if from := in.source(); from != nil {
 		l.writeConsumed(b, e, in, d)
 	}
@@ -65,9 +64,6 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 		r := &d.Replies[i]
 		l.remember(b, e, r.RequestID, useFor(&r.Answer, r.For))
 		b.effects = append(b.effects, effect{kind: effReply, entry: e, step: r.RequestID, answer: Answer{Answer: r.Answer, Err: core.RefusalOf(r.Answer)}})
-	}
-	if l.recovery.careful() {
-		l.recovery.unsure(in, b.batch.Requests[answered:])
 	}
 }
 
