@@ -207,6 +207,25 @@ func TestJumpThatEndsWhileANodeStandsStill(t *testing.T) {
 	}
 }
 
+// As before, with a clock that was behind by less than a lease: the lease that the other node has
+// written by it is not over yet when the clock is right again, and ends five seconds too early.
+func TestSmallJumpThatEndsWhileANodeStandsStill(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	renew(t, m, 0, other(0, 9*s))
+	m.Doubt(true, 0)
+	renew(t, m, 2*s, other(-3*s, 7*s))
+	m.Doubt(false, 0)
+	for mono := 11 * s; mono < 21*s; mono += 2 * s {
+		if a := renew(t, m, mono, other(mono, 15*s)); len(a.Fence) != 0 {
+			t.Errorf("at %s it fences %v, which has its lease until 20 s by its own clock", mono, a.Fence)
+		}
+	}
+	if a := renew(t, m, 21*s, other(21*s, 15*s)); len(a.Fence) != 1 {
+		t.Errorf("fences %v after a lease of silence", a.Fence)
+	}
+}
+
 // A node stands still for longer than a lease. In that time the store's clock goes back by less
 // than a lease, another node renews, and the clock jumps forward again. The lease that the node
 // finds is over, and younger than the last view, so a wrong clock may have written it.

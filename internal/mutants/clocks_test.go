@@ -97,7 +97,7 @@ var clocks = []mutant{
 		file:  "internal/cluster/sighting.go",
 		old:   "	if m.doubt || m.doubted {\n",
 		new:   "	if m.doubt {\n",
-		tests: [][]string{{"./internal/cluster", "-run", "TestJumpThatEndsWhileANodeStandsStill$"}},
+		tests: [][]string{{"./internal/cluster", "-run", "TestSmallJumpThatEndsWhileANodeStandsStill$"}},
 	},
 	{
 		name:  "tokens start at the clock when the row of an entity is gone",
