@@ -103,13 +103,13 @@ func TestClaimsThatAreTooMuchTogether(t *testing.T) {
 	}
 }
 
-// The commit of a claim takes longer than its worker may be silent. The board has found that out
-// before the claim is durable, and the attempt is about to time out. No worker may begin it.
+// The commit of a claim takes longer than the task may last. The board has found that out before
+// the claim is durable, and the task is about to time out. No worker may begin it.
 func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
 	a := taskAt("t")
-	r.send(theTask("t", func(s *model.TaskSpec) { s.Silence = 10 * time.Second }), "t")
+	r.send(theTask("t", func(s *model.TaskSpec) { s.Total = 10 * time.Second }), "t")
 	r.settle()
 	b.Slots(r.now, 1, 1)
 	b.propose()
@@ -126,7 +126,8 @@ func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 	if got := b.claims(); len(got) != 0 {
 		t.Errorf("handed over is %+v, whose time was up", got)
 	}
-	r.wantEvents(a, "task_claimed task", "task_timed_out task")
+	r.wantEvents(a, "task_claimed task")
+	r.wantStatus(a, model.Failed)
 	b.wantSlots(0)
 }
 
