@@ -112,6 +112,9 @@ type DeadTaskOrder struct {
 	Input *Payload `cbor:"4,keyasint,omitempty"`
 	// Run is the run that the last requeue has begun, as far as the sender knows.
 	Run RunID `cbor:"5,keyasint,omitzero"`
+	// Damaged says that the sender cannot read the dead task that it removes. The address in Ref is
+	// then only one of the right shard.
+	Damaged bool `cbor:"6,keyasint,omitempty"`
 }
 
 // Alone reports whether the task stands alone and is not a step of a workflow.

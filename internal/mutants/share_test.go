@@ -73,6 +73,13 @@ var share = []mutant{
 		tests: [][]string{shared},
 	},
 	{
+		name:  "a page that cannot be read is replaced by an older one",
+		file:  "internal/engine/ledger/book.go",
+		old:   "	if s.unread = err; err != nil {\n",
+		new:   "	if err != nil {\n",
+		tests: [][]string{{"./internal/engine/ledger", "-run", "TestPageThatCannotBeReadStays$"}},
+	},
+	{
 		name:  "a want that crosses a grant stays on the page",
 		file:  "internal/engine/ledger/book.go",
 		old:   "			b.Gate.CompareWants(now, id, gate.Wants{Permits: want, Tokens: tokens, Over: over})\n",

@@ -10,6 +10,13 @@ var lends = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=4", "-step=6
 // in between.
 var tasks = []mutant{
 	{
+		name:  "an operator cannot remove a dead task that cannot be read",
+		file:  "internal/engine/lane/apply.go",
+		old:   "o.Do == model.DeadTaskPurge && o.Damaged && ",
+		new:   "o.Do == model.DeadTaskPurge && false && ",
+		tests: laneTasks("TestPurgeOfADamagedDeadTask$"),
+	},
+	{
 		name:  "a lender does not take a claim that was undone and made again",
 		file:  "internal/engine/loan/poll.go",
 		old:   "; over && x.stream != a.Stream {\n",

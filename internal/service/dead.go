@@ -2,6 +2,8 @@ package service
 
 import (
 	"context"
+	"errors"
+	"strconv"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -217,13 +219,16 @@ func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 	})
 }
 
-// PurgeDead removes a dead task. It does nothing if there is no such task.
+// PurgeDead removes a dead task, also one that cannot be read. It does nothing if there is no such
+// task.
 func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 	row, err := s.deadRow(ctx, "purge", id)
-	if fault.Is(err, fault.NotFound) {
+	switch {
+	case fault.Is(err, fault.NotFound):
 		return nil
-	}
-	if err != nil {
+	case row != nil && fault.Is(err, fault.Corrupt) && !errors.Is(err, model.ErrNewer):
+		return s.purgeDamaged(ctx, row)
+	case err != nil:
 		return err
 	}
 	d := deadTask(row)
@@ -232,6 +237,30 @@ func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 	}
 	_, err = s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: d.Body.Address, DeadTask: &model.DeadTaskOrder{Do: model.DeadTaskPurge, Ref: d.Ref(), Count: d.Requeued, Run: d.Body.Requeued.Run}})
 	return err
+}
+
+// purgeDamaged removes a dead task whose body cannot be read. The body has its address, so the
+// order goes to another address of the same shard: the owner of the shard removes the row.
+func (s *Service) purgeDamaged(ctx context.Context, row *store.DeadRow) error {
+	to, err := s.addressIn(row.Shard, row.Body.Address.Tenant)
+	if err != nil {
+		return err
+	}
+	o := &model.DeadTaskOrder{Do: model.DeadTaskPurge, Ref: model.TaskRef{Address: to, Run: row.Run, ID: row.Task}, Damaged: true}
+	_, err = s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: to, DeadTask: o})
+	return err
+}
+
+// addressIn returns an address that belongs to a shard.
+func (s *Service) addressIn(shard model.ShardID, tenant string) (model.Address, error) {
+	layout := s.store.Info().Layout()
+	a := model.Address{Tenant: tenant, Type: model.TaskPrefix + "damaged" + model.GroupEnding(layout.GroupOf(shard))}
+	for i := range 100 * model.MaxShards { // a hash decides, so a few times the number of shards is enough
+		if a.Key = strconv.Itoa(i); layout.Shard(a) == shard {
+			return a, nil
+		}
+	}
+	return a, fault.New(fault.Internal, "no address belongs to shard %d", shard)
 }
 
 // checkRequeueClosed returns an error if a dead task cannot be touched, because the run that it was
@@ -345,7 +374,7 @@ func (s *Service) deadRow(ctx context.Context, op string, id api.DeadID) (*store
 		return nil, fault.New(fault.NotFound, "%s: dead task %s does not exist in this store", op, id)
 	}
 	row, err := s.store.LoadDead(ctx, store.DeadKey{RunKey: store.RunKey{Shard: id.Shard, Run: id.Run}, Task: id.Task})
-	if err == nil && (row == nil || row.Body.Address.Tenant != id.Tenant) {
+	if row == nil && err == nil || row != nil && row.Body.Address.Tenant != id.Tenant {
 		return nil, fault.New(fault.NotFound, "%s: dead task %s does not exist", op, id)
 	}
 	return row, err

@@ -259,6 +259,65 @@ func TestDeadTaskOfAnotherTenant(t *testing.T) {
 	}
 }
 
+// rotten is a store whose dead tasks cannot be read.
+type rotten struct {
+	*memory.Store
+	rots atomic.Bool
+}
+
+func (r *rotten) LoadDead(ctx context.Context, key store.DeadKey) (*store.DeadRow, error) {
+	row, err := r.Store.LoadDead(ctx, key)
+	if row != nil && r.rots.Load() {
+		err = fault.New(fault.Corrupt, "dead task %q of run %s: it is no dead task", key.Task, key.Run)
+		row.Unreadable(store.ColumnsOf(&row.Body), err)
+	}
+	return row, err
+}
+
+// A dead task that cannot be read is not requeued, and whoever asks learns why. Only its own tenant
+// can remove it.
+func TestPurgeOfADeadTaskThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for _, groups := range [][]model.Group{nil, {{Name: "gpu", Shards: 4}}} {
+		st := &rotten{Store: memory.New(memory.Options{Shards: shards + 4, Groups: groups})}
+		s := run(t, engine.Config{Store: st}, service.Limits{})
+		_, _, id := deadTask(t, s, "acme")
+		st.rots.Store(true)
+		_, err := s.ShowDead(ctx, id)
+		wantKind(t, "show", err, fault.Corrupt)
+		_, err = s.Requeue(ctx, api.RequeueRequest{ID: id})
+		wantKind(t, "requeue", err, fault.Corrupt)
+
+		theirs := id
+		theirs.Tenant = model.DefaultTenant
+		if err := s.PurgeDead(ctx, theirs); err != nil { // as for a missing one
+			t.Error(err)
+		}
+		left := func() int {
+			t.Helper()
+			page, err := s.ListDead(ctx, api.DeadRequest{Tenant: "acme"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(page.Tasks)
+		}
+		if left() != 1 {
+			t.Error("another tenant has removed the dead task")
+		}
+
+		if err := s.PurgeDead(ctx, id); err != nil {
+			t.Error(err)
+		}
+		if left() != 0 {
+			t.Error("the dead task is still there")
+		}
+		if err := s.PurgeDead(ctx, id); err != nil { // it is gone already
+			t.Error(err)
+		}
+	}
+}
+
 // A requeue whose answer was lost is repeated with its request id: while its run is open, and after
 // the run has ended. It gets the same answer, and nothing else starts.
 func TestRequeueAgainIsRepeated(t *testing.T) {

@@ -290,13 +290,15 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 	}
 }
 
-// TestKnownSeedsOfLimits repeats seeds that have found a bug in the limits of one node.
+// TestKnownSeedsOfLimits repeats seeds that have found a bug in the limits and breakers of one
+// node.
 func TestKnownSeedsOfLimits(t *testing.T) {
 	t.Parallel()
 	f := scenario.Features{On: scenario.Gates | scenario.LargeCommits | scenario.Tasks | scenario.Retention, Off: scenario.SharedGates | scenario.Poison | scenario.ClockJumps | scenario.Drains | scenario.Together}
 	for _, seed := range []uint64{
-		// a lane applied inputs again, and a task got the permit of a claim whose end was undone
-		1000422, 1001287,
+		// the oracle went by the clock of a node that was behind the clock of the node that had
+		// used the breaker before
+		1005246, 1005439,
 	} {
 		if _, err := Run(seed, Options{Features: f}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)

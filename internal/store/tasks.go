@@ -16,7 +16,8 @@ import (
 // with their run. Data survives the retries of its task. It has no use after the end of the task,
 // but it stays until the run is deleted, because an earlier removal would cost one write per task.
 type Tasks interface {
-	// LoadDead returns a dead task, or nil if there is none.
+	// LoadDead returns a dead task, or nil if there is none. If its body cannot be decoded,
+	// LoadDead returns what its columns tell, as ListDead does, and an error of kind fault.Corrupt.
 	LoadDead(ctx context.Context, key DeadKey) (*DeadRow, error)
 	// ListDead returns dead tasks, the latest failure first. A dead task whose body cannot be
 	// decoded is listed with that error as its failure.

@@ -241,6 +241,9 @@ func (b *Breaker) Configure(now model.Time, c Config) {
 // Status describes a breaker for operators.
 type Status struct {
 	State State
+	// At is the time of the status: the given time, or the latest time that the breaker has seen if
+	// that is later.
+	At model.Time
 	// Since is when the state began. Until is when calls or probes may pass; zero for now. Why says
 	// what holds them back.
 	Since, Until model.Time
@@ -257,7 +260,7 @@ type Status struct {
 // Status returns the state of the breaker at a time.
 func (b *Breaker) Status(now model.Time) Status {
 	now = max(now, b.now)
-	s := Status{State: b.state, Since: b.since, Why: b.why, Successes: b.successes, Config: b.config}
+	s := Status{State: b.state, At: now, Since: b.since, Why: b.why, Successes: b.successes, Config: b.config}
 	s.Failures = int64(b.window.failures(now, &b.config))
 
 	if b.config.Ratio > 0 {

@@ -1,6 +1,8 @@
 package lane
 
 import (
+	"errors"
+
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
@@ -177,6 +179,9 @@ func (l *Lane) decide(now model.Time, e *entry, in *messageInput) (*core.Executi
 	var dead *core.StoredDeadTask
 	if in.deadTask != nil {
 		if err := in.deadTask.err; err != nil {
+			if o := m.DeadTask; o.Do == model.DeadTaskPurge && o.Damaged && fault.Is(err, fault.Corrupt) && !errors.Is(err, model.ErrNewer) {
+				return e.x, core.PurgeDamaged(o)
+			}
 			return e.x, core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.KindOf(err).String(), Message: err.Error()}}}
 		}
 		dead = in.deadTask.row

@@ -2,10 +2,12 @@ package lane_test
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -104,5 +106,69 @@ func TestDrainWhileDeadTaskIsRead(t *testing.T) {
 	b.wantSettled(c, "")
 	if len(r.freed) != 1 {
 		t.Error("the shard is not freed")
+	}
+}
+
+// An operator removes a dead task that cannot be read, by an address that only has its shard. The
+// lane refuses that for a dead task that it can read, and every other order for one that it cannot.
+func TestPurgeOfADamagedDeadTask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := model.Address{Tenant: model.DefaultTenant, Type: model.TaskPrefix + "work", Key: "a"}
+	r.send(model.Message{Kind: model.MessageStart, To: a, Task: &model.TaskSpec{Kind: "work", Queue: "q", ToStart: time.Second}}, "start")
+	r.settle()
+	ref := model.TaskRef{Address: a, Run: r.current(a).Start.Run, ID: model.TaskStep}
+	r.now = r.now.Add(time.Minute)
+	r.l.Expire(r.now, model.ClaimRef{TaskRef: ref}, false, model.TimeoutToStart)
+	r.settle()
+
+	other := model.Address{Tenant: model.DefaultTenant, Type: model.TaskPrefix + "damaged"}
+	for i := 0; other.Key == "" || other.Shard(shards) != a.Shard(shards); i++ {
+		other.Key = strconv.Itoa(i)
+	}
+	ref.Address = other
+	dead := func() bool {
+		row, err := r.st.LoadDead(t.Context(), store.DeadKey{RunKey: store.RunKey{Shard: a.Shard(shards), Run: ref.Run}, Task: ref.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return row != nil
+	}
+	order := func(what string, o model.DeadTaskOrder, bad error) error {
+		t.Helper()
+		o.Ref = ref
+		r.reads = func(ld *lane.Load) *lane.LoadResult {
+			if ld.Kind != lane.LoadDeadTask || bad == nil {
+				return nil
+			}
+			return &lane.LoadResult{Err: bad}
+		}
+		r.send(model.Message{Kind: model.MessageRequeue, To: other, DeadTask: &o}, what)
+		r.settle()
+		a, told := r.answers[what]
+		if !told {
+			t.Fatalf("%s is not answered", what)
+		}
+		return a.Err
+	}
+
+	bad, newer := error(fault.New(fault.Corrupt, "no dead task")), error(fault.New(fault.Corrupt, "%w", model.ErrNewer))
+	for _, c := range []struct {
+		what string
+		o    model.DeadTaskOrder
+		err  error
+		want fault.Kind
+	}{
+		{"a removal of one that can be read", model.DeadTaskOrder{Do: model.DeadTaskPurge, Damaged: true}, nil, fault.Conflict},
+		{"a removal by someone who believes to have read it", model.DeadTaskOrder{Do: model.DeadTaskPurge}, bad, fault.Corrupt},
+		{"a removal of one of a newer build", model.DeadTaskOrder{Do: model.DeadTaskPurge, Damaged: true}, newer, fault.Corrupt},
+		{"a requeue", model.DeadTaskOrder{Do: model.DeadTaskRequeue, Damaged: true}, bad, fault.Corrupt},
+	} {
+		if err := order(c.what, c.o, c.err); fault.KindOf(err) != c.want || !dead() {
+			t.Errorf("%s: %v, still there: %t", c.what, err, dead())
+		}
+	}
+	if err := order("the removal", model.DeadTaskOrder{Do: model.DeadTaskPurge, Damaged: true}, bad); err != nil || dead() {
+		t.Errorf("the removal: %v, still there: %t", err, dead())
 	}
 }

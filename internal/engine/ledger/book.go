@@ -32,6 +32,9 @@ type Book struct {
 type sheet struct {
 	places []limit.Place // all places that the page names
 	body   []byte
+	// unread says why the stored page cannot be read; nil if it can. The body is then that of an
+	// earlier version. A page that is made from it would drop what others have leased since.
+	unread error
 	// queue holds messages to send. flight holds the messages of a write that may have landed; the
 	// write has the number seq.
 	queue, flight []gate.Message
@@ -125,10 +128,11 @@ func (b *Book) Places() map[limit.Place]bool {
 	return all
 }
 
-// DuePages returns the pages that may have to be written now.
+// DuePages returns the pages that may have to be written now. A page that cannot be read is not
+// among them.
 func (b *Book) DuePages(now model.Time) (pages []int) {
 	for i := range b.sheets {
-		if s := &b.sheets[i]; s.due || s.wake != 0 && s.wake <= now {
+		if s := &b.sheets[i]; s.unread == nil && (s.due || s.wake != 0 && s.wake <= now) {
 			pages = append(pages, i)
 		}
 	}
@@ -138,7 +142,7 @@ func (b *Book) DuePages(now model.Time) (pages []int) {
 // Wake returns when a page becomes due because of time alone; zero for never.
 func (b *Book) Wake() (wake model.Time) {
 	for i := range b.sheets {
-		if t := b.sheets[i].wake; t != 0 && (wake == 0 || t < wake) {
+		if t := b.sheets[i].wake; t != 0 && b.sheets[i].unread == nil && (wake == 0 || t < wake) {
 			wake = t
 		}
 	}
@@ -162,9 +166,12 @@ func (b *Book) Leave(now model.Time) {
 }
 
 // Compose returns what to write instead of the last seen page. needed is false if the page can stay
-// as it is.
+// as it is. It is an error if the page cannot be read.
 func (b *Book) Compose(now model.Time, number int) (body []byte, needed bool, err error) {
 	s := &b.sheets[number]
+	if s.unread != nil {
+		return nil, false, s.unread
+	}
 	s.wake = 0
 	p, err := decode(s.body)
 	if err != nil {
@@ -261,11 +268,12 @@ func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
 }
 
 // ApplyPage shows the book a page that was read, or written after Compose. Seeing the same page
-// again changes nothing.
+// again changes nothing. If the page cannot be read, the book writes nothing in its place, until it
+// sees one that it can read.
 func (b *Book) ApplyPage(now model.Time, number int, body []byte) error {
 	s := &b.sheets[number]
 	p, err := decode(body)
-	if err != nil {
+	if s.unread = err; err != nil {
 		return err
 	}
 	s.body, s.wake, s.places = body, 0, s.places[:0]

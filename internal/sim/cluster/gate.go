@@ -62,6 +62,16 @@ type watched struct {
 	barred   model.Time // nothing passes before this time
 	failures []model.Time
 	before   int // failures in an adopted state; some of them may still count
+	// clock is the latest time that the breaker has seen. It may be ahead of the clock of the node:
+	// a node whose clock is ahead may have used the breaker before. No time of a breaker goes back,
+	// so it counts by this clock until the node has caught up.
+	clock model.Time
+}
+
+// tick returns the time by which the breaker counts when it is used at a time of the node.
+func (w *watched) tick(now model.Time) model.Time {
+	w.clock = max(w.clock, now)
+	return w.clock
 }
 
 func newKeeper(b *board) *keeper {
@@ -180,8 +190,9 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 		return
 	}
 	w := k.watch(id)
-	if now < w.barred {
-		s.Fail("E34: %s begins on %s at %s, and breaker %s lets nothing pass before %s", it.Ref, k.b.inc.name(), now, id, w.barred)
+	at := w.tick(now)
+	if at < w.barred {
+		s.Fail("E34: %s begins on %s at %s, and breaker %s lets nothing pass before %s", it.Ref, k.b.inc.name(), at, id, w.barred)
 	}
 
 	if k.g.Book != nil {
@@ -191,7 +202,7 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 	}
 
 	k.observe(now, id)
-	p.Breaker, p.Era, p.Probe, p.Lease = id, w.era, w.state != breaker.Closed, now.Add(max(it.Spec.ToClose, config.Lease))
+	p.Breaker, p.Era, p.Probe, p.Lease = id, w.era, w.state != breaker.Closed, at.Add(max(it.Spec.ToClose, config.Lease))
 	if !p.Probe {
 		return
 	}
@@ -199,7 +210,7 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 
 	probes := 0
 	for _, o := range k.let {
-		if o.Breaker == id && o.Probe && o.Era == w.era && now < o.Lease {
+		if o.Breaker == id && o.Probe && o.Era == w.era && at < o.Lease {
 			probes++
 		}
 	}
@@ -269,9 +280,9 @@ func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	}
 
 	s, w, config := k.b.inc.p.Cluster, k.watch(p.Breaker), k.rules().BreakerConfig(p.Breaker)
-	counts := p.Era == w.era && w.state == breaker.Closed
+	counts, at := p.Era == w.era && w.state == breaker.Closed, w.tick(now)
 	if counts && how == queue.Failed {
-		w.failures = append(slices.DeleteFunc(w.failures, func(t model.Time) bool { return t <= now.Add(-config.Window) }), now)
+		w.failures = append(slices.DeleteFunc(w.failures, func(t model.Time) bool { return t <= at.Add(-config.Window) }), at)
 	}
 	failed := len(w.failures)
 	must := counts && how == queue.Failed && failed >= config.Failures
@@ -414,7 +425,8 @@ func (k *keeper) adopted(now model.Time, id rule.BreakerID, row []byte) {
 		w.era++
 		w.failures, w.before = nil, 0
 		if row != nil {
-			w.barred = s.breakerOf(row, now, k.rules().BreakerConfig(id)).Status(now).Until
+			st := s.breakerOf(row, now, k.rules().BreakerConfig(id)).Status(now)
+			w.barred, w.clock = st.Until, st.At
 		}
 	}
 	k.observe(now, id)

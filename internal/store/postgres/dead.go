@@ -108,10 +108,10 @@ func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (*store.DeadRow
 		found, err = scanDead(rows, err, func(err error) { unreadable = err })
 		return errors.Join(err, unreadable)
 	})
-	if err != nil || len(found) == 0 {
+	if len(found) == 0 || err != nil && !fault.Is(err, fault.Corrupt) {
 		return nil, err
 	}
-	return &found[0], nil
+	return &found[0], err
 }
 
 func ignore(error) {}

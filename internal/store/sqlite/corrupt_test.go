@@ -85,7 +85,13 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		return damage(got[0].Damaged, err)
 	}
 
-	deadTask := func() error { return second(s.LoadDead(t.Context(), dead.DeadKey)) }
+	deadTask := func() error {
+		got, err := s.LoadDead(t.Context(), dead.DeadKey)
+		if got == nil || got.DeadKey != dead.DeadKey {
+			t.Errorf("a dead task is loaded as %+v", got)
+		}
+		return err
+	}
 	deadTasks := func() error { // shows what it cannot read, and says so
 		page, err := s.ListDead(t.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 10})
 		for i := range page.Rows {

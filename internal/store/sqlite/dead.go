@@ -120,10 +120,10 @@ func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (found *store.D
 			return err
 		}, key.Run[:], int(key.Shard), key.Task)
 	})
-	if err != nil {
+	if err != nil && !fault.Is(err, fault.Corrupt) {
 		return nil, err
 	}
-	return found, nil
+	return found, err
 }
 
 // deadListing returns the statement for all pages of a query, either by fingerprint or in the order
