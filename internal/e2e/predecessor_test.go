@@ -34,6 +34,14 @@ func TestSQLiteDoesNotWaitForADeadPredecessor(t *testing.T) {
 		s.abandon(foreign)
 	}
 
+	// Registering removes them. A node that waits would find out much later that they are gone.
+	if err := s.open(wait).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left := s.members(); len(left) != 0 {
+		t.Fatalf("%v are still registered", left)
+	}
+
 	app = s.open(wait)
 	c := caller(t, app)
 	after := mustStart(t, c, wait, 10, perdure.RawKey("after"))
@@ -76,4 +84,35 @@ func (s *site) abandon(n store.NodeInfo) {
 	if _, err := st.Acquire(t.Context(), n.ID, reg.Epoch, shards); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// members returns the nodes that are registered. Nothing may have the store open.
+func (s *site) members() (ids []model.NodeID) {
+	t := s.t
+	t.Helper()
+	st, err := node.OpenStore(t.Context(), node.Config{URL: s.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	self := store.NodeInfo{ID: model.NodeID{9}}
+	reg, err := st.Register(t.Context(), self, 1, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := st.Renew(t.Context(), store.RenewRequest{Node: self.ID, Epoch: reg.Epoch, TTL: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for i := range v.Members {
+		if v.Members[i].ID != self.ID {
+			ids = append(ids, v.Members[i].ID)
+		}
+	}
+	return ids
 }
