@@ -261,6 +261,7 @@ func startServer(ctx context.Context, cfg node.ServerConfig) (s *node.Server, un
 
 	cfg.Docs = apidocs.Page{Title: "Flovyn contract of Perdure", Base: flovyn.DocsPath, Document: flovyn.DocumentPath}.Handler()
 	cfg.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 30 * time.Second})
+	cfg.Operations = restapi.Operations()
 	s, err = node.Serve(ctx, cfg)
 	if err != nil {
 		unregister()

@@ -111,7 +111,7 @@ func New(cfg Config) (*Server, error) {
 	s.addCluster()
 	s.addAudit()
 	s.addDocs()
-	return s, authz.Check(nil, s.Operations())
+	return s, authz.Check(authz.Served{Operations: s.Operations()})
 }
 
 // library configures the library: no page that loads scripts of others, and no links in replies.
@@ -137,6 +137,13 @@ func (s *Server) Operations() (ids []string) {
 		}
 	}
 	return ids
+}
+
+// Operations returns the ids of all operations, without a server.
+func Operations() []string {
+	s, _ := New(Config{}) // an error names operations that have no action, and they are in the list
+	s.Shutdown()
+	return s.Operations()
 }
 
 // Shutdown ends requests that only wait.
