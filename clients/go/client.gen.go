@@ -2322,6 +2322,14 @@ type TallyGroup struct {
 	Workflow *string `json:"workflow,omitempty"`
 }
 
+// TaskItems defines model for TaskItems.
+type TaskItems struct {
+	// Gap Items before these are no longer kept
+	Gap   *bool        `json:"gap,omitempty"`
+	Items []StreamItem `json:"items"`
+	Run   string       `json:"run"`
+}
+
 // TaskLogs defines model for TaskLogs.
 type TaskLogs struct {
 	Cursor *string `json:"cursor,omitempty"`
@@ -3107,6 +3115,21 @@ type GetTaskStreamParams struct {
 
 	// Wait Wait until there is an item, or the task has ended
 	Wait *bool `form:"wait,omitempty" json:"wait,omitempty"`
+}
+
+// WatchTaskStreamParams defines parameters for WatchTaskStream.
+type WatchTaskStreamParams struct {
+	// Run The id of a run; the current run by default
+	Run *string `form:"run,omitempty" json:"run,omitempty"`
+
+	// Step The step of a workflow; none for a task of its own
+	Step *string `form:"step,omitempty" json:"step,omitempty"`
+
+	// After Only items behind this position; Last-Event-ID wins
+	After *int64 `form:"after,omitempty" json:"after,omitempty"`
+
+	// LastEventID The id of the last message that the client has seen
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // TerminateExecutionParams defines parameters for TerminateExecution.
@@ -4041,6 +4064,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/executions/{workflow}/{key}/task-stream (the `GetTaskStream` operationId).
 	GetTaskStream(ctx context.Context, workflow string, key string, params *GetTaskStreamParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WatchTaskStream Follow the items that a task streams, as server-sent events
+	//
+	// An event `items` has the next items of the task. Its id names the run and the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204.
+	//
+	// Corresponds with GET /v1/executions/{workflow}/{key}/task-stream/events (the `WatchTaskStream` operationId).
+	WatchTaskStream(ctx context.Context, workflow string, key string, params *WatchTaskStreamParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// TerminateExecutionWithBody End an execution at once, without its code
 	//
@@ -5860,6 +5890,23 @@ func (c *Client) GetTaskStates(ctx context.Context, workflow string, key string,
 // Corresponds with GET /v1/executions/{workflow}/{key}/task-stream (the `GetTaskStream` operationId).
 func (c *Client) GetTaskStream(ctx context.Context, workflow string, key string, params *GetTaskStreamParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetTaskStreamRequest(c.Server, workflow, key, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WatchTaskStream Follow the items that a task streams, as server-sent events
+//
+// An event `items` has the next items of the task. Its id names the run and the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204.
+//
+// Corresponds with GET /v1/executions/{workflow}/{key}/task-stream/events (the `WatchTaskStream` operationId).
+func (c *Client) WatchTaskStream(ctx context.Context, workflow string, key string, params *WatchTaskStreamParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWatchTaskStreamRequest(c.Server, workflow, key, params)
 	if err != nil {
 		return nil, err
 	}
@@ -11994,6 +12041,113 @@ func NewGetTaskStreamRequest(server string, workflow string, key string, params 
 	return req, nil
 }
 
+// NewWatchTaskStreamRequest constructs an http.Request for the WatchTaskStream method
+func NewWatchTaskStreamRequest(server string, workflow string, key string, params *WatchTaskStreamParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "workflow", workflow, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "key", key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/executions/%s/%s/task-stream/events", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Run != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "run", *params.Run, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Step != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "step", *params.Step, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.LastEventID != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Last-Event-ID", *params.LastEventID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Last-Event-ID", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewTerminateExecutionRequest calls the generic TerminateExecution builder with application/json body
 func NewTerminateExecutionRequest(server string, workflow string, key string, params *TerminateExecutionParams, body TerminateExecutionJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -15579,6 +15733,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/executions/{workflow}/{key}/task-stream (the `GetTaskStream` operationId).
 	GetTaskStreamWithResponse(ctx context.Context, workflow string, key string, params *GetTaskStreamParams, reqEditors ...RequestEditorFn) (*GetTaskStreamResponse, error)
 
+	// WatchTaskStreamWithResponse Follow the items that a task streams, as server-sent events
+	//
+	// An event `items` has the next items of the task. Its id names the run and the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/executions/{workflow}/{key}/task-stream/events (the `WatchTaskStream` operationId).
+	WatchTaskStreamWithResponse(ctx context.Context, workflow string, key string, params *WatchTaskStreamParams, reqEditors ...RequestEditorFn) (*WatchTaskStreamResponse, error)
+
 	// TerminateExecutionWithBodyWithResponse End an execution at once, without its code
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -19101,6 +19264,47 @@ func (r GetTaskStreamResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetTaskStreamResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WatchTaskStreamResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r WatchTaskStreamResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WatchTaskStreamResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WatchTaskStreamResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WatchTaskStreamResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WatchTaskStreamResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -22885,6 +23089,21 @@ func (c *ClientWithResponses) GetTaskStreamWithResponse(ctx context.Context, wor
 	return ParseGetTaskStreamResponse(rsp)
 }
 
+// WatchTaskStreamWithResponse Follow the items that a task streams, as server-sent events
+//
+// An event `items` has the next items of the task. Its id names the run and the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/executions/{workflow}/{key}/task-stream/events (the `WatchTaskStream` operationId).
+func (c *ClientWithResponses) WatchTaskStreamWithResponse(ctx context.Context, workflow string, key string, params *WatchTaskStreamParams, reqEditors ...RequestEditorFn) (*WatchTaskStreamResponse, error) {
+	rsp, err := c.WatchTaskStream(ctx, workflow, key, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWatchTaskStreamResponse(rsp)
+}
+
 // TerminateExecutionWithBodyWithResponse End an execution at once, without its code
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -25982,6 +26201,35 @@ func ParseGetTaskStreamResponse(rsp *http.Response) (*GetTaskStreamResponse, err
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseWatchTaskStreamResponse parses an HTTP response from a WatchTaskStreamWithResponse call
+func ParseWatchTaskStreamResponse(rsp *http.Response) (*WatchTaskStreamResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WatchTaskStreamResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

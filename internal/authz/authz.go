@@ -1,6 +1,6 @@
-// Package authz says what callers may do. One table names, for every method of the native protocol
-// and every operation of the REST API, the action that it is and the kind of thing that it acts on.
-// An Authorizer decides whether a caller may take an action.
+// Package authz says what callers may do. One table names, for every method of gRPC, every operation
+// of the REST API and every route of the Flovyn contract, the action that it is and the kind of
+// thing that it acts on. An Authorizer decides whether a caller may take an action.
 //
 // A call that has no row in the table is refused. Servers check at start that the table covers all
 // that they serve, so a new method cannot be reached before its row exists.
@@ -157,19 +157,23 @@ func ByAction(a Action) *Rule { return rows.actions[a] }
 // Table returns all rows, in the order of the table.
 func Table() []Rule { return slices.Clone(table) }
 
+// Served are what a server serves: methods of gRPC, operations of the REST API, and routes of the
+// Flovyn contract.
+type Served struct{ Methods, Operations, Routes []string }
+
 // Check returns an error that names what a server serves and the table does not cover.
-func Check(methods, operations []string) error {
+func Check(all Served) error {
 	var missing []string
-	for _, m := range methods {
-		if ByMethod(m) == nil {
-			missing = append(missing, m)
+	look := func(names []string, find func(string) *Rule) {
+		for _, name := range names {
+			if find(name) == nil {
+				missing = append(missing, name)
+			}
 		}
 	}
-	for _, o := range operations {
-		if ByOperation(o) == nil {
-			missing = append(missing, o)
-		}
-	}
+	look(all.Methods, ByMethod)
+	look(all.Operations, ByOperation)
+	look(all.Routes, ByRoute)
 
 	if len(missing) == 0 {
 		return nil

@@ -51,7 +51,7 @@ var table = []Rule{
 	{"entity:edit", Operate, "Entity", client("EditEntity"), []string{"edit-entity"}},
 	{"lock:release", Operate, "Lock", client("Unlock"), []string{"release-lock"}},
 
-	{"task:read", Read, "Task", client("TaskStates", "TaskLogs", "TaskStream"), []string{"get-task-states", "get-task-logs", "get-task-stream"}},
+	{"task:read", Read, "Task", client("TaskStates", "TaskLogs", "TaskStream"), []string{"get-task-states", "get-task-logs", "get-task-stream", "watch-task-stream"}},
 	{"deadtask:read", Read, "DeadTask", client("ListDead", "CountDead", "GroupDead", "ShowDead"), []string{
 		"list-dead-tasks", "count-dead-tasks", "group-dead-tasks", "get-dead-task",
 	}},

@@ -13,6 +13,9 @@ var configPrinters = map[string]func(o *options) error{
 	"config use":    func(o *options) error { return o.printProfile(someProfiles, "ci", "using") },
 	"config remove": func(o *options) error { return o.printProfile(someProfiles, "here", "removed") },
 	"config list":   func(o *options) error { return o.printProfiles(someProfiles) },
+	"whoami": func(o *options) error {
+		return o.printWhoami(&whoami{"grpc://host:7800", "prod", "acme", "/etc/prod.key", "ann"})
+	},
 	"config show": func(o *options) error {
 		return o.printSettings([]originLine{{"listen", ":7800", "perdure.toml:3"}}, true)
 	},

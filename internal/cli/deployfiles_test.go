@@ -49,7 +49,31 @@ func unknownMetrics(queries []string) (unknown []string) {
 	return unknown
 }
 
-// The alerts and the dashboard only use metrics that exist.
+// labelName matches the labels that a query selects by, or groups by.
+var labelName = regexp.MustCompile(`\bby \(([^)]*)\)|([a-z_]+) *(?:=~|!~|!=|=) *"`)
+
+// unknownLabels returns the labels in queries that the metrics of the query do not have. Prometheus
+// itself adds the instance, and a histogram has its bounds.
+func unknownLabels(queries []string) (unknown []string) {
+	for _, q := range queries {
+		known := []string{"instance", "job", "le"}
+		for _, f := range telemetry.Families() {
+			if strings.Contains(q, f.Name) {
+				known = append(known, f.Labels...)
+			}
+		}
+		for _, m := range labelName.FindAllStringSubmatch(q, -1) {
+			for name := range strings.SplitSeq(m[1]+","+m[2], ",") {
+				if name = strings.TrimSpace(name); name != "" && !slices.Contains(known, name) {
+					unknown = append(unknown, name)
+				}
+			}
+		}
+	}
+	return unknown
+}
+
+// The alerts and the dashboard only use metrics and labels that exist.
 func TestAlertsAndDashboard(t *testing.T) {
 	t.Parallel()
 	var alerts struct {
@@ -97,6 +121,12 @@ func TestAlertsAndDashboard(t *testing.T) {
 
 	if unknown := unknownMetrics(queries); len(unknown) > 0 {
 		t.Errorf("queries use metrics that do not exist: %q", unknown)
+	}
+	if unknown := unknownLabels(queries); len(unknown) > 0 {
+		t.Errorf("queries use labels that their metrics do not have: %q", unknown)
+	}
+	if got := unknownLabels([]string{`sum by (queue, le) (perdure_nodes{outcome!="ok"})`, `sum by (outcome) (perdure_commits_total{outcome="ok"})`}); !slices.Equal(got, []string{"queue", "outcome"}) {
+		t.Errorf("the check of labels finds %q", got)
 	}
 	if got := unknownMetrics([]string{"perdure_commit_seconds", "perdure_nodes"}); !slices.Equal(got, []string{"perdure_commit_seconds"}) {
 		t.Errorf("the check finds %q", got)
@@ -172,9 +202,19 @@ func TestDeploymentFiles(t *testing.T) {
 func checkWithTools(t *testing.T, unit string) {
 	t.Helper()
 	file := writeFile(t, t.TempDir(), "perdure.service", strings.ReplaceAll(unit, "/usr/local/bin/perdure", "/bin/sh"))
-	for _, command := range [][]string{{"kubectl", "kustomize", "../../deploy/kubernetes"}, {"systemd-analyze", "verify", file}} {
+	for _, command := range [][]string{
+		{"kubectl", "kustomize", "../../deploy/kubernetes"},
+		{"systemd-analyze", "verify", file},
+		{"systemd-analyze", "security", "--offline=yes", "--threshold=20", file},
+		{"docker", "compose", "-f", "../../deploy/compose.yaml", "config", "--quiet"},
+		{"promtool", "check", "rules", "../../deploy/prometheus/alerts.yaml"},
+	} {
 		if _, err := exec.LookPath(command[0]); err != nil {
 			t.Logf("%s is not there, so the files are only parsed", command[0])
+			continue
+		}
+		if command[0] == "docker" && exec.CommandContext(t.Context(), "docker", "compose", "version").Run() != nil {
+			t.Log("docker has no compose, so the file is only parsed")
 			continue
 		}
 		if out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput(); err != nil {

@@ -186,6 +186,70 @@ refused and starts the others. You can repeat the command, because a key starts 
 	return cmd
 }
 
+// newWorkflowExecute makes the command that starts an execution and waits for it.
+func newWorkflowExecute(o *options) *cobra.Command {
+	var f startFlags
+	var times termFlags
+	cmd := &cobra.Command{
+		Use: "execute workflow", Short: "Start an execution, wait for its end, and print its result", Args: cobra.ExactArgs(1),
+		Long: "Start an execution, or attach to the one with the same key, wait for its end, and print its result. It is start with --wait.",
+		Example: `  perdure workflow execute greet --key hello-2 --input '"World"'
+  perdure workflow execute order --input @order.json --timeout 5m -o json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req, err := o.startRequest(args[0], &f)
+			if err != nil {
+				return err
+			}
+			if req.Terms, err = times.terms(); err != nil {
+				return err
+			}
+			return o.within(cmd.Context(), f.timeout, func(ctx context.Context, b api.Backend) error { return o.start(ctx, b, req, true) })
+		},
+	}
+	f.add(cmd, "execution", "start")
+	times.add(cmd)
+	if err := cmd.Flags().MarkHidden("wait"); err != nil {
+		panic(err) // an error means that the flag does not exist
+	}
+	return cmd
+}
+
+// newWorkflowResult makes the command that waits for an execution.
+func newWorkflowResult(o *options) *cobra.Command {
+	var run string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "result workflow/key", Short: "Wait for the end of an execution and print its result", Args: cobra.ExactArgs(1),
+		Long:    "Wait for the end of an execution and print its result. The exit code is 1 if the execution has not completed, and 6 if it has not ended within --timeout.",
+		Example: "  perdure workflow result order/42 --timeout 5m",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			named, err := o.target(args[0], run)
+			if err != nil {
+				return err
+			}
+			return o.withExecution(cmd.Context(), timeout, named, func(ctx context.Context, b api.Backend, t api.Target) error {
+				return o.await(ctx, b, t, started{Workflow: t.Address.Type, Key: t.Address.Key, Existing: true})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&run, "run", "", "id of a run; the current run by default")
+	patience(cmd, &timeout)
+	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the end of the execution"
+	return cmd
+}
+
+// newPromise makes the commands of promises. They are those of workflow, under the name of what
+// they act on.
+func newPromise(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "promise", Short: "Promises that executions wait for",
+		Long:    "Settle promises that executions wait for. perdure workflow list --query 'reason = \"promise\"' lists these executions.",
+		Example: "  perdure promise resolve order/42 answer --input 42",
+	}
+	cmd.AddCommand(newWorkflowResolve(o), newWorkflowReject(o))
+	return cmd
+}
+
 func (o *options) startRequest(workflow string, f *startFlags) (r api.StartRequest, err error) {
 	if r.Input, err = o.input("--input", f.input); err != nil {
 		return r, err
@@ -237,8 +301,17 @@ func (o *options) start(ctx context.Context, b api.Backend, r api.StartRequest, 
 		return err
 	}
 
-	end, err := b.Await(ctx, api.Target{Address: r.Address})
-	if err != nil {
+	return o.await(ctx, b, api.Target{Address: r.Address}, out)
+}
+
+// await waits for the end of an execution and prints its result.
+func (o *options) await(ctx context.Context, b api.Backend, t api.Target, out started) error {
+	name := out.Workflow + "/" + out.Key
+	end, err := b.Await(ctx, t)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return err
+	case err != nil:
 		return fault.WithHint(err, "%s is still running: see `perdure workflow explain %s`", name, name)
 	}
 	out.Run, out.Status, out.Output = end.Run.String(), end.Outcome.Status.String(), raw(end.Outcome.Output)
@@ -247,14 +320,18 @@ func (o *options) start(ctx context.Context, b api.Backend, r api.StartRequest, 
 		out.Error = failure.Message
 	}
 
+	completed := end.Outcome.Status == model.Completed
 	if o.structured() {
 		err = o.json(out)
-	} else if failure == nil {
+	} else if completed {
 		_, err = fmt.Fprintln(o.Out, payload(end.Outcome.Output, len(end.Outcome.Output.Data)))
 	}
 
-	if failure != nil {
+	switch {
+	case failure != nil:
 		return fault.New(fault.Unclassified, "%s %s: %s", name, out.Status, failure.Message)
+	case !completed:
+		return fault.New(fault.Unclassified, "%s %s", name, out.Status)
 	}
 	return err
 }

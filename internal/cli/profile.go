@@ -66,8 +66,11 @@ func profilesPath() string {
 
 // readProfiles reads the profiles of the user, and reports everything that is wrong at once. A file
 // that does not exist has no profiles.
-func readProfiles() (*profiles, error) {
-	all := &profiles{Named: map[string]profile{}, path: profilesPath()}
+func readProfiles() (*profiles, error) { return readProfilesOf(profilesPath()) }
+
+// readProfilesOf is readProfiles for a file; without a file there are no profiles.
+func readProfilesOf(path string) (*profiles, error) {
+	all := &profiles{Named: map[string]profile{}, path: path}
 	if all.path == "" {
 		return all, nil
 	}

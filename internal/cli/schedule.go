@@ -16,7 +16,7 @@ import (
 
 func newSchedule(o *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "schedule", Aliases: []string{"sched"}, Short: "Schedules of workflows and tasks",
+		Use: "schedule", Short: "Schedules of workflows and tasks",
 		Long: `List and show schedules, pause, resume and trigger them, and apply the schedules of a file.
 
 On PostgreSQL the command asks the running nodes. A file has one process at a time, so the command runs the schedules of a file itself. The jobs that it

@@ -60,6 +60,7 @@ type serveFlags struct {
 	clientCA                       string
 	tokens                         tokenFlags
 	from                           origins
+	problems                       []error        // of reading the settings
 	command                        *cobra.Command // that has the flags
 	reloads                        *reloader      // what the server reads again
 	retainAudit                    time.Duration
@@ -84,12 +85,15 @@ Every flag can also be an environment variable ($PERDURE_LISTEN for --listen) or
 		Example: `  PERDURE_ADMIN_KEY=$(cat key) perdure serve --store postgres://localhost/app
   perdure serve --store postgres://db/app --listen :7800 --tls-cert server.pem --tls-key server.key --admin-key-file key`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			from, err := configure(cmd, f.config)
+			from, problems, err := readSettings(cmd, f.config)
 			if err != nil {
 				return refuseStart(err)
 			}
-			f.from, f.command = from, cmd
+			f.from, f.problems, f.command = from, problems, cmd
 			if f.flovyn {
+				if err := joinProblems(problems); err != nil {
+					return refuseStart(err)
+				}
 				return o.serveFlovyn(cmd.Context(), &f)
 			}
 			return o.serve(cmd.Context(), &f)
@@ -261,6 +265,7 @@ func startServer(ctx context.Context, cfg node.ServerConfig) (s *node.Server, un
 
 	cfg.Docs = apidocs.Page{Title: "Flovyn contract of Perdure", Base: flovyn.DocsPath, Document: flovyn.DocumentPath}.Handler()
 	cfg.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 30 * time.Second})
+	cfg.Operations = restapi.Operations()
 	s, err = node.Serve(ctx, cfg)
 	if err != nil {
 		unregister()

@@ -179,6 +179,13 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
+// text returns what it has got at a path.
+func (c *collector) text(path string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.got[path]
+}
+
 // A server with every flag: TLS, a key from a file, metrics by tenant, an export to a collector,
 // and an end in order.
 func TestServe(t *testing.T) {

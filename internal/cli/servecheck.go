@@ -30,7 +30,7 @@ type serveParts struct {
 // problem with a value of the configuration file has its line. It asks other machines only if
 // nothing is wrong here.
 func (o *options) checkServe(ctx context.Context, f *serveFlags) (*serveParts, error) {
-	var problems []error
+	problems := slices.Clone(f.problems)
 	add := func(key string, err error) {
 		if err = f.from.problem(key, err); err != nil {
 			problems = append(problems, err)

@@ -42,15 +42,26 @@ const flagOrigin = "flag"
 // from the configuration file where the environment has nothing. A flag --tls-cert is
 // $PERDURE_TLS_CERT and the key tls_cert. It reports everything that is wrong at once.
 func configure(cmd *cobra.Command, file string) (origins, error) {
-	f, err := readConfig(configFile(file))
+	from, problems, err := readSettings(cmd, file)
 	if err != nil {
 		return nil, err
+	}
+	return from, joinProblems(problems)
+}
+
+// readSettings is configure for a caller that looks at the values as well, and reports what is
+// wrong with them together with unknown keys and values that cannot be read. The error is that of a
+// file without a single usable line.
+func readSettings(cmd *cobra.Command, file string) (from origins, problems []error, err error) {
+	f, err := readConfig(configFile(file))
+	if err != nil {
+		return nil, nil, err
 	}
 
 	flags := configurable(cmd)
 	known := slices.Sorted(maps.Keys(flags))
-	from, done := origins{}, map[string]bool{}
-	var problems []error
+	from = origins{}
+	done := map[string]bool{}
 	for _, key := range slices.Concat(f.inOrder("", f.values), known) {
 		if done[key] {
 			continue
@@ -68,7 +79,7 @@ func configure(cmd *cobra.Command, file string) (origins, error) {
 			from[key] = origin
 		}
 	}
-	return from, joinProblems(append(problems, checkVariables(os.Environ(), known)...))
+	return from, append(problems, checkVariables(os.Environ(), known)...), nil
 }
 
 // setting sets a flag, and returns where its value comes from; nothing if it keeps its default.

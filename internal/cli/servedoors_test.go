@@ -98,6 +98,10 @@ func TestServeDoors(t *testing.T) {
 		t.Error("a label has a name that a client has invented")
 	}
 
+	made, err := pb.NewAdminServiceClient(conn).CreateKey(known, &pb.CreateKeyRequest{Tenant: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	admin := "http://" + s.logged("profiles are at /debug/pprof")
 	for path, want := range map[string]string{"/debug/pprof/": "goroutine", "/debug/pprof/goroutine?debug=1": "goroutine profile", "/debug/pprof/heap?debug=1": "heap profile"} {
 		if code, body := get(admin+path, serveKey); code != http.StatusOK || !strings.Contains(body, want) {
@@ -105,6 +109,9 @@ func TestServeDoors(t *testing.T) {
 		}
 		if code, _ := get(admin+path, ""); code != http.StatusUnauthorized {
 			t.Errorf("%s without a key: %d", path, code)
+		}
+		if code, body := get(admin+path, made.GetSecret()); code != http.StatusForbidden || strings.Contains(body, want) {
+			t.Errorf("%s with the key of a tenant: %d %.200s", path, code, body)
 		}
 		if code, _ := get(root+path, serveKey); code != http.StatusNotFound {
 			t.Errorf("%s on the address of everyone: %d", path, code)

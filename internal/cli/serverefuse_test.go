@@ -3,9 +3,13 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math"
+	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -132,4 +136,20 @@ func TestHeapFloor(t *testing.T) { //nolint:paralleltest // the collector is tha
 		t.Errorf("the heap may grow by %d %%, although the environment says 100", got)
 	}
 	end()
+}
+
+// A build that serves something without an action is refused before it touches its store: it has
+// created no file, and has taken over no work.
+func TestRefusedBuildTouchesNoStore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "app.db")
+	code, complaint := refused(t.Context(), func(o *options) { o.services = unlisted },
+		"--store", "file:"+file, "--listen", "127.0.0.1:0", "--admin-key-file", writeFile(t, dir, "key", serveKey))
+	if code != exitRefused || !strings.Contains(complaint, "has no row for /perdure.test.Unlisted/Watch") {
+		t.Errorf("exit %d: %s", code, complaint)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the store exists: %v", err)
+	}
 }

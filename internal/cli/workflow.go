@@ -18,7 +18,7 @@ import (
 
 func newWorkflow(o *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "workflow", Aliases: []string{"wf"}, Short: "Executions of workflows",
+		Use: "workflow", Short: "Executions of workflows",
 		Long: `List, show and change executions.
 
 Commands that change an execution send a request to its owner. On PostgreSQL the owner is one of the running nodes, and the command owns nothing. A file has one
@@ -30,7 +30,7 @@ process at a time: stop your program before you change its file.`,
   perdure workflow cancel --query 'workflow = "order" and label.region = "eu"' --dry-run`,
 	}
 	cmd.AddCommand(newWorkflowList(o), newWorkflowCount(o), newWorkflowDescribe(o), newWorkflowShow(o), newWorkflowExplain(o))
-	cmd.AddCommand(newWorkflowStart(o), newWorkflowSignal(o), newWorkflowResolve(o), newWorkflowReject(o), newWorkflowCancel(o))
+	cmd.AddCommand(newWorkflowStart(o), newWorkflowExecute(o), newWorkflowResult(o), newWorkflowSignal(o), newWorkflowResolve(o), newWorkflowReject(o), newWorkflowCancel(o))
 	cmd.AddCommand(newWorkflowTerminate(o), newWorkflowPause(o), newWorkflowResume(o), newWorkflowUpdate(o), newWorkflowQuery(o), newWorkflowState(o))
 	cmd.AddCommand(newWorkflowStranded(o), newWorkflowSignals(o))
 	cmd.AddCommand(

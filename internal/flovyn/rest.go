@@ -60,59 +60,76 @@ func (d *Door) Routes(mux *http.ServeMux) {
 	mux.Handle("GET "+DocsPath+"/", docs)
 	mux.Handle("GET /swagger-ui/", http.RedirectHandler(DocsPath, http.StatusFound))
 	for _, root := range []string{"/api/orgs", "/api/tenants"} {
-		mux.HandleFunc("POST "+root, d.count("POST orgs", d.serve(root == "/api/tenants", route{"tenant:write", createOrg})))
-		for pattern, to := range routes {
+		add := func(pattern, name string, answer handler) {
+			mux.HandleFunc(pattern, d.count(name, d.serve(root == "/api/tenants", name, answer)))
+		}
+		add("POST "+root, createRoute, createOrg)
+		for pattern, answer := range routes {
 			method, path, _ := strings.Cut(pattern, " ")
-			mux.HandleFunc(method+" "+root+"/{slug}"+path, d.count(method+" orgs/{slug}"+path, d.serve(root == "/api/tenants", to)))
+			add(method+" "+root+"/{slug}"+path, routeName(pattern), answer)
 		}
 		for _, path := range []string{"/agent-executions", "/agent-executions/{rest...}"} {
-			mux.HandleFunc(root+"/{slug}"+path, d.count("orgs/{slug}/agent-executions", d.serve(root == "/api/tenants", route{"execution:read", refuseAgents})))
+			add(root+"/{slug}"+path, agentsRoute, refuseAgents)
 		}
 	}
 }
 
-// route is how the door answers a kind of request, and the action that callers must be allowed to
-// take.
-type route struct {
-	action authz.Action
-	answer handler
+// Names of the routes that are not about one organization, or for which there is no method.
+const (
+	createRoute = "POST orgs"
+	agentsRoute = "orgs/{slug}/agent-executions"
+)
+
+// routeName is the name of a route, in the table of actions and for the journal.
+func routeName(pattern string) string {
+	method, path, _ := strings.Cut(pattern, " ")
+	return method + " orgs/{slug}" + path
+}
+
+// RouteNames lists the requests that need a caller, by their names in the table of actions.
+func RouteNames() []string {
+	names := []string{createRoute, agentsRoute}
+	for pattern := range routes {
+		names = append(names, routeName(pattern))
+	}
+	return names
 }
 
 // routes are the requests about one organization.
-var routes = map[string]route{
-	"GET ":                                                {"server:describe", getOrg},
-	"POST /worker-tokens":                                 {"token:create", createToken},
-	"GET /workers":                                        {"worker:read", listWorkers},
-	"GET /workers/{id}":                                   {"worker:read", getWorker},
-	"GET /workflow-definitions":                           {"worker:read", listFlowDefinitions},
-	"GET /workflow-definitions/{kind}":                    {"worker:read", getFlowDefinition},
-	"GET /task-definitions":                               {"worker:read", listTaskDefinitions},
-	"GET /task-definitions/{kind}":                        {"worker:read", getTaskDefinition},
-	"GET /workflow-executions":                            {"execution:read", listFlows},
-	"POST /workflow-executions":                           {"execution:start", startFlow},
-	"POST /workflows/{kind}/trigger":                      {"execution:start", startFlow},
-	"POST /workflow-executions/signal-with-start":         {"execution:start", signalWithStart},
-	"GET /workflow-executions/{id}":                       {"execution:read", getFlow},
-	"GET /workflow-executions/{id}/events":                {"execution:read", getEvents},
-	"GET /workflow-executions/{id}/state":                 {"execution:read", getFlowState},
-	"GET /workflow-executions/{id}/tasks":                 {"execution:read", listFlowTasks},
-	"GET /workflow-executions/{id}/children":              {"execution:read", listChildren},
-	"GET /workflow-executions/{id}/stream":                {"execution:read", streamFlow},
-	"GET /workflow-executions/{id}/stream/consolidated":   {"execution:read", streamAll},
-	"POST /workflow-executions/{id}/signal":               {"execution:signal", signalFlow},
-	"POST /workflow-executions/{id}/cancel":               {"execution:cancel", cancelFlow},
-	"POST /workflow-executions/{id}/retry":                {"execution:fork", retryFlow},
-	"GET /workflow-executions/{id}/tasks/{task}/logs":     {"task:read", getTaskLogs},
-	"GET /workflow-executions/{id}/tasks/{task}/attempts": {"task:read", getTaskAttempts},
-	"POST /promises/{id}/resolve":                         {"promise:settle", resolvePromise},
-	"POST /promises/{id}/reject":                          {"promise:settle", rejectPromise},
-	"GET /task-executions":                                {"execution:read", listTasks},
-	"POST /task-executions":                               {"execution:start", createTask},
-	"GET /task-executions/{task}":                         {"execution:read", getTask},
-	"DELETE /task-executions/{task}":                      {"execution:cancel", deleteTask},
-	"GET /task-executions/{task}/logs":                    {"task:read", getTaskLogs},
-	"GET /task-executions/{task}/attempts":                {"task:read", getTaskAttempts},
-	"GET /task-executions/{task}/stream":                  {"task:read", streamTask},
+var routes = map[string]handler{
+	"GET ":                                                getOrg,
+	"POST /worker-tokens":                                 createToken,
+	"GET /workers":                                        listWorkers,
+	"GET /workers/{id}":                                   getWorker,
+	"GET /workflow-definitions":                           listFlowDefinitions,
+	"GET /workflow-definitions/{kind}":                    getFlowDefinition,
+	"GET /task-definitions":                               listTaskDefinitions,
+	"GET /task-definitions/{kind}":                        getTaskDefinition,
+	"GET /workflow-executions":                            listFlows,
+	"POST /workflow-executions":                           startFlow,
+	"POST /workflows/{kind}/trigger":                      startFlow,
+	"POST /workflow-executions/signal-with-start":         signalWithStart,
+	"GET /workflow-executions/{id}":                       getFlow,
+	"GET /workflow-executions/{id}/events":                getEvents,
+	"GET /workflow-executions/{id}/state":                 getFlowState,
+	"GET /workflow-executions/{id}/tasks":                 listFlowTasks,
+	"GET /workflow-executions/{id}/children":              listChildren,
+	"GET /workflow-executions/{id}/stream":                streamFlow,
+	"GET /workflow-executions/{id}/stream/consolidated":   streamAll,
+	"POST /workflow-executions/{id}/signal":               signalFlow,
+	"POST /workflow-executions/{id}/cancel":               cancelFlow,
+	"POST /workflow-executions/{id}/retry":                retryFlow,
+	"GET /workflow-executions/{id}/tasks/{task}/logs":     getTaskLogs,
+	"GET /workflow-executions/{id}/tasks/{task}/attempts": getTaskAttempts,
+	"POST /promises/{id}/resolve":                         resolvePromise,
+	"POST /promises/{id}/reject":                          rejectPromise,
+	"GET /task-executions":                                listTasks,
+	"POST /task-executions":                               createTask,
+	"GET /task-executions/{task}":                         getTask,
+	"DELETE /task-executions/{task}":                      deleteTask,
+	"GET /task-executions/{task}/logs":                    getTaskLogs,
+	"GET /task-executions/{task}/attempts":                getTaskAttempts,
+	"GET /task-executions/{task}/stream":                  streamTask,
 }
 
 // refuseAgents answers requests about agents.
@@ -139,13 +156,18 @@ func (d *Door) health(w http.ResponseWriter, _ *http.Request) {
 func (d *Door) maxBody() int64 { return int64(2*d.cfg.MaxPayload + 64<<10) }
 
 // serve authenticates a request, finds its organization, asks whether the caller may do this, and
-// writes what the handler answers.
-func (d *Door) serve(older bool, to route) http.HandlerFunc {
+// writes what the handler answers. A route that the table of actions does not have is refused.
+func (d *Door) serve(older bool, name string, answer handler) http.HandlerFunc {
+	rule := authz.ByRoute(name)
 	return func(w http.ResponseWriter, r *http.Request) {
 		c := &call{d: d, r: r, w: w}
 		err := c.identify(older)
-		if err == nil {
-			err = d.cfg.Authorizer.Authorize(&c.who, to.action)
+		switch {
+		case err != nil:
+		case rule == nil:
+			err = fault.New(fault.Denied, "%s has no action", name)
+		default:
+			err = d.cfg.Authorizer.Authorize(&c.who, rule.Action)
 		}
 		if err == nil && r.Body != nil {
 			c.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, d.maxBody()))
@@ -158,7 +180,7 @@ func (d *Door) serve(older bool, to route) http.HandlerFunc {
 			return
 		}
 
-		status, body, err := to.answer(c)
+		status, body, err := answer(c)
 		switch {
 		case err != nil:
 			writeError(w, err)

@@ -216,7 +216,33 @@ func (s *Server) Check() error {
 			}
 		}
 	}
-	return authz.Check(methods, nil)
+	return authz.Check(authz.Served{Methods: methods})
+}
+
+// Methods lists the methods of the native protocol, and of the services that others add, without a
+// server.
+func Methods(others ...func(grpc.ServiceRegistrar)) []string {
+	var found descriptions
+	for _, desc := range []*grpc.ServiceDesc{&pb.ClientService_ServiceDesc, &pb.WorkerService_ServiceDesc, &pb.AdminService_ServiceDesc} {
+		found.RegisterService(desc, nil)
+	}
+	for _, register := range others {
+		register(&found)
+	}
+	return found
+}
+
+// descriptions collects the methods of services that are registered with it.
+type descriptions []string
+
+// RegisterService adds the methods of a service.
+func (d *descriptions) RegisterService(desc *grpc.ServiceDesc, _ any) {
+	for i := range desc.Methods {
+		*d = append(*d, "/"+desc.ServiceName+"/"+desc.Methods[i].MethodName)
+	}
+	for i := range desc.Streams {
+		*d = append(*d, "/"+desc.ServiceName+"/"+desc.Streams[i].StreamName)
+	}
 }
 
 // Shutdown stops the server: it accepts nothing new, ends calls that only wait, and lets the others

@@ -3,13 +3,16 @@ package node_test
 import (
 	"errors"
 	"net"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // A server that cannot start leaves nothing behind: no goroutine, and its address is free.
@@ -40,4 +43,16 @@ func TestServerThatCannotStartLeavesNothing(t *testing.T) {
 		t.Fatalf("the address is taken: %v", err)
 	}
 	_ = l.Close()
+}
+
+// A server does not open its store if an operation of its REST API has no action.
+func TestOperationsAreCheckedFirst(t *testing.T) {
+	t.Parallel()
+	_, err := node.Serve(t.Context(), node.ServerConfig{
+		Node:   node.Config{URL: "memory:", Wrap: func(s store.Store) store.Store { t.Error("the store is open"); return s }},
+		Listen: "127.0.0.1:0", Authenticator: authn.Open{Tenant: model.DefaultTenant}, Tenant: model.DefaultTenant, Operations: []string{"get-me", "do-harm"},
+	})
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "no row for do-harm") {
+		t.Error(err)
+	}
 }

@@ -55,6 +55,9 @@ type ServerConfig struct {
 	// Web returns the REST API; nil for none. The caller passes it in, so that programs with an
 	// embedded store do not link it.
 	Web func(Parts) (Web, error)
+	// Operations are the ids of the operations that Web serves. Serve looks them up in the table of
+	// actions before it opens the store.
+	Operations []string
 	// AccessLog logs one of so many requests that succeed, and every request that fails; 0 logs
 	// only requests that the server failed.
 	AccessLog int
@@ -137,6 +140,14 @@ func (cfg *ServerConfig) services() []func(grpc.ServiceRegistrar) {
 	return []func(grpc.ServiceRegistrar){cfg.Services}
 }
 
+// checkActions refuses to serve what has no row in the table of actions. Serve asks it first: a
+// build that is refused has not upgraded the schema of the store, and has not taken over work that
+// another node could do. The doors check themselves again when they exist.
+func (cfg *ServerConfig) checkActions() error {
+	others := append([]func(grpc.ServiceRegistrar){new(flovyn.Door).Register}, cfg.services()...)
+	return authz.Check(authz.Served{Methods: grpcapi.Methods(others...), Operations: cfg.Operations, Routes: flovyn.RouteNames()})
+}
+
 // Serve opens a node and serves it until Close.
 func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	if cfg.Node.Log == nil {
@@ -147,6 +158,9 @@ func Serve(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	}
 	if cfg.Node.RetainAudit == 0 {
 		cfg.Node.RetainAudit = DefaultRetainAudit
+	}
+	if err := cfg.checkActions(); err != nil {
+		return nil, err
 	}
 	cfg.Node.Serves, cfg.Node.Series = true, true
 	cfg.Node.Lane.Reunion = cmp.Or(cfg.Reunion, 10*time.Second)

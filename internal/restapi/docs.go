@@ -19,6 +19,9 @@ var pageType = reflect.TypeFor[changePage]()
 // eventPageType is the type of a message of the stream of events.
 var eventPageType = reflect.TypeFor[eventPage]()
 
+// taskPageType is the type of a message of the stream of a task.
+var taskPageType = reflect.TypeFor[taskItems]()
+
 // lineType is the type of a line of events.
 var lineType = reflect.TypeFor[eventLine]()
 

@@ -376,8 +376,9 @@ func TestEveryOperation(t *testing.T) {
 	do("end-session", 404, "no session", del, "/session", "")
 	do("revoke-session", 404, "no session", del, "/sessions/none", "")
 
-	tried["watch-changes"] = true // TestChanges
-	tried["watch-events"] = true  // TestEventStream
+	tried["watch-changes"] = true     // TestChanges
+	tried["watch-events"] = true      // TestEventStream
+	tried["watch-task-stream"] = true // TestTaskStreamAsEvents
 	for _, id := range w.rest.Operations() {
 		if !tried[id] {
 			t.Errorf("%s was not tried", id)

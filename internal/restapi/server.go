@@ -98,6 +98,7 @@ func New(cfg Config) (*Server, error) {
 	s.addEntities()
 	s.addRaw()
 	s.addTasks()
+	s.addTaskStream()
 	s.addSubmit()
 	s.addDeadTasks()
 	s.addFlow()
@@ -111,7 +112,7 @@ func New(cfg Config) (*Server, error) {
 	s.addCluster()
 	s.addAudit()
 	s.addDocs()
-	return s, authz.Check(nil, s.Operations())
+	return s, authz.Check(authz.Served{Operations: s.Operations()})
 }
 
 // library configures the library: no page that loads scripts of others, and no links in replies.
@@ -137,6 +138,15 @@ func (s *Server) Operations() (ids []string) {
 		}
 	}
 	return ids
+}
+
+// Operations returns the ids of all operations, without a server.
+func Operations() []string {
+	// Nothing calls the backend of such a server. The error names operations that have no action,
+	// and they are in the list.
+	s, _ := New(Config{Backend: struct{ api.Backend }{}, Admin: struct{ api.Admin }{}})
+	s.Shutdown()
+	return s.Operations()
 }
 
 // Shutdown ends requests that only wait.

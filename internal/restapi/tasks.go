@@ -7,7 +7,6 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/authn"
-	"github.com/perdure/perdure/internal/model"
 )
 
 const tasksTag = "Tasks"
@@ -120,6 +119,5 @@ func (s *Server) taskStream(ctx context.Context, who *authn.Identity, in *taskSt
 	if err != nil {
 		return nil, err
 	}
-	items := each(got.Items, func(i *model.StreamItem) streamItem { return streamItem{i.Position, at(i.At), value(i.Value)} })
-	return ok(taskStream{got.Run.String(), items, got.Ended})
+	return ok(taskStream{got.Run.String(), each(got.Items, itemOf), got.Ended})
 }

@@ -1001,6 +1001,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/executions/{workflow}/{key}/task-stream/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follow the items that a task streams, as server-sent events
+         * @description An event `items` has the next items of the task. Its id names the run and the position of the last of them: a client that connects again sends it as Last-Event-ID and misses nothing that the server still keeps. An event `end` follows the last item of a task that has ended, and then the stream ends. A client that comes back after that gets 204.
+         */
+        get: operations["watch-task-stream"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/executions/{workflow}/{key}/terminate": {
         parameters: {
             query?: never;
@@ -3371,6 +3391,12 @@ export interface components {
             reason?: string;
             status?: string;
             workflow?: string;
+        };
+        TaskItems: {
+            /** @description Items before these are no longer kept */
+            gap?: boolean;
+            items: components["schemas"]["StreamItem"][];
+            run: string;
         };
         TaskLogs: {
             cursor?: string;
@@ -6107,6 +6133,57 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["TaskStream"];
                 };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "watch-task-stream": {
+        parameters: {
+            query?: {
+                /** @description The id of a run; the current run by default */
+                run?: string;
+                /** @description The step of a workflow; none for a task of its own */
+                step?: string;
+                /** @description Only items behind this position; Last-Event-ID wins */
+                after?: number;
+            };
+            header?: {
+                /** @description The id of the last message that the client has seen */
+                "Last-Event-ID"?: string;
+            };
+            path: {
+                /** @description The workflow; task: and the activity for a task */
+                workflow: string;
+                /** @description The key of the execution; write a slash as %2F */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["TaskItems"];
+                };
+            };
+            /** @description The task has ended, and there are no items behind the position */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Error */
             default: {

@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// aliases are other names of commands: the plural of every noun, and verbs that people know from
+// other tools. docs/cli.md lists them.
+var aliases = map[string][]string{
+	"workflow": {"wf", "workflows", "execution", "executions"}, "schedule": {"sched", "schedules"}, "task": {"tasks", "activity", "activities"},
+	"batch": {"batches"}, "queue": {"queues"}, "dlq": {"dead-task", "dead-tasks"}, "limit": {"limits"}, "breaker": {"breakers"}, "worker": {"workers"},
+	"entity": {"entities"}, "lock": {"locks"}, "promise": {"promises"}, "tenant": {"tenants"}, "key": {"keys"}, "node": {"nodes"}, "setting": {"settings"}, "config": {"profile", "profiles"},
+
+	"workflow resume": {"unpause"}, "task resume": {"unpause"}, "schedule resume": {"unpause"}, "queue resume": {"unpause"},
+	"task show": {"describe"}, "batch show": {"describe"}, "queue show": {"describe"}, "dlq show": {"describe"}, "entity show": {"describe", "get"}, "limit show": {"describe"},
+	"schedule show": {"describe"}, "tenant show": {"describe"}, "schedule next": {"list-matching-times"},
+	"batch cancel": {"stop"}, "dlq requeue": {"redrive"}, "entity log": {"history"}, "workflow stranded": {"stuck"},
+}
+
+// addAliases gives the commands their other names.
+func addAliases(root *cobra.Command) {
+	for path, names := range aliases {
+		cmd, rest, err := root.Find(strings.Fields(path))
+		if err != nil || len(rest) > 0 {
+			panic(fmt.Sprintf("there is no command %q", path)) // the table is wrong
+		}
+		cmd.Aliases = names
+	}
+}

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// Every other name finds its command, no two commands of a group share a name, every noun has its
+// plural, and the page about the command line has all of them.
+func TestAliases(t *testing.T) {
+	t.Parallel()
+	root, page := newRoot(&options{}), readDoc(t, "docs/cli.md")
+	for path, names := range aliases {
+		words := strings.Fields(path)
+		want, _, err := root.Find(words)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			got, rest, err := root.Find(append(slices.Clone(words[:len(words)-1]), name))
+			if err != nil || got != want || len(rest) > 0 {
+				t.Errorf("%s does not find %s: %v", name, path, err)
+			}
+			if !strings.Contains(page, "`"+name+"`") {
+				t.Errorf("docs/cli.md has no %s, another name of %s", name, path)
+			}
+		}
+	}
+
+	var walk func(*cobra.Command)
+	walk = func(group *cobra.Command) {
+		taken := map[string]string{}
+		for _, c := range group.Commands() {
+			for _, name := range append([]string{c.Name()}, c.Aliases...) {
+				if taken[name] != "" {
+					t.Errorf("%s of %s is the name of %s and of %s", name, group.CommandPath(), taken[name], c.Name())
+				}
+				taken[name] = c.Name()
+			}
+			walk(c)
+		}
+	}
+	walk(root)
+
+	for _, c := range root.Commands() {
+		lists := slices.ContainsFunc(c.Commands(), func(s *cobra.Command) bool { return s.Name() == "list" })
+		if lists && len(c.Aliases) == 0 && c.Name() != "audit" {
+			t.Errorf("the noun %s has no plural", c.Name())
+		}
+	}
+}
+
+// Every flag of a server is in the docs.
+func TestServeFlagsAreDocumented(t *testing.T) {
+	t.Parallel()
+	serve, _, err := newRoot(&options{}).Find([]string{"serve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := readDoc(t, "docs/server.md") + readDoc(t, "docs/security.md")
+	for key := range configurable(serve) {
+		if flag := "--" + strings.ReplaceAll(key, "_", "-"); key != "verbose" && key != "schema" && !strings.Contains(pages, flag) {
+			t.Errorf("docs/server.md and docs/security.md have no %s", flag)
+		}
+	}
+}
