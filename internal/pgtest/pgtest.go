@@ -39,7 +39,7 @@ var databases atomic.Int64
 func URL(t testing.TB) string {
 	t.Helper()
 	if external := os.Getenv(EnvURL); external != "" {
-		return newDatabase(t, external, emptyTemplate)
+		return newDatabase(t, operator{url: external}, emptyTemplate)
 	}
 	server, err := sharedServer()
 	if err != nil {
@@ -103,7 +103,9 @@ func sharedServer() (*Server, error) {
 		// The context of the first test would end with that test, but the server lives longer.
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		defer cancel()
-		shared.server, shared.failure = Open(ctx, Options{})
+		if shared.server, shared.failure = Open(ctx, Options{}); shared.failure == nil {
+			shared.server.idle = make(chan *pgx.Conn, operatorConnections)
+		}
 	}
 	return shared.server, shared.failure
 }
@@ -112,28 +114,32 @@ func sharedServer() (*Server, error) {
 // test has ended, unless the server is down by then.
 func (s *Server) NewDatabase(t testing.TB) string {
 	t.Helper()
-	return newDatabase(t, s.URL("postgres"), emptyTemplate)
+	return newDatabase(t, s.operator(), emptyTemplate)
 }
 
 // emptyTemplate stays empty even if template1 has been changed.
 const emptyTemplate = "template0"
 
-// newDatabase copies a database on the server of the admin URL. The copy is dropped when t ends.
-func newDatabase(t testing.TB, admin, template string) string {
+// operator returns what creates and drops databases on s. Only the server of the process keeps
+// connections: tests stop other servers, and read their logs.
+func (s *Server) operator() operator { return operator{s.URL("postgres"), s.idle} }
+
+// newDatabase copies a database on the server of the operator. The copy is dropped when t ends.
+func newDatabase(t testing.TB, o operator, template string) string {
 	t.Helper()
 	name := databaseName(t.Name())
-	target, err := withDatabase(admin, name)
+	target, err := withDatabase(o.url, name)
 	if err != nil {
 		t.Fatalf("pgtest: $%s: %v", EnvURL, err)
 	}
-	if err := copyDatabase(t.Context(), admin, name, template); err != nil {
+	if err := o.copyDatabase(t.Context(), name, template); err != nil {
 		t.Fatalf("pgtest: create database: %v", err)
 	}
 
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 		defer cancel()
-		err := execute(ctx, admin, "drop database if exists "+pgx.Identifier{name}.Sanitize()+" with (force)")
+		err := o.execute(ctx, "drop database if exists "+pgx.Identifier{name}.Sanitize()+" with (force)")
 		if errors.Is(err, errUnreachable) {
 			return // the test stopped its server: the database is removed with the data directory
 		}
@@ -143,51 +149,6 @@ func newDatabase(t testing.TB, admin, template string) string {
 	})
 
 	return target
-}
-
-// copyDatabase copies a database. By default PostgreSQL copies it block by block through its
-// buffers and its log, which takes twice the processor time of a copy of the files. A copy of the
-// files has two checkpoints around it, which cost little without fsync and much with it. Servers
-// before PostgreSQL 15 copy the files in any case, and do not know the option.
-func copyDatabase(ctx context.Context, admin, name, template string) error {
-	conn, err := dial(ctx, admin)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	sql := "create database " + pgx.Identifier{name}.Sanitize() + " template " + pgx.Identifier{template}.Sanitize()
-	const look = `select current_setting('server_version_num')::int >= 150000 and not current_setting('fsync')::bool`
-	var files bool
-	if err := conn.QueryRow(ctx, look, pgx.QueryExecModeSimpleProtocol).Scan(&files); err != nil {
-		return err
-	}
-	if files {
-		sql += " strategy file_copy"
-	}
-	_, err = conn.Exec(ctx, sql)
-	return err
-}
-
-// errUnreachable marks a failure to connect, as opposed to a failed statement.
-var errUnreachable = errors.New("server unreachable")
-
-// execute runs one statement on its own connection.
-func execute(ctx context.Context, connURL, sql string) error {
-	conn, err := dial(ctx, connURL)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	_, err = conn.Exec(ctx, sql)
-	return err
-}
-
-func dial(ctx context.Context, connURL string) (*pgx.Conn, error) {
-	conn, err := pgx.Connect(ctx, connURL)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnreachable, err)
-	}
-	return conn, nil
 }
 
 // withDatabase replaces the database of a connection URL.

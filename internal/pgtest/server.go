@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -88,6 +89,7 @@ type Server struct {
 	env      []string
 	port     int
 	password string
+	idle     chan *pgx.Conn // kept connections of the operator; nil if it keeps none
 
 	mu      sync.Mutex
 	process *process // nil while the server is down
@@ -291,6 +293,7 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.closed = true
+	s.operator().close()
 	err := s.stop(Immediate)
 	removeSharedMemory(s.home.data())
 	return errors.Join(err, s.home.remove())

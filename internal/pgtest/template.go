@@ -34,7 +34,7 @@ type Template struct {
 func (p *Template) URL(t testing.TB) string {
 	t.Helper()
 	if external := os.Getenv(EnvURL); external != "" {
-		url := newDatabase(t, external, emptyTemplate)
+		url := newDatabase(t, operator{url: external}, emptyTemplate)
 		if err := p.Fill(t.Context(), url); err != nil {
 			t.Fatalf("pgtest: fill database: %v", err)
 		}
@@ -50,7 +50,7 @@ func (p *Template) URL(t testing.TB) string {
 		t.Fatalf("pgtest: template: %v", err)
 	}
 
-	return newDatabase(t, server.URL("postgres"), name)
+	return newDatabase(t, server.operator(), name)
 }
 
 // on returns the name of the template on a server, and creates it at the first use. It remembers a
@@ -71,12 +71,12 @@ func (p *Template) on(server *Server) (string, error) {
 // make creates the template and closes it. PostgreSQL cannot copy a database that has a connection,
 // not even one of the autovacuum.
 func (p *Template) make(ctx context.Context) error {
-	admin := p.server.URL("postgres")
-	if err := copyDatabase(ctx, admin, p.name, emptyTemplate); err != nil {
+	o := p.server.operator()
+	if err := o.copyDatabase(ctx, p.name, emptyTemplate); err != nil {
 		return err
 	}
 	if err := p.Fill(ctx, p.server.URL(p.name)); err != nil {
 		return fmt.Errorf("fill: %w", err)
 	}
-	return execute(ctx, admin, "alter database "+pgx.Identifier{p.name}.Sanitize()+" with allow_connections false")
+	return o.execute(ctx, "alter database "+pgx.Identifier{p.name}.Sanitize()+" with allow_connections false")
 }

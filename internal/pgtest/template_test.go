@@ -13,7 +13,7 @@ import (
 func countedTemplate(fills *atomic.Int64) *Template {
 	return &Template{Fill: func(ctx context.Context, url string) error {
 		fills.Add(1)
-		return execute(ctx, url, "create table numbers as select * from generate_series(1, 10) n; analyze numbers")
+		return operator{url: url}.execute(ctx, "create table numbers as select * from generate_series(1, 10) n; analyze numbers")
 	}}
 }
 
