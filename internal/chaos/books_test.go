@@ -165,7 +165,7 @@ func (b *books) repeat() {
 // message has arrived. Then it reads the accounts.
 func (b *books) settle() {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(b.t.Context(), 3*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -49,7 +49,7 @@ func MainThroughServer(ctx context.Context, args []string, s Streams) int {
 	}
 	code := Main(ctx, rest, s)
 
-	within, cancel := context.WithTimeout(ctx, 20*time.Second)
+	within, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	return errorCode(s, errors.Join(err, server.Close(within)), code)
 }

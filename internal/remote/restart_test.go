@@ -51,7 +51,7 @@ func serveUntilKilled() error {
 	}
 	fmt.Println("serving")
 	<-ctx.Done()
-	within, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	within, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return s.Close(within)
 }

@@ -164,7 +164,7 @@ func next[T any](t *testing.T, what string, from <-chan T) T {
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(20 * time.Second): // nothing of this takes a second
+	case <-time.After(patience):
 		t.Fatalf("%s did not come", what)
 		panic("unreachable")
 	}

@@ -110,6 +110,22 @@ func (w *world) dial(cfg remote.Config) *remote.Backend {
 	return b
 }
 
+// dialInHaste connects a client with little patience. It tries until the machine is quick enough
+// for that.
+func (w *world) dialInHaste(patience time.Duration) *remote.Backend {
+	w.t.Helper()
+	for {
+		b, err := remote.Dial(w.ctx, w.pipe.through(remote.Config{Token: key, Patience: patience}))
+		switch {
+		case err == nil:
+			w.t.Cleanup(func() { _ = b.Close() })
+			return b
+		case !fault.Is(err, fault.Unavailable) || w.ctx.Err() != nil:
+			w.t.Fatal(err)
+		}
+	}
+}
+
 // pipe is a listener in memory whose server can be stopped and started.
 type pipe struct {
 	t      *testing.T
